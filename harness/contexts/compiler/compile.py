@@ -189,7 +189,9 @@ class ContextStore:
                     wrong[spec] = _wrong_model(path, failed)
                 else:
                     failures.append(failed if path is None else _wrong_model(path, failed))
-            refused = {one: results[job.job] for one, job in binaries.items()}
+            refused: dict[ContextKey, HarnessError | None] = {
+                one: results[job.job] for one, job in binaries.items()
+            }
             made = {one: job for one, job in binaries.items() if refused[one] is None}
             refused |= self._keep_binaries(host, made)
             for one in wanted:

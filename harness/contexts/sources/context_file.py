@@ -181,44 +181,33 @@ class ContextFiles:
         metadata = self._metadata[path, hashed.sha256]
         if isinstance(metadata, ConfigError):
             raise metadata
-        first, *others = (
-            self._of_graph(source, hashed, metadata, number, graph)
-            for number, graph in graphs_named(metadata, path, source.graph)
-        )
-        return replace(first, others=tuple(others))
-
-    def _of_graph(
-        self,
-        source: ContextFile,
-        hashed: Hashed,
-        metadata: Mapping[str, Any],
-        number: int,
-        graph: Mapping[str, Any],
-    ) -> Context:
-        path = source.path
         alone = source.graph is not None or len(entries(metadata, "graphs")) == 1
-        own = None if alone else str(graph.get("name"))
-        inputs = tensors_of(graph, "inputs", path)
-        outputs = tensors_of(graph, "outputs", path)
         arch = metadata.get("dsp_arch")
-        expected = self._given("expected", source.expected, outputs, own, path)
-        return Context(
-            path=path,
-            sha256=hashed.sha256,
-            size=hashed.size,
-            source=source,
-            compiler=None,
-            htp_arch=arch if isinstance(arch, int) else None,
-            inputs=self._given("inputs", source.inputs, inputs, own, path),
-            expected=expected,
-            reference=expected,
-            against=GIVEN,
-            tolerance=source.tolerance,
-            metadata=metadata,
-            memory_bytes=memory_bytes(metadata),
-            graph=number,
-            generated_inputs=source.inputs is None,
-        )
+        contexts = []
+        for number, graph in graphs_named(metadata, path, source.graph):
+            own = None if alone else str(graph.get("name"))
+            inputs = tensors_of(graph, "inputs", path)
+            outputs = tensors_of(graph, "outputs", path)
+            expected = self._given("expected", source.expected, outputs, own, path)
+            context = Context(
+                path=path,
+                sha256=hashed.sha256,
+                size=hashed.size,
+                source=source,
+                compiler=None,
+                htp_arch=arch if isinstance(arch, int) else None,
+                inputs=self._given("inputs", source.inputs, inputs, own, path),
+                expected=expected,
+                reference=expected,
+                against=GIVEN,
+                tolerance=source.tolerance,
+                metadata=metadata,
+                memory_bytes=memory_bytes(metadata),
+                graph=number,
+                generated_inputs=source.inputs is None,
+            )
+            contexts.append(context)
+        return replace(contexts[0], others=tuple(contexts[1:]))
 
     def _given(
         self,

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -53,46 +53,49 @@ class OnnxModel(Model):
     sample: str = ""
 
     @classmethod
-    def each(
-        cls, path: Path, within: float = 0.0, *, inputs: Files = None, expected: Files = None
-    ) -> tuple[Self, ...]:
-        """The model with each set of inputs: a folder of folders has several. Raises as `of`."""
-        samples = sample_names("inputs", inputs, path)
-        return tuple(cls._with(path, within, inputs, expected, samples or [""]))
-
-    @classmethod
     def of(
         cls, path: Path, within: float = 0.0, *, inputs: Files = None, expected: Files = None
     ) -> Self:
         """The model in a file, with files of its tensors, as for `ContextFile`.
 
+        Raises as `each`.
+        """
+        return cls.each(path, within, inputs=inputs, expected=expected, samples=[""])[0]
+
+    @classmethod
+    def each(
+        cls,
+        path: Path,
+        within: float = 0.0,
+        *,
+        inputs: Files = None,
+        expected: Files = None,
+        samples: Sequence[str] | None = None,
+    ) -> tuple[Self, ...]:
+        """The model with each set of inputs: a folder of folders has several.
+
         Raises ConfigError for what cannot be compiled here: inputs without a fixed shape, more than
         2 GB; and for files that are not those of the model's tensors.
         """
-        return next(cls._with(path, within, inputs, expected, [""]))
-
-    @classmethod
-    def _with(
-        cls, path: Path, within: float, inputs: Files, expected: Files, samples: Iterable[str]
-    ) -> Iterator[Self]:
-        """The model, read once, with the files of each sample, in a folder of its name if any."""
+        if samples is None:
+            samples = sample_names("inputs", inputs, path) or [""]
         loaded = read_model(path)
         tensors = _tensors(_inputs(loaded), "input", path)
         digest = hashlib.sha256(_bytes(loaded)).hexdigest()
         files, name = TensorFiles(cache_root()), _UNUSUAL.sub("_", path.name)
-        surface = None if expected is None else OnnxSurface.of(path)
+        outputs = () if expected is None else OnnxSurface.of(path).require_outputs(path)
         if inputs is None:
             require_few_bytes(tensors, path)
+        models = []
         for sample in samples:
             wanted = tuple[Path, ...]()
-            if expected is not None and surface is not None:
-                outputs = surface.require_outputs(path)
+            if expected is not None:
                 wanted = files.given("expected", expected, outputs, path, sample=sample)
             model = cls(name, path=path, digest=digest, within=within, wanted=wanted, sample=sample)
             if inputs is not None:
-                read = files.given("inputs", inputs, tensors, path, sample=sample)
-                model = model.reading(read)
-            yield model
+                model = model.reading(files.given("inputs", inputs, tensors, path, sample=sample))
+            models.append(model)
+        return tuple(models)
 
     def __post_init__(self) -> None:
         if not 0 <= self.within < float("inf"):

@@ -92,7 +92,7 @@ def open_artefacts(
     """
     found: list[Artefact] = []
     for path in map(Path, paths):
-        with _told(told), _access(path):
+        with _told(told, path):
             if path.is_dir():
                 found += _recognised(sorted(path.iterdir()), path, path, told)
             elif path.exists() or not glob.has_magic(str(path)):
@@ -132,21 +132,17 @@ def _matching(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _told(told: Callable[[ArtefactError], None] | None) -> Iterator[None]:
+def _told(told: Callable[[ArtefactError], None] | None, path: Path) -> Iterator[None]:
+    """Tell an error of the block, or raise it."""
     try:
-        yield
+        try:
+            yield
+        except OSError as error:
+            raise ArtefactError(f"cannot be read: {error.strerror or error}", file=path) from error
     except ArtefactError as error:
         if told is None:
             raise
         told(error)
-
-
-@contextlib.contextmanager
-def _access(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ArtefactError(f"cannot be read: {error.strerror or error}", file=path) from error
 
 
 def _recognised(
@@ -179,7 +175,7 @@ def _recognised(
         _log.info("%s: of no known kind, passed by: %s", where, names)
     for file, problem in problems.items():
         if file not in sides:
-            with _told(told):
+            with _told(told, file):
                 raise problem
     if len(passed) == len(files):
         raise ArtefactError(f"holds no file of a known kind, which would be {_KNOWN}", file=where)

@@ -155,11 +155,6 @@ class Catalog:
         source, version = self._find(name, target)
         return source.is_cached(version, target)
 
-    def is_kept(self, name: str, target: str) -> bool:
-        """Whether anything of a runtime is on this computer, be it damaged. Raises ConfigError."""
-        source, version = self._find(name, target)
-        return source.is_kept(version, target)
-
     def runtime(self, name: str, target: str) -> Runtime:
         """The runtime of an exact name, fetched and unpacked if need be, and checked.
 

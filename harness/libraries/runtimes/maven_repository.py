@@ -23,11 +23,10 @@ _log = logging.getLogger(__name__)
 
 QNN_RUNTIME: Final = "com.qualcomm.qti:qnn-runtime"
 METADATA: Final = "maven-metadata.xml"
-CHECKSUMS: Final = ("sha256", "sha1")
-"""The kinds of checksums there may be beside a file, the better first."""
+CHECKSUMS: Final = {"sha256": 64, "sha1": 40}
+"""The kinds of checksums there may be beside a file, the better first, and their digits."""
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
-_DIGEST_LENGTHS: Final = {"sha256": 64, "sha1": 40}
 _MAX_VERSIONS = 1000
 _MAX_DEPENDENCIES = 1000
 
@@ -102,7 +101,7 @@ def pom_dependencies(content: bytes) -> list[Coordinates]:
 def checksum(text: str, kind: str) -> str | None:
     """The digest in a .sha1 or .sha256 file, which may name the file behind it."""
     word = (text.split() or [""])[0].lower()
-    right = len(word) == _DIGEST_LENGTHS[kind] and re.fullmatch(r"[0-9a-f]+", word)
+    right = len(word) == CHECKSUMS[kind] and re.fullmatch(r"[0-9a-f]+", word)
     return word if right else None
 
 

@@ -21,19 +21,8 @@ from harness.libraries.runtimes.wheels import WheelRequest
 
 # Those with a C library in the wheel (from 1.24.1 on) that were tried; oldest first.
 ORT_VERSIONS: Final = (
-    "1.24.1",
-    "1.24.2",
-    "1.24.3",
-    "1.24.4",
-    "1.25.0",
-    "1.25.1",
-    "1.26.0",
-    "1.27.0",
-    "1.28.0",
-    "1.29.0",
-    "1.30.0",
-    "1.31.0",
-    "1.31.1",
+    *("1.24.1", "1.24.2", "1.24.3", "1.24.4", "1.25.0", "1.25.1", "1.26.0"),
+    *("1.27.0", "1.28.0", "1.29.0", "1.30.0", "1.31.0", "1.31.1"),
 )
 ORT_DEVICE_VERSION: Final = "1.26.0"
 """The ORT of a device unless another is asked for: works with every QNN wheel (2.3.0 to 2.7.0)."""

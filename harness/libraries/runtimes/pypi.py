@@ -132,10 +132,6 @@ class PyPiSource(LibrarySource):
         """See `LibrarySource`."""
         return self._unpacked.wheels.is_cached(qnn_wheel(version, target))
 
-    def is_kept(self, version: str, target: str) -> bool:
-        """See `LibrarySource`."""
-        return self._unpacked.wheels.is_kept(qnn_wheel(version, target))
-
     def runtime(self, version: str, target: str) -> Runtime:
         """See `LibrarySource`."""
         key = (version, target)

@@ -92,10 +92,6 @@ class LibrarySource(Protocol):
         """Whether a runtime can be had without a network; true of what lies here already."""
         return True
 
-    def is_kept(self, version: str, target: str) -> bool:
-        """Whether anything of a runtime is on this computer, be it damaged."""
-        return self.is_cached(version, target)
-
     def runtime(self, version: str, target: str) -> Runtime:
         """The runtime of an exact version of `versions`, checked."""
 

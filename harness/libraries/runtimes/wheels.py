@@ -166,10 +166,6 @@ class WheelCache:
         """Whether the wheel is in the cache; it is not hashed for this."""
         return self._files.is_cached(request.file_name)
 
-    def is_kept(self, request: WheelRequest) -> bool:
-        """Whether anything of the wheel is in the cache, whole or damaged."""
-        return self._files.path(request.file_name).exists()
-
     def fetch(self, request: WheelRequest) -> FetchedFile:
         """The wheel, fetched by pip if it is not there or damaged.
 

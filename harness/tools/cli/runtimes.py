@@ -287,12 +287,11 @@ def _here(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
             named = catalog.resolve(version, target, field="VERSION")
         except ConfigError:
             return []
-        return [name for name in named if catalog.is_kept(name, target)]
+        return [name for name in named if catalog.is_cached(name, target)]
     found = []
     for source in catalog.sources:
         try:
-            names = [one.name for one in catalog.entries_of(source, target)]
-            found += [name for name in names if catalog.is_kept(name, target)]
+            found += [one.name for one in catalog.entries_of(source, target) if one.cached]
         except InfraError as error:
             say(f"{source.name}: {error}", err=True)
     return found

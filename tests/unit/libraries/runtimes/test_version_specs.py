@@ -30,9 +30,6 @@ class FixedSource:
     def is_cached(self, version: str, target: str) -> bool:
         return True
 
-    def is_kept(self, version: str, target: str) -> bool:
-        return True
-
     def runtime(self, version: str, target: str) -> Runtime:
         self.asked.append((version, target))
         return Runtime(version, target, Path(), (), source=self.name)

@@ -17,7 +17,6 @@ from harness.ground.files.names_inside import NotInsideError, refuse_links
 from harness.ground.files.whole_file import read_bounded, write_whole
 from harness.ground.host.platform import locking_process
 from harness.search.bisect.log import (
-    MAX_LINE_CHARS,
     AnySpec,
     Begun,
     Entry,
@@ -40,7 +39,6 @@ class SearchFolder(Generic[AnySpec]):
     """The folder of a search, held by one process at a time while it is written to."""
 
     begins: ClassVar[type[FirstLine]]
-    most_chars: ClassVar[int] = MAX_LINE_CHARS
     noun: ClassVar[str]
     suffix: ClassVar[str]
     written: ClassVar[tuple[str, ...]] = ()
@@ -116,7 +114,7 @@ class SearchFolder(Generic[AnySpec]):
         """The log as it stands, with `words`. Raises ConfigError for what is none."""
         path = self.path / LOG
         text = log_text(path)
-        log = read_log(text, self.begins, file=str(path), most_chars=self.most_chars)
+        log = read_log(text, self.begins, file=str(path))
         if self.words is None:
             return log
         spec: Any = log.spec

@@ -18,13 +18,14 @@ from pydantic import Field, JsonValue, TypeAdapter
 
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import without_secrets_in
-from harness.ground.files.bounded_json import parse_json, parse_model, problem_in
+from harness.ground.files.bounded_json import parse_model, problem_in
 from harness.ground.files.schema_field import Schema1
 from harness.search.bisect.answers import Evidence, Point, Question, RunAnswer
 from harness.search.bisect.task import Task
 from harness.verdict.failure.error import Part
 
-MAX_LINE_CHARS: Final = 1 << 20
+_MAX_LINE_CHARS: Final = 64 << 20
+"""The first line of a minimization has the paths of all contexts."""
 _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
 
@@ -137,7 +138,6 @@ def read_log(
     begins: type[FirstLine] = Begun,
     *,
     file: str | None = None,
-    most_chars: int = MAX_LINE_CHARS,
 ) -> Log[Any]:
     """Reads a log. `begins` is the kind of its first line, by default that of a bisection.
 
@@ -151,13 +151,12 @@ def read_log(
     for number, line in enumerate(text.split("\n")[:-1], start=1):
         if not line.strip():
             continue
-        if len(line) > most_chars:
+        if len(line) > _MAX_LINE_CHARS:
             raise ConfigError("is too long", file=file, line=number)
         try:
             entry = parse_model(read, line)
         except ValueError as error:
-            other = _other_search(line, begins) if begun is None else None
-            raise ConfigError(other or problem_in(error), file=file, line=number) from error
+            raise ConfigError(problem_in(error), file=file, line=number) from error
         if begun is None:
             if not isinstance(entry, begins):
                 break
@@ -178,20 +177,3 @@ def read_log(
 def _reader(begins: type[FirstLine]) -> TypeAdapter[FirstLine | _Line]:
     line: Any = Annotated[begins | _Line, Field(discriminator="kind")]
     return TypeAdapter(line)
-
-
-def _other_search(line: str, begins: type[FirstLine]) -> str | None:
-    """Say that an unexpected first line is that of another search."""
-    try:
-        said = parse_json(line)
-    except ValueError:
-        return None
-    if not isinstance(said, dict):
-        return None
-    spec = said.get("spec")
-    minimizes = isinstance(spec, dict) and "subject" in spec
-    if minimizes and begins is Begun:
-        return "is of a minimization: `qnn-harness contexts minimize --resume` goes on with it"
-    if isinstance(spec, dict) and not minimizes and begins is not Begun:
-        return "is of a bisection: `qnn-harness bisect --resume` goes on with it"
-    return None

@@ -32,7 +32,7 @@ from harness.libraries.runtimes.difference import Difference
 from harness.search.bisect.answers import Point
 from harness.search.bisect.figures import Unmeasured
 from harness.search.bisect.findings import CornersFinding
-from harness.search.bisect.match import ELSE_GOOD, parse_match
+from harness.search.bisect.match import parse_match
 from harness.search.bisect.result import BisectionResult, Edge, Run, build_date
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.record import CaseRecord
@@ -206,7 +206,7 @@ def summary(result: BisectionResult) -> list[str]:
     if held := held_text(result.held):
         lines.append(f"held fixed: {held}")
     lines.append(f"counts as bad: {result.match or 'any failure'}")
-    lines += [*_failed_otherwise(result), *_reasons(result)]
+    lines += _reasons(result)
     devices = sorted({str(run.device) for run in result.runs if run.device})
     lines.append(f"device: {', '.join(devices)} ({result.target}, {result.backend})")
     lines += filter(None, [_simulated(result)])
@@ -239,24 +239,6 @@ def _notes(result: BisectionResult) -> Iterator[str]:
     if isinstance(result.answer, CornersFinding):
         for search in result.answer.searches:
             yield from (f"{search.axis}: {note}" for note in search.answer.notes)
-
-
-def _failed_otherwise(result: BisectionResult) -> list[str]:
-    """Says how failures that told nothing could be told to count as good."""
-    match = result.match or ""
-    if (
-        not match
-        or match.startswith(("measurement", "drift:", "op-slower:"))
-        or match.endswith(ELSE_GOOD)
-    ):
-        return []
-    ways = ("failed", "crashed", "hung")
-    others = [run for run in result.runs if run.answer == "untestable"]
-    number = sum(run.record is not None and run.record.outcome in ways for run in others)
-    hint = f'--match "...{ELSE_GOOD}" makes that good, where older versions fail so'
-    return (
-        [f"failed otherwise, which tells nothing: {number} of the runs; {hint}"] if number else []
-    )
 
 
 def _reasons(result: BisectionResult) -> list[str]:

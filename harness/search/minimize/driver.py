@@ -32,8 +32,6 @@ from harness.verdict.results.record import CaseRecord
 
 BUNDLE: Final = "minimal.zip"
 _SET: Final = "set"
-_MAX_CHARS: Final = 64 << 20
-"""The first line of a log has so many characters at most: it has the paths of all contexts."""
 
 
 class MinimizeFirstLine(FirstLine):
@@ -45,8 +43,7 @@ class MinimizeFirstLine(FirstLine):
 class MinimizeFolder(SearchFolder[Minimizing]):
     """The folder of a minimization; beside log and runs the sets of contexts that were run."""
 
-    begins, most_chars = MinimizeFirstLine, _MAX_CHARS
-    noun, suffix, written = "minimization", "-minimize", (_SET,)
+    begins, noun, suffix, written = MinimizeFirstLine, "minimization", "-minimize", (_SET,)
 
 
 class Result(BaseModel):

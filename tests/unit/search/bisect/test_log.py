@@ -123,9 +123,8 @@ BEGUN = to_line(Begun(spec=task(axis(2))))
         (BEGUN + '{"kind":"answered","at":["2.10","x"],"answer":"good"}\n', "is not a candidate"),
         (BEGUN + '{"kind":"asked","at":["1","2","3"],"number":1}\n', "2: asked.at: .*at most 2"),
         (BEGUN + '{"kind":"?"}\n', "2: "),
-        (BEGUN + "x" * 2_000_000 + "\n", "2: is too long"),
         (BEGUN.replace('"2.11"', '"2.10"'), "1: .*listed twice"),
-        (BEGUN.replace('"spec":{', '"spec":{"subject":1,'), "1: is of a minimization: "),
+        (BEGUN.replace('"spec":{', '"spec":{"subject":1,'), "1: .*spec.subject"),
         ('"spec"\n', "1: Input should be"),
     ],
 )
@@ -151,13 +150,13 @@ def test_what_was_asked_last_is_under_way_until_it_is_answered() -> None:
     assert again == Question(at=("2.10",), number=1)
 
 
-def test_a_line_may_be_of_a_million_characters() -> None:
+def test_a_line_may_be_of_64_million_characters() -> None:
     def padded(length: int) -> str:
         return BEGUN + '{"kind":"resumed"}'.ljust(length) + "\n"
 
-    assert read_log(padded(1 << 20)).entries == (Resumed(),)
+    assert read_log(padded(64 << 20)).entries == (Resumed(),)
     with pytest.raises(ConfigError, match="is too long"):
-        read_log(padded((1 << 20) + 1))
+        read_log(padded((64 << 20) + 1))
 
 
 def test_a_long_name_that_is_none_is_shown_in_part() -> None:

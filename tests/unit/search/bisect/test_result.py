@@ -216,19 +216,6 @@ def test_a_title_names_the_versions_first_and_cuts_no_word() -> None:
     assert len(titled("x" * 500, ERROR)) <= 120
 
 
-def test_failures_that_told_nothing_are_pointed_out(tmp_path: Path) -> None:
-    said = []
-    for match in ("code=1002", "code=1002 else good"):
-        runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "crashed")
-        axis = AxisSpec(axis="qnn", candidates=VERSIONS)
-        bisection = new_bisection(tmp_path / match, axis, runs, match=match)
-        finding = bisection.go_on()
-        assert isinstance(finding, AxisFinding)
-        said.append("\n".join(summary(BisectionResult.model_validate(written(bisection, finding)))))
-    assert "failed otherwise, which tells nothing: 1 of the runs" in said[0]
-    assert "failed otherwise" not in said[1]
-
-
 def test_bad_for_several_reasons_is_pointed_out(tmp_path: Path) -> None:
     """ "All are bad" hides that one of the reasons may have come with a version."""
     said, pages = [], []

@@ -14,9 +14,10 @@ from harness.device.lab.health import RecoveryRules, judge_health
 from harness.device.lab.identity import WrongTarget
 from harness.device.lab.inventory import Lab
 from harness.device.lab.lease import DeviceHeld, Leases
+from harness.device.lab.quarantine import Quarantine
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.facts.socs import SOCS
-from harness.ground.files.cache import lease_root
+from harness.ground.files.cache import lease_root, quarantine_root
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import ProbeFitness
 from harness.run.workbench.workbench import Workbench
@@ -57,7 +58,7 @@ def open_workbench(lab: Lab, order: Order) -> Workbench:
     return Workbench(gentle(lab), cache=order.cache, leases=leases)
 
 
-def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -> Iterator[Checked]:
+def visit(workbench: Workbench, name: str, order: Order) -> Iterator[Checked]:
     """Looks at one device. Raises nothing of the harness's own family: that is a finding."""
 
     def of(title: str, status: Status, found: str, advice: str = "") -> Checked:
@@ -65,6 +66,7 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
 
     try:
         lab_device = workbench.lab.device(name)
+        kept_out = Quarantine(quarantine_root(order.cache)).find(lab_device.key)
         device = lab_device.attach()
         answers = ask(device)
     except DeviceHeld as held:
@@ -81,6 +83,10 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
         yield from without_it(workbench, name, order)
         return
     yield of(REACHABLE, "ok", f"{device.transport.serial} answers")
+    quarantined = kept_out is not None and kept_out.until != "answers"
+    advice = f"mend it, then: qnn-harness devices heal {name}"
+    if kept_out is not None and quarantined:
+        yield of("quarantine", "fail", f"since {kept_out.since}: {kept_out.why}", advice)
     patient = Patient(device, answers, lab_device.health_rules)
     yield from device_checks(patient)
     health = judge_health(answers.vitals, patient.rules, has_dsp=device.has_dsp)
@@ -101,7 +107,6 @@ def visit(workbench: Workbench, name: str, order: Order, *, quarantined: bool) -
     if not order.smoke:
         yield from untried(patient, Answer("not-applicable", NO_SMOKE))
     else:
-        advice = f"qnn-harness devices heal {name}"
         why = Answer("unknown", "not tried, the device is in quarantine", advice)
         yield from untried(patient, why)
 

@@ -7,17 +7,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from harness.device.lab.attach import OpenLab
 from harness.device.lab.inventory import DeviceConfig, Lab, load_lab
-from harness.device.lab.lease import Leases
-from harness.device.lab.quarantine import Quarantine, Quarantined
-from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.facts.platforms import TARGETS
-from harness.ground.files.cache import BOARDS, lease_root, quarantine_root, simulated_root
+from harness.ground.files.cache import BOARDS
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.pypi import QNN_PLATFORMS, QNN_PROJECT
 from harness.run.workbench.workbench import Workbench
@@ -26,12 +23,10 @@ from harness.tools.doctor.device_visit import Order, open_workbench, visit
 from harness.tools.doctor.host_checks import LabNeeds, host_checks, packages
 from harness.tools.doctor.host_facts import ask_host, index_problem
 from harness.tools.doctor.lab_checks import (
-    attached_checks,
     file_check,
     lab_needs,
-    lease_check,
     notify_checks,
-    quarantine_check,
+    other_checks,
     server_checks,
     simulated_checks,
     source_checks,
@@ -73,8 +68,9 @@ def examine(order: Order) -> Iterator[Checked]:
         yield Checked("lab", "lab", "sources", "fail", str(error), "correct `runtimes`")
     yield from notify_checks(lab)
     _log.info("asking the lab's adb servers")
-    quarantined = yield from _look_at_lab(order, lab, devices)
-    yield from visits(order, lab, quarantined, [device.name for device in devices])
+    yield from server_checks(lab, devices)
+    yield from other_checks(lab)
+    yield from visits(order, lab, [device.name for device in devices])
 
 
 def _library_check(cache: Path, needs: LabNeeds) -> Checked:
@@ -92,48 +88,16 @@ def _library_check(cache: Path, needs: LabNeeds) -> Checked:
     return Checked("host", "host", "QNN of PyPI", *packages(cached, missing, problem))
 
 
-def _look_at_lab(
-    order: Order, lab: Lab, devices: Sequence[DeviceConfig]
-) -> Generator[Checked, None, set[str]]:
-    """What is known without asking devices; returns the names of those in quarantine."""
-    yield from server_checks(lab, devices)
-    quarantine = Quarantine(quarantine_root(order.cache))
-    leases = Leases(lease_root(), purpose="qnn-harness doctor")
-    kept_out = set()
-    opened = OpenLab(lab, key_folder=order.cache / "keys", storage_root=simulated_root(order.cache))
-    with opened:
-        yield from attached_checks(lab, devices)
-        for device in devices:
-            key = opened.device(device.name).key
-            # a simulated one is nobody else's: each run has its own
-            if not device.simulated:
-                try:
-                    yield lease_check(device.name, leases.look(key))
-                except InfraError as error:
-                    yield Checked("lab", device.name, "lease", "fail", str(error))
-            entry: Quarantined | InfraError | None
-            try:
-                entry = quarantine.find(key)
-            except InfraError as error:
-                entry = error
-            if isinstance(entry, Quarantined) and entry.until != "answers":
-                kept_out.add(device.name)
-            yield quarantine_check(device.name, entry)
-    return kept_out
-
-
 class Visit(threading.Thread):
     """A visit to a device, in one of a few slots, with a deadline of its own.
 
     What it found by then is kept if it hangs and is given up.
     """
 
-    def __init__(
-        self, name: str, order: Order, lab: Lab, *, quarantined: bool, slots: threading.Semaphore
-    ) -> None:
+    def __init__(self, name: str, order: Order, lab: Lab, slots: threading.Semaphore) -> None:
         super().__init__(name=name, daemon=True)
         self.found: list[Checked] = []
-        self._order, self._lab, self._quarantined, self._slots = order, lab, quarantined, slots
+        self._order, self._lab, self._slots = order, lab, slots
         self._until, self._is_over = math.inf, False
         self._bench: Workbench | None = None
 
@@ -145,8 +109,7 @@ class Visit(threading.Thread):
             _log.info(f"{self.name}: connecting")
             try:
                 self._bench = open_workbench(self._lab, self._order)
-                order, quarantined = self._order, self._quarantined
-                for check in visit(self._bench, self.name, order, quarantined=quarantined):
+                for check in visit(self._bench, self.name, self._order):
                     self._add(check)
             except Exception as error:  # a thread has nobody else to tell
                 text = f"{type(error).__name__}: {error}"
@@ -187,12 +150,10 @@ class Visit(threading.Thread):
                 bench.close()
 
 
-def visits(order: Order, lab: Lab, quarantined: set[str], names: list[str]) -> Iterator[Checked]:
+def visits(order: Order, lab: Lab, names: Iterable[str]) -> Iterator[Checked]:
     """What visits to several devices find, a few at the same time: of each together, in order."""
     slots = threading.Semaphore(_AT_ONCE)
-    every = [
-        Visit(name, order, lab, quarantined=name in quarantined, slots=slots) for name in names
-    ]
+    every = [Visit(name, order, lab, slots) for name in names]
     try:
         for one in every:
             one.start()

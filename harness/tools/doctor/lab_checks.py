@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from harness.device.adb.address import USER_SERVER, ServerAddress, SshAddress
-from harness.device.adb.server import STATE_ADVICE, AdbServer, SeenDevice, state_advice
+from harness.device.adb.address import USER_SERVER, SshAddress
+from harness.device.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.device.adb.wireless import has_address
 from harness.device.dsp.qemu import HMX, SETUP, VECTOR_FLOAT, find_qemu
 from harness.device.lab.inventory import DeviceConfig, Lab
-from harness.device.lab.lease_files import Held
-from harness.device.lab.quarantine import Quarantined
 from harness.device.lab.runtime_sources import PACKAGE_INDEX
 from harness.ground.errors import ConfigError, HarnessError, InfraError, NoLabError
 from harness.ground.errors.outgoing_text import counted
@@ -21,7 +20,7 @@ from harness.ground.facts.platforms import TARGETS
 from harness.ground.host.deadline import Deadline
 from harness.libraries.runtimes.catalog import Catalog
 from harness.search.nightly.notifications import channel_problem
-from harness.tools.doctor.check import LAB_FILE, Answer, Checked, Status
+from harness.tools.doctor.check import LAB_FILE, Answer, Checked
 from harness.tools.doctor.host_checks import LabNeeds
 
 _ANSWER_S: Final = 5.0
@@ -128,53 +127,15 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked
             yield _check("lab", f"adb host {name}", "ok", f"answers at {address}")
 
 
-def attached_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked]:
-    """What the adb servers see of each real device, and whom else the user's own one sees."""
-    attached = [one for one in devices if not one.simulated and one.transport == "adb"]
-    lists = {server: _seen(server) for server in {USER_SERVER, *map(lab.server_of, attached)}}
-    for device in attached:
-        yield state_check(device, lists[lab.server_of(device)])
+def other_checks(lab: Lab) -> Iterator[Checked]:
+    """The devices on the user's own adb server that no lab names; none is started for this."""
     by_adb = [device for device in lab.devices if device.transport == "adb"]
     known = {device.serial for device in by_adb if lab.server_of(device) == USER_SERVER}
-    own = lists[USER_SERVER]
-    if isinstance(own, list):
-        yield from (stranger_check(seen) for seen in own if seen.serial not in known)
-
-
-def _seen(address: ServerAddress) -> list[SeenDevice] | str:
-    """What an adb server reports, or why it does not; none is started for this."""
-    server = AdbServer(address)
-    if not server.is_running():
-        return f"no {server} answers"
-    try:
-        return server.devices()
-    except InfraError as error:
-        return str(error)
-
-
-def state_check(device: DeviceConfig, seen: list[SeenDevice] | str) -> Checked:
-    """What adb says of a configured device (pure)."""
-    if isinstance(seen, str):
-        return _check(device.name, "attached", "unknown", seen)
-    found = next((one for one in seen if one.serial == device.serial), None)
-    if found is None and has_address(device.serial or ""):
-        return _check(device.name, "attached", "ok", f"{device.serial} is connected when needed")
-    if found is None:
-        there = ", ".join(f"{one.serial} ({one.state})" for one in seen) or "no device"
-        advice = "plug it in and enable USB debugging, or correct `serial` in devices.yaml"
-        return _check(
-            device.name,
-            "attached",
-            "fail",
-            f"unplugged or switched off: adb does not see {device.serial}; it sees {there}",
-            advice,
-        )
-    if found.state == "device":
-        return _check(device.name, "attached", "ok", f"{found.serial} {found.model}".strip())
-    advice = state_advice(found.state, found.serial, "see `adb devices -l`")
-    # an address is connected anew by whoever uses it
-    status: Status = "warn" if has_address(found.serial) and found.state == "offline" else "fail"
-    return _check(device.name, "attached", status, f"{found.serial} is {found.state}", advice)
+    server, seen = AdbServer(USER_SERVER), list[SeenDevice]()
+    if server.is_running():
+        with contextlib.suppress(InfraError):
+            seen = server.devices()
+    yield from (stranger_check(one) for one in seen if one.serial not in known)
 
 
 def stranger_check(seen: SeenDevice) -> Checked:
@@ -184,24 +145,3 @@ def stranger_check(seen: SeenDevice) -> Checked:
         advice = f"{STATE_ADVICE[seen.state]}; then {advice}"
     said = " ".join(filter(None, (seen.state, seen.model)))
     return _check("lab", f"not in the lab: {seen.serial}", "warn", said, advice)
-
-
-def lease_check(name: str, held: Held | None) -> Checked:
-    """Whether another process holds a device (pure)."""
-    if held is None:
-        return _check(name, "lease", "ok", "free")
-    advice = "wait for it, or end that process: the device is left alone until then"
-    return _check(name, "lease", "warn", f"held by {held}", advice)
-
-
-def quarantine_check(name: str, entry: Quarantined | InfraError | None) -> Checked:
-    """Whether a device takes cases (pure)."""
-    if entry is None:
-        return _check(name, "quarantine", "ok", "not in quarantine")
-    if isinstance(entry, InfraError):
-        return _check(name, "quarantine", "fail", str(entry))
-    if entry.until == "answers":
-        found = f"not in quarantine: it did not answer at {entry.since}, and is used once it does"
-        return _check(name, "quarantine", "ok", found)
-    advice = f"mend it, then: qnn-harness devices heal {name}"
-    return _check(name, "quarantine", "fail", f"since {entry.since}: {entry.why}", advice)

@@ -10,9 +10,7 @@ from hypothesis import given, strategies as st
 
 from harness.device.adb.server import SeenDevice
 from harness.device.lab.inventory import DeviceConfig
-from harness.device.lab.lease_files import Held
-from harness.device.lab.quarantine import Quarantined
-from harness.ground.errors import ConfigError, InfraError, NoLabError
+from harness.ground.errors import ConfigError, NoLabError
 from harness.probe.ndk import Ndk
 from harness.tools.doctor.check import (
     Checked,
@@ -28,9 +26,6 @@ from harness.tools.doctor.host_facts import HostFacts
 from harness.tools.doctor.lab_checks import (
     file_check,
     lab_needs,
-    lease_check,
-    quarantine_check,
-    state_check,
     stranger_check,
 )
 from harness.tools.doctor.smoke import error_text, hint, what_it_means
@@ -108,43 +103,8 @@ def test_libraries(cached: list[str], missing: list[str], problem: str | None, s
     assert packages(cached, missing, problem).status == status
 
 
-DESK = DeviceConfig(name="desk", serial="1A2B")
-BOARD = DeviceConfig(name="board", serial="192.0.2.7:5555")
-
-
-@pytest.mark.parametrize(
-    ("device", "seen", "status", "text"),
-    [
-        (DESK, [SeenDevice("1A2B", "device", model="Pixel")], "ok", "1A2B Pixel"),
-        (DESK, [SeenDevice("1A2B", "unauthorized")], "fail", "accept this computer's key"),
-        (DESK, [SeenDevice("1A2B", "offline")], "fail", "adb reconnect"),
-        (DESK, [SeenDevice("1A2B", "no permissions")], "fail", "add the udev rule"),
-        (DESK, [SeenDevice("1A2B", "bootloader")], "fail", "fastboot reboot"),
-        (DESK, [SeenDevice("OTHER", "device")], "fail", "it sees OTHER (device)"),
-        (DESK, [], "fail", "unplugged or switched off: adb does not see 1A2B; it sees no device"),
-        (DESK, "no server", "unknown", "no server"),
-        (BOARD, [], "ok", "connected when needed"),
-        (BOARD, [SeenDevice("192.0.2.7:5555", "offline")], "warn", "offline"),
-    ],
-)
-def test_what_adb_says(
-    device: DeviceConfig, seen: list[SeenDevice] | str, status: str, text: str
-) -> None:
-    check = state_check(device, seen)
-    assert check.status == status
-    assert text in f"{check.found} {check.advice}"
-
-
 def test_other_lines_of_the_lab() -> None:
     assert "unlock it" in stranger_check(SeenDevice("X", "unauthorized")).advice
-    assert lease_check("desk", None).status == "ok"
-    assert lease_check("desk", Held(None, 0.0)).status == "warn"
-    assert quarantine_check("desk", None).status == "ok"
-    entry = quarantine_check("desk", Quarantined("2026-11-01", "it keeps rebooting"))
-    assert (entry.status, "heal desk" in entry.advice) == ("fail", True)
-    away = quarantine_check("desk", Quarantined("2026-11-01", "unplugged", until="answers"))
-    assert (away.status, away.found.startswith("not in quarantine: it did not")) == ("ok", True)
-    assert quarantine_check("desk", InfraError("cannot read")).status == "fail"
     phone = DeviceConfig(name="p", serial="1", target="android-arm64")
     far = DeviceConfig(name="f", serial="2", host="lab-pc")
     needs = LabNeeds(frozenset({"android-arm64"}), untold=("f",), server=True)

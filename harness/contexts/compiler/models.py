@@ -252,7 +252,8 @@ class Model:
 def _makers() -> str:
     """The code that builds models, and the versions of what it builds them with."""
     made = hashlib.sha256(" ".join(map(version, ("numpy", "onnx"))).encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    tables = Path(__file__).parent.glob("*.tsv")
+    for path in sorted([*Path(__file__).parent.glob("*.py"), *tables]):
         made.update(path.read_bytes())
     return made.hexdigest()
 

@@ -15,28 +15,33 @@ from pathlib import Path
 from typing import Final
 
 from harness.ground.errors import ConfigError, InfraError
-from harness.ground.files.names_inside import MAX_NAME_BYTES, name_problem
+from harness.ground.files.archive import ArchiveError, ArchiveLimits, opened_archive
+from harness.ground.files.names_inside import name_problem
 from harness.ground.files.whole_file import written_whole
 from harness.libraries.containers.artefact import Artefact, Blob
 from harness.libraries.containers.file_bytes import FileBytes
 from harness.libraries.containers.manifest import MANIFEST, Manifest, listed
 
 _CHUNK: Final = 1 << 20
-# the head of a file in a zip: magic, version, flags, method, time, date, crc, packed and real size,
-# length of its name and of what follows that
-_HEAD: Final = struct.Struct("<4sHHHHHIIIHH")
-_FILE, _DIRECTORY = b"PK\x03\x04", b"PK\x01\x02"
-_LARGE: Final = 0xFFFFFFFF
-_SIZES: Final = struct.Struct("<HHQQ")
-_SIZES_ID: Final = 1
-_MAX_FILES: Final = 1 << 15
+# of the head of a file in a zip: its bytes, and the length of its name and of what follows that
+_HEAD_BYTES: Final = 30
+_LENGTHS: Final = struct.Struct("<26xHH")
+# contexts may be as large as a disk, since nothing is unpacked
+_LIMITS: Final = ArchiveLimits(
+    members=1 << 15,
+    directory_bytes=8 << 20,
+    archive_bytes=1 << 50,
+    total_bytes=1 << 50,
+    ratio=1 << 50,
+    zip64=True,
+)
 
 
 def read_bundle(data: FileBytes) -> Artefact | None:
     """What the manifest in a bundle lists; None if a zip begins with none. Raises ArtefactError."""
     name = MANIFEST.encode()
-    held = max(0, min(len(name), data.size - _HEAD.size))
-    if data.at(_HEAD.size if held else 0, held, "the name of the first file") != name:
+    held = max(0, min(len(name), data.size - _HEAD_BYTES))
+    if data.at(_HEAD_BYTES if held else 0, held, "the name of the first file") != name:
         return None
     places: dict[str, Blob] = {}
     for file, offset, size in _files(data):
@@ -57,34 +62,22 @@ def read_bundle(data: FileBytes) -> Artefact | None:
 
 def _files(data: FileBytes) -> Iterator[tuple[str, int, int]]:
     """Name, place and size of each file in a zip that compresses none."""
-    at = 0
-    for _ in range(_MAX_FILES):
-        if data.at(at, 4, "the end of the files in the zip") == _DIRECTORY:
-            return
-        head = _HEAD.unpack(data.at(at, _HEAD.size, "the head of a file in the zip"))
-        magic, _, flags, method, _, _, _, packed, size, name_bytes, more_bytes = head
-        if magic != _FILE:
-            raise data.error(f"a file in the zip begins with {magic.hex(' ')}", at)
-        behind = at + _HEAD.size
-        if name_bytes > MAX_NAME_BYTES:
-            raise data.error(f"a file in the zip has a name of {name_bytes} bytes", at)
-        name = data.at(behind, name_bytes, "the name of a file").decode("utf-8", "replace")
+    try:
+        with data.open() as file, opened_archive(file, _LIMITS) as opened:
+            members = opened.infolist()
+    except (ArchiveError, OSError) as error:
+        raise data.error(f"the zip is damaged: {error}", 0) from error
+    for member in members:
+        name, at = member.orig_filename, member.header_offset
         if problem := name_problem(name):
             raise data.error(f"the file {name[:200]!r} in the zip {problem}", at)
-        more = data.at(behind + name_bytes, more_bytes, f"what is told of {name!r}")
-        if method or flags & ~0x800:
-            how = "is compressed, encrypted or of a size that is not told before it"
-            raise data.error(f"{name!r} {how}: a bundle holds files as they are", at)
-        if size == _LARGE and len(more) >= _SIZES.size:
-            kind, _, size, packed = _SIZES.unpack_from(more)
-            size = size if kind == _SIZES_ID else _LARGE
-        content = behind + name_bytes + more_bytes
-        data.require(content, size, f"{name!r}")
-        if packed != size:
-            raise data.error(f"{name!r} has {packed} bytes there, and {size} outside", at)
-        yield name, content, size
-        at = content + size
-    raise data.error(f"the zip has more than {_MAX_FILES} files", at)
+        stored = member.compress_type == zipfile.ZIP_STORED
+        if not stored or member.compress_size != member.file_size:
+            raise data.error(f"{name!r} is compressed: a bundle holds files as they are", at)
+        lengths = _LENGTHS.unpack(data.at(at, _HEAD_BYTES, f"the head of {name!r}"))
+        content = at + _HEAD_BYTES + sum(lengths)
+        data.require(content, member.file_size, f"{name!r}")
+        yield name, content, member.file_size
 
 
 def write_bundle(

@@ -134,15 +134,12 @@ class MavenSource(LibrarySource):
         self._store = AarStore(cache_root)
 
     def versions(self, target: str) -> list[str]:
-        """See `LibrarySource`."""
         return list(self._all) if target == self._target else []
 
     def is_cached(self, version: str, target: str) -> bool:
-        """See `LibrarySource`."""
         return all(self._repository.is_cached(aar.file("aar")) for aar in self._aars(version))
 
     def runtime(self, version: str, target: str) -> Runtime:
-        """See `LibrarySource`."""
         aars = [self._repository.file(aar.file("aar")) for aar in self._aars(version)]
         # of two equal names the first
         files = {name: path for aar in aars[::-1] for name, path in self._store.files(aar).items()}
@@ -156,7 +153,6 @@ class MavenSource(LibrarySource):
         )
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `LibrarySource`."""
         found = []
         for aar in self._aars(version):
             name = aar.file("aar")

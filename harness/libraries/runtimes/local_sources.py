@@ -166,12 +166,10 @@ class FolderSource(LibrarySource):
         self._target = target
 
     def versions(self, target: str) -> list[str]:
-        """See `LibrarySource`."""
         version, own_target = self._own
         return [version] if target == own_target else []
 
     def runtime(self, version: str, target: str) -> Runtime:
-        """See `LibrarySource`."""
         if (version, target) != self._own:
             raise VersionError(f"{self._path} has QNN {' for '.join(self._own)} only")
         return local_runtime(
@@ -248,11 +246,9 @@ class SdkSource(LibrarySource):
         self._cache_root = cache_root
 
     def versions(self, target: str) -> list[str]:
-        """See `LibrarySource`."""
         return [version for version in self._all if self._folder(version, target)]
 
     def runtime(self, version: str, target: str) -> Runtime:
-        """See `LibrarySource`."""
         root = self._all[version]
         return local_runtime(
             self._files(version, target),

@@ -125,15 +125,12 @@ class PyPiSource(LibrarySource):
         self._runtimes: dict[tuple[str, str], Runtime] = {}
 
     def versions(self, target: str) -> list[str]:
-        """See `LibrarySource`."""
         return all_versions() if target in QNN_PLATFORMS else []
 
     def is_cached(self, version: str, target: str) -> bool:
-        """See `LibrarySource`."""
         return self._unpacked.wheels.is_cached(qnn_wheel(version, target))
 
     def runtime(self, version: str, target: str) -> Runtime:
-        """See `LibrarySource`."""
         key = (version, target)
         if key not in self._runtimes:
             folder = self.folder(version, target)
@@ -152,7 +149,6 @@ class PyPiSource(LibrarySource):
         return self._runtimes[key]
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `LibrarySource`."""
         return self._unpacked.damage(qnn_wheel(version, target))
 
     def folder(self, version: str, target: str) -> VerifiedFolder:

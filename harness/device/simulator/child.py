@@ -24,8 +24,8 @@ _RESET = (signal.SIGPIPE, signal.SIGXFSZ)
 class Child:
     """A started command. All descriptors are the daemon's, non-blocking; -1 once closed.
 
-    `exit_fd` becomes readable when the process ends. With a terminal `stdout` is that and `stderr`
-    is -1; `typed`: it is `stdin` as well. An `interactive` shell gives each of its jobs a process
+    `exit_fd` becomes readable when the process ends. `typed`: stdin and stdout are a terminal, and
+    `stderr` is -1. An `interactive` shell gives each of its jobs a process
     group of its own.
     """
 
@@ -34,7 +34,6 @@ class Child:
     stdin: int
     stdout: int
     stderr: int
-    terminal: bool = False
     typed: bool = False
     interactive: bool = False
 
@@ -57,13 +56,19 @@ class Child:
         return code if code >= 0 else 128 - code
 
 
-def spawn_with_pipes(arguments: Sequence[str], environment: Mapping[str, str]) -> Child:
-    """Starts a command with stdin, stdout and stderr apart. Raises OSError or ValueError."""
+def spawn_with_pipes(
+    arguments: Sequence[str], environment: Mapping[str, str], *, joined: bool
+) -> Child:
+    """Starts a command on pipes, with stderr apart or `joined` to stdout.
+
+    Raises OSError or ValueError.
+    """
     pipes: list[int] = []
     try:
-        for _ in range(3):
+        for _ in range(2 if joined else 3):
             pipes += os.pipe()
-        in_theirs, in_ours, out_ours, out_theirs, err_ours, err_theirs = pipes
+        in_theirs, in_ours, out_ours, out_theirs, *err = pipes
+        err_ours, err_theirs = err or (-1, out_theirs)
         actions: list[_Action] = [
             (os.POSIX_SPAWN_DUP2, in_theirs, 0),
             (os.POSIX_SPAWN_DUP2, out_theirs, 1),
@@ -74,62 +79,40 @@ def spawn_with_pipes(arguments: Sequence[str], environment: Mapping[str, str]) -
         for fd in pipes:
             os.close(fd)
         raise
-    for fd in (in_theirs, out_theirs, err_theirs):
+    for fd in {in_theirs, out_theirs, err_theirs}:
         os.close(fd)
-    for fd in (in_ours, out_ours, err_ours):
+    for fd in (in_ours, out_ours, *err[:1]):
         os.set_blocking(fd, False)
     return Child(pid, os.pidfd_open(pid), in_ours, out_ours, err_ours)
 
 
 def spawn_with_terminal(
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    *,
-    raw: bool,
-    interactive: bool,
-    piped_input: bool = False,
+    arguments: Sequence[str], environment: Mapping[str, str], *, raw: bool, interactive: bool
 ) -> Child:
     """Starts a command on a terminal of its own; a raw one passes every byte unchanged.
 
-    With `piped_input` stdin is a pipe and no terminal. Raises OSError or ValueError.
+    Raises OSError or ValueError.
     """
     ours, theirs = os.openpty()
-    pipe: list[int] = []
     try:
         if raw:
             tty.setraw(theirs)
-        if piped_input:
-            pipe += os.pipe()
         # opened by the leader of a new session, it becomes its controlling terminal
         actions: list[_Action] = [
             (os.POSIX_SPAWN_OPEN, 0, os.ttyname(theirs), os.O_RDWR, 0),
             (os.POSIX_SPAWN_DUP2, 0, 1),
             (os.POSIX_SPAWN_DUP2, 0, 2),
         ]
-        if pipe:
-            actions.append((os.POSIX_SPAWN_DUP2, pipe[0], 0))
         pid = _spawn(arguments, environment, actions)
     except BaseException:
-        for fd in (ours, *pipe):
-            os.close(fd)
+        os.close(ours)
         raise
     finally:
         os.close(theirs)
-    if pipe:
-        os.close(pipe[0])
-    stdin = pipe[1] if pipe else os.dup(ours)
+    stdin = os.dup(ours)
     for fd in (stdin, ours):
         os.set_blocking(fd, False)
-    return Child(
-        pid,
-        os.pidfd_open(pid),
-        stdin=stdin,
-        stdout=ours,
-        stderr=-1,
-        terminal=True,
-        typed=not pipe,
-        interactive=interactive,
-    )
+    return Child(pid, os.pidfd_open(pid), stdin, ours, -1, typed=True, interactive=interactive)
 
 
 def _spawn(

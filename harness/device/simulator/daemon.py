@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.device.simulator.auth import PublicKey, parse_public_key
-from harness.device.simulator.device import SUPPORTED_FEATURES, DeviceSettings
+from harness.device.simulator.device import DeviceSettings
 from harness.device.simulator.properties import checked_properties
 from harness.device.simulator.storage import LOCK_FILE
 from harness.device.simulator.supervisor import Supervisor
@@ -79,10 +79,6 @@ def main() -> int:
 
 def _checked_key(settings: DeviceSettings) -> PublicKey:
     """The one key that is let in. Raises ConfigError for settings that no device can have."""
-    if unknown := sorted(settings.features - SUPPORTED_FEATURES):
-        raise ConfigError(
-            f"unknown feature {unknown[0]!r}", field="features", choices=sorted(SUPPORTED_FEATURES)
-        )
     if (settings.storage_limit_bytes or 0) < 0:
         raise ConfigError("the storage limit cannot be negative")
     try:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Final, Self
@@ -26,12 +26,6 @@ _MAX_LINE_BYTES: Final = 4096
 _MAX_MESSAGE_BYTES: Final = 4000
 
 
-SUPPORTED_FEATURES: Final = frozenset(
-    {"shell_v2", "stat_v2", "ls_v2", "fixed_push_mkdir", "sendrecv_v2", "remount_shell"}
-)
-"""What the simulated daemon can do, in adb's words; a device may be told to offer less."""
-
-
 @dataclass(frozen=True)
 class DeviceSettings:
     """What stays the same over all boots of a device, and what its daemon is started with."""
@@ -39,7 +33,6 @@ class DeviceSettings:
     storage: Path
     properties: Mapping[str, str]
     public_key: Path
-    features: frozenset[str]
     storage_limit_bytes: int | None
     reboot_s: float
     board: Board | None
@@ -47,8 +40,7 @@ class DeviceSettings:
 
     def to_json(self) -> str:
         """As `from_json` reads it."""
-        plain = {"features": sorted(self.features), "properties": dict(self.properties)}
-        return json.dumps(asdict(self) | plain, default=str)
+        return json.dumps(asdict(self) | {"properties": dict(self.properties)}, default=str)
 
     @classmethod
     def from_json(cls, text: str) -> DeviceSettings:
@@ -58,18 +50,17 @@ class DeviceSettings:
             said[name] = Path(said[name])
         board = said["board"]
         said["board"] = board and Board.of_plain(board)
-        return cls(**said | {"features": frozenset(said["features"])})
+        return cls(**said)
 
 
 class SimulatedDevice:
     """A device-side adb daemon of ours, for `adb connect`; use it as a context manager.
 
     `storage` is its storage folder, kept over restarts; one device at a time can use it.
-    `public_key` is the only adbkey.pub that is let in. `features` are those that its adb daemon
-    offers, by default all that it can do. `storage_limit_bytes` makes files that are pushed hit a
-    full flash; `reboot_s` is how long a reboot takes, in seconds. `board` makes it one whose
-    programs are arm64 ones. `prepares_gpu` lets the GPU backend prepare graphs, which it cannot
-    execute.
+    `public_key` is the only adbkey.pub that is let in. `storage_limit_bytes` makes files that are
+    pushed hit a full flash; `reboot_s` is how long a reboot takes, in seconds. `board` makes it one
+    whose programs are arm64 ones. `prepares_gpu` lets the GPU backend prepare graphs, which it
+    cannot execute.
 
     The daemon ends by itself when this process ends, however that happens.
     """
@@ -81,7 +72,6 @@ class SimulatedDevice:
         storage: Path,
         properties: Mapping[str, str],
         public_key: Path,
-        features: Iterable[str] | None = None,
         storage_limit_bytes: int | None = None,
         reboot_s: float = 0.5,
         board: Board | None = None,
@@ -93,7 +83,6 @@ class SimulatedDevice:
             storage=self.storage,
             properties=properties,
             public_key=public_key.resolve(),
-            features=SUPPORTED_FEATURES if features is None else frozenset(features),
             storage_limit_bytes=storage_limit_bytes,
             reboot_s=reboot_s,
             board=board,

@@ -10,7 +10,6 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,24 +29,6 @@ NEW_ROOT: Final = "dev/root"
 _TABLE: Final = "dev/__properties__/table"
 _MAX_TABLE_BYTES: Final = 1 << 20
 _PERSISTENT: Final = re.compile(r"^\[(persist\.[^\]]+)\]: \[(.*)\]$", re.MULTILINE)
-
-FOR_USER: Final = "a simulated device runs its commands as the user who started it"
-NO_PARTITIONS: Final = "a simulated device has no partitions of its own"
-ALWAYS_TCP: Final = "a simulated device is reached by TCP only, at the port it chose"
-_NO_FRAMEWORK: Final = "a simulated device has no Android framework, and no apps"
-
-_REFUSING: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("am", "bugreportz", "cmd", "pm", "wm"), _NO_FRAMEWORK),
-    **dict.fromkeys(("disable-verity", "enable-verity", "remount"), NO_PARTITIONS),
-}
-"""Programs that clients call, and why they do nothing."""
-
-_REFUSE: Final = """
-# There is no such thing here; clients that want it are told so.
-[ "${0##*/}" = bugreportz ] || exec >&2  # of which adb shows only stdout
-echo "${0##*/}: @WHY@"
-exit 1
-"""
 
 _GETPROP: Final = r"""
 # getprop [NAME [DEFAULT]]: the device's properties.
@@ -123,7 +104,6 @@ def install(settings: DeviceSettings, reason: str) -> None:
         "setprop": _SETPROP,
         "reboot": _REBOOT,
         "uptime": _UPTIME,
-        **{name: _REFUSE.replace("@WHY@", why) for name, why in _REFUSING.items()},
         "log": _python_program(Path(logcat.__file__), "log", str(root / LOG_FILE)),
         "logcat": _python_program(Path(logcat.__file__), "logcat", str(root / LOG_FILE)),
     }

@@ -10,6 +10,7 @@ from typing import Final
 
 SIMULATED_HARDWARE: Final = "simulator"
 """What ro.hardware says, as of no phone."""
+_FEATURES: Final = ("shell_v2", "stat_v2", "fixed_push_mkdir")
 _NAME: Final = re.compile(r"[A-Za-z0-9._:@-]{1,255}")
 _MAX_VALUE_CHARACTERS: Final = 4096
 
@@ -104,9 +105,9 @@ def getprop_text(table: Mapping[str, str]) -> str:
     return "".join(f"[{name}]: [{value}]\n" for name, value in sorted(table.items()))
 
 
-def banner(table: Mapping[str, str], features: frozenset[str]) -> bytes:
+def banner(table: Mapping[str, str]) -> bytes:
     """What the device says about itself in CNXN: three properties and its features."""
     names = ("ro.product.name", "ro.product.model", "ro.product.device")
     fields = [f"{name}={table.get(name, '').replace(';', '_')}" for name in names]
-    fields.append("features=" + ",".join(sorted(features)))
+    fields.append("features=" + ",".join(_FEATURES))
     return f"device::{';'.join(fields)}".encode()

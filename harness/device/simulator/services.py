@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harness.device.simulator.child import spawn_with_pipes, spawn_with_terminal
-from harness.device.simulator.programs import ALWAYS_TCP, FOR_USER, NO_PARTITIONS
 from harness.device.simulator.protocol import Endpoint, Stream, StreamService
 from harness.device.simulator.shell_service import ShellSession
 from harness.device.simulator.storage import Storage
@@ -18,24 +17,6 @@ from harness.device.simulator.sync_service import SyncSession
 _SHELL: Final = "/bin/sh"
 _TERMINAL_TYPE: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 _SHELL_NAME: Final = re.compile(r"shell((?:,[^:]*)?):(.*)\Z", re.DOTALL)
-
-_FOR_ROOT: Final[Mapping[str, str]] = {
-    "root:": "adbd is already running as root\n",
-    "unroot:": f"adbd cannot give up root: {FOR_USER}\n",
-}
-# What adbd of a production build says, where there is such a thing (daemon/restart_service.cpp).
-_REFUSALS: Final[Mapping[str, str]] = {
-    "root:": "adbd cannot run as root in production builds\n",
-    "unroot:": "adbd not running as root\n",
-    "remount:": f"remount failed: {NO_PARTITIONS}\n",
-    "disable-verity:": f"disable-verity failed: {NO_PARTITIONS}\n",
-    "enable-verity:": f"enable-verity failed: {NO_PARTITIONS}\n",
-    "usb:": f"cannot restart in USB mode: {ALWAYS_TCP}\n",
-    "tcpip:": f"cannot restart in TCP mode: {ALWAYS_TCP}\n",
-}
-_NO_REVERSE: Final = (
-    "a simulated device has no reverse; its commands run on this computer and reach 127.0.0.1"
-)
 
 
 @dataclass(frozen=True)
@@ -47,7 +28,6 @@ class ShellRequest:
     terminal: bool
     raw_terminal: bool
     terminal_type: str | None = None
-    piped_input: bool = False
 
     @property
     def interactive(self) -> bool:
@@ -68,8 +48,7 @@ def parse_shell(name: str) -> ShellRequest | None:
         command = name.removeprefix("exec:")
         if not command:
             return None
-        # adbd's is the terminal as well; but only a pipe can end without losing what is in it
-        return ShellRequest(command, v2=False, terminal=True, raw_terminal=True, piped_input=True)
+        return ShellRequest(command, v2=False, terminal=False, raw_terminal=False)
     found = _SHELL_NAME.match(name)
     if found is None:
         return None
@@ -86,22 +65,6 @@ def parse_shell(name: str) -> ShellRequest | None:
     return ShellRequest(command, v2, terminal or raw_terminal, raw_terminal, terminal_type)
 
 
-def refusal(name: str, *, root: bool) -> str | None:
-    """What is answered to a service that no simulated device has, None if it is none of these.
-
-    `root` is whether its commands run as root, which is whether the user is.
-    """
-    if name.startswith("reverse:"):
-        if name == "reverse:list-forward":
-            return "0000"
-        if name == "reverse:killforward-all":
-            return "OKAY"
-        return f"FAIL{len(_NO_REVERSE):04x}{_NO_REVERSE}"
-    word, colon, _ = name.partition(":")
-    answers = {**_REFUSALS, **_FOR_ROOT} if root else _REFUSALS
-    return answers.get(word + colon)
-
-
 class Silence:
     """A service that neither says anything nor ends by itself."""
 
@@ -116,18 +79,6 @@ class Silence:
         """Nothing is left to do."""
 
 
-class TextAnswer(Silence):
-    """A service that says one thing and ends."""
-
-    def __init__(self, stream: Stream, text: bytes) -> None:
-        self._stream = stream
-        stream.write(text)
-
-    def writable(self) -> None:
-        """Ends: the text has arrived."""
-        self._stream.close()
-
-
 @dataclass
 class Services:
     """The services of a booted device.
@@ -137,7 +88,6 @@ class Services:
 
     storage: Storage
     environment: Mapping[str, str]
-    features: frozenset[str]
     note: Callable[[str], None]
     reboot: Callable[[str], None] = lambda _: None
     _shells: set[ShellSession] = field(default_factory=set)
@@ -157,15 +107,12 @@ class Services:
     def _find(self, name: str) -> StreamService | None:
         request = parse_shell(name)
         if request is not None:
-            if request.v2 and "shell_v2" not in self.features:
-                return None
             return lambda stream: self._shell(stream, request)
         if name == "sync:":
-            return lambda stream: SyncSession(stream, self.storage, self.features, self.note)
+            return lambda stream: SyncSession(stream, self.storage, self.note)
         if name.startswith("reboot:"):
             return lambda stream: self._reboot(name.removeprefix("reboot:"))
-        text = refusal(name, root=os.getuid() == 0)
-        return None if text is None else lambda stream: TextAnswer(stream, text.encode())
+        return None
 
     def _shell(self, stream: Stream, request: ShellRequest) -> Endpoint:
         environment = dict(self.environment)
@@ -176,11 +123,10 @@ class Services:
                 request.arguments,
                 environment,
                 raw=request.raw_terminal,
-                piped_input=request.piped_input,
                 interactive=request.interactive,
             )
         else:
-            child = spawn_with_pipes(request.arguments, environment)
+            child = spawn_with_pipes(request.arguments, environment, joined=not request.v2)
         session = ShellSession(stream, child, v2=request.v2, on_end=self._shells.discard)
         self._shells.add(session)
         return session

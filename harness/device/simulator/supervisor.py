@@ -97,11 +97,10 @@ def run_boot(
     services = Services(
         storage=Storage(settings.storage, fixed=fixed, limit_bytes=settings.storage_limit_bytes),
         environment=programs.environment(settings.storage, settings.board),
-        features=settings.features,
         note=log.note,
     )
-    greeting = banner(settings.properties, settings.features)
-    log.note(f"booted: {reason}, features {','.join(sorted(settings.features))}")
+    greeting = banner(settings.properties)
+    log.note(f"booted: {reason}")
     return asyncio.run(_serve(services, greeting, key, port, lifeline, ready))
 
 

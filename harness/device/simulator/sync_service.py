@@ -26,14 +26,9 @@ _NOTHING: Final = memoryview(b"")
 # Every request and answer begins with an id and a number.
 _MESSAGE: Final = struct.Struct("<4sI")
 _HEAD: Final = _MESSAGE.size
-# These follow the path of SND2 (id, mode, flags) and of RCV2 (id, flags).
-_SEND_V2: Final = struct.Struct("<4sII")
-_RECV_V2: Final = struct.Struct("<4sI")
-
 _STAT_V1: Final = struct.Struct("<4sIII")
 _STAT_V2: Final = struct.Struct("<4sIQQIIIIQqqq")
 _ENTRY_V1: Final = struct.Struct("<4sIIII")
-_ENTRY_V2: Final = struct.Struct("<4sIQQIIIIQqqqI")
 
 # What the second versions tell of a file, behind an errno.
 _TOLD: Final = ("dev", "ino", "mode", "nlink", "uid", "gid", "size", "atime", "mtime", "ctime")
@@ -74,16 +69,9 @@ def _status(
 class SyncSession:
     """The device's side of one sync stream."""
 
-    def __init__(
-        self,
-        stream: Stream,
-        storage: Storage,
-        features: frozenset[str],
-        note: Callable[[str], None],
-    ) -> None:
+    def __init__(self, stream: Stream, storage: Storage, note: Callable[[str], None]) -> None:
         self._stream = stream
         self._storage = storage
-        self._features = features
         self._note = note
         self._input = _NOTHING
         self._output = bytearray()
@@ -166,8 +154,8 @@ class SyncSession:
                 if length > _MAX_PATH:
                     raise _Refused("path too long", is_last=True)
                 path = os.fsdecode((yield from self._exactly(length)))
-                handle, feature = _REQUESTS.get(request, (None, None))
-                if handle is None or (feature is not None and feature not in self._features):
+                handle = _REQUESTS.get(request)
+                if handle is None:
                     raise _Refused(f"unknown command {request.hex()}", is_last=True)
                 if "\0" in path:
                     raise _Refused("path has a NUL in it", is_last=True)
@@ -188,7 +176,6 @@ class SyncSession:
             yield from self._answer(_STAT_V2.pack(request, *_told_by_v2(status, error)))
 
     def _list(self, request: bytes, path: str) -> Steps:
-        v2 = request == b"LIS2"
         try:
             folder = self._storage.resolve(path)
             names = [".", "..", *os.listdir(folder)]
@@ -196,24 +183,17 @@ class SyncSession:
             folder, names = "", []  # adbd answers an empty list as well
         entries = bytearray()
         for name in names:
-            status, error = _status(os.path.join(folder, name), str)
+            status, _ = _status(os.path.join(folder, name), str)
             raw = os.fsencode(name)
-            if v2:
-                entries += _ENTRY_V2.pack(b"DNT2", *_told_by_v2(status, error), len(raw)) + raw
-            elif status is not None:
+            if status is not None:
                 entries += _ENTRY_V1.pack(b"DENT", *_told_by_v1(status), len(raw)) + raw
             if len(entries) >= self._stream.max_write:
                 yield from self._answer(entries)
                 entries.clear()
         # as long as an entry without a name
-        size = (_ENTRY_V2 if v2 else _ENTRY_V1).size
-        yield from self._answer(entries + b"DONE" + bytes(size - 4))
+        yield from self._answer(entries + b"DONE" + bytes(_ENTRY_V1.size - 4))
 
     def _receive(self, request: bytes, path: str) -> Steps:
-        if request == b"RCV2":
-            _, flags = _RECV_V2.unpack((yield from self._exactly(_RECV_V2.size)))
-            if flags:
-                raise _Refused(f"compression is not supported ({flags:#x})")
         self._note(f"recv {path}")
         try:
             fd = self._storage.open_for_reading(path)
@@ -251,16 +231,10 @@ class SyncSession:
             data = data[size:]
 
     def _send(self, request: bytes, spec: str) -> Steps:
-        if request == b"SND2":
-            _, mode, flags = _SEND_V2.unpack((yield from self._exactly(_SEND_V2.size)))
-            path = spec
-            if flags:
-                raise _Refused(f"flags {flags:#x} are not supported", is_last=True)
-        else:
-            path, _, number = spec.rpartition(",")
-            if not (number.isdecimal() and number.isascii() and len(number) < 11):
-                raise _Refused(f"bad mode in {spec!r}", is_last=True)
-            mode = int(number)
+        path, _, number = spec.rpartition(",")
+        if not (number.isdecimal() and number.isascii() and len(number) < 11):
+            raise _Refused(f"bad mode in {spec!r}", is_last=True)
+        mode = int(number)
         self._note(f"send {path}")
         yield from self._take_link(path) if stat.S_ISLNK(mode) else self._take_file(path, mode)
 
@@ -334,15 +308,11 @@ def _text(error: Exception) -> str:
 
 
 _Handler = Callable[[SyncSession, bytes, str], Steps]
-# Who serves a request, and the feature of the device that it belongs to.
-_REQUESTS: Final[dict[bytes, tuple[_Handler, str | None]]] = {
-    b"STAT": (SyncSession._stat, None),
-    b"STA2": (SyncSession._stat, "stat_v2"),
-    b"LST2": (SyncSession._stat, "stat_v2"),
-    b"LIST": (SyncSession._list, None),
-    b"LIS2": (SyncSession._list, "ls_v2"),
-    b"RECV": (SyncSession._receive, None),
-    b"RCV2": (SyncSession._receive, "sendrecv_v2"),
-    b"SEND": (SyncSession._send, None),
-    b"SND2": (SyncSession._send, "sendrecv_v2"),
+_REQUESTS: Final[dict[bytes, _Handler]] = {
+    b"STAT": SyncSession._stat,
+    b"STA2": SyncSession._stat,
+    b"LST2": SyncSession._stat,
+    b"LIST": SyncSession._list,
+    b"RECV": SyncSession._receive,
+    b"SEND": SyncSession._send,
 }

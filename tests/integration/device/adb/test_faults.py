@@ -276,14 +276,14 @@ def test_a_path_outside_the_storage(lab: Lab, shared: Place) -> None:
         shared.device.push([PushItem(b"x", "/tmp/qnn-harness-escape")], timeout_s=60)
 
 
-def test_a_daemon_that_is_too_old(lab: Lab) -> None:
-    simulated(lab)
-    daemon, folder = lab.start(features=["stat_v2"])
-    device = lab.connect(daemon.address)
+def test_a_daemon_that_is_too_old(
+    shared: Place, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.device.adb.device._NEEDED", ("shell_v2", "shell_v9"))
+    device = AdbDevice(shared.device.serial, shared.device.server)
     for ask in (
         lambda: device.shell("true", timeout_s=60),
         lambda: device.push([PushItem(b"content", f"{folder}/f")], timeout_s=60),
     ):
-        with pytest.raises(DeviceRefused, match="too old, it has no shell_v2: update it, or"):
+        with pytest.raises(DeviceRefused, match="too old, it has no shell_v9: update it, or"):
             ask()
-    daemon.stop()

@@ -21,7 +21,6 @@ from harness.device.simulator.properties import device_properties
 
 ADB = Path(adbutils.__file__).parent / "binaries" / "adb"
 DEADLINE_S = 20.0
-OLD_DEVICE = ("remount_shell",)
 
 
 def wait_for(what: str, condition: Callable[[], bool], seconds: float = DEADLINE_S) -> None:

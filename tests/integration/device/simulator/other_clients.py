@@ -121,31 +121,6 @@ def a_large_file(adb: AdbClient, target: Target) -> None:
         one.unlink()
 
 
-def reverse(adb: AdbClient, target: Target) -> None:
-    port = int(call(adb, target, "reverse", "tcp:0", "tcp:9"))
-    assert f"tcp:{port} tcp:9".encode() in call(adb, target, "reverse", "--list")
-    call(adb, target, "reverse", "--remove-all")
-
-
-def install(adb: AdbClient, target: Target) -> None:
-    package = target.scratch / "app.apk"
-    package.write_bytes(b"no app")
-    call(adb, target, "install", package)
-
-
-def bugreport(adb: AdbClient, target: Target) -> None:
-    call(adb, target, "bugreport", target.scratch / "report.zip")
-
-
-def remount(adb: AdbClient, target: Target) -> None:
-    call(adb, target, "remount")
-
-
-def tcpip(adb: AdbClient, target: Target) -> None:
-    # adb prints what the device says and ends with 0, whatever it is
-    raise Refused(call(adb, target, "tcpip", "5555").decode())
-
-
 # --- adb-shell, which speaks to the device without an adb server ----------------------------------
 
 
@@ -188,17 +163,6 @@ def ppadb_files(target: Target) -> None:
     back = target.scratch / "from-ppadb"
     device.pull(f"{TEMP}/of-ppadb/file", str(back))
     assert back.read_bytes() == BLOB
-
-
-def ppadb_install(target: Target) -> None:
-    package = target.scratch / "app.apk"
-    package.write_bytes(b"no app")
-    _ppadb(target).install(str(package))
-
-
-def ppadb_reverse(target: Target) -> None:
-    # with the semicolon that its own request lacks
-    _ppadb(target).reverse("tcp:0;tcp", "9")
 
 
 # --- adbutils -------------------------------------------------------------------------------------
@@ -249,24 +213,6 @@ def adbutils_files(target: Target) -> None:
     assert not device.sync.exists(path)
 
 
-def adbutils_reverse(target: Target) -> None:
-    device = _adbutils(target)
-    device.reverse_remove_all()
-    assert device.reverse_list() == []
-    device.reverse("tcp:7912", "tcp:9")
-    device.reverse_remove_all()
-
-
-def adbutils_app(target: Target) -> None:
-    package = target.scratch / "app.apk"
-    package.write_bytes(b"no app")
-    _adbutils(target).install_remote(f"{TEMP}/app.apk")
-
-
-def adbutils_screen(target: Target) -> None:
-    _adbutils(target).window_size()
-
-
 # --- mobly ----------------------------------------------------------------------------------------
 
 
@@ -288,21 +234,6 @@ def mobly(target: Target) -> None:
 def mobly_getprop(target: Target) -> None:
     names = ["ro.product.model", "ro.build.version.sdk"]
     assert set(AdbProxy(target.serial).getprops(names)) == set(names)
-
-
-def mobly_reverse(target: Target) -> None:
-    AdbProxy(target.serial).reverse(["tcp:0", "tcp:9"])
-    AdbProxy(target.serial).reverse(["--remove-all"])
-
-
-def mobly_user(target: Target) -> None:
-    assert AdbProxy(target.serial).current_user_id is not None
-
-
-def mobly_install(target: Target) -> None:
-    package = target.scratch / "app.apk"
-    package.write_bytes(b"no app")
-    AdbProxy(target.serial).install(str(package))
 
 
 # --- ExecuTorch's SimpleADB -----------------------------------------------------------------------

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.integration.device.simulator.conftest import (
-    OLD_DEVICE,
     AdbClient,
     OnDevice,
     StartDevice,
@@ -40,11 +39,8 @@ def described(root: Path) -> dict[str, tuple[bytes, int, int]]:
     }
 
 
-@pytest.mark.parametrize("features", [None, OLD_DEVICE, ("stat_v2", "shell_v2")])
-def test_trees(
-    adb: AdbClient, start_device: StartDevice, tmp_path: Path, features: tuple[str, ...] | None
-) -> None:
-    device = OnDevice(adb, start_device(features=features))
+def test_trees(adb: AdbClient, start_device: StartDevice, tmp_path: Path) -> None:
+    device = OnDevice(adb, start_device())
     make_tree(tmp_path / "tree")
     remote = device.storage / "data/local/tmp/tree"
     done = device("push", tmp_path / "tree", remote)
@@ -76,11 +72,10 @@ def test_links_are_followed_inside(shared: OnDevice, tmp_path: Path) -> None:
     assert (shared.storage / "data/real/f").read_text() == "x"
 
 
-@pytest.mark.parametrize("features", [None, OLD_DEVICE])
 def test_nothing_outside_the_storage(
-    adb: AdbClient, start_device: StartDevice, tmp_path: Path, features: tuple[str, ...] | None
+    adb: AdbClient, start_device: StartDevice, tmp_path: Path
 ) -> None:
-    device = OnDevice(adb, start_device(features=features))
+    device = OnDevice(adb, start_device())
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
@@ -114,11 +109,8 @@ def test_a_missing_file(shared: OnDevice, tmp_path: Path) -> None:
     assert b"No such file or directory" in done.stderr
 
 
-@pytest.mark.parametrize("features", [None, OLD_DEVICE])
-def test_a_full_flash(
-    adb: AdbClient, start_device: StartDevice, tmp_path: Path, features: tuple[str, ...] | None
-) -> None:
-    device = OnDevice(adb, start_device(features=features, storage_limit_bytes=1_000_000))
+def test_a_full_flash(adb: AdbClient, start_device: StartDevice, tmp_path: Path) -> None:
+    device = OnDevice(adb, start_device(storage_limit_bytes=1_000_000))
     for name, size in (("small", 400_000), ("large", 700_000)):
         (tmp_path / name).write_bytes(os.urandom(size))
     folder = device.storage / "data/local/tmp"

@@ -252,7 +252,6 @@ def test_settings_that_are_wrong(adb: AdbClient, tmp_path: Path) -> None:
     (full / "thesis").touch()
     good = {"storage": tmp_path / "storage", "properties": {}, "public_key": adb.public_key}
     for change, problem in [
-        ({"features": ["teleport"]}, "unknown feature 'teleport'.*valid: fixed_push_mkdir"),
         ({"public_key": tmp_path / "none"}, "none: cannot be read: No such file"),
         ({"public_key": adb.public_key.with_suffix("")}, "not an adb public key"),
         ({"storage": tmp_path / "a:b"}, "colon"),

@@ -45,44 +45,29 @@ class Row:
         return f"{self.client}: {self.does.__name__}"
 
 
-NO_REVERSE = {SIMULATED: "a simulated device has no reverse"}
-NO_APPS = {SIMULATED: "no Android framework, and no apps", REAL: "not found|failed|Error: closed"}
-COMMAND_LINE: list[tuple[Callable[[AdbClient, Target], None], Mapping[str, str]]] = [
-    (clients.shell, {}),
-    (clients.exec_in, {}),
-    (clients.exec_out, {}),
-    (clients.reverse, NO_REVERSE),
-    (clients.install, NO_APPS),
-    (clients.bugreport, {SIMULATED: NO_APPS[SIMULATED], REAL: "Failed to get bugreportz"}),
-    (clients.remount, {SIMULATED: "no partitions of its own", REAL: "not found|closed"}),
-    (clients.tcpip, {SIMULATED: "reached by TCP only", REAL: "closed"}),
+COMMAND_LINE: list[Callable[[AdbClient, Target], None]] = [
+    clients.shell,
+    clients.exec_in,
+    clients.exec_out,
 ]
-BULK: list[tuple[Callable[[AdbClient, Target], None], Mapping[str, str]]] = [
-    (clients.many_files, {}),
-    (clients.a_large_file, {}),
+BULK: list[Callable[[AdbClient, Target], None]] = [
+    clients.many_files,
+    clients.a_large_file,
 ]
 LIBRARIES = [
     Row("adb-shell", clients.adb_shell),
     Row("pure-python-adb", clients.ppadb_files),
-    Row("pure-python-adb", clients.ppadb_reverse, NO_REVERSE),
-    Row("pure-python-adb", clients.ppadb_install, NO_APPS),
     Row("adbutils", clients.adbutils_shell),
     Row("adbutils", clients.adbutils_files),
-    Row("adbutils", clients.adbutils_reverse, NO_REVERSE),
-    Row("adbutils", clients.adbutils_app, NO_APPS),
-    Row("adbutils", clients.adbutils_screen, NO_APPS),
     Row("mobly", clients.mobly),
     Row("mobly", clients.mobly_getprop, {REAL: "getprop: not found"}),
-    Row("mobly", clients.mobly_reverse, NO_REVERSE),
-    Row("mobly", clients.mobly_user, NO_APPS),
-    Row("mobly", clients.mobly_install, NO_APPS),
     Row("SimpleADB", clients.simple_adb),
 ]
 
 
 def command_line_rows(client: str, pick: Callable[[Target], AdbClient | None]) -> Iterator[Row]:
     marks = (pytest.mark.needs("QNN_HARNESS_ADB29"),) if client == "adb 29" else ()
-    for does, refused in (*COMMAND_LINE, *BULK):
+    for does in (*COMMAND_LINE, *BULK):
 
         def run(target: Target, does: Callable[[AdbClient, Target], None] = does) -> None:
             adb = pick(target)
@@ -90,10 +75,10 @@ def command_line_rows(client: str, pick: Callable[[Target], AdbClient | None]) -
             does(adb, target)
 
         run.__name__ = does.__name__
-        yield Row(client, run, refused, marks)
+        yield Row(client, run, marks=marks)
 
 
-BULK_NAMES = {does.__name__ for does, _ in BULK}
+BULK_NAMES = {does.__name__ for does in BULK}
 NEWEST = list(command_line_rows("adb 36", lambda target: target.newest))
 OLDEST = list(command_line_rows("adb 29", lambda target: target.oldest))
 TABLE = [*NEWEST, *(row for row in OLDEST if row.does.__name__ not in BULK_NAMES), *LIBRARIES]

@@ -85,7 +85,6 @@ def test_settings_go_through_the_command_line(tmp_path: Path) -> None:
         storage=tmp_path,
         properties={"ro.product.model": "\u00e9 \n"},
         public_key=tmp_path / "adbkey.pub",
-        features=frozenset({"shell_v2", "ls_v2"}),
         storage_limit_bytes=None,
         reboot_s=0.5,
         board=board_of(tmp_path),

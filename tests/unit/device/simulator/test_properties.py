@@ -60,6 +60,6 @@ def test_what_getprop_cannot_carry(table: dict[str, str]) -> None:
 def test_texts() -> None:
     table = {"ro.product.name": "n", "ro.product.model": "m;x", "b": "[2]"}
     assert getprop_text(table) == "[b]: [[2]]\n[ro.product.model]: [m;x]\n[ro.product.name]: [n]\n"
-    assert banner(table, frozenset({"shell_v2", "cmd"})) == (
-        b"device::ro.product.name=n;ro.product.model=m_x;ro.product.device=;features=cmd,shell_v2"
+    assert banner(table).startswith(
+        b"device::ro.product.name=n;ro.product.model=m_x;ro.product.device=;features=shell_v2,"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.device.simulator.services import ShellRequest, parse_shell, refusal
+from harness.device.simulator.services import ShellRequest, parse_shell
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from harness.device.simulator.services import ShellRequest, parse_shell, refusal
         ("shell,raw:x", ShellRequest("x", False, True, True)),
         ("shell,pty:x", ShellRequest("x", False, True, False)),
         ("shell:a\nb", ShellRequest("a\nb", False, True, True)),
-        ("exec:cat", ShellRequest("cat", False, True, True, piped_input=True)),
+        ("exec:cat", ShellRequest("cat", False, False, False)),
         ("exec:", None),
         ("shell", None),
         ("shellx:ls", None),
@@ -46,27 +46,3 @@ def test_what_is_run() -> None:
     assert prompt is not None
     assert prompt.arguments == ["/bin/sh"]
     assert prompt.interactive
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("reverse:forward:tcp:1;tcp:2", "FAIL0058a simulated device has no reverse"),
-        ("reverse:killforward:tcp:1", "FAIL0058a simulated device has no reverse"),
-        ("reverse:list-forward", "0000"),
-        ("reverse:killforward-all", "OKAY"),
-        ("tcpip:5555", "cannot restart in TCP mode: a simulated device is reached by TCP only"),
-        ("usb:", "cannot restart in USB mode: a simulated"),
-        ("root:", "adbd cannot run as root in production builds"),
-        ("unroot:", "adbd not running as root\n"),
-        ("remount:", "remount failed: a simulated device has no partitions of its own"),
-    ],
-)
-def test_what_no_simulated_device_has_is_said(name: str, said: str) -> None:
-    assert (refusal(name, root=False) or "").startswith(said)
-
-
-def test_who_is_root_already() -> None:
-    assert refusal("root:", root=True) == "adbd is already running as root\n"
-    assert "the user who started it" in (refusal("unroot:", root=True) or "")
-    assert refusal("nonsense:", root=True) is refusal("root", root=True) is None

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness.device.simulator.device import SUPPORTED_FEATURES
 from harness.device.simulator.protocol import CLSE, OKAY, OPEN, WRTE, Packet, Payload, Streams
 from harness.device.simulator.storage import Storage
 from harness.device.simulator.sync_service import SyncSession
@@ -27,7 +26,7 @@ def message(name: bytes, content: bytes | str = b"") -> bytes:
 class Host:
     """The host's end: sends when it may, takes at once or later."""
 
-    def __init__(self, root: Path, *, features: frozenset[str], limit: int | None = None) -> None:
+    def __init__(self, root: Path, *, limit: int | None = None) -> None:
         (root / "dev/incoming").mkdir(parents=True, exist_ok=True)
         storage = Storage(root, limit_bytes=limit)
         self.answer = b""
@@ -37,7 +36,7 @@ class Host:
         self._unread = 0
         self.streams = Streams(
             self._take,
-            lambda _: lambda stream: SyncSession(stream, storage, features, lambda text: None),
+            lambda _: lambda stream: SyncSession(stream, storage, lambda text: None),
             max_payload=4096,
         )
         self.streams.handle(Packet(OPEN, 7, 0, b"sync:"))
@@ -80,11 +79,10 @@ def talk(
     root: Path,
     data: bytes,
     *,
-    features: frozenset[str] = SUPPORTED_FEATURES,
     limit: int | None = None,
     cuts: list[int] | None = None,
 ) -> bytes:
-    return Host(root, features=features, limit=limit).send(data, cuts or [1 << 20])
+    return Host(root, limit=limit).send(data, cuts or [1 << 20])
 
 
 CONTENT = bytes(range(256)) * 600  # more than two DATA messages
@@ -124,24 +122,20 @@ def test_stat_v2(tmp_path: Path, request_name: bytes) -> None:
     assert outside == (request_name, 13, *[0] * 10)
 
 
-@pytest.mark.parametrize(
-    ("request_name", "entry", "layout"),
-    [(b"LIST", b"DENT", "<4sIIII"), (b"LIS2", b"DNT2", "<4sIQQIIIIQqqqI")],
-)
-def test_list(tmp_path: Path, request_name: bytes, entry: bytes, layout: str) -> None:
+def test_list(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     names = {f"file-{number}" for number in range(200)}
     for name in names:
         (folder / name).touch()
-    fixed = struct.Struct(layout)
-    answer = talk(tmp_path, message(request_name, str(folder)) + QUIT)
+    fixed = struct.Struct("<4sIIII")
+    answer = talk(tmp_path, message(b"LIST", str(folder)) + QUIT)
     found = set()
     while True:
         name_id, *_, length = fixed.unpack_from(answer)
         if name_id == b"DONE":
             break
-        assert name_id == entry
+        assert name_id == b"DENT"
         found.add(answer[fixed.size : fixed.size + length].decode())
         answer = answer[fixed.size + length :]
     assert found == names | {".", ".."}
@@ -155,14 +149,10 @@ def test_list_of_what_is_no_folder_is_empty(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 300000])
-@pytest.mark.parametrize("v2", [False, True])
-def test_recv(tmp_path: Path, size: int, v2: bool) -> None:
+def test_recv(tmp_path: Path, size: int) -> None:
     content = os.urandom(size)
     (tmp_path / "f").write_bytes(content)
-    request = message(b"RECV", "f")
-    if v2:
-        request = message(b"RCV2", "f") + b"RCV2" + bytes(4)
-    answer = talk(tmp_path, request + QUIT)
+    answer = talk(tmp_path, message(b"RECV", "f") + QUIT)
     found = b""
     while answer[:4] == b"DATA":
         (length,) = struct.unpack_from("<I", answer, 4)
@@ -184,19 +174,6 @@ def test_recv(tmp_path: Path, size: int, v2: bool) -> None:
 def test_recv_fails(tmp_path: Path, path: str, reason: str) -> None:
     answer = talk(tmp_path, message(b"RECV", path) + message(b"STAT", "none") + QUIT)
     assert answer == message(b"FAIL", reason) + b"STAT" + bytes(12)
-
-
-def test_compression_is_refused(tmp_path: Path) -> None:
-    request = message(b"RCV2", "f") + b"RCV2" + struct.pack("<I", 1)
-    assert talk(tmp_path, request + QUIT).startswith(b"FAIL")
-
-
-def test_send_v2(tmp_path: Path) -> None:
-    request = message(b"SND2", "x/y") + b"SND2" + struct.pack("<II", 0o100755, 0)
-    answer = talk(tmp_path, request + message(b"DATA", b"abc") + b"DONE" + bytes(4) + QUIT)
-    assert answer == b"OKAY" + bytes(4)
-    assert (tmp_path / "x/y").read_bytes() == b"abc"
-    assert (tmp_path / "x/y").stat().st_mode & 0o7777 == 0o755
 
 
 def test_send_of_a_link(tmp_path: Path) -> None:
@@ -237,24 +214,18 @@ def test_after_a_failed_file_the_next_one_goes_on(
         message(b"SEND", "x,33188") + message(b"STAT", "y"),
         message(b"STAT", b"a\0b"),
         message(b"SEND", f"l,{0o120777}") + DONE,
-        message(b"SND2", "x") + b"SND2" + struct.pack("<II", 0o100644, 4),
+        message(b"SND2", "x"),
     ],
 )
 def test_nonsense_is_refused_and_ends_the_stream(tmp_path: Path, data: bytes) -> None:
-    host = Host(tmp_path, features=SUPPORTED_FEATURES)
+    host = Host(tmp_path)
     assert host.send(data, [1 << 20]).startswith(b"FAIL")
     assert host.closed
     assert not list((tmp_path / "dev/incoming").iterdir())
 
 
-@pytest.mark.parametrize("name", [b"STA2", b"LST2", b"LIS2", b"SND2", b"RCV2"])
-def test_an_old_device_knows_only_v1(tmp_path: Path, name: bytes) -> None:
-    answer = talk(tmp_path, message(name, "x"), features=frozenset())
-    assert answer == message(b"FAIL", f"unknown command {name.hex()}")
-
-
 def test_an_unfinished_file_is_removed_when_the_stream_closes(tmp_path: Path) -> None:
-    host = Host(tmp_path, features=SUPPORTED_FEATURES)
+    host = Host(tmp_path)
     host.send(sending("f")[:70000], [1 << 20])
     assert len(list((tmp_path / "dev/incoming").iterdir())) == 1
     host.streams.handle(Packet(CLSE, 7, 1, b""))
@@ -290,7 +261,7 @@ def test_garbage_does_no_harm(data: bytes, cuts: list[int]) -> None:
 
 def test_what_arrived_is_acknowledged_before_it_is_answered(tmp_path: Path) -> None:
     """As adbd does, and as clients expect that wait for the one, then for the other."""
-    host = Host(tmp_path, features=SUPPORTED_FEATURES)
+    host = Host(tmp_path)
     (tmp_path / "file").write_bytes(b"content")
     file = str(tmp_path / "file")
     for request in (
@@ -309,7 +280,7 @@ def test_what_arrived_is_acknowledged_before_it_is_answered(tmp_path: Path) -> N
 @pytest.mark.parametrize("size", [0, 1, 3000])
 def test_a_small_file_goes_out_in_one_write(tmp_path: Path, size: int) -> None:
     (tmp_path / "file").write_bytes(CONTENT[:size])
-    host = Host(tmp_path, features=SUPPORTED_FEATURES)
+    host = Host(tmp_path)
     answer = host.send(message(b"RECV", str(tmp_path / "file")), [1 << 20])
     assert answer == (message(b"DATA", CONTENT[:size]) if size else b"") + DONE
     assert host.order.count(WRTE) == 1
@@ -318,7 +289,7 @@ def test_a_small_file_goes_out_in_one_write(tmp_path: Path, size: int) -> None:
 def test_a_large_folder_is_listed_in_few_writes(tmp_path: Path) -> None:
     for number in range(400):
         (tmp_path / f"file-{number}").touch()
-    host = Host(tmp_path, features=SUPPORTED_FEATURES)
+    host = Host(tmp_path)
     answer = host.send(message(b"LIST", str(tmp_path)), [1 << 20])
     assert answer.count(b"DENT") == 403  # its own two, and the device's folder
     assert host.order.count(WRTE) == -(-len(answer) // 4096)

@@ -11,8 +11,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from harness.ground.errors import ConfigError
-
 FOLDER: Final = "dsp"
 """Beside what else a boot makes of a board."""
 
@@ -30,15 +28,6 @@ _MAX_FIELD_CHARS: Final = 300
 _BAILED_OUT: Final = re.compile(
     rb"^ERROR:[\w/.+~-]{0,200}target/hexagon/decode\.c:\d+:(\w+):", re.M
 )
-RANGES: Final = {
-    "arch": (65, 99),
-    "sessions": (0, 64),
-    "handles": (0, 4096),
-    "mapped_mb": (1, 4096),
-    "vtcm_mb": (1, 32),
-    "hvx_threads": (1, 16),
-    "unsigned_pd": (0, 1),
-}
 
 
 @dataclass(frozen=True)
@@ -49,7 +38,7 @@ class DspLimits:
     together (a process has at most 4): the context banks of the CDSP in the kernel's device trees;
     `handles` DMA handles of a process; `mapped_mb` MB that a session may map; `vtcm_mb` MB of fast
     memory; `hvx_threads` vector contexts; `unsigned_pd` 1 where programs without a signature of the
-    vendor may open a session. Raises ConfigError naming the field and its range.
+    vendor may open a session.
     """
 
     arch: int = 73
@@ -59,12 +48,6 @@ class DspLimits:
     vtcm_mb: int = 8
     hvx_threads: int = 4
     unsigned_pd: int = 1
-
-    def __post_init__(self) -> None:
-        for name, (least, most) in RANGES.items():
-            value = getattr(self, name)
-            if type(value) is not int or not least <= value <= most:
-                raise ConfigError(f"{value!r} is not from {least} to {most}", field=name)
 
     def text(self) -> str:
         """The `limits` file that libcdsprpc.so and the DSP's processes read."""

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from harness.device.dsp.dsp import RANGES, DspLimits
+from harness.device.dsp.dsp import DspLimits
 from harness.device.lab.device_url import DEVICE_URL, DEVICE_URLS, device_at
 from harness.device.ssh.login import HOST, SSH_COMPUTER, login_at
 from harness.ground.facts.socs import HTP_ARCHS
@@ -90,11 +90,6 @@ def _dsp(value: object) -> object:
     return value
 
 
-def _within(name: str) -> Any:
-    least, most = RANGES[name]
-    return Field(ge=least, le=most)
-
-
 def _in_schema(pattern: re.Pattern[str]) -> Any:
     return Field(json_schema_extra={"pattern": f"^(?:{pattern.pattern})$"})
 
@@ -134,19 +129,19 @@ class DspFields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    sessions: Annotated[StrictInt, _within("sessions")] | None = None
+    sessions: Annotated[StrictInt, Field(ge=0, le=64)] | None = None
     """How many protection domains all processes together may open."""
 
-    handles: Annotated[StrictInt, _within("handles")] | None = None
+    handles: Annotated[StrictInt, Field(ge=0, le=4096)] | None = None
     """How many DMA handles a process may have."""
 
-    mapped_mb: Annotated[StrictInt, _within("mapped_mb")] | None = None
+    mapped_mb: Annotated[StrictInt, Field(ge=1, le=4096)] | None = None
     """How much (MiB) of its client's memory a protection domain may map."""
 
-    vtcm_mb: Annotated[StrictInt, _within("vtcm_mb")] | None = None
+    vtcm_mb: Annotated[StrictInt, Field(ge=1, le=32)] | None = None
     """How much fast memory (MiB) it has; by default as the SoC."""
 
-    hvx_threads: Annotated[StrictInt, _within("hvx_threads")] | None = None
+    hvx_threads: Annotated[StrictInt, Field(ge=1, le=16)] | None = None
     """How many vector contexts it has."""
 
     unsigned_pd: StrictBool | None = None

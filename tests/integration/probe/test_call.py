@@ -109,7 +109,6 @@ def test_gpu_graphs_are_finalized_where_files_can_be_written(
         storage=tmp_path,
         properties={},
         public_key=tmp_path / "adbkey.pub",
-        features=frozenset(),
         storage_limit_bytes=None,
         reboot_s=0.0,
         board=None,

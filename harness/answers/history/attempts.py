@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import JsonValue
 
-from harness.device.transport.faults import server_lost
+from harness.answers.report.summary import server_gone
 from harness.ground.errors import Cause
 from harness.ground.facts.simulators import claim_of, limits_of_simulation
 from harness.verdict.failure.error import Outcome
@@ -92,7 +92,7 @@ class Attempt:
             ort=one.of(runtime.ort) if runtime is not None else None,
             known_issue=one.of(record.known_issue),
             failure=one.of(error.signature) if error is not None else None,
-            server=one.of(_server_gone(record)),
+            server=one.of(server_gone(record)),
             diagnosis=one.of(diagnosis.id) if diagnosis is not None else None,
             breaks_strictness=record.breaks_strictness,
             run=one.of(record.run),
@@ -177,12 +177,6 @@ class Attempt:
     def signature(self) -> str:
         """What tells its failure from others."""
         return self.outcome if self.failure is None else self.failure
-
-
-def _server_gone(record: CaseRecord) -> str | None:
-    if record.standing != "lab" or record.error is None:
-        return None
-    return server_lost(record.error.message)
 
 
 class _Shared:

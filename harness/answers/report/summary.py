@@ -8,6 +8,7 @@ from itertools import takewhile
 from pathlib import PurePath
 from typing import Any, Final, get_args
 
+from harness.device.transport.faults import server_lost
 from harness.verdict.failure.error import Diagnosis, ErrorRecord, Outcome
 from harness.verdict.failure.log_words import CAME_TRUE
 from harness.verdict.results.coverage import LOST_TO, Coverage
@@ -40,11 +41,18 @@ def section(record: CaseRecord) -> str:
     return "expected" if record.standing == "known" else "failing"
 
 
+def server_gone(record: CaseRecord) -> str | None:
+    """Return the address of the adb server that a case was lost to, if to one."""
+    if record.standing != "lab" or record.error is None:
+        return None
+    return server_lost(record.error.message)
+
+
 def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
     """Failures (and what was unsupported) by signature: by section, then the most frequent.
 
-    Of each case the last attempt counts. Their measurements are left out: those of many failures
-    would take more memory than all else.
+    What one adb server lost is one group. Of each case the last attempt counts. Measurements are
+    left out: those of many failures would take more memory than all else.
     """
     found: dict[tuple[object, ...], list[CaseRecord]] = {}
     for record in final_attempts(records):
@@ -54,6 +62,7 @@ def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
         if record.error is not None and record.cause == "config":
             # a signature names no file, and each is wrong for itself
             signature = record.error.message
+        signature = server_gone(record) or signature
         key = record.outcome, record.cause, record.known_issue, signature
         found.setdefault(key, []).append(record.model_copy(update={"measurements": {}}))
     rank = {name: at for at, name in enumerate(SECTIONS)}

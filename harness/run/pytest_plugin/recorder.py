@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.errors.outgoing_text import outgoing
 from harness.run.pytest_plugin.selection import asks_for_devices
 from harness.run.pytest_plugin.terminal import (
+    LAB_ERROR,
     LIVE_FROM,
     MISTAKEN,
     OURS,
@@ -62,6 +64,7 @@ class Recorder:
 def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> None:
     """Lets go of devices and writes the reports, as far as there is anything to report."""
     run.ended = True
+    _shorten_repeats(session.config)
     if _has_no_case_left(session, run, exitstatus):
         _finish_complete(session, run)
     elif run.records.folder is None or run.records.is_worker:
@@ -187,6 +190,22 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     collected = run.collected.tests() if run.collected and run.asked.known_issues else None
     for line in run.records.remarks(records, collected):
         write_line(terminalreporter, line, yellow=True)
+
+
+def _shorten_repeats(config: pytest.Config) -> None:
+    """Leave what a dead adb server has done to one case; the others it ended refer to that.
+
+    JUnit has taken the whole text of each by now.
+    """
+    from harness.device.transport.faults import NO_SERVER, server_lost
+
+    reporter, first = config.pluginmanager.get_plugin("terminalreporter"), dict[str, str]()
+    for report in reporter.stats.get("error", []) if reporter is not None else ():
+        server = server_lost(str(report.longrepr)) if getattr(report, LAB_ERROR, None) else None
+        if server is None:
+            continue
+        if first.setdefault(server, report.nodeid) != report.nodeid:
+            report.longrepr = outgoing(f"same fault as {first[server]}: {NO_SERVER}{server}")
 
 
 def _bad_reports(session: pytest.Session) -> list[object]:

@@ -49,6 +49,21 @@ def test_each_wrong_file_has_a_line_of_its_own() -> None:
     ]
 
 
+def test_what_one_adb_server_lost_is_one_line() -> None:
+    gone = "no adb server at localhost:5037: refused"
+    made = [
+        record(
+            case=f"case{number}",
+            outcome="error",
+            cause="infra",
+            error=error(api=None, code=None, message=text, symbol=None),
+        )
+        for number, text in enumerate((f"a: {gone}", f"b is not used: {gone}; start it", "other"))
+    ]
+    lines = lines_of(made, "r")[1:-1]
+    assert [line.split("lost to")[0] for line in lines] == ["   2 x ERROR, ", "   1 x ERROR, "]
+
+
 def test_the_lines_say_what_happened() -> None:
     made = [
         record(case="a"),

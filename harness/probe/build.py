@@ -108,19 +108,16 @@ class ProbeBuilder:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     ndk: Path | None = None
 
-    def build(
-        self, target: str = "linux-x64", *, android_api: int | None = None, sanitize: str = ""
-    ) -> Path:
+    def build(self, target: str = "linux-x64", *, android_api: int | None = None) -> Path:
         """The probe for a target, built if its sources, flags or compiler are new.
 
-        `android_api` is the API level of the device, by which the NDK's compiler is chosen.
-        `sanitize` is a list for the compiler's -fsanitize, such as "address,undefined". Raises
+        `android_api` is the API level of the device, by which the NDK's compiler is chosen. Raises
         ConfigError if there is no compiler for the target, it does not accept the sources, or a
         prebuilt probe does not fit. Raises InfraError if it hangs or the result cannot be stored.
         """
         sources = read_sources()
         digest = source_hash(sources)
-        if target in _TARGETS and not sanitize:
+        if target in _TARGETS:
             found = find_prebuilt(self.environment, target)
             if found is not None:
                 return checked_prebuilt(found, target, source=digest, android_api=android_api)
@@ -128,8 +125,7 @@ class ProbeBuilder:
             if shipped is not None:
                 return self._runnable(shipped, digest)
         compiler = self.compiler(target, android_api=android_api)
-        how = ("-O1", "-g", f"-fsanitize={sanitize}", f"-fno-sanitize-recover={sanitize}")
-        flags = (*_FLAGS, *(how if sanitize else _RELEASE), *_TARGETS[target].flags)
+        flags = (*_FLAGS, *_RELEASE, *_TARGETS[target].flags)
         identity = (*compiler, _identity(compiler), *flags, digest)
 
         def make(folder: Path) -> None:

@@ -52,33 +52,24 @@ def probe_problem(way: Transport, probe: str, *, source: str | None = None) -> s
     return run.stderr.decode("utf-8", "replace").strip()[-300:] or problem
 
 
-class ProbeFitness:
+def built_probe_problem(builder: ProbeBuilder, device: AttachedDevice) -> str | None:
     """Builds the probe for a device, puts it there unless it is there, and runs it.
 
-    If it cannot be built, that is a warning: it is no fault of the device.
+    Returns why it does not run, None if it does. If it cannot be built here, that is a warning: it
+    is no fault of the device. Raises InfraError if the device cannot be asked, or the host cannot
+    keep the probe.
     """
-
-    def __init__(self, builder: ProbeBuilder) -> None:
-        self._builder = builder
-
-    def problem(self, device: AttachedDevice) -> str | None:
-        """Why the probe does not run on a device, None if it does or cannot be built here.
-
-        Raises InfraError if the device cannot be asked, or the host cannot keep the probe.
-        """
-        try:
-            probe = self._builder.build(device.target, android_api=device.facts.android_api)
-        except ConfigError as error:
-            _log.warning(f"the probe was not tried on {device.name}: {error}")
-            return None
-        deployer = Deployer(
-            device.transport, device.workdir, cap_bytes=device.config.store_limit_bytes
-        )
-        try:
-            folder = deployer.deploy_files("probe", {PROBE_NAME: probe}, programs=[PROBE_NAME])
-            source = source_hash(read_sources())
-            return probe_problem(device.transport, f"{folder}/{PROBE_NAME}", source=source)
-        except DeviceRefused as refused:
-            return f"it cannot be put there: {refused.problem}"
-        finally:
-            deployer.release()
+    try:
+        probe = builder.build(device.target, android_api=device.facts.android_api)
+    except ConfigError as error:
+        _log.warning(f"the probe was not tried on {device.name}: {error}")
+        return None
+    deployer = Deployer(device.transport, device.workdir, cap_bytes=device.config.store_limit_bytes)
+    try:
+        folder = deployer.deploy_files("probe", {PROBE_NAME: probe}, programs=[PROBE_NAME])
+        source = source_hash(read_sources())
+        return probe_problem(device.transport, f"{folder}/{PROBE_NAME}", source=source)
+    except DeviceRefused as refused:
+        return f"it cannot be put there: {refused.problem}"
+    finally:
+        deployer.release()

@@ -38,7 +38,7 @@ from harness.ground.errors import (
 from harness.ground.files.cache import known_root, quarantine_root, simulated_root
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.findings import Finding
-from harness.probe.fitness import ProbeFitness, probe_problem
+from harness.probe.fitness import built_probe_problem, probe_problem
 from harness.run.workbench.aside import Aside
 from harness.run.workbench.materials import Materials
 from harness.run.workbench.placement import Need, Placement
@@ -87,13 +87,13 @@ class Workbench:
         self._provisioner = Provisioner(self.catalog, cache, executorch)
         self._preflight: PreflightMode = preflight
         self._findings: dict[Placement, tuple[Finding, ...]] = {}
-        fitness = ProbeFitness(self._provisioner.probes)
         self._known = KnownStates(known_root(cache), run or "")
         self._aside = Aside(self._given_back)
+        probes = self._provisioner.probes
         self._watch = DeviceWatch(
             Quarantine(quarantine_root(cache)),
             probe_problem=_probe_problem,
-            thorough=lambda device: fitness.problem(device.attach()),
+            thorough=lambda device: built_probe_problem(probes, device.attach()),
             tell=tell,
             is_over=lambda: self._aside.is_over,
         )

@@ -32,7 +32,7 @@ from harness.ground.errors.outgoing_text import outgoing
 from harness.ground.files.cache import BOARDS, cache_root, quarantine_root
 from harness.ground.host.deadline import Deadline
 from harness.probe.build import ProbeBuilder
-from harness.probe.fitness import ProbeFitness
+from harness.probe.fitness import built_probe_problem
 from harness.tools.cli.how_long import seconds_of
 from harness.tools.cli.lab_options import json_option, lab_option, lab_or_simulated, open_lab
 from harness.tools.cli.printout import Printout
@@ -419,7 +419,7 @@ def heal(
     lab = load_lab(lab_or_simulated(lab_file, names))
     lab.select(names)
     quarantine = Quarantine(quarantine_root(cache_root()))
-    fitness = ProbeFitness(ProbeBuilder(cache_root() / "probe"))
+    builder = ProbeBuilder(cache_root() / "probe")
     rows: list[HealedDevice] = []
     steps: list[LabEvent] = []
 
@@ -432,7 +432,7 @@ def heal(
         watch = DeviceWatch(
             quarantine,
             probe_problem=lambda device: None,
-            thorough=lambda device: fitness.problem(device.attach()),
+            thorough=lambda device: built_probe_problem(builder, device.attach()),
             tell=tell,
         )
         for name in dict.fromkeys(names):

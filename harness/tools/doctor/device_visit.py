@@ -19,7 +19,7 @@ from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.facts.socs import SOCS
 from harness.ground.files.cache import lease_root, quarantine_root
 from harness.probe.build import ProbeBuilder
-from harness.probe.fitness import ProbeFitness
+from harness.probe.fitness import built_probe_problem
 from harness.run.workbench.workbench import Workbench
 from harness.tools.doctor.check import REACHABLE, Answer, Checked, Status
 from harness.tools.doctor.device_checks import Patient, device_checks, unknown_soc
@@ -142,7 +142,7 @@ def probe_answer(device: AttachedDevice, order: Order) -> Answer:
     builder = ProbeBuilder(order.cache / "probe", order.environment)
     try:
         probe = builder.build(device.target, android_api=device.facts.android_api)
-        why = ProbeFitness(builder).problem(device)
+        why = built_probe_problem(builder, device)
     except ConfigError as error:
         return Answer("fail", str(error), _SEE_HOST)
     except HarnessError as error:

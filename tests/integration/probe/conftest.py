@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -27,7 +28,6 @@ ENVIRONMENT = {
     "UBSAN_OPTIONS": f"exitcode={SANITIZER_CODE}:print_stacktrace=1",
     "LSAN_OPTIONS": f"exitcode={SANITIZER_CODE}",
 }
-SANITIZERS = "address,undefined"
 DEFAULTS = Settings()
 DATA_TYPES = {
     0x0008: np.int8,
@@ -52,6 +52,13 @@ DATA_TYPES = {
 def builder() -> ProbeBuilder:
     need(*C_COMPILERS)
     return ProbeBuilder(cache_root() / "probe")
+
+
+def sanitizing(builder: ProbeBuilder) -> ProbeBuilder:
+    """Builds probes that end at what AddressSanitizer or UBSan finds."""
+    checks = "address,undefined"
+    compiler = f"cc -g -fsanitize={checks} -fno-sanitize-recover={checks}"
+    return replace(builder, environment={**os.environ, "CC": compiler})
 
 
 @pytest.fixture(scope="session")
@@ -99,8 +106,8 @@ def build(
     """The probe as it is delivered, under AddressSanitizer and UBSan, or on Android's C library."""
     if request.param in BIONIC:
         return bionic(request.param)
-    sanitize = SANITIZERS if request.param == "sanitized" else ""
-    return ProbeBuild(builder.build(sanitize=sanitize), "cc", "libm.so.6")
+    chosen = sanitizing(builder) if request.param == "sanitized" else builder
+    return ProbeBuild(chosen.build(), "cc", "libm.so.6")
 
 
 @pytest.fixture(scope="session")

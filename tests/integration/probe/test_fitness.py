@@ -11,7 +11,7 @@ import pytest
 from harness.device.lab.attach import AttachedDevice, OpenLab
 from harness.device.lab.inventory import load_lab
 from harness.probe.build import ProbeBuilder, read_sources, source_hash
-from harness.probe.fitness import ProbeFitness
+from harness.probe.fitness import built_probe_problem
 from harness.probe.prebuilt import FOLDER_VARIABLE
 from tests.logged import Logged
 
@@ -28,19 +28,17 @@ def device(simulated_lab: Path, tmp_path: Path) -> Iterator[AttachedDevice]:
 class Given(ProbeBuilder):
     """Gives a program that was made elsewhere, without looking at it."""
 
-    def build(
-        self, target: str = "linux-x64", *, android_api: int | None = None, sanitize: str = ""
-    ) -> Path:
+    def build(self, target: str = "linux-x64", *, android_api: int | None = None) -> Path:
         return self.cache
 
 
 def test_the_real_one_runs(device: AttachedDevice, builder: ProbeBuilder) -> None:
-    assert ProbeFitness(builder).problem(device) is None
+    assert built_probe_problem(builder, device) is None
 
 
 def test_one_that_does_not_is_a_problem(device: AttachedDevice, tmp_path: Path) -> None:
     (tmp_path / "probe").write_text("#!/bin/sh\necho no such library >&2; exit 1\n")
-    why = ProbeFitness(Given(tmp_path / "probe")).problem(device)
+    why = built_probe_problem(Given(tmp_path / "probe"), device)
     assert why is not None
     assert "did not start" in why
 
@@ -50,7 +48,7 @@ def test_one_of_other_sources_is_named(
 ) -> None:
     now = source_hash(read_sources())
     (tmp_path / "probe").write_bytes(plain_probe.read_bytes().replace(now.encode(), b"0" * 64))
-    why = ProbeFitness(Given(tmp_path / "probe")).problem(device)
+    why = built_probe_problem(Given(tmp_path / "probe"), device)
     assert why == f"it says that it was built from {'0' * 64}, and not from {now}"
 
 
@@ -58,6 +56,6 @@ def test_what_cannot_be_built_is_no_fault_of_the_device(
     device: AttachedDevice, tmp_path: Path, logged: Logged
 ) -> None:
     nothing = ProbeBuilder(tmp_path / "cache", {"PATH": "/none", FOLDER_VARIABLE: ""})
-    assert ProbeFitness(nothing).problem(device) is None
+    assert built_probe_problem(nothing, device) is None
     assert "no C compiler found" in logged.warnings[0]
     assert os.environ.get(FOLDER_VARIABLE) is None

@@ -23,6 +23,7 @@ from harness.run.experiments.pairing import (
 )
 from harness.verdict.failure.verdict import judge
 from harness.verdict.results.checks import Check, broken
+from tests.integration.probe.conftest import sanitizing
 from tests.integration.run.experiments.conftest import Target
 
 Deployed = Callable[[str], DeployedContext]
@@ -115,7 +116,7 @@ def test_sanitizers_find_nothing_in_the_probe(
 ) -> None:
     sanitized = dataclasses.replace(
         stand_in,
-        probe=builder.build(sanitize="address,undefined"),
+        probe=sanitizing(builder).build(),
         # what the real libraries keep at their end is not the probe's
         environment=stand_in.environment | {"ASAN_OPTIONS": "exitcode=66:detect_leaks=0"},
     )

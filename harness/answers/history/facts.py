@@ -66,7 +66,7 @@ def facts_line(facts: CauseFacts, link: LinkTo = _unlinked) -> list[str | Span]:
     1 of 2 tested SM8750 (phone-2); since 2026-11-21; changed then: qnn 2.49.40 to 2.50.40`."""
     line: list[str | Span] = []
     for words, result in ((facts.shows, "affected"), ("passes", "passes")):
-        if places := list(_places(facts.devices, result, link)):
+        if places := list(_places(facts, result, link)):
             line += ["; " if line else "", f"{words} on ", *places]
     line = line or [facts.shows]
     if facts.only_with:
@@ -130,12 +130,13 @@ def facts_of(
     )
 
 
-def _places(devices: Sequence[DeviceResult], result: str, link: LinkTo) -> Iterator[str | Span]:
+def _places(facts: CauseFacts, result: str, link: LinkTo) -> Iterator[str | Span]:
     """The devices with a result by their SoCs, and of how many that were tested."""
     by_soc: dict[str | None, list[DeviceResult]] = {}
-    for device in devices:
+    for device in facts.devices:
         by_soc.setdefault(device.soc, []).append(device)
     parts = list[list[str | Span]]()
+    judged = "" if result == "affected" and facts.shows == "no verdict" else "tested "
     for soc, of_soc in sorted(by_soc.items(), key=lambda item: item[0] or ""):
         names = [device.device for device in of_soc if device.result == result]
         if not names:
@@ -145,7 +146,7 @@ def _places(devices: Sequence[DeviceResult], result: str, link: LinkTo) -> Itera
         listed = _separated([[link("device", name, style="code")] for name in shown], ", ")
         listed += [f" and {len(names) - len(shown)} more"] if len(names) > len(shown) else []
         kind = Span(soc, style="code") if soc else "devices"
-        parts.append([f"{len(names)} of {len(of_soc)} tested ", kind, " (", *listed, ")"])
+        parts.append([f"{len(names)} of {len(of_soc)} {judged}", kind, " (", *listed, ")"])
     yield from _separated(parts[:_SOCS], ", ")
     if len(parts) > _SOCS:
         yield f" and on {len(parts) - _SOCS} more SoCs"

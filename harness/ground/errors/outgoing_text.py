@@ -45,7 +45,7 @@ _IS: Final = (
     r"""(?P<named>\\{0,3}["'])?[ \t]{0,3}[:=][ \t]{0,3}(?:(?:\x1b|\\u001b)\[[0-9;]{0,20}m)?"""
 )
 _WORD: Final = r"(?:(?<![A-Za-z0-9])|(?-i:(?<=[a-z])(?=[A-Z])))"
-_NAME: Final = rf"""{_WORD}(?:password|passwd|passphrase|secret|psk|cookie
+_NAME: Final = rf"""{_WORD}(?:password|(?<!etc/)passwd|passphrase|secret|psk|cookie
   |(?:api|access|private|secret)[_-]?key
   |(?:access|auth|api|id|refresh|private|session|secret)[_-]?token)"""
 _NAME_ALONE: Final = re.compile(rf"{_NAME}\Z", re.IGNORECASE | re.VERBOSE)

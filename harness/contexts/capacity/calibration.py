@@ -7,10 +7,10 @@ buffer behind the VTCM are not.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,7 @@ from harness.probe.wholeness import damage
 _BACKEND: Final = "libQnnHtp.so"
 _HTP_ARCH: Final = 73
 _MAX_KEPT_BYTES: Final = 4096
+_KEPT: Final = TypeAdapter[Room | None](Room | None)
 _TIMEOUT_S: Final = 120.0
 _AT_ONCE: Final = 16
 _ADDRESSES: Final = 4 << 30  # of one protection domain, with 32 bits
@@ -116,43 +117,26 @@ def room(probe: Path, backend_library: Path, file: Path) -> Room | None:
     return Room((loaded * size.total + sum(left)) // len(left), len(left))
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """How much a runtime has to reserve of: `sessions` times `budget_bytes`; None: no limit."""
+def calibrated_room(
+    cache: Path, catalog: Catalog, runtime: Runtime, *, anew: bool = False
+) -> Room | None:
+    """How much a runtime has to reserve of; None if it refuses nothing.
 
-    qnn: str
-    budget_bytes: int | None
-    sessions: int
-
-
-def kept_calibration(cache: Path, runtime: Runtime) -> Calibration | None:
-    """What `calibrate` kept of a runtime; None if it never measured it."""
-    try:
-        kept = read_json(_kept_at(cache, runtime), _MAX_KEPT_BYTES)
-        return TypeAdapter(Calibration).validate_python(kept)
-    except (OSError, ValueError):
-        return None
-
-
-def calibrate(cache: Path, catalog: Catalog, runtime: Runtime) -> Calibration:
-    """Measures a runtime, and keeps that by the content of its library.
-
-    Raises as `room`, and as `ContextStore.get` for the context that it takes.
+    It is measured once, or `anew`, and kept by the content of the library. Raises as `room`, and as
+    `ContextStore.get` for the context that it takes.
     """
+    library = runtime.library(_BACKEND)
+    (sha256,) = [file.sha256 for file in runtime.files if file.path == library]
+    kept = cache / "calibrations" / f"{sha256}.json"
+    if not anew:
+        with contextlib.suppress(OSError, ValueError):
+            return _KEPT.validate_python(read_json(kept, _MAX_KEPT_BYTES))
     probes = ProbeBuilder(cache / "probe")
     # the oldest: all runtimes take it
     small = ContextStore(cache, catalog, probes).get(Model("tiny"), all_versions()[0], _HTP_ARCH)
-    found = room(probes.build("linux-x64"), runtime.library(_BACKEND), small.path)
-    budget, sessions = (found.budget, found.sessions) if found else (None, 1)
-    made = Calibration(runtime.qnn_version or runtime.name, budget, sessions)
-    keep_whole(_kept_at(cache, runtime), json.dumps(asdict(made)).encode())
-    return made
-
-
-def _kept_at(cache: Path, runtime: Runtime) -> Path:
-    library = runtime.library(_BACKEND)
-    (sha256,) = [file.sha256 for file in runtime.files if file.path == library]
-    return cache / "calibrations" / f"{sha256}.json"
+    found = room(probes.build("linux-x64"), library, small.path)
+    keep_whole(kept, _KEPT.dump_json(found))
+    return found
 
 
 def _run(probe: Path, backend_library: Path, steps: Iterable[Step]) -> ProbeRun:

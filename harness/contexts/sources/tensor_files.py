@@ -265,19 +265,13 @@ def made_up(tensor: Tensor) -> bytes:
     import numpy as np
 
     random = np.random.default_rng([_SEED, *tensor.name.encode()])
-    real = _REALS.get(tensor.data_type)
-    if real is not None:
+    if (real := _REALS.get(tensor.data_type)) is not None:
         return random.random(tensor.size // np.dtype(real).itemsize).astype(real).tobytes()
     if tensor.data_type in _INDICES:
-        return (
-            random.integers(0, 2, tensor.size // np.dtype(tensor.data_type).itemsize)
-            .astype(np.dtype(tensor.data_type).newbyteorder("<"))
-            .tobytes()
-        )
+        dtype = np.dtype(tensor.data_type).newbyteorder("<")
+        return random.integers(0, 2, tensor.size // dtype.itemsize).astype(dtype).tobytes()
     content = random.bytes(tensor.size)
-    if tensor.data_type == "bool8":
-        return bytes(byte & 1 for byte in content)
-    return content
+    return bytes(byte & 1 for byte in content) if tensor.data_type == "bool8" else content
 
 
 def listed_files(

@@ -100,7 +100,7 @@ def preflight(subject: PreflightInput) -> list[Finding]:
 
 def _loaded(subject: PreflightInput) -> list[LibraryFacts]:
     """The files without stubs and skels for another HTP than the device's, which nobody opens."""
-    arch = _arch_of(subject.device)
+    arch = subject.device.arch
     return [
         file
         for file in subject.files
@@ -127,7 +127,7 @@ def _sdk(subject: PreflightInput) -> Iterator[Finding]:
     reference, its_build = found
     for file, build in known:
         if not build.agrees_with(its_build):
-            severity, comes = _of_another_build(file, _arch_of(subject.device))
+            severity, comes = _of_another_build(file, subject.device.arch)
             yield finding(
                 "sdk-mix",
                 (file.name, reference.name),
@@ -198,7 +198,7 @@ def _device(subject: PreflightInput) -> Iterator[Finding]:
     device = subject.device
     if subject.backend != "htp" or device.simulates_htp:
         return
-    soc = SOCS.get((device.soc or "").upper())
+    soc = device.known_soc
     if device.soc is not None and soc is None:
         yield finding(
             "soc-unknown",
@@ -212,7 +212,7 @@ def _device(subject: PreflightInput) -> Iterator[Finding]:
             "no-htp", (), f"{soc.name} has a DSP without HTP", "Use the GPU or the CPU backend"
         )
         return
-    arch = _arch_of(device)
+    arch = device.arch
     if soc is not None and soc.htp_arch != arch:
         yield finding(
             "soc-arch",
@@ -251,7 +251,7 @@ def _backend_version(subject: PreflightInput) -> QnnVersion | None:
 
 def _contexts(subject: PreflightInput) -> Iterator[Finding]:
     runtime = _backend_version(subject)
-    arch = _arch_of(subject.device)
+    arch = subject.device.arch
     for context in subject.contexts:
         compiler = QnnVersion.found_in(context.compiler)
         if runtime and compiler and compiler.is_newer_than(runtime):
@@ -263,7 +263,7 @@ def _contexts(subject: PreflightInput) -> Iterator[Finding]:
                 f"Compile it with QNN {runtime} or older, or take a newer runtime",
             )
         if subject.backend == "htp" and not subject.device.simulates_htp:
-            soc = SOCS.get((subject.device.soc or "").upper())
+            soc = subject.device.known_soc
             yield from _memory(context, soc)
             yield from _other_soc(context, soc)
             if subject.device.lacks_floats and context.has_floats:
@@ -399,10 +399,3 @@ def _executorch(subject: PreflightInput) -> Iterator[Finding]:
             "it is refused with 14001 (unknown custom config) when the device is made",
             "Take QNN 2.49.40, or the ExecuTorch that was built with this QNN",
         )
-
-
-def _arch_of(device: TargetFacts) -> int | None:
-    if device.htp_arch is not None:
-        return device.htp_arch
-    soc = SOCS.get((device.soc or "").upper())
-    return soc.htp_arch if soc else None

@@ -14,6 +14,7 @@ from typing import Final
 
 from harness.ground.facts.backends import RPC_LIBRARY
 from harness.ground.facts.platforms import PLATFORMS, Target
+from harness.ground.facts.socs import SOCS, Soc
 from harness.libraries.runtimes.elf import ElfFacts
 from harness.libraries.runtimes.findings import Finding, finding
 from harness.libraries.runtimes.library_facts import LibraryFacts
@@ -69,6 +70,17 @@ class TargetFacts:
     libraries: frozenset[str] | None = None
     page_bytes: int | None = None
     lacks_floats: bool = False
+
+    @property
+    def known_soc(self) -> Soc | None:
+        return SOCS.get((self.soc or "").upper())
+
+    @property
+    def arch(self) -> int | None:
+        """Its HTP, as it says or as its SoC has."""
+        if self.htp_arch is not None or self.known_soc is None:
+            return self.htp_arch
+        return self.known_soc.htp_arch
 
     @property
     def simulates_htp(self) -> bool:

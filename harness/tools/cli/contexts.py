@@ -16,8 +16,7 @@ import click
 
 from harness.contexts.capacity.calibration import (
     Silent,
-    calibrate,
-    kept_calibration,
+    calibrated_room,
     reserved,
 )
 from harness.contexts.capacity.fit_text import MOST_CONTEXTS, FitContext, fit, fit_lines
@@ -331,13 +330,12 @@ def fit_command(
     runtime = host_runtime(catalog, qnn)
     measured = _measured(runtime, _contexts(files, catalog, runtime, soc_with_htp(soc)))
     wanted = list(islice(cycle(measured), contexts or len(measured)))
-    if budget is None:
-        known = None if remeasure else kept_calibration(cache_root(), runtime)
-        known = known or calibrate(cache_root(), catalog, runtime)
-        budget_bytes, number = known.budget_bytes, sessions or known.sessions
+    if budget is not None:
+        room: Room | None = Room(budget)
     else:
-        budget_bytes, number = budget, sessions or 1
-    room = None if budget_bytes is None else Room(budget_bytes, number)
+        room = calibrated_room(cache_root(), catalog, runtime, anew=remeasure)
+    if room is not None and sessions is not None:
+        room = Room(room.budget, sessions)
     source: Literal["given", "calibrated"] = (
         "given" if budget is not None or sessions is not None else "calibrated"
     )

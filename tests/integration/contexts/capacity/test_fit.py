@@ -7,14 +7,15 @@ import random
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 from click.testing import CliRunner
 
 from harness.contexts.capacity.calibration import (
-    Calibration,
     Silent,
+    calibrated_room,
     reserved,
     room,
 )
@@ -238,8 +239,12 @@ def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -
 def test_a_kept_budget_is_measured_anew_if_that_is_asked(
     context_for: ContextFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = Calibration("2.51.0", 5_000_000_000, 1)
-    monkeypatch.setattr(contexts, "kept_calibration", lambda cache, runtime: kept)
+    kept = Room(5_000_000_000)
+
+    def known(*asked: Any, anew: bool) -> Room | None:
+        return calibrated_room(*asked, anew=True) if anew else kept
+
+    monkeypatch.setattr(contexts, "calibrated_room", known)
     small = str(context_for("tiny", "2.51.0").path)
 
     def budget_of(*words: str) -> int:
@@ -247,7 +252,7 @@ def test_a_kept_budget_is_measured_anew_if_that_is_asked(
         assert done.exit_code == 0, done.output
         return int(json.loads(done.stdout)["budget_bytes"])
 
-    assert budget_of() == kept.budget_bytes
+    assert budget_of() == kept.budget
     assert 3_000_000_000 < budget_of("--remeasure") < 4_000_000_000
     refused = CliRunner().invoke(fit_command, [small, "--remeasure", "--budget", "1"])
     assert (refused.exit_code, "--budget" in refused.output) == (2, True)

@@ -89,7 +89,7 @@ def test_a_full_disk_is_told_and_spoils_nothing(moment: str, recorded: int, tmp_
     )
     journals = list(after.glob("2*/results.jsonl"))
     if recorded:
-        records = read_journal(journals[0]).records
+        records = [*read_journal(journals[0]).records]
         assert [record.outcome for record in records[:recorded]] == ["passed"] * recorded
     assert done.returncode == 3, done.stdout
     assert "No space left" in done.stdout or "no space left" in done.stdout

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -20,12 +20,12 @@ from harness.answers.report.summary import (
     cut_short,
     failure_groups,
     outputs_lines,
-    shared_diagnosis,
 )
 from harness.ground.errors.outgoing_text import Command, counted, outgoing
 from harness.ground.files.whole_file import write_whole
 from harness.verdict.results.coverage import Coverage
-from harness.verdict.results.record import CaseRecord, final_attempts
+from harness.verdict.results.one_pass import read_once
+from harness.verdict.results.record import CaseRecord
 
 CODE_QUALITY: Final = "gl-code-quality-report.json"
 _SHOWN: Final = 10
@@ -56,23 +56,25 @@ class Annotation:
     signature: str
 
 
-def annotated(records: Iterable[CaseRecord], coverage: Coverage) -> list[Annotation]:
+def annotated(cases: Iterable[CaseRecord], coverage: Coverage) -> list[Annotation]:
     """What nothing explains, the most important first, without expected failures (pure).
 
     Cases that left no record stand before all.
     """
-    final = final_attempts(records)
-    found = [_annotation(one) for one in failure_groups(final) if one[0].is_unexpected]
-    found += [_annotation([one]) for one in final if one.breaks_strictness]
+    groups, strict = read_once(
+        cases, failure_groups, lambda cases: [one for one in cases if one.breaks_strictness]
+    )
+    found = [_annotation(one.first, len(one.cases)) for one in groups if one.first.is_unexpected]
+    found += [_annotation(one) for one in strict]
     if coverage.not_run or coverage.selected is None:
         words = coverage.headline
         found.insert(0, Annotation("error", "", None, "verdicts are missing", words, "not run"))
     return sorted(found, key=lambda one: one.level)
 
 
-def github_lines(records: Iterable[CaseRecord], coverage: Coverage) -> list[Command]:
+def github_lines(cases: Iterable[CaseRecord], coverage: Coverage) -> list[Command]:
     """The commands that make GitHub show annotations: as many of each level as it shows (pure)."""
-    found, lines = annotated(records, coverage), list[Command]()
+    found, lines = annotated(cases, coverage), list[Command]()
     for level in ("error", "warning"):
         for one in [one for one in found if one.level == level][:_SHOWN]:
             where = {"file": one.file, "line": one.line, "title": one.title}
@@ -81,7 +83,7 @@ def github_lines(records: Iterable[CaseRecord], coverage: Coverage) -> list[Comm
     return lines
 
 
-def code_quality(records: Iterable[CaseRecord], coverage: Coverage) -> list[dict[str, Any]]:
+def code_quality(cases: Iterable[CaseRecord], coverage: Coverage) -> list[dict[str, Any]]:
     """Annotations as GitLab reads them: a report of code quality (pure)."""
     return [
         {
@@ -94,12 +96,12 @@ def code_quality(records: Iterable[CaseRecord], coverage: Coverage) -> list[dict
             # GitLab takes no finding without a place
             "location": {"path": outgoing(one.file or "."), "lines": {"begin": one.line or 1}},
         }
-        for one in annotated(records, coverage)[:_FINDINGS]
+        for one in annotated(cases, coverage)[:_FINDINGS]
     ]
 
 
 def step_summary(
-    records: Sequence[CaseRecord],
+    cases: Iterable[CaseRecord],
     coverage: Coverage,
     run: str,
     became: Mapping[str, str] | None = None,
@@ -111,24 +113,25 @@ def step_summary(
     """
     lines = [f"### Devices: {coverage.sentence()}", "", f"Run {as_code(run)}.", ""]
     lines += [f"**Cut short**: {as_code(cut, 300)}", ""] if cut else []
-    lines += [f"{line}." for line in outputs_lines(records)]
-    groups = [one for one in failure_groups(records) if one[0].is_bad]
+    groups, behind, figures = read_once(cases, failure_groups, outputs_lines, figure_blocks)
+    lines += [f"{line}." for line in behind]
+    groups = [one for one in groups if one.first.is_bad]
     for group in groups[:_GROUPS]:
-        first = group[0]
+        first = group.first
         issue = first.known_issue if first.standing == "known" else None
-        new = sum((became or {}).get(one.case) == "new" for one in group)
+        new = sum((became or {}).get(case) == "new" for case in group.cases)
         what = f"expected ({as_code(issue)})" if issue else first.outcome
         fresh = f", **{new} new**" if new else ""
-        lines.append(f"- **{counted(len(group), 'case')}** {what}{fresh}: ")
-        lines[-1] += as_code(_annotation(group).title, 300)
-        known = shared_diagnosis(group)
+        lines.append(f"- **{counted(len(group.cases), 'case')}** {what}{fresh}: ")
+        lines[-1] += as_code(_annotation(first).title, 300)
+        known = group.diagnosis
         lines += [f"  - {as_code(known.text(), 1000)}"] if known else []
-        lines += [f"  - {as_code(one.case)}" for one in group[:_CASES]]
-        if len(group) > _CASES:
-            lines.append(f"  - and {len(group) - _CASES} more")
+        lines += [f"  - {as_code(case)}" for case in group.cases[:_CASES]]
+        if (more := len(group.cases) - _CASES) > 0:
+            lines.append(f"  - and {more} more")
     if len(groups) > _GROUPS:
         lines.append(f"- and {len(groups) - _GROUPS} more kinds of failures")
-    if figures := figure_blocks(records):
+    if figures:
         lines += ["", *markdown(figures, most=_FIGURE_CHARS).splitlines()]
     text = "\n".join(lines) + "\n\n"
     while len(text.encode()) > _OUR_SUMMARY_BYTES:
@@ -181,8 +184,8 @@ def add_to_summary(environment: Mapping[str, str], text: str) -> None:
                 stream.write(text.encode())
 
 
-def _annotation(cases: Sequence[CaseRecord]) -> Annotation:
-    record, error = cases[0], cases[0].error
+def _annotation(record: CaseRecord, cases: int = 1) -> Annotation:
+    error = record.error
     what: list[str] = [record.outcome]
     message, signature = "no explanation", str(record.outcome)
     if error is not None:
@@ -194,7 +197,7 @@ def _annotation(cases: Sequence[CaseRecord]) -> Annotation:
         what = ["fixed?", *record.fixed.known_issues]
         message = f"it passed, and is a known issue: {', '.join(record.fixed.known_issues)}"
         signature = f"fixed {record.case}"
-    more = f"{counted(len(cases), 'case')}, first {record.case}"
+    more = f"{counted(cases, 'case')}, first {record.case}"
     lab = record.cause in ("infra", "harness")
     return Annotation(
         level="warning" if lab else "error",

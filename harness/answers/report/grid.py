@@ -14,7 +14,8 @@ from harness.answers.report.document import aligned
 from harness.ground.facts.axes import VERSIONS
 from harness.ground.facts.versions import QnnVersion
 from harness.verdict.failure.error import without_varying_parts
-from harness.verdict.results.record import CaseRecord, final_attempts
+from harness.verdict.results.journal import Records
+from harness.verdict.results.record import CaseRecord
 
 _MAX_LEGEND_CHARS: Final = 220
 _NOT_RUN: Final = "-"
@@ -57,15 +58,14 @@ def code_of(record: CaseRecord) -> str | None:
     return error.ort.name if error.ort is not None else None
 
 
-def grids(records: Iterable[CaseRecord]) -> list[Grid]:
+def grids(cases: Records) -> list[Grid]:
     """The grids that tests asked for, in the order of their first cases.
 
     A case that failed before it could ask belongs to the grid of its test all the same.
     """
-    cases = final_attempts(records)
     asked = {_test(case): axes for case in cases if (axes := case.grid) is not None}
     groups: dict[tuple[str, str], list[CaseRecord]] = {}
-    for case in cases:
+    for case in cases if asked else ():
         if _test(case) in asked:
             groups.setdefault((_test(case), _elsewhere(case, asked[_test(case)])), []).append(case)
     return [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -17,27 +16,39 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from harness.answers.report.bisections import Listed, bisections_in, listed, of_cases
 from harness.answers.report.document import Block, Heading, Line, Span, Table, html
 from harness.answers.report.grid import asked_grids
-from harness.answers.report.page_data import blocks, packed, rows
+from harness.answers.report.model_figures import figure_blocks
+from harness.answers.report.ops_table import ops_tables
+from harness.answers.report.page_data import Rows, blocks, ladders
 from harness.answers.report.pages import asset, clip, outcome_bar, template
 from harness.answers.report.run_data import RunData, Since
-from harness.answers.report.sections import ABOVE_CASES, BELOW_CASES, remarks, sections_of, shown
+from harness.answers.report.sections import (
+    earlier_attempts,
+    remarks,
+    sections_of,
+    settings,
+    shown,
+    simulated_limits,
+)
 from harness.answers.report.summary import (
     SECTIONS,
     FailureGroup,
     cut_short,
     failure_groups,
+    only_simulated,
     outputs_lines,
     section,
-    shared_diagnosis,
     totals,
 )
+from harness.answers.report.tables import drift_tables, pairings, sharings
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import VERSIONS
 from harness.ground.files.names_inside import open_inside
 from harness.verdict.results.coverage import Coverage
-from harness.verdict.results.journal import picked
+from harness.verdict.results.drift import Output, drift
+from harness.verdict.results.one_pass import Reader, read_once
 from harness.verdict.results.record import CaseRecord
 
 _SHORT_CHARS: Final = 160
@@ -49,55 +60,63 @@ _NEW_MARK: Final = Markup("<mark>{}</mark> ")
 _TEXTS: Final = (".txt", ".log", ".jsonl")
 
 
-@dataclass(frozen=True)
-class Reason:
-    """Failures of one kind: a diagnosis, or where there is none, a signature.
-
-    `groups` are the places of its groups among all groups, `new` how many cases did not fail so
-    before.
-    """
-
-    groups: tuple[int, ...]
-    cases: tuple[CaseRecord, ...]
-    new: int = 0
-
-    @property
-    def first(self) -> CaseRecord:
-        return self.cases[0]
-
-    @property
-    def devices(self) -> list[str]:
-        return list(dict.fromkeys(one.device.name for one in self.cases if one.device))
-
-    @property
-    def versions(self) -> list[str]:
-        """The versions that it touches, of the axes that name versions."""
-        named = (
-            f"{axis} {one.axes[axis]}"
-            for axis in VERSIONS
-            for one in self.cases
-            if one.axes.get(axis) is not None
-        )
-        return list(dict.fromkeys(named))
-
-
-def html_text(run: RunData) -> str:
-    """The whole page (pure but for loading the template).
+def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
+    """The whole page; `cases` are those of the run, where others read them at the same time.
 
     What stands on its first screen is in the template, the rest are sections (`sections.py`).
     """
-    cases, info, since, counts = run.cases, run.info, run.since, totals(run.cases)
-    groups, cut, coverage = failure_groups(cases), cut_short(info), run.coverage
-    reasons = _reasons(groups, since)
+    info, since, coverage, cut = run.info, run.since, run.coverage, cut_short(run.info)
+    folder = run.folder
     issues = _issue_links(info)
-    more = {
-        "evidence": dict(run.evidence),
-        "issues": issues,
-        "grids": asked_grids(cases),
-        "versions": VERSIONS,
+
+    def outputs_of(cases: Iterable[CaseRecord]) -> list[Output]:
+        return drift(cases, folder.kept_output) if folder else []
+
+    def bisections_of(cases: Iterable[CaseRecord]) -> list[Listed]:
+        found = bisections_in(folder.path.parent) if folder else []
+        return of_cases(found, (record.case for record in cases)) if found else []
+
+    readers: dict[str, Reader] = {
+        "totals": totals,
+        "groups": failure_groups,
+        "behind": outputs_lines,
+        "grids": asked_grids,
+        "ladders": ladders,
+        "outputs": outputs_of,
+        "bisections": bisections_of,
+        "rows": lambda cases: Rows(cases, since),
+        "blocks": lambda cases: blocks(cases, _lab_words(info)),
+        "evidence": lambda cases: evidence_of(cases, folder.path) if folder else {},
+        "simulated": lambda cases: sum(map(only_simulated, cases)),
+        "seconds": lambda cases: sum(record.duration_s for record in cases),
+        "figures": partial(figure_blocks, page=True),
+        "ops": partial(ops_tables, page=True),
+        "pairings": pairings,
+        "sharings": sharings,
+        "limits": simulated_limits,
     }
-    new = _new_failures(cases, since)
-    said = verdict(coverage, new=new, cut=cut is not None, besides=remarks(run))
+    made = read_once(run.cases if cases is None else cases, *readers.values())
+    told = dict(zip(readers, made, strict=True))
+    groups, outputs = told["groups"], told["outputs"]
+    failing = chain(*(one.cases for one in groups if section(one.first) == "failing"))
+    new = None if since is None else _new_among(failing, since)
+    besides = remarks(sum(output.drifts for output in outputs), told["simulated"])
+    said = verdict(coverage, new=new, cut=cut is not None, besides=besides)
+    above = {
+        "How well": told["figures"],
+        "Bisections": [listed(told["bisections"], "../")] if told["bisections"] else [],
+    }
+    below = {
+        "Which op is slow": told["ops"],
+        "Memory types": told["pairings"],
+        "Sharing": told["sharings"],
+        "Drift: outputs that are not the same everywhere": drift_tables(outputs),
+        "Earlier attempts": earlier_attempts(run.contents.earlier),
+        "What simulators leave open": told["limits"],
+        "Run": settings(info),
+    }
+    more = {"issues": issues, "versions": VERSIONS}
+    more |= {name: told[name] for name in ("ladders", "evidence", "grids")}
     return template("report.html.j2").render(
         title=f"{said} qnn-harness {run.run}",
         run=run.run,
@@ -107,19 +126,19 @@ def html_text(run: RunData) -> str:
         since=since,
         coverage=coverage,
         became=_became(since),
-        totals=counts,
-        bar=outcome_bar(counts),
-        behind=outputs_lines(cases),
-        duration=_seconds(sum(record.duration_s for record in cases)),
-        cases=counted(len(cases), "case"),
-        above_cases=html([*_told(reasons, issues), *sections_of(run, ABOVE_CASES)]),
-        below_cases=html(sections_of(run, BELOW_CASES)),
+        totals=told["totals"],
+        bar=outcome_bar(told["totals"]),
+        behind=told["behind"],
+        duration=_seconds(told["seconds"]),
+        cases=counted(sum(told["totals"].values()), "case"),
+        above_cases=html([*_told(groups, since, issues), *sections_of(above)]),
+        below_cases=html(sections_of(below)),
         shown=shown,
         short=partial(clip, most=_SHORT_CHARS),
         issues=issues,
         damage=run.contents.damage,
-        rows=Markup(packed(chain(rows(cases, run.contents.events, groups, since), more.items()))),
-        blocks=Markup(" ".join(blocks(cases, _lab_words(info)))),
+        rows=Markup(told["rows"].packed(run.contents.events, groups, more)),
+        blocks=Markup(" ".join(told["blocks"])),
         scripts=[asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
     )
 
@@ -134,11 +153,9 @@ def verdict(
     return " ".join([*said, f"{sentence[:1].upper()}{sentence[1:]}.", *besides])
 
 
-def _new_failures(cases: Iterable[CaseRecord], since: Since | None) -> int | None:
-    if since is None:
-        return None
-    failing = [record.case for record in cases if record.standing == "failed"]
-    return sum(since.became.get(case) in _NEW for case in failing)
+def _new_among(cases: Iterable[str], since: Since | None) -> int:
+    """How many of failing cases did not fail so before."""
+    return sum(since.became.get(case) in _NEW for case in cases) if since else 0
 
 
 def _became(since: Since | None) -> dict[str, int]:
@@ -148,42 +165,45 @@ def _became(since: Since | None) -> dict[str, int]:
     return {word: counts[word] for word in since.titles if counts[word]}
 
 
-def _reasons(groups: Sequence[FailureGroup], since: Since | None) -> list[Reason]:
-    """Groups of one diagnosis together, in the order of the first of each."""
-    found: dict[tuple[object, ...], list[int]] = {}
+def _reasons(groups: Sequence[FailureGroup]) -> list[tuple[list[int], FailureGroup]]:
+    """Groups of one diagnosis together, in the order of the first of each, with their places."""
+    found: dict[tuple[object, ...], tuple[list[int], FailureGroup]] = {}
     for number, group in enumerate(groups):
-        first = group[0]
+        first = group.first
         known = first.error.diagnosis if first.error else None
         key = (known.id,) if known else (number, "no diagnosis")
-        found.setdefault((section(first), first.known_issue, *key), []).append(number)
-    made = []
-    for numbers in found.values():
-        cases = tuple(case for number in numbers for case in groups[number])
-        new = sum(since.became.get(one.case) in _NEW for one in cases) if since else 0
-        made.append(Reason(tuple(numbers), cases, new))
-    return made
+        numbers, reason = found.setdefault(
+            (section(first), first.known_issue, *key), ([], FailureGroup(first))
+        )
+        numbers.append(number)
+        reason.include(group)
+    return [*found.values()]
 
 
-def _told(reasons: Sequence[Reason], issues: Mapping[str, str]) -> Iterator[Block]:
+def _told(
+    groups: Sequence[FailureGroup], since: Since | None, issues: Mapping[str, str]
+) -> Iterator[Block]:
     """The parts of a page that have reasons, a row for each; what was unsupported is folded."""
-    for name, group in groupby(reasons, lambda reason: section(reason.first)):
-        found, title = list(group), ""
+    for name, reasons in groupby(_reasons(groups), lambda reason: section(reason[1].first)):
+        found, title = list(reasons), ""
         if name == "unsupported":
-            title = f"{SECTIONS[name]}: {counted(sum(len(one.cases) for one in found), 'case')}"
+            cases = sum(len(reason.cases) for _, reason in found)
+            title = f"{SECTIONS[name]}: {counted(cases, 'case')}"
         else:
             yield Heading(SECTIONS[name])
-        rows = [_row(one, issues) for one in found]
+        rows = [_row(*one, since, issues) for one in found]
         columns = ("Cases", "What", "Call and code", "Where", "")
         yield Table(title, columns, rows, "stacked reasons", folded=True)
 
 
-def _row(reason: Reason, issues: Mapping[str, str]) -> list[Line]:
+def _row(
+    numbers: Sequence[int], reason: FailureGroup, since: Since | None, issues: Mapping[str, str]
+) -> list[Line]:
     first, error = reason.first, reason.first.error
     what: list[str | Span] = [Span(first.outcome, mark=first.state), " "]
-    if reason.new:
-        all_new = reason.new == len(reason.cases)
-        what.append(_NEW_MARK.format("new" if all_new else f"{reason.new} new"))
-    if error is not None and (known := shared_diagnosis(reason.cases)) is not None:
+    if new := _new_among(reason.cases, since):
+        what.append(_NEW_MARK.format("new" if new == len(reason.cases) else f"{new} new"))
+    if error is not None and (known := reason.diagnosis) is not None:
         sure = f"{known.id}, {known.confidence}"
         what += [Span(known.words, style="strong"), " ", Span(sure, style="dim")]
         what += [_BREAK, f"What helps: {known.fix}"] if known.fix else []
@@ -196,12 +216,13 @@ def _row(reason: Reason, issues: Mapping[str, str]) -> list[Line]:
     call: list[str | Span] = [Span((error and error.api) or "", style="code")]
     if error is not None and error.code is not None:
         call += [_BREAK, Span(f"{error.code} ({error.hex}) {error.symbol or ''}", style="code")]
+    versions = [f"{axis} {version}" for axis in VERSIONS for version in reason.versions[axis]]
     where: list[str | Span] = [
-        _first(reason.devices, 3),
+        _first([*reason.devices], 3),
         _BREAK,
-        Span(_first(reason.versions, 4), style="dim"),
+        Span(_first(versions, 4), style="dim"),
     ]
-    groups = ",".join(map(str, reason.groups))
+    groups = ",".join(map(str, numbers))
     return [str(len(reason.cases)), what, call, where, Span("show", link=f"#group={groups}")]
 
 
@@ -210,27 +231,21 @@ def _first(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
-def evidence_of(cases: Sequence[CaseRecord], folder: Path) -> dict[str, str]:
+def evidence_of(cases: Iterable[CaseRecord], folder: Path) -> dict[str, str]:
     """The ends of the logs of what went wrong, as long as they make the page no heavier than 1 MB.
 
     A log that is no file of this folder, or that cannot be read, is left out.
     """
+    names: tuple[list[str], list[str]] = [], []
+    for record in cases:
+        if record.is_bad:
+            names[not record.is_unexpected].extend(record.logs)
     found: dict[str, str] = {}
     left = _MOST_EVIDENCE_BYTES
-    bad = [at for at, record in enumerate(cases) if record.is_bad]
-    unexpected = [
-        at for at, record in zip(bad, picked(cases, bad), strict=True) if record.is_unexpected
-    ]
-    for record in picked(cases, dict.fromkeys((*unexpected, *bad))):
-        for name in record.logs:
-            if left <= 0:
-                return found
-            if name in found or not name.endswith(_TEXTS):
-                continue
-            data = _tail(folder, name)
-            if data:
-                found[name] = data.decode("utf-8", "replace")
-                left -= len(data)
+    for name in dict.fromkeys(chain(*names)):
+        if left > 0 and name.endswith(_TEXTS) and (data := _tail(folder, name)):
+            found[name] = data.decode("utf-8", "replace")
+            left -= len(data)
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import statistics
+import tempfile
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,8 +23,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestSuite
 
 from harness.answers.report.document import shortened
 from harness.verdict.results.coverage import LOST_TO, Coverage
-from harness.verdict.results.journal import picked
-from harness.verdict.results.record import CaseRecord, are_figures, final_attempts
+from harness.verdict.results.record import CaseRecord, are_figures
 
 # What XML 1.0 allows at all; everything else cannot even be escaped.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -39,32 +39,36 @@ _FIGURES = (("min", min), ("median", statistics.median), ("max", max))
 
 
 def junit_parts(
-    records: Iterable[CaseRecord], coverage: Coverage, *, run: str, logs: str = ""
+    cases: Iterable[CaseRecord], coverage: Coverage, *, run: str, logs: str = ""
 ) -> Iterator[bytes]:
-    """The document, piece by piece: a suite per suite, the last attempt of each case (pure).
+    """The document, piece by piece: a suite per suite, the last attempt of each case.
 
+    What a suite came to stands before its cases, which wait in a temporary file until then.
     Failed, crashed and hung are failures; what has no verdict is an error. Unsupported and skipped
     are skipped, with that as their type. So is an expected failure, with type pytest.xfail as
     pytest writes it. Cases that left no record are one error together. `logs` is the path of the
     run's folder from where a CI system looks for attachments, the document's own folder by default.
     """
-    cases = final_attempts(records)
     suites: dict[str, _Suite] = {}
-    for index, record in enumerate(cases):
-        suites.setdefault(record.suite, _Suite()).add(index, record)
-    of_all, all_s = Counter[str | None](), 0.0
-    for suite in suites.values():
-        of_all, all_s = of_all + suite.results, all_s + suite.took_s
-    lacks = coverage.not_run or coverage.selected is None
-    if lacks:
-        of_all["error"] += 1
-    document = _counted(JUnitXml(_bounded(legal(run))), of_all, all_s)
-    yield b'<?xml version="1.0" encoding="UTF-8"?>\n' + _opened(document)
-    for name, suite in suites.items():
-        yield b"\n" + _opened(suite.element(name))
-        members = picked(cases, suite.members)
-        yield from (b"\n" + _case(record, logs).encode() for record in members)
-        yield b"\n</testsuite>"
+    with tempfile.TemporaryFile() as written:
+        for record in cases:
+            start = written.tell()
+            written.write(b"\n" + _case(record, logs).encode())
+            suites.setdefault(record.suite, _Suite()).add(record, start, written.tell())
+        of_all, all_s = Counter[str | None](), 0.0
+        for suite in suites.values():
+            of_all, all_s = of_all + suite.results, all_s + suite.took_s
+        lacks = coverage.not_run or coverage.selected is None
+        if lacks:
+            of_all["error"] += 1
+        document = _counted(JUnitXml(_bounded(legal(run))), of_all, all_s)
+        yield b'<?xml version="1.0" encoding="UTF-8"?>\n' + _opened(document)
+        for name, suite in suites.items():
+            yield b"\n" + _opened(suite.element(name))
+            for start, end in zip(suite.starts, suite.ends, strict=True):
+                written.seek(start)
+                yield written.read(end - start)
+            yield b"\n</testsuite>"
     if lacks:
         yield b"\n" + _opened(_counted(TestSuite("coverage"), Counter(["error"]), 0.0))
         error = Error(coverage.headline, "not run").tostring()
@@ -75,15 +79,17 @@ def junit_parts(
 
 @dataclass
 class _Suite:
-    """What a suite came to, and the places of its cases."""
+    """What a suite came to, and where its cases are written."""
 
-    members: array[int] = field(default_factory=lambda: array("Q"))
+    starts: array[int] = field(default_factory=lambda: array("Q"))
+    ends: array[int] = field(default_factory=lambda: array("Q"))
     results: Counter[str | None] = field(default_factory=Counter)
     took_s: float = 0.0
     started: datetime | None = None
 
-    def add(self, index: int, record: CaseRecord) -> None:
-        self.members.append(index)
+    def add(self, record: CaseRecord, start: int, end: int) -> None:
+        self.starts.append(start)
+        self.ends.append(end)
         self.results[_kind(record)] += 1
         self.took_s += record.duration_s
         self.started = min(self.started or record.started, record.started)

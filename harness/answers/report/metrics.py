@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from harness.answers.report.summary import part_of
 from harness.ground.errors.outgoing_text import outgoing
-from harness.verdict.results.coverage import Coverage, coverage_of
-from harness.verdict.results.record import CaseRecord, DeviceEvent, final_attempts, is_figure
+from harness.verdict.results.coverage import Coverage
+from harness.verdict.results.one_pass import read_once
+from harness.verdict.results.record import CaseRecord, DeviceEvent, is_figure
 
 METRICS: Final = "metrics.prom"
 OTHER: Final = "other"
@@ -27,20 +28,23 @@ _VALUE_CHARS: Final = 100
 
 
 def metrics_text(
-    records: Iterable[CaseRecord],
-    events: Iterable[DeviceEvent],
-    info: Mapping[str, Any] | None = None,
-    coverage: Coverage | None = None,
+    cases: Iterable[CaseRecord],
+    events: Sequence[DeviceEvent],
+    info: Mapping[str, Any],
+    coverage: Coverage,
 ) -> str:
     """The exposition, which Prometheus' older text format reads as well.
 
-    `info` is run.json, which says how many cases were selected, and how long the run took; where it
-    does not, cases and events do. Without it there are no other cases.
+    `info` is run.json, which says how long the run took; where it does not, cases and events do.
     """
-    final, told = final_attempts(records), list(events)
     lines: list[str] = []
-    coverage = coverage or coverage_of(final, info)
-    for name, unit, words, names, values in _families(final, told, coverage, _span(info or {})):
+    families = read_once(
+        cases,
+        lambda cases: [*_of_run(cases, events, coverage, _span(info))],
+        lambda cases: [*_of_cases(cases)],
+        lambda cases: [*_of_devices(cases, events)],
+    )
+    for name, unit, words, names, values in chain(*families):
         full = f"qnn_harness_{name}{'_' + unit if unit else ''}"
         lines.append(f"# TYPE {full} gauge")
         lines += [f"# UNIT {full} {unit}"] if unit else []
@@ -56,7 +60,7 @@ Family = tuple[str, str, str, tuple[str, ...], Mapping[Any, float]]
 
 
 def _span(info: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """When the run began, and how long it took; nothing where that is not said."""
+    """When the run began and ended; nothing where that is not said."""
     try:
         began, ended = (
             datetime.fromisoformat(str(info.get(key))).timestamp()
@@ -64,19 +68,21 @@ def _span(info: Mapping[str, Any]) -> list[tuple[float, float]]:
         )
     except (ValueError, OverflowError, OSError):
         return []
-    return [(began, ended - began)] if ended >= began else []
+    return [(began, ended)] if ended >= began else []
 
 
-def _families(
-    cases: Sequence[CaseRecord],
+def _of_run(
+    cases: Iterable[CaseRecord],
     events: Sequence[DeviceEvent],
     coverage: Coverage,
     span: list[tuple[float, float]],
 ) -> Iterator[Family]:
-    every: Iterable[CaseRecord | DeviceEvent] = () if span else chain(cases, events)
-    spans = span or [(one.started.timestamp(), one.duration_s) for one in every]
-    if spans:
-        began, ended = min(at for at, _ in spans), max(at + took for at, took in spans)
+    if not span:
+        every = chain[CaseRecord | DeviceEvent](cases, events)
+        starts = ((one.started.timestamp(), one.duration_s) for one in every)
+        ends = [(at, at + took) for at, took in starts]
+        span = [(min(at for at, _ in ends), max(end for _, end in ends))] if ends else []
+    for began, ended in span:
         took = round(ended - began, 3)
         words = "When the last run ended, since 1970."
         yield "run_end", "seconds", words, (), {(): round(ended, 3)}
@@ -89,11 +95,9 @@ def _families(
     words = "Cases without a verdict, by who is at fault; `not run` left no record."
     missing = {(name,): count for name, count in coverage.missing.items()}
     yield "missing_verdicts", "", words, ("fault",), missing
-    yield from _of_cases(cases)
-    yield from _of_devices(cases, events)
 
 
-def _of_cases(cases: Sequence[CaseRecord]) -> Iterator[Family]:
+def _of_cases(cases: Iterable[CaseRecord]) -> Iterator[Family]:
     counts: Counter[tuple[str, ...]] = Counter()
     times: dict[tuple[str, str], list[float]] = {}
     retried: Counter[tuple[str, ...]] = Counter()
@@ -115,12 +119,14 @@ def _of_cases(cases: Sequence[CaseRecord]) -> Iterator[Family]:
     yield "retried_cases", "", words, ("device",), +retried
 
 
-def _of_devices(cases: Sequence[CaseRecord], events: Sequence[DeviceEvent]) -> Iterator[Family]:
+def _of_devices(cases: Iterable[CaseRecord], events: Sequence[DeviceEvent]) -> Iterator[Family]:
     kinds = Counter((one.device, one.event) for one in events if not one.is_routine)
     pushed: Counter[tuple[str, ...]] = Counter()
     took: dict[tuple[str, ...], float] = {}
-    heard = [(one.started, one.device, one.vitals) for one in events if one.vitals]
-    heard += [(one.started, _device(one), gate) for one in cases if (gate := part_of(one, "gate"))]
+    heard = [(one.started, one.device, _vitals(one.vitals)) for one in events if one.vitals]
+    for one in cases:
+        if vitals := _vitals(part_of(one, "gate")):
+            heard.append((one.started, _device(one), vitals))
     for event in events:
         if event.event == "push":
             pushed[(event.device,)] += event.pushed_bytes or 0
@@ -132,8 +138,12 @@ def _of_devices(cases: Sequence[CaseRecord], events: Sequence[DeviceEvent]) -> I
     seconds = {key: round(value, 3) for key, value in took.items()}
     yield "device_push", "seconds", "How long that took.", ("device",), seconds
     for name, told in _VITALS.items():
-        known = ((device, vitals.get(name)) for _, device, vitals in heard)
-        yield *told, ("device",), {(device,): value for device, value in known if is_figure(value)}
+        known = ((device, vitals[name]) for _, device, vitals in heard if name in vitals)
+        yield *told, ("device",), {(device,): value for device, value in known}
+
+
+def _vitals(said: Mapping[str, Any]) -> dict[str, float]:
+    return {name: value for name in _VITALS if is_figure(value := said.get(name))}
 
 
 _VITALS: Final[Mapping[str, tuple[str, str, str]]] = {

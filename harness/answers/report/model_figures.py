@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code, shortened
@@ -16,8 +17,8 @@ from harness.contexts.context.metadata import entries
 from harness.contexts.context.source import MADE_UP
 from harness.ground.facts.engines import ENGINES
 from harness.ground.facts.simulators import limits_of_simulation
-from harness.verdict.results.journal import picked
-from harness.verdict.results.record import CaseRecord, final_attempts, is_figure
+from harness.verdict.results.one_pass import Reader, read_once
+from harness.verdict.results.record import CaseRecord, is_figure
 
 _SUITES: Final = frozenset(engine.suite for engine in ENGINES.values())
 _MOST_ROWS: Final = 60
@@ -31,7 +32,7 @@ _USUAL: Final = {"median": "Median", "p95": "p95"}
 _MADE_UP: Final = "With real inputs (--inputs DIR) these figures may be others."
 
 
-def latency(records: Sequence[CaseRecord]) -> list[Block]:
+def latency(records: Iterable[CaseRecord]) -> list[Block]:
     """A row for each graph; what its process needed stands in the first row of a case.
 
     What ran them is a column only where it was not the same for all: a table is to be read on a
@@ -39,8 +40,9 @@ def latency(records: Sequence[CaseRecord]) -> list[Block]:
     """
     rows: list[list[Line]] = []
     ran: list[str] = []
-    simulated = False
+    simulated, cases = False, 0
     for record in records:
+        cases += 1
         graphs = parts(record, "graphs")
         for at, (one, called) in enumerate(zip(graphs, _called(graphs), strict=True)):
             whole = [_load(record), _memory(record)] if not at else ["", ""]
@@ -62,15 +64,16 @@ def latency(records: Sequence[CaseRecord]) -> list[Block]:
         told = [Paragraph(["On ", code(ran[0]), "."])]
     unknown = limits_of_simulation("speed", None, (), simulated=simulated)
     told += [Paragraph(f"{unknown[0].upper()}{unknown[1:]}.")] if unknown else []
-    return [*table("How fast", *_named(names, rows, len(records))), *told]
+    return [*table("How fast", *_named(names, rows, cases)), *told]
 
 
-def accuracy(records: Sequence[CaseRecord]) -> list[Block]:
+def accuracy(records: Iterable[CaseRecord]) -> list[Block]:
     """A row for each output that was compared, and what was not."""
     rows: list[list[Line]] = []
     untold: list[Block] = []
-    made_up = False
+    made_up, cases = False, 0
     for record in records:
+        cases += 1
         for at, one in enumerate(parts(record, "accuracy")):
             told = [_largest(one), _number(one.get("max_steps"))]
             told += [_number(one.get("cosine"), 7), _sqnr(one)]
@@ -88,10 +91,10 @@ def accuracy(records: Sequence[CaseRecord]) -> list[Block]:
     if not any(row[3] for row in rows):  # nothing is quantised
         names, rows = [*names[:3], *names[4:]], [[*row[:3], *row[4:]] for row in rows]
     hint = [Paragraph(_MADE_UP)] if made_up else []
-    return [*table("How right", *_named(names, rows, len(records))), *hint, *untold[:_MOST_ROWS]]
+    return [*table("How right", *_named(names, rows, cases)), *hint, *untold[:_MOST_ROWS]]
 
 
-def elements(records: Sequence[CaseRecord]) -> list[Block]:
+def elements(records: Iterable[CaseRecord]) -> list[Block]:
     """A table for each output, folded: its element that is furthest off, and its worst channels."""
     told: list[Block] = []
     for record in records:
@@ -110,11 +113,13 @@ def elements(records: Sequence[CaseRecord]) -> list[Block]:
     return told[:_MOST_ROWS]
 
 
-def tokens(records: Sequence[CaseRecord]) -> list[Block]:
+def tokens(records: Iterable[CaseRecord]) -> list[Block]:
     """A row for each stage of a language model, and when the first token would be there."""
     rows: list[list[Line]] = []
     told: list[Block] = []
+    cases = 0
     for record in records:
+        cases += 1
         found = part_of(record, "tokens")
         for at, one in enumerate(entries(found, "stages")):
             length, cache = one.get("context_length"), one.get("kv_bytes")
@@ -127,7 +132,7 @@ def tokens(records: Sequence[CaseRecord]) -> list[Block]:
         if first := found.get("first_token"):
             told.append(Paragraph(first_token(first)))
     names = ("Case", "Stage", "Tokens", "Context", "Latency", "Tokens/s", "KV cache (bytes)")
-    return [*table("Tokens", *_named((*names, "Told by"), rows, len(records))), *told]
+    return [*table("Tokens", *_named((*names, "Told by"), rows, cases)), *told]
 
 
 def first_token(first: Mapping[str, Any]) -> str:
@@ -137,7 +142,7 @@ def first_token(first: Mapping[str, Any]) -> str:
     return f"First token of a prompt of {size} tokens: {when}, {chunks} executions of {of} tokens."
 
 
-def versions(records: Sequence[CaseRecord]) -> list[Block]:
+def versions(records: Iterable[CaseRecord]) -> list[Block]:
     """What several versions or backends gave: latency and closeness, a row for each output."""
     rows: list[list[Line]] = []
     told = [record for record in records if parts(record, "accuracy")]
@@ -170,7 +175,7 @@ def _device(record: CaseRecord) -> str:
     return record.device.name if record.device else ""
 
 
-FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (
+FIGURES: Final[tuple[Callable[[Iterable[CaseRecord]], list[Block]], ...]] = (
     latency,
     tokens,
     nodes_tables,
@@ -183,21 +188,24 @@ FIGURES: Final[tuple[Callable[[Sequence[CaseRecord]], list[Block]], ...]] = (
 """What is told of users' models, in this order, at the end of a run, to CI and in its page."""
 
 
-def figure_blocks(records: Sequence[CaseRecord], *, page: bool = False) -> list[Block]:
-    """All tables about the cases of users' files, of which the last attempts count.
+def figure_blocks(cases: Iterable[CaseRecord], *, page: bool = False) -> list[Block]:
+    """All tables about the cases of users' files.
 
     On a `page` ops have a section of their own. Only a page has what can be unfolded there, and
     long tables.
     """
-    cases = final_attempts(records)
-    own = picked(cases, [at for at, record in enumerate(cases) if record.suite in _SUITES])
+
+    def of_files(figures: Callable[[Iterable[CaseRecord]], list[Block]]) -> Reader:
+        return lambda cases: figures(one for one in cases if one.suite in _SUITES)
+
     left = ops_tables if page else elements
-    told = [made for made in FIGURES if made is not left]
-    blocks = [block for made in told for block in made(own)] if own else []
-    return blocks if page else list(_begun(blocks))
+    blocks = chain.from_iterable(
+        read_once(cases, *(of_files(figures) for figures in FIGURES if figures is not left))
+    )
+    return [*blocks] if page else [*_begun(blocks)]
 
 
-def _begun(blocks: Sequence[Block]) -> Iterator[Block]:
+def _begun(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
         if isinstance(block, Table) and len(block.rows) > _MOST_TOLD:
             yield replace(block, rows=block.rows[:_MOST_TOLD])

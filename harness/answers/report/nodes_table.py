@@ -6,7 +6,7 @@ Nodes without a reason are counted by their op; those that were refused are name
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code
@@ -25,7 +25,7 @@ _Added = Counter[str]
 """The ops of nodes that a runtime has added to those of the model."""
 
 
-def nodes_tables(records: Sequence[CaseRecord]) -> list[Block]:
+def nodes_tables(records: Iterable[CaseRecord]) -> list[Block]:
     """A line and a table for each case that knows where nodes run, of at most 20 cases."""
     found = [(one, told) for one in records if any(told := _rows(one))]
     blocks: list[Block] = []

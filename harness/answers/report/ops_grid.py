@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from harness.answers.report.document import Block, Line, Table, code
@@ -15,7 +15,7 @@ _MOST_OPS: Final = 20
 _Columns = dict[str, dict[str, OpCost]]
 
 
-def ops_by_version(records: Sequence[CaseRecord]) -> list[Block]:
+def ops_by_version(records: Iterable[CaseRecord]) -> list[Block]:
     """A table for each case that was profiled with several versions, the largest ops first.
 
     An op that was fused into another one says into which, one that is not there has a dash.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -24,7 +25,7 @@ def ops_tables(records: Iterable[CaseRecord], *, page: bool = False) -> list[Blo
 
     Of a terminal's the ten most expensive ops; a `page` has hundreds.
     """
-    profiled = [one for one in records if part_of(one, "profile")][:_CASES_MOST]
+    profiled = islice((one for one in records if part_of(one, "profile")), _CASES_MOST)
     return [block for one in profiled for block in _of_case(one, page)]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import heapq
 import io
 import json
 import shlex
@@ -36,21 +37,27 @@ _MAX_CASE_BYTES: Final = 256 << 10
 _COLUMNS: Final = ("case", "state", "suite", "device", "start", "seconds", "why", "code", "group")
 
 
-def packed(columns: Iterable[tuple[str, Any]]) -> str:
-    """Named values as gzip of one JSON object, in base64; none is held longer than it is written.
+class Packed:
+    """Named values as gzip of one JSON object; none is held longer than it is written."""
 
-    An iterator is a list that is not held at once.
-    """
-    made = io.BytesIO()
-    with gzip.GzipFile(fileobj=made, mode="wb", compresslevel=6, mtime=0) as stream:
-        before = "{"
-        for name, column in columns:
-            stream.write(f"{before}{_json(name)}:".encode())
-            before = ","
-            for text in _pieces(column):
-                stream.write(text.encode("utf-8", "replace"))
-        stream.write(b"}" if before == "," else b"{}")
-    return base64.b64encode(made.getbuffer()).decode()
+    def __init__(self) -> None:
+        self._made = io.BytesIO()
+        self._stream = gzip.GzipFile(fileobj=self._made, mode="wb", compresslevel=6, mtime=0)
+        self._stream.write(b"{")
+        self._before = ""
+
+    def add(self, name: str, column: Any) -> None:
+        """Write one value. An iterator is a list that is not held at once."""
+        self._stream.write(f"{self._before}{_json(name)}:".encode())
+        self._before = ","
+        for text in _pieces(column):
+            self._stream.write(text.encode("utf-8", "replace"))
+
+    def text(self) -> str:
+        """Return all in base64."""
+        self._stream.write(b"}")
+        self._stream.close()
+        return base64.b64encode(self._made.getbuffer()).decode()
 
 
 def _pieces(column: Any) -> Iterator[str]:
@@ -68,28 +75,35 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def rows(
-    cases: Sequence[CaseRecord],
-    events: Sequence[DeviceEvent] = (),
-    groups: Sequence[FailureGroup] = (),
-    since: Since | None = None,
-) -> Iterator[tuple[str, Any]]:
-    """What table and charts show: `pool` has each value once, and columns name it by its place.
+class Rows:
+    """What table and charts show, of cases: `pool` has each value once, and columns name it by its
+    place.
 
     `start` is in ms since `began`, `seconds` how long a case took, `degrees` how hot its device was
     before it. `group` is the place among `groups`, -1 for a case in none. `figures` has for each
     case its lists of times in microseconds as (number, least, quartile, median, quartile, most),
     `ladders` what a case with many contexts had loaded when, and in how much memory.
     """
-    pool = _Pool()
-    group_of = {record.case: place for place, group in enumerate(groups) for record in group}
-    axes = _Axes(pool)
-    columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
-    became: list[int] | None = None if since is None else []
-    degrees: list[list[float]] = []
-    for number, record in enumerate(cases):
-        axes.add(record)
-        columns["case"].append(record.case)
+
+    def __init__(self, cases: Iterable[CaseRecord], since: Since | None = None) -> None:
+        self._pool, self._packed, figures = _Pool(), Packed(), _Pool()
+        self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+        self._became: list[int] = []
+        self._degrees: list[list[float]] = []
+        self._axes = _Axes(self._pool)
+
+        def spreads() -> Iterator[list[list[float]]]:
+            for record in cases:
+                self._add(record, since)
+                yield [[figures.place(name), *spread] for name, spread in _spreads(record)]
+
+        self._packed.add("figures", spreads())
+        self._packed.add("figure_names", figures.values)
+        self._packed.add("since", None if since is None else self._became)
+
+    def _add(self, record: CaseRecord, since: Since | None) -> None:
+        pool, columns = self._pool, self._columns
+        self._axes.add(record)
         columns["state"].append(pool.place(record.state))
         columns["suite"].append(pool.place(record.suite))
         columns["device"].append(pool.place(record.device.name if record.device else None))
@@ -97,30 +111,24 @@ def rows(
         columns["seconds"].append(round(record.duration_s, 3))
         columns["why"].append(pool.place(_why(record)))
         columns["code"].append(pool.place(code_of(record) if record.is_bad else None))
-        columns["group"].append(group_of.get(record.case, -1))
-        if became is not None and since is not None:
-            became.append(pool.place(since.became.get(record.case)))
+        if since is not None:
+            self._became.append(pool.place(since.became.get(record.case)))
         celsius = _number(part_of(record, "gate").get("hottest_c"))
-        degrees += [[number, celsius]] if celsius is not None else []
-    named = axes.that_vary()
-    moments = columns["start"]
-    began = min((*moments, *(event.started for event in events)), default=None)
-    columns["start"] = [_ms(moment, began) for moment in moments]
-    yield "began", began.isoformat() if began else None
-    yield "axes", list(named)
-    yield "values", list(named.values())
-    yield from columns.items()
-    yield "since", became
-    figures = _Pool()
-    yield (
-        "figures",
-        ([[figures.place(name), *spread] for name, spread in _spreads(one)] for one in cases),
-    )
-    yield "figure_names", figures.values
-    yield "ladders", _ladders(cases)
-    yield (
-        "events",
-        [
+        self._degrees += [[len(columns["case"]), celsius]] if celsius is not None else []
+        columns["case"].append(record.case)
+
+    def packed(
+        self,
+        events: Sequence[DeviceEvent],
+        groups: Sequence[FailureGroup],
+        more: dict[str, Any],
+    ) -> str:
+        """Return them with what happened to devices, the groups of failures, and `more`."""
+        columns = self._columns
+        group_of = {case: place for place, group in enumerate(groups) for case in group.cases}
+        began = min((*columns["start"], *(event.started for event in events)), default=None)
+        axes = self._axes.that_vary()
+        told = [
             {
                 "device": event.device,
                 "event": event.event,
@@ -131,17 +139,27 @@ def rows(
                 "celsius": _number((event.vitals or {}).get("hottest_c")),
             }
             for event in events
-        ],
-    )
-    yield "degrees", degrees
-    yield "pool", pool.values
+        ]
+        columns |= {
+            "start": [_ms(moment, began) for moment in columns["start"]],
+            "group": [group_of.get(case, -1) for case in columns["case"]],
+            "axes": list(axes),
+            "values": list(axes.values()),
+            "events": told,
+            "degrees": self._degrees,
+            "pool": self._pool.values,
+        }
+        for name, column in ({"began": began and began.isoformat()} | columns | more).items():
+            self._packed.add(name, column)
+        return self._packed.text()
 
 
-def blocks(cases: Sequence[CaseRecord], lab: Sequence[str] = ()) -> list[str]:
+def blocks(cases: Iterable[CaseRecord], lab: Sequence[str] = ()) -> list[str]:
     """What the view of one case shows, packed: case N is the (N mod 128)th of block N / 128. With
     it stands how it is run `again`; `lab` are the words that say in which lab."""
     details = (_details(record, lab) for record in cases)
-    return [_packed(f"[{','.join(islice(details, BLOCK))}]") for _ in range(0, len(cases), BLOCK)]
+    texts = iter(lambda: ",".join(islice(details, BLOCK)), "")
+    return [_packed(f"[{text}]") for text in texts]
 
 
 class _Pool:
@@ -213,15 +231,17 @@ def _spread(values: Sequence[float]) -> list[float]:
     return [len(values), low, *inside, high]
 
 
-def _ladders(cases: Sequence[CaseRecord]) -> list[dict[str, Any]]:
+def ladders(cases: Iterable[CaseRecord]) -> list[dict[str, Any]]:
     """Load times and memory by the number of contexts that were loaded, what failed first."""
-    found: list[tuple[bool, int, int, list[float]]] = []
-    for number, record in enumerate(cases):
-        loads = _numbers(record.measurements.get("load_us"))
-        if len(loads) > 1:
-            found.append((not _refused(record, loads), -len(loads), number, loads))
-    found.sort()
-    return [_ladder(number, cases[number], loads) for _, _, number, loads in found[:_MOST_LADDERS]]
+
+    def found() -> Iterator[tuple[bool, int, int, dict[str, Any]]]:
+        for number, record in enumerate(cases):
+            loads = _numbers(record.measurements.get("load_us"))
+            if len(loads) > 1:
+                ladder = _ladder(number, record, loads)
+                yield not _refused(record, loads), -len(loads), number, ladder
+
+    return [ladder for *_, ladder in heapq.nsmallest(_MOST_LADDERS, found())]
 
 
 def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, Any]:

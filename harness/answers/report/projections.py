@@ -3,45 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from harness.answers.report.bisections import bisections_in
 from harness.answers.report.ci import path_for_attachments
-from harness.answers.report.html import evidence_of, html_text
+from harness.answers.report.html import html_text
 from harness.answers.report.junit import junit_parts
 from harness.answers.report.metrics import METRICS, metrics_text
 from harness.answers.report.run_data import RunData, Since
+from harness.answers.report.summary import summary_lines
 from harness.ground.errors.outgoing_text import printable
 from harness.ground.files.whole_file import disk_errors, write_whole, written_whole
 from harness.verdict.results.journal import uncollected
+from harness.verdict.results.one_pass import Reader, read_once
+from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import RunFolder
 
 
-def _junit(run: RunData, path: Path) -> None:
+def _junit(run: RunData, cases: Iterable[CaseRecord], path: Path) -> None:
     logs = path_for_attachments(path.parent, os.environ)
     with written_whole(path) as stream:
-        stream.writelines(junit_parts(run.cases, run.coverage, run=run.run, logs=logs))
+        stream.writelines(junit_parts(cases, run.coverage, run=run.run, logs=logs))
 
 
-def _metrics(run: RunData, path: Path) -> None:
-    text = metrics_text(run.cases, run.contents.events, run.info, run.coverage)
+def _metrics(run: RunData, cases: Iterable[CaseRecord], path: Path) -> None:
+    text = metrics_text(cases, run.contents.events, run.info, run.coverage)
     write_whole(path, text.encode("utf-8", "replace"))
 
 
-def page_text(run: RunData, folder: Path) -> str:
-    """Return the page of a run that lies in this folder."""
-    bisections, evidence = bisections_in(folder.parent), evidence_of(run.cases, folder)
-    return printable(html_text(replace(run, bisections=bisections, evidence=evidence)))
+def _page(run: RunData, cases: Iterable[CaseRecord], path: Path) -> None:
+    write_whole(path, printable(html_text(run, cases)).encode())
 
 
-def _page(run: RunData, path: Path) -> None:
-    write_whole(path, page_text(run, path.parent).encode())
-
-
-PROJECTIONS: Final[Mapping[str, Callable[[RunData, Path], None]]] = {
+PROJECTIONS: Final[Mapping[str, Callable[[RunData, Iterable[CaseRecord], Path], None]]] = {
     "junit.xml": _junit,
     METRICS: _metrics,
     "report.html": _page,
@@ -51,22 +47,27 @@ PROJECTIONS: Final[Mapping[str, Callable[[RunData, Path], None]]] = {
 
 def run_data(folder: RunFolder, since: Since | None = None) -> RunData:
     """Return what the projections of a run are made of."""
-    contents, info = folder.contents(), folder.info()
-    return RunData(folder.run_id, contents, info, outputs=folder.drift(), since=since)
+    return RunData(folder.run_id, folder.contents(), folder.info(), folder, since)
 
 
 @uncollected()
 def project(folder: RunFolder, since: Since | None = None) -> RunData:
-    """Writes the projections anew; returns what they were made of.
+    """Write the projections anew; return what they were made of, with a summary.
 
     `since` is what became of cases since an earlier run, for the page. Raises InfraError if the
     disk fails.
     """
     run = run_data(folder, since)
+
+    def written(name: str) -> Reader:
+        return lambda cases: PROJECTIONS[name](run, cases, folder.path / name)
+
+    def summary(cases: Iterable[CaseRecord]) -> list[str]:
+        return summary_lines(cases, run.coverage, folder.path)
+
     with disk_errors(f"cannot write reports to {folder.path}"):
-        for name, write in PROJECTIONS.items():
-            write(run, folder.path / name)
-    return run
+        lines, *_ = read_once(run.cases, summary, *map(written, PROJECTIONS))
+    return replace(run, summary=lines)
 
 
 def finish(

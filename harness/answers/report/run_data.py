@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from harness.answers.report.bisections import Listed
-from harness.verdict.results.coverage import Coverage, coverage_of
-from harness.verdict.results.drift import Output
-from harness.verdict.results.journal import Contents
-from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.coverage import Coverage
+from harness.verdict.results.journal import Contents, Records
+from harness.verdict.results.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -32,23 +30,21 @@ class Since:
 class RunData:
     """A run's journal and run.json, and what stands beside them.
 
-    `outputs` are those that cases have kept. `bisections` are those of the same folder of reports.
-    `evidence` has texts of logs by their paths in the run's folder. `since` is what became of cases
-    since a run before; None if there is none.
+    `folder` is where its logs and outputs are; without it nothing is told of these. `since` is what
+    became of cases since a run before; None if there is none. `summary` are lines for a terminal.
     """
 
     run: str
     contents: Contents
     info: Mapping[str, Any] = field(default_factory=dict)
-    outputs: Sequence[Output] = ()
-    bisections: Sequence[Listed] = ()
-    evidence: Mapping[str, str] = field(default_factory=dict)
+    folder: RunFolder | None = None
     since: Since | None = None
+    summary: Sequence[str] = ()
 
-    @property
-    def cases(self) -> Sequence[CaseRecord]:
+    @cached_property
+    def cases(self) -> Records:
         return self.contents.cases
 
     @cached_property
     def coverage(self) -> Coverage:
-        return coverage_of(self.contents.records, self.info)
+        return self.contents.tally.coverage(self.info)

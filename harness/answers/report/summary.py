@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import PurePath
 from typing import Any, Final, get_args
 
 from harness.device.transport.faults import server_lost
+from harness.ground.facts.axes import VERSIONS
 from harness.verdict.failure.error import Diagnosis, ErrorRecord, Outcome
 from harness.verdict.failure.log_words import CAME_TRUE
 from harness.verdict.results.coverage import LOST_TO, Coverage
+from harness.verdict.results.one_pass import read_once
 from harness.verdict.results.outputs import Outputs
-from harness.verdict.results.record import CaseRecord, DeviceEvent, PreflightRecord, final_attempts
+from harness.verdict.results.record import CaseRecord, DeviceEvent, PreflightRecord
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 _NO_DEVICE_TAKES: Final = frozenset({"context-arch", "context-floats"})
@@ -21,8 +24,54 @@ _WIDTH: Final = 300
 _MAX_LINES: Final = 40
 
 
-FailureGroup = Sequence[CaseRecord]
-"""Cases with the same signature, cause and expectation."""
+@dataclass
+class FailureGroup:
+    """Cases with the same signature, cause and expectation: the first one, and what tells them all.
+
+    `versions` are those of each axis that names versions, `diagnoses` are by their words.
+    The first one has no measurements here: of many groups they would take more than all else.
+    """
+
+    first: CaseRecord
+    cases: list[str] = field(default_factory=list)
+    devices: dict[str, None] = field(default_factory=dict)
+    versions: dict[str, dict[str, None]] = field(
+        default_factory=lambda: {axis: {} for axis in VERSIONS}
+    )
+    diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
+
+    def add(self, record: CaseRecord) -> None:
+        """One more."""
+        self.cases.append(record.case)
+        if record.device is not None:
+            self.devices[record.device.name] = None
+        for axis, versions in self.versions.items():
+            if (version := record.axes.get(axis)) is not None:
+                versions[f"{version}"] = None
+        if record.error is not None and (known := record.error.diagnosis) is not None:
+            self.diagnoses.setdefault(known.words, known)
+
+    def include(self, other: FailureGroup) -> None:
+        """All of another group."""
+        self.cases += other.cases
+        self.devices |= other.devices
+        for axis, versions in other.versions.items():
+            self.versions[axis] |= versions
+        self.diagnoses = {**self.diagnoses, **other.diagnoses, **self.diagnoses}
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """That of cases that have one, without what is said of some of them only."""
+        if len(self.diagnoses) < 2:
+            return next(iter(self.diagnoses.values()), None)
+        # what preflight foresaw of a case stands before what is known of all
+        ends = zip(*(reversed(words.split(": ")) for words in self.diagnoses), strict=False)
+        alike = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, ends)]
+        words, first = next(iter(self.diagnoses.items()))
+        shared = ": ".join(reversed(alike)) or f"of the first: {words}"
+        return first.model_copy(update={"words": shared})
+
+
 SECTIONS: Final = {
     "failing": "What fails",
     "lab": "No verdict: test, input, lab or harness",
@@ -48,14 +97,13 @@ def server_gone(record: CaseRecord) -> str | None:
     return server_lost(record.error.message)
 
 
-def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
+def failure_groups(cases: Iterable[CaseRecord]) -> list[FailureGroup]:
     """Failures (and what was unsupported) by signature: by section, then the most frequent.
 
-    What one adb server lost is one group. Of each case the last attempt counts. Measurements are
-    left out: those of many failures would take more memory than all else.
+    What one adb server lost is one group.
     """
-    found: dict[tuple[object, ...], list[CaseRecord]] = {}
-    for record in final_attempts(records):
+    found: dict[tuple[object, ...], FailureGroup] = {}
+    for record in cases:
         if not record.is_bad and not (record.outcome == "unsupported" and record.error):
             continue
         signature = record.error.signature if record.error else None
@@ -64,22 +112,11 @@ def failure_groups(records: Iterable[CaseRecord]) -> list[FailureGroup]:
             signature = record.error.message
         signature = server_gone(record) or signature
         key = record.outcome, record.cause, record.known_issue, signature
-        found.setdefault(key, []).append(record.model_copy(update={"measurements": {}}))
+        if key not in found:
+            found[key] = FailureGroup(record.model_copy(update={"measurements": {}}))
+        found[key].add(record)
     rank = {name: at for at, name in enumerate(SECTIONS)}
-    return sorted(found.values(), key=lambda cases: (rank[section(cases[0])], -len(cases)))
-
-
-def shared_diagnosis(cases: Iterable[CaseRecord]) -> Diagnosis | None:
-    """The diagnosis of cases that have one, without what is said of some of them only."""
-    told = [one.error.diagnosis for one in cases if one.error and one.error.diagnosis]
-    words = list(dict.fromkeys(one.words for one in told))
-    if len(words) < 2:
-        return told[0] if told else None
-    # what preflight foresaw of a case stands before what is known of all
-    ends = zip(*(reversed(one.split(": ")) for one in words), strict=False)
-    alike = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, ends)]
-    shared = ": ".join(reversed(alike)) or f"of the first: {words[0]}"
-    return told[0].model_copy(update={"words": shared})
+    return sorted(found.values(), key=lambda one: (rank[section(one.first)], -len(one.cases)))
 
 
 def cut_short(info: Mapping[str, Any]) -> str | None:
@@ -89,9 +126,9 @@ def cut_short(info: Mapping[str, Any]) -> str | None:
     return "it was ended before it could say why" if info.get("finished", "") is None else None
 
 
-def totals(records: Iterable[CaseRecord]) -> dict[str, int]:
+def totals(cases: Iterable[CaseRecord]) -> dict[str, int]:
     """Cases per outcome, expected failures apart as `expected`; only what occurs."""
-    counts = Counter(record.state for record in final_attempts(records))
+    counts = Counter(record.state for record in cases)
     return {name: counts[name] for name in (*OUTCOMES, "expected") if counts[name]}
 
 
@@ -101,9 +138,9 @@ def part_of(record: CaseRecord, name: str) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
+def outputs_lines(cases: Iterable[CaseRecord]) -> list[str]:
     """What stands behind `passed`, where that is not a comparison with a reference."""
-    passed = (one for one in final_attempts(records) if one.outcome == "passed")
+    passed = (one for one in cases if one.outcome == "passed")
     counts = Counter(one.outputs for one in passed if one.outputs is not None)
     if not set(counts) - {"reference"}:
         return []
@@ -117,47 +154,52 @@ def outputs_lines(records: Sequence[CaseRecord]) -> list[str]:
 
 
 def summary_lines(
-    records: Sequence[CaseRecord],
+    cases: Iterable[CaseRecord],
     coverage: Coverage,
     report: PurePath | str,
     *,
     width: int = _WIDTH,
     above: str = "",
 ) -> list[str]:
-    """The lines to print at the end of a run, of which the last attempt of each case counts.
+    """The lines to print at the end of a run.
 
     None is longer than `width` (at least 60) characters, but for the report's path. A diagnosis
     that was told `above` is only named.
     """
-    records = final_attempts(records)
-    groups = failure_groups(records)
+    groups, behind, concluded = read_once(cases, failure_groups, outputs_lines, _conclusions)
     lines = [coverage.sentence()]
     # that a run says nothing about any target, its exit code of 0 does not tell
     if coverage.selected and coverage.is_whole and not coverage.judged:
         lines.append("NOTHING WAS TESTED: every case was skipped, or is unsupported where it ran")
-    lines += outputs_lines(records)
+    lines += behind
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
-        known = shared_diagnosis(group)
-        if known is not None and section(group[0]) != "expected":
+        known = group.diagnosis
+        if known is not None and section(group.first) != "expected":
             lines.append(_diagnosis_line(known, width, above))
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
+    return [*(_fit(line, width) for line in [*lines, *concluded]), f"report: {report}"]
+
+
+def _conclusions(cases: Iterable[CaseRecord]) -> list[str]:
+    """What cases concluded, each once, and how many were tried again."""
+    lines: list[str] = []
     concluded: dict[tuple[str, str], list[str]] = {}
     retried = 0
-    for record in records:
+    for record in cases:
         retried += record.attempt > 1
         if record.conclusion is not None:
             name = record.case.rpartition("/")[2]
             concluded.setdefault((name.partition("[")[0], record.conclusion), []).append(name)
     for (_, conclusion), (name, *others) in concluded.items():
         first, *more = conclusion.splitlines() or [""]
-        cases = f"{name} and {len(others)} more" if others else name
-        lines += [f"{cases}: {first}", *(f"    {one}" for one in more)]
+        named = f"{name} and {len(others)} more" if others else name
+        lines += [f"{named}: {first}", *(f"    {one}" for one in more)]
     if retried:
-        cases = "1 case was" if retried == 1 else f"{retried} cases were"
-        lines.append(f"{cases} tried more than once")
-    return [*(_fit(line, width) for line in lines), f"report: {report}"]
+        named = "1 case was" if retried == 1 else f"{retried} cases were"
+        lines.append(f"{named} tried more than once")
+    return lines
 
 
 def only_simulated(record: CaseRecord) -> bool:
@@ -166,13 +208,13 @@ def only_simulated(record: CaseRecord) -> bool:
     return found and record.outcome == "passed"
 
 
-def preflight_lines(records: Iterable[CaseRecord], *, width: int = _WIDTH) -> list[str]:
+def preflight_lines(cases: Iterable[CaseRecord], *, width: int = _WIDTH) -> list[str]:
     """What preflight had found, and what came of it: a line per code that was more than info.
 
     So is a context that passed although no device with this HTP takes it.
     """
     found: dict[tuple[str, str], tuple[dict[str, None], Counter[str]]] = {}
-    for record in final_attempts(records):
+    for record in cases:
         seen = set()
         for one in record.preflight:
             only_here = one.code in _NO_DEVICE_TAKES and only_simulated(record)
@@ -211,7 +253,7 @@ def event_lines(events: Iterable[DeviceEvent], *, width: int = _WIDTH) -> list[s
 
 
 def _group_line(group: FailureGroup, width: int) -> str:
-    record, error = group[0], group[0].error
+    record, error = group.first, group.first.error
     where = f", {LOST_TO[record.standing]}" if record.standing in LOST_TO else ""
     known = record.known_issue if record.standing == "known" else None
     label = f"expected, {known}: {record.outcome}" if known else record.outcome.upper()
@@ -219,7 +261,7 @@ def _group_line(group: FailureGroup, width: int) -> str:
     text = " ".join(part for part in what if part) or "no explanation"
     # Of a long node id the end says more: that is where the axes are.
     tail = f"  [first: {_fit(record.case, width // 3, keep_end=True)}]"
-    head = f"{len(group):>4} x {label}{where}: {text}"
+    head = f"{len(group.cases):>4} x {label}{where}: {text}"
     return _fit(head, width - len(tail)) + tail
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
@@ -25,7 +25,7 @@ NamedSpan = tuple[str, Span]
 """A cell, and what its column is called."""
 
 
-def pairings(cases: Sequence[CaseRecord]) -> list[Table]:
+def pairings(cases: Iterable[CaseRecord]) -> list[Table]:
     """The documented table of memory types, with what was measured in it."""
     documented = {
         f"{prepare} -> {execute}": told for (prepare, execute), told in DOCUMENTED.items()
@@ -55,7 +55,7 @@ def pairings(cases: Sequence[CaseRecord]) -> list[Table]:
     return _tables(ours, ("prepare", "execute"), row)
 
 
-def sharings(cases: Sequence[CaseRecord]) -> list[Table]:
+def sharings(cases: Iterable[CaseRecord]) -> list[Table]:
     """What sharing spill-fill buffers was to save, and what it saved."""
 
     def row(one: CaseRecord) -> Iterator[NamedSpan]:

@@ -26,10 +26,12 @@ from harness.answers.history.nights import NightTold
 from harness.answers.history.previous import since_previous
 from harness.answers.history.tables import runs
 from harness.answers.report.bisections import Listed, bisections_in
+from harness.answers.report.html import html_text
 from harness.answers.report.pages import filled
-from harness.answers.report.projections import page_text, run_data
+from harness.answers.report.projections import run_data
 from harness.answers.site.links import ways
 from harness.ground.errors import HarnessError
+from harness.ground.errors.outgoing_text import printable
 from harness.ground.files.names_inside import flat_name, open_below
 from harness.ground.files.whole_file import write_whole
 from harness.verdict.results.run_folder import JOURNAL, RunFolder
@@ -101,7 +103,7 @@ def _keep(out: Path, reports: Path, folder: str, name: str, made_of: str = "") -
     if made_of:
         run = RunFolder(reports / folder)
         with contextlib.suppress(HarnessError, OSError):
-            text = page_text(run_data(run, since_previous(run)), run.path)
+            text = printable(html_text(run_data(run, since_previous(run))))
         if not text:
             return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -171,24 +172,26 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     from harness.answers.report.model_figures import figure_blocks
     from harness.answers.report.summary import summary_lines
     from harness.verdict.results.drift import drift_lines
+    from harness.verdict.results.one_pass import read_once
 
     terminalreporter.section("qnn-harness")
-    records = folder.contents().records
+    cases = folder.contents().cases
     shown = terminalreporter.config.option.tbstyle != "no"
     failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
     above = "\n".join(str(one.longrepr) for one in failed if shown)
-    for line in summary_lines(records, folder.coverage(), folder.path, above=above):
+    summary = partial(summary_lines, coverage=folder.coverage(), report=folder.path, above=above)
+    collected = run.collected.tests() if run.collected and run.asked.known_issues else None
+    remarks = partial(run.records.remarks, collected=collected)
+    summed_up, figures, remarked = read_once(cases, summary, figure_blocks, remarks)
+    for line in (*summed_up, *lines(figures)):
         write_line(terminalreporter, line)
-    for line in lines(figure_blocks(records)):
-        write_line(terminalreporter, line)
-    for grid in grids(records):
+    for grid in grids(cases):
         if grid.compares:
             for line in grid_lines(grid):
                 write_line(terminalreporter, line)
     for line in drift_lines(folder.drift()):
         write_line(terminalreporter, line, yellow=True)
-    collected = run.collected.tests() if run.collected and run.asked.known_issues else None
-    for line in run.records.remarks(records, collected):
+    for line in remarked:
         write_line(terminalreporter, line, yellow=True)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,11 +120,10 @@ class Records:
         """With `--resume`, the last record of each case that the run holds already."""
         if self._asked.options.resume is None:
             return {}
-        from harness.verdict.results.record import final_attempts
         from harness.verdict.results.run_folder import RunFolder
 
-        records = RunFolder.open(self._asked.options.resume).contents().records
-        return {record.case: record for record in final_attempts(records)}
+        cases = RunFolder.open(self._asked.options.resume).contents().cases
+        return {record.case: record for record in cases}
 
     @cached_property
     def again(self) -> dict[str, int] | None:
@@ -203,18 +202,20 @@ class Records:
         plain = [record.model_dump(mode="json") for record in records if self.is_worker]
         setattr(report, RECORDS, plain or records)
 
-    def remarks(self, records: Sequence[CaseRecord], collected: CollectedTests | None) -> list[str]:
+    def remarks(self, cases: Iterable[CaseRecord], collected: CollectedTests | None) -> list[str]:
         """What else the user should know at the end of a run; `collected`: all there are."""
         from harness.answers.report.summary import event_lines, preflight_lines
         from harness.verdict.results.known_issue_lint import review_lines
+        from harness.verdict.results.one_pass import read_once
 
-        found = preflight_lines(records)
+        issues, today = self._asked.known_issues, datetime.now(UTC).date()
+        review = partial(review_lines, issues=issues, today=today, collected=collected)
+        found, reviewed = read_once(cases, preflight_lines, review)
         if self.folder is not None:
             found += event_lines(self.folder.contents().events)
             if self.to_run:
                 found += [f"left out: {why}" for why in self._asked.runtimes.reasons]
-        issues, today = self._asked.known_issues, datetime.now(UTC).date()
-        return found + review_lines(records, issues, today, collected)
+        return [*found, *reviewed]
 
     def finish(
         self, exit_code: int, problem: str | None = None, *, other_failures: bool = False

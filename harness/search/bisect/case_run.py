@@ -146,7 +146,7 @@ def read_run(reports: Path, exit_code: int | None, seconds: float) -> RunEnd:
     record, found = None, None
     if (folder / JOURNAL).is_file():
         found = folder.resolve()
-        records = RunFolder(found).contents().cases
+        records = [*RunFolder(found).contents().cases]
         record = records[-1] if records else None
     problem = "" if record is not None else _problem(reports / OUTPUT, exit_code)
     return RunEnd(exit_code, record, found, problem, seconds, read_problem(reports / PROBLEM))

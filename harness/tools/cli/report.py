@@ -10,7 +10,7 @@ import click
 from harness.answers.history.previous import since_previous
 from harness.answers.report.ci import tell_ci
 from harness.answers.report.projections import project
-from harness.answers.report.summary import cut_short, summary_lines, totals
+from harness.answers.report.summary import cut_short, totals
 from harness.ground.errors.outgoing_text import counted
 from harness.tools.cli.lab_options import (
     NamedPath,
@@ -50,8 +50,7 @@ def write(run: Path) -> None:
         say(f"warning: {folder.run_id} was cut short: {why}", err=True)
     for text in folder.contents().left_out.told(folder.path / JOURNAL):
         say(f"warning: {text}", err=True)
-    lines = summary_lines(made_of.cases, made_of.coverage, folder.path)
-    for line in lines + tell_ci(made_of, folder.path, os.environ):
+    for line in (*made_of.summary, *tell_ci(made_of, folder.path, os.environ)):
         say(line)
 
 
@@ -84,7 +83,7 @@ def merge(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
         outcomes=totals(made_of.cases),
         lost_logs=lost_logs,
     )
-    say_found(document, summary_lines(made_of.cases, made_of.coverage, folder.path), as_json)
+    say_found(document, made_of.summary, as_json)
 
 
 @report.command()

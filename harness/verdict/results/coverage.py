@@ -172,32 +172,54 @@ class Coverage(Part):
         return f"{self.headline}: {', '.join(parts)}" if parts else self.headline
 
 
-def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None) -> Coverage:
-    """What all attempts of a run came to; `info` is its run.json, which says how many cases it had.
+class Tally:
+    """What the attempts of a run came to; the last one at each case counts."""
 
-    Without `info` there are no other cases than these.
-    """
-    # of each case what counts: whole records would be held otherwise
-    last: dict[str, tuple[int, Standing, bool, bool]] = {}
-    failed = set[str]()
-    for attempt in attempts:
+    def __init__(self, attempts: Iterable[Ended] = ()) -> None:
+        # of each case what counts: whole records would be held otherwise
+        self._last: dict[str, tuple[int, int, Standing, bool, bool]] = {}
+        self._failed = set[str]()
+        self._count = 0
+        for attempt in attempts:
+            self.add(attempt)
+
+    def add(self, attempt: Ended) -> None:
+        """One more."""
         if attempt.standing == "failed":
-            failed.add(attempt.case)
-        if attempt.attempt >= last.get(attempt.case, (0,))[0]:
+            self._failed.add(attempt.case)
+        if attempt.attempt >= self._last.get(attempt.case, (0,))[0]:
             fits, strict = attempt.device is not None, attempt.breaks_strictness
-            last[attempt.case] = attempt.attempt, attempt.standing, fits, strict
-    counts: Counter[str] = Counter(standing for _, standing, *_ in last.values())
-    selected: int | None = len(last)
-    if info is not None:
-        unfit = sum(not fits for *_, fits, _ in last.values())
-        selected = selected_of(info, len(last), unfit)
-    return Coverage(
-        selected=selected,
-        not_run=0 if selected is None else selected - len(last),
-        strict=sum(strict for *_, strict in last.values()),
-        flaky=sum(last[case][1] == "passed" for case in failed),
-        **counts,
-    )
+            last = attempt.attempt, self._count, attempt.standing, fits, strict
+            self._last[attempt.case] = last
+        self._count += 1
+
+    @property
+    def last(self) -> list[int]:
+        """The places of the last attempts among all, in the order of the cases' first ones."""
+        return [place for _, place, *_ in self._last.values()]
+
+    def coverage(self, info: Mapping[str, Any] | None = None) -> Coverage:
+        """What they came to; `info` is run.json, which says how many cases the run had.
+
+        Without `info` there are no other cases than these.
+        """
+        last = self._last.values()
+        counts: Counter[str] = Counter(standing for _, _, standing, *_ in last)
+        selected: int | None = len(last)
+        if info is not None:
+            selected = selected_of(info, len(last), sum(not fits for *_, fits, _ in last))
+        return Coverage(
+            selected=selected,
+            not_run=0 if selected is None else selected - len(last),
+            strict=sum(strict for *_, strict in last),
+            flaky=sum(self._last[case][2] == "passed" for case in self._failed),
+            **counts,
+        )
+
+
+def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None) -> Coverage:
+    """What all attempts of a run came to; `info` is its run.json."""
+    return Tally(attempts).coverage(info)
 
 
 def selected_of(info: Mapping[str, Any], seen: int, unfit: int) -> int | None:

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 
 from harness.libraries.runtimes.runtime import version_key
 from harness.verdict.failure.error import Part
-from harness.verdict.results.record import CaseRecord, final_attempts
+from harness.verdict.results.record import CaseRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -170,11 +170,11 @@ class Output:
         )
 
 
-def drift(records: Iterable[CaseRecord], read: Read) -> list[Output]:
+def drift(cases: Iterable[CaseRecord], read: Read) -> list[Output]:
     """All outputs that cases have kept, in the order of their first cases; versions in order."""
     points: dict[_Key, dict[_Point, dict[str, None]]] = {}
     told: dict[_Key, Mapping[str, Any]] = {}
-    for record in final_attempts(records):
+    for record in cases:
         for key, output in _kept(record):
             told.setdefault(key, output)
             seen = points.setdefault(key, {}).setdefault(_point(record), {})

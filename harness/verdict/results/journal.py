@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Self, TypeAlias, overload
+from typing import Final, Self, TypeAlias
 
 from pydantic import ValidationError
 
@@ -19,16 +19,18 @@ from harness.ground.errors.schemas import OTHER_SCHEMA, other_schema
 from harness.ground.files.bounded_json import JsonError, require_bounded
 from harness.ground.files.lines import AppendedLines, lines_of
 from harness.ground.files.names_inside import open_below
+from harness.verdict.results.coverage import Tally
 from harness.verdict.results.line import LINE, MAX_VALUES, line_of
+from harness.verdict.results.one_pass import InBatches
 from harness.verdict.results.record import (
     SCHEMA,
     CaseRecord,
     DeviceEvent,
-    FinalAttempts,
-    final_attempts,
 )
 
 MAX_LINE_BYTES: Final = 8 << 20
+_BATCH_BYTES: Final = 128 << 10
+"""Records of a large journal are read until their lines have so many bytes together."""
 _HELD_BYTES: Final = 48 << 20
 """Records that take more memory than this together are read anew at each iteration."""
 _MOST_TOLD: Final = 100
@@ -97,35 +99,71 @@ LineContent: TypeAlias = CaseRecord | DeviceEvent | Damage
 """What a line of a journal is."""
 
 
+@dataclass
 class LeftOut:
-    """The lines of a journal that are no records: how many, and of the first ones why."""
+    """The lines of a journal that are no records: how many, and of the first ones why.
 
-    def __init__(self, damage: Iterable[Damage] = ()) -> None:
-        self.count = 0
-        self.foreign: Damage | None = None
-        """The first one that is of another schema."""
-        self._first: list[Damage] = []
-        for one in damage:
-            self.add(one)
+    `foreign` is the first one that is of another schema.
+    """
+
+    count: int = 0
+    foreign: Damage | None = None
+    first: list[Damage] = field(default_factory=list)
 
     def add(self, damage: Damage) -> None:
         """One more."""
         self.count += 1
         if self.foreign is None and damage.is_foreign:
             self.foreign = damage
-        if len(self._first) < _MOST_TOLD:
-            self._first.append(damage)
-
-    @property
-    def first(self) -> tuple[Damage, ...]:
-        return tuple(self._first)
+        if len(self.first) < _MOST_TOLD:
+            self.first.append(damage)
 
     def told(self, journal: Path, most: int = 5) -> Iterator[str]:
         """What to say of them, a line for each of the first ones and one for the others."""
-        for one in self._first[:most]:
+        for one in self.first[:most]:
             yield f"{journal}:{one.line}: left out, not a record: {one.problem}"
         if self.count > most:
             yield f"{journal}: {counted(self.count - most, 'more line')} left out: not a record"
+
+
+class JournalRecords(InBatches):
+    """Records of a large journal, by where they begin in it; each iteration reads them anew."""
+
+    def __init__(self, path: Path, places: Sequence[int]) -> None:
+        self._path, self._places = path, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def picked(self, indices: Iterable[int]) -> JournalRecords:
+        """Those of these indices."""
+        return JournalRecords(self._path, array("Q", map(self._places.__getitem__, indices)))
+
+    def batches(self) -> Iterator[list[CaseRecord]]:
+        batch, size = list[CaseRecord](), 0
+        try:
+            with open_below(self._path.parent, self._path.name) as stream:
+                for place in self._places:
+                    stream.seek(place)
+                    line = stream.readline(MAX_LINE_BYTES + 1)
+                    if not isinstance(record := line_of(line), CaseRecord):
+                        raise ConfigError("was changed while it was read", file=self._path)
+                    batch.append(record)
+                    size += len(line)
+                    del record
+                    if size >= _BATCH_BYTES:
+                        yield batch
+                        batch, size = [], 0
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", file=self._path) from error
+        except ValueError as error:
+            raise ConfigError("was changed while it was read", file=self._path) from error
+        if batch:
+            yield batch
+
+
+Records: TypeAlias = Sequence[CaseRecord] | JournalRecords
+"""Records that are held, or are read anew at each iteration."""
 
 
 @dataclass(frozen=True)
@@ -135,75 +173,31 @@ class Contents:
     `damage` has the first hundred of `damaged` lines.
     """
 
-    records: Sequence[CaseRecord]
+    records: Records
     damage: tuple[Damage, ...]
     events: tuple[DeviceEvent, ...] = ()
     left_out: LeftOut = field(default_factory=LeftOut, compare=False)
+    counted: Tally | None = field(default=None, compare=False)
 
     @cached_property
-    def cases(self) -> Sequence[CaseRecord]:
+    def tally(self) -> Tally:
+        return self.counted or Tally(self.records)
+
+    @cached_property
+    def cases(self) -> Records:
+        """The last attempt at each case, in the order in which the cases first appeared."""
+        return self._picked(self.tally.last)
+
+    @property
+    def earlier(self) -> Records:
+        """The attempts that were not the last ones."""
+        last = set(self.tally.last)
+        return self._picked(at for at in range(len(self.records)) if at not in last)
+
+    def _picked(self, indices: Iterable[int]) -> Records:
         if isinstance(self.records, JournalRecords):
-            return self.records.final()
-        return final_attempts(self.records)
-
-
-class JournalRecords(Sequence[CaseRecord]):
-    """Records of a large journal, by where they begin in it; each iteration reads them anew."""
-
-    def __init__(self, path: Path, places: Sequence[int]) -> None:
-        self._path, self._places = path, places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __iter__(self) -> Iterator[CaseRecord]:
-        return self._read(self._places)
-
-    @overload
-    def __getitem__(self, index: int) -> CaseRecord: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[CaseRecord]: ...
-    def __getitem__(self, index: int | slice) -> CaseRecord | Sequence[CaseRecord]:
-        if isinstance(index, slice):
-            return [*self._read(self._places[index])]
-        return next(self._read([self._places[index]]))
-
-    def picked(self, indices: Iterable[int]) -> JournalRecords:
-        """Those of these indices."""
-        return JournalRecords(self._path, array("Q", map(self._places.__getitem__, indices)))
-
-    def final(self) -> JournalRecords:
-        """The last attempt at each case."""
-        last: dict[str, tuple[int, int]] = {}
-        for place, record in zip(self._places, self, strict=True):
-            if record.attempt >= last.get(record.case, (0, 0))[0]:
-                last[record.case] = record.attempt, place
-        return _FinalRecords(self._path, array("Q", (place for _, place in last.values())))
-
-    def _read(self, places: Iterable[int]) -> Iterator[CaseRecord]:
-        try:
-            with open_below(self._path.parent, self._path.name) as stream:
-                for place in places:
-                    stream.seek(place)
-                    record = line_of(stream.readline(MAX_LINE_BYTES + 1))
-                    if not isinstance(record, CaseRecord):
-                        raise ConfigError("was changed while it was read", file=self._path)
-                    yield record
-        except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror}", file=self._path) from error
-        except ValueError as error:
-            raise ConfigError("was changed while it was read", file=self._path) from error
-
-
-class _FinalRecords(JournalRecords, FinalAttempts):
-    """The last attempts in a large journal."""
-
-
-def picked(records: Sequence[CaseRecord], indices: Iterable[int]) -> Sequence[CaseRecord]:
-    """Some of the records; those of a large journal stay there."""
-    if isinstance(records, JournalRecords):
-        return records.picked(indices)
-    return [records[index] for index in indices]
+            return self.records.picked(indices)
+        return [self.records[index] for index in indices]
 
 
 @contextlib.contextmanager
@@ -270,12 +264,13 @@ def read_journal(path: Path) -> Contents:
     """
     records: list[CaseRecord] = []
     places = array("Q")
-    left_out = LeftOut()
+    left_out, tally = LeftOut(), Tally()
     events: list[DeviceEvent] = []
     room = _HELD_BYTES
     for _, place, line, content in _numbered(path):
         if isinstance(content, CaseRecord):
             places.append(place)
+            tally.add(content)
             room -= _memory_of(line)
             if room >= 0:
                 records.append(content)
@@ -286,7 +281,7 @@ def read_journal(path: Path) -> Contents:
         else:
             left_out.add(content)
     held = tuple(records) if room >= 0 else JournalRecords(path, places)
-    return Contents(held, left_out.first, tuple(events), left_out)
+    return Contents(held, tuple(left_out.first), tuple(events), left_out, tally)
 
 
 def _memory_of(line: bytes) -> int:

@@ -19,11 +19,11 @@ from harness.verdict.results.known_issues import (
     match,
     one_holds,
 )
-from harness.verdict.results.record import CaseRecord, final_attempts
+from harness.verdict.results.record import CaseRecord
 
 
 def review_lines(
-    records: Iterable[CaseRecord],
+    cases: Iterable[CaseRecord],
     issues: Sequence[KnownIssue],
     today: datetime.date,
     collected: CollectedTests | None = None,
@@ -34,28 +34,23 @@ def review_lines(
     conditions. Conditions that none of the cases `collected` can meet do say something (None: not
     known).
     """
-    cases = final_attempts(records)
     lines = []
+    fixed: dict[str, list[str]] = {}
+    met = set[str]()
+    for case in cases:
+        for name in case.fixed.known_issues if case.fixed else ():
+            fixed.setdefault(name, []).append(case.case)
+        if collected is not None:
+            met |= {one.id for one in issues if one.id not in met and match(case, [one])}
     for issue in issues:
         if issue.until < today:
             lines.append(f"known issue {issue.id} expired on {issue.until}: look at it again")
-        elif line := _review(issue, cases, collected):
-            lines.append(line)
+        elif passed := fixed.get(issue.id):
+            where = f"{counted(len(passed), 'case')} passed where it is expected"
+            lines.append(f"known issue {issue.id}: fixed? {where}  [first: {passed[0]}]")
+        elif collected and issue.id not in met and (why := never_matches(issue, collected)):
+            lines.append(f"known issue {issue.id} can never match: {why}")
     return lines
-
-
-def _review(
-    issue: KnownIssue, cases: Sequence[CaseRecord], collected: CollectedTests | None
-) -> str | None:
-    passed = [case for case in cases if case.fixed and issue.id in case.fixed.known_issues]
-    if passed:
-        count = counted(len(passed), "case")
-        where = f"{count} passed where it is expected  [first: {passed[0].case}]"
-        return f"known issue {issue.id}: fixed? {where}"
-    if collected is None or any(match(case, [issue]) for case in cases):
-        return None
-    why = never_matches(issue, collected)
-    return None if why is None else f"known issue {issue.id} can never match: {why}"
 
 
 _MOST_SHOWN: Final = 8

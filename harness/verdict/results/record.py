@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, TypeGuard
@@ -39,7 +39,7 @@ from harness.verdict.failure.error import (
     cut_message,
 )
 from harness.verdict.results.checks import Check
-from harness.verdict.results.coverage import Standing, standing_of
+from harness.verdict.results.coverage import Standing, Tally, standing_of
 from harness.verdict.results.json_value import JsonObject, as_json
 from harness.verdict.results.outputs import Outputs
 
@@ -363,21 +363,6 @@ JournalLine = Annotated[
 """Any line of results.jsonl."""
 
 
-class FinalAttempts:
-    """Marks a sequence of last attempts: a dozen reports need not look for them again."""
-
-
-class _Final(list[CaseRecord], FinalAttempts):
-    """Last attempts that are held."""
-
-
-def final_attempts(records: Iterable[CaseRecord]) -> Sequence[CaseRecord]:
+def final_attempts(records: Sequence[CaseRecord]) -> list[CaseRecord]:
     """The last attempt at each case, in the order in which the cases first appeared."""
-    if isinstance(records, FinalAttempts) and isinstance(records, Sequence):
-        return records
-    last: dict[str, CaseRecord] = {}
-    for record in records:
-        before = last.get(record.case)
-        if before is None or record.attempt >= before.attempt:
-            last[record.case] = record
-    return _Final(last.values())
+    return [records[index] for index in Tally(records).last]

@@ -32,7 +32,7 @@ from harness.ground.files.schema_field import Schema1
 from harness.ground.files.whole_file import disk_errors, keep_whole, write_whole
 from harness.ground.host.platform import locking_process
 from harness.verdict.failure.error import named_text
-from harness.verdict.results.coverage import Coverage, coverage_of
+from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.drift import Output, drift
 from harness.verdict.results.journal import Contents, Journal, read_journal
 from harness.verdict.results.json_value import WHOLE, as_json
@@ -254,7 +254,7 @@ class RunFolder:
 
     def coverage(self) -> Coverage:
         """How many of its selected cases have a verdict, as its journal stands now."""
-        return coverage_of(self.contents().records, self.info())
+        return self.contents().tally.coverage(self.info())
 
     @property
     def to_go_on(self) -> str:

@@ -15,6 +15,7 @@ from harness.answers.history.database import Database, open_database
 from harness.answers.history.importing import import_run
 from harness.answers.history.nights import CauseTold, DeviceTold, NightTold, keep_night
 from harness.answers.report.metrics import metrics_text
+from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from tests.integration.answers.history.postgres_server import PostgresServer
 from tests.integration.device_runs import ROOT
@@ -118,7 +119,9 @@ def test_the_metrics_that_are_named_are_written_with_these_labels() -> None:
     records = [ran("a failed n=2", "p1"), ran("b error", "p1")]
     info = {"started": "2026-11-20T10:00:00Z", "finished": "2026-11-20T11:00:00Z"}
     known: dict[str, set[str]] = {}
-    for family in text_string_to_metric_families(metrics_text(records, [event], info)):
+    for family in text_string_to_metric_families(
+        metrics_text(records, [event], info, coverage_of(records, info))
+    ):
         for sample in family.samples:
             known.setdefault(sample.name, set()).update(sample.labels)
     queries = [one["targets"][0]["expr"] for one in PANELS if "expr" in one["targets"][0]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,14 @@ from harness.answers.report.projections import PROJECTIONS
 from harness.answers.report.run_data import RunData
 from harness.verdict.results.journal import Contents
 from harness.verdict.results.record import CaseRecord, DeviceEvent
+from harness.verdict.results.run_folder import RunFolder
 from tests.integration.answers.browser import Browser, chromium
 from tests.unit.verdict.results.records import DEVICE, error, record
 
-write_page = PROJECTIONS["report.html"]
+
+def write_page(run: RunData, path: Path) -> None:
+    PROJECTIONS["report.html"](replace(run, folder=RunFolder(path.parent)), run.cases, path)
+
 
 CASES = 5000
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")

@@ -390,8 +390,8 @@ def test_every_place_says_it_first_and_claims_nothing_else(
 
 
 READERS = re.compile(
-    r"\b(final_attempts|contents|read_attempts|read_journal|cases_in|lines_in|stored_attempts|totals)"
-    r"\("
+    r"\b(final_attempts|contents|read_attempts|read_journal|read_once|cases_in|lines_in|"
+    r"stored_attempts|totals)\("
 )
 TOLD_BY = {
     "search/nightly/chain.py": "nightly",
@@ -403,7 +403,6 @@ TOLD_BY = {
     "answers/report/merge.py": "report",
     "answers/report/ci.py": "GitHub's summary",
     "answers/report/html.py": "page",
-    "answers/report/junit.py": "junit",
     "answers/report/metrics.py": "metrics",
     "answers/report/projections.py": "page",
     "verdict/results/run_folder.py": "page",
@@ -415,10 +414,8 @@ SUM_UP_NOTHING = {
     "answers/history/attempts.py": "reads",
     "answers/history/importing.py": "reads",
     "verdict/results/record.py": "reads",
+    "verdict/results/one_pass.py": "reads",
     "verdict/results/journal.py": "reads",
-    "verdict/results/known_issue_lint.py": "about known issues",
-    "verdict/results/drift.py": "about outputs",
-    "answers/report/grid.py": "about cells, each with its outcome",
     "answers/report/model_figures.py": "figures of cases, behind what says how many were judged",
     "search/diverge/sides.py": "one case for each context; one without outputs is an error",
     "tools/cli/run.py": "prints records",

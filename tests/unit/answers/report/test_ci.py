@@ -22,7 +22,7 @@ from harness.answers.report.ci import (
 from harness.answers.report.run_data import RunData
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.journal import Contents
-from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.record import CaseRecord, final_attempts
 from tests.integration.hostile_words import CANARY
 from tests.unit.verdict.results.records import error, record
 
@@ -33,15 +33,15 @@ COMMAND = re.compile(r"::(error|warning) (?:\w+=[^,:\n]*,?)+::[^\n]*")
 
 def annotations_of(made: Sequence[CaseRecord]) -> list[str]:
     """Of a run that has these cases and no others; so for the others here."""
-    return github_lines(made, coverage_of(made))
+    return github_lines(final_attempts(made), coverage_of(made))
 
 
 def findings_of(made: Sequence[CaseRecord]) -> list[dict[str, Any]]:
-    return code_quality(made, coverage_of(made))
+    return code_quality(final_attempts(made), coverage_of(made))
 
 
 def summary_of(made: Sequence[CaseRecord], *more: Any, **named: Any) -> str:
-    return step_summary(made, coverage_of(made), *more, **named)
+    return step_summary(final_attempts(made), coverage_of(made), *more, **named)
 
 
 def told(made: Sequence[CaseRecord], folder: Path, environment: dict[str, str]) -> list[str]:

@@ -17,7 +17,7 @@ from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import LoadedLibrary
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.journal import Contents
-from harness.verdict.results.record import NO_CAUSE, CaseRecord
+from harness.verdict.results.record import NO_CAUSE, CaseRecord, final_attempts
 from tests.integration.hostile_words import CANARY
 from tests.unit.verdict.results.records import error, record
 
@@ -25,7 +25,7 @@ SCHEMA = xmlschema.XMLSchema10(Path(__file__).with_name("junit.xsd"))
 
 
 def junit_bytes(records: Sequence[CaseRecord], *, run: str, logs: str = "") -> bytes:
-    return b"".join(junit_parts(records, coverage_of(records), run=run, logs=logs))
+    return b"".join(junit_parts(final_attempts(records), coverage_of(records), run=run, logs=logs))
 
 
 def valid(content: bytes) -> ElementTree.Element:
@@ -215,6 +215,7 @@ def test_one_case_whatever_the_retries() -> None:
 def test_no_part_of_a_file_is_ever_seen(tmp_path: Path) -> None:
     path = tmp_path / "junit.xml"
     path.write_text("before")
-    PROJECTIONS["junit.xml"](RunData("r", Contents((record(),), ()), {"selected": 1}), path)
+    run = RunData("r", Contents((record(),), ()), {"selected": 1})
+    PROJECTIONS["junit.xml"](run, run.cases, path)
     assert path.read_bytes() == junit_bytes([record()], run="r")
     assert [item.name for item in tmp_path.iterdir()] == ["junit.xml"]

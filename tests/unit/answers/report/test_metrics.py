@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from harness.answers.report.metrics import metrics_text
-from harness.verdict.results.record import DeviceEvent
+from harness.verdict.results.coverage import coverage_of
+from harness.verdict.results.record import CaseRecord, DeviceEvent
 from tests.integration.hostile_words import CANARY
 from tests.unit.verdict.results.records import DEVICE, error, record
 
@@ -16,6 +19,14 @@ AT = {"run": "r", "device": "sim-v73", "started": "2026-11-20T10:00:00Z", "durat
 PUSH = DeviceEvent(event="push", state="good", pushed_bytes=500, **AT)
 WELL = DeviceEvent(event="health", state="good", vitals={"hottest_c": 41.5}, **AT)
 BACK = DeviceEvent(event="reboot", state="good", **AT)
+
+
+def text_of(
+    made: Sequence[CaseRecord],
+    events: Sequence[DeviceEvent],
+    info: Mapping[str, Any] | None = None,
+) -> str:
+    return metrics_text(made, events, info or {}, coverage_of(made, info))
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -33,7 +44,7 @@ def test_what_a_run_came_to() -> None:
         record(case="c", outcome="failed", error=error(), expected={"known_issue": "pd"}),
         record(case="d", outcome="failed", error=error(), measurements={"loaded": 55}),
     ]
-    text = metrics_text(made, [PUSH, PUSH, WELL, BACK])
+    text = text_of(made, [PUSH, PUSH, WELL, BACK])
     found = samples(text)
     assert found["cases", "passed", "none", "sim-v73", "2.51.0"] == 2
     assert found["cases", "expected", "target", "sim-v73", "2.51.0"] == 1
@@ -62,7 +73,7 @@ def test_what_a_run_came_to() -> None:
 def test_a_run_took_as_long_as_its_run_json_says(finished: object, took: float) -> None:
     made = [record(), record(case="b", started=datetime(2026, 11, 21, 6, 0, 6, tzinfo=UTC))]
     info = {"started": "2026-11-21T06:00:00.000Z", "finished": finished}
-    found = samples(metrics_text(made, [], info))
+    found = samples(text_of(made, [], info))
     assert found["run_duration_seconds",] == took
     ended = found["run_end_seconds",] - datetime(2026, 11, 21, 6, tzinfo=UTC).timestamp()
     assert ended == pytest.approx(took, abs=0.01)
@@ -71,7 +82,7 @@ def test_a_run_took_as_long_as_its_run_json_says(finished: object, took: float) 
 def test_labels_are_bounded_and_the_rest_is_summed_up() -> None:
     made = [record(case=str(n), device=DEVICE | {"name": f"d{n:03}"}) for n in range(120)]
     heat = [WELL.model_copy(update={"device": f"d{n:03}"}) for n in range(120)]
-    found = samples(metrics_text(made, heat))
+    found = samples(text_of(made, heat))
     cases = {key: value for key, value in found.items() if key[0] == "cases"}
     assert len(cases) == 51
     assert cases["cases", "passed", "none", "other", "2.51.0"] == 70
@@ -82,7 +93,7 @@ def test_labels_are_bounded_and_the_rest_is_summed_up() -> None:
 
 def test_names_of_devices_are_labels_whatever_they_hold() -> None:
     name = f'a"b\\n\n{CANARY}' + "x" * 10_000_000
-    text = metrics_text([record(device=DEVICE | {"name": name})], [])
+    text = text_of([record(device=DEVICE | {"name": name})], [])
     assert len(text) < 20_000
     assert all(line.isprintable() for line in text.splitlines())
     ((_, _, _, label, _),) = [key for key in samples(text) if key[0] == "cases"]

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.answers.report.metrics import metrics_text
 from harness.verdict.results.record import CaseRecord, DeviceEvent
-from tests.unit.answers.report.test_metrics import samples
+from tests.unit.answers.report.test_metrics import samples, text_of
 from tests.unit.verdict.results.records import DEVICE, error, record
 
 BEGAN = datetime(2026, 11, 21, 6, 0, tzinfo=UTC)
@@ -44,7 +43,7 @@ def test_all_that_is_told_of_a_run() -> None:
     ]
     end = BEGAN.timestamp() + 6
     place = ("sim-v73", "2.51.0")
-    assert samples(metrics_text(made, events, {"selected": 7})) == {
+    assert samples(text_of(made, events, {"selected": 7})) == {
         ("run_end_seconds",): end,
         ("run_duration_seconds",): 6,
         ("selected_cases",): 8,
@@ -71,20 +70,20 @@ def test_all_that_is_told_of_a_run() -> None:
 
 
 def test_a_run_of_nothing_has_no_end() -> None:
-    assert metrics_text([], [], {"selected": 0}).splitlines() == [
+    assert text_of([], [], {"selected": 0}).splitlines() == [
         "# TYPE qnn_harness_selected_cases gauge",
         "# HELP qnn_harness_selected_cases Cases that the run was to run.",
         "qnn_harness_selected_cases 0",
-        *metrics_text([], [], {}).splitlines()[:2],
+        *text_of([], [], {}).splitlines()[:2],
         "qnn_harness_coverage_whole 1",
-        *metrics_text([], [], {}).splitlines()[3:],
+        *text_of([], [], {}).splitlines()[3:],
     ]
-    assert samples(metrics_text([], [], {})) == {("coverage_whole",): 0}, "nobody knows"
-    assert metrics_text([], []).endswith("\n# EOF\n")
+    assert samples(text_of([], [], {})) == {("coverage_whole",): 0}, "nobody knows"
+    assert text_of([], []).endswith("\n# EOF\n")
 
 
 def test_units_are_told_where_there_are_any() -> None:
-    lines = metrics_text([case("a", 0.1234567)], []).splitlines()
+    lines = text_of([case("a", 0.1234567)], []).splitlines()
     assert lines[:4] == [
         "# TYPE qnn_harness_run_end_seconds gauge",
         "# UNIT qnn_harness_run_end_seconds seconds",
@@ -101,7 +100,7 @@ def test_units_are_told_where_there_are_any() -> None:
 )
 def test_a_run_may_end_as_it_begins(finished: str, took: float) -> None:
     info = {"started": "2026-11-21T06:00:00Z", "finished": finished}
-    found = samples(metrics_text([case("a", 5.0)], [], info))
+    found = samples(text_of([case("a", 5.0)], [], info))
     assert found["run_duration_seconds",] == took
     assert found["run_end_seconds",] == BEGAN.timestamp() + took
 
@@ -117,7 +116,7 @@ def test_a_run_may_end_as_it_begins(finished: str, took: float) -> None:
     ],
 )
 def test_a_label_is_one_line_of_at_most_100_characters(name: str, label: str) -> None:
-    found = samples(metrics_text([case("a", 1.0, device=DEVICE | {"name": name})], []))
+    found = samples(text_of([case("a", 1.0, device=DEVICE | {"name": name})], []))
     assert ("retried_cases", label) not in found
     assert found["cases", "passed", "none", label, "2.51.0"] == 1
 
@@ -126,6 +125,6 @@ def test_the_fifty_values_with_most_series_are_told_and_of_as_many_the_first() -
     names = [f"d{n:02}" for n in range(51)]
     made = [case(name, 1.0, device=DEVICE | {"name": name}) for name in names]
     worse = {"outcome": "crashed", "error": error(), "device": DEVICE | {"name": "d50"}}
-    found = samples(metrics_text([*made, case("worse", 1.0, **worse)], []))
+    found = samples(text_of([*made, case("worse", 1.0, **worse)], []))
     told = {key[3]: value for key, value in found.items() if key[:2] == ("cases", "passed")}
     assert told == dict.fromkeys([*names[:49], "d50", "other"], 1)

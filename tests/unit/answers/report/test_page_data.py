@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.answers.report.page_data import blocks, packed, rows
+from harness.answers.report.page_data import Packed, Rows, blocks, ladders
 from harness.answers.report.run_data import Since
+from harness.answers.report.summary import FailureGroup
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from tests.properties import reached, reaches
 from tests.report_page import unpacked
@@ -20,9 +21,26 @@ from tests.unit.verdict.results.records import DEVICE, error, json_values, recor
 BEGAN = record().started
 
 
-def shown(cases: Sequence[CaseRecord], *more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = unpacked(packed(rows(cases, *more)))
+def shown(
+    cases: Sequence[CaseRecord],
+    events: Sequence[DeviceEvent] = (),
+    groups: Sequence[FailureGroup] = (),
+    since: Since | None = None,
+) -> dict[str, Any]:
+    text = Rows(cases, since).packed(events, groups, {"ladders": ladders(cases)})
+    found: dict[str, Any] = unpacked(text)
     return found
+
+
+def group_of(first: CaseRecord, *others: CaseRecord) -> FailureGroup:
+    return FailureGroup(first, [one.case for one in (first, *others)])
+
+
+def packed(columns: Iterable[tuple[str, Any]]) -> str:
+    made = Packed()
+    for name, column in columns:
+        made.add(name, column)
+    return made.text()
 
 
 def column(found: dict[str, Any], name: str) -> list[str | None]:
@@ -50,7 +68,7 @@ def test_the_table_has_all_of_each_case() -> None:
         record(case="d", measurements={"conclusion": "56 fit\n  and a table"}),
         record(case="e", outcome="failed", error=error(code=None, message="\n it broke\nthen")),
     ]
-    found = shown(cases, (), [[cases[4]], [cases[1], cases[2]]])
+    found = shown(cases, (), [group_of(cases[4]), group_of(*cases[1:3])])
     assert found["began"] == BEGAN.isoformat()
     assert found["case"] == ["a", "b", "c", "d", "e"]
     assert column(found, "state") == ["passed", "failed", "expected", "passed", "failed"]

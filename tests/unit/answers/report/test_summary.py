@@ -15,7 +15,7 @@ from harness.answers.report.summary import (
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ChainLink
 from harness.verdict.results.coverage import coverage_of
-from harness.verdict.results.record import CaseRecord, DeviceEvent, PreflightRecord
+from harness.verdict.results.record import CaseRecord, DeviceEvent, PreflightRecord, final_attempts
 from tests.unit.verdict.results.records import error, record
 
 EXPECTED = {"known_issue": "pd"}
@@ -23,7 +23,7 @@ EXPECTED = {"known_issue": "pd"}
 
 def lines_of(made: Sequence[CaseRecord], report: str, **more: Any) -> list[str]:
     """Of a run that has these cases and no others."""
-    return summary_lines(made, coverage_of(made), report, **more)
+    return summary_lines(final_attempts(made), coverage_of(made), report, **more)
 
 
 def test_what_strictness_fails_is_counted_in_the_first_line() -> None:

@@ -15,7 +15,6 @@ from harness.answers.report.summary import (
     part_of,
     preflight_lines,
     section,
-    shared_diagnosis,
     totals,
 )
 from harness.verdict.failure.error import ChainLink, Diagnosis
@@ -78,9 +77,9 @@ def test_what_fails_comes_first_and_of_it_what_is_most_frequent() -> None:
         failing("k", outcome="skipped", cause=None, error=error()),
         failing("l", outcome="error", cause="config", error=None),
     ]
-    told = ["".join(one.case for one in group) for group in failure_groups(made)]
+    told = ["".join(group.cases) for group in failure_groups(made)]
     assert told == ["fg", "e", "h", "d", "l", "c", "a"]
-    sections = [section(group[0]) for group in failure_groups(made)]
+    sections = [section(group.first) for group in failure_groups(made)]
     assert sections == ["failing"] * 3 + ["lab", "lab", "expected", "unsupported"]
     assert totals(made) == {
         "passed": 2,
@@ -91,7 +90,6 @@ def test_what_fails_comes_first_and_of_it_what_is_most_frequent() -> None:
         "error": 2,
         "expected": 1,
     }
-    assert failure_groups([failing("a"), record(case="a", attempt=2)]) == []
 
 
 def test_a_part_is_an_object_or_empty() -> None:
@@ -222,8 +220,8 @@ def test_what_a_diagnosis_says_of_one_case_is_not_said_of_all(
 ) -> None:
     told = [Diagnosis(id="x", confidence="known", words=one) for one in words]
     cases = [failing("a", error=error().model_copy(update={"diagnosis": one})) for one in told]
-    found = shared_diagnosis([*cases, failing("b")])
-    assert (found and found.words) == said
+    (group,) = failure_groups([*cases, failing("b")])
+    assert (group.diagnosis and group.diagnosis.words) == said
 
 
 def test_what_preflight_foresaw_is_not_said_once_more_behind_the_failure() -> None:

@@ -183,7 +183,7 @@ def test_other_bytes_of_the_same_values_are_no_drift(
     assert found.document().points[0].deterministic
 
 
-def test_one_version_that_gives_several_outputs_is_not_deterministic() -> None:
+def test_one_version_that_gives_several_outputs_is_not_deterministic(tmp_path: Path) -> None:
     records = [
         case("2.51.0", A),
         case("2.51.0", B, residency="window"),
@@ -195,7 +195,10 @@ def test_one_version_that_gives_several_outputs_is_not_deterministic() -> None:
         "max abs 1.5, cosine 0.9660918",
         "  two 2.51.0: the first",
     ]
-    page = html_text(RunData("r", Contents(tuple(records), ()), outputs=[found]))
+    (tmp_path / OUTPUTS).mkdir()
+    for name, content in FILES.items():
+        (tmp_path / OUTPUTS / f"{name}.raw").write_bytes(content)
+    page = html_text(RunData("r", Contents(tuple(records), ()), folder=RunFolder(tmp_path)))
     assert "<td>m.pte#0, y</td>" in page
     assert "not deterministic" in page
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +24,7 @@ from harness.tools.cli.lab_options import (
     json_option,
     lab_option,
     open_catalog,
+    require_output,
 )
 from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found
@@ -74,7 +74,7 @@ def compile_command(
     if (kind := open_artefact(model).kind) != "onnx":
         problem = f"what is compiled is an .onnx, and this is: {kind}"
         raise ConfigError(problem, file=model)
-    _require_writable(output)
+    require_output(output)
     if output.exists() and output.samefile(model):
         raise ConfigError("is the model itself; name another file", file=output, field="--output")
     chosen, source = soc_with_htp(soc), OnnxModel.of(model.absolute())
@@ -122,13 +122,3 @@ def soc_with_htp(name: str) -> Soc:
         near = [one for one in near_socs(name) if one in with_htp]
         raise ConfigError(f"{name[:80]!r} {why}", field="--soc", choices=near or list(with_htp))
     return found
-
-
-def _require_writable(output: Path) -> None:
-    """Before a compiler works for minutes. Raises ConfigError."""
-    if output.is_dir():
-        raise ConfigError("is a folder: name a file", file=output, field="--output")
-    if not output.parent.is_dir():
-        raise ConfigError("there is no such folder", file=output.parent, field="--output")
-    if not os.access(output.parent, os.W_OK):
-        raise ConfigError("the folder cannot be written", file=output.parent, field="--output")

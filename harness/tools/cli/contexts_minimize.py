@@ -39,6 +39,7 @@ from harness.tools.cli.lab_options import (
     NamedPath,
     json_option,
     open_catalog,
+    require_output,
     run_timeout_option,
 )
 from harness.tools.cli.printout import Printout
@@ -105,13 +106,12 @@ def minimize_command(
     """
     if (case is None) == (resume is None):
         raise click.UsageError("CASE says what to minimize; or --resume DIR alone")
-    if output is not None and (output.is_dir() or not output.parent.is_dir()):
-        raise ConfigError("name a file in a folder that there is", file=output, field="--output")
+    if output is not None:
+        require_output(output, new=resume is None)
     watcher = _Progress()
     if resume is not None:
         found = Minimization.resume(resume, given["pytest_arguments"], watcher=watcher)
     else:
-        _require_new(output)
         record = _record(str(case), given)
         subject = _subject(record, given)
         if subject.expects is not None and subject.expects.outcome == "passed":
@@ -160,7 +160,7 @@ def bundle_command(case: str, output: Path, as_json: bool, **given: Any) -> None
     archive; README.txt in it says how to run it without qnn-harness. No host, serial number or path
     is told in it.
     """
-    _require_new(output)
+    require_output(output, new=True)
     record = _record(case, given)
     expects = expected_of(record)
     if expects is None:
@@ -195,11 +195,6 @@ def bundle_command(case: str, output: Path, as_json: bool, **given: Any) -> None
         f"send this file; to run it: {_to_run(str(output), plan.qnn)}",
     ]
     say_found(bundled, lines, as_json)
-
-
-def _require_new(output: Path | None) -> None:
-    if output is not None and output.exists():
-        raise ConfigError("is there already; name another file", file=output, field="--output")
 
 
 def _to_run(bundle: str, qnn: str | None) -> str:

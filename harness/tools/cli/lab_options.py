@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from harness.device.lab.attach import OpenLab
 from harness.device.lab.inventory import Lab, load_lab, shipped_lab
 from harness.device.lab.lease import Leases
-from harness.ground.errors import HarnessError
+from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.files.cache import cache_root, lease_root, simulated_root
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.pypi import all_versions
@@ -46,6 +46,21 @@ class NamedPath(click.Path):
         if value == "":
             self.fail("it is empty; name a file or a folder", param, ctx)
         return super().convert(value, param, ctx)
+
+
+def require_output(file: Path, *, new: bool = False) -> None:
+    """Raise ConfigError for an --output that cannot be written, before minutes of work for it."""
+    folder, problem = file.parent, None
+    if file.is_dir():
+        problem = "is a folder: name a file"
+    elif new and file.exists():
+        problem = "is there already; name another file"
+    elif not folder.is_dir():
+        file, problem = folder, "there is no such folder"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        file, problem = folder, "the folder cannot be written"
+    if problem is not None:
+        raise ConfigError(problem, file=file, field="--output")
 
 
 files_argument = click.argument(

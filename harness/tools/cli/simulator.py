@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import socket
 import threading
@@ -18,7 +17,7 @@ from harness.device.lab.inventory import load_lab
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.errors.outgoing_text import counted
 from harness.tools.cli.build_dsp import build_dsp_command
-from harness.tools.cli.lab_options import NamedPath, lab_option, open_lab
+from harness.tools.cli.lab_options import NamedPath, lab_option, open_lab, require_output
 from harness.tools.cli.say import say
 
 if TYPE_CHECKING:
@@ -95,12 +94,7 @@ def farm_command(count: int, output: Path) -> None:
     from harness.ground.files.cache import cache_root
     from harness.ground.files.whole_file import write_whole
 
-    if output.exists():
-        problem = "is there already; name another file, or remove it"
-        raise ConfigError(problem, file=output, field="--output")
-    if not os.access(output.parent, os.W_OK | os.X_OK):
-        problem = "is in no folder that can be written to"
-        raise ConfigError(problem, file=output, field="--output")
+    require_output(output, new=True)
     done = _told_to_end()
     with SimulatedFarm(count, key_folder=cache_root() / "keys") as farm:
         try:

@@ -169,5 +169,5 @@ def visits(order: Order, lab: Lab, names: Iterable[str]) -> Iterator[Checked]:
             thread.start()
         until = time.monotonic() + _END_S
         # a visit whose device went away comes to its end, too
-        for thread in (*ending, *every):
+        for thread in (*ending, *(one for one in every if one.ident is not None)):
             thread.join(max(0.0, until - time.monotonic()))

@@ -48,7 +48,7 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
         farm.wait()
     for arguments, said in (
         (("farm", "--devices", "0"), "0 is not in the range 1<=x<=200"),
-        (("farm", "-o", "gone/x.yaml"), "gone/x.yaml: --output: is in no folder that"),
+        (("farm", "-o", "gone/x.yaml"), "gone: --output: there is no such folder"),
     ):
         wrong = lab.qnn_harness("simulator", *arguments)
         assert (wrong.returncode, said in wrong.stderr) == (2, True), wrong.stderr

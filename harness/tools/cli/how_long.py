@@ -21,10 +21,3 @@ def seconds_of(text: str, field: str) -> float:
         problem = f"{text!r} is {'no time' if not total else most}"
         raise ConfigError(problem, field=field, choices=["4h", "90m", "1h30m"])
     return float(total)
-
-
-def time_of(seconds: float) -> str:
-    """Whole seconds as an option takes them, at most the longest that one may be (pure)."""
-    whole = round(min(seconds, _MOST_S))
-    parts = ((whole // 3600, "h"), (whole // 60 % 60, "m"), (whole % 60, "s"))
-    return "".join(f"{number}{unit}" for number, unit in parts if number) or "1s"

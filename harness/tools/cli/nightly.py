@@ -22,7 +22,7 @@ from harness.search.nightly.chain import Chain
 from harness.search.nightly.kept_nights import SUFFIX, held, nights
 from harness.search.nightly.night import Night, summary_lines
 from harness.search.nightly.notifications import Message, notify as send_message
-from harness.tools.cli.how_long import seconds_of, time_of
+from harness.tools.cli.how_long import seconds_of
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
     database_option,
@@ -139,8 +139,6 @@ def _asked(
 def _say_how_to_go_on(chain: Chain, reports: Path) -> None:
     if chain.is_kept:
         words = f"qnn-harness nightly --resume --reports {shlex.quote(str(reports))}"
-        if not chain.night.left(time.time()):
-            words += f" --budget {time_of(2 * chain.night.budget_s)}"
         say(f"to go on: {words}", err=True)
 
 

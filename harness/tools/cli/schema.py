@@ -1,7 +1,6 @@
 """JSON Schemas of the files that people and programs exchange with the harness.
 
-`python -m harness.tools.cli.schema` writes them to docs/schema; with `--check` it says whether they
-are current.
+`python -m harness.tools.cli.schema` writes them to docs/schema.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ import ast
 import inspect
 import itertools
 import json
-import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
@@ -111,22 +109,11 @@ def schemas() -> dict[str, str]:
     return {name: json.dumps(schema, indent=2) + "\n" for name, schema in made.items()}
 
 
-def outdated(folder: Path) -> list[str]:
-    """The names of the files in `folder` that are not what `schemas` makes."""
-    return [name for name, text in schemas().items() if _read(folder / name) != text]
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Writes the files, or with --check only compares them; 1 if they are not current."""
-    if list(arguments) == ["--check"]:
-        wrong = outdated(FOLDER)
-        for name in wrong:
-            print(f"{FOLDER / name} is not current: run `python -m harness.tools.cli.schema`")
-        return 1 if wrong else 0
+def main() -> None:
+    """Write the files."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, text in schemas().items():
         write_whole(FOLDER / name, text.encode())
-    return 0
 
 
 def _schema(
@@ -167,12 +154,5 @@ def _texts_below(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
                 yield name, inspect.cleandoc(text)
 
 
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

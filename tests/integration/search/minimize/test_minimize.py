@@ -187,7 +187,10 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
             record["case"],
         ),
         (("minimize", "suites/test_limit.py::test_limit"), "no run has suites/test_limit.py"),
-        (("minimize", record["case"], "--output=none/x.zip"), "none: --output: there is no such folder"),
+        (
+            ("minimize", record["case"], "--output=none/x.zip"),
+            "none: --output: there is no such folder",
+        ),
         (("minimize", "tiny.bin::test_contexts[typo]"), f"(valid: {record['case']})"),
         (
             ("minimize", record["case"], "--output=again.zip"),

@@ -292,18 +292,6 @@ class Selection:
         keys = ("name", "serial", "soc", "target", "simulated")
         return DeviceRecord.model_validate({key: getattr(config, key) for key in keys})
 
-    def expected(self, record: CaseRecord) -> KnownIssue | None:
-        """The known issue that explains this record, if there is one."""
-        from harness.verdict.results.known_issues import match
-
-        return match(record, self.known_issues)
-
-    def not_asked(self, record: CaseRecord) -> list[str]:
-        """What to say of known issues that took too long to be compared with this record."""
-        from harness.verdict.results.known_issues import not_asked
-
-        return [issue.too_slow for issue in not_asked(record, self.known_issues)]
-
     def fixed(self, record: Callable[[], CaseRecord]) -> Fixed | None:
         """What a case that passed says of known issues that it was expected to show."""
         if not self.known_issues:

@@ -433,13 +433,14 @@ def _explain(
 ) -> None:
     """Says what a failure means: an expected one, the target's, or the lab's."""
     from harness.run.bench.case_session import NotPassed, TargetFailure
+    from harness.verdict.results.known_issues import match, not_asked
 
-    record, run = case.record(), item.config.stash[RUN]
-    issue = run.asked.expected(record)
-    remarks = [] if issue is not None else run.asked.not_asked(record)
+    record, known = case.record(), item.config.stash[RUN].asked.known_issues
+    issue = match(record, known)
+    remarks = [] if issue is not None else [one.too_slow for one in not_asked(record, known)]
     unchecked = isinstance(failure, TargetFailure) and not failure.__traceback__
     if issue is None and unchecked and item.getparent(ArtefactFile) is None:
-        remarks = [*remarks, _EXPECTED]
+        remarks.append(_EXPECTED)
     case.remark(remarks)
     if issue is not None:
         case.known_issue = issue.id

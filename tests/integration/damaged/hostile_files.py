@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import random
 import shutil
 import time
@@ -19,9 +20,11 @@ from harness.answers.history.database import HISTORY, open_database
 from harness.answers.history.run_changes import runs_held
 from harness.answers.report.bisections import bisections_in
 from harness.answers.site.build import NOTE, SiteNote
+from harness.device.lab.inventory import load_lab
 from harness.device.lab.lease_files import parse_holder
 from harness.device.lab.quarantine import Quarantine
 from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.files.cache import QUARANTINE_VARIABLE
 from harness.ground.files.hash_cache import HashCache
 from harness.ground.files.verified_folder import FolderChangedError, open_verified
 from harness.ground.files.whole_file import read_note
@@ -29,6 +32,7 @@ from harness.probe.events import MARK, SEAL, TranscriptParser, kept_events
 from harness.run.pytest_plugin.problem import read_problem
 from harness.search.bisect.log import read_log
 from harness.search.nightly.kept_nights import nights
+from harness.tools.cli.lab_options import open_lab
 from harness.tools.cli.main import commands
 from harness.verdict.results.run_folder import CASES, JOURNAL, RunFolder, run_folders
 from harness.verdict.results.run_info import INFO
@@ -58,6 +62,23 @@ _BROKEN: Final = (
     b'"\xed\xa0\x80"', b'"\xff"', b"NaN", b"-Infinity", b"9" * 5000, b"[" * 5000, b"'a'", b"",
     b"[" + b"{}," * 600_000 + b"{}]",
 )  # fmt: skip
+
+
+LAB: Final = """\
+schema: 1
+devices:
+  - {name: here, transport: local, target: linux-x64, workdir: WORK}
+notify:
+  - {name: hook, url: "json://127.0.0.1:1/"}
+"""
+"""This computer as a device, and a channel that nothing is sent to."""
+SUITE: Final = """\
+import pytest
+
+@pytest.mark.device
+def test_nothing(bench):
+    bench.measure(noted=1)
+"""
 
 
 def command(*words: object, negative: str = "\0") -> int:
@@ -115,6 +136,7 @@ def require_runs(folder: Path, numbers: range) -> None:
             hostile_json(first, chance) + b"\n" * (file.name == JOURNAL) + b"".join(rest)
         )
     good.append(run_folder(reports, attempt("a passed"), attempt("b passed")))
+    lab = _lab(folder)
     assert set(good) <= set(run_folders(reports))
     assert command("history", "--reports", reports) == 0
     held = {run.run for run in runs_held(open_database(str(reports / HISTORY)))}
@@ -125,6 +147,7 @@ def require_runs(folder: Path, numbers: range) -> None:
         ("compare", "--previous", good[-1]),
         ("report", "write", good[-1]),
         ("report", "merge", *good, "-o", folder / "merged"),
+        ("notify", "--dry-run", good[-1], "--lab", lab),
     ):
         assert command(*words) == 0, words
     for at, run in enumerate(bad):
@@ -139,10 +162,21 @@ def require_runs(folder: Path, numbers: range) -> None:
             ("report", "write", run),
             ("report", "merge", good[0], run, "-o", folder / f"merged-{at}"),
             ("history", "import", run, "--reports", folder / f"history-{at}"),
+            ("notify", "--dry-run", run, "--lab", lab),
         ):
             code = command(*words, negative="vanished")  # its record is none
             assert code == 2 or is_read, (code, words)
+    (folder / "suite").mkdir()
+    (folder / "suite" / "test_night.py").write_text(SUITE)
+    asked = ("--lab", lab, "--reports", reports, "--budget", "10m")
+    assert command("nightly", *asked, folder / "suite") == 0
     shutil.rmtree(folder)
+
+
+def _lab(folder: Path) -> Path:
+    lab = folder / "devices.yaml"
+    lab.write_text(LAB.replace("WORK", str(folder / "work")))
+    return lab
 
 
 def _state(folder: Path) -> dict[str, tuple[str, Any, Callable[[], object]]]:
@@ -215,6 +249,19 @@ def require_state(folder: Path, numbers: range) -> None:
         path.unlink()
 
 
+def require_devices(folder: Path, numbers: range) -> None:
+    """A device is listed whatever is kept of its quarantine: it is in one, or it is not known."""
+    lab, kept = _lab(folder), folder / "kept"
+    os.environ[QUARANTINE_VARIABLE] = str(kept)
+    with open_lab(load_lab(lab), "devices") as opened:
+        path = Quarantine(kept)._file(opened.device("here").key)
+    path.parent.mkdir()
+    entry = {"device": path.stem, "since": "x", "why": "y", "until": "healed"}
+    for number in numbers:
+        path.write_bytes(hostile_json(json.dumps(entry).encode(), random.Random(number)))
+        assert command("devices", "--lab", lab, negative="here") in (0, 1, 3), number
+
+
 def require_models(folder: Path, numbers: range) -> None:
     """A hostile file is inspected, or is wrong input."""
     whole = seeds()
@@ -282,6 +329,7 @@ def require_events(folder: Path, numbers: range) -> None:
 KINDS: Final = {
     "runs": require_runs,
     "state": require_state,
+    "devices": require_devices,
     "models": require_models,
     "onnx": require_onnx,
     "events": require_events,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -75,7 +75,7 @@ class Attempt:
         shared: _Shared | None = None,
     ) -> Attempt:
         """Return what a record says, with its measurements of these names."""
-        one = shared or _Shared()
+        one = _Shared() if shared is None else shared
         error, runtime, device = record.error, record.runtime, record.device
         diagnosis = error.diagnosis if error is not None else None
         figures = figures_in(record.measurements)
@@ -179,22 +179,15 @@ class Attempt:
         return self.outcome if self.failure is None else self.failure
 
 
-class _Shared:
+class _Shared(dict[object, Any]):
     """Values that many attempts have, each held once."""
-
-    def __init__(self, like: Iterable[Attempt] = ()) -> None:
-        self._names: dict[object, Any] = {
-            name: name for one in like for name in (one.case, one.test)
-        }
-        self._known: dict[object, Any] = {}
 
     def of(self, value: _T, key: object = None) -> _T:
         """Return the value that is known by this key, or by itself."""
-        key = value if key is None else key
-        if len(self._known) > _MOST_SHARED:
-            self._known.clear()
-        known: _T = self._names.get(key) or self._known.setdefault(key, value)
-        return known
+        if len(self) > _MOST_SHARED:
+            self.clear()
+        shared: _T = self.setdefault(value if key is None else key, value)
+        return shared
 
 
 def figures_in(measurements: Mapping[str, Any]) -> dict[str, float]:
@@ -220,15 +213,13 @@ def _is_size(value: Any) -> bool:
 
 
 @uncollected()
-def read_attempts(
-    journal: Path, measured: Collection[str] = (), like: Iterable[Attempt] = ()
-) -> tuple[list[Attempt], LeftOut]:
+def read_attempts(journal: Path, measured: Collection[str] = ()) -> tuple[list[Attempt], LeftOut]:
     """All attempts of a journal in their order, and its lines that are no records.
 
-    They have the measurements of these names, and share the names of cases with those of `like`.
-    Raises ConfigError if the journal cannot be read, or is wholly of another schema.
+    They have the measurements of these names. Raises ConfigError if the journal cannot be read, or
+    is wholly of another schema.
     """
-    left_out, attempts, shared = LeftOut(), list[Attempt](), _Shared(like)
+    left_out, attempts, shared = LeftOut(), list[Attempt](), _Shared()
     for _, line in lines_in(journal):
         if isinstance(line, CaseRecord):
             attempts.append(Attempt.of(line, measured, shared))
@@ -257,7 +248,7 @@ class EarlierAttempts:
     passed: int = 0
     failed: int = 0
     failed_unexpectedly: bool = False
-    failures: frozenset[tuple[str, str]] = frozenset()
+    failures: tuple[tuple[str, str], ...] = ()
     bad: Attempt | None = None
     at: int = -1
     begun: str = ""
@@ -268,8 +259,7 @@ class EarlierAttempts:
         if attempt.attempt >= self.last.attempt:
             self.last = attempt
         if attempt.has_verdict and attempt.is_bad:
-            alone = _alone(*_failure(attempt))
-            self.failures = self.failures | alone if self.failures else alone
+            self.failures = (*self.failures, _failure(attempt))
             self.failed += 1
             self.failed_unexpectedly |= attempt.standing == "failed"
             if self.bad is None or attempt.attempt >= self.bad.attempt:
@@ -281,6 +271,16 @@ class EarlierAttempts:
     def is_flaky(self) -> bool:
         """Whether it both passed and failed."""
         return bool(self.passed and self.failed)
+
+    @property
+    def is_bad(self) -> bool | None:
+        """Whether it failed; None if it is flaky."""
+        return None if self.is_flaky else bool(self.failed)
+
+    @property
+    def verdicts(self) -> int:
+        """How many of its attempts have one."""
+        return self.passed + self.failed
 
 
 def attempts_by_name(attempts: Iterable[Attempt], at: int = -1) -> dict[str, EarlierAttempts]:
@@ -331,12 +331,6 @@ def limits_of(attempts: Iterable[Attempt]) -> str | None:
 def same_failure(before: Attempt, after: Attempt) -> bool:
     """Whether two attempts failed with one outcome and one signature."""
     return before.is_bad and _failure(before) == _failure(after)
-
-
-@lru_cache(1000)
-def _alone(*failure: str) -> frozenset[tuple[str, str]]:
-    """A set of one failure, which many cases share."""
-    return frozenset([(failure[0], failure[1])])
 
 
 def _failure(attempt: Attempt) -> tuple[str, str]:

@@ -7,8 +7,8 @@ from typing import Final, Literal, NamedTuple
 
 from harness.answers.history.attempts import Attempt, EarlierAttempts, same_failure
 from harness.answers.history.causes import cause_id
-from harness.answers.history.states import Verdicts, said_versions, state_of, versions_of
-from harness.answers.history.timeline import MARKS, CaseLine, kind_of
+from harness.answers.history.states import said_versions, state_of, versions_of
+from harness.answers.history.timeline import MARKS, CaseLine, kind_of, mark_of
 
 Became = Literal["new", "still", "flaky", "lost", "known", "fixed"]
 TITLES: Final[dict[Became, str]] = {
@@ -50,7 +50,7 @@ def changes_of(
 
     Of what was before the line, the last turn is enough: the run before it, and that which was it.
     """
-    if not (line.failed or line.flaky_runs or line.no_verdict):
+    if set(map(mark_of, line.seen)) == {"."}:
         return
     judged: Attempt | None = None
     since, changed, lost, verdicts = -1, None, -1, -sum(one.last.has_verdict for one in earlier)
@@ -69,7 +69,7 @@ def changes_of(
         elif turned or (last.is_bad and not same_failure(judged, last)):
             since, changed = one.at, versions_changed(judged, last)
         if one.at >= first and (turned or one.failed):
-            recent = line.verdicts_seen[max(0, verdicts - MARKS) : verdicts]
+            recent = line.seen_judged[max(0, verdicts - MARKS) : verdicts]
             became = _became(recent, one, new=turned or judged is None)
             before = judged if judged is not None and judged.is_bad else last
             told = one.bad or (last if last.is_bad else before)
@@ -77,7 +77,7 @@ def changes_of(
         judged = last
 
 
-def _became(recent: Sequence[Verdicts], now: EarlierAttempts, *, new: bool) -> Became:
+def _became(recent: Sequence[EarlierAttempts], now: EarlierAttempts, *, new: bool) -> Became:
     state = state_of(recent)
     if state is not None and state.is_flaky:
         return "flaky"

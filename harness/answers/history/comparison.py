@@ -20,12 +20,13 @@ from harness.answers.history.attempts import (
 from harness.answers.history.states import CaseHistory, CaseState, said_versions, versions_of
 from harness.answers.history.surroundings import devices_gone, files_changed
 from harness.ground.errors import ConfigError
+from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Coverage, coverage_of
 from harness.verdict.results.drift import Output, Read, changes, steps_of
 
 if TYPE_CHECKING:
     from harness.answers.history.ops import OpsCompared
-    from harness.answers.history.speed import Speed
+    from harness.answers.history.speed import SpeedCompared
 
 Category = Literal[
     "new",
@@ -79,6 +80,14 @@ _CHOICES: Final = (*_SWITCHES, "drift:STEPS", "perf:PERCENT%", _OPS)
 _PERF: Final = re.compile(r"perf:(\d{1,3}(?:\.\d{1,3})?)%", re.ASCII)
 
 
+class Bisectable(Part):
+    """Which versions changed, the bisection that tells which it was, or why there is none."""
+
+    changed: tuple[str, ...] = ()
+    bisect: tuple[str, ...] | None = None
+    hindrance: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A case in both runs, the last attempt of each; None where a run has not got it."""
@@ -113,20 +122,20 @@ class Comparison:
     coverage: Coverage
     base_coverage: Coverage
     drifted: Sequence[Drifted] = ()
-    speed: Speed | None = None
+    speed: SpeedCompared | None = None
     """None where it was not judged."""
     ops: OpsCompared | None = None
     """None where no case was profiled in both runs."""
     states: Mapping[str, CaseState] = field(default_factory=dict)
     """What flaky cases are at, by their names, where all runs before were looked at."""
-    files_changed: Sequence[str] = ()
+    files_changed: tuple[str, ...] = ()
     """Files of tests, models and inputs that are others than before."""
     devices_gone: Sequence[str] = ()
     """Devices that the earlier run used, and the new one was not to use."""
-    base_versions: Sequence[str] = ()
-    versions: Sequence[str] = ()
+    base_versions: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
     """With which versions cases ran, in words; none where no case says."""
-    asked_otherwise: Sequence[str] = ()
+    asked_otherwise: tuple[str, ...] = ()
     """Cases of whose files something else was asked than before, so that they are others."""
 
     def __getitem__(self, category: Category) -> Sequence[Pair]:
@@ -190,7 +199,7 @@ class FailOn:
             output.beyond(steps) for one in found.drifted for output in one.outputs
         ):
             told.append(f"drift:{steps}")
-        if self.slower is not None and found.speed is not None and found.speed.told("slower"):
+        if self.slower is not None and found.speed is not None and found.speed.slower:
             told.append(f"perf:{100 * self.slower:g}%")
         if self.ops and found.ops is not None and found.ops.slower:
             told.append(_OPS)
@@ -239,15 +248,15 @@ def compare(
         devices_gone=devices_gone(*infos),
         base_versions=_versions(old),
         versions=_versions(new),
-        asked_otherwise=[
+        asked_otherwise=tuple(
             name for name in new if name in old and old[name].last.test != new[name].last.test
-        ],
+        ),
     )
 
 
-def _versions(run: Mapping[str, EarlierAttempts]) -> list[str]:
+def _versions(run: Mapping[str, EarlierAttempts]) -> tuple[str, ...]:
     told = {said_versions(versions_of(one.last)) for one in run.values() if one.last.has_verdict}
-    return sorted(told - {""})
+    return tuple(sorted(told - {""}))
 
 
 def settled(found: Comparison, histories: Mapping[str, CaseHistory]) -> Comparison:
@@ -301,7 +310,7 @@ def _without_verdict(was: Attempt | None, now: Attempt) -> Category:
 
 def _of_flaky(then: EarlierAttempts, now: EarlierAttempts) -> Category:
     """Tells a way to fail that was not seen before, however flaky the case was."""
-    unseen = bool(now.failures - then.failures)
+    unseen = not set(now.failures) <= set(then.failures)
     if then.is_flaky and unseen:
         return "known" if now.last.known_issue else "changed"
     return "failing" if then.is_flaky and now.is_flaky else "flaky"

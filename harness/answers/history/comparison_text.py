@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from harness.answers.history.attempts import limits_of
-from harness.answers.history.comparison import BISECTED, TITLES, Category, Comparison, Pair, groups
+from harness.answers.history.comparison import (
+    BISECTED,
+    TITLES,
+    Bisectable,
+    Category,
+    Comparison,
+    Pair,
+    groups,
+)
 from harness.answers.history.ops_text import op_counts, op_lines
 from harness.answers.history.speed_text import noise_said, speed_counts, speed_lines
 from harness.answers.history.surroundings import named_files
@@ -75,11 +84,6 @@ class Alike:
         issues = sorted({one.known_issue for one in earlier if one and one.known_issue})
         return f"expected until now by {', '.join(issues)}" if issues else ""
 
-    @property
-    def was(self) -> str:
-        """How all these cases ended before; empty if they passed, or ended as they do now."""
-        return was_of(self.pairs[0])
-
 
 def was_of(pair: Pair) -> str:
     """How a case ended before; empty if it passed, or ended as it does now."""
@@ -95,16 +99,15 @@ def was_of(pair: Pair) -> str:
     return " ".join((one.signature if one.is_bad else one.outcome).split())
 
 
-@dataclass(frozen=True)
-class ToldComparison:
-    """A comparison as it is told: groups by what became of their cases. `base` is None where there
-    was no run to compare with."""
+@dataclass(frozen=True, kw_only=True)
+class ToldComparison(Comparison):
+    """A comparison as it is told: groups by what became of their cases, and what it fails on.
+    `base` is None where there was no run to compare with."""
 
     base: str | None
     run: str
-    comparison: Comparison
     groups: Mapping[Category, Sequence[Alike]]
-    reasons: Sequence[str]
+    failed_on: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -114,50 +117,50 @@ class ToldComparison:
     @property
     def ran_with(self) -> str:
         """The versions of both runs, in words."""
-        new, base = map(named_files, (self.comparison.versions, self.comparison.base_versions))
+        new, base = map(named_files, (self.versions, self.base_versions))
         before = f"; {self.base}: {base or 'no version'}" if self.base is not None else ""
         return f"{self.run}: {new or 'no version'}{before}"
 
     @property
     def limits(self) -> str | None:
         """What changes between versions leave open where only simulated devices tell them."""
-        pairs = [pair for name in (*BISECTED, "fixed") for pair in self.comparison[name]]
+        pairs = [pair for name in (*BISECTED, "fixed") for pair in self[name]]
         return limits_of(side for pair in pairs for side in (pair.before, pair.after) if side)
 
     @property
-    def changed(self) -> str:
+    def changed_around(self) -> str:
         """What around the cases is another than before: files, and devices that are gone."""
-        gone = [f"{one} is not used any more" for one in self.comparison.devices_gone]
-        files = self.comparison.files_changed
-        otherwise = self.comparison.asked_otherwise
+        gone = [f"{one} is not used any more" for one in self.devices_gone]
+        files = self.files_changed
+        otherwise = self.asked_otherwise
         asked = [f"what is asked of {named_files(otherwise)}"] if otherwise else []
         return ", ".join([*([named_files(files)] if files else []), *asked, *gone])
 
     @property
     def exit_code(self) -> int:
         """1 if there are reasons to fail; else the code for verdicts that the new run lacks."""
-        return _NEGATIVE if self.reasons else self.comparison.coverage.lost_code
+        return _NEGATIVE if self.failed_on else self.coverage.lost_code
 
     @property
     def is_good(self) -> bool:
         """Whether nothing speaks against the new run, and no verdict is missing."""
-        run = self.comparison.coverage
-        return not self.reasons and run.is_whole and bool(run.judged)
+        run = self.coverage
+        return not self.failed_on and run.is_whole and bool(run.judged)
 
     @property
     def mark(self) -> str:
         """What it comes to, in a word or two: what CI shows as its headline."""
-        run = self.comparison.coverage
-        said = ["failed"] if self.reasons else []
+        run = self.coverage
+        said = ["failed"] if self.failed_on else []
         said += [] if run.is_whole else ["verdicts are missing"]
         said += [] if run.judged or said else ["nothing was tested"]
-        passes = run.is_green and not self.comparison["flaky"]
+        passes = run.is_green and not self["flaky"]
         return ", ".join(said) or ("passed" if passes else "nothing new fails")
 
     @property
     def verdict(self) -> str:
         """All in one sentence: first what the run came to by itself."""
-        run, base = self.comparison.coverage, self.comparison.base_coverage
+        run, base = self.coverage, self.base_coverage
         told = [run.sentence()]
         if self.base is not None and not base.is_whole:
             told.append(f"in the base, {base.headline}")
@@ -169,67 +172,67 @@ class ToldComparison:
         """Of what had no verdict before nobody knows how it ended, unless that is said."""
         if name != "added":
             return ""
-        bad = sum(one.shown.is_unexplained for one in self.comparison[name])
+        bad = sum(one.shown.is_unexplained for one in self[name])
         return f" ({bad} of them {'fails' if bad == 1 else 'fail'})" if bad else ""
 
     @property
     def _differences(self) -> str:
-        pairs = [one for found in self.comparison.pairs.values() for one in found]
+        pairs = [one for found in self.pairs.values() for one in found]
         counts = [] if any(one.before for one in pairs) else ["the base has no cases"]
         counts += [
-            f"{len(self.comparison[name])} {title}{self._failing_among(name)}"
+            f"{len(self[name])} {title}{self._failing_among(name)}"
             for name, title in TITLES.items()
-            if self.comparison[name] and name != "failing"
+            if self[name] and name != "failing"
         ]
-        if self.comparison.drifted:
-            counts.append(f"{counted(len(self.comparison.drifted), 'case')} with other outputs")
-        if self.comparison.speed is not None:
-            counts += [f"{n} {word}" for word, n in speed_counts(self.comparison.speed)]
-            noise = noise_said(self.comparison.speed)
+        if self.drifted:
+            counts.append(f"{counted(len(self.drifted), 'case')} with other outputs")
+        if self.speed is not None:
+            counts += speed_counts(self.speed)
+            noise = noise_said(self.speed)
             counts = [noise, *counts] if noise is not None else counts
-        if self.comparison.ops is not None:
-            counts += op_counts(self.comparison.ops)
-        failing, passing = self.comparison["failing"], self.comparison["passing"]
+        if self.ops is not None:
+            counts += op_counts(self.ops)
+        failing, passing = self["failing"], self["passing"]
         known = sum(bool(one.after and one.after.known_issue) for one in failing)
         as_known = f" ({known} as known)" if known else ""
         rest = f"{len(failing)} still failing{as_known}, {len(passing)} still passing"
-        none = "no difference" if self.comparison.coverage.is_whole else "no other difference"
+        none = "no difference" if self.coverage.is_whole else "no other difference"
         return f"{', '.join(counts) or none}; {rest}"
 
 
 def told(
     comparison: Comparison,
-    reasons: Sequence[str],
+    failed_on: Iterable[str],
     *,
     base: str | None,
     run: str,
-    advice: Callable[[Category, Pair], str | None],
-    apart: Callable[[Pair], object],
+    bisectable: Callable[[Category, Pair], Bisectable] = lambda *_: Bisectable(),
 ) -> ToldComparison:
-    """Groups what a comparison found; `advice` is given on the first of each group.
+    """Groups what a comparison found; what is `bisectable` of the first of each group is told.
 
-    Cases of a group were alike before, too. `apart` keeps cases apart if a bisection of one would
-    not tell of the other.
+    Cases of a group were alike before, too, and a bisection of one would tell of the others.
     """
-
-    def alike(name: Category) -> list[list[Pair]]:
-        bisected = name in BISECTED
-        return groups(
-            comparison[name],
-            lambda one: (was_of(one), apart(one) if bisected else None, state(one)),
-        )
 
     def state(pair: Pair) -> str | None:
         known = comparison.states.get(pair.shown.case)
         return known.said if known is not None else None
 
-    found = {
-        name: [Alike(one, advice(name, one[0]), state(one[0])) for one in alike(name)]
-        for name in TITLES
-    }
+    def alike(name: Category) -> Iterator[Alike]:
+        def apart(pair: Pair) -> tuple[object, ...]:
+            how = bisectable(name, pair)
+            return was_of(pair), how.changed, how.hindrance, state(pair)
+
+        for group in groups(comparison[name], apart):
+            how = bisectable(name, group[0])
+            advice = how.hindrance if how.bisect is None else shlex.join(how.bisect)
+            yield Alike(group, advice, state(group[0]))
+
+    found = {name: list(alike(name)) for name in TITLES}
     if base is None:  # beside nothing every case is, and what fails is worth telling
         found["added"] = [one for one in found["added"] if one.fails]
-    return ToldComparison(base, run, comparison, found, reasons)
+    return ToldComparison(
+        **vars(comparison), base=base, run=run, groups=found, failed_on=tuple(failed_on)
+    )
 
 
 def lines(found: ToldComparison) -> Iterator[str]:
@@ -237,35 +240,39 @@ def lines(found: ToldComparison) -> Iterator[str]:
     for name, title in TITLES.items():
         for group in found.groups[name]:
             said = "" if name == "fixed" else f": {shortened(group.said, _WIDTH)}"
-            if name in ("added", "fixed") and group.was and found.base is not None:
-                said += f"; before: {shortened(group.was, _WIDTH)}"
+            if (
+                name in ("added", "fixed")
+                and (was := was_of(group.pairs[0]))
+                and found.base is not None
+            ):
+                said += f"; before: {shortened(was, _WIDTH)}"
             said += f"; {shortened(group.until_now, _WIDTH)}" if group.until_now else ""
             yield f"{len(group.pairs):4} x {title}{said}  [first: {group.pairs[0].shown.case}]"
             if group.advice:
                 yield f"       {group.advice}"
-    for one in found.comparison.drifted[:_DRIFTS]:
+    for one in found.drifted[:_DRIFTS]:
         yield f"other outputs: {one.pair.shown.case}"
         yield from (f"  {line}" for line in drift_lines(one.outputs))
-    if len(found.comparison.drifted) > _DRIFTS:
-        yield f"... and {len(found.comparison.drifted) - _DRIFTS} more cases with other outputs"
-    if found.comparison.speed is not None:
-        yield from speed_lines(found.comparison.speed)
-    if found.comparison.ops is not None:
-        yield from op_lines(found.comparison.ops)
-    if found.changed:
-        yield f"changed since then: {found.changed}"
+    if len(found.drifted) > _DRIFTS:
+        yield f"... and {len(found.drifted) - _DRIFTS} more cases with other outputs"
+    if found.speed is not None:
+        yield from speed_lines(found.speed)
+    if found.ops is not None:
+        yield from op_lines(found.ops)
+    if found.changed_around:
+        yield f"changed since then: {found.changed_around}"
     yield found.ran_with
     yield from filter(None, [found.limits])
     yield found.verdict
-    if found.reasons:
-        yield f"ends with 1: {', '.join(found.reasons)}"
+    if found.failed_on:
+        yield f"ends with 1: {', '.join(found.failed_on)}"
     elif found.exit_code:
         yield f"ends with {found.exit_code}: verdicts are missing"
 
 
 def markdown(found: ToldComparison) -> str:
     """For a comment of a pull request: never longer than one may be."""
-    blocks = _blocks(found, _COMMENT_CASES, len(found.comparison.drifted), code)
+    blocks = _blocks(found, _COMMENT_CASES, len(found.drifted), code)
     return document.markdown(blocks, deeper=2, most=_COMMENT_CHARS)
 
 
@@ -286,10 +293,10 @@ def _blocks(
     yield Paragraph(["With ", said(found.ran_with), "."])
     if found.limits:
         yield Paragraph(f"{found.limits}.")
-    if found.changed:
-        yield Paragraph(["Changed since then: ", said(found.changed)])
-    if found.reasons:
-        reasons = (_MEANS.get(one, one) for one in found.reasons)
+    if found.changed_around:
+        yield Paragraph(["Changed since then: ", said(found.changed_around)])
+    if found.failed_on:
+        reasons = (_MEANS.get(one, one) for one in found.failed_on)
         yield Paragraph(f"Fails because of: {', '.join(reasons)}.")
     known = found.base is not None
     for name, title in TITLES.items():
@@ -302,15 +309,15 @@ def _blocks(
                     for number, one in enumerate(listed)
                 ]
             )
-    if drifted := found.comparison.drifted[:drifts]:
+    if drifted := found.drifted[:drifts]:
         yield Heading("Other outputs")
         items = ((one.pair.shown.case, drift_lines(one.outputs)) for one in drifted)
         yield Items([Item(said(case), [*map(said, differs)]) for case, differs in items])
-    speed = found.comparison.speed
+    speed = found.speed
     if speed is not None and (told_lines := list(speed_lines(speed))):
         yield Heading("Speed and memory")
         yield Items([Item(said(line)) for line in told_lines])
-    if (ops := found.comparison.ops) is not None:
+    if (ops := found.ops) is not None:
         yield Heading("Ops")
         yield Items([Item(said(line)) for line in op_lines(ops)])
 
@@ -321,7 +328,7 @@ def _item(
     """A group of cases; what they were is told if that is `known`."""
     line: list[str | Span] = [Span(counted(len(group.pairs), "case"), style="strong"), ": "]
     line.append(said(group.said))
-    line += ["; before: ", said(group.was)] if group.was and known else []
+    line += ["; before: ", said(was)] if known and (was := was_of(group.pairs[0])) else []
     line += [", ", said(group.until_now)] if group.until_now else []
     below: list[Line] = [code(group.advice, _ADVICE_CHARS)] if group.advice else []
     below += [said(pair.shown.case) for pair in group.pairs[:cases]]

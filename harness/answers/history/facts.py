@@ -3,8 +3,8 @@ versions and files that changed with it (pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal
 
 from harness.answers.history.changes import NightChange
 from harness.answers.history.surroundings import named_files
@@ -45,19 +45,12 @@ class CauseFacts(Part):
     files_changed: tuple[str, ...] = ()
 
 
-class LinkTo(Protocol):
-    """Makes the words for a device or a night, with a link where there are pages."""
-
-    def __call__(
-        self, kind: Literal["device", "night"], name: str, text: str = "", style: Style = "plain"
-    ) -> Span:
-        """Return the words; `name` is that of the device, or the id of the night's run."""
-        ...
+LinkTo = Callable[..., Span]
+"""Makes the words for a device or a night, with a link where there are pages: of its `kind`, its
+`name` (of a night, the id of its run), perhaps another `text`, and a `style`."""
 
 
-def _unlinked(
-    kind: Literal["device", "night"], name: str, text: str = "", style: Style = "plain"
-) -> Span:
+def _unlinked(kind: str, name: str, text: str = "", style: Style = "plain") -> Span:
     return Span(text or name, style=style)
 
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Select, case, delete, exists, func, select, update
+from sqlalchemy import Column, Connection, Select, case, delete, func, select, update
 
 from harness.answers.history.attempts import Attempt
 from harness.answers.history.database import Database, insert_new, insert_rows, rows_of
 from harness.answers.history.rows import DeviceSums, attempt_row, bounded, hosts_in, without_nul
 from harness.answers.history.tables import attempts, device_runs, runs
-from harness.answers.history.timeline import Filter, LackingRun
+from harness.answers.history.timeline import Filter, RunHeld
 from harness.ground.errors import ConfigError
-from harness.ground.facts.engines import ENGINES
 from harness.ground.files.bounded_json import parse_json, parse_model
 from harness.ground.files.names_inside import open_below
 from harness.verdict.results.coverage import selected_of
@@ -28,26 +26,22 @@ from harness.verdict.results.record import CaseRecord, PlacementRecord
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
 from harness.verdict.results.run_numbers import RunNumber, in_order, moment_text, sortable_time
 
-_log = logging.getLogger(__name__)
-
-_EMPTY: Final = {"started": "", "digest": "", "folder": "", "damaged": 0, "size": 0, "told": ""}
+_EMPTY: Final = {"started": "", "digest": "", "folder": "", "size": 0, "told": ""}
 _PEEKED: Final = 100
-_TOLD_ENGINES: Final = 3
 _TOLD: Final = ("selected", "finished", "problem")
 """What of a run.json says how many cases the run had."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of a run's journal: `attempts` are those now held, `damaged` lines left out.
+    """What became of a run's journal: `attempts` are those now held.
 
-    `left_out` tells of these if the journal was read. `beside` is the folder of another run with
-    this id that is held already; then `run` is more than the id.
+    `left_out` tells of its lines that are no records, if it was read. `beside` is the folder of
+    another run with this id that is held already; then `run` is more than the id.
     """
 
     run: str
     attempts: int
-    damaged: int
     changed: bool
     left_out: LeftOut = field(default_factory=LeftOut, compare=False)
     beside: str | None = None
@@ -77,51 +71,44 @@ def import_run(database: Database, path: Path) -> Imported:
     info = folder.info()
     run = bounded(info.get("run") or folder.run_id)
     number = RunNumber.of(folder.run_id, info)
-    seen = _Seen((info.get("started") or "") or _first(journal)[0], hosts_in(info))
+    devices, left_out = DeviceSums(hosts_in(info)), LeftOut()
+    if not (started := info.get("started") or ""):
+        _, first = next(cases_in(journal, LeftOut()), (0, None))
+        started = moment_text(first.started) if first is not None else ""
     with database.transaction() as connection:
         digest, told = _digest(journal), bounded(json.dumps([info.get(name) for name in _TOLD]))
         held, beside = _held(connection, run), None
-        if held.digest != digest and _is_other(connection, held, folder.path, seen.started):
+        if held.digest != digest and _is_other(connection, held, folder.path, started):
             beside = held.folder
-            run = (
-                f"{run}~{hashlib.sha256(f'{folder.path} {seen.started}'.encode()).hexdigest()[:16]}"
-            )
+            run = f"{run}~{hashlib.sha256(f'{folder.path} {started}'.encode()).hexdigest()[:16]}"
             held = _held(connection, run)
         if held.digest == digest and held.told == told:
-            count = select(func.count()).where(attempts.c.run == run)
-            same = connection.execute(count).scalar_one()
-            return Imported(run, same, held.damaged, changed=False, beside=beside)
+            size = _attempts_in(connection, run)
+            return Imported(run, size, changed=False, beside=beside)
         _count_once(connection, run, 0)
         for table in (attempts, device_runs):
             connection.execute(delete(table).where(table.c.run == run))
-        insert_rows(connection, attempts, _rows(run, journal, seen))
-        insert_rows(connection, device_runs, seen.devices.rows(run))
+        insert_rows(connection, attempts, _rows(run, journal, devices, left_out))
+        insert_rows(connection, device_runs, devices.rows(run))
         changes = update(runs).where(runs.c.run == run)
         connection.execute(
             changes.values(
-                started=sortable_time(seen.started),
+                started=sortable_time(started),
                 digest=digest,
                 folder=without_nul(str(folder.path)),
-                damaged=seen.left_out.count,
                 series=number.series,
                 number=number.number,
                 not_run=_not_run(connection, run, info),
                 told=told,
             )
         )
-        _count_once(connection, run, seen.attempts)
-    for engine, line in list(seen.engines.items())[:_TOLD_ENGINES]:
-        known = ", ".join(ENGINES)
-        said = "no engine that is known, and its cases are held beside those of others"
-        _log.warning("%s:%d: %r is %s (known: %s)", journal, line, engine[:80], said, known)
-    return Imported(
-        run,
-        seen.attempts,
-        seen.left_out.count,
-        changed=True,
-        left_out=seen.left_out,
-        beside=beside,
-    )
+        size = _attempts_in(connection, run)
+        _count_once(connection, run, size)
+    return Imported(run, size, changed=True, left_out=left_out, beside=beside)
+
+
+def _attempts_in(connection: Connection, run: str) -> int:
+    return connection.execute(select(func.count()).where(attempts.c.run == run)).scalar_one()
 
 
 def _held(connection: Connection, run: str) -> Any:
@@ -186,12 +173,6 @@ def _is_other(connection: Connection, held: Any, folder: Path, started: str) -> 
     return False
 
 
-def _first(journal: Path) -> tuple[str, str]:
-    """When the first record began, and its case; empty if there is none. Raises ConfigError."""
-    first = next(cases_in(journal, LeftOut()), None)
-    return ("", "") if first is None else (moment_text(first[1].started), first[1].case)
-
-
 def refuse_unknown(database: Database, asked: Filter) -> None:
     """Raises ConfigError for a device or an axis that no held attempt has, if any are held.
 
@@ -212,29 +193,17 @@ def refuse_unknown(database: Database, asked: Filter) -> None:
         raise ConfigError(problem, field="--device", choices=sorted(devices))
 
 
-class _Seen:
-    """What was met while rows went by."""
-
-    def __init__(self, started: str, hosts: Mapping[str, str]) -> None:
-        self.devices = DeviceSums(hosts)
-        self.started, self.attempts, self.left_out = started, 0, LeftOut()
-        self.engines: dict[str, int] = {}
-        """Those that are not known, and the line of the first record of each."""
-
-
-def _rows(run: str, journal: Path, seen: _Seen) -> Iterator[dict[str, object]]:
+def _rows(
+    run: str, journal: Path, devices: DeviceSums, left_out: LeftOut
+) -> Iterator[dict[str, object]]:
+    """The rows of a journal's attempts; the rest of it goes into `devices` and `left_out`."""
     for number, said in lines_in(journal):
         if isinstance(said, Damage):
-            seen.left_out.add(said)
+            left_out.add(said)
             continue
-        seen.devices.take(said)
-        if not isinstance(said, CaseRecord):
-            continue
-        attempt = Attempt.of(said)
-        seen.attempts += 1
-        if attempt.engine is not None and attempt.engine not in ENGINES:
-            seen.engines.setdefault(bounded(attempt.engine), number)
-        yield attempt_row(run, number, said, attempt)
+        devices.take(said)
+        if isinstance(said, CaseRecord):
+            yield attempt_row(run, number, said, Attempt.of(said))
 
 
 _SAME: Final = (
@@ -264,18 +233,22 @@ def _digest(journal: Path) -> str:
         raise ConfigError(f"cannot be read: {error.strerror}", file=journal) from error
 
 
-def runs_in_order(database: Database) -> list[LackingRun]:
-    """The runs that are held, as they were begun, and what each lacks.
+def runs_held(database: Database) -> list[RunHeld]:
+    """The runs that are held, as they were begun.
 
     What is wholly part of others, merged of it, is left out. Raises InfraError.
     """
-    counting = exists().where(attempts.c.run == runs.c.run, attempts.c.counts)
+    counting = select(func.count()).where(attempts.c.run == runs.c.run, attempts.c.counts)
+    query = select(runs, counting.scalar_subquery().label("counting"))
     with database.transaction(writes=False) as connection:
-        held = connection.execute(select(runs).where((runs.c.size == 0) | counting)).all()
+        held = [row for row in connection.execute(query) if row.counting or not row.size]
     ordered = in_order(
         held, lambda row: RunNumber(row.series or "", row.number or 0, row.started, row.run)
     )
-    return [LackingRun(run=row.run, started=row.started, not_run=row.not_run) for row in ordered]
+    return [
+        RunHeld(row.run, row.started, row.not_run, f"{row.digest} {row.counting}")
+        for row in ordered
+    ]
 
 
 def _failing_tests(asked: Filter) -> Select[Any]:

@@ -36,7 +36,6 @@ _FEWEST_GROUP_STEPS: Final = 20
 _AGREES: Final = 3.0
 _PART_OF_THE_WAY: Final = 3.0
 _INTERVAL: Final = 0.05
-_RESAMPLES: Final = 999
 _DISTANCES: Final = np.geomspace(0.01, 1e5, 200)
 
 
@@ -47,14 +46,6 @@ def false_discoveries(p: Array) -> Array:
     found = np.empty(len(p))
     found[order] = np.minimum(1, np.minimum.accumulate(adjusted[::-1])[::-1])
     return found
-
-
-def mean_interval(values: Array) -> tuple[float, float]:
-    """Where the mean lies (95 %), by the percentiles of a bootstrap of 999 resamples."""
-    draw, size = np.random.default_rng(0), len(values)
-    means = [values[draw.integers(0, size, size)].mean() for _ in range(_RESAMPLES)]
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)
 
 
 def counts(values: Array) -> Whole:

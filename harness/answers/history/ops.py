@@ -140,9 +140,9 @@ def judge_ops(
         suspects=tuple(suspects),
         remade=tuple(sorted(remade, key=lambda one: -one.share)),
         together={
-            both[one.name][1].case: one.common.ratio
-            for one in judged.groups
-            if one.common is not None and one.common.verdict in ("slower", "faster")
+            both[one.name][1].case: one.ratio
+            for one in judged.common
+            if one is not None and one.verdict in ("slower", "faster")
         },
         same=said.count("same"),
         unsure=said.count("unsure"),

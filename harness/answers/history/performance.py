@@ -23,7 +23,6 @@ from harness.answers.history.noise import (
     false_discoveries,
     half_width,
     level,
-    mean_interval,
     median,
     ranked,
     resolution,
@@ -78,36 +77,28 @@ class Change:
         """How many times more or less it is."""
         return max(self.ratio, 1 / self.ratio)
 
-    @property
-    def interval(self) -> str:
-        """Where the ratio lies, and by how many runs."""
-        runs = f"{self.base_runs} + {counted(self.new_runs, 'run')}"
-        return f"{self.low:.3g} to {self.high:.3g}, {runs}"
 
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Cases that share noise: their geometric mean, and the change that most have in common."""
-
-    name: Any
-    cases: int
-    mean: float
-    low: float
-    high: float
-    common: Change | None
+def interval(change: Any) -> str:
+    """Where the ratio of a change lies, and by how many runs."""
+    runs = f"{change.base_runs} + {counted(change.new_runs, 'run')}"
+    high = np.inf if change.high is None else change.high
+    return f"{change.low or 0:.3g} to {high:.3g}, {runs}"
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedSpeed:
-    """`changes` in the order of the rows, each without what its group has in common."""
+    """`changes` in the order of the rows, each without what its group has in common.
+
+    `common` has that of each group, in the order of their first rows; None where there is nothing.
+    """
 
     changes: Sequence[Change]
-    groups: Sequence[Group]
+    common: Sequence[Change | None]
 
     @property
     def all(self) -> list[Change]:
         """What whole groups have in common, and each row."""
-        return [*(one.common for one in self.groups if one.common is not None), *self.changes]
+        return [*(one for one in self.common if one is not None), *self.changes]
 
 
 def judge(
@@ -134,12 +125,11 @@ def judge(
     group = np.array([known_groups[one] for one in groups])
     least = resolution(np.hstack([base, new]), np.array(known_to or [0.0] * len(names)))
     scale, known = scales(base, new, group, least)
-    moved, lines, means = new.copy(), {}, []
+    moved, lines = new.copy(), {}
     by_group = np.argsort(group, kind="stable")
     for at, rows in enumerate(np.split(by_group, np.flatnonzero(np.diff(group[by_group])) + 1)):
         of_base = median(level(base[rows], new[rows], scale[rows], MOST_RUNS))[:, None]
         shifts = median(new[rows] - of_base)
-        means.append((len(rows), *_mean(shifts[np.isfinite(shifts)])))
         if _together(shifts, effect):
             lines[at] = median(np.hstack([base[rows], new[rows]]).T - of_base.T)
             moved[rows] -= lines[at][base.shape[1] :]
@@ -147,7 +137,7 @@ def judge(
     shared = _of_lines([told[at] for at in lines], list(lines.values()), base.shape[1], effect)
     return JudgedSpeed(
         _changes(names, base, moved, scale, known, effect),
-        [Group(name, *mean, shared.get(name)) for name, mean in zip(told, means, strict=True)],
+        [shared.get(name) for name in told],
     )
 
 
@@ -172,15 +162,6 @@ def _logs(values: RunFigures) -> Array:
     with np.errstate(all="ignore"):
         inside = (sizes >= _SIZES[0]) & (sizes <= _SIZES[1])
         return np.asarray(np.log(np.where(inside, sizes, np.nan)))
-
-
-def _mean(shifts: Array) -> tuple[float, float, float]:
-    """The geometric mean of ratios, and its interval by bootstrap over cases."""
-    if len(shifts) < 2:
-        return (float(np.exp(shifts[0])), 0.0, np.inf) if len(shifts) else (1.0, 0.0, np.inf)
-    least, most = mean_interval(shifts)
-    low, mean, high = np.exp([least, shifts.mean(), most]).tolist()
-    return mean, low, high
 
 
 def _together(shifts: Array, effect: float) -> bool:

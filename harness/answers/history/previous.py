@@ -10,7 +10,6 @@ from typing import Final
 
 from harness.answers.history.attempts import (
     Attempt,
-    EarlierAttempts,
     attempts_by_name,
     finder,
     once,
@@ -61,15 +60,8 @@ def runs_around(base: RunFolder, new: RunFolder) -> tuple[list[RunFolder], list[
     asked, then = (one.info().get("selection") for one in (base, new))
     earlier = islice(_asked_for(asked, _before(base)), _EARLIER)
     between = islice(_asked_for(then, (one for one in _before(new) if one in later)), _BETWEEN)
-    room, kept = _MOST_BYTES, list[list[RunFolder]]()
-    for runs in (between, earlier):
-        kept.append([])
-        for one in runs:
-            room -= (one.path / JOURNAL).stat().st_size
-            if room < 0:
-                break
-            kept[-1].insert(0, one)
-    return kept[1], kept[0]
+    sides = (list(_last(runs, _MOST_BYTES // 2))[::-1] for runs in (earlier, between))
+    return next(sides), next(sides)
 
 
 def _before(folder: RunFolder) -> list[Path]:
@@ -114,7 +106,7 @@ def since_previous(folder: RunFolder, base: RunFolder | None = None) -> Since | 
     try:
         base = base or previous_of(folder)
         before, _ = read_attempts(base.path / JOURNAL)
-        after, _ = read_attempts(folder.path / JOURNAL, like=before)
+        after, _ = read_attempts(folder.path / JOURNAL)
     except HarnessError:
         return None
     found = compare(before, after)
@@ -135,10 +127,10 @@ def histories(
     read.
     """
     before = read_attempts(base.path / JOURNAL)[0] if base is not None else []
-    attempts = read_attempts(run.path / JOURNAL, like=before)[0]
+    attempts = read_attempts(run.path / JOURNAL)[0]
     named, info = attempts_by_name(attempts), run.info()
     found = {
-        pair.after.case: CaseHistory(named[pair.after.case], str(info.get("started", "")))
+        pair.after.case: CaseHistory(named[pair.after.case])
         for became, pairs in compare(before, attempts).pairs.items()
         for pair in pairs
         if pair.after is not None
@@ -151,10 +143,9 @@ def histories(
         compared = compared or (base is not None and one.path == base.path)
         with contextlib.suppress(HarnessError):
             find = finder(attempts_by_name(once(read_attempts(one.path / JOURNAL)[0], met)))
-            at = str(one.info().get("started", ""))
             for history in found.values():
                 if (then := find(history.now.last)) is not None:
-                    history.before.insert(0, (at, then))
+                    history.before.insert(0, then)
                     if compared and history.last is None and then.last.has_verdict:
                         history.last = then
     return found
@@ -162,22 +153,17 @@ def histories(
 
 @uncollected()
 def asked_when_bad(reports: Path, case: str) -> tuple[str, dict[str, str]]:
-    """The last run in a folder in which a case failed, and what that asked of the user's file."""
-    runs = ((run, one) for run, one in _seen_in(reports, case) if one.last.is_bad)
-    run = next((run for run, _ in runs), None)
-    return ("", {}) if run is None else (run.run_id, asked_of_files(run.info().get("command")))
-
-
-def _seen_in(reports: Path, case: str) -> Iterator[tuple[RunFolder, EarlierAttempts]]:
-    """What the runs in a folder say of a case, whatever its versions: the newest first."""
+    """The last run in a folder in which a case failed, whatever its versions, and what that asked
+    of the user's file."""
     known: Attempt | None = None
     for run in _last(map(RunFolder, reversed(run_folders(reports))), _MOST_BYTES // 4):
         with contextlib.suppress(HarnessError, OSError):
             named = attempts_by_name(read_attempts(run.path / JOURNAL)[0])
             found = named.get(case) if known is None else finder(named)(known)
-            if found is not None:
-                known = known or found.last
-                yield run, found
+            if found is not None and found.last.is_bad:
+                return run.run_id, asked_of_files(run.info().get("command"))
+            known = known or (found.last if found is not None else None)
+    return "", {}
 
 
 def _named(pair: Pair) -> set[str]:

@@ -28,28 +28,32 @@ def kin_of(attempt: Attempt) -> str:
 
 def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> dict[str, object]:
     """The row of an attempt."""
+    texts = {
+        "name": attempt.case,
+        "test": attempt.test,
+        "device": attempt.device,
+        "simulated": attempt.simulated,
+        "soc": record.device and record.device.soc,
+        "qnn": attempt.axis("qnn"),
+        "ort": attempt.axis("ort"),
+        "known_issue": attempt.known_issue,
+        "diagnosis": attempt.diagnosis,
+        "signature": attempt.failure,
+        "server": attempt.server,
+    }
     return {
         "run": run,
         "line": line,
-        "name": bounded(attempt.case),
-        "device": attempt.device and bounded(attempt.device),
-        "simulated": attempt.simulated and bounded(attempt.simulated),
-        **{name: _version(attempt.axis(name)) for name in ("qnn", "ort")},
+        **{name: None if said is None else bounded(str(said)) for name, said in texts.items()},
         "axes": json.dumps(attempt.axes),
         "outcome": attempt.outcome,
         "cause": attempt.cause,
-        "known_issue": attempt.known_issue and bounded(attempt.known_issue),
-        "diagnosis": attempt.diagnosis and bounded(attempt.diagnosis),
-        "signature": attempt.failure and bounded(attempt.failure),
         "error": None if record.error is None else record.error.model_dump_json(),
         "started": attempt.started,
         "attempt": attempt.attempt,
         "kin": kin_of(attempt),
-        "test": bounded(attempt.test),
         "placement": attempt.placement and _bounded_placement(attempt.placement),
-        "soc": _soc(record),
         "figures": json.dumps(attempt.figures) if attempt.figures else None,
-        "server": attempt.server and bounded(attempt.server),
         "cause_id": cause_id(attempt) if attempt.is_bad else None,
         "identity": hashed(repr(attempt.identity)),
         "counts": True,
@@ -92,7 +96,7 @@ class DeviceSums:
         self._first, self._last = min(self._first, begun), max(self._last, begun + said.duration_s)
         if said.device is not None:
             row = self._row(said.device.name)
-            row["soc"] = _soc(said) or row["soc"]
+            row["soc"] = bounded(said.device.soc or "") or row["soc"]
             row["busy_s"] += said.duration_s
             self._vitals(row, part_of(said, "gate"))
 
@@ -119,15 +123,6 @@ class DeviceSums:
                 whole = value if name == "hottest_c" else int(value)
                 best = max if name == "hottest_c" else min
                 row[name] = whole if known is None else best(known, whole)
-
-
-def _soc(record: CaseRecord) -> str | None:
-    soc = record.device.soc if record.device is not None else None
-    return None if soc is None else bounded(soc)
-
-
-def _version(said: object) -> str | None:
-    return None if said is None else bounded(str(said))
 
 
 def _bounded_placement(placement: PlacementRecord) -> str:

@@ -7,18 +7,18 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import Row, bindparam, func, select
 
 from harness.answers.history.attempts import EarlierAttempts
 from harness.answers.history.changes import NightChange, changes_of
 from harness.answers.history.database import Database
 from harness.answers.history.facts import CauseFacts, facts_of
-from harness.answers.history.importing import runs_in_order, stored_attempts
-from harness.answers.history.states import said_versions
+from harness.answers.history.importing import runs_held, stored_attempts
+from harness.answers.history.states import said_versions, versions_of
 from harness.answers.history.tables import attempts, device_runs, runs
-from harness.answers.history.timeline import MARKS, CaseLine, Filter, lines_of
+from harness.answers.history.timeline import MARKS, CaseLine, Filter, RunHeld, lines_of
 from harness.answers.history.told import by_run
 from harness.ground.files.bounded_json import parse_model
 from harness.verdict.failure.error import ErrorRecord
@@ -27,27 +27,6 @@ from harness.verdict.results.coverage import Coverage
 WINDOW: Final = 60
 """So many runs are looked at for what a case is at, and drawn."""
 _COLUMNS: Final = ", ".join(f'"{name}"' for name in NightChange._fields)
-
-
-class RunHeld(NamedTuple):
-    """A run of the history. `digest` is that of its journal and of how much of it counts here."""
-
-    run: str
-    started: str
-    not_run: int | None
-    digest: str
-
-
-def runs_held(database: Database) -> list[RunHeld]:
-    """The runs that have cases of their own, the oldest first. Raises InfraError."""
-    counting = select(func.count()).where(attempts.c.run == runs.c.run, attempts.c.counts)
-    query = select(runs.c.run, runs.c.digest, counting.scalar_subquery())
-    with database.transaction(writes=False) as connection:
-        digests = {run: f"{digest} {count}" for run, digest, count in connection.execute(query)}
-    return [
-        RunHeld(one.run, one.started, one.not_run, digests[one.run])
-        for one in runs_in_order(database)
-    ]
 
 
 class KinLines(NamedTuple):
@@ -81,19 +60,20 @@ def lines_by_test(
 
 
 def earlier_runs(
-    database: Database, held: Sequence[RunHeld], kin: KinLines, line: CaseLine
+    database: Database, before: Sequence[RunHeld], kin: KinLines, line: CaseLine
 ) -> list[EarlierAttempts]:
-    """All runs of a case before those of a line, the oldest first. Raises InfraError."""
-    first = line.seen[0]
+    """The case of a line in the first runs that are held, the oldest first. Raises InfraError."""
+    if not before:
+        return []
     # versions beside each other: only its name tells it from the others
-    named = first.last.case if len(kin.read) > 1 else None
-    order = {run.run: place for place, run in enumerate(held[: first.at])}
-    before = (
+    named = line.seen[0].last.case if len(kin.read) > 1 else None
+    order = {run.run: place for place, run in enumerate(before)}
+    attempts_before = (
         told
         for told in stored_attempts(database, Filter(kin=kin.kin))
         if told[1] in order and named in (None, told[2].case)
     )
-    return [earlier for _, of_run in by_run(before, order) for earlier in of_run.values()]
+    return [earlier for _, of_run in by_run(attempts_before, order) for earlier in of_run.values()]
 
 
 class CauseHeld(NamedTuple):
@@ -158,35 +138,20 @@ def causes_held(database: Database, held: Sequence[RunHeld]) -> list[CauseHeld]:
     return sorted(told, key=lambda one: (-one.last, one.cause))
 
 
-class DeviceRow(NamedTuple):
-    """How a device did in a run; the fields are columns of `device_runs`."""
-
-    soc: str | None
-    host: str | None
-    busy_s: float
-    span_s: float
-    hottest_c: float | None
-    battery_percent: int | None
-    free_storage_bytes: int | None
-    link_faults: int
-    recoveries: int
-    quarantines: int
-    state: str | None
-    finding: str | None
+DeviceRow = Row[Any]
+"""How a device did in a run: a row of `device_runs`."""
 
 
 def device_rows(
     database: Database, held: Sequence[RunHeld], first: int
 ) -> dict[tuple[str, int], DeviceRow]:
     """How each device did in each run from the place `first` on. Raises InfraError."""
-    order = {one.run: at for at, one in enumerate(held)}
-    since = min((one.started for one in held[first:]), default="")
-    columns = (device_runs.c[name] for name in ("run", "device", *DeviceRow._fields))
-    query = select(*columns).join(runs).where(runs.c.started >= since).order_by(runs.c.started)
+    order = {run.run: at for at, run in enumerate(held) if at >= first}
+    since = min((run.started for run in held[first:]), default="")
+    query = select(device_runs).join(runs).where(runs.c.started >= since).order_by(runs.c.started)
     with database.transaction(writes=False) as connection:
-        rows = connection.execute(query)
-        found = [((device, order.get(run, -1)), DeviceRow(*row)) for run, device, *row in rows]
-    return {key: row for key, row in found if key[1] >= first}
+        rows = connection.execute(query).all()
+    return {(row.device, order[row.run]): row for row in rows if row.run in order}
 
 
 class StandingCounts(Counter[str]):
@@ -233,17 +198,17 @@ class Harvest:
         self._rows.close()
 
     def take(
-        self, kins: Sequence[KinLines], first: int, database: Database, held: Sequence[RunHeld]
+        self, kins: Sequence[KinLines], first: int, database: Database, before: Sequence[RunHeld]
     ) -> None:
         """The cases of a test, of which changes from the run `first` on are told. Where one was so
-        in all runs that are read, those before are looked for in the database.
+        in all runs that are read, those `before` are looked for in the database.
         """
         told = list[NightChange]()
         for kin in kins:
             for line in kin.read:
                 changes = list(changes_of(line, first))
                 if any(change.since <= line.seen[0].at for change in changes):
-                    changes = [*changes_of(line, first, earlier_runs(database, held, kin, line))]
+                    changes = [*changes_of(line, first, earlier_runs(database, before, kin, line))]
                 told += changes
                 for one in line.seen:
                     self.by_run[one.at].add(one)
@@ -253,11 +218,17 @@ class Harvest:
         self._rows.executemany(f"INSERT INTO changes VALUES ({marks})", told)
         changed = {change.at for change in told}
         tested = (
-            (seen.at, seen.last.test, seen.last.device, said_versions(under), not seen.failed)
+            (
+                seen.at,
+                seen.last.test,
+                seen.last.device,
+                said_versions(versions_of(seen.last)),
+                not seen.failed,
+            )
             for kin in kins
             for line in kin.read
-            for seen, under in zip(line.seen, line.under, strict=True)
-            if seen.at in changed and seen.last.device and (seen.passed or seen.failed)
+            for seen in line.seen
+            if seen.at in changed and seen.last.device and seen.verdicts
         )
         self._rows.executemany("INSERT INTO tested VALUES (?, ?, ?, ?, ?)", tested)
 
@@ -319,6 +290,6 @@ def facts_held(
     socs = {device: row.soc for (device, _), row in device_rows(database, held, first).items()}
     with Harvest(first) as gathered:
         for _, kins in lines_by_test(database, held, first, failing=True):
-            gathered.take(kins, first, database, held)
+            gathered.take(kins, first, database, held[:first])
         gathered.index()
         yield lambda cause: gathered.last_facts(cause, held, socs)

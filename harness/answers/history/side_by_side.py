@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.answers.history.attempts import COMPARED, Attempt, once, read_attempts
 from harness.answers.history.comparison import Comparison, FailOn, compare
@@ -29,7 +29,7 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
     before = _read(base)
     found = compare(
         before,
-        _read(new, before),
+        _read(new),
         lambda name: base.kept_output(name) or new.kept_output(name),
         infos=(base.info(), new.info()),
     )
@@ -50,11 +50,11 @@ def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: boo
     return dataclasses.replace(found, speed=speed, ops=ops)
 
 
-def _read(folder: RunFolder, like: Iterable[Attempt] = ()) -> list[Attempt]:
+def _read(folder: RunFolder) -> list[Attempt]:
     file = folder.path / JOURNAL
     if why := cut_short(folder.info()):
         _log.warning("%s was cut short: %s", folder.run_id, why)
-    found, left_out = read_attempts(file, COMPARED, like)
+    found, left_out = read_attempts(file, COMPARED)
     for text in left_out.told(file):
         _log.warning("%s", text)
     return found

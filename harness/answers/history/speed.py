@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
+from pydantic import BeforeValidator
 
 from harness.answers.history.attempts import (
     FIGURES,
@@ -22,6 +22,8 @@ from harness.answers.history.noise import Array
 from harness.answers.history.performance import EFFECT, Change, JudgedSpeed, SpeedVerdict, judge
 from harness.answers.history.surroundings import differences
 from harness.answers.history.units import known_to
+from harness.verdict.failure.error import Part
+from harness.verdict.results.json_value import as_json
 
 _ALARMS: Final[tuple[SpeedVerdict, ...]] = ("slower", "faster")
 # a step that a later run bears out is told then, if it is no older than this
@@ -29,62 +31,81 @@ _STEPS_BACK: Final = 2
 _Known = TypeVar("_Known", Change, Change | None)
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+LimitOrNull = Annotated[float | None, BeforeValidator(as_json)]
+"""Null where there is none."""
+
+
+class Figure(NamedTuple):
     """A figure of a case, or of all cases of a device, where `case` is None."""
 
     device: str
     case: str | None
     figure: str
 
-    def __str__(self) -> str:
-        return f"{self.figure} of {self.case or f'all cases on {self.device}'}"
+
+class SpeedRow(Part):
+    """A figure of a case, or of all cases of a device (`case` is null), that changed or may have.
+
+    `ratio` is new by base, and lies between `low` and `high` (null: there is no bound). `more_new`
+    and `more_base` say how many more runs should settle it; null if not known. `tells` is the
+    smallest ratio that five runs of either side tell from its noise. `surroundings` are those that
+    differ between the last run of the base and NEW, in words.
+    """
+
+    device: str
+    case: str | None
+    figure: str
+    verdict: SpeedVerdict
+    ratio: float
+    low: LimitOrNull
+    high: LimitOrNull
+    p: float
+    base_runs: int
+    new_runs: int
+    more_new: int | None
+    more_base: int | None
+    tells: float | None = None
+    surroundings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Speed:
-    """How figures changed, by at least `effect`.
+class SpeedCompared(Part):
+    """Speed and memory of what passes in both runs; listed is what changed by `effect` or more, of
+    whole devices before cases, the furthest first.
 
-    `base_runs` and `new_runs` are how many runs were looked at on either side. The names of changes
-    and groups are `Figure`s. `around` says for what changed, or may have, how surroundings differ
-    between the last run of the base and NEW.
+    `base_runs` and `new_runs` are how many runs were looked at. `same` and `unsure` are numbers of
+    figures; of the unsure, `suspects` may well be changes, and of `hidden` noise hides whether they
+    are. Of `unknown` nobody knows how many more runs would settle it.
     """
 
     effect: float
     base_runs: int
     new_runs: int
-    judged: JudgedSpeed
-    around: dict[Figure, Sequence[str]] = field(default_factory=dict)
-
-    def told(self, verdict: SpeedVerdict) -> list[Change]:
-        """What became so: first of whole devices, the furthest first."""
-        return sorted((one for one in self.judged.all if one.verdict == verdict), key=_order)
-
-    def count(self, verdict: SpeedVerdict) -> int:
-        """How many became so."""
-        return sum(one.verdict == verdict for one in self.judged.all)
-
-    def _unsure(self, apart: Callable[[Change], bool]) -> list[Change]:
-        """What is unsure and is told one by one, the furthest first."""
-        return sorted(
-            (one for one in self.judged.all if one.verdict == "unsure" and apart(one)), key=_order
-        )
-
-    @property
-    def hidden(self) -> list[Change]:
-        """What is as far off as is asked for, though noise hides whether it changed."""
-        return self._unsure(
-            lambda one: not one.suspect and one.tells is not None and one.size >= 1 + self.effect
-        )
-
-    @property
-    def suspects(self) -> list[Change]:
-        """What more runs may show to be a change."""
-        return self._unsure(lambda one: one.suspect)
+    slower: tuple[SpeedRow, ...]
+    faster: tuple[SpeedRow, ...]
+    suspects: tuple[SpeedRow, ...]
+    hidden: tuple[SpeedRow, ...] = ()
+    same: int
+    unsure: int
+    unknown: int
 
 
-def _order(change: Change) -> tuple[bool, float]:
-    return change.name.case is not None, -change.size
+def alike(shape: type[Part], *sources: object) -> dict[str, Any]:
+    """The values that `sources` have for a shape's fields; of several the last counts."""
+    return {
+        name: getattr(source, name)
+        for source in sources
+        for name in shape.model_fields
+        if hasattr(source, name)
+    }
+
+
+def listed_as(change: Change, effect: float) -> str:
+    """In which list of `SpeedCompared` a change is; empty if it is only counted."""
+    if change.verdict != "unsure":
+        return change.verdict if _is_told(change) else ""
+    if change.suspect:
+        return "suspects"
+    return "hidden" if change.tells is not None and change.size >= 1 + effect else ""
 
 
 def judge_speed(
@@ -95,7 +116,7 @@ def judge_speed(
     *,
     effect: float = EFFECT,
     late: bool = False,
-) -> Speed:
+) -> SpeedCompared:
     """What became of speed and memory of the same cases in BASE and NEW, which passed in both.
 
     `earlier` are runs before BASE, `between` those after it that are like NEW, the oldest first;
@@ -135,19 +156,35 @@ def judge_speed(
                 known = set(map(id, judged.all))
                 judged = _later(judged, earlier_split, split(at, -1))
                 first_new |= {one.name: at for one in judged.all if id(one) not in known}
-    speed = Speed(effect, base_runs, new_runs, judged)
     sides, of_new = [*around, _around(befores)], _around(afters)
-    shared: list[tuple[Change, list[Any]]] = []
-    for common in (one.common for one in judged.groups if one.common):
-        its_cases = [row for row, name in zip(cases, groups, strict=True) if name == common.name]
-        shared.append((common, its_cases))
+    rows_of: dict[Any, list[Any]] = {}
+    for row, group in zip(cases, groups, strict=True):
+        rows_of.setdefault(group, []).append(row)
     alone = ((one, [row]) for one, row in zip(judged.changes, cases, strict=True))
-    for one, of_it in chain(alone, shared):
-        if _is_told(one) or one.suspect:
-            of_base = sides[first_new.get(one.name, base_runs) - base_runs - 1]
-            both = ([side[row] for row in of_it] for side in (of_base, of_new))
-            speed.around[one.name] = tuple(differences(*both))
-    return speed
+    shared = ((one, rows_of[one.name]) for one in judged.common if one is not None)
+    found = [one for one in chain(shared, alone) if listed_as(one[0], effect)]
+    listed: dict[str, list[SpeedRow]] = {"slower": [], "faster": [], "suspects": [], "hidden": []}
+    for change, rows in sorted(found, key=lambda one: _order(one[0])):
+        name = listed_as(change, effect)
+        of_base = sides[first_new.get(change.name, base_runs) - base_runs - 1]
+        both = ([side[row] for row in rows] for side in (of_base, of_new))
+        fields = alike(SpeedRow, change.name, change)
+        fields["surroundings"] = tuple(differences(*both)) if name != "hidden" else ()
+        listed[name].append(SpeedRow(**fields))
+    unsure = [one for one in judged.all if one.verdict == "unsure"]
+    return SpeedCompared(
+        effect=effect,
+        base_runs=base_runs,
+        new_runs=new_runs,
+        same=sum(one.verdict == "same" for one in judged.all),
+        unsure=len(unsure),
+        unknown=sum(one.more_new is None for one in unsure),
+        **{name: tuple(rows) for name, rows in listed.items()},
+    )
+
+
+def _order(change: Change) -> tuple[bool, float]:
+    return change.name.case is not None, -change.size
 
 
 def _met(cases: Sequence[Attempt], run: Sequence[Attempt]) -> list[Attempt | None]:
@@ -173,11 +210,8 @@ def _sampled(found: Sequence[Attempt | None]) -> Array:
 def _later(judged: JudgedSpeed, earlier: JudgedSpeed, known: JudgedSpeed) -> JudgedSpeed:
     """What is told, and what came before BASE and was not told before NEW."""
     changes = map(_first_told, judged.changes, earlier.changes, known.changes)
-    groups = [
-        replace(one, common=_first_told(one.common, other.common, was.common))
-        for one, other, was in zip(judged.groups, earlier.groups, known.groups, strict=True)
-    ]
-    return JudgedSpeed(list(changes), groups)
+    common = map(_first_told, judged.common, earlier.common, known.common)
+    return JudgedSpeed(list(changes), list(common))
 
 
 def _first_told(now: _Known, earlier: _Known, known: _Known) -> _Known:

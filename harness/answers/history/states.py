@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from harness.answers.history.attempts import Attempt, EarlierAttempts
 from harness.ground.errors.outgoing_text import counted
@@ -33,36 +33,6 @@ _MOST_TURNS: Final = 2
 _BY_CHANCE: Final = 0.001
 
 RanWith = tuple[tuple[str, str | None], ...]
-
-
-class Verdicts(NamedTuple):
-    """What a run that was `started` then said of a case: how often it passed and failed.
-
-    `under` are the versions, `on` is the device.
-    """
-
-    started: str
-    under: RanWith
-    on: str
-    passed: int
-    failed: int
-
-    @classmethod
-    def of(cls, attempts: EarlierAttempts, started: str, under: RanWith | None = None) -> Verdicts:
-        """What all its attempts in a run came to."""
-        last = attempts.last
-        on = last.device or ""
-        return cls(started, under or versions_of(last), on, attempts.passed, attempts.failed)
-
-    @property
-    def bad(self) -> bool | None:
-        """Whether it failed; None if it did both."""
-        return None if self.passed and self.failed else bool(self.failed)
-
-    @property
-    def number(self) -> int:
-        """How many verdicts there are."""
-        return self.passed + self.failed
 
 
 @dataclass(frozen=True)
@@ -106,25 +76,23 @@ class CaseState:
 
 @dataclass
 class CaseHistory:
-    """A case in a run that was `started` then, and in the runs before it: the oldest comes first,
-    each with its own start. `last` is the last verdict up to the run that it is compared with.
+    """A case in a run, and in the runs before it: the oldest comes first. `last` is the last
+    verdict up to the run that it is compared with.
     """
 
     now: EarlierAttempts
-    started: str
-    before: list[tuple[str, EarlierAttempts]] = field(default_factory=list)
+    before: list[EarlierAttempts] = field(default_factory=list)
     last: EarlierAttempts | None = None
 
     @cached_property
     def was(self) -> CaseState | None:
         """What it was at before this run."""
-        return state_of(Verdicts.of(one, at) for at, one in self.before)
+        return state_of(self.before)
 
     @cached_property
     def state(self) -> CaseState | None:
         """What it is at, this run included."""
-        runs = (*self.before, (self.started, self.now))
-        return state_of(Verdicts.of(one, at) for at, one in runs)
+        return state_of([*self.before, self.now])
 
     @property
     def is_flaky(self) -> bool:
@@ -156,69 +124,78 @@ def said_versions(versions: RanWith) -> str:
     return ", ".join(f"{name} {said}" for name, said in versions if said)
 
 
-def state_of(runs: Iterable[Verdicts]) -> CaseState | None:
+def state_of(runs: Iterable[EarlierAttempts]) -> CaseState | None:
     """What a case is at after these runs, the oldest first; None if none gave a verdict."""
-    seen = [one for one in runs if one.number]
+    seen = [one for one in runs if one.verdicts]
     if not seen:
         return None
-    last = seen[-1].bad
-    length = next((at for at, one in enumerate(reversed(seen)) if one.bad is not last), len(seen))
+    last = seen[-1].is_bad
+    length = next(
+        (at for at, one in enumerate(reversed(seen)) if one.is_bad is not last), len(seen)
+    )
     tail = seen[len(seen) - (length if last is not None else 1) :]
     before = seen[: len(seen) - len(tail)]
-    number = sum(one.number for one in tail)
-    by_key: dict[_Key, list[Verdicts]] = {}
+    number = sum(one.verdicts for one in tail)
+    by_key: dict[_Key, list[EarlierAttempts]] = {}
     for one in seen if before or last is None else ():  # what always ended alike is steady
-        by_key.setdefault((one.under, one.on), []).append(one)
+        by_key.setdefault(_key(one), []).append(one)
     split = {key for key, of_key in by_key.items() if _is_unsteady(of_key)}
     if split and not _is_over(before, tail, split):
         return _flaky(seen, split)
     just = len(tail) == 1 and bool(before)
     return CaseState(
         kind=("new" if just else "failing") if last else ("fixed" if just else "passing"),
-        since=tail[0].started,
+        since=tail[0].begun,
         failed=sum(one.failed for one in tail),
         verdicts=number,
         is_sure=number >= CONFIRMED or len(tail) >= NIGHTS,
     )
 
 
-_Key = tuple[RanWith, str]
+_Key = tuple[RanWith, str | None]
 
 
-def _is_unsteady(seen: Sequence[Verdicts]) -> bool:
+def _key(attempts: EarlierAttempts) -> _Key:
+    """With which versions, and on which device."""
+    return versions_of(attempts.last), attempts.last.device
+
+
+def _is_unsteady(seen: Sequence[EarlierAttempts]) -> bool:
     """Whether runs of one device with the same versions end so that no single change explains it.
 
     A change and back again is believed where what lay between was seen often enough.
     """
-    alike = [(bad, list(group)) for bad, group in groupby(seen, key=lambda one: one.bad)]
+    alike = [(bad, list(group)) for bad, group in groupby(seen, key=lambda one: one.is_bad)]
     if any(bad is None for bad, _ in alike) or len(alike) - 1 > _MOST_TURNS:
         return True
-    between = [sum(one.number for one in group) for _, group in alike[1:-1]]
+    between = [sum(one.verdicts for one in group) for _, group in alike[1:-1]]
     return any(number < CONFIRMED for number in between)
 
 
-def _is_over(before: Sequence[Verdicts], tail: Sequence[Verdicts], split: set[_Key]) -> bool:
+def _is_over(
+    before: Sequence[EarlierAttempts], tail: Sequence[EarlierAttempts], split: set[_Key]
+) -> bool:
     """Whether what was flaky before has ended alike for so long that it is not flaky any more."""
-    bad = tail[-1].bad
+    bad = tail[-1].is_bad
     if bad is None:
         return False
-    counted = [one for one in before if (one.under, one.on) in split] or before
-    failed, verdicts = sum(one.failed for one in counted), sum(one.number for one in counted)
+    counted = [one for one in before if _key(one) in split] or before
+    failed, verdicts = sum(one.failed for one in counted), sum(one.verdicts for one in counted)
     rate = (failed + 0.5) / (verdicts + 1)
-    chance: float = (rate if bad else 1 - rate) ** sum(one.number for one in tail)
+    chance: float = (rate if bad else 1 - rate) ** sum(one.verdicts for one in tail)
     return chance < _BY_CHANCE
 
 
-def _flaky(seen: Sequence[Verdicts], split: set[_Key]) -> CaseState:
-    counted = [one for one in seen if (one.under, one.on) in split]
+def _flaky(seen: Sequence[EarlierAttempts], split: set[_Key]) -> CaseState:
+    counted = [one for one in seen if _key(one) in split]
     return CaseState(
         kind="flaky",
-        since=next(one.started for one in counted if one.failed),
+        since=next(one.begun for one in counted if one.failed),
         failed=sum(one.failed for one in counted),
-        verdicts=sum(one.number for one in counted),
+        verdicts=sum(one.verdicts for one in counted),
         is_sure=True,
-        versions=counted[-1].under,
+        versions=_key(counted[-1])[0],
         never_bad_with=frozenset(
-            {one.under for one in seen} - {one.under for one in seen if one.failed}
+            {_key(one)[0] for one in seen} - {_key(one)[0] for one in seen if one.failed}
         ),
     )

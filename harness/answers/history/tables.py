@@ -17,61 +17,42 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION: Final = "12"
+VERSION: Final = "13"
 """Of the tables; a database with others is refused."""
 
 metadata: Final = MetaData()
 # texts are compared byte by byte, as in SQLite
 _TEXT: Final = Text().with_variant(Text(collation="C"), "postgresql")
 
-meta: Final = Table(
-    "meta",
-    metadata,
-    Column("name", _TEXT, primary_key=True),
-    Column("value", _TEXT, nullable=False),
-)
+
+def _texts(*names: str, nullable: bool = False) -> list[Column[str]]:
+    return [Column(name, _TEXT, nullable=nullable) for name in names]
+
+
+meta: Final = Table("meta", metadata, Column("name", _TEXT, primary_key=True), *_texts("value"))
 runs: Final = Table(
     "runs",
     metadata,
     Column("run", _TEXT, primary_key=True),
     Column("started", _TEXT, nullable=False, index=True),
-    Column("digest", _TEXT, nullable=False),
-    Column("folder", _TEXT, nullable=False),
-    Column("damaged", Integer, nullable=False),
+    *_texts("digest", "folder", "told"),
+    *_texts("series", nullable=True),
     Column("size", Integer, nullable=False),
-    Column("series", _TEXT),
     Column("number", BigInteger),
     Column("not_run", BigInteger),
-    Column("told", _TEXT, nullable=False),
 )
 attempts: Final = Table(
     "attempts",
     metadata,
     Column("run", _TEXT, ForeignKey("runs.run"), primary_key=True),
     Column("line", Integer, primary_key=True),
-    Column("name", _TEXT, nullable=False),
-    Column("device", _TEXT),
-    Column("simulated", _TEXT),
-    Column("qnn", _TEXT),
-    Column("ort", _TEXT),
-    Column("axes", _TEXT, nullable=False),
-    Column("outcome", _TEXT, nullable=False),
-    Column("cause", _TEXT),
-    Column("known_issue", _TEXT),
-    Column("diagnosis", _TEXT),
-    Column("signature", _TEXT),
-    Column("error", _TEXT),
-    Column("started", _TEXT, nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("kin", _TEXT, nullable=False),
-    Column("test", _TEXT, nullable=False),
-    Column("placement", _TEXT),
-    Column("soc", _TEXT),
-    Column("figures", _TEXT),
-    Column("server", _TEXT),
-    Column("cause_id", _TEXT),
     Column("identity", _TEXT, nullable=False, index=True),
     Column("counts", Boolean, nullable=False),
+    *_texts("name", "kin", "test", "axes", "outcome", "started"),
+    *_texts("device", "simulated", "soc", "qnn", "ort", "placement", nullable=True),
+    *_texts("cause", "known_issue", "diagnosis", "signature", "error", nullable=True),
+    *_texts("server", "cause_id", "figures", nullable=True),
 )
 Index(
     "attempts_of_kin",
@@ -88,8 +69,7 @@ device_runs: Final = Table(
     metadata,
     Column("run", _TEXT, ForeignKey("runs.run"), primary_key=True),
     Column("device", _TEXT, primary_key=True),
-    Column("soc", _TEXT),
-    Column("host", _TEXT),
+    *_texts("soc", "host", "state", "finding", nullable=True),
     Column("busy_s", Double, nullable=False),
     Column("span_s", Double, nullable=False),
     Column("hottest_c", Double),
@@ -98,13 +78,11 @@ device_runs: Final = Table(
     Column("link_faults", BigInteger, nullable=False),
     Column("recoveries", BigInteger, nullable=False),
     Column("quarantines", BigInteger, nullable=False),
-    Column("state", _TEXT),
-    Column("finding", _TEXT),
 )
 nights: Final = Table(
     "nights",
     metadata,
     Column("night", _TEXT, primary_key=True),
-    Column("run", _TEXT),
-    Column("said", _TEXT, nullable=False),
+    *_texts("run", nullable=True),
+    *_texts("said"),
 )

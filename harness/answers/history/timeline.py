@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.answers.history.attempts import Attempt, EarlierAttempts
 from harness.answers.history.comparison import Pair
 from harness.answers.history.states import (
     CaseState,
-    RanWith,
-    Verdicts,
     state_of,
     versions_of,
 )
 from harness.device.transport.faults import NO_SERVER
 from harness.libraries.runtimes.runtime import version_key
-from harness.verdict.failure.error import Part
-from harness.verdict.results.coverage import Fault
 
 MARKS: Final = 30
 """So many of a case's last runs are shown, one character each."""
 
 
-class LackingRun(Part):
-    """A run in which `not_run` cases left no record; null where it does not say how many it had."""
+class RunHeld(NamedTuple):
+    """A run of the history, which lacks the records of `not_run` cases; None if nobody knows of how
+    many. `digest` is that of its journal and of how much of it counts here."""
 
     run: str
     started: str
     not_run: int | None
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -62,12 +59,6 @@ class CaseLine:
     """A case through all runs, from version to version."""
 
     last: Attempt
-    runs: int = 0
-    passed: int = 0
-    failed: int = 0
-    expected: int = 0
-    no_verdict: int = 0
-    flaky_runs: int = 0
     since: str = ""
     turned: int = -1
     """The place of the run in which it came to end as it does; -1 if it always did."""
@@ -76,12 +67,9 @@ class CaseLine:
     beside: Attempt | None = None
     """The last pass of the same with other versions, where it never passed with its own."""
     seen: list[EarlierAttempts] = field(default_factory=list)
-    under: list[RanWith] = field(default_factory=list)
-    """The versions of each of them."""
-    diagnoses: Counter[str] = field(default_factory=Counter)
-    verdicts_seen: list[Verdicts] = field(default_factory=list)
+    seen_judged: list[EarlierAttempts] = field(default_factory=list)
+    """Those of `seen` that ended with a verdict."""
     judged: Attempt | None = None
-    """The last of them that had a verdict."""
 
     @classmethod
     def of(cls, runs: Sequence[EarlierAttempts]) -> CaseLine:
@@ -94,66 +82,27 @@ class CaseLine:
     def add(self, attempts: EarlierAttempts) -> None:
         """What the next run says of it."""
         now = self.last = attempts.last
-        self.runs += 1
-        self.flaky_runs += attempts.is_flaky
         self.seen.append(attempts)
-        self.under.append(versions_of(now))
         if not now.has_verdict:
-            self.no_verdict += 1
             return
-        self.verdicts_seen.append(Verdicts.of(attempts, attempts.begun, self.under[-1]))
+        self.seen_judged.append(attempts)
         before, self.judged = self.judged, now
         if before is None or before.is_bad != now.is_bad:
             self.since, self.turned = attempts.begun, attempts.at
-        if now.is_bad:
-            self.failed += 1
-            self.expected += now.known_issue is not None
-            self.diagnoses[kind_of(now)] += 1
-            if self.bad is None:
-                self.bad = now
-        else:
-            self.passed += 1
+        if not now.is_bad:
             self.good, self.bad = now, None
-
-    @property
-    def marks(self) -> list[str]:
-        """A character for each of its last runs."""
-        return [*map(mark_of, self.seen[-MARKS:])]
+        elif self.bad is None:
+            self.bad = now
 
     @property
     def fails(self) -> bool:
         """Whether its last verdict is a bad one."""
         return self.judged is not None and self.judged.is_bad
 
-    @property
-    def lost(self) -> Fault | None:
-        """Why the last run that has it gave no verdict, if it was to give one."""
-        return self.last.fault
-
-    @property
-    def verdicts(self) -> int:
-        """In how many runs it passed or failed."""
-        return self.passed + self.failed
-
-    @property
-    def attempts(self) -> int:
-        """How often it passed or failed, each time that a run has it."""
-        return sum(one.number for one in self.verdicts_seen)
-
-    @property
-    def failed_attempts(self) -> int:
-        """How many of its attempts failed."""
-        return sum(one.failed for one in self.verdicts_seen)
-
-    @property
-    def pass_rate(self) -> float | None:
-        """How many of its verdicts were passes; None without any."""
-        return self.passed / self.verdicts if self.verdicts else None
-
     @cached_property
     def case_state(self) -> CaseState | None:
         """What its last runs say that it is at, once all are added; None without any verdict."""
-        return state_of(self.verdicts_seen[-MARKS:])
+        return state_of(self.seen_judged[-MARKS:])
 
     @property
     def edge(self) -> Pair | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
 from harness.answers.history.attempts import limits_of
-from harness.answers.history.comparison import Pair
-from harness.answers.history.comparison_json import Bisectable, CaseSide, alike
+from harness.answers.history.comparison import Bisectable, Pair
+from harness.answers.history.comparison_json import CaseSide
 from harness.answers.history.facts import CauseFacts
 from harness.answers.history.states import CaseState, StateKind
-from harness.answers.history.timeline import CaseLine, LackingRun
+from harness.answers.history.timeline import MARKS, CaseLine, kind_of, mark_of
 from harness.ground.files.schema_field import Schema1
 from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Fault
@@ -72,6 +73,14 @@ class CaseRow(Bisectable):
     limits: str | None = None
 
 
+class LackingRun(Part):
+    """A run in which `not_run` cases left no record; null where it does not say how many it had."""
+
+    run: str
+    started: str
+    not_run: int | None
+
+
 class HistoryReport(Part):
     """What the runs that are held say of what was asked for. `lost` is how many cases lack a
     verdict in the last run that has them. `lacking` are runs in which cases left no record,
@@ -95,19 +104,33 @@ def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bise
     good, bad = (edge.before, edge.after) if edge is not None else (None, None)
     state = line.case_state
     flaky = state if state and state.is_flaky else None
+    runs, verdicts = len(line.seen), len(line.seen_judged)
+    failures = [one.last for one in line.seen_judged if one.last.is_bad]
+    passed = verdicts - len(failures)
     return CaseRow(
         case=line.last.case,
         asked=line.last.asked,
-        recent="".join(line.marks),
-        kinds=tuple(kind for kind, _ in line.diagnoses.most_common()),
+        fails=line.fails,
+        lost=line.last.fault,
+        since=line.since,
+        runs=runs,
+        passed=passed,
+        failed=len(failures),
+        expected=sum(one.known_issue is not None for one in failures),
+        no_verdict=runs - verdicts,
+        flaky_runs=sum(one.is_flaky for one in line.seen),
+        attempts=sum(one.verdicts for one in line.seen_judged),
+        failed_attempts=sum(one.failed for one in line.seen_judged),
+        pass_rate=passed / verdicts if verdicts else None,
+        state=state.kind if state else None,
+        flaky_failed=flaky.failed if flaky else None,
+        flaky_attempts=flaky.verdicts if flaky else None,
+        recent="".join(map(mark_of, line.seen[-MARKS:])),
+        kinds=tuple(kind for kind, _ in Counter(map(kind_of, failures)).most_common()),
         last_good=CaseSide.of(good),
         last_good_at=good.started if good else None,
         first_bad=CaseSide.of(bad),
         first_bad_at=line.since if bad else None,
         limits=limits_of(filter(None, (good, line.bad))) if line.fails else None,
-        **alike(CaseRow, line),
-        state=state.kind if state else None,
-        flaky_failed=flaky.failed if flaky else None,
-        flaky_attempts=flaky.verdicts if flaky else None,
         **dict(bisectable(edge, state) if edge is not None else Bisectable()),
     )

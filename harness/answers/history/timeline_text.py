@@ -9,7 +9,7 @@ from typing import Final
 from harness.answers.history.comparison_json import CaseSide
 from harness.answers.history.facts import facts_line
 from harness.answers.history.states import attempts_said
-from harness.answers.history.timeline import LackingRun
+from harness.answers.history.timeline import RunHeld
 from harness.answers.history.timeline_json import CaseRow, KindRow
 from harness.answers.history.told import History
 from harness.answers.report.document import as_text, shortened
@@ -89,7 +89,7 @@ def _lacks(report: History) -> str:
     return told
 
 
-def _runs(found: Sequence[LackingRun]) -> str:
+def _runs(found: Sequence[RunHeld]) -> str:
     newest = found[-1].run
     return newest if len(found) == 1 else f"{len(found)} runs, the last of them {newest}"
 

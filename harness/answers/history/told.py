@@ -10,11 +10,10 @@ from typing import Any, Final, Self
 
 from harness.answers.history.attempts import Attempt, EarlierAttempts, attempts_by_name
 from harness.answers.history.causes import cause_id
-from harness.answers.history.comparison import Pair
-from harness.answers.history.comparison_json import Bisectable
+from harness.answers.history.comparison import Bisectable, Pair
 from harness.answers.history.facts import CauseFacts
 from harness.answers.history.states import CaseState, said_versions, versions_of
-from harness.answers.history.timeline import LackingRun, kind_of, lines_of
+from harness.answers.history.timeline import Filter, RunHeld, kind_of, lines_of
 from harness.answers.history.timeline_json import CaseRow, KindRow, case_row
 from harness.ground.errors import InfraError
 from harness.ground.files.bounded_json import parse_model
@@ -50,29 +49,28 @@ class History:
     def __init__(
         self,
         attempts: Iterable[tuple[str, str, Attempt]],
-        order: Mapping[str, int],
+        held: Sequence[RunHeld],
         bisectable: Callable[[Pair, CaseState | None], Bisectable],
-        diagnosis: str = "",
-        held: Sequence[LackingRun] = (),
-        facts: Callable[[str], CauseFacts | None] = lambda _: None,
+        asked: Filter,
+        facts: Callable[[str], CauseFacts | None],
     ) -> None:
         """Put attempts together, each with its kin and its run: those of one kin and run behind
-        each other. `order` has the place of each run, `held` all that were asked for, the newest
-        last; `facts` gives those of a cause by its id, when kinds are read.
+        each other. `held` are all runs, the newest last; `facts` gives those of a cause by its id,
+        when kinds are read.
 
         If a diagnosis is asked for, only what concerns that. Raises InfraError if the disk is full.
         """
-        self.lacking = [one for one in held if one.not_run != 0]
+        self.lacking = [run for run in held if run.not_run != 0 and asked.spans(run.started)]
         self.runs, self.first, self.last = 0, "", ""
         self.rows = self.troubled = self.unjudged = self.kind_rows = 0
         self.lost = self.lost_alone = 0
-        self._diagnosis, self._facts = diagnosis, facts
+        self._diagnosis, self._facts = asked.diagnosis, facts
         # a file of its own that nobody sees, and that goes when it is closed
         self._rows = sqlite3.connect("", isolation_level=None)
         self._rows.row_factory = sqlite3.Row
         self._rows.executescript(_TABLES)
         try:
-            self._take(attempts, order, bisectable)
+            self._take(attempts, {run.run: at for at, run in enumerate(held)}, bisectable)
         except sqlite3.Error as error:
             self._rows.close()
             raise InfraError(f"cannot put history together: {error}") from error
@@ -112,9 +110,9 @@ class History:
                 for one in of_run.values():
                     self._note(kin, run, one)
             for line in lines_of(of_run for _, of_run in cases):
-                if self._diagnosis and self._diagnosis not in line.diagnoses:
-                    continue
                 row = case_row(line, bisectable)
+                if self._diagnosis and self._diagnosis not in row.kinds:
+                    continue
                 troubled = bool(row.failed or row.flaky_runs)
                 self.rows += 1
                 self.troubled += troubled
@@ -123,7 +121,7 @@ class History:
                 self.lost_alone += row.lost is not None and bool(row.since) and not troubled
                 failing = kind_of(line.judged) if line.judged and line.fails else None
                 # what was never judged comes last: a page has room for so many only
-                key = not line.fails, bool(line.verdicts), line.pass_rate or 0.0, row.case
+                key = not row.fails, bool(row.since), row.pass_rate or 0.0, row.case
                 self._insert("cases", *key, troubled, failing, row.model_dump_json())
         self.runs = len(runs)
         for name in ("failures (kind, cause, started)", "cases (failing)"):

@@ -11,18 +11,17 @@ from typing import Final, Literal
 
 from harness import __version__
 from harness.answers.history.database import Database
+from harness.answers.history.importing import runs_held
 from harness.answers.history.nights import NightTold, nights_held
 from harness.answers.history.run_changes import (
     WINDOW,
     Harvest,
-    RunHeld,
     causes_held,
     device_rows,
     earlier_runs,
     lines_by_test,
-    runs_held,
 )
-from harness.answers.history.timeline import MARKS, CaseLine
+from harness.answers.history.timeline import MARKS, CaseLine, RunHeld
 from harness.answers.report.bisections import listed as bisection_table
 from harness.answers.report.document import Heading
 from harness.answers.site.case_page import ListedTest, case_page, case_row, cases_page
@@ -158,13 +157,13 @@ def _of_cases(site: _Site, database: Database, known: Known, told: int) -> None:
     """Gathers what became of cases, and writes their pages on the way: none is held for longer."""
     first, listed = max(0, min(told - MARKS, len(known.runs) - WINDOW)), list[ListedTest]()
     for test, kins in lines_by_test(database, known.runs, first):
-        known.gathered.take(kins, told, database, known.runs)
+        known.gathered.take(kins, told, database, known.runs[:first])
         for kin in kins:
             for line in kin.drawn:
                 if line.turned == line.seen[0].at:  # it may have been so before what is drawn
-                    before = earlier_runs(database, known.runs, kin, line) if line.fails else []
-                    through = CaseLine.of([*before, *line.seen])
-                    line.turned = through.turned if through.passed else -1
+                    runs = known.runs[: line.turned] if line.fails else ()
+                    through = CaseLine.of([*earlier_runs(database, runs, kin, line), *line.seen])
+                    line.turned = through.turned if through.good else -1
         if lines := [line for kin in kins for line in kin.drawn]:
             site.write(page_of("case", test), case_page(known, test, lines))
             listed.append(case_row(known, test, lines))

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from harness.answers.history.attempts import FIGURES, Attempt
 from harness.answers.history.run_changes import WINDOW
-from harness.answers.history.states import RanWith, said_versions, versions_of
+from harness.answers.history.states import said_versions, versions_of
 from harness.answers.history.timeline import MARKS, CaseLine, mark_of
 from harness.answers.report.bisections import listed, of_cases
 from harness.answers.report.document import Block, Heading, Line, Paragraph, Span, Table
@@ -96,7 +96,7 @@ def state_said(known: Known, lines: Sequence[CaseLine]) -> str:
         return f"Flaky{also[7:]}."
     if all(not one.since for one in lines):
         return "Never had a verdict."
-    lost = {line.last.device for line in lines if line.lost and line.last.device}
+    lost = {line.last.device for line in lines if line.last.fault and line.last.device}
     missing = f"no verdict now on {counted(len(lost), 'device')}"
     if not (passing := devices - lost):
         return f"Passed until now; {missing}."
@@ -114,7 +114,7 @@ def _ends(known: Known, line: CaseLine) -> str:
     if state is not None and state.is_flaky:
         return f"flaky: {state.said}"
     gone = "" if line.seen[-1].at == known.last else f", last run {known.day(line.seen[-1].at)}"
-    lost = ", no verdict now" if line.lost else ""
+    lost = ", no verdict now" if line.last.fault else ""
     if line.turned < 0:
         always = "fails in all that is held" if line.fails else "passes in all these runs"
         return f"{always}{lost}{gone}"
@@ -128,15 +128,15 @@ def _where(line: CaseLine) -> str:
 def line_strip(known: Known, line: CaseLine, first: int) -> Markup:
     """The runs of a case, each in its place."""
     marks, said = [" "] * (known.last + 1 - first), [""] * (known.last + 1 - first)
-    for one, under in zip(line.seen, line.under, strict=True):
+    for one in line.seen:
         if one.at >= first:
-            marks[one.at - first], said[one.at - first] = mark_of(one), _said(one.last, under)
+            marks[one.at - first], said[one.at - first] = mark_of(one), _said(one.last)
     return strip(marks, said, [known.day(at) for at in range(first, known.last + 1)])
 
 
-def _said(attempt: Attempt, under: RanWith) -> str:
+def _said(attempt: Attempt) -> str:
     why = f" ({attempt.signature})" if attempt.is_bad else ""
-    return f"{attempt.outcome}{why}; {said_versions(under)}"
+    return f"{attempt.outcome}{why}; {said_versions(versions_of(attempt))}"
 
 
 def _curves(known: Known, line: CaseLine, first: int) -> Iterator[Markup]:

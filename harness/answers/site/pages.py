@@ -14,8 +14,8 @@ from markupsafe import Markup
 from harness.answers.history.changes import TITLES, Became, NightChange
 from harness.answers.history.facts import CauseFacts, facts_line
 from harness.answers.history.nights import CauseTold, NightTold
-from harness.answers.history.run_changes import CauseHeld, DeviceRow, Harvest, RunHeld
-from harness.answers.history.timeline import MARKS
+from harness.answers.history.run_changes import CauseHeld, DeviceRow, Harvest
+from harness.answers.history.timeline import MARKS, RunHeld
 from harness.answers.report.document import (
     Block,
     Heading,

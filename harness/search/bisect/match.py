@@ -14,7 +14,12 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from harness.answers.history.performance import MOST_RUNS, Change, judge as judge_beside_noise
+from harness.answers.history.performance import (
+    MOST_RUNS,
+    Change,
+    interval,
+    judge as judge_beside_noise,
+)
 from harness.answers.history.units import known_to, unit_of
 from harness.ground.errors import ConfigError
 from harness.ground.facts.codes import same_code
@@ -122,7 +127,7 @@ class Comparison:
 
     def answer(self, change: Change) -> Judged:
         """What the answer is for a version that differs so from the good side."""
-        why = f"x {change.ratio:.3g} of good ({change.interval})"
+        why = f"x {change.ratio:.3g} of good ({interval(change)})"
         if change.verdict == "unsure" and change.new_runs < MOST_RUNS:
             return Judged("unsure", why)
         if change.verdict == "unsure":

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.answers.history.attempts import Attempt, same_failure
-from harness.answers.history.comparison import Pair
-from harness.answers.history.comparison_json import Bisectable
+from harness.answers.history.comparison import Bisectable, Pair
 from harness.answers.history.states import CaseState, versions_of
 from harness.ground.facts.axes import VERSIONS, AxisName
 from harness.search.bisect.answers import repeats_needed

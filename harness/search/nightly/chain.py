@@ -35,7 +35,7 @@ from harness.ground.progress.facts import clock
 from harness.libraries.runtimes.catalog import Catalog, CatalogEntry
 from harness.run.pytest_plugin.problem import read_problem
 from harness.search.bisect.folder import LOG, BisectFolder
-from harness.search.bisect.new_failures import NewFailure, bisected_apart
+from harness.search.bisect.new_failures import NewFailure
 from harness.search.nightly.issue_text import issue_text
 from harness.search.nightly.issues import (
     Histories,
@@ -326,8 +326,6 @@ class Chain:
             reasons,
             base=base.run_id if base else None,
             run=run.run_id,
-            advice=lambda *_: None,
-            apart=bisected_apart,
         )
         write_whole(self.path / "comparison.md", markdown(whole).encode())
         write_whole(self.path / "comparison.html", page(whole).encode("utf-8", "replace"))

@@ -192,7 +192,7 @@ def _shown(
 
 def _names(pair: Pair, known: CaseHistory | None) -> Iterator[str]:
     yield from (side.case for side in (pair.before, pair.after) if side is not None)
-    yield from (one.last.case for _, one in (known.before if known is not None else ()))
+    yield from (one.last.case for one in (known.before if known is not None else ()))
 
 
 def _known(issue: Issue, after: Iterable[Attempt]) -> tuple[str, ...]:
@@ -240,7 +240,7 @@ def _cases(
 
 def _again(cases: Iterable[Attempt], histories: Histories) -> str | None:
     known = [one.now for one in map(histories.get, {one.case: one for one in cases}) if one]
-    ran = [one for one in known if one.passed + one.failed > 1]
+    ran = [one for one in known if one.verdicts > 1]
     failed, passed = sum(one.failed for one in ran), sum(one.passed for one in ran)
     said = f"{attempts_said(failed, failed + passed)} ({counted(len(ran), 'case')})"
     return said if ran else None
@@ -275,7 +275,7 @@ def to_run_again(
         causes[cause] += 1
         if cause is not None and causes[cause] > _AGAIN_OF_A_CAUSE:
             continue
-        times = CONFIRMED - one.now.passed - one.now.failed
+        times = CONFIRMED - one.now.verdicts
         room_s -= times * records[name].duration_s
         if room_s < 0:
             break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Final
 
@@ -11,16 +10,17 @@ import click
 from harness.answers.history.comparison import (
     BISECTED,
     TITLES,
+    Bisectable,
     Category,
     FailOn,
     Pair,
     settled,
 )
-from harness.answers.history.comparison_json import Bisectable, report_head, rows
+from harness.answers.history.comparison_json import report_head, rows
 from harness.answers.history.comparison_text import ToldComparison, lines, markdown, page, told
 from harness.answers.history.previous import histories, previous_of
 from harness.answers.history.side_by_side import compared
-from harness.search.bisect.new_failures import NewFailure, bisected_apart
+from harness.search.bisect.new_failures import NewFailure
 from harness.search.nightly.notifications import Message, notify as send_message, require_channels
 from harness.tools.cli.lab_options import json_option, lab_option, lab_to_name
 from harness.tools.cli.say import say, say_long_json
@@ -90,17 +90,12 @@ def compare(
         told = category in BISECTED
         return NewFailure.of(pair).bisectable(lab, reports) if told else Bisectable()
 
-    def advice(category: Category, pair: Pair) -> str | None:
-        one = bisectable(category, pair)
-        return one.hindrance if one.bisect is None else shlex.join(one.bisect)
-
     whole = told(
         found,
         asked.reasons(found),
         base=base.run_id,
         run=folder.run_id,
-        advice=advice,
-        apart=bisected_apart,
+        bisectable=bisectable,
     )
     if as_markdown or as_html:
         say(markdown(whole) if as_markdown else page(whole), nl=False)

@@ -8,20 +8,19 @@ from typing import Final
 
 import click
 
-from harness.answers.history.comparison import Pair
-from harness.answers.history.comparison_json import Bisectable
+from harness.answers.history.comparison import Bisectable, Pair
 from harness.answers.history.database import HISTORY, Database, open_database
 from harness.answers.history.importing import (
     import_run,
     refuse_unknown,
+    runs_held,
     runs_in,
-    runs_in_order,
     stored_attempts,
 )
 from harness.answers.history.run_changes import facts_held
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import Filter
-from harness.answers.history.timeline_json import HistoryReport
+from harness.answers.history.timeline_json import HistoryReport, LackingRun
 from harness.answers.history.timeline_text import lines
 from harness.answers.history.told import History
 from harness.ground.errors import ConfigError
@@ -113,14 +112,9 @@ def history(
     def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
         return NewFailure.of(pair, state).bisectable(lab_to_name(lab_file), str(reports))
 
-    found = runs_in_order(held)
-    order = {one.run: at for at, one in enumerate(found)}
-    spanned = [one for one in found if asked.spans(one.started)]
     with (
         facts_held(held) as facts,
-        History(
-            stored_attempts(held, asked), order, bisectable, diagnosis, spanned, facts
-        ) as report,
+        History(stored_attempts(held, asked), runs_held(held), bisectable, asked, facts) as report,
     ):
         if not report.rows:
             refuse_unknown(held, asked)
@@ -130,7 +124,10 @@ def history(
                 first=report.first,
                 last=report.last,
                 lost=report.lost,
-                lacking=tuple(report.lacking),
+                lacking=tuple(
+                    LackingRun(run=one.run, started=one.started, not_run=one.not_run)
+                    for one in report.lacking
+                ),
                 kinds=(),
                 cases=(),
             )

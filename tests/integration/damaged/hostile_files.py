@@ -17,7 +17,7 @@ from zlib import crc32
 import click
 
 from harness.answers.history.database import HISTORY, open_database
-from harness.answers.history.run_changes import runs_held
+from harness.answers.history.importing import runs_held
 from harness.answers.report.bisections import bisections_in
 from harness.answers.site.build import NOTE, SiteNote
 from harness.device.lab.inventory import load_lab

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.answers.history.attempts import Attempt
-from harness.answers.history.comparison import TITLES, Category, Comparison, Pair
-from harness.answers.history.comparison_json import Bisectable, ComparisonReport, report_head, rows
+from harness.answers.history.comparison import TITLES, Bisectable, Category, Comparison, Pair
+from harness.answers.history.comparison_json import ComparisonReport, report_head, rows
 from harness.answers.history.comparison_text import ToldComparison
 from harness.answers.history.database import Database
-from harness.answers.history.importing import runs_in_order, stored_attempts
+from harness.answers.history.importing import runs_held, stored_attempts
 from harness.answers.history.speed import judge_speed
 from harness.answers.history.timeline import Filter
 from harness.answers.report.projections import finish
@@ -102,7 +102,7 @@ def stored_runs(database: Database, asked: Filter) -> list[tuple[str, list[Attem
     found: dict[str, list[Attempt]] = {}
     for _, run, brief in stored_attempts(database, asked):
         found.setdefault(run, []).append(brief)
-    return [(one.run, found[one.run]) for one in runs_in_order(database) if one.run in found]
+    return [(one.run, found[one.run]) for one in runs_held(database) if one.run in found]
 
 
 def with_speed(

@@ -56,7 +56,7 @@ def test_a_comparison_names_cases_that_were_asked_otherwise() -> None:
     )
     found = compare([before], [after])
     assert (found.cases("added"), found.cases("vanished")) == ([after.case], [before.case])
-    assert found.asked_otherwise == [after.case]
+    assert found.asked_otherwise == (after.case,)
     assert compare([before], [same]).cases("new") == [same.case]
     assert not compare([before], [same]).asked_otherwise
     assert cause_id(after) != cause_id(same)

@@ -11,8 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from harness.answers.history.attempts import Attempt
-from harness.answers.history.comparison import compare
-from harness.answers.history.comparison_json import Bisectable
+from harness.answers.history.comparison import Bisectable, compare
 from harness.answers.history.comparison_text import ToldComparison, lines, markdown, page, told
 from harness.tools.cli.schema import schemas
 from harness.verdict.results.record import CaseRecord
@@ -33,8 +32,9 @@ def told_of(before: list[CaseRecord], after: list[CaseRecord]) -> ToldComparison
         ["new"] if found["new"] else [],
         base="base",
         run="run",
-        advice=lambda category, _: "do this" if category == "new" else None,
-        apart=lambda _: None,
+        bisectable=lambda category, _: Bisectable(
+            bisect=("do", "this") if category == "new" else None
+        ),
     )
 
 
@@ -60,7 +60,7 @@ def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
 
 def test_beside_nothing_no_case_is_called_not_run() -> None:
     found = compare([], map(Attempt.of, [attempt("a passed"), attempt("b failed")]))
-    first = told(found, ["new"], base=None, run="run", advice=lambda *_: None, apart=lambda _: None)
+    first = told(found, ["new"], base=None, run="run")
     text = markdown(first)
     assert "Run `run`." in text
     assert ("not run" in text, "beside" in text, "Judged now" in text) == (False,) * 3
@@ -70,9 +70,7 @@ def test_beside_nothing_no_case_is_called_not_run() -> None:
 
 def test_beside_nothing_nothing_is_named() -> None:
     after = [Attempt.of(attempt(one)) for one in ("a failed", "b passed", "c error")]
-    found = told(
-        *(compare([], after), []), base=None, run="r", advice=lambda *_: None, apart=lambda _: 0
-    )
+    found = told(*(compare([], after), []), base=None, run="r")
     for text in ("\n".join(lines(found)), markdown(found), page(found), found.name):
         assert not re.search(r"\bNone\b", text), text
     assert "<title>Verdicts are missing: r</title>" in page(found)
@@ -80,8 +78,9 @@ def test_beside_nothing_nothing_is_named() -> None:
 
 def test_where_no_speed_was_measured_no_heading_says_so() -> None:
     bare = told_of([attempt("a passed")], [attempt("a passed")])
-    told_one = dataclasses.replace(bare, comparison=with_speed(bare.comparison, []))
-    assert told_one.comparison.speed is not None
+    told_one = with_speed(bare, [])
+    assert isinstance(told_one, ToldComparison)
+    assert told_one.speed is not None
     assert "Speed" not in markdown(told_one) + page(told_one)
 
 
@@ -311,7 +310,7 @@ def test_a_change_between_versions_of_a_simulator_is_told_as_that(
         for record in (before, after)
     )
     found = compare(*sides)
-    whole = told(found, [], base="base", run="run", advice=lambda *_: None, apart=lambda _: None)
+    whole = told(found, [], base="base", run="run")
     begin = expected or "no such line"
     assert any(line.startswith(begin) for line in lines(whole)) is (expected is not None)
     assert (begin in markdown(whole)) is (expected is not None)

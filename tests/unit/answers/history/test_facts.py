@@ -9,8 +9,8 @@ from harness.answers.history.attempts import Attempt
 from harness.answers.history.causes import cause_id
 from harness.answers.history.database import Database, open_database
 from harness.answers.history.facts import CauseFacts, DeviceResult, facts_line
-from harness.answers.history.importing import import_run
-from harness.answers.history.run_changes import causes_held, facts_held, runs_held
+from harness.answers.history.importing import import_run, runs_held
+from harness.answers.history.run_changes import causes_held, facts_held
 from harness.answers.history.timeline import MARKS
 from harness.answers.report.document import Paragraph, Span, as_markdown, as_text, html
 from harness.verdict.results.record import CaseRecord

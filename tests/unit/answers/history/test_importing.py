@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.answers.history.attempts import Attempt, read_attempts
 from harness.answers.history.database import open_database
-from harness.answers.history.importing import import_run, runs_in, runs_in_order
+from harness.answers.history.importing import import_run, runs_held, runs_in
 from harness.answers.history.timeline import Filter
 from harness.answers.report.merge import merge_runs
 from harness.ground.errors import ConfigError, InfraError
@@ -25,7 +25,6 @@ from harness.tools.cli.history import history
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import new_run_id
-from tests.logged import Logged
 from tests.properties import reached, reaches
 from tests.unit.answers.history.runs import attempt, run_folder, stored_runs
 
@@ -63,7 +62,7 @@ def test_a_run_that_grew_or_is_another_one_is_taken_in_anew(tmp_path: Path) -> N
     with (folder / "results.jsonl").open("a") as journal:
         journal.write(attempt("b failed").model_dump_json() + '\nbroken\n{"torn')
     done = import_run(database, folder)
-    assert (done.attempts, done.damaged, done.changed) == (2, 2, True)
+    assert (done.attempts, done.left_out.count, done.changed) == (2, 2, True)
     (folder / "results.jsonl").write_text(attempt("c passed").model_dump_json() + "\n")
     assert import_run(database, folder).attempts == 1
     ((_, found),) = stored_runs(database, Filter())
@@ -153,25 +152,6 @@ def placed_with(made: CaseRecord, **changed: str) -> CaseRecord:
     return made.model_copy(update={"placement": made.placement.model_copy(update=changed)})
 
 
-def test_an_engine_that_is_not_known_is_told_once_and_kept(tmp_path: Path, logged: Logged) -> None:
-    known, *others = (attempt(f"{name} passed") for name in "abcdef")
-    engines = ("tvm", "tvm", "x\ny", "c" * 600, "d")
-    placed = [placed_with(one, engine=name) for one, name in zip(others, engines, strict=True)]
-    folder = run_folder(tmp_path, known, *placed)
-    assert said("import", "--reports", tmp_path)[0] == 0
-    journal = folder / "results.jsonl"
-    assert [one.partition(" is no engine that is known")[0] for one in logged.warnings] == [
-        f"{journal}:2: 'tvm'",
-        f"{journal}:4: 'x\\ny'",
-        f"{journal}:5: '{'c' * 80}'",
-    ]
-    assert all("(known: qnn, ort, executorch, litert)" in one for one in logged.warnings)
-    file = tmp_path / "history.sqlite"
-    assert len(held(file)) == 6
-    said("import", "--reports", tmp_path)
-    assert len(logged.warnings) == 3, "what is held already is not told again"
-
-
 def test_a_placement_of_megabytes_is_not_kept_as_it_is(tmp_path: Path) -> None:
     made = attempt("a passed")
     long = ["x" * (3 << 20), f"{'x' * (3 << 20)}y"]
@@ -255,7 +235,7 @@ def test_cases_that_left_no_record_are_told_with_their_runs(tmp_path: Path) -> N
         (folder / "run.json").write_text(json.dumps(info | {"selected": 4, "finished": None}))
     said("import", "--database", file, whole, killed)
     assert f"; 3 cases not run in {killed.name}\n" in told_of(file)
-    started = runs_in_order(open_database(str(file)))[1].started
+    started = runs_held(open_database(str(file)))[1].started
     assert json.loads(told_of(file, "--json"))["lacking"] == [
         {"run": killed.name, "started": started, "not_run": 3}
     ]
@@ -283,7 +263,7 @@ def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
     for change, lacks in wanted:
         file.write_text(json.dumps(info | change))
         assert [import_run(database, folder).changed for _ in range(2)] == [True, False]
-        assert [one.not_run for one in runs_in_order(database)] == [lacks]
+        assert [one.not_run for one in runs_held(database)] == [lacks]
 
 
 @reaches(0.9)
@@ -318,7 +298,7 @@ def test_what_history_holds_is_what_the_run_says_of_itself(
     (folder / "run.json").write_text(json.dumps({"schema": 1} | info))
     database = open_database(str(folder / "history.sqlite"))
     import_run(database, folder)
-    (held,) = runs_in_order(database)
+    (held,) = runs_held(database)
     assert held.not_run == (None if coverage.selected is None else coverage.not_run)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
-from harness.answers.history.performance import Change, JudgedSpeed, judge, least_told
+from harness.answers.history.performance import Change, JudgedSpeed, interval, judge, least_told
 from harness.answers.history.units import known_to
 from tests.properties import reached, reaches
 
@@ -70,8 +70,8 @@ def test_what_is_no_size_of_anything_is_left_out() -> None:
 def test_a_device_needs_eight_cases_of_which_three_quarters_moved_half_as_far() -> None:
     def together(moved: Sequence[float], effect: float = 0.1) -> bool:
         many, new = len(moved), [scaled(QUIET[:3], by) for by in moved]
-        (group,) = judge(range(many), ["g"] * many, [QUIET] * many, new, effect).groups
-        return group.common is not None
+        (common,) = judge(range(many), ["g"] * many, [QUIET] * many, new, effect).common
+        return common is not None
 
     assert together([1.2] * 8)
     assert not together([1.2] * 7)
@@ -87,21 +87,13 @@ def test_a_device_needs_eight_cases_of_which_three_quarters_moved_half_as_far() 
     assert not together([1.09] * 8, 0.2)
 
 
-def test_groups_say_their_geometric_mean() -> None:
-    rows = [("a", "g", QUIET, [1500.0]), ("b", "g", QUIET, [1000.0]), ("c", "h", QUIET, [2000.0])]
-    g, h, i = judged(*rows, ("d", "i", [None] * 7, [5.0])).groups
-    assert (g.cases, h.cases, i.cases) == (2, 1, 1)
-    assert (g.mean, h.mean, i.mean) == (pytest.approx(math.sqrt(1.5)), pytest.approx(2), 1)
-    assert (g.low, g.high) == (pytest.approx(1), pytest.approx(1.5))
-    assert (h.low, h.high, i.low, i.high) == (0, math.inf, 0, math.inf)
-
-
 def test_sizes_and_intervals_of_a_change() -> None:
     found = change(QUIET, [800, 801])
     assert found.size == pytest.approx(1 / found.ratio)
     assert change(QUIET, [1250, 1251]).size == pytest.approx(1.25, rel=1e-3)
-    assert found.interval == f"{found.low:.3g} to {found.high:.3g}, 5 + 2 runs"
-    assert judge(["a"], ["g"], [QUIET], [[1]]).changes[0].interval.endswith("5 + 1 run")
+    assert interval(found) == f"{found.low:.3g} to {found.high:.3g}, 5 + 2 runs"
+    (one,) = judge(["a"], ["g"], [QUIET], [[1]]).changes
+    assert interval(one).endswith("5 + 1 run")
 
 
 def test_what_changes_lack_is_nothing_if_nothing_is_said() -> None:
@@ -170,19 +162,18 @@ def test_what_most_cases_of_a_device_do_is_told_once() -> None:
 
     found = device(1.2)
     assert [one.name for one in found.changes if one.verdict != "same"] == ["own"]
-    hot, cool = found.groups
-    assert hot.common is not None
-    assert (hot.common.verdict, hot.name, hot.cases) == ("slower", "hot", 21)
-    assert hot.low < hot.mean < hot.high
-    assert hot.common.ratio == pytest.approx(1.2, rel=0.02)
-    assert cool.common is None
-    assert all(one.common is None for one in device(1.0).groups)
+    hot, cool = found.common
+    assert hot is not None
+    assert (hot.verdict, hot.name) == ("slower", "hot")
+    assert hot.ratio == pytest.approx(1.2, rel=0.02)
+    assert cool is None
+    assert device(1.0).common == [None, None]
 
 
 def test_half_of_the_cases_are_not_the_device() -> None:
     cases = [(n, "g", QUIET, scaled(QUIET[:3], 1.3 if n % 2 else 1)) for n in range(20)]
     found = judged(*cases)
-    assert found.groups[0].common is None
+    assert found.common == [None]
     assert [one.verdict for one in found.changes] == ["same", "slower"] * 10
 
 

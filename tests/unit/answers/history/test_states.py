@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
 
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.answers.history.attempts import EarlierAttempts, attempts_by_name
+from harness.answers.history.attempts import Attempt, EarlierAttempts, attempts_by_name
 from harness.answers.history.comparison import compare, settled
 from harness.answers.history.comparison_text import lines, told as told_of
 from harness.answers.history.states import (
@@ -18,14 +20,25 @@ from harness.answers.history.states import (
     NIGHTS,
     CaseHistory,
     CaseState,
-    Verdicts,
     state_of,
 )
 from tests.properties import reached, reaches
 from tests.unit.answers.history.runs import briefs
 
 
-def runs(text: str) -> list[Verdicts]:
+def seen_then(day: str, qnn: str, device: str, passed: int, failed: int) -> EarlierAttempts:
+    """A case that passed and failed so often in a run that was begun then."""
+    last = replace(_ended(bool(failed)), axes={"qnn": qnn}, device=device)
+    return EarlierAttempts(last, passed, failed, begun=day)
+
+
+@cache
+def _ended(bad: bool) -> Attempt:
+    (attempt,) = briefs(f"a {'failed' if bad else 'passed'}")
+    return attempt
+
+
+def runs(text: str) -> list[EarlierAttempts]:
     """`P F` are nights that passed and failed, `F7` had seven verdicts, `PF` both; `2:F` with
     version 2, `2@b:F` on device b."""
     found = []
@@ -34,8 +47,7 @@ def runs(text: str) -> list[Verdicts]:
         version, _, device = where.partition("@")
         number = int(ended.lstrip("PF") or 1)
         passed, failed = (number if letter in ended else 0 for letter in "PF")
-        versions = (("qnn", version or "1"), ("ort", None))
-        found.append(Verdicts(f"2026-11-{day:02}", versions, device or "a", passed, failed))
+        found.append(seen_then(f"2026-11-{day:02}", version or "1", device or "a", passed, failed))
     return found
 
 
@@ -96,7 +108,7 @@ def test_what_a_case_is_at(nights: str, kind: str, since: int, sure: bool) -> No
 
 def test_nothing_is_said_of_what_had_no_verdict() -> None:
     assert state_of([]) is None
-    assert state_of([Verdicts("x", (), "", 0, 0)]) is None
+    assert state_of([seen_then("x", "1", "a", 0, 0)]) is None
 
 
 def test_what_is_flaky_is_told_with_its_rate_and_why_it_is_not_the_version() -> None:
@@ -112,21 +124,20 @@ def test_what_is_flaky_is_told_with_its_rate_and_why_it_is_not_the_version() -> 
 def test_attempts_of_a_run_count_each() -> None:
     said = "a failed n=1;a passed n=2;a error n=3;a failed n=4 message=other"
     (attempts,) = attempts_by_name(briefs(said)).values()
-    found = Verdicts.of(attempts, "now")
-    assert (found.passed, found.failed, found.on, found.bad) == (1, 2, "sim", None)
-    assert dict(found.under)["qnn"] == "2.51.0"
+    assert (attempts.passed, attempts.failed, attempts.verdicts) == (1, 2, 3)
+    assert (attempts.is_bad, attempts.is_flaky) == (None, True)
     assert attempts.bad is not None
     assert attempts.bad.signature == "call|1002|other"
 
 
-ended = st.sampled_from(["P", "F", "P7", "F7", "PF", "2:P", "2:F", "2:PF", "1@b:F"])
+words = st.sampled_from(["P", "F", "P7", "F7", "PF", "2:P", "2:F", "2:PF", "1@b:F"])
 
 
 @reaches(0.3)
-@given(st.lists(ended, min_size=1, max_size=12))
+@given(st.lists(words, min_size=1, max_size=12))
 def test_whatever_happens_it_says_what_was_seen(nights: list[str]) -> None:
     found = at(" ".join(nights))
-    last = runs(" ".join(nights))[-1].bad
+    last = runs(" ".join(nights))[-1].is_bad
     if last is None:
         assert found.kind == "flaky"
     if found.kind in ("passing", "fixed"):
@@ -162,8 +173,7 @@ def history(*before: str, now: str, last: str = "") -> dict[str, CaseHistory]:
         (found,) = attempts_by_name(briefs(said)).values()
         return found
 
-    then = [(f"2026-11-{day:02}", one(said)) for day, said in enumerate(before, start=1)]
-    known = CaseHistory(one(now), "2026-12-01", then, one(last) if last else None)
+    known = CaseHistory(one(now), [one(said) for said in before], one(last) if last else None)
     return {known.now.last.case: known}
 
 
@@ -204,7 +214,7 @@ def test_nothing_is_passed_beside_what_is_flaky() -> None:
     (expected,) = history("a passed", now="a failed known=k;a passed n=2").values()
     assert (expected.is_flaky, expected.turned_flaky) == (True, False)
     found = settled(compare(briefs("a passed"), briefs("a failed;a passed n=2")), known)
-    whole = told_of(found, (), base="b", run="r", advice=lambda *_: None, apart=lambda _: None)
+    whole = told_of(found, (), base="b", run="r")
     assert whole.mark == "nothing new fails"
     assert whole.verdict.startswith(
         "1 of 1 case has a verdict: 1 passed (1 of them flaky); 1 flaky; "
@@ -222,15 +232,14 @@ def test_nothing_is_passed_beside_what_is_flaky() -> None:
 
 def told(ends: Callable[[int], bool], version: Callable[[int], str], number: int = 10) -> list[str]:
     """What each night says of a case, which is run again as a night does."""
-    seen: list[Verdicts] = []
+    seen: list[EarlierAttempts] = []
     said = []
     for night in range(number):
         verdicts = [ends(night)]
         for wanted in (1, 1 + AGAIN):
             verdicts += [ends(night) for _ in range(wanted - len(verdicts))]
             bad = sum(verdicts)
-            under = (("qnn", version(night)),)
-            now = Verdicts(f"night {night}", under, "a", len(verdicts) - bad, bad)
+            now = seen_then(f"night {night}", version(night), "a", len(verdicts) - bad, bad)
             state = state_of([*seen, now])
             assert state is not None
             kind = state.kind

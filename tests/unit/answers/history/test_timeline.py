@@ -14,18 +14,17 @@ from pydantic import BaseModel
 
 from harness.answers.history.attempts import Attempt, EarlierAttempts, attempts_by_name
 from harness.answers.history.causes import cause_id
-from harness.answers.history.comparison import Pair
-from harness.answers.history.comparison_json import Bisectable
+from harness.answers.history.comparison import Bisectable, Pair
 from harness.answers.history.facts import CauseFacts, DeviceResult
 from harness.answers.history.rows import kin_of
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import (
     CaseLine,
     Filter,
-    LackingRun,
+    RunHeld,
     lines_of,
 )
-from harness.answers.history.timeline_json import HistoryReport
+from harness.answers.history.timeline_json import HistoryReport, LackingRun, case_row
 from harness.answers.history.timeline_text import lines
 from harness.answers.history.told import History
 from harness.ground.errors import InfraError
@@ -45,10 +44,10 @@ def history_of(
     facts: Mapping[str, CauseFacts] = MappingProxyType({}),
 ) -> History:
     """Of runs in their order."""
-    order = {run: at for at, (run, _) in enumerate(runs)}
+    held = [RunHeld(run, "", 0, "") for run, _ in runs]
     attempts = [(kin_of(one), run, one) for run, briefs in runs for one in briefs]
     attempts.sort(key=lambda one: one[:2])
-    return History(attempts, order, bisectable, diagnosis, facts=facts.get)
+    return History(attempts, held, bisectable, Filter(diagnosis=diagnosis), facts.get)
 
 
 def at_night(*runs: str) -> list[tuple[str, list[Attempt]]]:
@@ -75,12 +74,16 @@ def lines_of_nights(*runs: str) -> list[CaseLine]:
     return lines_of(attempts_by_name(briefs) for _, briefs in at_night(*runs))
 
 
+def marks(line: CaseLine) -> str:
+    return case_row(line, lambda *_: Bisectable()).recent
+
+
 def test_since_when_and_the_edge_between_two_versions() -> None:
     (line,) = lines_of_nights(
         "a@2.48.40 passed", "a@2.49.40 passed", "a@2.50.40 failed", "a@2.51.0 failed"
     )
-    assert (line.fails, line.since[:10], line.runs, line.pass_rate) == (True, "2026-11-03", 4, 0.5)
-    assert "".join(line.marks) == "..FF"
+    assert (line.fails, line.since[:10]) == (True, "2026-11-03")
+    assert marks(line) == "..FF"
     assert line.case_state is not None
     assert line.case_state.kind == "failing"
     assert line.edge is not None
@@ -90,7 +93,7 @@ def test_since_when_and_the_edge_between_two_versions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "marks", "fails", "edge"),
+    ("runs", "recent", "fails", "edge"),
     [
         (("a passed",) * 4, "....", False, False),
         (("a failed",) * 2, "FF", True, False),
@@ -105,10 +108,10 @@ def test_since_when_and_the_edge_between_two_versions() -> None:
     ],
 )
 def test_the_last_runs_of_a_case(
-    runs: tuple[str, ...], marks: str, fails: bool, edge: bool
+    runs: tuple[str, ...], recent: str, fails: bool, edge: bool
 ) -> None:
     (line,) = lines_of_nights(*runs)
-    assert ("".join(line.marks), line.fails, line.edge is not None) == (marks, fails, edge)
+    assert (marks(line), line.fails, line.edge is not None) == (recent, fails, edge)
 
 
 def test_repeats_that_end_otherwise_are_flakes_and_other_versions_are_none() -> None:
@@ -119,48 +122,48 @@ def test_repeats_that_end_otherwise_are_flakes_and_other_versions_are_none() -> 
         1,
         4,
     )
-    assert (line.passed, line.failed) == (3, 2)
+    row = case_row(line, lambda *_: Bisectable())
+    assert (row.passed, row.failed) == (3, 2)
 
 
 def test_each_run_counts_once_in_what_is_counted_of_it() -> None:
-    (line,) = lines_of_nights(
+    (row,) = nights(
         *("a passed", "a failed;a passed n=2", "a failed id=x", "a failed id=x known=k"),
         *("a failed known=k", "a error", "a error", "a skipped"),
-    )
-    assert (line.runs, line.passed, line.failed, line.expected) == (8, 2, 3, 2)
-    assert (line.verdicts, line.no_verdict, line.flaky_runs) == (5, 3, 1)
-    assert line.diagnoses == {"x": 2, "call|1002|it broke": 1}
-    assert (line.pass_rate, line.lost, line.since[:10]) == (0.4, None, "2026-11-03")
-    assert line.bad is not None
-    assert line.bad.started[:10] == "2026-11-03"
-    (lost,) = lines_of_nights("a passed", "a error")
+    ).cases()
+    assert (row.runs, row.passed, row.failed, row.expected) == (8, 2, 3, 2)
+    assert (row.no_verdict, row.flaky_runs) == (3, 1)
+    assert row.kinds == ("x", "call|1002|it broke")
+    assert (row.pass_rate, row.lost, row.since[:10]) == (0.4, None, "2026-11-03")
+    assert (row.first_bad_at or "")[:10] == "2026-11-03"
+    (lost,) = nights("a passed", "a error").cases()
     assert (lost.lost, lost.fails, lost.pass_rate) == ("lab", False, 1)
-    (never,) = lines_of_nights("a error")
-    assert (never.pass_rate, never.case_state, never.edge, never.since) == (None, None, None, "")
+    (never,) = nights("a error").cases()
+    assert (never.pass_rate, never.state, never.first_bad, never.since) == (None, None, None, "")
 
 
 def test_the_last_thirty_runs_are_shown() -> None:
     runs = [Attempt.of(attempt(one)) for one in ("a failed", "a failed", *["a passed"] * 29)]
     (line,) = lines_of(attempts_by_name([one]) for one in runs)
-    assert "".join(line.marks) == "F" + 29 * "."
-    assert line.runs == 31
+    assert marks(line) == "F" + 29 * "."
+    assert len(line.seen) == 31
 
 
 def test_versions_side_by_side_are_a_line_each() -> None:
     both = "a@2.50.40 passed;a@2.51.0 failed"
     found = lines_of_nights("a@2.50.40 passed", both, both)
-    assert sorted("".join(line.marks) for line in found) == ["...", "FF"]
+    assert sorted(marks(line) for line in found) == ["...", "FF"]
     # and where one follows the other they part again as soon as both run
     found = lines_of_nights("a@2.50.40 passed", "a@2.51.0 failed", both)
-    assert sum(line.runs for line in found) == 4
+    assert sum(len(line.seen) for line in found) == 4
     # a third version is a line of its own beside two, as are two beside one
     found = lines_of_nights(both, "a@2.52.0 passed", "a@2.52.0 failed")
-    assert ["".join(line.marks) for line in found] == [".", "F", ".F"]
+    assert [marks(line) for line in found] == [".", "F", ".F"]
     found = lines_of_nights("a@2.49.0 failed", both, "a@2.49.0 failed")
-    assert ["".join(line.marks) for line in found] == ["FF", ".", "F"]
+    assert [marks(line) for line in found] == ["FF", ".", "F"]
     # as is another engine, also under the same name
     found = lines_of_nights("a passed", "a failed engine=ort", "a failed engine=ort")
-    assert ["".join(line.marks) for line in found] == [".", "FF"]
+    assert [marks(line) for line in found] == [".", "FF"]
 
 
 def told_of(*runs: str) -> dict[str, tuple[str, list[str]]]:
@@ -171,8 +174,7 @@ def told_of(*runs: str) -> dict[str, tuple[str, list[str]]]:
         return [word for word, option in zip(words[1:], words, strict=False) if "--" in option][2:4]
 
     return {
-        str(line.last.axis("qnn")): ("".join(line.marks), between(line))
-        for line in lines_of_nights(*runs)
+        str(line.last.axis("qnn")): (marks(line), between(line)) for line in lines_of_nights(*runs)
     }
 
 
@@ -228,7 +230,7 @@ def test_a_row_is_one_case(
 @given(st.lists(st.sets(st.sampled_from(["2.47.0", "2.48.40", "2.51.0"]), min_size=1), max_size=6))
 def test_no_name_is_in_two_rows_and_none_goes_back(runs: list[set[str]]) -> None:
     said = [";".join(f"a@{one} passed" for one in sorted(versions)) for versions in runs]
-    of_line = [[dict(under)["qnn"] for under in line.under] for line in lines_of_nights(*said)]
+    of_line = [[one.last.axis("qnn") for one in line.seen] for line in lines_of_nights(*said)]
     assert sum(map(len, of_line)) == sum(map(len, runs)), "each attempt is in one"
     assert sum(len(set(of)) for of in of_line) == len({one for of in of_line for one in of})
     assert of_line == [sorted(of, key=lambda one: version_key(str(one))) for of in of_line]
@@ -470,4 +472,4 @@ def test_a_disk_that_is_full_is_the_labs() -> None:
     made = [Attempt.of(attempt(f"{number} failed")) for number in range(500)]
     attempts = ((kin_of(one), "r", one) for one in made)
     with pytest.raises(InfraError, match="cannot put history together: database or disk is full"):
-        Full(attempts, {"r": 0}, lambda _: Bisectable())
+        Full(attempts, [RunHeld("r", "", 0, "")], lambda *_: Bisectable(), Filter(), lambda _: None)

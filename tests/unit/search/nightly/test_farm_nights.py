@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.answers.history.database import open_database
-from harness.answers.history.importing import import_run, stored_attempts
-from harness.answers.history.run_changes import causes_held, facts_held, runs_held
+from harness.answers.history.importing import import_run, runs_held, stored_attempts
+from harness.answers.history.run_changes import causes_held, facts_held
 from harness.answers.history.timeline import Filter
 from harness.ground.files.whole_file import read_json
 from harness.search.nightly.night import Night
@@ -33,7 +33,7 @@ def test_ten_nights_tell_what_was_planted(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "history.sqlite"))
     for run in run_folders(tmp_path):
         taken = import_run(database, run)
-        assert (taken.changed, taken.damaged) == (True, 0)
+        assert (taken.changed, taken.left_out.count) == (True, 0)
         assert taken.attempts == len(RunFolder(run).contents().records)
     with facts_held(database) as held:
         causes = [one.cause for one in causes_held(database, runs_held(database))]
@@ -53,7 +53,7 @@ def test_lines_of_many_nights_are_records(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "history.sqlite"))
     for run in run_folders(tmp_path):
         taken = import_run(database, run)
-        assert (taken.attempts, taken.damaged) == (60, 0)
+        assert (taken.attempts, taken.left_out.count) == (60, 0)
     assert len([*stored_attempts(database, Filter())]) == 180
     for run in runs:
         coverage = RunFolder(run).coverage()

@@ -49,10 +49,9 @@ def histories_of(*before: str, now: str) -> dict[str, CaseHistory]:
     runs = [attempts_by_name(briefs(one)) for one in before]
     found = {}
     for name, one in attempts_by_name(briefs(now)).items():
-        met = [(f"2026-11-{day:02}", finder(run)(one.last)) for day, run in enumerate(runs, 1)]
-        seen = [(at, then) for at, then in met if then is not None]
-        last = next((then for _, then in reversed(seen) if then.last.has_verdict), None)
-        found[name] = CaseHistory(one, f"2026-11-{len(runs) + 1:02}", seen, last)
+        seen = [then for run in runs if (then := finder(run)(one.last)) is not None]
+        last = next((then for then in reversed(seen) if then.last.has_verdict), None)
+        found[name] = CaseHistory(one, seen, last)
     return found
 
 

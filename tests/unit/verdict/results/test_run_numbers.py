@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.answers.history.database import open_database
-from harness.answers.history.importing import import_run, runs_in_order
+from harness.answers.history.importing import import_run, runs_held
 from harness.ground.errors import ConfigError, InfraError
 from harness.search.bisect.folder import BisectFolder
 from harness.search.bisect.log import Begun
@@ -95,7 +95,7 @@ def test_nights_keep_their_order_whatever_the_clock_did(
     database = open_database(str(tmp_path / "history.sqlite"))
     for run in reversed(runs):
         import_run(database, run)
-    assert [held.run for held in runs_in_order(database)] == [run.name for run in runs]
+    assert [held.run for held in runs_held(database)] == [run.name for run in runs]
 
 
 @given(st.lists(st.tuples(st.sampled_from(SERIES), st.integers(0, 9)), max_size=30), st.randoms())

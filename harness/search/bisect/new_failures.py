@@ -86,12 +86,6 @@ class NewFailure:
         return Bisectable(changed=self.changed, bisect=bisect, hindrance=self.hindrance)
 
 
-def bisected_apart(pair: Pair) -> tuple[object, ...]:
-    """What two alike failures must share for one bisection to tell of both."""
-    one = NewFailure.of(pair)
-    return one.changed, one.hindrance
-
-
 def version_of(record: Attempt, axis: AxisName) -> str:
     """The version that a case ran with, as options call it."""
     said = getattr(record.placement, axis, None)

@@ -21,7 +21,7 @@ from harness.answers.history.comparison import (
 from harness.ground.errors import ConfigError
 from harness.ground.facts.axes import VERSIONS
 from harness.search.bisect.findings import AxisFinding
-from harness.search.bisect.new_failures import NewFailure, bisected_apart, version_of
+from harness.search.bisect.new_failures import NewFailure, version_of
 from harness.search.bisect.search import AxisSpec
 from harness.tools.cli.main import commands
 from harness.verdict.failure.error import Diagnosis, Outcome
@@ -135,7 +135,7 @@ def test_what_fails_as_known_is_listed_and_can_be_bisected() -> None:
     before = [case("sim-htp-2.50.40", contexts=1), case("sim-htp-2.50.40", contexts=2)]
     found = compare([*before, case("sim-htp-2.50.40", "failed", contexts=3)], known)
     assert not found["new"]
-    (pairs,) = groups(found["known"], bisected_apart)
+    (pairs,) = groups(found["known"])
     first, second = map(NewFailure.of, pairs)
     assert (first.after.known_issue, second.after.known_issue) == ("few-contexts", "few-contexts")
     command = first.command("lab.yaml", "reports")
@@ -228,7 +228,6 @@ OLD, NEW = "f.py::t[sim-htp-2.50.40-io]", "f.py::t[sim-htp-2.51.0-io]"
 def test_what_hinders_a_bisection(before: Attempt, after: Attempt, hindrance: str | None) -> None:
     found = new_failure(before, after)
     assert found.hindrance == hindrance
-    assert bisected_apart(Pair(before, after)) == (found.changed, hindrance)
     told = found.bisectable("lab.yaml", "reports")
     assert (told.changed, told.hindrance) == (found.changed, hindrance)
     assert (told.bisect is None) == (hindrance is not None)

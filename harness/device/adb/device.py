@@ -14,7 +14,7 @@ from harness.device.transport.channel import Channel
 from harness.device.transport.device import SHORT_S, Transport
 from harness.device.transport.faults import device_faults
 from harness.device.transport.files import Progress, PushItem, RemoteStat
-from harness.device.transport.link import Link, ShellCall
+from harness.device.transport.link import ShellCall
 from harness.device.transport.shell_protocol import v2_script
 from harness.ground.errors import DeviceRefused, InfraError, InternalError
 from harness.ground.host.deadline import Deadline
@@ -53,12 +53,9 @@ class AdbDevice(Transport):
     def _client(self, deadline: Deadline) -> Device:
         return self.server.client(deadline).device(self.serial)
 
-    def _link(self, deadline: Deadline) -> Link:
-        self._require_features(deadline)
-        return self
-
     def open(self, call: ShellCall) -> Channel:
         """As `Link.open`. Raises InternalError for a script that no request can hold."""
+        self._require_features(call.deadline)
         script = call.script if call.token is None else v2_script(call.script, call.token)
         service = f"shell,v2,raw:{script}".encode("utf-8", "surrogateescape")
         if len(service) > MAX_REQUEST_BYTES or b"\0" in service:

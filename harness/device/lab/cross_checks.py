@@ -186,10 +186,8 @@ def _wrong_dsp(device: Mapping[str, object], soc: object) -> Iterator[_Wrong]:
 
 def _board(address: str) -> str:
     at = login_at(address)
-    return (
-        address if at is None else service_address("ssh", at.host, at.port or 22, lambda _: False)
-    )
+    return address if at is None else service_address("ssh", at.host, at.port or 22)
 
 
 def _address(serial: str) -> str:
-    return device_address(serial, LOCAL, 0, lambda _: False)
+    return device_address(serial, LOCAL, 0)

@@ -33,7 +33,6 @@ from harness.device.lab.cross_checks import (
 from harness.device.lab.device_address import (
     LOCAL,
     device_address,
-    is_this_computer,
     service_address,
 )
 from harness.device.lab.device_url import device_at, ssh_address
@@ -355,9 +354,9 @@ class Lab(_Strict):
         if device.transport == "local":
             return LOCAL
         if (at := device.login) is not None:
-            return service_address("ssh", at.host, at.port or 22, is_this_computer)
+            return service_address("ssh", at.host, at.port or 22)
         server = self.server_of(device)
-        return device_address(device.serial or "", server.host, server.port, is_this_computer)
+        return device_address(device.serial or "", server.host, server.port)
 
     def _problem(self, problem: str, choices: Sequence[str] | None = None) -> ConfigError:
         return ConfigError(problem, file=self._file, field="devices", choices=choices)

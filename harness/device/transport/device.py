@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from harness.device.transport.channel import Channel
 from harness.device.transport.ending import END_GRACE_S, ask_for_processes, end_script
 from harness.device.transport.files import Progress, PushItem, RemoteStat, take_file
-from harness.device.transport.link import Link, ShellCall
+from harness.device.transport.link import ShellCall
 from harness.device.transport.shell import Completed, call_mark, run_script
 from harness.ground.errors import DeviceError, DeviceRefused, InfraError
 from harness.ground.host.deadline import Deadline
@@ -42,8 +42,8 @@ class Transport(ABC):
         self._abandoned: deque[str] = deque(maxlen=_MAX_ABANDONED)
 
     @abstractmethod
-    def _link(self, deadline: Deadline) -> Link:
-        """What opens shells on it."""
+    def open(self, call: ShellCall) -> Channel:
+        """As `Link.open`."""
 
     @abstractmethod
     def connect(self, *, timeout_s: float) -> None:
@@ -136,7 +136,7 @@ class Transport(ABC):
         if self._abandoned:
             self.end_abandoned(timeout_s=deadline.at_most(END_GRACE_S).seconds)
         return run_script(
-            self._link(deadline),
+            self,
             script,
             stdin=stdin,
             deadline=deadline,
@@ -172,8 +172,8 @@ class Transport(ABC):
 
     def _end(self, token: str, deadline: Deadline) -> bool:
         with contextlib.suppress(InfraError):
-            link, script = self._link(deadline), end_script(token, None)
-            return ask_for_processes(link, script, timeout_s=deadline.remaining()).ended
+            script = end_script(token, None)
+            return ask_for_processes(self, script, timeout_s=deadline.remaining()).ended
         return False
 
 
@@ -181,13 +181,6 @@ class PacketTransport(Transport):
     """A way that opens its shells itself: they speak in packets, and each byte is vouched for."""
 
     is_checked = True
-
-    def _link(self, deadline: Deadline) -> PacketTransport:
-        return self
-
-    @abstractmethod
-    def open(self, call: ShellCall) -> Channel:
-        """As `Link.open`."""
 
     def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
         """As `Transport.pull`."""

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 import pytest
 
 from harness.device.lab import lease as lease_module, lease_files
-from harness.device.lab.device_address import device_address, is_this_computer
+from harness.device.lab.device_address import device_address
 from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases
 from harness.device.lab.lease_files import device_file
 from harness.device.simulator.device import SimulatedDevice
@@ -423,7 +423,7 @@ def kept(lab: DeviceRuns) -> Iterator[tuple[DeviceRuns, str]]:
         entry = {"name": "kept", "serial": address, "host": "here", "target": "linux-x64"}
         entry |= {"soc": "QCS8550", "workdir": str(lab.folder / "kept/work")}
         lab.file.write_text(json.dumps({"schema": 1, "hosts": [host], "devices": [entry]}))
-        yield lab, device_address(address, "127.0.0.1", server.port, is_this_computer)
+        yield lab, device_address(address, "127.0.0.1", server.port)
         server.stop()
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
 import shutil
 import sys
-import time
 import uuid
 from pathlib import Path
 from typing import Final
@@ -18,7 +16,6 @@ from harness.device.simulator.board import Board, board_environment, install_boa
 from harness.device.simulator.device import DeviceSettings
 from harness.device.simulator.fixed_paths import FIXED_PATHS
 from harness.device.simulator.properties import checked_properties, getprop_text
-from harness.ground.files.whole_file import read_bounded
 
 LOG_FILE: Final = "dev/log/main"
 """The device's log, below the storage folder."""
@@ -27,8 +24,6 @@ NEW_ROOT: Final = "dev/root"
 """An empty folder that a boot uses to make its commands' root."""
 
 _TABLE: Final = "dev/__properties__/table"
-_MAX_TABLE_BYTES: Final = 1 << 20
-_PERSISTENT: Final = re.compile(r"^\[(persist\.[^\]]+)\]: \[(.*)\]$", re.MULTILINE)
 
 _GETPROP: Final = r"""
 # getprop [NAME [DEFAULT]]: the device's properties.
@@ -43,7 +38,7 @@ printf '%s\n' "$2"
 """
 
 _SETPROP: Final = r"""
-# setprop NAME VALUE: changes a property; persist.* outlive a reboot, ro.* cannot be changed.
+# setprop NAME VALUE: changes a property until the next boot; ro.* cannot be changed.
 table=@TABLE@
 [ $# -eq 2 ] || { echo 'usage: setprop NAME VALUE' >&2; exit 1; }
 bad=
@@ -64,15 +59,6 @@ _REBOOT: Final = """
 kill -HUP @PID@ && exec sleep 60
 """
 
-_UPTIME: Final = r"""
-# uptime: counted from the simulated boot.
-read -r up _ < /proc/uptime
-read -r one five fifteen _ < /proc/loadavg
-s=$((${up%.*} - @BOOTED@))
-printf ' %s up %d:%02d:%02d,  0 users,  load average: %s, %s, %s\n' "$(date +%T)" \
-  $((s / 3600)) $((s / 60 % 60)) $((s % 60)) "$one" "$five" "$fifteen"
-"""
-
 # What libQnnGpu.so for x86-64 looks for (`whereis oqclc`): with it on PATH the backend prepares
 # graphs offline. It leaves its sources in the current folder and takes bin.o from there.
 _OFFLINE_COMPILER: Final = """
@@ -84,12 +70,11 @@ printf 'no kernel: made by a simulated device of qnn-harness' > bin.o
 def install(settings: DeviceSettings, reason: str) -> None:
     """Makes the storage folder what it is right after a boot of this process.
 
-    Files pushed before stay; log, temporary files and changed properties but persist.* do not.
+    Files pushed before stay; log, temporary files and changed properties do not.
     Raises OSError, and ConfigError for a board that cannot be laid out.
     """
     root, limit_bytes = settings.storage, settings.storage_limit_bytes
-    table = dict(settings.properties) | _kept_properties(root)
-    table |= {"ro.boot.boot_id": str(uuid.uuid4())}
+    table = dict(settings.properties) | {"ro.boot.boot_id": str(uuid.uuid4())}
     table |= {"ro.boot.bootreason": reason, "sys.boot.reason": reason}
     for folder in ("dev", "system"):
         with contextlib.suppress(FileNotFoundError):
@@ -103,7 +88,6 @@ def install(settings: DeviceSettings, reason: str) -> None:
         "getprop": _GETPROP,
         "setprop": _SETPROP,
         "reboot": _REBOOT,
-        "uptime": _UPTIME,
         "log": _python_program(Path(logcat.__file__), "log", str(root / LOG_FILE)),
         "logcat": _python_program(Path(logcat.__file__), "logcat", str(root / LOG_FILE)),
     }
@@ -114,7 +98,6 @@ def install(settings: DeviceSettings, reason: str) -> None:
     values = {
         "@TABLE@": shlex.quote(str(root / _TABLE)),
         "@PID@": str(os.getpid()),
-        "@BOOTED@": str(int(time.clock_gettime(time.CLOCK_BOOTTIME))),
     }
     for name, text in texts.items():
         for placeholder, value in values.items():
@@ -146,11 +129,3 @@ def environment(root: Path, board: Board | None) -> dict[str, str]:
 def _python_program(file: Path, *first: str) -> str:
     command = shlex.join([sys.executable, "-I", "-S", str(file), *first])
     return f'\nexec {command} "$@"\n'
-
-
-def _kept_properties(root: Path) -> dict[str, str]:
-    try:
-        text = read_bounded(root / _TABLE, _MAX_TABLE_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return {}
-    return {found[1]: found[2] for found in _PERSISTENT.finditer(text)}

@@ -2,26 +2,63 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from harness.device.store.claims import claims_of, own_claim
+from harness.device.store.claims import claims_of, is_dead, own_claim
 from harness.device.store.client import StoreClient
-from harness.device.store.delivery import Delivery, TellPush
-from harness.device.store.layout import FileSet, names_used
+from harness.device.store.eviction import Eviction, plan_eviction
+from harness.device.store.layout import FileSet, Incoming, StoreView, base, names_used
+from harness.device.store.push_plan import SMALL_BYTES, PushPlan, plan_push, stored_mode
 from harness.device.transport.device import Transport
-from harness.ground.errors import ConfigError, InternalError
+from harness.device.transport.files import PushItem
+from harness.ground.errors import (
+    ConfigError,
+    DeviceError,
+    DeviceFull,
+    DeviceRefused,
+    InfraError,
+    InternalError,
+)
 from harness.ground.files.local_file import LocalFile, content_key
+from harness.ground.files.notices import working
 from harness.ground.files.verified_folder import valid_name
 from harness.ground.files.whole_file import disk_errors, sha256_of
 from harness.ground.host.deadline import Deadline
 
+_log = logging.getLogger(__name__)
+
+_ATTEMPTS = 3
+_CAP_FRACTION = 0.5
+_SPARE_BYTES = 16 << 20
+_IDLE_S = 600
+_ASK_S = 15.0
 _BASE_TIMEOUT_S = 60.0
 _SLOWEST_BYTES_PER_S = 1_500_000
 KEY_LENGTH: Final = 20
 """So many digits of its content's key stand in the name of a set."""
+
+
+@dataclass(frozen=True)
+class Push:
+    """What was sent to a device, from when on and for how long; `problem` is why it failed."""
+
+    what: str
+    size: int
+    started: datetime
+    duration_s: float
+    problem: str | None
+
+
+TellPush = Callable[[Push], None]
 
 
 class Deployer:
@@ -56,12 +93,15 @@ class Deployer:
     ) -> None:
         if not workdir.startswith("/") or any(character in workdir for character in ":;\n\0"):
             raise ConfigError(f"{workdir!r} cannot be a device's work folder", field="workdir")
+        self._device = device
+        self._serial = device.serial
         self._workdir = workdir.rstrip("/")
         self._store = StoreClient(device, self._workdir)
         self._claim = claim or own_claim()
-        self._delivery = Delivery(
-            device, self._workdir, self._claim, cap_bytes=cap_bytes, tell=tell
-        )
+        self._cap_bytes = cap_bytes
+        self._tell = tell
+        self._warned = False
+        self._told_over = False
         self._deployed: dict[str, str] = {}
         self._using: dict[str, None] = {}
         self._hashes: dict[tuple[Path, int, int], str] = {}
@@ -102,7 +142,7 @@ class Deployer:
         if wanted:
             size = sum(file.size for one in wanted.values() for file in one.files)
             deadline = Deadline(_BASE_TIMEOUT_S + size / _SLOWEST_BYTES_PER_S)
-            made = self._delivery.deliver(list(wanted.values()), list(self._using), deadline)
+            made = self._deliver(list(wanted.values()), deadline)
             self._using.update(dict.fromkeys(names_used(wanted.values())))
             self._deployed.update(made)
         return [f"{self._workdir}/sets/{self._deployed[one.name]}" for one in sets]
@@ -129,3 +169,222 @@ class Deployer:
             if key not in self._hashes:
                 self._hashes[key] = sha256_of(path)
         return status.st_size, self._hashes[key]
+
+    def _deliver(self, sets: list[FileSet], deadline: Deadline) -> dict[str, str]:
+        """Makes the sets; {name: folder in `sets`}."""
+        using = [*self._using, *names_used(sets)]
+        seen: dict[str, str] = {}
+        for attempt in range(_ATTEMPTS):
+            view = self._look(sets, using, deadline)
+            found = {one.name: view.found_set(one) for one in sets}
+            if all(found.values()):
+                return {name: folder for name, folder in found.items() if folder}
+            absent = [one for one in sets if not found[one.name]]
+            end = secrets.token_hex(4)
+            try:
+                damaged = self._complete(absent, view, end, deadline)
+            except DeviceError as error:
+                if isinstance(error, DeviceRefused):
+                    self._take_back(absent, end)
+                # what was damaged on its way may be refused, too
+                if type(error) not in (DeviceError, DeviceRefused) or attempt:
+                    raise
+                _log.info(f"{error}; once more")
+                continue
+            if not damaged:
+                made = {one.name: f"{one.name}.{end}" for one in absent}
+                return {name: folder or made[name] for name, folder in found.items()}
+            self._judge(absent, damaged, seen)
+            seen |= damaged
+        raise DeviceRefused(
+            f"{_titles(sets)}: the store does not keep what is put into it", serial=self._serial
+        )
+
+    def _take_back(self, sets: list[FileSet], end: str) -> None:
+        """Removes what a refused delivery has brought, but for what others began to use."""
+        self._store.discard(f"{self._claim}.{end}")
+        brought = {f"{e}.{end}": f.size for one in sets for e, f in one.entries.items()}
+        with contextlib.suppress(InfraError):
+            deadline = Deadline(_ASK_S)
+            self._store.look([], self._claim, self._using, deadline)
+            self._store.evict(Eviction((), tuple(brought), (), sum(brought.values())), (), deadline)
+
+    def _look(self, sets: list[FileSet], using: Iterable[str], deadline: Deadline) -> StoreView:
+        view = self._store.look(sets, self._claim, using, deadline)
+        if not view.hashing and not self._warned:
+            self._warned = True
+            _log.info(f"{self._serial} has no sha256sum: files are checked by size only")
+        absent = [one for one in sets if not view.found_set(one)]
+        files = {entry: file for one in absent for entry, file in one.entries.items()}
+        doubtful = [
+            name
+            for entry, file in files.items()
+            if not view.found_entry(entry, file.size)
+            and (name := view.unchecked_entry(entry, file.size))
+        ]
+        if not doubtful:
+            return view
+        _log.info(f"{self._serial} was rebooted: hashing {len(doubtful)} files there")
+        self._store.check(doubtful, view.stored_at_touch, deadline)
+        return self._store.look(sets, self._claim, using, deadline)
+
+    def _complete(
+        self, absent: list[FileSet], view: StoreView, end: str, deadline: Deadline
+    ) -> dict[str, str]:
+        """Pushes what is missing and makes the sets; {entry: hash} of what arrived damaged."""
+        files = {entry: file for one in absent for entry, file in one.entries.items()}
+        stored = {e: view.found_entry(e, f.size) or f"{e}.{end}" for e, f in files.items()}
+        missing = {e: f for e, f in files.items() if stored[e] == f"{e}.{end}"}
+        adopted = {e: a for e, f in missing.items() if (a := self._left_behind(view, e, f.size))}
+        stored |= {entry: found.file for entry, found in adopted.items()}
+        dead = sorted(claim for claim in view.claims if is_dead(claim))
+        left = (name for name in view.incoming_folders if is_dead(base(name)))
+        orders = [
+            *(f"unlist {name}" for one in absent for name in view.instances(one)),
+            *(f"drop {name}" for name in sorted(left)),
+            *(f"unclaim {name}" for name in dead),
+        ]
+        plan = plan_push(absent, stored, missing, adopted, orders, end=end, links=view.links)
+        pushed = sum(file.size for entry, file in missing.items() if entry not in adopted)
+        what = _titles(absent)
+        if pushed:
+            keep = {found.folder for found in adopted.values()}
+            self._make_room(what, pushed, view, keep, dead, deadline)
+            _log.info(f"pushing {what} to {self._serial} ({pushed / 1e6:.1f} MB)")
+        own, touch = f"{self._claim}.{end}", view.stored_at_touch
+        try:
+            # what vanished from the store meanwhile is pushed by the next attempt
+            with self._told(what, pushed):
+                return self._send(own, touch, plan, deadline, what)
+        except DeviceRefused as error:
+            if not (error.command or "").startswith("push "):
+                raise
+            raise DeviceFull.or_refused(
+                f"{error.problem}: {what} needs {pushed} bytes, {self._free()} bytes are free",
+                serial=error.serial,
+                command=error.command,
+            ) from error
+
+    @contextlib.contextmanager
+    def _told(self, what: str, size: int) -> Iterator[None]:
+        """Tells of a push when it is over, however it ends."""
+        started, began, problem = datetime.now(UTC), time.monotonic(), None
+        try:
+            yield
+        except DeviceError as error:
+            problem = error.problem
+            raise
+        finally:
+            if size:
+                self._tell(Push(what, size, started, round(time.monotonic() - began, 3), problem))
+
+    def _send(
+        self, own: str, touch: str, plan: PushPlan, deadline: Deadline, what: str
+    ) -> dict[str, str]:
+        """Pushes what a plan has into our folder `own` of .incoming, and makes its sets.
+
+        Small files go packed to the script. Raises DeviceError.
+        """
+        try:
+            packed = plan.archive()
+        except OSError as error:
+            raise InfraError(f"cannot read {error.filename}: {error.strerror or error}") from error
+        if plan.alone:
+            self._push(plan.alone, self._store.incoming(own), deadline)
+        return self._store.install(own, touch, packed, deadline, what)
+
+    def _push(self, files: Mapping[str, LocalFile], folder: str, deadline: Deadline) -> None:
+        """Pushes files by their names in `folder`."""
+        total = sum(file.size for file in files.values())
+        items = [
+            PushItem(file.path, f"{folder}/{name}", stored_mode(name), size=file.size)
+            for name, file in files.items()
+        ]
+        with working(self._serial) as tell:
+            self._device.push(
+                items,
+                timeout_s=deadline.remaining(),
+                progress=lambda size: tell("pushing", size, total, "MB"),
+            )
+
+    def _left_behind(self, view: StoreView, entry: str, size: int) -> Incoming | None:
+        """A file that a push which came to nothing has brought whole."""
+        for found in view.incoming:
+            if found.entry != entry or found.size != size or size <= SMALL_BYTES:
+                continue
+            abandoned = (
+                found.claim == self._claim
+                or found.claim not in view.claims
+                or is_dead(found.claim)
+                or (found.idle_s or 0) > _IDLE_S
+            )
+            if abandoned:
+                return found
+        return None
+
+    def _make_room(
+        self,
+        what: str,
+        size: int,
+        view: StoreView,
+        keep_incoming: set[str],
+        dead: list[str],
+        deadline: Deadline,
+    ) -> None:
+        free = view.free_bytes
+        total = view.store_bytes + sum(found.size for found in view.incoming)
+        cap = self._cap_bytes
+        if cap is None and free is not None:
+            cap = int((total + free) * _CAP_FRACTION)
+        over = max(
+            0 if cap is None else total + size - cap,
+            0 if free is None else size + _SPARE_BYTES - free,
+        )
+        if over > 0 and total:
+            plan = plan_eviction(self._store.inventory(deadline), over, keep_incoming=keep_incoming)
+            if plan.sets or plan.entries or plan.drop:
+                _log.info(f"removing {plan.size / 1e6:.1f} MB unused on {self._serial}")
+                self._store.evict(plan, dead, deadline)
+                total -= plan.size
+                free = None if free is None else self._store.inventory(deadline).free_bytes
+        self._tell_if_over(total + size)
+        if free is not None and free < size:
+            raise DeviceFull(
+                f"No space left on device: {what} needs {size} bytes, {free} bytes are free",
+                serial=self._serial,
+            )
+
+    def _tell_if_over(self, needed: int) -> None:
+        """Says once that what is in use together is more than the lab allows."""
+        cap = self._cap_bytes
+        if cap is None or needed <= cap or self._told_over:
+            return
+        self._told_over = True
+        _log.warning(
+            f"what is in use on {self._serial} takes {needed / 1e6:.1f} MB there, more than its "
+            f"store_limit_mb ({cap / 1e6:g}): nothing in use is removed"
+        )
+
+    def _free(self) -> str:
+        try:
+            free = self._store.inventory(Deadline(_ASK_S)).free_bytes
+        except InfraError:
+            free = None
+        return "an unknown number of" if free is None else str(free)
+
+    def _judge(self, sets: list[FileSet], damaged: dict[str, str], seen: dict[str, str]) -> None:
+        """Raises DeviceRefused for what arrived damaged twice; once is bad luck."""
+        for entry, found in damaged.items():
+            if entry in seen and found:
+                named = (one.entries[entry].name for one in sets if entry in one.entries)
+                raise DeviceRefused(
+                    f"{_titles(sets)}: {next(named, 'a file')} ({entry}) arrived damaged twice: "
+                    f"its sha256 is {found}",
+                    serial=self._serial,
+                )
+        _log.info(f"{len(damaged)} files arrived damaged on {self._serial}; once more")
+
+
+def _titles(sets: Sequence[FileSet]) -> str:
+    titles = list(dict.fromkeys(one.title for one in sets))
+    return ", ".join(titles[:4]) + (f" and {len(titles) - 4} more" if len(titles) > 4 else "")

@@ -25,8 +25,7 @@ from harness.device.lab.known_state import KnownState, KnownStates
 from harness.device.lab.lease import DeviceHeld, Leases, Missed
 from harness.device.lab.quarantine import Quarantine
 from harness.device.store.claims import own_claim
-from harness.device.store.delivery import Push
-from harness.device.store.deploy import Deployer
+from harness.device.store.deploy import Deployer, Push
 from harness.device.store.instances import Instances
 from harness.ground.errors import (
     ConfigError,

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.store.delivery import Push
-from harness.device.store.deploy import Deployer
+from harness.device.store.deploy import Deployer, Push
 from harness.device.store.push_plan import SMALL_BYTES
 from harness.ground.errors import ConfigError, DeviceRefused, InternalError
 from harness.ground.files.notices import followed_by

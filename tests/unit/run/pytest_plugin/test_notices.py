@@ -55,7 +55,7 @@ def test_a_warning_in_a_case_is_shown_once_and_repeated_in_no_report(
 
 
 def test_only_who_shows_notices_now_hears_them(logged: Logged) -> None:
-    log = logging.getLogger("harness.device.store.delivery")
+    log = logging.getLogger("harness.device.store.deploy")
     inner = Logged()
     with shown_by(Notices(progress=inner.progress.append, warn=inner.warnings.append)):
         log.info("100 % of it")

@@ -87,20 +87,22 @@ def state_said(known: Known, lines: Sequence[CaseLine]) -> str:
     failing = {one.last.device for one in lines if _fails(one) and one.last.device}
     flaky = sum(bool(one.case_state and one.case_state.is_flaky) for one in lines)
     devices = {one.last.device for one in lines if one.last.device}
+    lost = {line.last.device for line in lines if line.last.fault and line.last.device}
+    missing = f"; no verdict now on {counted(len(lost), 'device')}" if lost else ""
     also = f"; flaky: {flaky} of {counted(len(lines), 'case')}" if flaky else ""
     if failing:
         since = min(one.turned for one in lines if _fails(one))
         when = f"since {known.day(since)}" if since >= 0 else "in all that is held"
-        return f"Fails on {len(failing)} of {counted(len(devices), 'device')}, {when}{also}."
+        verb = "Fails" if failing - lost else "Failed until now"
+        where = f"{verb} on {len(failing)} of {counted(len(devices), 'device')}"
+        return f"{where}, {when}{also}{missing}."
     if flaky:
-        return f"Flaky{also[7:]}."
+        return f"Flaky{also[7:]}{missing}."
     if all(not one.since for one in lines):
         return "Never had a verdict."
-    lost = {line.last.device for line in lines if line.last.fault and line.last.device}
-    missing = f"no verdict now on {counted(len(lost), 'device')}"
     if not (passing := devices - lost):
-        return f"Passed until now; {missing}."
-    return f"Passes on {counted(len(passing), 'device')}{f'; {missing}' if lost else ''}."
+        return f"Passed until now{missing}."
+    return f"Passes on {counted(len(passing), 'device')}{missing}."
 
 
 def _fails(line: CaseLine) -> bool:

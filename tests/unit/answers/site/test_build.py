@@ -285,23 +285,38 @@ def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
     assert 'class="verdict bad"' in text
 
 
-def test_a_test_passes_only_where_its_verdict_is_current(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("good", "now", "some", "none"),
+    [
+        (
+            "passed",
+            "Passes on 2 devices.",
+            "Passes on 1 device; no verdict now on 1 device.",
+            "Passed until now; no verdict now on 2 devices.",
+        ),
+        (
+            "failed",
+            "Fails on 2 of 2 devices, in all that is held.",
+            "Fails on 2 of 2 devices, in all that is held; no verdict now on 1 device.",
+            "Failed until now on 2 of 2 devices, in all that is held; no verdict now on 2 devices.",
+        ),
+    ],
+)
+def test_a_test_ends_only_so_where_its_verdict_is_current(
+    tmp_path: Path, good: str, now: str, some: str, none: str
+) -> None:
     test = "suites/test_a.py::test_b[a]"
 
     def said(run_id: str, *ends: tuple[str, str]) -> str:
         records = [attempt(f"a {end}", device=name, test=test) for name, end in ends]
         built(tmp_path, run_folder(tmp_path, *records, run_id=run_id))
         text = (tmp_path / "site/cases.html").read_text()
-        (line,) = re.findall(">(Pass(?:es|ed)[^<]*)<", text)
+        (line,) = re.findall(">((?:Pass|Fail)(?:es|ed|s) [^<]*)<", text)
         return str(line)
 
-    assert said(FIRST, ("p", "passed"), ("q", "passed")) == "Passes on 2 devices."
-    assert said(SECOND, ("p", "passed"), ("q", "error")) == (
-        "Passes on 1 device; no verdict now on 1 device."
-    )
-    assert said(THIRD, ("p", "error"), ("q", "error")) == (
-        "Passed until now; no verdict now on 2 devices."
-    )
+    assert said(FIRST, ("p", good), ("q", good)) == now
+    assert said(SECOND, ("p", good), ("q", "error")) == some
+    assert said(THIRD, ("p", "error"), ("q", "error")) == none
 
 
 def test_vanished_cases_are_told_beside_what_fails(tmp_path: Path) -> None:

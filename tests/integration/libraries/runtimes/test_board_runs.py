@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.libraries.runtimes.runtime import Runtime
 from tests.integration.conftest import RuntimeFor
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.libraries.runtimes.real_layouts import (
@@ -43,15 +44,20 @@ def only_case(runs: DeviceRuns, *arguments: object) -> dict[str, Any]:
     return case | {"code": done.code, "output": done.output}
 
 
-def pushed_libraries(runs: DeviceRuns, device: str) -> list[str]:
-    (folder,) = (runs.folder / "simulated" / device).glob("data/local/tmp/qnn-harness/sets/qnn-*")
-    return sorted(path.name for path in folder.rglob("*.so*"))
+def pushed_libraries(runs: DeviceRuns, device: str, runtime: Runtime) -> list[str]:
+    """Those of a runtime that lie in the store, where a file is called by its hash."""
+    store = runs.folder / "simulated" / device / "data/local/tmp/qnn-harness/store"
+    kept = {path.name[:64] for path in store.iterdir()}
+    return sorted(file.path.name for file in runtime.files if file.sha256 in kept)
 
 
-def test_one_stub_and_one_skel_are_pushed_and_the_answer_is_kept(boards: DeviceRuns) -> None:
+def test_one_stub_and_one_skel_are_pushed_and_the_answer_is_kept(
+    boards: DeviceRuns, runtime_for: RuntimeFor
+) -> None:
     case = only_case(boards, "--device", "sim-arm64")
     assert case["code"] == 0, case["output"]
-    assert pushed_libraries(boards, "sim-arm64") == PUSHED
+    runtime = runtime_for("2.51.0", "linux-arm64")
+    assert pushed_libraries(boards, "sim-arm64", runtime) == PUSHED
     assert (case["outcome"], case["cause"]) == ("unsupported", None)
     assert {name: case["preflight"][0][name] for name in NO_RPC} == NO_RPC
     assert "libcdsprpc.so is needed by" in case["preflight"][0]["explanation"]
@@ -65,7 +71,8 @@ def test_one_stub_and_one_skel_are_pushed_and_the_answer_is_kept(boards: DeviceR
 def test_libraries_of_ones_own_run(
     boards: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:
-    maven_repository(tmp_path / "libs", "2.51.0", runtime_for("2.51.0", "linux-arm64").files)
+    runtime = runtime_for("2.51.0", "linux-arm64")
+    maven_repository(tmp_path / "libs", "2.51.0", runtime.files)
     boards.file.write_text(
         f"{LAB}runtimes:\n  - {{name: own, kind: maven, target: linux-arm64, repository: ../libs, "
         'coordinates: "com.qualcomm.qti:qnn-runtime"}\n'
@@ -76,4 +83,4 @@ def test_libraries_of_ones_own_run(
     assert case["runtime"]["build_id"] == "2.51.0.260929181845"
     assert [one["code"] for one in case["preflight"]] == ["needed-missing"]  # libcdsprpc.so
     assert case["axes"]["compiler"] == "2.51.0"
-    assert pushed_libraries(boards, "sim-arm64") == PUSHED
+    assert pushed_libraries(boards, "sim-arm64", runtime) == PUSHED

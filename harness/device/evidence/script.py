@@ -43,7 +43,7 @@ def collect_script(
         jump_s=JUMP_S,
         max_lines=MAX_LINES,
         read_bytes=DEVICE_READ_BYTES,
-        most=_one_more(file_bytes),
+        most=file_bytes + 1,  # so that a cut is seen
         coarse=_COARSE,
         dumps=tombstones,
     )
@@ -60,13 +60,9 @@ def look_script(token: str, pid: int, *, file_bytes: int, seconds: float) -> str
         p=pid,
         seconds=max(1, int(seconds)),
         variable=TOKEN_VARIABLE,
-        most=_one_more(file_bytes),
+        most=file_bytes + 1,
         no_stack=NO_STACK,
     )
-
-
-def _one_more(file_bytes: int) -> int:
-    return file_bytes + 1
 
 
 def _script(name: str, **variables: str | int) -> str:

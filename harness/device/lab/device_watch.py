@@ -238,11 +238,12 @@ class DeviceWatch:
         pause_s, most_s = _PAUSE_S
         for number in itertools.count(1):
             codes = _codes(health)
+            is_full = any(finding.code == "storage-full" for finding in health.findings)
             for step in recovery_steps(
                 codes,
                 strikes,
                 own_server=ours and not _others_run(device),
-                may_reboot=device.may_reboot and not _is_full(health),
+                may_reboot=device.may_reboot and not is_full,
                 may_restart=device.may_restart_server and not _others_run(device),
             ):
                 if self._is_over():
@@ -354,10 +355,6 @@ def _others_run(device: LabDevice) -> bool:
         for one in alike
         if one is not device
     )
-
-
-def _is_full(health: Health) -> bool:
-    return any(finding.code == "storage-full" for finding in health.findings)
 
 
 def _host_is_out(device: LabDevice) -> bool:

@@ -96,7 +96,7 @@ def parse_readiness(sections: Mapping[str, list[str]]) -> Readiness:
         user=integer(said.get("user")),
         users=tuple(users),
         update=said.get("update") or None,
-        developer=_flag(said.get("development_settings_enabled")),
+        developer={"1": True, "0": False}.get(said.get("development_settings_enabled", "")),
         key_days=key_ms / _DAY_MS if key_ms is not None else KEY_DAYS if answers else None,
     )
 
@@ -111,10 +111,6 @@ def _thermal(lines: list[str]) -> tuple[int | None, str | None]:
             sensor = _NAME.search(line)
             worst, name = int(found[1]), sensor[1].strip() if sensor else None
     return None if of_all is None or of_all >= len(THERMAL) else of_all, name
-
-
-def _flag(text: str | None) -> bool | None:
-    return {"1": True, "0": False}.get(text or "")
 
 
 def _word(text: str | None) -> str | None:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,6 @@ from harness.device.dsp.dsp import DspLimits
 from harness.device.dsp.hexagon import dsp_programs
 from harness.device.simulator.board import LOADER, Board, BoardDsp, cpu_files, dsp_files
 from harness.ground.errors import ConfigError, HarnessError, InfraError
-from harness.ground.files.scratch import scratch_folder
 from harness.ground.files.verified_folder import key_of, made_file
 from harness.ground.files.whole_file import disk_errors
 
@@ -158,32 +158,24 @@ def build_shim(compiler: Sequence[str], cache: Path) -> Path:
 def why_no_board(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
     """Why no board can be simulated here, with what to install; None where one can.
 
-    A success is remembered in `cache` for these tools and the headers that were read, so that
-    it is not tried again before one of them changes.
+    A success is remembered in `cache` for these tools.
     """
     try:
         tools = find_tools(environment)
         build_shim(tools.compiler, cache)
         files = (tools.libraries / LOADER, tools.qemu, Path(tools.cross[0]))
-        worked = cache / f"tried-{key_of((tools.cross, *map(_identity, files)))}"
-        if worked.is_file() and all(map(os.path.exists, worked.read_text().split("\n"))):
-            return None
-        cache.mkdir(parents=True, exist_ok=True)
-        with scratch_folder(cache) as folder:
-            headers = _try(tools, folder)
-            (folder / "worked").write_text("\n".join(headers))
-            (folder / "worked").replace(worked)
+        trial = cache / f"trial-{key_of((tools.cross, *map(_identity, files)))}"
+        made_file(trial, partial(_try, tools), what="trying arm64 programs", timeout_s=_PROGRAM_S)
     except (HarnessError, OSError) as error:
         return str(error)
     return None
 
 
-def _try(tools: Tools, folder: Path) -> list[str]:
-    """Compiles a program for the board and runs it; the headers that were read for it."""
-    source, program, headers = folder / "trial.c", folder / "trial", folder / "headers"
+def _try(tools: Tools, folder: Path) -> Path:
+    """Compiles a program for the board and runs it."""
+    source, program = folder / "trial.c", folder / "trial"
     source.write_text(_TRIAL)
-    words = [*tools.cross, str(source), "-o", str(program), "-ldl", "-pthread"]
-    done = run_program([*words, "-MD", "-MF", str(headers)])
+    done = run_program([*tools.cross, str(source), "-o", str(program), "-ldl", "-pthread"])
     if done.returncode != 0:
         raise ConfigError(
             f"{shlex.join(tools.cross)} compiles nothing for arm64 (apt install "
@@ -193,8 +185,7 @@ def _try(tools: Tools, folder: Path) -> list[str]:
     ran = run_program([str(tools.qemu), loader, "--library-path", libraries, str(program)])
     if ran.returncode != 0 or ran.stdout != "ran\n":
         raise ConfigError(f"{tools.qemu} does not run arm64 programs: {_first_error(ran.stderr)}")
-    read = headers.read_text().replace("\\\n", " ").partition(": ")[2]
-    return [name for name in shlex.split(read) if Path(name).parent != folder]
+    return program
 
 
 def run_program(

@@ -164,7 +164,7 @@ def _is_other(connection: Connection, held: Any, folder: Path, started: str) -> 
     first = select(*columns).where(attempts.c.run == held.run).order_by(attempts.c.line)
     rows = rows_of(connection, first.limit(_PEEKED))
     known = {int(line): tuple(rest) for line, *rest in rows}
-    for number, record in cases_in(folder / JOURNAL, LeftOut()):
+    for number, record in cases_in(folder / JOURNAL):
         if number > max(known, default=0):
             return False
         same = bounded(record.case), moment_text(record.started), record.attempt

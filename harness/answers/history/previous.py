@@ -20,7 +20,7 @@ from harness.answers.history.states import CaseHistory
 from harness.answers.report.run_data import Since
 from harness.ground.errors import ConfigError, HarnessError
 from harness.verdict.results.asked_of_files import asked_of_files
-from harness.verdict.results.journal import LeftOut, cases_in, uncollected
+from harness.verdict.results.journal import cases_in, uncollected
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
 from harness.verdict.results.run_numbers import ordered
 
@@ -180,7 +180,7 @@ def last_durations(path: Path, selection: object) -> dict[str, float]:
     last: dict[str, tuple[int, float]] = {}
     with contextlib.suppress(HarnessError, OSError):
         for run in islice(_asked_for(selection, before[::-1]), 1):
-            for _, record in cases_in(run.path / JOURNAL, LeftOut()):
+            for _, record in cases_in(run.path / JOURNAL):
                 if record.case not in last or record.attempt >= last[record.case][0]:
                     last[record.case] = record.attempt, record.duration_s
     return {case: seconds for case, (_, seconds) in last.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -44,11 +44,23 @@ _MAX_BYTES: Final = 256 << 20
 
 @dataclass
 class Built:
-    """How many pages were written, and how many were as they ought to be already."""
+    """How many pages of the site in a folder were written, and how many were as they ought to be
+    already."""
 
+    out: Path
     written: int = 0
     kept: int = 0
     seconds: float = 0.0
+
+    def write(self, name: str, page: str) -> None:
+        """Write a page, unless it is there."""
+        path, data = self.out / name, page.encode("utf-8", "replace")
+        if path.is_file() and path.read_bytes() == data:
+            self.kept += 1
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, data)
+        self.written += 1
 
 
 class NightWritten(Part):
@@ -74,27 +86,10 @@ class SiteNote(Part):
             return cls()
 
 
-@dataclass
-class _Site:
-    """The folder that pages are written into."""
-
-    out: Path
-    built: Built = field(default_factory=Built)
-
-    def write(self, name: str, page: str) -> None:
-        path, data = self.out / name, page.encode("utf-8", "replace")
-        if path.is_file() and path.read_bytes() == data:
-            self.built.kept += 1
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, data)
-        self.built.written += 1
-
-
 @uncollected()
 def build(database: Database, out: Path) -> Built:
     """Makes the site say what the history says. Raises InfraError."""
-    began, site = time.monotonic(), _Site(out)
+    began, site = time.monotonic(), Built(out)
     runs, nights, note = runs_held(database), nights_held(database), SiteNote.read(out)
     try:
         kept = keep_pages(database, nights, out)
@@ -128,8 +123,8 @@ def build(database: Database, out: Path) -> Built:
             write_whole(out / NOTE, SiteNote(nights=said).model_dump_json(by_alias=True).encode())
     except OSError as error:
         raise InfraError(f"the site cannot be written: {error}") from error
-    site.built.seconds = time.monotonic() - began
-    return site.built
+    site.seconds = time.monotonic() - began
+    return site
 
 
 def _digests(
@@ -153,7 +148,7 @@ def _digests(
         before = look + one.run
 
 
-def _of_cases(site: _Site, database: Database, known: Known, told: int) -> None:
+def _of_cases(site: Built, database: Database, known: Known, told: int) -> None:
     """Gathers what became of cases, and writes their pages on the way: none is held for longer."""
     first, listed = max(0, min(told - MARKS, len(known.runs) - WINDOW)), list[ListedTest]()
     for test, kins in lines_by_test(database, known.runs, first):
@@ -171,7 +166,7 @@ def _of_cases(site: _Site, database: Database, known: Known, told: int) -> None:
     site.write("cases.html", cases_page(listed))
 
 
-def _of_the_rest(site: _Site, known: Known, told: int) -> None:
+def _of_the_rest(site: Built, known: Known, told: int) -> None:
     for one in known.causes:
         # of one that was gone before its page was last written, nothing has changed
         if one.last >= told - 1 or not (site.out / page_of("cause", one.cause)).is_file():

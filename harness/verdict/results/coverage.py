@@ -39,27 +39,22 @@ _Count = Annotated[StrictInt, Field(ge=0)]
 
 
 class Ended(Protocol):
-    """One attempt at a case, of a `CaseRecord` or of less."""
+    """One attempt at a case, of a `CaseRecord` or of less; its number is from 1.
+
+    `device` is where it ran, or was to run: None where no device of the lab fits.
+    `breaks_strictness` tells that it passed where that was to fail the run.
+    """
 
     @property
-    def case(self) -> str:
-        """Its name."""
-
+    def case(self) -> str: ...
     @property
-    def attempt(self) -> int:
-        """Its number, from 1."""
-
+    def attempt(self) -> int: ...
     @property
-    def device(self) -> object | None:
-        """Where it ran, or was to run; None where no device of the lab fits."""
-
+    def device(self) -> object | None: ...
     @property
-    def standing(self) -> Standing:
-        """What it came to."""
-
+    def standing(self) -> Standing: ...
     @property
-    def breaks_strictness(self) -> bool:
-        """Whether it passed where that was to fail the run."""
+    def breaks_strictness(self) -> bool: ...
 
 
 @lru_cache(1000)

@@ -245,13 +245,11 @@ def _numbered(path: Path) -> Iterator[tuple[int, int, bytes, LineContent]]:
         raise ConfigError(foreign[0].problem, file=path, line=foreign[0].line)
 
 
-def cases_in(path: Path, left_out: LeftOut) -> Iterator[tuple[int, CaseRecord]]:
-    """The records of cases among them; what is left out is noted. Raises ConfigError."""
+def cases_in(path: Path) -> Iterator[tuple[int, CaseRecord]]:
+    """The records of cases among them. Raises ConfigError."""
     for number, content in lines_in(path):
         if isinstance(content, CaseRecord):
             yield number, content
-        elif isinstance(content, Damage):
-            left_out.add(content)
 
 
 @uncollected()

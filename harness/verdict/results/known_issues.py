@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import operator
 import re
@@ -227,22 +226,13 @@ def match(record: CaseRecord, issues: Iterable[KnownIssue]) -> KnownIssue | None
     case started (UTC) explains nothing, and neither does one whose pattern takes too long (see
     `not_asked`).
     """
-    for issue in _that_may_explain(record, issues):
-        with contextlib.suppress(SlowPatternError):
-            if _says(record, issue):
-                return issue
-    return None
+    explaining = (issue for issue in _that_may_explain(record, issues) if _says(record, issue))
+    return next(explaining, None)
 
 
 def not_asked(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[KnownIssue]:
     """The known issues that might explain a record, if their pattern did not take too long."""
-    found = []
-    for issue in _that_may_explain(record, issues):
-        try:
-            _says(record, issue)
-        except SlowPatternError:
-            found.append(issue)
-    return found
+    return [issue for issue in _that_may_explain(record, issues) if _says(record, issue) is None]
 
 
 def passed_anyway(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[KnownIssue]:
@@ -287,9 +277,13 @@ def _day(record: CaseRecord) -> datetime.date:
     return record.started.astimezone(datetime.UTC).date()
 
 
-def _says(record: CaseRecord, issue: KnownIssue) -> bool:
+def _says(record: CaseRecord, issue: KnownIssue) -> bool | None:
+    """Whether the message is that of an issue; None if looking for it takes too long."""
     assert record.error is not None
-    return safe_pattern(issue.signature.message).found_in(record.error.message)
+    try:
+        return safe_pattern(issue.signature.message).found_in(record.error.message)
+    except SlowPatternError:
+        return None
 
 
 def holds_under(record: CaseRecord, conditions: Conditions) -> bool:

@@ -26,11 +26,15 @@ class InBatches(Iterable[CaseRecord]):
         return chain.from_iterable(self.batches())
 
 
+class _CutShortError(Exception):
+    """Others could not read the records to their end."""
+
+
 class _Handed(InBatches):
     """The batches that one reader gets; no other one comes before it has gone through its last."""
 
     def __init__(self) -> None:
-        self.queue = Queue[list[CaseRecord] | None]()
+        self.queue = Queue[list[CaseRecord] | _CutShortError | None]()
         # one for all who ask: going on with it tells that the batch before is done with
         self._taken = self._take()
 
@@ -39,6 +43,8 @@ class _Handed(InBatches):
 
     def _take(self) -> Iterator[list[CaseRecord]]:
         while (batch := self.queue.get()) is not None:
+            if isinstance(batch, _CutShortError):
+                raise batch
             yield batch
             del batch
             self.queue.task_done()
@@ -67,6 +73,7 @@ def read_once(records: Iterable[CaseRecord], *readers: Reader) -> list[Any]:
         made = [
             threads.submit(each.read, reader) for each, reader in zip(handed, readers, strict=True)
         ]
+        end: _CutShortError | None = _CutShortError()  # nothing may be made of a part of them
         try:
             for batch in records.batches():
                 for each in handed:
@@ -74,7 +81,8 @@ def read_once(records: Iterable[CaseRecord], *readers: Reader) -> list[Any]:
                 del batch
                 for each in handed:
                     each.queue.join()
+            end = None
         finally:
             for each in handed:
-                each.queue.put(None)
+                each.queue.put(end)
     return [future.result() for future in made]

@@ -96,6 +96,12 @@ def test_what_reading_raises_is_raised() -> None:
             yield CASES[:2]
             raise OSError("the file is gone")
 
-    for reader in (names, shared(names)):
+    made = []
+
+    def reader(cases: Iterable[CaseRecord]) -> None:
+        made.append(names(cases))
+
+    for wrapped in (reader, shared(reader)):
         with pytest.raises(OSError, match="the file is gone"):
-            read_once(Torn(), reader, partial(first, 1))
+            read_once(Torn(), wrapped, partial(first, 1))
+    assert made == [], "nothing is made of a part of them"

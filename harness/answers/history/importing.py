@@ -73,7 +73,7 @@ def import_run(database: Database, path: Path) -> Imported:
     number = RunNumber.of(folder.run_id, info)
     devices, left_out = DeviceSums(hosts_in(info)), LeftOut()
     if not (started := info.get("started") or ""):
-        _, first = next(cases_in(journal, LeftOut()), (0, None))
+        _, first = next(cases_in(journal), (0, None))
         started = moment_text(first.started) if first is not None else ""
     with database.transaction() as connection:
         digest, told = _digest(journal), bounded(json.dumps([info.get(name) for name in _TOLD]))

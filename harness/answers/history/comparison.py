@@ -96,6 +96,11 @@ class Pair:
     after: Attempt | None
 
     @property
+    def names(self) -> set[str]:
+        """What the case is called in the runs that have it."""
+        return {side.case for side in (self.before, self.after) if side is not None}
+
+    @property
     def shown(self) -> Attempt:
         """The newer of the two that there are."""
         found = self.after or self.before

@@ -15,7 +15,7 @@ from harness.answers.history.attempts import (
     once,
     read_attempts,
 )
-from harness.answers.history.comparison import TITLES, Pair, compare
+from harness.answers.history.comparison import TITLES, compare
 from harness.answers.history.states import CaseHistory
 from harness.answers.report.run_data import Since
 from harness.ground.errors import ConfigError, HarnessError
@@ -134,7 +134,7 @@ def histories(
         for became, pairs in compare(before, attempts).pairs.items()
         for pair in pairs
         if pair.after is not None
-        and (became not in ("passing", "untested") or _named(pair) & set(also))
+        and (became not in ("passing", "untested") or pair.names & set(also))
     }
     compared, met = False, {attempt.run for attempt in attempts}
     asked = _asked_for(info.get("selection"), _before(run)) if found else ()
@@ -164,10 +164,6 @@ def asked_when_bad(reports: Path, case: str) -> tuple[str, dict[str, str]]:
                 return run.run_id, asked_of_files(run.info().get("command"))
             known = known or (found.last if found is not None else None)
     return "", {}
-
-
-def _named(pair: Pair) -> set[str]:
-    return {side.case for side in (pair.before, pair.after) if side is not None}
 
 
 def last_durations(path: Path, selection: object) -> dict[str, float]:

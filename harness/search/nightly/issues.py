@@ -126,7 +126,7 @@ def followed(
         for name in _names(one, histories.get(one.after.case))
     }
     fresh = {pair.shown.case for name in _NEW for pair in found[name]}
-    everybody = {side.case for pair in pairs for side in (pair.before, pair.after) if side}
+    everybody = {name for pair in pairs for name in pair.names}
 
     def came_with(cases: Sequence[Attempt]) -> dict[str, Any]:
         own = {one.case for one in cases}
@@ -191,7 +191,7 @@ def _shown(
 
 
 def _names(pair: Pair, known: CaseHistory | None) -> Iterator[str]:
-    yield from (side.case for side in (pair.before, pair.after) if side is not None)
+    yield from pair.names
     yield from (one.last.case for one in (known.before if known is not None else ()))
 
 

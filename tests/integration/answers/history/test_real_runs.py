@@ -99,7 +99,6 @@ def test_what_the_runs_before_show_to_be_flaky_is_not_new(tmp_path: Path) -> Non
     [
         (["--markdown", "--html"], "--markdown and --html do not go together"),
         (["--html", "--json"], "--html and --json do not go together"),
-        (["--markdown", "--bisect"], "--markdown and --bisect do not go together"),
     ],
 )
 def test_one_form_at_a_time(words: list[str], says: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -16,7 +15,7 @@ from harness.answers.history.states import CaseState, said_versions, versions_of
 from harness.answers.history.timeline import Filter, RunHeld, kind_of, lines_of
 from harness.answers.history.timeline_json import CaseRow, KindRow, case_row
 from harness.ground.errors import InfraError
-from harness.ground.files.bounded_json import parse_model
+from harness.ground.files.bounded_json import parse_json, parse_model
 
 _TABLES: Final = """
     PRAGMA journal_mode = OFF;
@@ -85,7 +84,7 @@ class History:
         """The first kinds of failures, the most frequent before others."""
         for row in self._rows.execute(_KINDS, {"diagnosis": self._diagnosis, "most": most}):
             kind = dict(row)
-            listed = {name: sorted(json.loads(kind[name])) for name in ("devices", "versions")}
+            listed = {name: sorted(parse_json(kind[name])) for name in ("devices", "versions")}
             cause = self._rows.execute(_CAUSE, {"kind": row["kind"]}).fetchone()
             yield KindRow(**kind | listed, facts=self._facts(cause["cause"]) if cause else None)
 

@@ -352,7 +352,6 @@ PRINTS_ITSELF = {
     "search/minimize/handover.py",
     "search/minimize/reproduce.py",
     "run/pytest_plugin/terminal.py",
-    "tools/cli/schema.py",
 }
 
 

@@ -151,7 +151,7 @@ class TestAddresses:
         assert DeviceConfig.model_validate(yaml.safe_load(entry)).address == self.URL
 
     def test_what_is_no_address(self) -> None:
-        with pytest.raises(ConfigError, match=r"no address of a device: .* \(valid: adb://HOST"):
+        with pytest.raises(ConfigError, match=r"no address of a device \(valid: adb://HOST"):
             self.added(None, "ssh://-oX/A")
 
 

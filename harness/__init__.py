@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.run import experiments
     from harness.run.bench.bench import Bench
     from harness.run.bench.case_session import Observation, TargetFailure
-    from harness.verdict.results.checks import Check, held, undecided
+    from harness.verdict.results.record import Check, held, undecided
 
 __version__ = "0.1.0"
 
@@ -47,7 +47,7 @@ __all__ = [
 
 _MODULES = {
     "Bench": "harness.run.bench.bench",
-    "Check": "harness.verdict.results.checks",
+    "Check": "harness.verdict.results.record",
     "ConfigError": "harness.ground.errors",
     "ContextFile": "harness.contexts.sources.context_file",
     "ContextSource": "harness.contexts.context.source",
@@ -58,9 +58,9 @@ _MODULES = {
     "Settings": "harness.probe.plan",
     "TargetFailure": "harness.run.bench.case_session",
     "experiments": "harness.run.experiments",
-    "held": "harness.verdict.results.checks",
+    "held": "harness.verdict.results.record",
     "steps": "harness.probe.steps",
-    "undecided": "harness.verdict.results.checks",
+    "undecided": "harness.verdict.results.record",
 }
 
 

@@ -16,21 +16,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.answers.report.projections import finish
+from harness.device.lab.facts import Vitals
 from harness.device.lab.health import LabEvent
 from harness.device.lab.inventory import Lab
-from harness.device.lab.vitals import Vitals
 from harness.ground.files.whole_file import read_json
-from harness.run.pytest_plugin.selection import selection
+from harness.run.pytest_plugin.collected import selection
 from harness.search.nightly.chain import AGAIN, Chain
-from harness.search.nightly.kept_nights import STATE
-from harness.search.nightly.lab_seen import DeviceSeen
-from harness.search.nightly.night import STEPS, Night
+from harness.search.nightly.night import STATE, STEPS, DeviceSeen, Night
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.record import CaseRecord, DeviceEvent
-from harness.verdict.results.run_folder import JOURNAL, RunFolder, new_run_id
-from harness.verdict.results.run_info import INFO
-from harness.verdict.results.run_numbers import number_folder, take_number
+from harness.verdict.results.run_folder import (
+    INFO,
+    JOURNAL,
+    RunFolder,
+    new_run_id,
+    number_folder,
+    take_number,
+)
 
 BEGIN: Final = datetime(2026, 11, 1, 22, tzinfo=UTC)
 COMMAND: Final = ("pytest", "-m", "device")

@@ -8,8 +8,7 @@ import subprocess
 
 import pytest
 
-from harness.device.dsp.hexagon import why_no_loader
-from harness.device.dsp.qemu import HMX, VECTOR_FLOAT, find_qemu
+from harness.device.dsp.hexagon import HMX, VECTOR_FLOAT, find_qemu, why_no_loader
 from harness.ground.errors import HarnessError
 from harness.ground.files.cache import BOARDS, cache_root
 

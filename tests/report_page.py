@@ -14,7 +14,7 @@ _PACKED = re.compile(r'<script type="text/plain" id="(rows|blocks)">([^<]*)</scr
 
 
 def unpacked(text: str) -> Any:
-    """What `harness.answers.report.page_data.packed` packed."""
+    """What `harness.answers.report.html.packed` packed."""
     return json.loads(gzip.decompress(base64.b64decode(text, validate=True)))
 
 

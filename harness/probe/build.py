@@ -1,29 +1,234 @@
-"""Builds the probe for a target, once per source, flags and compiler, or takes a prebuilt one."""
+"""Builds the probe for a target, once per source, flags and compiler, or takes a prebuilt one.
+
+The layout is that of the NDK's own documentation ("Use the NDK with other build systems"):
+toolchains/llvm/prebuilt/<host>/bin/aarch64-linux-android<API>-clang, one per API level.
+
+`QNN_HARNESS_PROBES` names a folder with `<target>/qnn-probe` or `qnn-probe-<target>` in it. The
+package from an index has such a folder, too (`python -m harness.tools.cli.ship` makes it), so that
+who installs it needs no compiler.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.device.simulator.emulation import ZIG_TARGET, first_program, run_program
+from harness.device.simulator.board import ZIG_TARGET, first_program, run_program
 from harness.ground.errors import ConfigError
+from harness.ground.facts.socs import PLATFORMS
 from harness.ground.files.verified_folder import made_file
-from harness.probe.ndk import find_ndk
-from harness.probe.prebuilt import (
-    FOLDER_VARIABLE,
-    check_probe,
-    checked_prebuilt,
-    find_prebuilt,
-    shipped_probe,
+from harness.ground.files.whole_file import read_bounded
+from harness.libraries.runtimes.elf import ElfError, ElfFacts, read_elf
+from harness.probe.plan import SOURCE_FOLDER
+
+VARIABLES: Final = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
+_CLANG: Final = "toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
+_LEVEL: Final = re.compile(r"aarch64-linux-android(\d{1,3})-clang", re.ASCII)
+_REVISION: Final = re.compile(r"^Pkg\.Revision\s*=\s*([\w.-]{1,40})", re.MULTILINE | re.ASCII)
+_MAX_TEXT_BYTES: Final = 4096
+
+
+@dataclass(frozen=True)
+class Ndk:
+    """An NDK: where it is, what named it, its version if known, its compilers by API level."""
+
+    root: Path
+    named_by: str
+    revision: str | None
+    compilers: Mapping[int, Path]
+
+    def compiler(self, device_api: int | None) -> Path:
+        """The compiler for a device of this API level; for any phone where that is not known.
+
+        Raises ConfigError if the NDK has none that is old enough, or none at all.
+        """
+        if not self.compilers:
+            why = "is no NDK: it has no toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
+            raise ConfigError(f"{self.root} {why}", field=self.named_by)
+        return self.compilers[fitting_level(self.compilers, device_api, field=self.named_by)]
+
+
+def find_ndk(environment: Mapping[str, str], path: Path | None = None) -> Ndk | None:
+    """The NDK at `path`, else the one that the environment names; None if nothing does."""
+    if path is not None:
+        return read_ndk(path, "ndk")
+    for variable in VARIABLES:
+        if root := environment.get(variable, "").strip():
+            return read_ndk(Path(root), variable)
+    return None
+
+
+def read_ndk(root: Path, named_by: str) -> Ndk:
+    """What is in a folder; a folder that is none has no compilers. Never raises."""
+    compilers: dict[int, Path] = {}
+    revision = None
+    try:
+        for path in sorted(root.glob(_CLANG)):
+            if found := _LEVEL.fullmatch(path.name):
+                compilers.setdefault(int(found[1]), path)
+        text = read_bounded(root / "source.properties", _MAX_TEXT_BYTES)
+        said = _REVISION.search(text.decode("utf-8", "replace"))
+        revision = said[1] if said else None
+    except OSError:
+        pass
+    return Ndk(root, named_by, revision, compilers)
+
+
+def fitting_level(
+    levels: Collection[int], device_api: int | None, *, field: str | None = None
+) -> int:
+    """The newest API level that a device still has; the oldest where that is not known (pure).
+
+    A program for an older level runs on newer systems, not the other way round. Raises ConfigError.
+    """
+    if device_api is None:
+        return min(levels)
+    older = [level for level in levels if level <= device_api]
+    if not older:
+        raise ConfigError(
+            f"the NDK compiles for API {min(levels)} and newer, and the device has {device_api}; "
+            "an older NDK is needed",
+            field=field,
+        )
+    return max(older)
+
+
+FOLDER_VARIABLE: Final = "QNN_HARNESS_PROBES"
+PROTOCOL: Final = 2
+SHIPPED: Final = Path(__file__).with_name("shipped")
+"""The probes that came with the package, if they did."""
+_NAME: Final = "qnn-probe"
+_MAX_BYTES: Final = 64 << 20
+_IDENTITY: Final = re.compile(
+    rb"qnn-probe protocol=(\d{1,4}) source=([0-9a-zA-Z]{1,64}) target=([a-z0-9-]{1,32})"
 )
-from harness.probe.verbs import SOURCE_FOLDER
+
+
+@dataclass(frozen=True)
+class ProbeIdentity:
+    """What `qnn-probe --version` prints, read from the file itself."""
+
+    protocol: int
+    source: str
+    target: str
+
+
+def find_prebuilt(environment: Mapping[str, str], target: str) -> Path | None:
+    """The probe for a target in the folder that the environment names; None if there is none.
+
+    Raises ConfigError if that is no folder.
+    """
+    named = environment.get(FOLDER_VARIABLE, "").strip()
+    if not named:
+        return None
+    folder = Path(named).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder", field=FOLDER_VARIABLE)
+    candidates = (folder / target / _NAME, folder / f"{_NAME}-{target}")
+    return next((path for path in candidates if path.exists()), None)
+
+
+def shipped_probe(target: str, *, source: str) -> Path | None:
+    """The probe that came with the package; None if it did not, or is of other sources."""
+    path = SHIPPED / f"{_NAME}-{target}"
+    said = identity_of(_read(path)) if path.exists() else None
+    return path if said is not None and said.source == source else None
+
+
+def checked_prebuilt(path: Path, target: str, *, source: str, android_api: int | None) -> Path:
+    """A probe built elsewhere, if it is the one that would be built here for this device.
+
+    `source` is the hash of the sources as they are now. Raises ConfigError naming each mismatch.
+    """
+    data = _read(path)
+    facts = _elf(path, data, target)
+    problems = mismatches(facts, identity_of(data), target, source=source, android_api=android_api)
+    if problems:
+        raise ConfigError(f"this prebuilt probe does not fit: {'; '.join(problems)}", file=path)
+    return path
+
+
+def check_probe(path: Path, target: str) -> Path:
+    """A program that was just built, if it is one for the target. Raises ConfigError if not."""
+    if problem := libc_problem(_elf(path, _read(path), target), target):
+        raise ConfigError(problem, file=path)
+    return path
+
+
+def identity_of(data: bytes) -> ProbeIdentity | None:
+    """What a probe says of itself, None if it says nothing (pure)."""
+    found = _IDENTITY.search(data)
+    if found is None:
+        return None
+    return ProbeIdentity(int(found[1]), found[2].decode(), found[3].decode())
+
+
+def mismatches(
+    facts: ElfFacts,
+    identity: ProbeIdentity | None,
+    target: str,
+    *,
+    source: str,
+    android_api: int | None,
+) -> list[str]:
+    """Everything that keeps a prebuilt probe from being used (pure)."""
+    problems = []
+    if problem := libc_problem(facts, target):
+        problems.append(problem)
+    built_for = facts.android_api
+    if built_for is not None and android_api is not None and built_for > android_api:
+        problems.append(f"it was built for Android API {built_for}, the device has {android_api}")
+    if identity is None:
+        problems.append(
+            "it does not say what it was built from (older, or no probe): build it anew"
+        )
+        return problems
+    if identity.target != target:
+        problems.append(f"it says that it is for {identity.target}, not {target}")
+    if identity.protocol != PROTOCOL:
+        problems.append(f"it speaks protocol {identity.protocol}, this harness {PROTOCOL}")
+    if identity.source != source:
+        problems.append(
+            f"it was built from the sources {identity.source[:16]}, the ones here are "
+            f"{source[:16]}: build it anew"
+        )
+    return problems
+
+
+def libc_problem(facts: ElfFacts, target: str) -> str | None:
+    """Why a program's C library is not the target's; a static program needs none (pure)."""
+    wanted = PLATFORMS[target].libc
+    if facts.libc in (None, wanted):
+        return None
+    return f"it is linked with {facts.libc}, and {target} has {wanted}"
+
+
+def _elf(path: Path, data: bytes, target: str) -> ElfFacts:
+    wanted = PLATFORMS[target].machine
+    try:
+        facts = read_elf(data)
+    except ElfError as error:
+        raise ConfigError(f"not a 64-bit program for {target}: {error}", file=path) from None
+    if facts.bits != 64 or facts.machine != wanted:
+        said = f"{facts.bits} bits, {facts.machine}"
+        raise ConfigError(f"not a 64-bit program for {target}: it is for {said}", file=path)
+    return facts
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_bounded(path, _MAX_BYTES)
+    except OSError as error:
+        raise ConfigError(f"cannot read the probe: {error.strerror or error}", file=path) from error
+
 
 PROBE_NAME: Final = "qnn-probe"
 BUILD_TIMEOUT_S: Final = 120.0

@@ -21,6 +21,7 @@ from harness.ground.errors.outgoing_text import (
     without_secrets_in,
 )
 from harness.ground.files.bounded_json import JsonError, parse_json, without_depths
+from harness.probe.plan import LIMITS
 from harness.probe.transcript import (
     MAX_KEPT,
     Accepted,
@@ -32,7 +33,6 @@ from harness.probe.transcript import (
     StepResult,
     Transcript,
 )
-from harness.probe.verbs import LIMITS
 
 MARK: Final = b"\x1e"
 SEAL: Final = b',"crc":"%08x"}'

@@ -13,7 +13,7 @@ from harness.ground.errors import ConfigError, DeviceError, DeviceLost, DeviceRe
 from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources, source_hash
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import EXIT_DONE, run_plan
-from harness.probe.wholeness import misfit
+from harness.probe.transcript import misfit
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 10.0

@@ -1,25 +1,20 @@
 """All that plans are made of: steps for QNN and for ONNX Runtime, and single calls."""
 
-from harness.probe.call_steps import (
+from harness.probe.ort_plan import (
     APP_READ as APP_READ,
     APP_WRITE as APP_WRITE,
+    QNN_EP as QNN_EP,
     STATIC as STATIC,
+    Provider as Provider,
     call as call,
-    operation as operation,
-    tensor as tensor,
-)
-from harness.probe.memory_steps import (
     context_load_list as context_load_list,
     context_load_shared as context_load_shared,
+    dump_options as dump_options,
     io_bind as io_bind,
     io_release as io_release,
     io_run as io_run,
     memory_sample as memory_sample,
-)
-from harness.probe.ort_plan import (
-    QNN_EP as QNN_EP,
-    Provider as Provider,
-    dump_options as dump_options,
+    operation as operation,
     ort_end as ort_end,
     ort_env as ort_env,
     ort_load as ort_load,
@@ -28,6 +23,7 @@ from harness.probe.ort_plan import (
     ort_run as ort_run,
     ort_session as ort_session,
     ort_session_free as ort_session_free,
+    tensor as tensor,
 )
 from harness.probe.plan import (
     Step as Step,

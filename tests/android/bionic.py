@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources, source_hash
-from harness.probe.verbs import SOURCE_FOLDER
+from harness.probe.plan import SOURCE_FOLDER
 from tests.needed import ANDROID, need
 
 API = 30

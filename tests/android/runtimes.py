@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.contexts.context.source import Context
 from harness.libraries.runtimes.maven_repository import Coordinates
-from harness.probe.verbs import SOURCE_FOLDER
+from harness.probe.plan import SOURCE_FOLDER
 from tests.android.bionic import ARM64, compile_c, compiler
 from tests.integration.libraries.runtimes.maven_server import make_aar
 from tests.unit.libraries.runtimes.elf_files import elf_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from harness.device.simulator.properties import device_properties, getprop_text
+from harness.device.simulator.programs import device_properties, getprop_text
 from tests.android.bionic import plain_signals, roots, x64_root
 from tests.integration.device.adb.real_adbd import Android
 from tests.unit.libraries.runtimes.elf_files import elf_file

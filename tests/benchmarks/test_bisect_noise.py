@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.search.bisect.answers import Repeat
-from harness.search.bisect.findings import AxisFinding
+from harness.search.bisect.match import Repeat
+from harness.search.bisect.result import AxisFinding
 from harness.search.bisect.search import AxisSpec
 from tests.benchmarks.test_performance_history import (
     FEWEST_EARLIER,

@@ -24,14 +24,14 @@ from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import adb_binary
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import PrivateAdbServer, harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from harness.device.store.deploy import Deployer
 from harness.device.store.layout import FileSet
 from harness.device.transport.shell import Completed
 from harness.ground.files.cache import cache_root
 from harness.ground.host.deadline import Deadline
 from harness.libraries.runtimes.catalog import Catalog
-from harness.libraries.runtimes.deployed import runtime_set
+from harness.libraries.runtimes.runtime import runtime_set
 from tests.integration.device.adb.real_adbd import RealDevice
 
 CONTEXTS = 66

@@ -21,7 +21,7 @@ from harness.device.adb.server import adb_binary
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.farm import lab_text
 from harness.device.simulator.private_server import PrivateAdbServer, harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from harness.ground.host.deadline import Deadline
 from tests.integration.device.adb.faulty_link import FaultyLink
 from tests.integration.device_runs import DeviceRuns

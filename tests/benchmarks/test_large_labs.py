@@ -11,8 +11,7 @@ import pytest
 
 from harness.device.lab.inventory import DeviceConfig, load_lab
 from harness.device.lab.matching import kinds
-from harness.device.labgrid.place import Place, Service
-from harness.device.labgrid.session import FoundPlaces
+from harness.device.labgrid.session import FoundPlaces, Place, Service
 
 pytestmark = pytest.mark.benchmark
 
@@ -51,8 +50,7 @@ def places_of_a_coordinator(folder: Path, count: int) -> Callable[[], object]:
     """What a connection makes of what it was told; there is none here."""
     from labgrid.remote.generated import labgrid_coordinator_pb2 as pb
 
-    from harness.device.labgrid.resources import Resources
-    from harness.device.labgrid.wire import Coordinator
+    from harness.device.labgrid.keeper import Coordinator, Resources
 
     made = object.__new__(Coordinator)
     made._lock, made._resources, made._places = threading.Lock(), Resources(), {}

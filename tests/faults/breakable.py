@@ -20,7 +20,7 @@ from harness.device.adb.address import TcpAddress
 from harness.device.adb.server import AdbServer, adb_binary
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from harness.ground.files.cache import cache_root
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.guard import GuardedProcess, spawn_guarded

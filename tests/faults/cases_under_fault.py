@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.contexts.compiler.models import Model
-from harness.contexts.context.schedule import schedule
+from harness.contexts.context.source import schedule
 from harness.device.adb.device import AdbDevice
 from harness.device.transport.files import PushItem
 from harness.probe.events import MARK

@@ -17,7 +17,7 @@ import yaml
 
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from harness.ground.host.deadline import Deadline
 from harness.verdict.results.journal import read_journal
 from tests.faults.breakable import CONNECT_S, KeptServer

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from harness.contexts.compiler.models import Model
-from harness.contexts.context.schedule import schedule
+from harness.contexts.context.source import schedule
 from harness.ground.errors import DeviceError
 from harness.probe.plan import Plan, Settings, Step
 from harness.run.bench.bench import Bench

@@ -12,8 +12,8 @@ import pytest
 
 from harness.device.adb.device import AdbDevice
 from harness.device.transport.device import Transport
-from harness.device.transport.ending import END_GRACE_S
 from harness.device.transport.files import PushItem
+from harness.device.transport.shell import END_GRACE_S
 from harness.ground.errors import InfraError
 from tests.faults.breakable import BreakableLab
 from tests.faults.conftest import daemon_parameters

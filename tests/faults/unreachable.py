@@ -11,7 +11,7 @@ import yaml
 
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from harness.ground.host.deadline import Deadline
 from tests.faults.breakable import CONNECT_S, KeptServer
 from tests.faults.mocks import MockAdbServer, MockHangingUpDaemon, MockMuteDaemon

@@ -44,8 +44,7 @@ from harness.libraries.runtimes.maven_repository import (
 )
 from harness.run.bench.session import open_session
 from harness.verdict.results.journal import read_journal
-from harness.verdict.results.run_folder import JOURNAL, OUTPUTS, RunFolder
-from harness.verdict.results.run_info import INFO
+from harness.verdict.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder
 from tests.integration.hostile_names import Example, Watched, example, stays_below
 from tests.unit.libraries.containers.made import CONTEXT, epcontext
 from tests.unit.libraries.runtimes.elf_files import elf_file

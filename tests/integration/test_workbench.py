@@ -12,7 +12,7 @@ from harness.contexts.compiler.models import Model
 from harness.device.adb.device import AdbDevice
 from harness.device.lab.attach import AttachedDevice
 from harness.device.lab.inventory import load_lab
-from harness.device.store.scripts import ScriptName, script
+from harness.device.store.client import ScriptName, script
 from harness.device.transport.shell import Completed
 from harness.ground.files.cache import cache_root, simulated_root
 from harness.run.workbench.placement import Placement

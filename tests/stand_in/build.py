@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from harness.probe.verbs import SOURCE_FOLDER
+from harness.probe.plan import SOURCE_FOLDER
 
 _FOLDER = Path(__file__).parent
 _FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC")

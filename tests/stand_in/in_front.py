@@ -15,7 +15,7 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from harness.contexts.context.session_plan import Libraries
+    from harness.contexts.context.source import Libraries
     from harness.run.bench.bench import Bench
 
     del config

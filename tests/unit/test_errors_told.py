@@ -21,12 +21,12 @@ from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.files.archive import names_of
 from harness.ground.host.guard import spawn_guarded
 from harness.libraries.runtimes.catalog import Catalog
-from harness.libraries.runtimes.download import Bounds, download
+from harness.libraries.runtimes.maven_repository import Bounds, download
 from harness.libraries.runtimes.pypi import require_compiling_host
 from harness.probe.build import ProbeBuilder, read_sources
 from harness.search.bisect.folder import BisectFolder
-from harness.search.nightly.kept_nights import held
-from harness.tools.doctor.host_facts import index_problem
+from harness.search.nightly.night import held
+from harness.tools.doctor.examine import index_problem
 
 BOUNDS = Bounds(1000, 5)
 

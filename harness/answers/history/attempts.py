@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,13 +17,20 @@ from pydantic import JsonValue
 
 from harness.answers.report.summary import server_gone
 from harness.ground.errors import Cause
-from harness.ground.facts.simulators import claim_of, limits_of_simulation
+from harness.ground.facts.socs import claim_of, limits_of_simulation
 from harness.verdict.failure.error import Outcome
-from harness.verdict.results.coverage import VERDICTS, Fault, Standing, fault_of, standing_of
+from harness.verdict.results.coverage import (
+    LOST_TO,
+    VERDICTS,
+    Fault,
+    Standing,
+    fault_of,
+    standing_of,
+)
 from harness.verdict.results.drift import KEPT
 from harness.verdict.results.journal import Damage, LeftOut, lines_in, uncollected
 from harness.verdict.results.record import NO_CAUSE, CaseRecord, PlacementRecord, is_figure
-from harness.verdict.results.run_numbers import moment_text
+from harness.verdict.results.run_folder import moment_text
 
 FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
 """The figures that are judged of each case; of a list, its median."""
@@ -335,3 +344,43 @@ def same_failure(before: Attempt, after: Attempt) -> bool:
 
 def _failure(attempt: Attempt) -> tuple[str, str]:
     return attempt.outcome, attempt.signature
+
+
+def cause_of(attempt: Attempt | None) -> str | None:
+    """The id of the cause for which a case fails, or has no verdict; None if it does neither, or
+    fails as a known issue expects."""
+    return cause_id(attempt) if attempt is not None and attempt.is_unexplained else None
+
+
+def cause_id(attempt: Attempt) -> str:
+    """Return the id of what went wrong, whether or not a known issue expects it.
+
+    A test has its own, since failures of many kinds share a signature such as SIGABRT. So has a
+    device that the lab lost, whatever the message: numbers in it, and so in names, are masked; or
+    the adb server, where all its devices were lost with that.
+    """
+    if attempt.standing == "lab" and (attempt.server or attempt.device is not None):
+        return hashed(f"{LOST_TO['lab']} {attempt.server or attempt.device}")
+    test = attempt.test.partition("[")[0]
+    return hashed(f"{LOST_TO.get(attempt.standing, attempt.outcome)} {attempt.signature} {test}")
+
+
+def hashed(text: str) -> str:
+    """A text as an id of twelve characters."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+_UNIT: Final = re.compile(r"_(s|ms|us|ns|bytes)(?:\.(?!count\b)\w+)*$", re.ASCII)
+# clocks are read to a microsecond, whatever unit is told; bytes and what has no unit are whole
+_STEPS: Final[Mapping[str | None, float]] = {"s": 1e-6, "ms": 1e-3}
+
+
+def unit_of(name: str) -> str | None:
+    """The unit of a time or a size of memory, or of a part of one; None of anything else."""
+    found = _UNIT.search(name)
+    return found[1] if found else None
+
+
+def known_to(name: str) -> float:
+    """The smallest step of a figure of this name, in the figure's own unit."""
+    return _STEPS.get(unit_of(name), 1.0)

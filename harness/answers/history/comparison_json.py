@@ -9,7 +9,7 @@ from harness.answers.history.attempts import Attempt
 from harness.answers.history.comparison import Bisectable, Category, Pair
 from harness.answers.history.comparison_text import ToldComparison
 from harness.answers.history.ops import OpsCompared
-from harness.answers.history.speed import SpeedCompared, alike
+from harness.answers.history.performance import SpeedCompared, alike
 from harness.answers.history.states import said_versions, versions_of
 from harness.ground.files.schema_field import Schema1
 from harness.verdict.failure.error import Outcome, Part

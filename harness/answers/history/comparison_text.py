@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import shlex
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Final
 
-from harness.answers.history.attempts import limits_of
+from harness.answers.history.attempts import COMPARED, Attempt, limits_of, once, read_attempts
 from harness.answers.history.comparison import (
     BISECTED,
     TITLES,
     Bisectable,
     Category,
     Comparison,
+    FailOn,
     Pair,
+    compare,
     groups,
 )
-from harness.answers.history.ops_text import op_counts, op_lines
-from harness.answers.history.speed_text import noise_said, speed_counts, speed_lines
-from harness.answers.history.surroundings import named_files
-from harness.answers.report import document, pages
+from harness.answers.history.ops import OpChange, OpsCompared, Remade, judge_ops
+from harness.answers.history.performance import (
+    EFFECT,
+    SpeedCompared,
+    SpeedRow,
+    interval,
+    judge_speed,
+    named_files,
+)
+from harness.answers.history.previous import runs_around
+from harness.answers.report import document, document as pages
 from harness.answers.report.document import (
     Block,
     Heading,
@@ -33,9 +46,144 @@ from harness.answers.report.document import (
     code,
     shortened,
 )
+from harness.answers.report.summary import cut_short
+from harness.ground.errors import HarnessError
 from harness.ground.errors.outgoing_text import counted, outgoing
 from harness.verdict.results.coverage import LOST_TO
 from harness.verdict.results.drift import drift_lines
+from harness.verdict.results.run_folder import JOURNAL, RunFolder
+
+_MOST: Final = 20
+
+
+def op_counts(ops: OpsCompared) -> list[str]:
+    """How many ops became what, as far as there are any that changed."""
+    kinds = [one.kind for one in ops.remade]
+    found = {"slower": len(ops.slower), "faster": len(ops.faster)}
+    found |= {"appeared": kinds.count("appeared"), "vanished": kinds.count("vanished")}
+    return [f"{counted(n, 'op')} {word}" for word, n in found.items() if n]
+
+
+def op_lines(ops: OpsCompared, most: int = _MOST) -> Iterator[str]:
+    """A line for each change, the furthest first, and one for all the others."""
+    for case, ratio in ops.together.items():
+        yield f"most ops together x {ratio:.3g}  [{case}]"
+    yield from _listed((f"op slower: {_op_change(one)}" for one in ops.slower), most)
+    yield from _listed((f"op faster: {_op_change(one)}" for one in ops.faster), most)
+    for one in ops.suspects[:most]:
+        word = "slower" if one.judged > 1 else "faster"
+        yield f"perhaps op {word}: {_op_change(one)}; more runs would tell"
+    yield from _listed(map(_remade, ops.remade), most)
+    told = f"ops: {ops.same} the same within {100 * ops.effect:g} %, {ops.unsure} not to be told"
+    yield f"{told} yet; executions of the op in the middle lie {100 * ops.spread:.3g} % apart"
+
+
+def _listed(lines: Iterable[str], most: int) -> Iterator[str]:
+    left = iter(lines)
+    yield from islice(left, most)
+    if more := sum(1 for _ in left):
+        yield f"... and {more} more such ops"
+
+
+def _op_change(one: OpChange) -> str:
+    runs = f"{one.base_runs} + {counted(one.new_runs, 'run')}"
+    apart = f"executions {100 * one.base_spread:,.0f} and {100 * one.new_spread:,.0f} % apart"
+    fused = f" with {_names(one.also)}" if one.also else ""
+    took = f"{one.base:,.0f} to {one.new:,.0f} {one.unit}"
+    ratio, judged = f"x {one.ratio:.3g}", f"x {one.judged:.3g}"
+    beside = f"; {judged} by all runs, beside most ops" if judged != ratio else ""
+    return f"{one.op}{fused} {ratio} ({took}{beside}; {runs}, {apart})  [{one.case}]"
+
+
+def _remade(one: Remade) -> str:
+    if one.kind in ("appeared", "vanished"):
+        return f"op {one.kind}: {one.told_as}, {100 * one.share:.3g} % of all ops  [{one.case}]"
+    when = "are one op now" if one.kind == "fused" else "were one op"
+    return f"{_names(one.ops)} {when}, told as {one.told_as}  [{one.case}]"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    listed = [*names[:3], *([f"{len(names) - 3} more"] if len(names) > 3 else [])]
+    return " and ".join(filter(None, [", ".join(listed[:-1]), listed[-1]]))
+
+
+def speed_counts(speed: SpeedCompared) -> list[str]:
+    """How many figures became what, as far as there are any that changed."""
+    found = {"slower": len(speed.slower), "faster": len(speed.faster)}
+    return [f"{counted(n, 'figure')} {word}" for word, n in found.items() if n]
+
+
+def noise_lines(speed: SpeedCompared) -> Iterator[str]:
+    """A line for each figure of a device whose noise hides changes as large as asked for.
+
+    Of several cases, the ratio is that of the one in the middle.
+    """
+    by_figure: dict[tuple[str, str], list[SpeedRow]] = {}
+    for row in speed.hidden:
+        by_figure.setdefault((row.device, row.figure), []).append(row)
+    for (device, figure), hidden in by_figure.items():
+        first = hidden[0]
+        more = f" and {counted(len(hidden) - 1, 'other case')}" if len(hidden) > 1 else ""
+        yield (
+            f"{device or 'this computer'} is {_too_noisy(hidden)} of {figure}: "
+            f"{first.case or 'all cases'} x {first.ratio:.3g} ({interval(first)}){more}"
+        )
+
+
+def noise_said(speed: SpeedCompared) -> str | None:
+    """What noise hides, in a few words; None if nothing."""
+    hidden = speed.hidden
+    return f"{_too_noisy(hidden)} of {counted(len(hidden), 'figure')}" if hidden else None
+
+
+def _too_noisy(hidden: Sequence[SpeedRow]) -> str:
+    tells = statistics.median_high(row.tells for row in hidden if row.tells)
+    return f"too noisy to tell less than x {tells:.3g}"
+
+
+def speed_lines(speed: SpeedCompared, most: int = _MOST) -> Iterator[str]:
+    """What noise hides, a line for each change, the furthest first, and one for what is unknown."""
+    yield from noise_lines(speed)
+    for verdict, rows in (("slower", speed.slower), ("faster", speed.faster)):
+        yield from (f"{_word(row)}: {_said(row)}{_also(row)}" for row in rows[:most])
+        if len(rows) > most:
+            yield f"... and {len(rows) - most} more {verdict}"
+    for row in speed.suspects[:most]:
+        yield f"perhaps {_word(row)}: {_said(row)}; {_more(row)} would tell{_also(row)}"
+    if len(speed.suspects) > most:
+        yield f"... and {len(speed.suspects) - most} more that may have changed"
+    told = f"speed and memory: {counted(speed.same, 'figure')} the same within "
+    told += f"{100 * speed.effect:g} %"
+    if speed.unsure:
+        told += f", {speed.unsure} not to be told yet"
+    if speed.unknown and speed.base_runs + speed.new_runs < 5:
+        told += (
+            f" ({counted(speed.base_runs, 'run')} before, {speed.new_runs} new: their noise shows "
+            "in earlier runs of the same cases)"
+        )
+    if speed.same or speed.unsure or speed.slower or speed.faster:
+        yield told
+
+
+def _word(row: SpeedRow) -> str:
+    memory = "_bytes" in row.figure
+    return ("more" if memory else "slower") if row.ratio > 1 else "less" if memory else "faster"
+
+
+def _said(row: SpeedRow) -> str:
+    of = row.case or f"all cases on {row.device}"
+    return f"{row.figure} of {of} x {row.ratio:.3g} ({interval(row)})"
+
+
+def _also(row: SpeedRow) -> str:
+    return f"; also {', '.join(row.surroundings)}" if row.surroundings else ""
+
+
+def _more(row: SpeedRow) -> str:
+    parts = [(row.more_new, "more run"), (row.more_base, "more of the base")]
+    said = [counted(n, word) if word == "more run" else f"{n} {word}" for n, word in parts if n]
+    return " and ".join(said)
+
 
 # GitHub takes comments of 65,536 characters
 _COMMENT_CHARS: Final = 60_000
@@ -335,3 +483,56 @@ def _item(
     if len(group.pairs) > cases:
         below.append(f"and {len(group.pairs) - cases} more")
     return Item(line, below, folded)
+
+
+_log = logging.getLogger(__name__)
+
+
+def compared(base: RunFolder | None, new: RunFolder, asked: FailOn, *, late: bool) -> Comparison:
+    """What became of each case since BASE, if there is one, and of its speed and memory.
+
+    Raises ConfigError for what cannot be read.
+    """
+    if base is None:
+        return compare([], _read(new), infos=(None, new.info()))
+    before = _read(base)
+    found = compare(
+        before,
+        _read(new),
+        lambda name: base.kept_output(name) or new.kept_output(name),
+        infos=(base.info(), new.info()),
+    )
+    if base.path.samefile(new.path):
+        return found
+    if base.run_id == new.run_id:
+        _log.warning("%s and %s are two runs of one id", base.path, new.path)
+    earlier, between = runs_around(base, new)
+    old = [one.before for one in found["passing"] if one.before]
+    now = [one.after for one in found["passing"] if one.after]
+
+    def noise() -> tuple[Iterator[list[Attempt]], Iterator[list[Attempt]]]:
+        met = {attempt.run for attempt in (*old, *now)}
+        return _readable(earlier, met), _readable(between, met)
+
+    speed = judge_speed(old, now, *noise(), effect=asked.slower or EFFECT, late=late)
+    ops = judge_ops(old, now, *noise())
+    return dataclasses.replace(found, speed=speed, ops=ops)
+
+
+def _read(folder: RunFolder) -> list[Attempt]:
+    file = folder.path / JOURNAL
+    if why := cut_short(folder.info()):
+        _log.warning("%s was cut short: %s", folder.run_id, why)
+    found, left_out = read_attempts(file, COMPARED)
+    for text in left_out.told(file):
+        _log.warning("%s", text)
+    return found
+
+
+def _readable(runs: Sequence[RunFolder], met: set[str]) -> Iterator[list[Attempt]]:
+    """The runs that can be read, each attempt once, of runs not `met`; the others are logged."""
+    for run in runs:
+        try:
+            yield once(_read(run), met)
+        except HarnessError as error:
+            _log.warning("%s tells nothing of noise: %s", run.run_id, error)

@@ -13,9 +13,20 @@ from typing import Any, Final
 from sqlalchemy import Column, Connection, Select, case, delete, func, select, update
 
 from harness.answers.history.attempts import Attempt
-from harness.answers.history.database import Database, insert_new, insert_rows, rows_of
-from harness.answers.history.rows import DeviceSums, attempt_row, bounded, hosts_in, without_nul
-from harness.answers.history.tables import attempts, device_runs, runs
+from harness.answers.history.database import (
+    Database,
+    DeviceSums,
+    attempt_row,
+    attempts,
+    bounded,
+    device_runs,
+    hosts_in,
+    insert_new,
+    insert_rows,
+    rows_of,
+    runs,
+    without_nul,
+)
 from harness.answers.history.timeline import Filter, RunHeld
 from harness.ground.errors import ConfigError
 from harness.ground.files.bounded_json import parse_json, parse_model
@@ -23,8 +34,15 @@ from harness.ground.files.names_inside import open_below
 from harness.verdict.results.coverage import selected_of
 from harness.verdict.results.journal import Damage, LeftOut, cases_in, lines_in
 from harness.verdict.results.record import CaseRecord, PlacementRecord
-from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
-from harness.verdict.results.run_numbers import RunNumber, in_order, moment_text, sortable_time
+from harness.verdict.results.run_folder import (
+    JOURNAL,
+    RunFolder,
+    RunNumber,
+    in_order,
+    moment_text,
+    run_folders,
+    sortable_time,
+)
 
 _EMPTY: Final = {"started": "", "digest": "", "folder": "", "size": 0, "told": ""}
 _PEEKED: Final = 100

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from harness.answers.history.attempts import PROFILE, Attempt, attempts_by_name, finder
 from harness.answers.history.performance import Change, judge
 from harness.verdict.failure.error import Part
-from harness.verdict.results.op_costs import OpCost, op_costs
+from harness.verdict.results.op_events import OpCost, op_costs
 
 OP_EFFECT: Final = 0.2
 """Changes of an op by less are not told."""

@@ -17,12 +17,11 @@ from harness.answers.history.attempts import (
 )
 from harness.answers.history.comparison import TITLES, compare
 from harness.answers.history.states import CaseHistory
-from harness.answers.report.run_data import Since
+from harness.answers.report.sections import Since
 from harness.ground.errors import ConfigError, HarnessError
 from harness.verdict.results.asked_of_files import asked_of_files
 from harness.verdict.results.journal import cases_in, uncollected
-from harness.verdict.results.run_folder import JOURNAL, RunFolder, run_folders
-from harness.verdict.results.run_numbers import ordered
+from harness.verdict.results.run_folder import JOURNAL, RunFolder, ordered, run_folders
 
 _MOST_RUNS: Final = 300
 _EARLIER: Final = 12

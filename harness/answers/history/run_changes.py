@@ -12,14 +12,19 @@ from typing import Any, Final, NamedTuple, Self
 from sqlalchemy import Row, bindparam, func, select
 
 from harness.answers.history.attempts import EarlierAttempts
-from harness.answers.history.changes import NightChange, changes_of
-from harness.answers.history.database import Database
-from harness.answers.history.facts import CauseFacts, facts_of
+from harness.answers.history.database import Database, attempts, device_runs, runs
 from harness.answers.history.importing import runs_held, stored_attempts
 from harness.answers.history.states import said_versions, versions_of
-from harness.answers.history.tables import attempts, device_runs, runs
-from harness.answers.history.timeline import MARKS, CaseLine, Filter, RunHeld, lines_of
-from harness.answers.history.told import by_run
+from harness.answers.history.timeline import (
+    MARKS,
+    CaseLine,
+    Filter,
+    NightChange,
+    RunHeld,
+    changes_of,
+    lines_of,
+)
+from harness.answers.history.timeline_text import CauseFacts, by_run, facts_of
 from harness.ground.files.bounded_json import parse_model
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.coverage import Coverage

@@ -16,8 +16,7 @@ from typing import Final, Literal
 
 from harness.answers.history.attempts import Attempt, EarlierAttempts
 from harness.ground.errors.outgoing_text import counted
-from harness.ground.facts.axes import VERSIONS
-from harness.ground.facts.engines import QNN
+from harness.ground.facts.axes import QNN, VERSIONS
 
 StateKind = Literal["passing", "failing", "new", "fixed", "flaky"]
 """`new` fails and `fixed` passes since the last run; the others say what they did before."""

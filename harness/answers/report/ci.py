@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from harness.answers.report.document import as_code, markdown, shortened
 from harness.answers.report.model_figures import figure_blocks
-from harness.answers.report.run_data import RunData
+from harness.answers.report.sections import RunData
 from harness.answers.report.summary import (
     cut_short,
     failure_groups,
@@ -24,7 +24,7 @@ from harness.answers.report.summary import (
 from harness.ground.errors.outgoing_text import Command, counted, outgoing
 from harness.ground.files.whole_file import write_whole
 from harness.verdict.results.coverage import Coverage
-from harness.verdict.results.one_pass import read_once
+from harness.verdict.results.journal import read_once
 from harness.verdict.results.record import CaseRecord
 
 CODE_QUALITY: Final = "gl-code-quality-report.json"

@@ -16,8 +16,7 @@ from harness.ground.files.names_inside import create_inside, listed_inside, open
 from harness.ground.files.whole_file import disk_errors
 from harness.verdict.results.journal import Damage, lines_in, uncollected
 from harness.verdict.results.record import CaseRecord, DeviceEvent
-from harness.verdict.results.run_folder import JOURNAL, OUTPUTS, RunFolder, making_folders
-from harness.verdict.results.run_info import INFO
+from harness.verdict.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder, making_folders
 
 _KEPT: Final = ("run", "started", "finished", "exit_code", "problem", "command_line", "devices")
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)

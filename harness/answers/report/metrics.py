@@ -17,7 +17,7 @@ from typing import Any, Final
 from harness.answers.report.summary import part_of
 from harness.ground.errors.outgoing_text import outgoing
 from harness.verdict.results.coverage import Coverage
-from harness.verdict.results.one_pass import read_once
+from harness.verdict.results.journal import read_once
 from harness.verdict.results.record import CaseRecord, DeviceEvent, is_figure
 
 METRICS: Final = "metrics.prom"

@@ -1,24 +1,252 @@
-"""How fast a user's model ran and how right it was, as tables (pure)."""
+"""How fast a user's model ran and how right it was, as tables (pure).
+
+Nodes without a reason are counted by their op; those that were refused are named.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
+from urllib.parse import quote
 
 from harness.answers.report.document import Block, Line, Paragraph, Span, Table, code, shortened
-from harness.answers.report.nodes_table import nodes_tables
-from harness.answers.report.ops_grid import ops_by_version
-from harness.answers.report.ops_table import ops_tables
 from harness.answers.report.summary import part_of
 from harness.contexts.context.metadata import entries
 from harness.contexts.context.source import MADE_UP
-from harness.ground.facts.engines import ENGINES
-from harness.ground.facts.simulators import limits_of_simulation
-from harness.verdict.results.one_pass import Reader, read_once
+from harness.ground.errors.outgoing_text import counted
+from harness.ground.facts.axes import ENGINES, VERSIONS
+from harness.ground.facts.socs import limits_of_simulation
+from harness.ground.facts.versions import QnnVersion
+from harness.verdict.results.journal import Reader, read_once
+from harness.verdict.results.op_events import OpCost, most_expensive, op_costs
 from harness.verdict.results.record import CaseRecord, is_figure
+
+_MOST_OPS_IN_GRID: Final = 20
+_Columns = dict[str, dict[str, OpCost]]
+
+
+def ops_by_version(records: Iterable[CaseRecord]) -> list[Block]:
+    """A table for each case that was profiled with several versions, the largest ops first.
+
+    An op that was fused into another one says into which, one that is not there has a dash.
+    """
+    found: dict[str, _Columns] = {}
+    for record in records:
+        costs = op_costs(record.measurements.get("profile"))
+        if costs and record.outcome == "passed":
+            where = record.device.name if record.device is not None else ""
+            axes = record.axes.items()
+            apart = [f"{value}" for name, value in axes if name not in VERSIONS and value != where]
+            title = ", ".join(filter(None, [*dict.fromkeys([where, *apart])]))
+            found.setdefault(title, {})[f"{record.axes.get('qnn')}"] = costs
+    return [_table(title, one) for title, one in found.items() if len(one) > 1]
+
+
+def _table(title: str, columns: _Columns) -> Table:
+    versions = sorted(columns, key=version_order)
+    largest: dict[str, float] = {}
+    for costs in columns.values():
+        whole = sum(one.value for one in costs.values()) or 1
+        for op, one in costs.items():
+            largest[op] = max(largest.get(op, 0.0), one.value / whole)
+    ops = sorted(largest, key=lambda op: -largest[op])[:_MOST_OPS_IN_GRID]
+    rows: list[Sequence[Line]] = [
+        [code(op), *(_cell(columns[version].get(op)) for version in versions)] for op in ops
+    ]
+    return Table(f"Ops by version: {title}", ["Op", *versions], rows)
+
+
+def _cell(one: OpCost | None) -> Line:
+    if one is None:
+        return "-"
+    return ["in ", code(one.inside)] if one.inside else f"{one.value:,.0f} {one.unit}"
+
+
+def version_order(version: str) -> tuple[tuple[int, ...], str]:
+    """What versions are sorted by: their numbers, however many digits these have."""
+    found = QnnVersion.found_in(version)
+    return found.parts if found else (), version
+
+
+_MOST_CASES: Final = 20
+_MOST_NODES: Final = 20
+_MOST_OPS: Final = 8
+_MOST_CHARS: Final = 160
+
+_Row = tuple[str, str, str, str]
+"""Node, op, where, why not on the NPU."""
+
+_Added = Counter[str]
+"""The ops of nodes that a runtime has added to those of the model."""
+
+
+def nodes_tables(records: Iterable[CaseRecord]) -> list[Block]:
+    """A line and a table for each case that knows where nodes run, of at most 20 cases."""
+    found = [(one, told) for one in records if any(told := _rows(one))]
+    blocks: list[Block] = []
+    for record, (rows, added) in found[:_MOST_CASES]:
+        on = Counter(where for _, _, where, _ in rows)
+        where = sorted(on.items(), reverse=True)
+        places = ", ".join(f"{number} on the {where}" for where, number in where)
+        cut = "".join(f"; {words}" for words in (*_added(added), *_cut(record)))
+        title, which = "What ran where", "of"
+        if not _ran(record):
+            title, which = "What would run where", "nothing ran; if it did, of"
+        line: list[str | Span] = [
+            code(record.case.rpartition("/")[2]),
+            f": {which} {counted(len(rows), 'node')} ",
+            Span(places),
+            cut,
+        ]
+        columns = ("Node", "Op", "On", "Why not on the NPU")
+        blocks += [Paragraph(line), Table(title, columns, [*_lines(rows)])]
+    if (more := len(found) - _MOST_CASES) > 0:
+        blocks.append(Paragraph(f"... and what ran where in {counted(more, 'case')} more"))
+    return blocks
+
+
+def _ran(record: CaseRecord) -> bool:
+    of_runs = ("executed", "runs", "session_outputs")
+    ran = record.outcome == "passed" or record.outputs is not None
+    return ran or any(map(record.measurements.get, of_runs))
+
+
+def _rows(record: CaseRecord) -> tuple[list[_Row], _Added]:
+    """The nodes of the model as the record has them, of those in their proper form, and others."""
+    told: Any = record.measurements.get("nodes")
+    found, added = [], Counter[str]()
+    for one in told if isinstance(told, list | tuple) else ():
+        match one:
+            case {"added_by": str(), "op_type": str(op)}:
+                added[op] += 1
+            case {"node": str(node), "op_type": str(op), "on": str(on)}:
+                reason = one.get("reason")
+                found.append((node, op, on, reason if isinstance(reason, str) else ""))
+    return found, added
+
+
+def _added(added: _Added) -> Iterator[str]:
+    if added:
+        ops = ", ".join(f"{number} {op}" for op, number in added.most_common(_MOST_OPS))
+        yield f"ONNX Runtime added {counted(added.total(), 'node')}: {ops}"
+
+
+def _cut(record: CaseRecord) -> Iterator[str]:
+    parts, carried = (record.measurements.get(name) for name in ("partitions", "transfers"))
+    if isinstance(parts, int):
+        yield counted(parts, "partition")
+    match carried:
+        case {"tensors": 0}:
+            return
+        case {"tensors": int(number), "bytes": int(size)}:
+            yield f"{counted(number, 'tensor')} of {size:,} bytes carried over"
+        case {"tensors": int(number)}:
+            yield f"{counted(number, 'tensor')} carried over, not all of a known size"
+        case None if isinstance(parts, int) and parts:
+            yield "it is not known what is carried over"
+
+
+def _lines(rows: Sequence[_Row]) -> Iterator[Sequence[Line]]:
+    counts = Counter((op, where) for _, op, where, reason in rows if not reason)
+    shown = len(counts) if len(counts) == _MOST_OPS + 1 else _MOST_OPS  # a row for one is a row
+    for (op, where), number in counts.most_common(shown):
+        yield counted(number, "node"), Span(op), where, ""
+    if rest := sum(number for _, number in counts.most_common()[shown:]):
+        yield counted(rest, "node"), f"{len(counts) - shown} other ops", "", ""
+    others = [one for one in rows if one[3]]
+    for node, op, where, reason in others[:_MOST_NODES]:
+        # a number alone would read as a count
+        name = f"node {node}" if node.isdecimal() else node
+        yield Span(name[:_MOST_CHARS]), Span(op), where, Span(reason[:_MOST_CHARS])
+    if (more := len(others) - _MOST_NODES) > 0:
+        yield f"... and {more} more", "", "", "the record has them all"
+
+
+_SHOWN: Final = 10
+_ON_PAGE: Final = 500
+_CASES_MOST: Final = 20
+_NAME_CHARS: Final = 60
+_TIMES: Final = ("cycles", "us")
+
+
+def ops_tables(records: Iterable[CaseRecord], *, page: bool = False) -> list[Block]:
+    """A table of each profiled case, and one of what its preparation or loading took.
+
+    Of a terminal's the ten most expensive ops; a `page` has hundreds.
+    """
+    profiled = islice((one for one in records if part_of(one, "profile")), _CASES_MOST)
+    return [block for one in profiled for block in _of_case(one, page)]
+
+
+def _of_case(record: CaseRecord, page: bool) -> Iterator[Block]:
+    profile = part_of(record, "profile")
+    name = shortened(record.case.rpartition("::")[2], 120)
+    link = f"#case={quote(record.case)}" if page else ""
+    yield Paragraph([Span(name, link=link, style="strong"), *_headline(profile)])
+    ops = most_expensive(profile)
+    shown = ops[: _ON_PAGE if page else _SHOWN]
+    if shown:
+        unit = next((one for one in _TIMES if one in shown[0][0]), "cycles")
+        title = f"The {len(shown)} most expensive of {len(ops)} ops"
+        columns = ("Op", "Node", unit, "Share", "Together", "Spread")
+        rows = [_row(one, sum_, unit) for one, sum_ in shown]
+        yield Table(title, columns, rows, "measured sortable" if page else "")
+    if rows := [_phase(one) for one in entries(profile, "phases")]:
+        yield Table("What preparing and loading took", ("Phase", "us"), rows, "measured")
+
+
+def _headline(profile: Mapping[str, Any]) -> Iterator[Span]:
+    """What the accelerator says of all ops together, and what is to be known of the figures."""
+    total = profile.get("total")
+    if isinstance(total, dict):
+        unit = next((one for one in _TIMES if is_figure(total.get(one))), None)
+        if unit is not None:
+            yield Span(f": {total[unit]:,} {unit} ({total.get('event')}){_parts(total)}")
+    added = profile.get("added_us")
+    if is_figure(added):
+        most = f"{added:,} us" if added > 0 else "nothing that can be told from noise"
+        yield Span(f"; the profile itself added {most} to an execution (medians)")
+    notes = profile.get("notes")
+    for note in notes if isinstance(notes, list) else []:
+        yield Span(f"; {note}")
+
+
+def _parts(total: Mapping[str, Any]) -> str:
+    share, spread, runs = total.get("ops_share"), total.get("spread"), total.get("runs")
+    said = f", of which the ops are {share:.1%}" if is_figure(share) else ""
+    if is_figure(spread) and isinstance(runs, list) and len(runs) > 1:
+        said += f"; {len(runs)} runs, {spread:.0%} apart"
+    return said
+
+
+def _row(one: Mapping[str, Any], together: float, unit: str) -> Sequence[Line]:
+    share, runs = one.get("share"), one.get("runs")
+    part = share if is_figure(share) else 0.0
+    seen = [run for run in runs if is_figure(run)] if isinstance(runs, list) else []
+    value = one.get(unit)
+    spread = (max(seen) - min(seen)) / value if seen and is_figure(value) and value else None
+    graph = f" of {one['graph']}" if one.get("graph") else ""
+    cells: list[Line] = [
+        Span(shortened(f"{one.get('op')}{graph}", _NAME_CHARS)),
+        Span(shortened(str(one.get("source") or ""), _NAME_CHARS)),
+        f"{value:,}" if is_figure(value) else "",
+        f"{part:.1%}",
+        f"{together:.1%}",
+        "" if spread is None else f"{spread:.0%}",
+    ]
+    return cells
+
+
+def _phase(one: Mapping[str, Any]) -> Sequence[Line]:
+    took = one.get("us")
+    name = shortened(str(one.get("phase")), _NAME_CHARS)
+    indented = f"  {name}" if one.get("part") else name
+    return Span(indented), f"{took:,}" if is_figure(took) else ""
+
 
 _SUITES: Final = frozenset(engine.suite for engine in ENGINES.values())
 _MOST_ROWS: Final = 60

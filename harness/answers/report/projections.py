@@ -12,12 +12,11 @@ from harness.answers.report.ci import path_for_attachments
 from harness.answers.report.html import html_text
 from harness.answers.report.junit import junit_parts
 from harness.answers.report.metrics import METRICS, metrics_text
-from harness.answers.report.run_data import RunData, Since
+from harness.answers.report.sections import RunData, Since
 from harness.answers.report.summary import summary_lines
 from harness.ground.errors.outgoing_text import printable
 from harness.ground.files.whole_file import disk_errors, write_whole, written_whole
-from harness.verdict.results.journal import uncollected
-from harness.verdict.results.one_pass import Reader, read_once
+from harness.verdict.results.journal import Reader, read_once, uncollected
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import RunFolder
 

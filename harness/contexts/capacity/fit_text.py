@@ -8,9 +8,9 @@ from itertools import cycle, islice
 from typing import Final, Literal
 
 from harness.contexts.capacity.packing import Alternative, Room, Size, changes, forecast
-from harness.contexts.context.schedule import Residency, schedule
+from harness.contexts.context.source import Residency, schedule
 from harness.ground.errors.outgoing_text import counted
-from harness.ground.facts.simulators import limits_of_simulation
+from harness.ground.facts.socs import limits_of_simulation
 
 MOST_CONTEXTS: Final = 8192
 """How many contexts can be asked about."""

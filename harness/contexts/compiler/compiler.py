@@ -20,8 +20,7 @@ from typing import IO, Any, ClassVar, Final
 from harness.ground.errors import Cause, HarnessError, InfraError
 from harness.ground.files.bounded_json import parse_json
 from harness.ground.files.notices import followed, working
-from harness.ground.files.scratch import scratch_folder
-from harness.ground.files.whole_file import read_bounded
+from harness.ground.files.whole_file import read_bounded, scratch_folder
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.guard import GuardedProcess, spawn_guarded
 from harness.libraries.runtimes.pypi import CompilerHost

@@ -23,19 +23,18 @@ from harness.contexts.compiler.compiler import (
 )
 from harness.ground.errors import InfraError
 from harness.ground.facts.socs import SOCS
-from harness.ground.files.scratch import scratch_folder
 from harness.ground.files.verified_folder import made_once, publish, work_folder, write_manifest
-from harness.ground.files.whole_file import read_bounded, sha256_of
+from harness.ground.files.whole_file import read_bounded, scratch_folder, sha256_of
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.guard import spawn_guarded
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.pypi import (
     LIBRARY_FOLDER,
     RUNTIME_FOLDER,
+    WheelRequest,
     qnn_wheel,
     require_compiling_host,
 )
-from harness.libraries.runtimes.wheels import WheelRequest
 
 LITERT_VERSION: Final = "2.3.0"
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from harness.contexts.compiler.compile_jobs import compile_job, made_binary, read_metadata
+from harness.contexts.compiler.compile import compile_job, made_binary, read_metadata
 from harness.contexts.compiler.compiler import run_jobs
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import check_arch
 from harness.ground.errors import ConfigError
 from harness.ground.facts.socs import Soc
-from harness.ground.files.scratch import scratch_folder
-from harness.ground.files.whole_file import disk_errors, sha256_of, written_whole
+from harness.ground.files.whole_file import disk_errors, scratch_folder, sha256_of, written_whole
 from harness.libraries.runtimes.pypi import CompilerHost
 from harness.probe.build import ProbeBuilder
 

@@ -1,17 +1,23 @@
 """The graphs of the models and their inputs, the same to the byte everywhere (see models.py).
 
 Weights and inputs come from the raw output of PCG64, which numpy keeps the same in all versions.
+
+A target that gets one of them wrong is known by its name, which a whole network does not tell.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
+
 
 _TINY_WIDTH = 16
 _ROW_BYTES = 4000
@@ -178,3 +184,253 @@ def _requantized(name: str, real: str) -> list[str]:
 
 def _quantization(zero: int) -> list[onnx.TensorProto]:
     return [constant("scale", _SCALE, "<f4"), constant("zero", zero, "u1")]
+
+
+OPSET: Final = 21
+IR_VERSION: Final = 10
+"""The first with quantised tensors of 16 bits."""
+
+_MAP: Final = (1, 8, 16, 64)
+_REACH: Final = 4.0
+"""Inputs lie between minus and plus this."""
+
+Bits = Literal[8, 16, 32]
+DataType = Literal["float32", "uint8", "uint16"]
+Arrays = Mapping[str, "np.ndarray[Any, Any]"]
+_DATA_TYPES: Final[Mapping[Bits, DataType]] = {8: "uint8", 16: "uint16", 32: "float32"}
+_NUMPY: Final = {8: "u1", 16: "<u2", 32: "<f4"}
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A model in which `x` goes through one operator (attention: five) and becomes `y`.
+
+    `op` is the call in ONNX's text syntax, with its tensors in braces: `Softmax <axis = -1>({x})`.
+    `bits` are those of what goes in and comes out: 32 for float32, which HTP calculates in half
+    precision; 8 and 16 are quantised and unsigned. `operands` are the shapes of what the operator
+    takes besides, drawn as float32 or values of the input's type, but for quantised `weights` and
+    `bias`, which have 8 and 32 bits; `fixed` are numbers. `top` is the largest quantised output;
+    `signed` ones reach down to minus that. `apart` keeps inputs away from zero, `positive` above
+    it. `tolerance`: by how much an output may differ from ONNX Runtime's on the CPU, in raw values.
+    """
+
+    op: str
+    bits: Bits
+    tolerance: float
+    shape: Sequence[int] = _MAP
+    output: Sequence[int] = ()
+    operands: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    fixed: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    top: float = 8.0
+    signed: bool = True
+    apart: bool = False
+    positive: bool = False
+
+    @property
+    def data_type(self) -> DataType:
+        return _DATA_TYPES[self.bits]
+
+    @property
+    def numpy_type(self) -> str:
+        return _NUMPY[self.bits]
+
+    def inputs(self, spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
+        """The inputs of a variant: values of the quantised type, or what half precision holds."""
+        import numpy as np
+
+        seed = f"{spec.model} x"
+        if self.bits != 32:
+            return {"x": _values(seed, self.bits, *self.shape)}
+        x = random_floats(seed, *self.shape) * np.float32(_REACH)
+        if self.positive:
+            x = np.abs(x) + np.float32(1 / 32)
+        if self.apart:
+            x += np.copysign(np.float32(0.25), x)
+        return {"x": x}
+
+    def graph(self, spec: GraphOf) -> onnx.GraphProto:
+        """The graph of a variant."""
+        kind = {8: "uint8", 16: "uint16", 32: "float"}[self.bits]
+        make = self._plain if self.bits == 32 else self._quantised
+        nodes, constants = make({name: self._drawn(name, spec.model) for name in self.operands})
+        x, y = (f"{kind}[{dims(shape)}]" for shape in (self.shape, self.output or self.shape))
+        return graph(spec, f"{x} x", f"{y} y", nodes, constants)
+
+    def _plain(self, operands: Arrays) -> tuple[list[str], list[onnx.TensorProto]]:
+        if self.op == "Attention":  # of a map with itself: softmax(x x' / 8) x
+            nodes = [
+                "turned = Transpose <perm = [0, 1, 3, 2]> (x)",
+                "products = MatMul(x, turned)",
+                "scores = Mul(products, part)",
+                "weights = Softmax <axis = -1> (scores)",
+                "y = MatMul(weights, x)",
+            ]
+            return nodes, [constant("part", 0.125, "<f4")]
+        constants = [constant(name, value) for name, value in operands.items()]
+        constants += [constant(name, value, _type_of(value)) for name, value in self.fixed.items()]
+        names = {name: name for name in ("x", *operands, *self.fixed)}
+        return [f"y = {self.op.format_map(names)}"], constants
+
+    def _quantised(self, operands: Arrays) -> tuple[list[str], list[onnx.TensorProto]]:
+        kind, most = _NUMPY[self.bits], 2**self.bits - 1
+        zero, middle = (most + 1) // 2, 2 * _REACH / most
+        scale = (2 if self.signed else 1) * self.top / most
+        quantised: dict[str, tuple[float, int, str]] = {
+            "x": (middle, zero, kind),
+            "y": (scale, zero if self.signed else 0, kind),
+        }
+        if "weights" in operands:
+            quantised |= {"weights": (0.01, 0, "i1"), "bias": (0.01 * middle, 0, "<i4")}
+        constants = [constant(name, value) for name, value in operands.items()]
+        for name, (scale, zero, dtype) in quantised.items():
+            constants += [
+                constant(f"{name}_scale", scale, "<f4"),
+                constant(f"{name}_zero", zero, dtype),
+            ]
+        names, nodes = {name: f"real_{name}" for name in ("x", *operands)}, []
+        for name, real in names.items():
+            like = name if name in quantised else "x"
+            nodes.append(f"{real} = DequantizeLinear({name}, {like}_scale, {like}_zero)")
+        nodes.append(f"real_y = {self.op.format_map(names)}")
+        nodes.append("y = QuantizeLinear(real_y, y_scale, y_zero)")
+        return nodes, constants
+
+    def _drawn(self, name: str, model: str) -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        seed, shape = f"{model} {name}", self.operands[name]
+        if self.bits == 32:
+            return random_floats(seed, *shape) * np.float32(0.125 if name == "weights" else 1)
+        if name == "weights":
+            return random_bytes(seed, math.prod(shape)).view("i1").clip(-127).reshape(shape)
+        if name == "bias":
+            return random_bytes(seed, 2 * math.prod(shape)).view("<i2").astype("<i4") // 8
+        return _values(seed, self.bits, *shape)
+
+
+def _values(seed: str, bits: Bits, *shape: int) -> np.ndarray[Any, Any]:
+    return random_bytes(seed, math.prod(shape) * bits // 8).view(_NUMPY[bits]).reshape(shape)
+
+
+def _type_of(numbers: Sequence[float]) -> str:
+    return "<i8" if isinstance(numbers[0], int) else "<f4"
+
+
+def _float(op: str, tolerance: float, **what: Any) -> Operator:
+    return Operator(op, 32, tolerance, **what)
+
+
+def _of_both(bits: Bits) -> dict[str, Operator]:
+    """What is there in 8 and 16 bits alike; tolerances are steps of the output."""
+
+    few, many = (1, 3) if bits == 8 else (4, 40)
+    made = {
+        "add": Operator("Add({x}, {other})", bits, few, operands={"other": _MAP}),
+        "mul": Operator("Mul({x}, {other})", bits, few, operands={"other": _MAP}, top=16.0),
+        "softmax": Operator("Softmax <axis = -1>({x})", bits, many, top=1.0, signed=False),
+        "sigmoid": Operator("Sigmoid({x})", bits, many, top=1.0, signed=False),
+        "gelu": Operator("Gelu({x})", bits, many, top=4.0),
+        "matmul": Operator(
+            "MatMul({x}, {other})",
+            bits,
+            few if bits == 8 else 80,
+            (1, 4, 32, 64),
+            (1, 4, 32, 96),
+            {"other": (64, 96)},
+            top=64.0,
+        ),
+        "average": Operator("GlobalAveragePool({x})", bits, few, (1, 32, 14, 14), (1, 32, 1, 1)),
+        "conv-1x1": _conv(bits, few, 1, 64, 96, 16),
+        "conv-3x3": _conv(bits, few, 3, 32, 64, 16),
+    }
+    return {f"{name}-{bits}bit": one for name, one in made.items()}
+
+
+def _conv(
+    bits: Bits,
+    tolerance: float,
+    side: int,
+    channels: int,
+    filters: int,
+    size: int,
+    *,
+    group: int = 1,
+    stride: int = 1,
+) -> Operator:
+    """A convolution of `size` x `size` pixels, padded so that these stay, with 8-bit weights."""
+
+    how = f"pads = {[side // 2] * 4}, group = {group}, strides = {[stride] * 2}"
+    return Operator(
+        f"Conv <{how}>({{x}}, {{weights}}, {{bias}})",
+        bits,
+        tolerance,
+        (1, channels, size, size),
+        (1, filters, size // stride, size // stride),
+        {"weights": (filters, channels // group, side, side), "bias": (filters,)},
+    )
+
+
+_IMAGE: Final = (1, 32, 16, 16)
+
+OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
+    {
+        "relu-float": _float("Relu({x})", 0.002),
+        "sigmoid-float": _float("Sigmoid({x})", 0.002),
+        "tanh-float": _float("Tanh({x})", 0.002),
+        "gelu-float": _float("Gelu({x})", 0.01),
+        "sqrt-float": _float("Sqrt({x})", 0.002, positive=True),
+        "exp-float": _float("Exp({x})", 0.1),
+        "hard-swish-float": _float("HardSwish({x})", 0.01),
+        "add-float": _float("Add({x}, {other})", 0.01, operands={"other": _MAP}),
+        "mul-float": _float("Mul({x}, {other})", 0.01, operands={"other": _MAP}),
+        "div-float": _float("Div({other}, {x})", 0.01, operands={"other": _MAP}, apart=True),
+        "softmax-float": _float("Softmax <axis = -1>({x})", 0.001),
+        "layer-norm-float": _float(
+            "LayerNormalization <axis = -1>({x}, {factor}, {offset})",
+            0.01,
+            fixed={"factor": [1.0] * 64, "offset": [0.0] * 64},
+        ),
+        "conv-3x3-float": _float(
+            "Conv <pads = [1, 1, 1, 1]>({x}, {weights})",
+            0.02,
+            shape=_IMAGE,
+            output=(1, 64, 16, 16),
+            operands={"weights": (64, 32, 3, 3)},
+        ),
+        "matmul-float": _float(
+            "MatMul({x}, {weights})",
+            0.02,
+            shape=(1, 64, 256),
+            output=(1, 64, 512),
+            operands={"weights": (256, 512)},
+        ),
+        "attention-float": _float("Attention", 0.02, shape=(1, 4, 32, 64)),
+        "average-float": _float(
+            "GlobalAveragePool({x})", 0.005, shape=(1, 32, 14, 14), output=(1, 32, 1, 1)
+        ),
+        "max-pool-float": _float(
+            "MaxPool <kernel_shape = [2, 2], strides = [2, 2]>({x})",
+            0.002,
+            shape=_IMAGE,
+            output=(1, 32, 8, 8),
+        ),
+        "resize-float": _float(
+            'Resize <mode = "linear">({x}, , {factors})',
+            0.02,
+            shape=_IMAGE,
+            output=(1, 32, 32, 32),
+            fixed={"factors": [1.0, 1.0, 2.0, 2.0]},
+        ),
+        "mean-float": _float(
+            "ReduceMean <keepdims = 1>({x}, {axes})",
+            0.005,
+            output=(1, 8, 16, 1),
+            fixed={"axes": [-1]},
+        ),
+        **_of_both(8),
+        "depthwise-8bit": _conv(8, 1, 3, 64, 64, 32, group=64),
+        "conv-3x3-by-2-8bit": _conv(8, 1, 3, 32, 64, 32, stride=2),
+        **_of_both(16),
+    }
+)
+"""All of them by name."""

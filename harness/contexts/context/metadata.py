@@ -14,8 +14,7 @@ from harness.libraries.containers.artefact import Piece
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step, context_inspect, system_load
 from harness.probe.plan_runner import run_plan_locally
-from harness.probe.transcript import StepResult
-from harness.probe.wholeness import damage, misfit
+from harness.probe.transcript import StepResult, damage, misfit
 
 _TIMEOUT_S: Final = 60.0
 _MOST_AT_ONCE: Final = 4000

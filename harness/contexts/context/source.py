@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Protocol, Self, runtime_checkable
+from typing import Any, Final, Literal, Protocol, Self, get_args, runtime_checkable
 
 from harness.contexts.context.metadata import entries, named_build, needs
 from harness.ground.errors import ConfigError
+from harness.probe.plan import (
+    ONCE,
+    Plan,
+    Rounds,
+    Settings,
+    Step,
+    backend_load,
+    context_free,
+    context_load,
+    device_create,
+    execute,
+    system_load,
+)
 
 # The ids that libQnnSystem gives them.
 BACKENDS_BY_ID: Final[Mapping[object, str]] = MappingProxyType({4: "gpu", 6: "htp"})
@@ -160,3 +173,185 @@ class Reference:
 
     inputs: tuple[Path, ...]
     expected: tuple[Path, ...]
+
+
+Residency = Literal["resident", "sequential", "window"]
+RESIDENCIES: tuple[Residency, ...] = get_args(Residency)
+
+
+@dataclass(frozen=True)
+class Move:
+    """One thing done to one context, counted from 0."""
+
+    verb: Literal["load", "execute", "free"]
+    context: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`moves` happen in order until one fails; `frees` happen at the end whatever came before."""
+
+    moves: tuple[Move, ...]
+    frees: tuple[Move, ...]
+
+
+def schedule(contexts: int, residency: Residency, window: int = 4) -> Schedule:
+    """The moves that run `contexts` contexts with the given residency.
+
+    `resident` loads all of them before the first executes; `sequential` loads, executes and frees
+    one at a time; `window` keeps at most `window` loaded, freeing the oldest first. These are the
+    report of pytorch/executorch#14985, its workaround, and the ground between them.
+
+    Raises ConfigError for a number of contexts or a window below 1.
+    """
+    for what, given in (("the number of contexts", contexts), ("the window", window)):
+        if given < 1:
+            raise ConfigError(f"{what} must be at least 1, is {given}")
+    if residency == "resident":
+        return Schedule(
+            moves=(*_each("load", range(contexts)), *_each("execute", range(contexts))),
+            frees=tuple(_each("free", range(contexts))),
+        )
+    span = 1 if residency == "sequential" else window
+    moves: list[Move] = []
+    for index in range(contexts):
+        if index >= span:
+            moves.append(Move("free", index - span))
+        moves += [Move("load", index), Move("execute", index)]
+    # What a failure leaves loaded is not known here, so every context is freed at the end; the
+    # probe skips the ones that are not loaded.
+    return Schedule(moves=tuple(moves), frees=tuple(_each("free", range(contexts))))
+
+
+def _each(verb: Literal["load", "execute", "free"], contexts: range) -> Iterator[Move]:
+    return (Move(verb, index) for index in contexts)
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """Paths on the device of the libraries that a session opens; `system` None: it opens none."""
+
+    backend: str
+    system: str | None
+
+
+@dataclass(frozen=True)
+class DeployedContext:
+    """A context binary on a device, with its inputs and expected outputs beside it (paths).
+
+    `others` are such contexts, one for each other graph of the binary that is executed.
+    """
+
+    context: Context
+    binary: str
+    inputs: tuple[str, ...]
+    expected: tuple[str, ...]
+    others: tuple[DeployedContext, ...] = ()
+
+    def only_graph(self) -> int:
+        """The graph to execute, where a single one can be. Raises ConfigError for several."""
+        if self.others:
+            names = [str(one.context.graph_name) for one in (self, *self.others)]
+            problem = f"{self.context.source} has {len(names)} graphs, and one is executed here"
+            raise ConfigError(problem, field="graph", choices=names)
+        return self.context.graph
+
+
+@dataclass(frozen=True)
+class DeployedModel:
+    """A model on a device: its ONNX file, inputs and the outputs of ORT's CPU provider (paths)."""
+
+    file: str
+    inputs: tuple[str, ...]
+    expected: tuple[str, ...]
+    tolerance: float
+
+
+def session_plan(
+    libraries: Libraries,
+    contexts: Sequence[DeployedContext],
+    steps: Schedule,
+    settings: Settings = Settings(),  # noqa: B008 - it is frozen
+    *,
+    save_below: str | None = None,
+    rounds: Rounds = ONCE,
+) -> Plan:
+    """The plan for a schedule; context number i is made from `contexts[i % len(contexts)]`.
+
+    Each context's outputs are saved once, below the folder `save_below` (`saved_output`). `rounds`
+    is how often each graph is executed; all of them share its time.
+    """
+    graphs = [1 + len(one.others) for one in contexts]
+    executed = [one.context % len(graphs) for one in steps.moves if one.verb == "execute"]
+    each = rounds.shared(sum(graphs[at] for at in executed))
+    moves = _steps(contexts, steps.moves, save_below, each)
+    frees = _steps(contexts, steps.frees)
+    return within_session(libraries, moves, frees, settings)
+
+
+def within_session(
+    libraries: Libraries, steps: Iterable[Step], frees: Iterable[Step], settings: Settings
+) -> Plan:
+    """These steps once the backend is open; `frees` come before it is closed, whatever failed."""
+    ends = (Step("cleanup"), *frees, Step("device-free"), Step("backend-free"))
+    return Plan((*session_start(libraries), *steps, *ends), settings)
+
+
+def session_start(libraries: Libraries) -> Iterator[Step]:
+    """The steps that come before the first context."""
+    yield backend_load(libraries.backend)
+    if libraries.system is not None:
+        yield system_load(libraries.system)
+    yield Step("log-create")
+    yield Step("backend-create")
+    yield device_create()
+
+
+def graph_of(contexts: Sequence[DeployedContext], step: Step) -> str | None:
+    """Which graph a step of a schedule executes, where its context has several of them."""
+    if step.verb != "execute":
+        return None
+    deployed = contexts[int(step.fields["context"]) % len(contexts)]
+    number = int(step.fields["graph"])
+    graphs = (one.context for one in (deployed, *deployed.others))
+    return next((one.graph_name for one in graphs if one.graph == number), None)
+
+
+def saved_output(folder: str, context: int, graph: int, output: int) -> str:
+    """Where an output of a context's graph is saved below a folder."""
+    return f"{folder}/{context}.{graph}.{output}.raw"
+
+
+def _steps(
+    contexts: Sequence[DeployedContext],
+    moves: Sequence[Move],
+    save_below: str | None = None,
+    rounds: Rounds = ONCE,
+) -> Iterator[Step]:
+    for move in moves:
+        deployed = contexts[move.context % len(contexts)]
+        if move.verb == "load":
+            yield context_load(move.context, deployed.binary)
+        elif move.verb == "free":
+            yield context_free(move.context)
+        else:
+            folder = save_below if move.context < len(contexts) else None
+            for one in (deployed, *deployed.others):
+                # without expected outputs they are compared with each other
+                for part in (rounds,) if one.expected else rounds.halves():
+                    yield execute(
+                        move.context,
+                        graph=one.context.graph,
+                        inputs=one.inputs,
+                        expected=one.expected,
+                        saved=_saved(one, move.context, folder),
+                        tolerance=one.context.tolerance,
+                        repeat=part,
+                    )
+
+
+def _saved(deployed: DeployedContext, number: int, folder: str | None) -> Sequence[str]:
+    if folder is None:
+        return ()
+    outputs = deployed.context.metadata["graphs"][deployed.context.graph]["outputs"]
+    return [saved_output(folder, number, deployed.context.graph, at) for at in range(len(outputs))]

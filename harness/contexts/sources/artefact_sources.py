@@ -14,7 +14,7 @@ from harness.contexts.sources.context_file import ContextFile
 from harness.contexts.sources.contexts import Source, SourceList
 from harness.contexts.sources.onnx_model import OnnxModel, require_alike
 from harness.ground.errors import ConfigError
-from harness.ground.facts.engines import ENGINES
+from harness.ground.facts.axes import ENGINES
 from harness.libraries.containers.artefact import Artefact, ArtefactError, Blob, Piece
 from harness.libraries.containers.extract import piece_file
 from harness.libraries.containers.manifest import RunPlan

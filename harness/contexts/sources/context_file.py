@@ -20,9 +20,9 @@ from harness.contexts.context.metadata import (
 from harness.contexts.context.source import GIVEN, Context
 from harness.contexts.sources.tensor_files import TensorFiles
 from harness.ground.errors import ConfigError
-from harness.ground.facts.engines import ENGINES
-from harness.ground.files.hash_cache import HashCache, Hashed
+from harness.ground.facts.axes import ENGINES
 from harness.ground.files.names_inside import name_problem
+from harness.ground.files.verified_folder import HashCache, Hashed
 from harness.libraries.containers.artefact import ArtefactError, Piece
 from harness.libraries.containers.extract import PIECES
 from harness.libraries.containers.open import open_artefact

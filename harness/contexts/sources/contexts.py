@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from harness.contexts.compiler.compile import ContextStore
-from harness.contexts.compiler.compile_jobs import ContextKey
+from harness.contexts.compiler.compile import ContextKey, ContextStore
 from harness.contexts.compiler.compiler import CompileError
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.source import ClosenessAsked, Context, Reference

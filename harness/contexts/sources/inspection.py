@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from harness.contexts.context.metadata import Unreadable, entries, memory_bytes, needs
 from harness.contexts.context.source import BACKENDS_BY_ID
-from harness.contexts.sources.onnx_nodes import OnnxNodes
+from harness.contexts.sources.onnx_model import OnnxNodes
 from harness.ground.facts.socs import SOCS
 from harness.libraries.containers.artefact import (
     PIECE_FORMATS,

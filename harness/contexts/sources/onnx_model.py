@@ -2,30 +2,175 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from harness.contexts.compiler.compiler import output_text, own_environment, worker_command
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import Tensor
 from harness.contexts.context.source import IN_RANGE, MADE_UP, READ
 from harness.contexts.sources.context_file import Files
-from harness.contexts.sources.onnx_shapes import shaped
-from harness.contexts.sources.quantised_inputs import quantised_ranges
 from harness.contexts.sources.tensor_files import TensorFiles, require_few_bytes, sample_names
 from harness.ground.errors import ConfigError
 from harness.ground.files.cache import cache_root
 from harness.ground.files.names_inside import name_problem, open_inside
-from harness.ground.files.whole_file import sha256_of
+from harness.ground.files.whole_file import read_bounded, scratch_folder, sha256_of
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import spawn_guarded
+from harness.libraries.containers.graph_nodes import GraphNode
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
+
+
+Users = Mapping[str, Sequence["onnx.NodeProto"]]
+
+_QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
+_SAME_VALUES: Final = frozenset(
+    {"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
+)
+_LARGEST: Final = 1e30
+"""A range that goes further is none."""
+
+
+def quantised_ranges(model: onnx.ModelProto) -> dict[str, tuple[float, float]]:
+    """Return the least and the largest value that the model quantises an input to, by input.
+
+    Of an input that is quantised itself they are those of its type.
+    """
+    users: dict[str, list[onnx.NodeProto]] = {}
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        for name in node.input:
+            users.setdefault(name, []).append(node)
+        for attribute in node.attribute if node.op_type == "Constant" else ():
+            if attribute.name == "value" and node.output:
+                constants[node.output[0]] = attribute.t
+    ranges = {}
+    for tensor in model.graph.input:
+        # a scale that is calculated, for each channel, or in a type that numpy does not know
+        with contextlib.suppress(KeyError, TypeError, ValueError, IndexError):
+            node = next(_quantising(tensor.name, users), None)
+            if node is not None:
+                ranges[tensor.name] = _range(node, constants)
+    return ranges
+
+
+def _quantising(name: str, users: Users) -> Iterator[onnx.NodeProto]:
+    left, seen = [name], {name}
+    while left:
+        for node in users.get(left.pop(), ()):
+            if node.op_type in (_QUANTISE, _DEQUANTISE):
+                yield node
+            elif node.op_type in _SAME_VALUES and node.output and node.output[0] not in seen:
+                left.append(node.output[0])
+                seen.add(node.output[0])
+
+
+def _range(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> tuple[float, float]:
+    """Return the range of a node that quantises. Raises ValueError where there is none."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    zeros = numpy_helper.to_array(constants[node.input[2]])
+    info = np.iinfo(zeros.dtype)
+    if node.op_type == _DEQUANTISE:
+        return int(info.min), int(info.max)
+    zero, scale = int(zeros.item()), numpy_helper.to_array(constants[node.input[1]]).item()
+    low, high = (info.min - zero) * scale, (info.max - zero) * scale
+    if not -_LARGEST < low < high < _LARGEST:
+        raise ValueError(f"{low} to {high} is no range")
+    return low, high
+
+
+WORKER: Final = Path(__file__).with_name("shapes_worker.py")
+MOST_NODES: Final = 200_000
+"""How many nodes a model comes to at most, with those of its functions at each call."""
+
+MOST_GROWTH: Final = 16 << 20
+"""What its shapes, and the nodes of its functions at each call, are beside twice its bytes."""
+MOST_CPU_S: Final = 60
+_WALL_S: Final = 5.0 * MOST_CPU_S
+_MOST_BYTES: Final = 2 << 30
+_BYTES_BY_BYTE: Final = 4
+_MOST_WORDS: Final = 1 << 16
+
+
+def shaped(path: Path) -> onnx.ModelProto:
+    """Return a model with its tensors' shapes, and without the content of its large tensors.
+
+    It is one for all who ask: nobody may change it. Raises ConfigError for what is no model, and
+    for one that takes more time or memory than a model does.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror or error}", file=path) from error
+    return _shaped(path, (status.st_size, status.st_ino, status.st_mtime_ns))
+
+
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model with its tensors' shapes and its functions' nodes in place of their calls.
+
+    It has no content of large weights. Raises ConfigError as `shaped`.
+    """
+    with scratch_folder() as folder:
+        path = folder / "model.onnx"
+        path.write_bytes(model.SerializeToString())
+        return _read(path, inline=True)
+
+
+@lru_cache(maxsize=16)
+def _shaped(path: Path, version: tuple[int, int, int]) -> onnx.ModelProto:
+    del version  # a file that was changed is another one
+    return _read(path, inline=False)
+
+
+def _read(path: Path, *, inline: bool) -> onnx.ModelProto:
+    import onnx
+
+    most_bytes = _MOST_BYTES + _BYTES_BY_BYTE * path.stat().st_size
+    with scratch_folder() as folder, tempfile.TemporaryFile() as output:
+        made, refusal = folder / "made.onnx", folder / "refusal.txt"
+        request = {
+            "model": path.absolute(),
+            "made": made,
+            "refusal": refusal,
+            "inline": inline,
+            "most_nodes": MOST_NODES,
+            "most_growth": MOST_GROWTH,
+            "most_cpu_s": MOST_CPU_S,
+            "most_bytes": most_bytes,
+        }
+        command = worker_command(WORKER, folder, request)
+        environment = own_environment(OPENBLAS_NUM_THREADS="1")
+        with spawn_guarded(
+            command, env=environment, cwd=folder, stdout=output, stderr=output
+        ) as child:
+            code = child.wait(Deadline(_WALL_S))
+        if made.exists() and code == 0:
+            return onnx.load(made, load_external_data=False)
+        last = output_text(output).strip().splitlines()[-1:] or ["it wrote nothing"]
+        if code == 0 and refusal.exists():
+            problem = read_bounded(refusal, _MOST_WORDS).decode("utf-8")
+        else:
+            ended = "was stopped" if code is None else f"ended with exit code {code}"
+            problem = (
+                f"a process that may take {MOST_CPU_S} s of a processor and {most_bytes >> 20} MiB "
+                f"to infer its shapes {ended}: {last[0][:500]}"
+            )
+    raise ConfigError(f"cannot be read as an ONNX model: {problem}", file=path)
+
 
 _MAX_BYTES: Final = (2 << 30) - 1  # what protobuf can hold
 _MOST_DIMENSIONS: Final = 32  # of numpy 1
@@ -270,8 +415,8 @@ def _external(message: Any) -> list[Any]:
     if isinstance(message, onnx.TensorProto):
         return [message] if message.data_location == onnx.TensorProto.EXTERNAL else []
     found = []
-    for field, value in message.ListFields():
-        if field.message_type is not None:
+    for descriptor, value in message.ListFields():
+        if descriptor.message_type is not None:
             for one in [value] if hasattr(value, "ListFields") else value:
                 found += _external(one)
     return found
@@ -361,3 +506,88 @@ def _shape(tensor: Any, what: str, path: Path) -> tuple[int, ...]:
             )
         shape.append(size.dim_value)
     return tuple(shape)
+
+
+@dataclass(frozen=True)
+class OnnxNodes:
+    """The nodes of a model, each before those of the graphs within it.
+
+    `inputs` and `outputs` are the model's own, without weights. `kinds` has of each tensor its type
+    and shape in words, `sizes` its bytes where the shape is known.
+    """
+
+    nodes: tuple[GraphNode, ...]
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    kinds: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """The nodes of a model. Raises ConfigError for what is no model."""
+        graph = shaped(path).graph
+        weights = {one.name for one in graph.initializer}
+        nodes = tuple(_nodes(graph, weights))
+        kinds, sizes = {}, {}
+        for one in (*graph.input, *graph.value_info, *graph.output):
+            kinds[one.name], size = _kind(one)
+            if size is not None:
+                sizes[one.name] = size
+        inputs = tuple(one.name for one in graph.input if one.name not in weights)
+        outputs = tuple(one.name for one in graph.output)
+        return cls(nodes, inputs, outputs, kinds, sizes)
+
+    def shapes(self) -> dict[str, str]:
+        """Type and shape of what each node reads, by the node's name."""
+        return {
+            one.name: ", ".join(self.kinds[name] for name in one.reads if name in self.kinds)
+            for one in self.nodes
+        }
+
+
+def _nodes(graph: Any, weights: Set[str], within: str | None = None) -> Iterator[GraphNode]:
+    own = weights | {one.name for one in graph.initializer}
+    for at, node in enumerate(graph.node):
+        name = node.name or f"{node.op_type}_{at}"
+        reads = dict.fromkeys(one for one in all_inputs(node) if one not in own)
+        writes = tuple(filter(None, node.output))
+        yield GraphNode(name, node.op_type, tuple(reads), writes, not node.name, within)
+        for inner in graphs_within(node):
+            yield from _nodes(inner, own, name)
+
+
+def all_inputs(node: Any) -> list[str]:
+    """All that a node takes, also what graphs within it take from outside."""
+    found = [name for name in node.input if name]
+    for graph in graphs_within(node):
+        own = {one.name for one in (*graph.input, *graph.initializer)}
+        own |= {name for inner in graph.node for name in inner.output}
+        taken = [name for inner in graph.node for name in all_inputs(inner)]
+        found += [name for name in (*taken, *(one.name for one in graph.output)) if name not in own]
+    return found
+
+
+def graphs_within(node: Any) -> Iterator[Any]:
+    """The graphs that are attributes of a node."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _kind(tensor: object) -> tuple[str, int | None]:
+    """Type and shape in words, and bytes where all dimensions are known."""
+    import numpy as np
+    from onnx import helper
+
+    kind = tensor.type.tensor_type  # type: ignore[attr-defined]
+    try:
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    except (KeyError, TypeError, ValueError):
+        return f"type {kind.elem_type}", None
+    if not kind.HasField("shape"):
+        return f"{dtype.name}, of no known shape", None
+    dims = [one.dim_value or one.dim_param or "?" for one in kind.shape.dim]
+    known = all(isinstance(one, int) for one in dims)
+    size = math.prod(dims) * dtype.itemsize if known else None
+    return f"{dtype.name} [{', '.join(map(str, dims))}]", size

@@ -16,7 +16,7 @@ from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.names_inside import listed_inside, open_below
 from harness.ground.files.whole_file import keep_whole, open_regular
-from harness.ground.yaml_lines.models import did_you_mean
+from harness.ground.yaml_lines.document import did_you_mean
 from harness.libraries.containers.artefact import Blob
 from harness.libraries.containers.extract import piece_file
 

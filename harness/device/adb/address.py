@@ -1,5 +1,9 @@
 """Where an adb server listens: on a TCP port, on a Unix socket that only its owner reaches, or
-behind ssh."""
+behind ssh.
+
+Seen of an adb server 36: `host:mdns:services` has lines of name, type and address, and
+`host:connect` takes the name, which stays, and finds the port of now.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,12 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from harness.device.ssh.login import SshLogin
-from harness.ground.host.unix_socket import unix_connection
+from harness.device.ssh.connection import SshLogin
+from harness.ground.host.socket_folder import unix_connection
 
 if TYPE_CHECKING:
     from harness.device.ssh.connection import SharedConnection
+
 
 USER_PORT: Final = 5037
 """Where adb listens unless it is told otherwise."""
@@ -143,3 +148,26 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+TLS: Final = "._adb-tls-connect._tcp"
+ADVICE: Final = (
+    "look whether Wireless debugging is on there, and this computer paired: `adb pair ADDRESS CODE`"
+)
+
+
+def has_address(serial: str) -> bool:
+    """Whether a serial says where adb finds a device on the network, so that it is connected."""
+    return ":" in serial or TLS in serial
+
+
+def where_now(serial: str, services: str) -> str:
+    """What the announced services say of a device that cannot be connected; "" if nothing."""
+    if TLS in serial:
+        return f"; {ADVICE}"
+    host = serial.rpartition(":")[0]
+    for line in services.splitlines()[:1000]:
+        name, kind, address = (*line.split("\t"), "", "")[:3]
+        if kind in TLS and kind and address != serial and address.rpartition(":")[0] == host:
+            return f"; it is at {address} now, and always `serial: {name}{TLS}` in devices.yaml"
+    return ""

@@ -39,6 +39,7 @@ from harness.device.transport.faults import (
     NoServerError,
     OutOfReachError,
     ProtocolError,
+    Reach,
     device_faults,
 )
 from harness.device.transport.files import (
@@ -50,7 +51,6 @@ from harness.device.transport.files import (
     path_bytes,
     take_file,
 )
-from harness.device.transport.reach import Reach
 from harness.ground.errors import ConfigError, DeviceError, DeviceRefused
 from harness.ground.host.deadline import Deadline
 

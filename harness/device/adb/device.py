@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from harness.device.adb.address import has_address, where_now
 from harness.device.adb.client import MAX_REQUEST_BYTES, Device, SyncStream
 from harness.device.adb.server import AdbServer, state_advice
-from harness.device.adb.wireless import has_address, where_now
 from harness.device.transport.channel import Channel
 from harness.device.transport.device import SHORT_S, Transport
 from harness.device.transport.faults import device_faults
 from harness.device.transport.files import Progress, PushItem, RemoteStat
-from harness.device.transport.link import ShellCall
+from harness.device.transport.shell import ShellCall
 from harness.device.transport.shell_protocol import v2_script
 from harness.ground.errors import DeviceRefused, InfraError, InternalError
 from harness.ground.host.deadline import Deadline

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.device.adb.address import USER_SERVER, ServerAddress
+from harness.device.adb.address import USER_SERVER, ServerAddress, has_address
 from harness.device.adb.client import Client, adbutils
-from harness.device.adb.wireless import has_address
 from harness.device.transport.faults import AdbFailError, server_faults
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.host.deadline import Deadline
-from harness.ground.host.outliving import run_outliving
+from harness.ground.host.guard import run_outliving
 
 _REQUEST_S = 5.0
 _RETRY_S = 0.1

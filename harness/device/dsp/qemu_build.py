@@ -20,8 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from harness.device.dsp import qemu
-from harness.device.dsp.build import run_build
+from harness.device.dsp import hexagon as qemu
+from harness.device.dsp.hexagon import run_build
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.notices import working
 from harness.ground.files.verified_folder import locked, work_folder

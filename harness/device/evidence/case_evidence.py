@@ -20,13 +20,19 @@ from pathlib import Path
 from typing import Final
 
 from harness.device.dsp.dsp import log_end, log_size
-from harness.device.evidence.answers import MARGIN_S, Baseline, Report, baseline_of
-from harness.device.evidence.script import collect_script, look_script, state_script
+from harness.device.evidence.answers import (
+    MARGIN_S,
+    Baseline,
+    Report,
+    baseline_of,
+    collect_script,
+    look_script,
+    state_script,
+)
 from harness.device.evidence.text import EvidenceFile, clean, fit, redact
 from harness.device.transport.device import Transport
-from harness.device.transport.ending import END_GRACE_S
 from harness.device.transport.questions import Section, sections_with
-from harness.device.transport.shell import ScriptTimeout
+from harness.device.transport.shell import END_GRACE_S, ScriptTimeout
 from harness.ground.errors import DeviceError, InfraError
 from harness.ground.errors.outgoing_text import without_secrets, without_secrets_in
 from harness.ground.files.names_inside import create_inside, name_problem

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shlex
+import threading
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
-from harness.device.adb.address import USER_SERVER, ServerAddress
+from harness.device.adb.address import TLS, USER_SERVER, ServerAddress, has_address
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import AdbServer, SeenDevice
-from harness.device.adb.wireless import TLS, has_address
-from harness.device.lab.facts import DeviceFacts
-from harness.device.lab.first_contact import read_facts, require_own_folder, transport_of
+from harness.device.lab.facts import SCRIPT, DeviceFacts, parse_facts
 from harness.device.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
 from harness.device.lab.identity import (
     CarriedId,
@@ -22,18 +23,225 @@ from harness.device.lab.identity import (
     require_serial,
     require_target,
 )
-from harness.device.lab.inventory import DeviceConfig, Lab
-from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases, Missed
-from harness.device.lab.lease_files import Held
-from harness.device.lab.simulation import CONNECT_S, DeviceStorage, Simulation
-from harness.device.lab.unknown_arch import unknown_arch
+from harness.device.lab.inventory import DEFAULT_WORKDIR, EMULATED_TARGET, DeviceConfig, Lab
+from harness.device.lab.lease import DeviceHeld, Held, LeaseLost, Leases, Missed
+from harness.device.simulator.board import Board, dsp_folder, make_board, soc_files
+from harness.device.simulator.device import SimulatedDevice
+from harness.device.simulator.private_server import PrivateAdbServer, harness_key
+from harness.device.simulator.programs import board_properties, device_properties
+from harness.device.ssh.board import SshBoard
 from harness.device.transport.device import Transport
-from harness.device.transport.reach import Reach
-from harness.ground.errors import ConfigError, InfraError
-from harness.ground.facts.platforms import PLATFORMS, Target
-from harness.ground.facts.socs import SOCS
+from harness.device.transport.faults import Reach
+from harness.device.transport.this_computer import ThisComputer
+from harness.ground.errors import ConfigError, DeviceError, DeviceRefused, InfraError
+from harness.ground.facts.socs import KERNEL_SOC_IDS, PLATFORMS, SOCS, Target
+from harness.ground.files.cache import BOARDS
 from harness.ground.files.notices import at_work
-from harness.ground.host.outliving import run_outliving
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import run_outliving
+from harness.ground.yaml_lines.document import did_you_mean, entries_of, read_document
+
+
+def unknown_arch(config: DeviceConfig, told: str | None, file: Path | None) -> ConfigError:
+    """What is wrong in `file` with a device whose HTP nobody knows; `told` is its SoC by itself."""
+    line = None
+    with contextlib.suppress(ConfigError):
+        document = read_document(file) if file else None
+        for at, one in entries_of(document, "devices").items() if document else ():
+            if document and one.get("name") == config.name:
+                line = document.line(("devices", at, "soc"))
+    soc = config.soc or told
+    problem = f"its SoC is not known: set `soc` or `htp_arch`{f', it says {told}' if told else ''}"
+    if soc in SOCS:
+        problem = f"{soc} has no HTP"
+    elif config.soc:
+        meant = f", the device says {told}" if told in SOCS else did_you_mean(config.soc, SOCS)
+        problem = f"soc {config.soc} is unknown{meant or '; if it is right, set `htp_arch`'}"
+    return ConfigError(f"{config.name}: {problem}", file=file, line=line)
+
+
+_FACTS_S: Final = 15.0
+_MAX_FACTS_BYTES: Final = 1 << 20
+
+
+def transport_of(lab: Lab, config: DeviceConfig) -> Transport:
+    """How a real device of the lab is reached; nothing is asked of it."""
+    if config.login is not None:
+        return SshBoard(config.login)
+    if config.transport == "adb":
+        return AdbDevice(config.serial or "", AdbServer(lab.server_of(config)))
+    return ThisComputer()
+
+
+def require_own_folder(device: Transport, folder: str) -> None:
+    """Makes the work folder if it is not there; it has to be of our account there, and only ours.
+
+    Else another account of a board could exchange what runs as us. Raises DeviceRefused.
+    """
+    path = shlex.quote(folder)
+    done = device.shell(
+        f"mkdir -p {path}&&[ -O {path} ]&&[ ! -h {path} ]&&"
+        f"case $(ls -ld {path}) in ????????w*)exit 1;;esac",
+        timeout_s=_FACTS_S,
+        doing="look whose its work folder is",
+    )
+    if not done.ok:
+        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
+        why = f": {said}" if said else ", or others may write there"
+        raise DeviceRefused(
+            f"its work folder {folder} is not that of the account that we have there{why}; name "
+            "another `workdir`",
+            serial=device.serial,
+        )
+
+
+def read_facts(device: Transport, folder: str) -> DeviceFacts:
+    """Asks a device about itself in one round trip; `folder` is where the harness will work.
+
+    Raises DeviceError if it does not answer in time or answers endlessly.
+    """
+    script = f"set -- {shlex.quote(folder)}\n{SCRIPT}"
+    answer = device.shell(
+        script, timeout_s=_FACTS_S, max_output_bytes=_MAX_FACTS_BYTES, doing="ask what it is"
+    )
+    if answer.truncated:
+        raise DeviceError("its description of itself does not end", serial=device.serial)
+    return parse_facts(answer.stdout.decode("utf-8", "replace"))
+
+
+CONNECT_S = 20.0
+"""How long an adb server may take to connect a device."""
+
+
+class DeviceStorage(Protocol):
+    """Storage for simulated devices that only one run has."""
+
+    def key(self, name: str) -> str:
+        """What all processes of the run call a device."""
+        ...
+
+    def storage(self, name: str) -> Path:
+        """The storage folder of a device. Raises InfraError."""
+        ...
+
+    def close(self) -> None:
+        """Called when the devices have ended."""
+        ...
+
+
+class Simulation:
+    """Starts simulated devices and their adb server on first need, and ends them on `close`.
+
+    `devices` are those that it has started, by name, and `server` is their adb server: the handles
+    of a test that breaks them.
+    """
+
+    def __init__(
+        self, *, key_folder: Path, storage_root: Path, instances: DeviceStorage | None = None
+    ) -> None:
+        """Devices are those that last, below `storage_root`, or else `instances`."""
+        self.devices: dict[str, SimulatedDevice] = {}
+        self.server: PrivateAdbServer | None = None
+        self._key_folder = key_folder
+        self._storage_root = storage_root
+        self._instances = instances
+        self._cleanup = contextlib.ExitStack()
+        self._closed = False
+        self._beginning = threading.RLock()
+
+    def lease_key(self, name: str) -> str:
+        """What is leased of a device: of those of one run, one process uses one at a time."""
+        return self.key(name) if self._instances is None else self._instances.key(name)
+
+    def key(self, name: str) -> str:
+        """What a device is on this computer: its folder, whatever a lab calls it."""
+        return f"simulated:{(self._storage_root / name).resolve()}"
+
+    def start(self, config: DeviceConfig) -> tuple[AdbServer, str, str]:
+        """Starts a device that is not running, and connects it: its server, serial and workdir.
+
+        Raises InfraError, also after `close`.
+        """
+        with self._beginning:
+            if self._closed:
+                raise InfraError(f"{config.name} is not begun: its run has ended")
+            server, device, storage = self._begun(config)
+        server.connect(device.address, deadline=Deadline(CONNECT_S))
+        return server, device.address, str(storage / DEFAULT_WORKDIR.strip("/"))
+
+    def dsp_of(self, config: DeviceConfig) -> Path | None:
+        """The folder on this computer of a started device's DSP; None if it has none."""
+        device = self.devices.get(config.name)
+        return None if config.dsp is None or device is None else dsp_folder(device.storage)
+
+    def end(self, name: str) -> bool:
+        """Ends a device; whether it had been started."""
+        device = self.devices.pop(name, None)
+        if device is not None:
+            device.stop()
+        return device is not None
+
+    def end_server(self) -> None:
+        """Ends the adb server; the next device that starts starts it again."""
+        server, self.server = self.server, None
+        if server is not None:
+            server.stop()
+
+    def close(self) -> None:
+        """Ends all of it; safe to call twice.
+
+        What another thread is beginning meanwhile is ended, too, and nothing begins afterwards.
+        """
+        with self._beginning:
+            self._closed = True
+        for name in tuple(self.devices):
+            self.end(name)
+        self.server = None
+        self._cleanup.close()
+        if self._instances is not None:
+            self._instances.close()
+
+    def _begun(self, config: DeviceConfig) -> tuple[AdbServer, SimulatedDevice, Path]:
+        soc = SOCS[config.soc or ""]
+        key = harness_key(self._key_folder)
+        if self.server is None or not self.server.running:
+            private = PrivateAdbServer(key_folder=self._key_folder)
+            self._cleanup.callback(private.stop)
+            private.start()
+            self.server = private
+        own, server = self._instances, self.server.server
+        storage = self._storage_root / config.name if own is None else own.storage(config.name)
+        started = self.devices.get(config.name)
+        if started is not None and started.running:
+            return server, started, storage
+        limit, board = config.storage_limit_mb, self._board(config)
+        if board is None:
+            properties = device_properties(config.name, soc.name, root=os.getuid() == 0)
+        else:
+            properties = board_properties(config.name, soc.name)
+        device = SimulatedDevice(
+            config.name,
+            storage=storage,
+            properties=properties,
+            board=board,
+            prepares_gpu=config.prepares_gpu is True,
+            public_key=key.with_suffix(".pub"),
+            storage_limit_bytes=None if limit is None else limit * 1_000_000,
+        )
+        self.devices[config.name] = device
+        device.start()
+        return server, device, storage
+
+    def _board(self, config: DeviceConfig) -> Board | None:
+        """What a device runs on whose programs are not this computer's."""
+        if config.target != EMULATED_TARGET:
+            return None
+        soc = SOCS[config.soc or ""]
+        number = KERNEL_SOC_IDS.get(soc.name) if config.shows_soc else None
+        files = {} if number is None else soc_files(soc.name, number)
+        dsp = None if config.dsp is None else config.dsp.limits(config.htp_arch, soc.vtcm_mb)
+        return make_board(files, cache=self._key_folder.parent / BOARDS, dsp=dsp)
+
 
 _SWITCHING_S: Final = 60.0
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from harness.device.lab.attach import AttachedDevice
-from harness.device.lab.vitals import QUESTIONS as VITALS, Vitals, clock_skew, parse_vitals
+from harness.device.lab.facts import VITALS_QUESTIONS as VITALS, Vitals, clock_skew, parse_vitals
 from harness.device.transport.questions import (
     MAX_PATH,
     access_of,
@@ -19,8 +19,8 @@ from harness.device.transport.questions import (
     sections_of,
 )
 from harness.ground.errors import DeviceError
-from harness.ground.facts.backends import RPC_LIBRARY
-from harness.ground.facts.platforms import PLATFORMS, Platform
+from harness.ground.facts.axes import RPC_LIBRARY
+from harness.ground.facts.socs import PLATFORMS, Platform
 
 _ASK_S: Final = 20.0
 _MAX_BYTES: Final = 1 << 20

@@ -12,18 +12,19 @@ from typing import Final
 
 from harness.device.lab.attach import LabDevice
 from harness.device.lab.health import (
+    AROUND,
     EventKind,
     Health,
     HealthFinding,
     LabEvent,
     Out,
+    Quarantine,
     Tell,
+    Until,
     gate_problem,
     unreachable,
 )
-from harness.device.lab.known_state import AROUND
 from harness.device.lab.lease import DeviceHeld
-from harness.device.lab.quarantine import Quarantine, Until
 from harness.device.lab.recovery import (
     ProbeProblem,
     Recovery,

@@ -1,17 +1,27 @@
-"""Whether a device is fit to be used: what it says of itself, judged by the lab's rules (pure)."""
+"""Whether a device is fit to be used: what it says of itself, judged by the lab's rules (pure).
+
+Who takes the device takes the file with it, and writes it anew when it gives the device back. So
+what the file says was seen by the last holder; after one that died there is none, and the device is
+looked at anew.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Final, Literal
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field, StrictBool, StrictInt
 
-from harness.device.lab.readiness import DOZING, SEVERE, THERMAL
-from harness.device.lab.vitals import Vitals
+from harness.device.lab.facts import DOZING, SEVERE, THERMAL, Vitals
+from harness.device.lab.lease import device_file
 from harness.ground.errors import InfraError
+from harness.ground.files.cache import QUARANTINE_VARIABLE
+from harness.ground.files.whole_file import read_json, write_json, write_whole
 
 State = Literal["good", "suspect", "bad"]
 
@@ -262,3 +272,168 @@ class LabEvent:
 
 
 Tell = Callable[[LabEvent], None]
+
+
+_MAX_QUARANTINE_BYTES = 64 << 10
+_MAX_CHARS = 2000
+
+
+Until = Literal["healed", "answers"]
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """Since when (RFC 3339, UTC) a device takes no cases, and why.
+
+    `until` is what ends it: a check that finds the device well, or for one that was only out of
+    reach, that it answers again.
+    """
+
+    since: str
+    why: str
+    until: Until = "healed"
+
+    def end(self, name: str) -> str:
+        """What ends it, for a person who knows the device as `name`."""
+        if self.until == "answers":
+            return f"{name} is used again as soon as it answers"
+        return f"When it is mended: qnn-harness devices heal {name}"
+
+
+class Quarantine:
+    """A folder with one small file per device; `device` is what makes a device unique."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, device: str) -> Quarantined | None:
+        """The entry of a device, None if it has none. A damaged one still counts as one."""
+        try:
+            said = read_json(self._file(device), _MAX_QUARANTINE_BYTES)
+            since, why = str(said["since"])[:40], str(said["why"])[:_MAX_CHARS]
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._problem("read", error) from error
+        except (ValueError, TypeError, KeyError):
+            return Quarantined("an unknown time", "the entry cannot be read")
+        return Quarantined(since, why, "answers" if said.get("until") == "answers" else "healed")
+
+    def put(self, device: str, why: str, *, until: Until = "healed") -> Quarantined:
+        """Writes an entry. Raises InfraError if that is impossible."""
+        since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        entry, file = Quarantined(since, why[:_MAX_CHARS], until), self._file(device)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_json(file, {"device": device, **asdict(entry)})
+        except OSError as error:
+            raise self._problem("write", error) from error
+        return entry
+
+    def lift(self, device: str) -> bool:
+        """Removes a device's entry; whether there was one."""
+        try:
+            self._file(device).unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._problem("remove", error) from error
+        return True
+
+    def _problem(self, what: str, error: OSError) -> InfraError:
+        return InfraError(
+            f"cannot {what} which devices are in quarantine in {self._folder}: {error.strerror}; "
+            f"remove what is there, or set {QUARANTINE_VARIABLE} to a folder that can be written"
+        )
+
+    def _file(self, device: str) -> Path:
+        return self._folder / f"{device_file(device)}.json"
+
+
+_MAX_BYTES: Final = 256 << 10
+_COUNTS: Final = ("strikes", "cases_lost", "switches", "cases")
+_TIMES: Final = ("checked", "switch_at")
+AROUND: Final = ("hottest_c", "clock_limit_khz", "governor")
+"""What is kept of what a device said of itself."""
+
+
+@dataclass
+class KnownState:
+    """How a device has done, and which sets of files (`lies`) were put there.
+
+    `identity` and `device_ids` are what it said it is in the run that asks.
+    """
+
+    fitness: Fitness = field(default_factory=Fitness)
+    lies: frozenset[str] = frozenset()
+    identity: tuple[str, ...] = ()
+    device_ids: frozenset[str] = frozenset()
+
+
+class KnownStates:
+    """A folder with one small file per device; `device` is what makes a device unique."""
+
+    def __init__(self, folder: Path, run: str) -> None:
+        """Cases are counted for each `run`, in which a device has to stay the same one."""
+        self._folder, self._run = folder, run
+
+    def take(self, device: str) -> KnownState:
+        """Reads and removes what is known of a device that is held; nothing is known of others."""
+        state = self.look(device)
+        with contextlib.suppress(OSError):
+            self._file(device).unlink()
+        return state
+
+    def look(self, device: str) -> KnownState:
+        """What is known of a device that nobody holds. Damaged files say nothing."""
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+            said = read_json(self._file(device), _MAX_BYTES)
+            state = _parsed(said)
+            if said["run"] != self._run:
+                state.fitness.cases = 0
+                state.identity, state.device_ids = (), frozenset()
+            return state
+        return KnownState()
+
+    def keep(self, device: str, state: KnownState) -> None:
+        """Writes down what is known of a device that is about to be given back.
+
+        Where that is impossible, whoever comes next looks anew.
+        """
+        file, fitness = self._file(device), state.fitness
+        plain: dict[str, Any] = {
+            **{name: getattr(fitness, name) for name in (*_COUNTS, *_TIMES, "is_fit", "epoch")},
+            "lies": sorted(state.lies),
+            "identity": state.identity,
+            "device_ids": sorted(state.device_ids),
+            "run": self._run,
+        }
+        if fitness.out is not None:
+            plain["out"] = [str(fitness.out.error), fitness.out.look_at]
+        if fitness.vitals is not None:
+            seen_at, vitals = fitness.vitals
+            plain["vitals"] = [seen_at, {name: getattr(vitals, name) for name in AROUND}]
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_whole(file, json.dumps(plain).encode(), durable=False)
+
+    def _file(self, device: str) -> Path:
+        return self._folder / f"{device_file(device)}.json"
+
+
+def _parsed(said: Any) -> KnownState:
+    fitness = Fitness(is_fit=said["is_fit"] is True, epoch=str(said["epoch"]))
+    for name in _COUNTS:
+        setattr(fitness, name, int(said[name]))
+    for name in _TIMES:
+        setattr(fitness, name, float(said[name]))
+    if (out := said.get("out")) is not None:
+        fitness.out = Out(InfraError(str(out[0])), float(out[1]))
+    if (seen := said.get("vitals")) is not None:
+        fitness.vitals = float(seen[0]), Vitals(**{name: seen[1][name] for name in AROUND})
+    return KnownState(
+        fitness,
+        frozenset(map(str, said["lies"])),
+        tuple(map(str, said["identity"])),
+        frozenset(map(str, said["device_ids"])),
+    )

@@ -16,7 +16,7 @@ from harness.device.lab.facts import DeviceFacts
 from harness.device.lab.inventory import DeviceConfig
 from harness.device.transport.device import Transport
 from harness.ground.errors import DeviceError, DeviceRefused
-from harness.ground.facts.platforms import PLATFORMS, Target
+from harness.ground.facts.socs import PLATFORMS, Target
 
 _TIMEOUT_S = 15.0
 _NAME = ".device-badge"

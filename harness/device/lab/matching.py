@@ -7,14 +7,11 @@ from functools import partial
 from itertools import chain, count
 from typing import Final
 
-from harness.device.lab.cross_checks import ALIKE
-from harness.device.lab.inventory import DeviceConfig
+from harness.device.lab.inventory import ALIKE, DeviceConfig
 from harness.ground.errors import ConfigError
-from harness.ground.facts.backends import BACKENDS
-from harness.ground.facts.engines import ENGINES
-from harness.ground.facts.platforms import TARGETS
-from harness.ground.facts.socs import HTP_ARCHS, SOCS
-from harness.ground.yaml_lines.models import did_you_mean
+from harness.ground.facts.axes import BACKENDS, ENGINES
+from harness.ground.facts.socs import HTP_ARCHS, SOCS, TARGETS
+from harness.ground.yaml_lines.document import did_you_mean
 
 _Check = Callable[[DeviceConfig, tuple[object, ...]], str | None]
 

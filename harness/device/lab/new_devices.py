@@ -11,13 +11,12 @@ from typing import Final, NamedTuple
 from harness.device.adb.server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.device.lab.attach import AttachedDevice, OpenLab
 from harness.device.lab.device_answers import DeviceAnswers, ask
-from harness.device.lab.device_url import DEVICE_URLS, device_at
 from harness.device.lab.facts import DeviceFacts
+from harness.device.lab.fields import DEVICE_URLS, device_at
 from harness.device.lab.inventory import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig, Lab
-from harness.device.ssh.login import login_at
+from harness.device.ssh.connection import login_at
 from harness.ground.errors import ConfigError, HarnessError
-from harness.ground.facts.platforms import PLATFORMS
-from harness.ground.facts.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS, near_socs
+from harness.ground.facts.socs import HTP_ARCHS, KERNEL_SOC_IDS, PLATFORMS, SOCS, near_socs
 from harness.ground.yaml_lines.document import shown
 
 SIMULATED: Final = "sim-v73"

@@ -6,8 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from harness.device.labgrid.place import Wanted
-from harness.device.labgrid.session import tell
+from harness.device.labgrid.session import Wanted, tell
 from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.files.bounded_json import parse_json
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from harness.device.simulator.auth import PublicKey, parse_public_key
 from harness.device.simulator.device import DeviceSettings
-from harness.device.simulator.properties import checked_properties
+from harness.device.simulator.programs import checked_properties
 from harness.device.simulator.storage import LOCK_FILE
 from harness.device.simulator.supervisor import Supervisor
 from harness.ground.errors import ConfigError, HarnessError, InfraError

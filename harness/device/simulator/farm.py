@@ -13,8 +13,8 @@ import yaml
 from harness.device.adb.server import AdbServer
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import PrivateAdbServer, harness_key
-from harness.device.simulator.properties import device_properties
-from harness.ground.files.scratch import scratch_folder
+from harness.device.simulator.programs import device_properties
+from harness.ground.files.whole_file import scratch_folder
 from harness.ground.host.deadline import Deadline
 
 _SOC: Final = "QCS8550"

@@ -1,21 +1,265 @@
-"""What a boot puts into the storage folder: programs, property table, log, and empty folders."""
+"""What a boot puts into the storage folder: programs, property table, log, and empty folders.
+
+On the simulated device they are folders of its storage. For files that adb carries, that is a
+matter of names (`mapped`). For commands, which run on this computer, a boot gives itself a mount
+namespace in which the folders lie there (`enter_namespace`), and passes it on to its commands. The
+rest of the root stays as it is, so paths of the host keep their meaning. No root is needed where
+user namespaces are allowed; the user stays who they are.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import hashlib
 import os
+import re
 import shlex
 import shutil
 import sys
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from harness.device.simulator import logcat, storage
 from harness.device.simulator.board import Board, board_environment, install_board
 from harness.device.simulator.device import DeviceSettings
-from harness.device.simulator.fixed_paths import FIXED_PATHS
-from harness.device.simulator.properties import checked_properties, getprop_text
+
+SIMULATED_HARDWARE: Final = "simulator"
+"""What ro.hardware says, as of no phone."""
+_FEATURES: Final = ("shell_v2", "stat_v2", "fixed_push_mkdir")
+_NAME: Final = re.compile(r"[A-Za-z0-9._:@-]{1,255}")
+_MAX_VALUE_CHARACTERS: Final = 4096
+
+# Qualcomm's names of the platforms, as phones with these SoCs report them in ro.board.platform.
+_PLATFORMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "SM8250": "kona",
+        "SM8350": "lahaina",
+        "SM8450": "taro",
+        "SM8475": "taro",
+        "SM8550": "kalama",
+        "QCS8550": "kalama",
+        "SM8650": "pineapple",
+        "SM8750": "sun",
+        "SM8850": "canoe",
+    }
+)
+
+
+def device_properties(
+    name: str, soc: str, *, abi: str = "x86_64", root: bool = False
+) -> dict[str, str]:
+    """The property table of a device called `name` that poses as having the SoC `soc`.
+
+    `abi` is the truth about what runs there: the host's own programs; `root` about who they run
+    as: the user of a build for developers, else of one for all.
+    """
+    product = soc.lower()
+    serial = "SIM" + hashlib.sha256(name.encode()).hexdigest()[:9].upper()
+    release, sdk, build = "14", "34", "SIM1.240101.001"
+    brand = "qnn-harness"
+    build_type = "userdebug" if root else "user"
+    made = f"{brand}/{product}/{product}:{release}/{build}/1"
+    return {
+        "ro.adb.secure": "1",
+        "ro.board.platform": _PLATFORMS.get(soc, product),
+        "ro.boot.hardware": SIMULATED_HARDWARE,
+        "ro.boot.serialno": serial,
+        "ro.build.display.id": build,
+        "ro.build.fingerprint": f"{made}:{build_type}/test-keys",
+        "ro.build.id": build,
+        "ro.build.product": product,
+        "ro.build.tags": "test-keys",
+        "ro.build.type": build_type,
+        "ro.build.version.incremental": "1",
+        "ro.build.version.release": release,
+        "ro.build.version.sdk": sdk,
+        "ro.debuggable": "1" if root else "0",
+        "ro.hardware": SIMULATED_HARDWARE,
+        "ro.product.board": product,
+        "ro.product.brand": brand,
+        "ro.product.cpu.abi": abi,
+        "ro.product.cpu.abilist": abi,
+        "ro.product.cpu.abilist64": abi,
+        "ro.product.device": product,
+        "ro.product.manufacturer": brand,
+        "ro.product.model": f"{soc} simulator",
+        "ro.product.name": product,
+        "ro.secure": "0" if root else "1",
+        "ro.serialno": serial,
+        "ro.soc.manufacturer": "QTI",
+        "ro.soc.model": soc,
+        "sys.boot_completed": "1",
+    }
+
+
+def board_properties(name: str, soc: str) -> dict[str, str]:
+    """The property table of a simulated Linux board: few, and none of Android's version.
+
+    A board's adbd has no properties of its own; these name the device for people and for us. It
+    does not tell its SoC here: what it shows of that is in /sys.
+    """
+    android = device_properties(name, soc, abi="arm64-v8a")
+    kept = ("ro.product.", "ro.serialno", "ro.boot.serialno", "ro.boot.hardware", "ro.adb.secure")
+    return {key: value for key, value in android.items() if key.startswith(kept)}
+
+
+def checked_properties(table: Mapping[str, str]) -> dict[str, str]:
+    """The table sorted by name. Raises ValueError for what getprop's format cannot carry."""
+    for name, value in table.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not the name of a property")
+        if not isinstance(value, str) or re.search(r"[\r\n\0]", value):
+            raise ValueError(f"property {name}: {value!r} is not one line of text")
+        if len(value) > _MAX_VALUE_CHARACTERS:
+            raise ValueError(f"property {name}: longer than {_MAX_VALUE_CHARACTERS} characters")
+    return dict(sorted(table.items()))
+
+
+def getprop_text(table: Mapping[str, str]) -> str:
+    """The table as getprop prints it."""
+    return "".join(f"[{name}]: [{value}]\n" for name, value in sorted(table.items()))
+
+
+def banner(table: Mapping[str, str]) -> bytes:
+    """What the device says about itself in CNXN: three properties and its features."""
+    names = ("ro.product.name", "ro.product.model", "ro.product.device")
+    fields = [f"{name}={table.get(name, '').replace(';', '_')}" for name in names]
+    fields.append("features=" + ",".join(_FEATURES))
+    return f"device::{';'.join(fields)}".encode()
+
+
+FIXED_PATHS: Final[Mapping[str, str]] = {
+    "/data/local/tmp": "data/local/tmp",
+    "/sdcard": "sdcard",
+}
+"""Paths on the device, and the folders of the storage behind them."""
+
+_CLONE_NEWNS: Final = 0x20000
+_CLONE_NEWUSER: Final = 0x10000000
+_RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _SLAVE = 1, 2, 4, 32, 4096, 16384, 1 << 19
+_MNT_DETACH: Final = 2
+_Tree = dict[str, "str | _Tree"]
+
+
+def mapped(root: str) -> dict[str, str]:
+    """Which fixed paths lead to which folders of the storage `root` (real paths).
+
+    Left out is a path that leads elsewhere on this computer, or to the storage itself.
+    """
+    return {
+        path: f"{root}/{folder}"
+        for path, folder in FIXED_PATHS.items()
+        if os.path.realpath(path) == path and not f"{root}/".startswith(f"{path}/")
+    }
+
+
+def enter_namespace(paths: Mapping[str, str], base: str) -> str | None:
+    """Gives this process and its children a root in which `paths` lead to those folders.
+
+    `base` is an empty folder, empty again afterwards. Returns why that cannot be had on this
+    computer, None if it was done. The process must have no threads.
+    """
+    pid = os.fork()
+    if pid == 0:  # tried first: half of it cannot be undone
+        try:
+            _enter(paths, base)
+        except OSError as error:
+            os._exit(error.errno or 1)
+        except BaseException:
+            os._exit(255)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code:
+        return f"no mount namespace can be made here: {os.strerror(code)}"
+    _enter(paths, base)
+    return None
+
+
+def _enter(paths: Mapping[str, str], base: str) -> None:
+    user, group = os.geteuid(), os.getegid()
+    try:
+        _call("unshare", _CLONE_NEWNS)
+    except PermissionError:
+        # of a user namespace all foreign accounts look like this one: it could not tell its own adb
+        with open("/proc/sys/kernel/overflowuid") as file:
+            if user == int(file.read()):
+                raise
+        _call("unshare", _CLONE_NEWUSER | _CLONE_NEWNS)
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    _mount("none", "/", flags=_REC | _SLAVE)
+    _mount("tmpfs", base, "tmpfs", _NOSUID | _NODEV)
+    for name in ("old", "new"):
+        os.mkdir(f"{base}/{name}")
+    # the old root is moved away first: bound from where it is, it would hold the new one
+    _call("pivot_root", base.encode(), f"{base}/old".encode())
+    os.chdir("/")
+    _mount("tmpfs", "/new", "tmpfs", _NOSUID | _NODEV, b"mode=755")
+    _build("/old", "/new", _tree(paths))
+    _mount("none", "/new", flags=_REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
+    os.chdir("/new")
+    _call("pivot_root", b".", b".")
+    _call("umount2", b".", _MNT_DETACH)
+    os.chdir("/")
+
+
+def _tree(paths: Mapping[str, str]) -> _Tree:
+    tree: _Tree = {}
+    for path, folder in paths.items():
+        *parents, last = path.strip("/").split("/")
+        at = tree
+        for parent in parents:
+            below = at.setdefault(parent, {})
+            assert isinstance(below, dict)
+            at = below
+        at[last] = folder
+    return tree
+
+
+def _build(old: str, new: str, tree: _Tree) -> None:
+    """Makes `new` show what `old` has, but for what `tree` has in its place."""
+    for name in os.listdir(old) if os.path.isdir(old) else ():
+        if name not in tree:
+            _show(f"{old}/{name}", f"{new}/{name}")
+    for name, place in tree.items():
+        os.mkdir(f"{new}/{name}")
+        if isinstance(place, str):
+            _mount(f"/old{place}", f"{new}/{name}", flags=_BIND | _REC)
+        else:
+            _build(f"{old}/{name}", f"{new}/{name}", place)
+
+
+def _show(old: str, new: str) -> None:
+    if os.path.islink(old):
+        os.symlink(os.readlink(old), new)
+        return
+    if os.path.isdir(old):
+        os.mkdir(new)
+    else:
+        os.close(os.open(new, os.O_CREAT | os.O_CLOEXEC))
+    _mount(old, new, flags=_BIND | _REC)
+
+
+def _mount(source: str, target: str, kind: str = "none", flags: int = 0, data: bytes = b"") -> None:
+    arguments = (os.fsencode(source), os.fsencode(target), kind.encode())
+    _call("mount", *arguments, ctypes.c_ulong(flags), data)
+
+
+def _call(name: str, *arguments: object) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
 
 LOG_FILE: Final = "dev/log/main"
 """The device's log, below the storage folder."""

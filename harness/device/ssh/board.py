@@ -16,9 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from harness.device.ssh.connection import shared_connection
-from harness.device.ssh.login import SshLogin
-from harness.device.transport.bridge import Bridge
+from harness.device.ssh.connection import SshLogin, shared_connection
 from harness.device.transport.channel import Channel
 from harness.device.transport.device import SHORT_S, PacketTransport
 from harness.device.transport.faults import device_faults
@@ -30,8 +28,9 @@ from harness.device.transport.files import (
     opened,
     path_bytes,
 )
-from harness.device.transport.link import ShellCall
+from harness.device.transport.shell import ShellCall
 from harness.device.transport.shell_protocol import TOKEN_VARIABLE, ToldStreams, told_script
+from harness.device.transport.this_computer import Bridge
 from harness.ground.errors import ConfigError, DeviceLost, DeviceTimeout, InfraError, InternalError
 from harness.ground.host.deadline import Deadline
 

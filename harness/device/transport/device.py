@@ -11,10 +11,16 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from harness.device.transport.channel import Channel
-from harness.device.transport.ending import END_GRACE_S, ask_for_processes, end_script
 from harness.device.transport.files import Progress, PushItem, RemoteStat, take_file
-from harness.device.transport.link import ShellCall
-from harness.device.transport.shell import Completed, call_mark, run_script
+from harness.device.transport.shell import (
+    END_GRACE_S,
+    Completed,
+    ShellCall,
+    ask_for_processes,
+    call_mark,
+    end_script,
+    run_script,
+)
 from harness.ground.errors import DeviceError, DeviceRefused, InfraError
 from harness.ground.host.deadline import Deadline
 

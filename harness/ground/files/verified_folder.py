@@ -3,6 +3,9 @@
 A verified folder holds its files and a manifest. That has the size, sha256 and modification time of
 each, what the folder was made from (`facts`), and what its maker wants to keep (`data`). A file
 whose size and time are as the manifest says is taken to be unchanged; any other is hashed again.
+
+Beside each stands a note with its sha256. A file gets its name last, when it is whole and its note
+is written. A process that is killed earlier leaves at most a part, which the next one removes.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,9 +31,22 @@ import filelock
 from harness.ground.errors import InfraError
 from harness.ground.files.bounded_json import parse_json
 from harness.ground.files.cache import cache_problem
-from harness.ground.files.names_inside import NotInsideError, name_problem, open_below, read_inside
+from harness.ground.files.names_inside import (
+    NotInsideError,
+    inside,
+    name_problem,
+    open_below,
+    read_inside,
+)
 from harness.ground.files.notices import working
-from harness.ground.files.whole_file import read_json, sha256_of, write_json
+from harness.ground.files.whole_file import (
+    disk_errors,
+    open_regular,
+    read_json,
+    read_note,
+    sha256_of,
+    write_json,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -337,3 +354,216 @@ def _remove_abandoned(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _ABANDONED_S:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+_MAX_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """What one file was when it was last read (size in bytes, sha256 in hex)."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+class HashCache:
+    """The hashes of the files below one folder, kept in a file of the cache.
+
+    A file whose size and time are as they were is taken to be unchanged; any other is read again. A
+    cache that is lost or damaged costs only time.
+    """
+
+    def __init__(self, cache_root: Path, folder: Path) -> None:
+        name = hashlib.sha256(str(folder).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        self._path = cache_root / "ledgers" / f"{name}.json"
+
+    def hashed(self, files: Mapping[str, Path]) -> dict[str, Hashed]:
+        """Size and hash of each file, by the same keys. Raises InfraError."""
+        known = self._read()
+        found = {}
+        for key, path in files.items():
+            found[key] = self._look(path, known.get(str(path)))
+        new = {str(path): found[key] for key, path in files.items()}
+        if any(known.get(path) != entry for path, entry in new.items()):
+            self._write(known | new)
+        return found
+
+    def changed(self, files: Mapping[str, Path]) -> list[str]:
+        """Which files are not what they were when they were last used, every byte read."""
+        known = self._read()
+        found = []
+        for key, path in files.items():
+            entry = known.get(str(path))
+            try:
+                if entry is not None and sha256_of(path) != entry.sha256:
+                    found.append(f"{key} is not what it was when it was last used")
+            except OSError as error:
+                found.append(f"{key}: {error.strerror or error}")
+        return found
+
+    def _look(self, path: Path, known: Hashed | None) -> Hashed:
+        # what is looked at and what is read are one file, also if it is swapped meanwhile
+        with disk_errors(f"cannot read {path}"), open_regular(path) as file:
+            status = os.fstat(file.fileno())
+            same = known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
+            if known is not None and same:
+                return known
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return Hashed(status.st_size, status.st_mtime_ns, digest)
+
+    def _read(self) -> dict[str, Hashed]:
+        try:
+            said = read_json(self._path, _MAX_BYTES)
+            return {str(path): _entry(entry) for path, entry in said["files"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    def _write(self, entries: Mapping[str, Hashed]) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            files = {
+                path: {"size": entry.size, "mtime_ns": entry.mtime_ns, "sha256": entry.sha256}
+                for path, entry in entries.items()
+            }
+            write_json(self._path, {"files": files})
+        except OSError as error:
+            raise cache_problem(error) from error
+
+
+def _entry(said: Any) -> Hashed:
+    if len(bytes.fromhex(said["sha256"])) != 32:
+        raise ValueError("not a sha256")
+    return Hashed(int(said["size"]), int(said["mtime_ns"]), str(said["sha256"]))
+
+
+Bring = Callable[[Path], tuple[Path, Mapping[str, str]]]
+"""Brings a file into an empty folder, and returns what its note is to say besides.
+
+Raises InfraError; OSError.
+"""
+
+INCOMING: Final = ".incoming"
+
+
+@dataclass(frozen=True)
+class FetchedFile:
+    """A file whose hash was right when it was looked at."""
+
+    path: Path
+    sha256: str
+
+
+class FetchedFiles:
+    """Files below `root` by their names there; those of notes end in `note`.
+
+    One process fetches a file while others wait, `timeout_s` seconds at most.
+    """
+
+    def __init__(self, root: Path, *, timeout_s: float, note: str = ".json") -> None:
+        self._root = root
+        self._timeout_s = timeout_s
+        self._note = note
+        self._looked_at: dict[str, FetchedFile] = {}
+
+    def path(self, name: str) -> Path:
+        """Where a file is, or would be. Raises NotInsideError."""
+        return inside(self._root, name)
+
+    def is_cached(self, name: str) -> bool:
+        """Whether the file is there with its note; it is not hashed for this."""
+        return self.path(name).is_file() and self.noted_sha256(name) is not None
+
+    def noted_sha256(self, name: str) -> str | None:
+        """What the file should have, also where only its note is left."""
+        note = read_note(self._note_path(name))
+        return None if note is None else str(note["sha256"])
+
+    def damage(self, name: str, expected: str | None = None) -> list[str]:
+        """What is wrong with a file, every byte read; nothing for one that is not there.
+
+        `expected` is the sha256 that it must have, else that of its note.
+        """
+        damage = self._damage(name, expected)
+        return [] if damage is None else [f"{self.path(name).name}: {damage}"]
+
+    def get(
+        self, name: str, bring: Bring, *, what: str, expected: str | None = None, anew: bool = False
+    ) -> FetchedFile:
+        """The file, fetched if it is not there or damaged, or `anew` in any case.
+
+        It is hashed once per process. `what` names it to people; `expected` is the sha256 that it
+        must have. Raises InfraError if it does not come, or has another hash.
+        """
+        if anew or name not in self._looked_at:
+            lock = self._root / ".locks" / f"{_key(name)}.lock"
+            with locked(lock, f"fetching {what}", timeout_s=self._timeout_s):
+                how = self._fetched if anew else self._kept
+                self._looked_at[name] = how(name, bring, what, expected)
+        return self._looked_at[name]
+
+    def _kept(self, name: str, bring: Bring, what: str, expected: str | None) -> FetchedFile:
+        path, damage = self.path(name), self._damage(name, expected)
+        if not path.exists():
+            return self._fetched(name, bring, what, expected)
+        if damage is None:
+            noted = self.noted_sha256(name)
+            if noted is None and expected is not None:
+                self._write_note(name, path, expected, {})
+            return FetchedFile(path, expected or str(noted))
+        try:
+            fetched = self._fetched(name, bring, what, expected)
+        except InfraError as error:
+            raise InfraError(
+                f"cached {path.name} is damaged ({damage}) and could not be fetched again: {error}"
+            ) from error
+        _log.warning(f"cached {path.name} was damaged: {damage}; it was fetched again")
+        return fetched
+
+    def _damage(self, name: str, expected: str | None) -> str | None:
+        path, expected = self.path(name), expected or self.noted_sha256(name)
+        if not path.exists():
+            return None
+        if expected is None:
+            return "its sha256 is not known"
+        try:
+            found = sha256_of(path)
+        except OSError as error:
+            return str(error.strerror or error)
+        return None if found == expected else f"sha256 {found}, expected {expected}"
+
+    def _fetched(self, name: str, bring: Bring, what: str, expected: str | None) -> FetchedFile:
+        path, folder = self.path(name), self._root / INCOMING / _key(name)
+        _log.info(f"fetching {what}")
+        began = time.monotonic()
+        try:
+            with disk_errors(f"{what} cannot be kept in the cache"):
+                shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+                folder.mkdir(parents=True, exist_ok=True)
+                came, told = bring(folder)
+                digest, size = sha256_of(came), came.stat().st_size
+                if expected not in (None, digest):
+                    raise InfraError(
+                        f"what is served as {what} has sha256 {digest}, expected {expected}; it "
+                        "was not kept"
+                    )
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._write_note(name, came, digest, told)
+                came.replace(path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        _log.info(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - began:.1f} s")
+        return FetchedFile(path, digest)
+
+    def _note_path(self, name: str) -> Path:
+        return self.path(f"{name}{self._note}")
+
+    def _write_note(self, name: str, file: Path, sha256: str, told: Mapping[str, str]) -> None:
+        fetched = datetime.now(UTC).isoformat(timespec="seconds")
+        own = {"sha256": sha256, "size": file.stat().st_size, "fetched": fetched}
+        write_json(self._note_path(name), {**told, **own})
+
+
+def _key(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -115,3 +115,15 @@ def _listens(path: Path) -> bool:
         except OSError:
             return True
     return True
+
+
+def unix_connection(path: str, timeout_s: float) -> socket.socket:
+    """A new connection, its timeout set. Raises OSError."""
+    connected = socket.socket(socket.AF_UNIX)
+    try:
+        connected.settimeout(timeout_s)
+        connected.connect(path)
+    except BaseException:
+        connected.close()
+        raise
+    return connected

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from harness.libraries.containers.artefact import Artefact, Piece
-from harness.libraries.containers.blobs import blob
-from harness.libraries.containers.file_bytes import FileBytes
-from harness.libraries.containers.flatbuffer import FlatTable
+from harness.libraries.containers.artefact import Artefact, FileBytes, Piece, blob
+from harness.libraries.containers.pte import FlatTable
 
 TFLITE_IDENTIFIER: Final = b"TFL3"
 """At byte 4."""

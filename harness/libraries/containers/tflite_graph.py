@@ -14,9 +14,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from harness.libraries.containers.artefact import ArtefactError
-from harness.libraries.containers.file_bytes import FileBytes
-from harness.libraries.containers.flatbuffer import FlatTable
+from harness.libraries.containers.artefact import ArtefactError, FileBytes
+from harness.libraries.containers.pte import FlatTable
 from harness.libraries.containers.tflite import DISPATCH, TFLITE_IDENTIFIER, dispatched
 
 # TensorType of schema.fbs, by number, as far as files can hold them

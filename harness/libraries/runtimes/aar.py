@@ -13,14 +13,13 @@ from typing import Any, Final
 from harness.ground.errors import ConfigError, InfraError, VersionError
 from harness.ground.errors.outgoing_text import outgoing
 from harness.ground.files.archive import unpacked_once
-from harness.ground.files.hash_cache import HashCache
-from harness.ground.files.verified_folder import damage_of
+from harness.ground.files.verified_folder import HashCache, damage_of
 from harness.ground.files.whole_file import read_bounded, sha256_of
-from harness.libraries.runtimes.download import NotThere
 from harness.libraries.runtimes.local_sources import FolderSource, local_runtime
 from harness.libraries.runtimes.maven_repository import (
     QNN_RUNTIME,
     Coordinates,
+    NotThere,
     Repository,
     pom_dependencies,
 )

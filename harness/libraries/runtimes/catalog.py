@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from harness.device.lab.fields import PACKAGE_INDEX, RuntimeSource
 from harness.device.lab.inventory import Lab
-from harness.device.lab.runtime_sources import PACKAGE_INDEX, RuntimeSource
 from harness.ground.errors import ConfigError, VersionError
 from harness.ground.facts.versions import QNN_WHEELS, QnnVersion
-from harness.ground.files.local_file import LocalFile
+from harness.ground.files.copy_range import LocalFile
 from harness.ground.files.verified_folder import VerifiedFolder
 from harness.libraries.runtimes.aar import AAR_TARGET, AarSource, MavenSource
-from harness.libraries.runtimes.executorch import executorch_folder
 from harness.libraries.runtimes.local_sources import (
     FolderSource,
     SdkSource,
@@ -24,7 +23,7 @@ from harness.libraries.runtimes.local_sources import (
     sdks_in,
 )
 from harness.libraries.runtimes.maven_repository import QNN_RUNTIME, Coordinates
-from harness.libraries.runtimes.ort import BESIDE_ORT, OrtLibraries
+from harness.libraries.runtimes.ort import BESIDE_ORT, OrtLibraries, executorch_folder
 from harness.libraries.runtimes.pypi import (
     ORT_HOST_VERSION,
     PYPI,
@@ -32,13 +31,13 @@ from harness.libraries.runtimes.pypi import (
     CompilerHost,
     PyPiSource,
     UnpackedWheels,
+    WheelCache,
     all_versions,
     ort_folder,
     require_compiling_host,
 )
 from harness.libraries.runtimes.runtime import LibrarySource, Runtime
 from harness.libraries.runtimes.version_specs import choose, choose_all, is_path, names, split_specs
-from harness.libraries.runtimes.wheels import WheelCache
 
 SDK_NAME: Final = "sdk"
 """What the tree is called that QAIRT_SDK_ROOT or QNN_SDK_ROOT names."""

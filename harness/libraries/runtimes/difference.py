@@ -8,10 +8,10 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from harness.ground.files.local_file import LocalFile
+from harness.ground.files.copy_range import LocalFile
 from harness.ground.files.whole_file import read_bounded
 from harness.libraries.runtimes.elf import ElfError, read_elf
-from harness.libraries.runtimes.library_facts import MAX_LIBRARY_BYTES
+from harness.libraries.runtimes.runtime import MAX_LIBRARY_BYTES
 
 # libonnxruntime.so.1.24.1 and libstdc++-1a2b3c4d.so.6 are the same library in another version.
 _NUMBERED: Final = re.compile(r"(?:-[0-9a-f]{8})?\.so(?:\.\d+)+$", re.ASCII)

@@ -17,22 +17,24 @@ from typing import Final
 
 from harness.ground.errors import ConfigError, VersionError
 from harness.ground.facts.versions import QnnVersion
-from harness.ground.files.hash_cache import HashCache
-from harness.ground.files.local_file import LocalFile
+from harness.ground.files.copy_range import LocalFile
 from harness.ground.files.names_inside import read_inside, stays_inside
-from harness.ground.files.verified_folder import valid_name
-from harness.libraries.runtimes.library_facts import (
+from harness.ground.files.verified_folder import HashCache, valid_name
+from harness.libraries.runtimes.runtime import (
     TELLING,
     LibraryFacts,
+    LibrarySource,
+    Runtime,
     given_version,
+    is_device_file,
+    is_library,
     kind_of,
     library_target,
     library_version,
     read_library,
     sdk_version,
+    version_key,
 )
-from harness.libraries.runtimes.needed_files import is_device_file
-from harness.libraries.runtimes.runtime import LibrarySource, Runtime, is_library, version_key
 
 MAX_FILES: Final = 2000
 _DEPTH = 4

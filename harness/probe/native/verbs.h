@@ -2,7 +2,7 @@
  * out, the first call that this makes, whether it can change memory, and its fields.
  *
  * Included several times, each time with other macros (see probe.h, plan.c); read by
- * harness/probe/verbs.py, too, so that a bad plan is refused before it travels. A LINE has no
+ * harness/probe/plan.py, too, so that a bad plan is refused before it travels. A LINE has no
  * function: `set` is dealt with in plan.c, `cleanup` in main.c.
  *
  * A field: MUST or MAY be given, and what it holds:

@@ -17,8 +17,7 @@ from harness.device.evidence.case_evidence import CaseEvidence, telling_lines
 from harness.device.lab.lease import LeaseLost
 from harness.ground.errors import ConfigError, DeviceRefused, InfraError
 from harness.ground.errors.outgoing_text import log_without_secrets
-from harness.ground.files.scratch import scratch_folder
-from harness.ground.files.whole_file import disk_errors
+from harness.ground.files.whole_file import disk_errors, scratch_folder
 from harness.ground.host.deadline import Deadline
 from harness.libraries.runtimes.runtime import LibraryMissing
 from harness.probe.events import kept_events
@@ -29,10 +28,17 @@ from harness.run.bench.wrong_call import line_at_work
 from harness.verdict.failure.diagnosis import Foreseen, diagnosed
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import Verdict, judge
-from harness.verdict.results.checks import Check
 from harness.verdict.results.measurements import loaded_contexts, measure
-from harness.verdict.results.outputs import Execution, Outputs, disagreement, executions, outputs_of
-from harness.verdict.results.record import RuntimeRecord, named_figures
+from harness.verdict.results.record import (
+    Check,
+    Execution,
+    Outputs,
+    RuntimeRecord,
+    disagreement,
+    executions,
+    named_figures,
+    outputs_of,
+)
 
 if TYPE_CHECKING:
     from harness.device.lab.attach import AttachedDevice

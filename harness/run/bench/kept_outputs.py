@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from harness.contexts.context.metadata import tensors_of
-from harness.contexts.context.session_plan import DeployedContext, saved_output
+from harness.contexts.context.source import DeployedContext, saved_output
 from harness.contexts.sources.onnx_model import OnnxModel
 from harness.ground.files.whole_file import keep_whole
 from harness.probe.transcript import Transcript
-from harness.verdict.results.json_value import whole_numbers
+from harness.verdict.results.record import whole_numbers
 from harness.verdict.results.run_folder import OUTPUTS
 
 MAX_BYTES: Final = 256 << 20

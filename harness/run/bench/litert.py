@@ -26,7 +26,7 @@ from harness.contexts.sources.context_file import ContextFile, Files
 from harness.contexts.sources.tensor_files import TensorFiles
 from harness.ground.errors import ConfigError
 from harness.ground.files.cache import cache_root
-from harness.ground.files.scratch import scratch_folder
+from harness.ground.files.whole_file import scratch_folder
 from harness.libraries.containers.artefact import Piece
 from harness.libraries.containers.extract import piece_file
 from harness.libraries.containers.graph_nodes import CPU, NPU, GraphNode, Placed, figures_of

@@ -2,33 +2,223 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from harness.contexts.compiler.compile import compile_options
 from harness.contexts.compiler.models import Model
-from harness.contexts.context.session_plan import DeployedModel
-from harness.contexts.context.source import GIVEN, ON_CPU, Reference
+from harness.contexts.context.source import GIVEN, ON_CPU, DeployedModel, Reference
 from harness.contexts.sources.context_file import ContextFile, Files
 from harness.contexts.sources.contexts import Source
 from harness.contexts.sources.onnx_model import OnnxModel, OnnxSurface
 from harness.contexts.sources.tensor_files import TensorFiles
 from harness.ground.errors import ConfigError
+from harness.ground.facts.axes import BACKEND_LIBRARIES
 from harness.ground.files.cache import cache_root
 from harness.ground.files.names_inside import open_inside
 from harness.ground.files.verified_folder import valid_name
+from harness.ground.files.whole_file import keep_whole
 from harness.libraries.containers.artefact import Blob
 from harness.libraries.containers.extract import piece_file
 from harness.libraries.containers.open import open_artefact
-from harness.probe.plan import Plan, Rounds
-from harness.run.bench.ort import OrtOnDevice
-from harness.run.bench.saved_outputs import ToKeep, run_keeping
+from harness.libraries.runtimes.ort import PLUGIN, ort_library_of
+from harness.libraries.runtimes.runtime import DeployedRuntime
+from harness.probe.ort_plan import (
+    QNN_EP,
+    Provider,
+    ort_end,
+    ort_env,
+    ort_load,
+    ort_placement,
+    ort_register_ep,
+    ort_run,
+    ort_session,
+    ort_session_free,
+)
+from harness.probe.plan import Plan, Rounds, Settings, Step
+from harness.run.bench.kept_outputs import MAX_BYTES, KeptOutput
+from harness.verdict.results.run_folder import OUTPUTS
 
 if TYPE_CHECKING:
     from harness.run.bench.case_session import CaseSession, Observation
+
+
+@dataclass(frozen=True)
+class OrtOnDevice:
+    """ORT, its QNN provider and a QNN backend on a device.
+
+    `backend` is the path of the backend library; `htp_arch` is that of the device, None where
+    the backend has none. `plugin` is None where ORT has the provider built in.
+    """
+
+    runtime: DeployedRuntime
+    library: str
+    plugin: str | None
+    backend: str
+    htp_arch: int | None
+
+    @property
+    def tells_placement(self) -> bool:
+        parts = (self.runtime.runtime.ort_version or "").split(".")
+        return [int(part) if part.isdecimal() else 0 for part in parts[:2]] >= [1, 24]
+
+    @property
+    def wants_fallback(self) -> bool:
+        """Whether the provider takes this backend only if nodes may go to ORT's own CPU provider.
+
+        It does so with QNN's CPU backend, however many of the nodes that takes.
+        """
+        return posixpath.basename(self.backend) == BACKEND_LIBRARIES["cpu"]
+
+    def provider(self, options: Mapping[str, str] | None = None) -> Provider:
+        """The QNN provider on this device's backend; `options` are added to what it needs."""
+        needed = {"backend_path": self.backend}
+        if self.htp_arch is not None:
+            needed |= compile_options(self.htp_arch)
+        given = needed | dict(options or {})
+        if self.plugin is None:
+            return Provider("QNN", given, builtin=True)
+        return Provider(options=given)
+
+    def plan(
+        self,
+        steps: Iterable[Step],
+        sessions: int,
+        settings: Settings = Settings(),  # noqa: B008 - it is frozen
+        *,
+        causes: bool = True,
+    ) -> Plan:
+        """A plan that opens ORT, does these steps and lets go of `sessions` sessions and of ORT.
+
+        `causes` as in `ort_env`: a plan whose times count goes without.
+        """
+        register = () if self.plugin is None else (ort_register_ep(self.plugin),)
+        return Plan(
+            (
+                ort_load(self.library),
+                ort_env(causes=causes),
+                *register,
+                *steps,
+                Step("cleanup"),
+                *(ort_session_free(number) for number in range(sessions)),
+                *(ort_end() if self.plugin else ort_end(None)),
+            ),
+            settings,
+        )
+
+    def session(
+        self,
+        number: int,
+        model: str,
+        *,
+        options: Mapping[str, str] | None = None,
+        provider: Provider | None = None,
+        fallback: bool = False,
+    ) -> tuple[Step, ...]:
+        """Creates a session on QNN, and fails if a single node went elsewhere.
+
+        With `fallback` nodes may go elsewhere, which is only told.
+        """
+        chosen = provider or self.provider()
+        allowed = fallback or self.wants_fallback
+        created = ort_session(number, model, chosen, options=options, fallback=allowed)
+        return created, ort_placement(number, whole=None if fallback else QNN_EP)
+
+    @staticmethod
+    def run(number: int, model: DeployedModel, *, repeat: int | Rounds = 1) -> Step:
+        """Runs a session with the model's inputs and compares what comes out."""
+        return ort_run(
+            number,
+            inputs=model.inputs,
+            expected=model.expected,
+            tolerance=model.tolerance,
+            repeat=repeat,
+        )
+
+
+def ort_on_device(runtime: DeployedRuntime, backend: str, htp_arch: int | None) -> OrtOnDevice:
+    """Where in a deployed runtime ORT's parts are.
+
+    Raises ConfigError if it has no ORT, LibraryMissing if it has not that backend.
+    """
+    names = {posixpath.basename(file.name) for file in runtime.runtime.files}
+    return OrtOnDevice(
+        runtime=runtime,
+        library=runtime.library(ort_library_of(runtime.runtime)),
+        plugin=runtime.library(PLUGIN) if PLUGIN in names else None,
+        backend=runtime.library(backend),
+        htp_arch=htp_arch,
+    )
+
+
+NamedShape = tuple[str, str, tuple[int, ...]]
+"""Name, type and shape of an output."""
+
+
+@dataclass(frozen=True)
+class ToKeep:
+    """What steps of a verb put out, with a file of what each is told against.
+
+    `sample` names the inputs that it comes of, where there are several sets.
+    """
+
+    verb: str
+    results: Sequence[NamedShape]
+    references: Sequence[Path]
+    against: str
+    sample: str = ""
+
+    def kept(
+        self, run_folder: Path, content: Callable[[int, int], bytes | None]
+    ) -> list[KeptOutput]:
+        """The outputs with their files; `content` gives that of one, by its number and its size."""
+        made = []
+        for at, (result, file) in enumerate(zip(self.results, self.references, strict=False)):
+            size, own = file.stat().st_size, None
+            found = content(at, size) if size <= MAX_BYTES else None
+            if found is not None:
+                digest = hashlib.sha256(found).hexdigest()[:16]
+                own = run_folder / OUTPUTS / f"{digest}-{len(found)}.raw"
+                keep_whole(own, found)
+            made.append(KeptOutput(*result, None, None, own, file, self.against, "", self.sample))
+        return made
+
+
+def run_keeping(
+    case: CaseSession, run: Callable[[Plan], Observation], plan: Plan, outputs: Sequence[ToKeep]
+) -> Observation:
+    """Runs a plan, and keeps the outputs where there is something to tell them against.
+
+    Steps of their verb belong to each of them, in turn, as many to one as to another.
+    """
+    numbers = [at for at, one in enumerate(plan.steps) if one.verb == outputs[0].verb]
+    each = len(numbers) // len(outputs)
+    with case.scratch() if outputs[0].references else nullcontext("") as folder:
+        steps = list(plan.steps)
+        for place, number in enumerate(numbers):
+            at = place // each
+            names = range(len(outputs[at].references))
+            saved = {f"save.{output}": f"{folder}/{at}.{output}.raw" for output in names}
+            steps[number] = replace(steps[number], fields={**steps[number].fields, **saved})
+        seen = run(replace(plan, steps=tuple(steps)))
+        kept, done = list[KeptOutput](), seen.run.transcript.steps
+        for at, one in enumerate(outputs):
+            mine = numbers[at * each : (at + 1) * each]
+            if any(step.ok or step.error == "mismatch" for step in done if step.step in mine):
+
+                def fetch(output: int, size: int, at: int = at) -> bytes:
+                    return case.fetch(f"{folder}/{at}.{output}.raw", max_bytes=size)
+
+                kept += one.kept(case.run_folder, fetch)
+        return seen.keeping(kept)
+
 
 SESSION_OUTPUTS: Final = "session_outputs"
 """The measurement that has the file of each output, by its name, in the run's folder of outputs."""

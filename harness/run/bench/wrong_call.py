@@ -118,7 +118,7 @@ def _package_of(frame: FrameType) -> str:
 
 def _not_there(failure: BaseException | None) -> str | None:
     """What the harness has not got and a test asked it for: a name, or an argument."""
-    from harness.ground.yaml_lines.models import did_you_mean
+    from harness.ground.yaml_lines.document import did_you_mean
 
     if isinstance(failure, AttributeError):
         of: Any = failure.obj

@@ -1,12 +1,15 @@
 """What suites measure, and how it is judged, side by side."""
 
-from harness.contexts.compiler.operators import OPERATORS
-from harness.ground.facts.memory_types import TENSOR_MEMORIES, TensorMemory
+from harness.contexts.compiler.model_graphs import OPERATORS
+from harness.ground.facts.codes import TENSOR_MEMORIES, TensorMemory
 from harness.run.experiments.backends import measure_backend, measure_context
 from harness.run.experiments.capacity import Limit, SizePoint, fill, find_limit
-from harness.run.experiments.growth import GrowthTolerance, measure_growth
-from harness.run.experiments.latency import LatencyTolerance
-from harness.run.experiments.memory import memory_samples
+from harness.run.experiments.latency import (
+    GrowthTolerance,
+    LatencyTolerance,
+    measure_growth,
+    memory_samples,
+)
 from harness.run.experiments.pairing import Pairing, Tolerances, by_memory, measure_pairing
 from harness.run.experiments.restart import measure_restart
 from harness.run.experiments.sharing import (

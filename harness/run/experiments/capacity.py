@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.contexts.context.schedule import Move, Schedule, schedule
+from harness.contexts.context.source import Move, Schedule, schedule
 from harness.contexts.sources.contexts import Source
 from harness.ground.facts.codes import same_code
 from harness.probe.plan import Settings
 from harness.run.bench.bench import Bench
 from harness.run.bench.case_session import Observation
-from harness.verdict.results.checks import held
 from harness.verdict.results.measurements import context_estimate
+from harness.verdict.results.record import held
 
 _MOST_SIZES = 3
 _EXECUTED = 8

@@ -11,21 +11,34 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from harness.contexts.compiler.models import Model
-from harness.contexts.context.session_plan import DeployedContext, Libraries, within_session
+from harness.contexts.context.source import DeployedContext, Libraries, within_session
 from harness.contexts.sources.contexts import Source
 from harness.ground.errors import ConfigError
-from harness.ground.facts.codes import same_code
-from harness.ground.facts.memory_types import DOCUMENTED, TENSOR_MEMORIES, Documented, TensorMemory
-from harness.probe.memory_steps import io_release, io_run, memory_sample
+from harness.ground.facts.codes import (
+    DOCUMENTED,
+    TENSOR_MEMORIES,
+    Documented,
+    TensorMemory,
+    same_code,
+)
+from harness.probe.ort_plan import io_release, io_run, memory_sample
 from harness.probe.plan import Plan, ProfileLevel, Settings, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript
 from harness.run.bench.bench import Bench
 from harness.run.bench.case_session import Observation, TargetFailure
-from harness.run.experiments.latency import Latency, LatencyTolerance, same_in_rounds, same_latency
-from harness.run.experiments.memory import MemorySamples, bind, memory_samples
-from harness.run.experiments.rounds import Disturbed, Rules, settled
-from harness.verdict.results.checks import Check, held, undecided
-from harness.verdict.results.json_value import whole_numbers
+from harness.run.experiments.latency import (
+    Disturbed,
+    Latency,
+    LatencyTolerance,
+    MemorySamples,
+    Rules,
+    bind,
+    memory_samples,
+    same_in_rounds,
+    same_latency,
+    settled,
+)
+from harness.verdict.results.record import Check, held, undecided, whole_numbers
 
 STEADY_RUNS: Final = 30
 WARM_RUNS: Final = 10

@@ -15,14 +15,12 @@ from typing import Final
 
 from harness.contexts.sources.onnx_model import read_model
 from harness.ground.errors import DeviceError
-from harness.ground.facts.codes import same_code
-from harness.ground.facts.profiles import ProfileAsked
+from harness.ground.facts.codes import ProfileAsked, same_code
 from harness.probe.ort_plan import ort_session_free
 from harness.probe.plan import Plan, ProfileLevel, Step, context_free, given
 from harness.probe.transcript import StepResult, Transcript
 from harness.run.bench.bench import Bench
 from harness.run.bench.case_session import NotPassed, Observation
-from harness.verdict.results.json_value import whole_numbers
 from harness.verdict.results.op_events import (
     ProfiledRun,
     csv_events,
@@ -31,6 +29,7 @@ from harness.verdict.results.op_events import (
     profile_of,
     runs_in,
 )
+from harness.verdict.results.record import whole_numbers
 
 ROUNDS: Final = 5
 _CONTEXTS_MOST: Final = 16

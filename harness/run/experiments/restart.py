@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from harness.contexts.context.session_plan import DeployedContext, Libraries, within_session
+from harness.contexts.context.source import DeployedContext, Libraries, within_session
 from harness.contexts.sources.contexts import Source
 from harness.ground.facts.codes import same_code
-from harness.probe.memory_steps import io_release, io_run
+from harness.probe.ort_plan import io_release, io_run
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript
 from harness.run.bench.bench import Bench
 from harness.run.bench.case_session import TargetFailure
-from harness.run.experiments.memory import bind
+from harness.run.experiments.latency import bind
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import Verdict
-from harness.verdict.results.checks import Check, held, undecided
+from harness.verdict.results.record import Check, held, undecided
 
 _OLD, _NEW = 0, 1
 _CALLS: Final = (17, 18, 16, 19, 15, 20, 14)

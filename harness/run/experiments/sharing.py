@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from harness.contexts.context.metadata import needs
-from harness.contexts.context.session_plan import DeployedContext, Libraries, within_session
+from harness.contexts.context.source import DeployedContext, Libraries, within_session
 from harness.contexts.sources.contexts import Source
 from harness.ground.errors import ConfigError
-from harness.probe.memory_steps import (
+from harness.probe.ort_plan import (
     context_load_list,
     context_load_shared,
     io_release,
@@ -26,11 +26,10 @@ from harness.probe.memory_steps import (
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript
 from harness.run.bench.bench import Bench
-from harness.run.experiments.memory import MemorySamples, bind, memory_samples
-from harness.run.experiments.rounds import Disturbed, settled
+from harness.run.experiments.latency import Disturbed, MemorySamples, bind, memory_samples, settled
 from harness.verdict.failure.diagnosis import is_unrelated
 from harness.verdict.failure.error import ErrorRecord
-from harness.verdict.results.checks import Check, held, undecided
+from harness.verdict.results.record import Check, held, undecided
 
 Strategy = Literal["none", "naive", "max", "list-async"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)

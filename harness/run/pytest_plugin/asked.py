@@ -10,14 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.ground.errors import ConfigError, HarnessError, NoLabError
-from harness.ground.facts.engines import EXECUTORCH
+from harness.ground.facts.axes import EXECUTORCH
 from harness.run.pytest_plugin.options import Options
 from harness.run.pytest_plugin.terminal import NOT_ASKED
 
 if TYPE_CHECKING:
     from harness.device.lab.inventory import DeviceConfig, Lab
-    from harness.device.labgrid.place import Wanted
-    from harness.device.labgrid.session import FoundPlaces, Session
+    from harness.device.labgrid.session import FoundPlaces, Session, Wanted
     from harness.libraries.runtimes.catalog import Catalog
     from harness.run.pytest_plugin.axes import DeviceRuntimes
     from harness.run.workbench.placement import Placement
@@ -196,7 +195,7 @@ class Selection:
         made those it takes out of files. Raises ConfigError for an unknown device, version, backend
         or requirement.
         """
-        from harness.ground.facts.backends import BACKENDS
+        from harness.ground.facts.axes import BACKENDS
         from harness.run.pytest_plugin.axes import placements
         from harness.run.workbench.placement import shared
 
@@ -249,7 +248,7 @@ class Selection:
         Only contexts made for a user's build tell which QNN that takes.
         """
         from harness.ground.facts.versions import QnnVersion
-        from harness.libraries.runtimes.executorch import EXECUTORCH_TAKES, EXECUTORCH_VERSION
+        from harness.libraries.runtimes.ort import EXECUTORCH_TAKES, EXECUTORCH_VERSION
 
         if self.options.executorch is None:
             wanted = str(EXECUTORCH_TAKES)

@@ -14,9 +14,9 @@ from harness.contexts.sources.contexts import Source, SourceList
 from harness.device.lab.inventory import DeviceConfig
 from harness.device.lab.matching import misfits
 from harness.ground.errors import ConfigError, VersionError
-from harness.ground.facts.engines import ENGINES, QNN
-from harness.ground.facts.platforms import TARGETS
-from harness.libraries.containers.blobs import named_version
+from harness.ground.facts.axes import ENGINES, QNN
+from harness.ground.facts.socs import TARGETS
+from harness.libraries.containers.artefact import named_version
 from harness.libraries.runtimes.catalog import Catalog, choose_runtimes, resolve_versions
 from harness.run.pytest_plugin.terminal import NOT_ASKED
 from harness.run.workbench.placement import Placement

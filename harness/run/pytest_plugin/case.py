@@ -28,10 +28,10 @@ from harness.ground.files.notices import at_work
 from harness.libraries.runtimes.runtime import NotOffered
 from harness.run.bench.case_session import CaseSession, NotPassed
 from harness.run.bench.wrong_call import REFUSED, at_fault, place_of
-from harness.run.pytest_plugin.attempts import AttemptEnd
 from harness.run.pytest_plugin.axes import own_axes, sources_in, sources_of, takes_compiled
 from harness.run.pytest_plugin.case_names import own_test
 from harness.run.pytest_plugin.collected import asked_of, parameters_of, placement_of
+from harness.run.pytest_plugin.device_run import AttemptEnd
 from harness.run.pytest_plugin.neighbours import told_by_timeout
 from harness.run.pytest_plugin.own_contexts import suite_of
 from harness.run.pytest_plugin.pytest_internals import missing_fixture, run_phases

@@ -5,21 +5,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache, partial
+from itertools import compress, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 import harness
 from harness.ground.errors import ConfigError, HarnessError, InfraError, NoLabError
-from harness.ground.facts.engines import EXECUTORCH
-from harness.run.pytest_plugin.markers import MISTAKE, note_mistakes
-from harness.run.pytest_plugin.options import with_our_options
+from harness.ground.facts.axes import EXECUTORCH
+from harness.run.pytest_plugin.options import OPTIONS, WITH_VALUE, in_long_forms, with_our_options
 from harness.run.pytest_plugin.own_contexts import TAKES, ArtefactFile, choose_contexts, suite_of
-from harness.run.pytest_plugin.selection import asks_for_devices
+from harness.run.pytest_plugin.pytest_internals import marks_asked
 from harness.run.pytest_plugin.terminal import NO_DEVICE, NO_LAB
 from harness.verdict.results.case_names import NO_PLACEMENT
 
@@ -28,8 +30,209 @@ if TYPE_CHECKING:
     from harness.run.pytest_plugin.asked import Selection
     from harness.run.pytest_plugin.options import ContextsAsked
     from harness.run.workbench.placement import Need, Placement
-    from harness.verdict.results.known_issue_lint import CollectedTests
+    from harness.verdict.results.known_issues import CollectedTests
     from harness.verdict.results.record import Asked
+
+
+MARKERS: Final = (
+    "device(backend, qnn, engine, compilers, htp_arch, soc, target, simulated, tags): runs on "
+    "devices of the lab that satisfy every keyword given; with ONNX Runtime if engine is ort, "
+    "with contexts of all compilers if compilers is all",
+    "timed: waits until its device is cool and idle (`gate` in devices.yaml)",
+    "takes_contexts(parameter): with --contexts, that parameter is the contexts of a file",
+)
+"""What tests may be marked with, and what that means."""
+
+MISTAKE = pytest.StashKey[ConfigError]()
+"""What is wrong with how a test is marked."""
+
+_DEVICE: Final = "device"
+_BENCH: Final = "bench"
+_LATE: Final = (
+    "is marked `device` by a parameter or a hook, which is too late: mark the function, its class "
+    "or its module"
+)
+_OWN: Final = "(one of your own has to be in pytest's setting `markers`)"
+
+
+def takes_bench(fixtures: Collection[str]) -> bool:
+    """Whether a test takes our fixture: somebody may have one of their own of either name."""
+    return _BENCH in fixtures and "placement" in fixtures
+
+
+def _names(lines: Iterable[str]) -> list[str]:
+    return [line.partition(":")[0].partition("(")[0].strip() for line in lines]
+
+
+def note_mistakes(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Takes note of each test that is no device test and was to be one, or has a wrong requirement.
+
+    It is an error of that test, which `-m device` takes. pytest only warns of a marker that nobody
+    knows: the test would run without a device, or on each. A registered marker is somebody's own.
+    """
+    known = frozenset(_names(config.getini("markers")))
+    for item in items:
+        names = dict.fromkeys(mark.name for mark in item.iter_markers())
+        unknown, marked = [name for name in names if name not in known], _DEVICE in names
+        problem = mistake(unknown, marked=marked, fixtures=getattr(item, "fixturenames", ()))
+        if problem is None and marked and _is_marked_late(item):
+            problem = _LATE
+        wrong = getattr(getattr(item, "callspec", None), "params", {}).get("placement")
+        if problem is not None:
+            file, line, _ = item.location
+            name = getattr(item, "originalname", item.name)
+            wrong = ConfigError(f"{name} {problem}", file=file, line=(line or 0) + 1)
+        if isinstance(wrong, ConfigError):
+            item.stash[MISTAKE] = wrong
+            item.add_marker(_DEVICE)
+
+
+def _is_marked_late(item: pytest.Item) -> bool:
+    mark, test = item.get_closest_marker(_DEVICE), getattr(item, "obj", None)
+    of_parents = item.parent.iter_markers(_DEVICE) if item.parent is not None else ()
+    return None not in (mark, test) and mark not in [*getattr(test, "pytestmark", ()), *of_parents]
+
+
+def mistake(unknown: Collection[str], *, marked: bool, fixtures: Collection[str]) -> str | None:
+    """What is wrong with the markers of a test, of which some are `unknown` (pure)."""
+    asks = takes_bench(fixtures)
+    ours = _names(MARKERS) if asks else [_DEVICE]
+    for name in unknown:
+        meant = next((one for one in ours if _is_slip_of(one, name.casefold())), "")
+        guess = f", did you mean {meant!r}?" if meant else ""
+        if asks and not marked:
+            from harness.ground.yaml_lines.document import did_you_mean
+
+            guess = guess or did_you_mean(name, [_DEVICE])
+        if guess:
+            return f"has the unknown marker {name!r}{guess} {_OWN}"
+    if asks and not marked:
+        return "takes the fixture `bench`: mark it with @pytest.mark.device"
+    if marked and not asks:
+        slip = next((f", not {one!r}" for one in fixtures if _is_slip_of(_BENCH, one)), "")
+        return f"is marked `device` and must take the fixture `bench`{slip}"
+    return None
+
+
+def _is_slip_of(meant: str, word: str) -> bool:
+    ours, theirs = _less_a_letter(meant), _less_a_letter(word)
+    wrong = any(one == other for one, other in zip(ours, theirs, strict=False))
+    return sorted(word) == sorted(meant) or word in ours or meant in theirs or wrong
+
+
+def _less_a_letter(word: str) -> list[str]:
+    return [word[:at] + word[at + 1 :] for at in range(len(word))]
+
+
+_NO_CASE: Final = {one.name: one for one in OPTIONS if not one.chooses}
+# what a command line says besides which cases it means, of pytest's own options and of plug-ins
+_SHORT: Final = ("-n", "-p", "-c", "-r", "-W")
+_SHORT_FLAGS: Final = re.compile("-[dlqsvx]+")
+"""Flags of one letter, also several in one word (`-xvs`)."""
+# these have more options than are listed here, and some whose value may be left out
+_TOLD_TO: Final = ("--cov", "--log-", "--json-report", "--reruns", "--metadata")
+_MARK: Final = re.compile(r"[\w:+\-.\[\]/\\]+")
+_MOST_MARKS: Final = 10
+_VALUE_MAY_FOLLOW: Final = ("--cov", "--debug")
+SAYS_NO_CASE: Final = frozenset(
+    {
+        *(name for name, one in _NO_CASE.items() if one.takes_value),
+        *("--junitxml", "--junit-xml", "--junitprefix", "--junit-prefix", "--durations"),
+        *("--durations-min", "--color", "--code-highlight", "--tb", "--show-capture", "--capture"),
+        *("--verbosity", "--maxfail", "--rootdir", "--basetemp", "--config-file", "--pdbcls"),
+        *("--pythonwarnings", "--max-warnings", "--report-chars", "--pastebin", *_SHORT),
+        *("--dist", "--numprocesses", "--maxprocesses", "--max-worker-restart", "--maxschedchunk"),
+        *("--timeout", "--timeout-method", "--session-timeout", "--reruns", "--reruns-delay"),
+        *("--only-rerun", "--rerun-except", "--html", "--css", "--report-log"),
+        *("--alluredir", "--allure-link-pattern", "--json-report-file", "--cov-report"),
+        *("--cov-config", "--cov-fail-under", "--cov-context", "--cov-precision", "--log-level"),
+        *("--log-format", "--log-date-format", "--log-cli-level", "--log-cli-format"),
+        *("--log-file", "--log-file-mode", "--log-file-level", "--log-file-format"),
+    }
+)
+FLAGS: Final = frozenset(
+    {
+        *(name for name, one in _NO_CASE.items() if not one.takes_value),
+        *("--json", "--showlocals", "--no-showlocals", "--exitfirst", "--full-trace", "--pdb"),
+        *("--no-header", "--no-summary", "--quiet", "--verbose", "--no-fold-skipped", "--xfail-tb"),
+        *("--disable-warnings", "--disable-pytest-warnings", "--force-short-summary"),
+        *("--strict", "--strict-markers", "--strict-config", "--setup-show", "--cache-clear"),
+        *("--failed-first", "--ff", "--new-first", "--nf", "--loadscope-reorder"),
+        *("--no-loadscope-reorder", "--self-contained-html", "--clean-alluredir"),
+        *("--allure-no-capture", "--json-report", "--cov-append", "--cov-branch", "--cov-reset"),
+        *("--no-cov", "--no-cov-on-fail"),
+    }
+)
+
+
+def asks_for_devices(config: pytest.Config) -> bool:
+    """Whether a run is about devices, as far as that is known before anything is collected."""
+    return wants_devices(config.getoption("markexpr", ""))
+
+
+def asks_for_devices_alone(config: pytest.Config) -> bool:
+    """Whether `-m` takes no other tests."""
+    return is_of_devices(config.getoption("markexpr", ""))
+
+
+def wants_devices(expression: str) -> bool:
+    """Whether `-m` takes some test because it is a device test (pure)."""
+    return (True, False) in _taken(expression)
+
+
+def is_of_devices(expression: str) -> bool:
+    """Whether `-m` takes device tests alone: `device and smoke and not slow` (pure)."""
+    return _taken(expression) in ({(True, False)}, {(True, False), (False, False)})
+
+
+def _taken(expression: str) -> set[tuple[bool, bool]]:
+    """Whether a device test is taken, and the same test if it were none.
+
+    It has a pair for each way in which the test's other marks make a difference.
+    """
+    if (asked := marks_asked(expression)) is None:
+        return set()
+    others = sorted({*_MARK.findall(expression)} - {"device"})[:_MOST_MARKS]
+    found: set[tuple[bool, bool]] = set()
+    for has in product((False, True), repeat=len(others)):
+        marks = {*compress(others, has)}
+        taken, otherwise = (partial(_is_in, marks | own) for own in ({"device"}, set[str]()))
+        found.add((asked(taken), asked(otherwise)))
+    return found
+
+
+def _is_in(marks: Set[str], name: str, /, **_more: object) -> bool:
+    return name in marks
+
+
+def selection(command: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command line that choose cases, in one order.
+
+    Versions choose none: with other versions the cases are the same.
+    """
+    return tuple(sorted(_words(deque(in_long_forms(command[1:])))))
+
+
+def _words(words: deque[str]) -> Iterator[str]:
+    while words:
+        word = words.popleft()
+        name, equals, value = word.partition("=")
+        short = len(word) == 2 and word[0] == "-"
+        if equals and name.startswith(_TOLD_TO):
+            continue
+        if word in _VALUE_MAY_FOLLOW:
+            if words and not words[0].startswith("-"):
+                words.popleft()
+            continue
+        if word in FLAGS or _SHORT_FLAGS.fullmatch(word) or (word[:2] in _SHORT and len(word) > 2):
+            continue  # as in -nauto
+        if short or name in WITH_VALUE or name in SAYS_NO_CASE:
+            value = value if equals or not words else words.popleft()
+            if name not in SAYS_NO_CASE:
+                yield f"{name}={value}"
+        else:
+            yield word
+
 
 _WORKER_SAYS = "qnn_harness_collected"
 _NO_LAB = (
@@ -62,7 +265,7 @@ class Collected:
         if config.option.collectonly or not any(map(placement_of, items)):
             return
         from harness.run.pytest_plugin.axes import own_axes
-        from harness.verdict.results.known_issue_lint import CollectedTests
+        from harness.verdict.results.known_issues import CollectedTests
 
         collected = CollectedTests(tests=self._tests)
         for item in items:
@@ -86,7 +289,7 @@ class Collected:
 
     def tests(self) -> CollectedTests:
         """All that is known."""
-        from harness.verdict.results.known_issue_lint import CollectedTests
+        from harness.verdict.results.known_issues import CollectedTests
 
         devices = self._asked.lab.devices
         file = self._asked.options.known_issues
@@ -260,7 +463,7 @@ def _asked(contexts: ContextsAsked) -> Asked | None:
 def _digest(path: Path) -> str | None:
     """Of a file, or of all files in a folder with their names; None if it cannot be read."""
     from harness.ground.files.cache import cache_root
-    from harness.ground.files.hash_cache import HashCache
+    from harness.ground.files.verified_folder import HashCache
 
     is_folder = path.is_dir()
     files = {"": path}

@@ -17,13 +17,90 @@ from typing import Any, Final, Literal, get_args
 
 import pytest
 
-from harness.ground.facts.backends import BACKENDS
-from harness.ground.facts.engines import ENGINES
-from harness.ground.facts.profiles import PROFILES, ProfileAsked
-from harness.run.pytest_plugin import rounds_asked
-from harness.run.pytest_plugin.option_values import drift_steps, named
+from harness.ground.errors import ConfigError
+from harness.ground.facts.axes import BACKENDS, ENGINES
+from harness.ground.facts.codes import PROFILES, ProfileAsked
+from harness.probe.plan import Rounds
 from harness.run.pytest_plugin.pytest_internals import names_of_options
-from harness.run.pytest_plugin.shipped import shipped
+
+
+def named(text: str) -> str:
+    """A path; not an empty text, as of a shell variable that is not set."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty; name a file or a folder")
+    return text
+
+
+def drift_steps(text: str) -> int:
+    """The STEPS of `--fail-on drift:STEPS`."""
+    from harness.verdict.results.drift import steps_of
+
+    steps = steps_of(text)
+    if steps is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not drift:STEPS, as in drift:1")
+    return steps
+
+
+_SUITES: Final = "harness.suites"
+_KNOWN_ISSUES: Final = Path(__file__).parents[2] / "suites/known_issues.yaml"
+
+
+def shipped(
+    config: pytest.Config, lab: Path, devices: Sequence[str], known_issues: Path | None
+) -> dict[str, Any]:
+    """What to take instead of options of these names, where nothing was named and none is there.
+
+    Simulated devices are had by their names; the suites of the package (`--pyargs harness.suites`)
+    bring their known issues.
+    """
+    found: dict[str, Any] = {}
+    packaged = any(str(one).startswith(_SUITES) for one in config.invocation_params.args)
+    if packaged and known_issues is None and _KNOWN_ISSUES.exists():
+        found["known_issues"] = _KNOWN_ISSUES
+    if devices and config.getoption("--qnn-lab") is None and not lab.exists():
+        from harness.device.lab.inventory import shipped_lab
+
+        try:
+            instead = shipped_lab(devices)
+        except ConfigError as error:
+            raise pytest.UsageError(str(error)) from None
+        if instead is not None:
+            found["lab"] = instead
+    return found
+
+
+_AUTO: Final = "auto"
+_AUTO_MS: Final = 2000
+_AUTO_WARMUP: Final = 2
+_AUTO_MOST: Final = 1000
+_LONGEST_MS: Final = 200_000
+_MOST: Final = 99999
+
+
+def rounds(text: str) -> int | Literal["auto"]:
+    """The N of `--contexts-rounds`."""
+    return _AUTO if text == _AUTO else _number(text, 1, f"{_AUTO}, or ")
+
+
+def warmup(text: str) -> int:
+    """The M of `--contexts-warmup`."""
+    return _number(text, 0)
+
+
+def rounds_asked(most: int | Literal["auto"], warmup: int | None) -> Rounds:
+    """What both come to. However many rounds there are to be, they end before their case must."""
+    if most == _AUTO:
+        return Rounds(_AUTO_MOST, _AUTO_WARMUP if warmup is None else warmup, _AUTO_MS)
+    before = warmup or 0
+    return Rounds(most, before, _LONGEST_MS if most + before > 1 else None)
+
+
+def _number(text: str, least: int, other: str = "") -> int:
+    if not (text.isdecimal() and len(text) <= len(str(_MOST)) and int(text) >= least):
+        told = f"{text[:40]!r} is no number of rounds: {other}{least} to {_MOST}"
+        raise argparse.ArgumentTypeError(told)
+    return int(text)
+
 
 CLAIMED = pytest.StashKey[frozenset[str]]()
 """The short forms that another plug-in has."""
@@ -190,14 +267,14 @@ class ContextsAsked:
         "--qnn-contexts-rounds N",
         "how often each graph of a named file is executed, or auto: for 2 s (default: once)",
         "How often each graph is executed (default: for 2 s).",
-        type=rounds_asked.rounds,
+        type=rounds,
         default=1,
     )
     warmup: int | None = _option(
         "--qnn-contexts-warmup M",
         "rounds before those that count (default: 0, with auto 2)",
         "Rounds before those that count (default: 2).",
-        type=rounds_asked.warmup,
+        type=warmup,
     )
     reference: Path | None = _option(
         "--qnn-reference MODEL",

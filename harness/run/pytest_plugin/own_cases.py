@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from harness.contexts.context.schedule import schedule
-from harness.contexts.context.source import ANY_DISTANCE
+from harness.contexts.context.source import ANY_DISTANCE, schedule
 from harness.contexts.sources.artefact_sources import Given, WholeFile, own_folder
 from harness.contexts.sources.contexts import SourceList
 from harness.contexts.sources.onnx_model import OnnxModel, require_alike
 from harness.ground.errors import ConfigError
-from harness.ground.facts.engines import EXECUTORCH, LITERT, ORT, Engine
+from harness.ground.facts.axes import EXECUTORCH, LITERT, ORT, Engine
 from harness.probe.plan import ONCE
 from harness.run.bench.case_session import TargetFailure
 from harness.run.bench.executorch import methods_to_run, open_program
 from harness.run.bench.litert import open_model
 from harness.run.bench.session import open_session
+from harness.run.experiments.accuracy import tell_accuracy
 from harness.run.experiments.profiling import profile_case
-from harness.run.experiments.reference import tell_accuracy
 
 if TYPE_CHECKING:
     from harness.libraries.containers.manifest import Expects

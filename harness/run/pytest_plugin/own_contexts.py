@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Final, cast
 import pytest
 
 from harness.ground.errors import ConfigError
-from harness.ground.facts.engines import ENGINES, ORT, QNN, Engine
-from harness.run.pytest_plugin.options import ContextsAsked, Options
+from harness.ground.facts.axes import ENGINES, ORT, QNN, Engine
+from harness.run.pytest_plugin.options import ContextsAsked, Options, rounds_asked
 from harness.run.pytest_plugin.pytest_internals import FileOfTests
-from harness.run.pytest_plugin.rounds_asked import rounds_asked
 from harness.verdict.results.case_names import split_node_id
 
 if TYPE_CHECKING:
-    from harness.contexts.context.schedule import Residency
+    from harness.contexts.context.source import Residency
     from harness.contexts.sources.artefact_sources import Given
     from harness.contexts.sources.contexts import SourceList
     from harness.libraries.containers.artefact import Artefact
@@ -327,7 +326,7 @@ def _ways(options: Options, own: SourceList) -> list[tuple[str, int]]:
 
     A single case (`--only-case`) is run as its name says. Raises ConfigError.
     """
-    from harness.contexts.context.schedule import RESIDENCIES
+    from harness.contexts.context.source import RESIDENCIES
 
     named = named_way(options.only_case or "")
     if named is not None:

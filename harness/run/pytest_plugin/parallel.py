@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.ground.errors import ConfigError, HarnessError, InfraError
-from harness.ground.files.scratch import scratch_folder
-from harness.ground.files.whole_file import read_json
+from harness.ground.files.whole_file import read_json, scratch_folder
 from harness.ground.host.platform import children
+from harness.run.pytest_plugin.collected import asks_for_devices
 from harness.run.pytest_plugin.neighbours import ignored_options
 from harness.run.pytest_plugin.pytest_internals import (
     forget_in_junitxml,
@@ -26,7 +26,6 @@ from harness.run.pytest_plugin.pytest_internals import (
     no_test_of_junitxml,
 )
 from harness.run.pytest_plugin.recorder import EVENTS
-from harness.run.pytest_plugin.selection import asks_for_devices
 from harness.run.pytest_plugin.terminal import (
     LAB_ERROR,
     OURS,

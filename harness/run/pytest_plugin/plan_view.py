@@ -15,7 +15,7 @@ from harness.ground.files.schema_field import Schema1
 from harness.ground.yaml_lines.document import all_of
 from harness.run.pytest_plugin.collected import need_of
 from harness.run.pytest_plugin.terminal import write_line
-from harness.run.workbench.materials import FileToPush
+from harness.run.workbench.provisioner import FileToPush
 
 if TYPE_CHECKING:
     from harness.run.pytest_plugin.device_run import Run

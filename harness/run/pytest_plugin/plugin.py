@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import statistics
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pytest
 
@@ -18,14 +20,18 @@ from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.host.ending import Ending
 from harness.run.pytest_plugin.asked import Selection
 from harness.run.pytest_plugin.collected import (
+    MARKERS,
+    MISTAKE,
     Collected,
+    asks_for_devices,
+    asks_for_devices_alone,
     leave_out,
     need_of,
     placement_of,
     placements_for,
+    takes_bench,
 )
 from harness.run.pytest_plugin.device_run import Run
-from harness.run.pytest_plugin.markers import MARKERS, MISTAKE, takes_bench
 from harness.run.pytest_plugin.neighbours import (
     ignored_options,
     known_arguments,
@@ -49,7 +55,6 @@ from harness.run.pytest_plugin.own_contexts import (
 )
 from harness.run.pytest_plugin.pytest_internals import fails_as_marked
 from harness.run.pytest_plugin.recorder import Recorder, end_session, show_summary
-from harness.run.pytest_plugin.selection import asks_for_devices, asks_for_devices_alone
 from harness.run.pytest_plugin.terminal import (
     LAB_ERROR,
     MISTAKEN,
@@ -70,12 +75,13 @@ from harness.run.pytest_plugin.terminal import (
     tell_skipped,
 )
 
-_log = logging.getLogger(__name__)
-
 if TYPE_CHECKING:
     from harness.run.bench.bench import Bench
     from harness.run.pytest_plugin.case import Case
     from harness.run.workbench.placement import Placement
+
+
+_log = logging.getLogger(__name__)
 
 RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
@@ -251,7 +257,6 @@ def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
     placed = {number: one for number, item in enumerate(items) if (one := placement_of(item))}
     if not placed or dist not in ("load", "worksteal"):
         return
-    from harness.run.pytest_plugin.order import dealt, ordered
 
     known = {n: durations[items[n].nodeid] for n in placed if items[n].nodeid in durations}
     cases = {number: placement.candidates for number, placement in placed.items()}
@@ -538,3 +543,61 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         with run.ending.held():
             show_summary(terminalreporter, run, run.records.folder)
     tell_skipped(terminalreporter)
+
+
+_USUAL_S: Final = 1.0
+
+
+@dataclass
+class _Share:
+    """What `--dist worksteal` gives a worker at first: so many tests one after the other."""
+
+    room: int
+    tests: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def ordered(cases: Mapping[int, Sequence[Hashable]], seconds: Mapping[int, float]) -> list[int]:
+    """Cases, by their numbers, in the order in which they are best begun.
+
+    `cases` has the devices that each fits. What few devices fit comes first, then what takes long,
+    by the `seconds` that are known; what is not known takes as long as most do.
+    """
+    usual_s = statistics.median(seconds.values()) if seconds else _USUAL_S
+    return sorted(cases, key=lambda one: (len(cases[one]), -seconds.get(one, usual_s), one))
+
+
+def dealt(
+    count: int,
+    cases: Mapping[int, Sequence[Hashable]],
+    seconds: Mapping[int, float],
+    workers: int,
+) -> list[int]:
+    """The numbers of `count` tests, so that each worker begins with the best of its share.
+
+    `--dist worksteal` cuts them into shares of as many, one for each worker. Cases of one device go
+    to one share where there is room, so that workers do not wait for each other; else to the share
+    with the least work so far. Other tests stay together, behind them.
+    """
+    usual_s = statistics.median(seconds.values()) if seconds else _USUAL_S
+    shares, left = list[_Share](), count
+    for number in range(workers):
+        shares.append(_Share(left // (workers - number)))
+        left -= shares[-1].room
+    homes: dict[Hashable, _Share] = {}
+    for device in dict.fromkeys(device for one in cases.values() for device in one):
+        homes[device] = shares[len(homes) % workers]
+    for one in ordered(cases, seconds):
+        at_home = [share for device in cases[one] if (share := homes[device]).room]
+        share = min(at_home or [share for share in shares if share.room], key=_work)
+        share.tests.append(one)
+        share.room -= 1
+        share.seconds += seconds.get(one, usual_s)
+    others = iter([one for one in range(count) if one not in cases])
+    for share in shares:
+        share.tests += [next(others) for _ in range(share.room)]
+    return [one for share in shares for one in share.tests]
+
+
+def _work(share: _Share) -> float:
+    return share.seconds

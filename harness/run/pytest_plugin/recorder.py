@@ -9,7 +9,7 @@ import pytest
 
 from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.errors.outgoing_text import outgoing
-from harness.run.pytest_plugin.selection import asks_for_devices
+from harness.run.pytest_plugin.collected import asks_for_devices
 from harness.run.pytest_plugin.terminal import (
     LAB_ERROR,
     LIVE_FROM,
@@ -168,11 +168,10 @@ def _finish_complete(session: pytest.Session, run: Run) -> None:
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     """Prints what the run came to."""
     from harness.answers.report.document import lines
-    from harness.answers.report.grid import grid_lines, grids
     from harness.answers.report.model_figures import figure_blocks
-    from harness.answers.report.summary import summary_lines
+    from harness.answers.report.summary import grid_lines, grids, summary_lines
     from harness.verdict.results.drift import drift_lines
-    from harness.verdict.results.one_pass import read_once
+    from harness.verdict.results.journal import read_once
 
     terminalreporter.section("qnn-harness")
     cases = folder.contents().cases

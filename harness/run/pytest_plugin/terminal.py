@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 import pytest
 
 from harness.ground.errors import HarnessError
-from harness.ground.errors.outgoing_stream import OutgoingStream
-from harness.ground.errors.outgoing_text import Command, continued, outgoing
+from harness.ground.errors.outgoing_text import Command, OutgoingStream, continued, outgoing
 from harness.ground.files.notices import Notices, followed_by, shown_by
 from harness.run.pytest_plugin.options import with_our_options
 from harness.run.pytest_plugin.pytest_internals import (
@@ -30,9 +29,8 @@ from harness.run.pytest_plugin.pytest_internals import (
 )
 
 if TYPE_CHECKING:
-    from harness.ground.progress.channel import Listener
     from harness.ground.progress.facts import RunCounts
-    from harness.ground.progress.show import Show
+    from harness.ground.progress.show import Listener, Show
 
 STOPPED_BY: Final = "qnn_harness_stopped_by"
 """Where a worker of pytest-xdist says what kept it from all tests, and its exit code."""
@@ -240,7 +238,7 @@ class Live:
     def listen(self, folder: Path) -> None:
         """Hears workers of pytest-xdist by a socket in a folder of theirs, if it is of use."""
         if self._is_possible():
-            from harness.ground.progress.channel import Listener
+            from harness.ground.progress.show import Listener
 
             with contextlib.suppress(OSError):
                 self._listener = Listener(folder)
@@ -360,7 +358,7 @@ def tell_progress(config: pytest.Config, folder: str | None) -> None:
     """Has a worker of pytest-xdist tell its controller how far it is, if that listens there."""
     if folder is None:
         return
-    from harness.ground.progress.channel import Sender
+    from harness.ground.progress.show import Sender
 
     with contextlib.suppress(OSError):
         followed = contextlib.ExitStack()

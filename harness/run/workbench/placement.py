@@ -9,8 +9,7 @@ from typing import Final, Self
 
 from harness.contexts.compiler.models import Model
 from harness.contexts.sources.contexts import Source
-from harness.ground.facts.axes import AXES, IN_AXES, VERSIONS
-from harness.ground.facts.engines import ENGINES, QNN
+from harness.ground.facts.axes import AXES, ENGINES, IN_AXES, QNN, VERSIONS
 
 # Context binaries are made for the HTP: elsewhere a case gets one if it asks, but none is expected.
 _COMPILED_FOR: Final = ("htp",)

@@ -2,33 +2,193 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Final, Literal
 
-from harness.contexts.compiler.models import OnnxFiles
-from harness.contexts.sources.contexts import Contexts
-from harness.ground.facts.backends import backend_of
-from harness.ground.facts.engines import ENGINES, EXECUTORCH, ORT
+from pydantic import BaseModel
+
+from harness.contexts.compiler.models import Model, OnnxFiles
+from harness.contexts.context.metadata import entries, memory_bytes, named_build, needs
+from harness.contexts.context.source import (
+    Context,
+    ContextSource,
+    DeployedContext,
+    DeployedModel,
+    Reference,
+)
+from harness.contexts.sources.contexts import Contexts, Source
+from harness.device.dsp.hexagon import lacks_floats
+from harness.device.lab.attach import AttachedDevice
+from harness.device.store.deploy import Deployer
+from harness.device.store.layout import FileSet
+from harness.ground.facts.axes import ENGINES, EXECUTORCH, ORT, RPC_LIBRARY, backend_of
+from harness.ground.files.cache import BOARDS, cache_root
 from harness.libraries.runtimes.catalog import Catalog
-from harness.libraries.runtimes.executorch import (
+from harness.libraries.runtimes.findings import Finding
+from harness.libraries.runtimes.ort import (
     EXECUTORCH_LIBRARIES,
     EXECUTORCH_VERSION,
     OWN_BUILD,
+    PLUGIN,
     RUNNER,
     runner_files,
 )
-from harness.libraries.runtimes.findings import Finding
-from harness.libraries.runtimes.known_facts import KnownFacts
-from harness.libraries.runtimes.library_facts import build_id_of
-from harness.libraries.runtimes.needed_files import narrowed
-from harness.libraries.runtimes.ort import PLUGIN
-from harness.libraries.runtimes.preflight import ContextFacts, PreflightInput, preflight
-from harness.libraries.runtimes.preflight_linking import TargetFacts
-from harness.libraries.runtimes.runtime import Runtime
+from harness.libraries.runtimes.preflight import (
+    SYSTEM_LIBRARIES,
+    ContextFacts,
+    PreflightInput,
+    TargetFacts,
+    preflight,
+)
+from harness.libraries.runtimes.runtime import (
+    KnownFacts,
+    Runtime,
+    build_id_of,
+    narrowed,
+    runtime_set,
+)
 from harness.probe.build import PROBE_NAME, ProbeBuilder
-from harness.run.workbench.materials import EngineProgram
 from harness.run.workbench.placement import Placement
 from harness.verdict.results.record import RuntimeRecord
+
+_BINARY: Final = "context.bin"
+_MODEL: Final = "model.onnx"
+
+
+class FileToPush(BaseModel, frozen=True):
+    """A file that a case needs on its device; `size` in bytes, `origin` says where it is from."""
+
+    name: str
+    size: int
+    origin: str
+
+
+@dataclass(frozen=True)
+class EngineProgram:
+    """What an engine brings to a device: a program called `program`, and libraries beside it.
+
+    `name` is that of the folder, for people; `version` is what records call it. One that `is_own`
+    is a user's own build.
+    """
+
+    name: str
+    version: str
+    program: str
+    files: Mapping[str, Path]
+    is_own: bool
+
+    def files_on(self, deployer: Deployer) -> FileSet:
+        """The set that it is put there as."""
+        return deployer.file_set(self.name, self.files, [self.program])
+
+
+@dataclass(frozen=True)
+class Materials:
+    """All that a case has on its device, on this computer.
+
+    `models` are for ONNX Runtime. `files` are those of a user's that an engine loads as they are;
+    they are put there with the inputs that a test names for them.
+    """
+
+    runtime: Runtime
+    probe: Path
+    contexts: Mapping[Source, Context]
+    models: Mapping[Model, tuple[Path, Reference]]
+    program: EngineProgram | None
+    files: Sequence[Path] = ()
+
+    def sets(self, deployer: Deployer) -> list[FileSet]:
+        """What is put on a device before a case begins."""
+        found = [runtime_set(self.runtime), probe_set(deployer, self.probe)]
+        found += [context_set(deployer, *made) for made in self.contexts.items()]
+        found += [model_set(deployer, *made) for made in self.models.values()]
+        return found if self.program is None else [*found, self.program.files_on(deployer)]
+
+    def listed(self) -> list[FileToPush]:
+        """All of it for people. Sizes are in bytes."""
+        runtime = self.runtime
+        origin = f"QNN {runtime.qnn_version}"
+        if runtime.ort_version is not None:
+            origin += f", ORT {runtime.ort_version}"
+        found = [_listed("probe", PROBE_NAME, self.probe)]
+        found += [
+            FileToPush(name=file.name, size=file.size, origin=origin) for file in runtime.files
+        ]
+        made: list[tuple[Source, Path, Context | Reference]] = [
+            *((source, context.path, context) for source, context in self.contexts.items()),
+            *((model, onnx, reference) for model, (onnx, reference) in self.models.items()),
+        ]
+        for source, main, beside in made:
+            paths = [main, *_beside(beside).values()]
+            found += [_listed(str(source), path.name, path) for path in paths]
+        if self.program is not None:
+            of = f"ExecuTorch {self.program.version}"
+            found += [_listed(of, name, path) for name, path in self.program.files.items()]
+        return found + [_listed(path.name, path.name, path) for path in self.files]
+
+
+def _listed(origin: str, name: str, path: Path) -> FileToPush:
+    return FileToPush(name=name, size=path.stat().st_size, origin=origin)
+
+
+def probe_set(deployer: Deployer, probe: Path) -> FileSet:
+    """The probe, to be put into a folder of its own."""
+    return deployer.file_set("probe", {PROBE_NAME: probe}, [PROBE_NAME])
+
+
+def context_set(deployer: Deployer, source: ContextSource, context: Context) -> FileSet:
+    """A context's binary, inputs and expected outputs, to be put into a folder of their own."""
+    return deployer.file_set(str(source), {_BINARY: context.path, **_beside(context)})
+
+
+def model_set(deployer: Deployer, onnx: Path, reference: Reference) -> FileSet:
+    """An ONNX file, its inputs and expected outputs, to be put into a folder of their own."""
+    return deployer.file_set(onnx.stem, {_MODEL: onnx, **_beside(reference)})
+
+
+def _beside(made: Context | Reference) -> dict[str, Path]:
+    """Inputs and expected outputs, as they are called on a device."""
+    found: dict[str, Path] = {}
+    for one in (made, *made.others) if isinstance(made, Context) else (made,):
+        prefix = _prefix(one) if isinstance(one, Context) else ""
+        found |= dict(zip(_names(f"{prefix}input", one.inputs), one.inputs, strict=True))
+        found |= dict(zip(_names(f"{prefix}expected", one.expected), one.expected, strict=True))
+    return found
+
+
+def _prefix(context: Context) -> str:
+    return f"graph{context.graph}." if context.graph else ""
+
+
+def deployed_model(model: Model, reference: Reference, folder: str) -> DeployedModel:
+    """The model whose files lie in `folder` on a device."""
+    return DeployedModel(
+        file=f"{folder}/{_MODEL}",
+        inputs=_paths(folder, "input", reference.inputs),
+        expected=_paths(folder, "expected", reference.expected),
+        tolerance=model.tolerance,
+    )
+
+
+def deployed_context(context: Context, folder: str) -> DeployedContext:
+    """The context whose files lie in `folder` on a device."""
+    return DeployedContext(
+        context=context,
+        binary=f"{folder}/{_BINARY}",
+        inputs=_paths(folder, f"{_prefix(context)}input", context.inputs),
+        expected=_paths(folder, f"{_prefix(context)}expected", context.expected),
+        others=tuple(deployed_context(one, folder) for one in context.others),
+    )
+
+
+def _paths(folder: str, kind: str, paths: Sequence[Path]) -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}" for name in _names(kind, paths))
+
+
+def _names(kind: str, paths: Sequence[Path]) -> list[str]:
+    return [f"{kind}.{index}.raw" for index in range(len(paths))]
 
 
 class Provisioner:
@@ -149,3 +309,58 @@ def _engine(placement: Placement, whole: Runtime) -> str:
         return engine.libraries or engine.name
     plugin = any(file.path.name == PLUGIN for file in whole.files)
     return "ort-plugin" if plugin else "ort-builtin"
+
+
+PreflightMode = Literal["strict", "warn", "off"]
+"""strict: an error of preflight keeps a case from running; warn: it is recorded; off: no look."""
+
+_SIDES: Final = ("inputs", "outputs")
+
+
+def preflight_device(device: AttachedDevice) -> TargetFacts:
+    """What preflight wants to know of an attached device."""
+    return TargetFacts(
+        target=device.target,
+        soc=device.soc,
+        htp_arch=device.htp_arch,
+        glibc=device.facts.glibc,
+        android_api=device.facts.android_api,
+        libraries=_libraries_of(device),
+        page_bytes=device.facts.page_bytes,
+        lacks_floats=device.simulated_dsp is not None and lacks_floats(cache_root() / BOARDS),
+    )
+
+
+def preflight_context(name: str, context: Context) -> ContextFacts:
+    """What preflight wants to know of a context."""
+    facts = preflight_file(name, context.metadata)
+    # of one that is compiled here the compiler chose the SoC, by the device's HTP
+    soc_model = None if context.source.compiled else facts.soc_model
+    made_by, arch = context.made_by, context.htp_arch
+    return replace(facts, compiler=made_by, htp_arch=arch, soc_model=soc_model)
+
+
+def preflight_file(name: str, metadata: Mapping[str, Any]) -> ContextFacts:
+    """What preflight wants to know of a binary, as far as its own metadata tell."""
+    arch, soc = metadata.get("dsp_arch"), metadata.get("soc_model")
+    graphs = entries(metadata, "graphs")
+    tensors = (one for graph in graphs for side in _SIDES for one in entries(graph, side))
+    has_floats = any(str(one.get("data_type")).startswith("float") for one in tensors)
+    return ContextFacts(
+        name,
+        named_build(metadata),
+        arch if isinstance(arch, int) else None,
+        needs(metadata)["vtcm_bytes"],
+        memory_bytes(metadata),
+        soc if isinstance(soc, int) else None,
+        has_floats,
+    )
+
+
+def _libraries_of(device: AttachedDevice) -> frozenset[str] | None:
+    shown = device.facts.coprocessors
+    usual = SYSTEM_LIBRARIES[device.target]
+    if shown is None or RPC_LIBRARY not in usual:
+        return None
+    has_rpc = any(path.rpartition("/")[2].startswith(RPC_LIBRARY) for path in shown.dsp)
+    return usual if has_rpc else usual - {RPC_LIBRARY}

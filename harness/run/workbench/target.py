@@ -13,8 +13,7 @@ from typing import Final
 from harness.contexts.compiler.litert import litert_host
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import named_build
-from harness.contexts.context.session_plan import DeployedContext, DeployedModel
-from harness.contexts.context.source import Context, Reference
+from harness.contexts.context.source import Context, DeployedContext, DeployedModel, Reference
 from harness.contexts.sources.contexts import Made, Source, required
 from harness.device.evidence.answers import Baseline
 from harness.device.evidence.case_evidence import take_baseline
@@ -22,24 +21,24 @@ from harness.device.lab.attach import AttachedDevice, LabDevice
 from harness.device.lab.device_watch import DeviceWatch
 from harness.device.store.deploy import Deployer
 from harness.ground.errors import ConfigError, DeviceError, DeviceFull, HarnessError, InfraError
-from harness.ground.facts.engines import ENGINES
-from harness.libraries.runtimes.deployed import DeployedRuntime, deploy_runtime
+from harness.ground.facts.axes import ENGINES
 from harness.libraries.runtimes.preflight import ContextFacts
-from harness.libraries.runtimes.runtime import Runtime
+from harness.libraries.runtimes.runtime import DeployedRuntime, Runtime, deploy_runtime
 from harness.probe.build import PROBE_NAME
 from harness.probe.fitness import probe_problem
-from harness.run.workbench.materials import (
+from harness.run.workbench.placement import Need, Placement
+from harness.run.workbench.provisioner import (
     EngineProgram,
     Materials,
+    Provisioner,
     context_set,
     deployed_context,
     deployed_model,
     model_set,
+    preflight_context,
+    preflight_file,
     probe_set,
 )
-from harness.run.workbench.placement import Need, Placement
-from harness.run.workbench.preflight_facts import preflight_context, preflight_file
-from harness.run.workbench.provisioner import Provisioner
 from harness.verdict.results.record import DeviceRecord, RuntimeRecord
 
 _BASELINE_S: Final = 10.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,31 +20,90 @@ from typing import Final
 from harness.contexts.sources.contexts import Source
 from harness.device.lab.attach import AttachedDevice, LabDevice, OpenLab
 from harness.device.lab.device_watch import DeviceWatch
-from harness.device.lab.health import LabEvent, State, Tell
+from harness.device.lab.health import KnownState, KnownStates, LabEvent, Quarantine, State, Tell
 from harness.device.lab.inventory import Lab
-from harness.device.lab.known_state import KnownState, KnownStates
 from harness.device.lab.lease import DeviceHeld, Leases, Missed
-from harness.device.lab.quarantine import Quarantine
-from harness.device.store.claims import own_claim
 from harness.device.store.deploy import Deployer, Push
 from harness.device.store.instances import Instances
+from harness.device.store.layout import own_claim
 from harness.ground.errors import (
     ConfigError,
     DeviceFull,
     HarnessError,
     InfraError,
+    NotYet,
     VersionError,
 )
 from harness.ground.files.cache import known_root, quarantine_root, simulated_root
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.findings import Finding
 from harness.probe.fitness import built_probe_problem, probe_problem
-from harness.run.workbench.aside import Aside
-from harness.run.workbench.materials import Materials
 from harness.run.workbench.placement import Need, Placement
-from harness.run.workbench.preflight_facts import PreflightMode, preflight_device
-from harness.run.workbench.provisioner import Provisioner
+from harness.run.workbench.provisioner import (
+    Materials,
+    PreflightMode,
+    Provisioner,
+    preflight_device,
+)
 from harness.run.workbench.target import HeldDevice, Target
+
+_ENDS_S: Final = 2.0
+
+
+class Aside:
+    """Sees to devices in threads, each of which keeps the lease of its device until it is done."""
+
+    def __init__(self, give_back: Callable[[LabDevice], None]) -> None:
+        """`give_back` lets others have a device that nobody waits for any more."""
+        self._give_back = give_back
+        self._left: dict[LabDevice, bool] = {}
+        self._changed = threading.Condition()
+        self._over = threading.Event()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    def has(self, device: LabDevice) -> bool:
+        """Whether a device is seen to, and nobody waits for it."""
+        return self._left.get(device, False)
+
+    def do(self, device: LabDevice, act: Callable[[], object], patience_s: float | None) -> None:
+        """Does `act` to a device that is held; here and now with no patience given.
+
+        Raises what it raises, and NotYet if it takes longer: then it goes on, and the device is
+        given back at its end.
+        """
+        if patience_s is None:
+            act()
+            return
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                act()
+            except BaseException as error:  # it is raised where somebody waits for it
+                errors.append(error)
+            with self._changed:
+                if self._left.pop(device) and not self.is_over:
+                    self._give_back(device)
+                self._changed.notify_all()
+
+        with self._changed:
+            self._left[device] = False
+            threading.Thread(target=run, daemon=True).start()
+            if not self._changed.wait_for(lambda: device not in self._left, patience_s):
+                self._left[device] = True
+                raise NotYet(f"device {device.name} is still being made ready")
+        if errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Ends what can be ended: what waits for a device that does not come is left."""
+        self._over.set()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._left, _ENDS_S)
+
 
 _FRESH_S: Final = 60.0
 """What is known of a device is looked at anew after so long."""

@@ -2,23 +2,223 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import re
+import shlex
+import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import JsonValue
 
-from harness.search.bisect.answers import Point, Question, Stopped
-from harness.search.bisect.case_run import RunEnd, finished_run, run_case
-from harness.search.bisect.folder import SearchFolder
-from harness.search.bisect.log import Answered, Concluded, Resumed
-from harness.search.bisect.match import Judged
+from harness.answers.history.previous import asked_when_bad
+from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import INSTEAD, log_without_secrets, without_secrets
+from harness.ground.files.cache import PRIVATE
+from harness.ground.files.whole_file import disk_errors
+from harness.ground.host.deadline import Deadline
+from harness.ground.host.guard import RUN_GRACE_S, GuardedProcess, spawn_guarded
+from harness.run.pytest_plugin.own_contexts import is_of_a_file
+from harness.run.pytest_plugin.problem import Problem, read_problem
+from harness.search.bisect.folder import Answered, Concluded, Resumed, SearchFolder
+from harness.search.bisect.match import Judged, Match, Point, Question, Stopped
 from harness.search.bisect.search import Search
+from harness.verdict.results.asked_of_files import asked_of_files, for_pytest
+from harness.verdict.results.drift import Output
 from harness.verdict.results.record import CaseRecord
-from harness.verdict.results.run_folder import JOURNAL, RunFolder
+from harness.verdict.results.run_folder import JOURNAL, LATEST, RunFolder
+
+_log = logging.getLogger(__name__)
+
+OUTPUT: Final = "output.txt"
+_LOOK_S: Final = 1.0
+_WAITS: Final = b"warning: waiting"
+PROBLEM: Final = "problem.json"
+_KEPT_BYTES = 64 * 1024
+_MOST_OUTPUT_BYTES: Final = 16 << 20
+"""So much is kept of what a run printed, from its end."""
+_USAGE, _NOTHING_SELECTED = 4, 5
+_ERROR_LINE = re.compile(r"^(?:error|ERROR): (.+)$", re.MULTILINE)
+
+
+def asked_as_before(case: str, reports: Path, words: Sequence[str]) -> tuple[str, ...]:
+    """The words for pytest, and of a file of a user's also what was asked of it when it failed.
+
+    Without its inputs, expected outputs and limits it would be another question.
+    """
+    if not is_of_a_file(case) or asked_of_files(words):
+        return tuple(words)
+    run, asked = asked_when_bad(reports, case)
+    if more := tuple(for_pytest(asked)):
+        _log.warning("asked of the file as in %s: %s", run, shlex.join(more))
+    return (*words, *more)
+
+
+def named_again(kept: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
+    """The words for pytest of a search that goes on. Any that are `given` must be those kept.
+
+    Raises ConfigError for others, and if words with a secret, which no file keeps, are not given.
+    """
+    if given and tuple(map(without_secrets, given)) != tuple(kept):
+        problem = "goes on with what was asked before: none of these, or the same ones"
+        raise ConfigError(problem, field="--pytest-arg")
+    if not given and INSTEAD in " ".join(kept):
+        problem = "one of them had a secret, which no file keeps: name all of them again"
+        raise ConfigError(problem, field="--pytest-arg")
+    return tuple(given or kept)
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run ended: its folder and record if it got so far.
+
+    `exit_code` is None for a run that did not end in time. Where there is no record, `problem` is
+    what pytest said last. `stopped` is what kept the run from its case, or the case from a verdict,
+    if that was told.
+    """
+
+    exit_code: int | None
+    record: CaseRecord | None
+    folder: Path | None
+    problem: str
+    seconds: float
+    stopped: Problem | None = None
+
+
+def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: float) -> RunEnd:
+    """Runs pytest with these arguments, which put its folder below `reports`.
+
+    It is ended, with all that it started, when the time is over or when we are ended. Raises
+    InfraError if it cannot be started.
+    """
+    began = time.monotonic()
+    with disk_errors(f"cannot write to {reports}"):
+        reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        output = (reports / OUTPUT).open("wb")
+    told = f"--qnn-problem-file={(reports / PROBLEM).absolute()}"
+    command = [sys.executable, "-m", "pytest", told, *arguments]
+    process = spawn_guarded(command, cwd=cwd, stdout=output, stderr=output, grace_s=RUN_GRACE_S)
+    with output, process:
+        exit_code = _watched(process, reports / OUTPUT, timeout_s)
+    _without_secrets(reports / OUTPUT)
+    return read_run(reports, exit_code, time.monotonic() - began)
+
+
+def _watched(process: GuardedProcess, output: Path, left_s: float) -> int | None:
+    """Waits for the end of a run, and passes on what that waits for.
+
+    To wait for a device has an end of its own, and does not count. None if it takes
+    longer otherwise.
+    """
+    seen, waits = 0, False
+    while left_s > 0:
+        step_s = min(_LOOK_S, left_s)
+        if (code := process.wait(Deadline(step_s))) is not None:
+            return code
+        with disk_errors(f"cannot read {output}"), output.open("rb") as stream:
+            stream.seek(seen)
+            said = stream.read(_MOST_OUTPUT_BYTES)
+        whole = said[: said.rfind(b"\n") + 1]
+        seen += len(whole)
+        for line in whole.splitlines():
+            waits = line.startswith(_WAITS) and b" for device " in line
+            if line.startswith(_WAITS):
+                _log.warning(line.decode("utf-8", "replace").partition(" ")[2])
+        left_s -= 0 if waits else step_s
+    return None
+
+
+def _without_secrets(output: Path) -> None:
+    """What pytest and all that it loads have printed, as it is kept."""
+    with disk_errors(f"cannot write {output}"), output.open("r+b") as stream:
+        before = max(0, output.stat().st_size - _MOST_OUTPUT_BYTES)
+        stream.seek(before)
+        content = stream.read(_MOST_OUTPUT_BYTES)
+        safe = log_without_secrets(content)
+        if safe != content or before:
+            stream.seek(0)
+            stream.write(safe)
+            stream.truncate()
+
+
+def read_run(reports: Path, exit_code: int | None, seconds: float) -> RunEnd:
+    """What a run left below `reports`. Never raises for what it left unfinished."""
+    folder = reports / LATEST
+    record, found = None, None
+    if (folder / JOURNAL).is_file():
+        found = folder.resolve()
+        records = [*RunFolder(found).contents().cases]
+        record = records[-1] if records else None
+    problem = "" if record is not None else _problem(reports / OUTPUT, exit_code)
+    return RunEnd(exit_code, record, found, problem, seconds, read_problem(reports / PROBLEM))
+
+
+def finished_run(reports: Path) -> RunEnd | None:
+    """A run that had ended when whoever waited for it died; None if it had not."""
+    folder = reports / LATEST
+    if not (folder / JOURNAL).is_file():
+        return None
+    try:
+        info = RunFolder(folder.resolve()).info()
+    except ConfigError:
+        return None
+    if info.get("exit_code") is None or info.get("problem") is not None:
+        return None
+    end = read_run(reports, info["exit_code"], 0.0)
+    return end if end.record is not None else None
+
+
+def judge(
+    end: RunEnd,
+    match: Match,
+    good: float | None,
+    held: Collection[str] = (),
+    changes: Sequence[Output] = (),
+) -> Judged:
+    """The answer of a run; `good` and `changes` as for `Match.judge`.
+
+    A run without a record is untestable if it said that its versions were the reason, unless it was
+    the version of a `held` axis, which is the same everywhere. Raises ConfigError for anything else
+    that is wrong with its input, also if a case found that out: it says nothing about any version.
+    All else is unknown, also an interrupted run.
+    """
+    stopped = end.stopped
+    if end.record is not None:
+        if end.record.cause == "config" and stopped is not None and stopped.about != "versions":
+            raise ConfigError(stopped.text)
+        return match.judge(end.record, good=good, changes=changes)
+    if end.exit_code is None:
+        return Judged("unknown", "the run did not end in time")
+    if stopped is None:
+        if end.exit_code in (_USAGE, _NOTHING_SELECTED):
+            raise ConfigError(end.problem)
+        return Judged("unknown", end.problem)
+    if stopped.about == "versions" and stopped.field not in [f"--{axis}" for axis in held]:
+        return Judged("untestable", stopped.text)
+    if stopped.about == "lab":
+        return Judged("unknown", stopped.text)
+    raise ConfigError(stopped.text.replace("--only-case", "--case"))
+
+
+def _problem(output: Path, exit_code: int | None) -> str:
+    """The last line of pytest's output that says what was wrong."""
+    try:
+        with output.open("rb") as stream:
+            stream.seek(max(0, output.stat().st_size - _KEPT_BYTES))
+            text = stream.read(_KEPT_BYTES).decode("utf-8", "replace")
+    except OSError:
+        text = ""
+    said = _ERROR_LINE.findall(text)
+    lines = [line for line in text.splitlines() if line.strip()]
+    last = said[-1] if said else (lines[-1] if lines else "it said nothing")
+    plain = "".join(char if char.isprintable() else "?" for char in last)
+    return f"{plain[:1000]} (exit code {exit_code})" if not said else plain[:4000]
+
 
 Discovery = TypeVar("Discovery")
 Runner = Callable[[list[str], Path, Path, float], RunEnd]

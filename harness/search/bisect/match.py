@@ -1,4 +1,7 @@
-"""What counts as bad: from the record of a run to its answer (pure)."""
+"""What counts as bad: from the record of a run to its answer (pure).
+
+A point is a tuple of versions: one on one axis, a pair on two.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,204 @@ import operator
 import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Annotated, Final, Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
+from harness.answers.history.attempts import known_to, unit_of
 from harness.answers.history.performance import (
     MOST_RUNS,
     Change,
     interval,
     judge as judge_beside_noise,
 )
-from harness.answers.history.units import known_to, unit_of
 from harness.ground.errors import ConfigError
 from harness.ground.facts.codes import same_code
-from harness.search.bisect.answers import Repeat, RunAnswer
-from harness.search.bisect.figures import OP, Unmeasured, figure
-from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.failure.error import ErrorRecord, Part
 from harness.verdict.results.drift import NOT_KEPT, Output, steps_of
+from harness.verdict.results.op_events import cost_of, dearest
 from harness.verdict.results.record import CaseRecord
+
+RunAnswer = Literal["good", "bad", "unsure", "untestable", "unknown"]
+GoodOrBad = Literal["good", "bad"]
+Repeat = int | Literal["judged"]
+"""How often a point is run; `judged`: until its figures are told from noise."""
+Point = tuple[str, ...]
+
+_MISSES: Final = 100
+"""Of so many versions that fail now and then, fewer than one may be taken for good."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How often a point gave each answer.
+
+    `unsure` are runs after which a figure could not yet be told from noise.
+    One untestable answer is enough to leave a point alone: what cannot be installed now and then
+    cannot be trusted to tell anything.
+    """
+
+    good: int = 0
+    bad: int = 0
+    unsure: int = 0
+    untestable: int = 0
+
+    @property
+    def told(self) -> int:
+        return self.good + self.bad + self.unsure
+
+    def plus(self, answer: RunAnswer) -> Tally:
+        """Return the tally with one more answer; `unknown` counts for none."""
+        return self if answer == "unknown" else replace(self, **{answer: getattr(self, answer) + 1})
+
+    def settled(self, repeat: Repeat) -> GoodOrBad | None:
+        """The verdict: bad if any of `repeat` runs is bad, else good; None while runs are due.
+
+        Where noise is judged, one answer is enough.
+        """
+        if self.good + self.bad < (repeat if isinstance(repeat, int) else 1):
+            return None
+        return "bad" if self.bad else "good"
+
+
+NOTHING: Final = Tally()
+
+
+def repeats_needed(failed: int, runs: int) -> int:
+    """Return how many runs overlook a failure that comes in `failed` of `runs` with less than 1 %.
+
+    At least one of these runs passed, and one failed.
+    """
+    passed = runs - failed
+    repeats = max(1, math.floor(-math.log(_MISSES) / math.log(passed / runs)) - 1)
+    while _MISSES * passed**repeats >= runs**repeats:
+        repeats += 1
+    return repeats
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that was answered; the order counts for `troubles` only.
+
+    `runs` counts the answers, `unknown` the runs that the lab spoilt, and `troubles` those of them
+    since the last answer, or since somebody went on.
+    """
+
+    tallies: Mapping[Point, Tally] = field(default_factory=dict)
+    runs: int = 0
+    unknown: int = 0
+    troubles: int = 0
+
+    def plus(self, at: Point, answer: RunAnswer) -> Evidence:
+        """Return the evidence with one more run."""
+        if answer == "unknown":
+            return replace(self, unknown=self.unknown + 1, troubles=self.troubles + 1)
+        tallies = {**self.tallies, at: self.of(at).plus(answer)}
+        return replace(self, tallies=tallies, runs=self.runs + 1, troubles=0)
+
+    def resumed(self) -> Evidence:
+        """After somebody saw to the lab: its troubles are counted anew."""
+        return replace(self, troubles=0)
+
+    def of(self, at: Point) -> Tally:
+        """What a point answered."""
+        return self.tallies.get(at, NOTHING)
+
+    def untestable(self) -> frozenset[Point]:
+        """The points that turned out to be untestable."""
+        return frozenset(at for at, tally in self.tallies.items() if tally.untestable)
+
+    def wasted(self) -> int:
+        """How many runs went into points that turned out to be untestable.
+
+        Runs whose figures noise hid are not counted: the bound has room for them.
+        """
+        lost = [tally for tally in self.tallies.values() if tally.untestable]
+        return sum(tally.good + tally.bad + tally.untestable for tally in lost)
+
+
+class Question(Part):
+    """A run to be made; `number` counts the runs that answer, from 1; `why` is for a person."""
+
+    kind: Literal["asked"] = "asked"
+    at: Annotated[Point, Field(min_length=1, max_length=2)]
+    number: int
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The lab failed too often in a row. Nothing is lost: see to it, say so, and go on."""
+
+    troubles: int
+    question: Question
+
+
+OP: Final = "op "
+"""Stands before the name of an op of a profile."""
+_OF_MANY: Final[Mapping[str, Callable[[list[float]], float]]] = {
+    "min": min,
+    "max": max,
+    "mean": statistics.fmean,
+    "median": statistics.median,
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+    "count": lambda values: float(len(values)),
+}
+
+
+class Unmeasured(Exception):
+    """A figure that the comparison needs is not there, or cannot be computed."""
+
+
+def figure(figures: Mapping[str, object], path: str) -> float:
+    """A figure by its dotted path, as in `rss_bytes.peak` or `load_us.median`.
+
+    Of a list, the last part is one of min, max, mean, median, first, last, count; without one it
+    is the median. `op NAME` is what an op took, with what it is fused into. Raises Unmeasured.
+    """
+    if path.startswith(OP):
+        return _of_op(figures, path.removeprefix(OP))
+    value: object = figures
+    for part in path.split("."):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list | tuple) and part in _OF_MANY:
+            value = _of_many(value, part, path)
+        else:
+            raise Unmeasured(f"{path} was not measured")
+    if isinstance(value, list | tuple):
+        value = _of_many(value, "median", path)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unmeasured(f"{path} is not a number")
+    return _float(value)
+
+
+def _of_op(figures: Mapping[str, object], name: str) -> float:
+    profile = figures.get("profile")
+    cost = cost_of(profile, name)
+    if cost is None:
+        there = ", ".join(dearest(profile))
+        some = f": the largest are {there}" if there else ", nor any other"
+        raise Unmeasured(f"no op {name} was profiled{some}")
+    return cost
+
+
+def _of_many(values: list[object] | tuple[object, ...], how: str, path: str) -> float:
+    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    if not numbers or len(numbers) < len(values):
+        raise Unmeasured(f"{path} is not a list of numbers")
+    return float(_OF_MANY[how]([_float(number) for number in numbers]))
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise Unmeasured("a number is too large") from error
+
 
 _CODE = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.ASCII | re.IGNORECASE)
 _FORMS: Final = (

@@ -8,8 +8,7 @@ from harness.answers.history.attempts import Attempt, same_failure
 from harness.answers.history.comparison import Bisectable, Pair
 from harness.answers.history.states import CaseState, versions_of
 from harness.ground.facts.axes import VERSIONS, AxisName
-from harness.search.bisect.answers import repeats_needed
-from harness.search.bisect.match import ELSE_GOOD
+from harness.search.bisect.match import ELSE_GOOD, repeats_needed
 
 
 @dataclass(frozen=True)

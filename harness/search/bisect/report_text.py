@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
 from harness.answers.history.performance import EFFECT, least_told
@@ -19,21 +21,38 @@ from harness.answers.report.document import (
     Paragraph,
     Span,
     Table,
+    clip,
     code,
     joined,
+    link,
     markdown,
+    page,
 )
-from harness.answers.report.pages import clip, link, page
-from harness.ground.errors import ConfigError
-from harness.ground.errors.outgoing_text import counted
-from harness.ground.facts.axes import AXES
-from harness.ground.facts.simulators import claim_of, limits_of_simulation
-from harness.libraries.runtimes.difference import Difference
-from harness.search.bisect.answers import Point
-from harness.search.bisect.figures import Unmeasured
-from harness.search.bisect.findings import CornersFinding
-from harness.search.bisect.match import parse_match
-from harness.search.bisect.result import BisectionResult, Edge, Run, build_date
+from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.errors.outgoing_text import counted, printable, without_secrets_in
+from harness.ground.facts.axes import AXES, AxisName
+from harness.ground.facts.socs import claim_of, limits_of_simulation
+from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.whole_file import disk_errors, write_whole
+from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.difference import Difference, difference
+from harness.libraries.runtimes.runtime import KnownFacts, build_id_of, kind_of
+from harness.search.bisect.folder import Answered, BisectFolder
+from harness.search.bisect.loop import record_of
+from harness.search.bisect.match import Point, Unmeasured, parse_match
+from harness.search.bisect.request import COMPILING_TARGET
+from harness.search.bisect.result import (
+    BisectionResult,
+    Builds,
+    CornersFinding,
+    Edge,
+    Finding,
+    Run,
+    build_date,
+    edges_of,
+    result_of,
+)
+from harness.search.bisect.search import Task
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.record import CaseRecord
 
@@ -334,3 +353,87 @@ def _cell(value: object) -> Span:
         return Span("-")
     text = clip(str(value), _SHOWN_CHARS)
     return Span(text, mark=_MARKS.get(text))
+
+
+RESULT: Final = "result.json"
+REPORT_TEXT: Final = "report.md"
+REPORT_PAGE: Final = "report.html"
+
+
+def write_reports(
+    folder: BisectFolder,
+    finding: Finding | None,
+    catalog: Catalog | None,
+    cache: Path,
+) -> BisectionResult:
+    """Makes and writes the result; without a catalog nothing is said of the libraries.
+
+    Raises InfraError if it cannot be written.
+    """
+    log = folder.read()
+    answers = log.answers()
+    records = [record_of(folder.path, entry) for entry in answers]
+    differences: Mapping[AxisName, Difference] = {}
+    builds: Builds = {}
+    if catalog is not None:
+        edges = edges_of(finding, answers)
+        with_ort = any(one and one.runtime and one.runtime.ort for one in records)
+        differences, builds = _write_libraries(log.spec, with_ort, answers, edges, catalog, cache)
+    result = result_of(
+        folder.path.name, log, finding, records, differences=differences, builds=builds
+    )
+    result = BisectionResult.model_validate(without_secrets_in(result.as_json()))
+    report = printable(bug_report(result))
+    text = json.dumps(result.as_json(), indent=2, ensure_ascii=False) + "\n"
+    with disk_errors(f"cannot write to {folder.path}"):
+        write_whole(folder.path / RESULT, text.encode("utf-8", "replace"))
+        write_whole(folder.path / REPORT_TEXT, report.encode("utf-8", "replace"))
+        write_whole(folder.path / REPORT_PAGE, printable(page_of(result)).encode())
+    return result
+
+
+def _write_libraries(
+    task: Task,
+    with_ort: bool,
+    answers: list[Answered],
+    edges: Sequence[tuple[int, int]],
+    catalog: Catalog,
+    cache: Path,
+) -> tuple[Mapping[AxisName, Difference], Builds]:
+    """What changed between the libraries at each edge, and their build ids."""
+    differences: dict[AxisName, Difference] = {}
+    builds: dict[AxisName, dict[str, str | None]] = {}
+    facts = KnownFacts(cache)
+    for edge in edges:
+        before, after = (task.versions(answers[number].at) for number in edge)
+        for axis in task.axes:
+            if before[axis] == after[axis] or axis in differences:
+                continue
+            try:
+                old, new = (
+                    _files_of(axis, versions, task.target, with_ort, catalog)
+                    for versions in (before, after)
+                )
+            except HarnessError:
+                continue  # the answer stands without it
+            differences[axis] = difference(old, new)
+            if axis == "compiler":
+                builds[axis] = {
+                    version: build_id_of(facts.of(catalog.runtime(version, COMPILING_TARGET)))
+                    for version in (before[axis], after[axis])
+                }
+    return differences, builds
+
+
+def _files_of(
+    axis: AxisName, versions: Mapping[AxisName, str], target: str, with_ort: bool, catalog: Catalog
+) -> tuple[LocalFile, ...]:
+    """The libraries that one version brings: with ORT in the game, QNN's plug-in for it as well."""
+    if axis == "ort":
+        return (catalog.ort.fetch(versions["ort"], target),)
+    if axis == "compiler":
+        return tuple(catalog.runtime(versions["compiler"], COMPILING_TARGET).files)
+    if not with_ort:
+        return tuple(catalog.runtime(versions["qnn"], target).files)
+    whole = catalog.with_ort(versions["qnn"], versions.get("ort"), target)
+    return tuple(file for file in whole.files if kind_of(file.name)[0] != "ort")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any, Final, Literal
 
@@ -12,14 +12,215 @@ from pydantic import ConfigDict, Field
 from harness.ground.facts.axes import AxisName
 from harness.ground.files.schema_field import Schema1
 from harness.libraries.runtimes.difference import Difference
-from harness.search.bisect.answers import Question, Repeat
-from harness.search.bisect.before_after import edges_of
-from harness.search.bisect.findings import AxisFinding, CornersFinding, Finding
-from harness.search.bisect.log import Answered, BisectLog
-from harness.search.bisect.search import Bound
-from harness.search.bisect.task import Task
+from harness.search.bisect.folder import Answered, BisectLog
+from harness.search.bisect.match import (
+    Evidence,
+    GoodOrBad,
+    Point,
+    Question,
+    Repeat,
+    RunAnswer,
+    repeats_needed,
+)
+from harness.search.bisect.search import Bound, Task
 from harness.verdict.failure.error import Part
 from harness.verdict.results.record import CaseRecord, PreflightRecord
+
+FindingKind = Literal["change", "range", "no-change", "undecided"]
+Direction = Literal["regression", "fix"]
+
+
+class VersionChange(Part):
+    """A change on one axis; `between` are the candidates of which it is not known.
+
+    A regression has a last good and a first bad version, a fix a last bad and a first good one.
+    """
+
+    direction: Direction | None = None
+    last_good: str | None = None
+    first_bad: str | None = None
+    last_bad: str | None = None
+    first_good: str | None = None
+    between: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, direction: Direction, before: str, after: str, between: Iterable[str] = ()
+    ) -> VersionChange:
+        """The change between two versions, the older one first."""
+        kept = tuple(between)
+        if direction == "regression":
+            return VersionChange(
+                direction=direction, last_good=before, first_bad=after, between=kept
+            )
+        return VersionChange(direction=direction, last_bad=before, first_good=after, between=kept)
+
+    @property
+    def before(self) -> str:
+        return self.last_good or self.last_bad or ""
+
+    @property
+    def after(self) -> str:
+        return self.first_bad or self.first_good or ""
+
+    @property
+    def where(self) -> str:
+        return f"one of {', '.join((*self.between, self.after))}" if self.between else self.after
+
+    @property
+    def said(self) -> str:
+        """The change in words."""
+        words = ("last good", "first bad")
+        if self.direction == "fix":
+            words = ("last bad", "first good")
+        text = f"{words[0]} {self.before}, {words[1]} {self.after}"
+        if self.between:
+            text += f" or one of the undecided before it: {', '.join(self.between)}"
+        return text
+
+
+class FlakyVersion(Part):
+    """A point whose runs disagree. With `repeats` runs of each, such a failure is overlooked in
+    less than 1 %.
+    """
+
+    at: tuple[str, ...]
+    failed: int
+    runs: int
+    repeats: int
+
+    @property
+    def said(self) -> str:
+        """The disagreement in words, and the number of runs that would settle it."""
+        return (
+            f"flaky: {self.failed} of {self.runs} failed at {' with '.join(self.at)}; with "
+            f"--repeat {self.repeats} a miss is less likely than 1 % at that rate"
+        )
+
+
+def flaky_versions(evidence: Evidence, repeat: Repeat) -> tuple[FlakyVersion, ...]:
+    """Return the points whose runs disagree; none where figures are judged beside noise."""
+    if not isinstance(repeat, int):
+        return ()
+    mixed = ((at, one) for at, one in sorted(evidence.tallies.items()) if one.good and one.bad)
+    return tuple(
+        FlakyVersion(
+            at=at,
+            failed=tally.bad,
+            runs=tally.good + tally.bad,
+            repeats=repeats_needed(tally.bad, tally.good + tally.bad),
+        )
+        for at, tally in mixed
+    )
+
+
+class _Finding(Part):
+    """The fields of both answers. `text` is the answer in words, `notes` are what to know besides.
+
+    `runs` are those that answered, `unknown` those that the lab spoilt. `flaky` are the versions
+    whose runs disagree. `verdict` is that of all, where nothing changes.
+    """
+
+    text: str
+    kind: FindingKind
+    verdict: GoodOrBad | None = None
+    runs: int = 0
+    unknown: int = 0
+    notes: tuple[str, ...] = ()
+    flaky: tuple[FlakyVersion, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class AxisFinding(_Finding, VersionChange):
+    """The answer of a search on one axis, or what is known when it had to end.
+
+    - `change`: the two versions are neighbours among the candidates.
+    - `range`: the change lies between them; `between` are the candidates of which it is not known,
+      since they cannot be tested, or since the runs did not suffice.
+    - `no-change`: all that could be tested are `verdict`; `between` are those that could not.
+    - `undecided`: not enough could be learnt; `notes` say why.
+
+    `changes` are all known changes, oldest first; the other fields are about the one that was asked
+    for.
+    """
+
+    changes: tuple[VersionChange, ...] = ()
+
+    @property
+    def asked_first(self) -> list[VersionChange]:
+        return sorted(self.changes, key=lambda change: change.after != self.after)
+
+
+class Corner(Part):
+    """A corner that was run: a pair of versions; `verdict` is null if it cannot be tested."""
+
+    at: tuple[str, str]
+    verdict: GoodOrBad | None
+
+
+class HeldSearch(Part):
+    """The search on one axis with the other held."""
+
+    axis: str
+    held: dict[str, str]
+    answer: AxisFinding
+
+
+class CornersFinding(_Finding):
+    """The answer for a good and a bad pair of versions.
+
+    `fails_with` is the axis whose bad version is enough to fail, `both` if only both together
+    fail, `either` if each is enough; null if that is not decided. `corners` are the pairs that were
+    named and the two mixed ones, `searches` what came of the axes that matter.
+    """
+
+    axes: tuple[str, str]
+    fails_with: str | None = None
+    corners: tuple[Corner, ...] = ()
+    searches: tuple[HeldSearch, ...] = ()
+
+    def point(self, search: HeldSearch, version: str) -> Point:
+        """The pair with a version of the axis that was searched."""
+        versions = {**search.held, search.axis: version}
+        return tuple(versions[axis] for axis in self.axes)
+
+
+Finding = AxisFinding | CornersFinding
+
+
+def edges_of(finding: Finding | None, answers: Sequence[Answered]) -> list[tuple[int, int]]:
+    """The pairs of runs that show what made a difference, by their positions among the answers.
+
+    There is one for each change, the older run first; the first pair is of the change asked for.
+    """
+    edges: list[tuple[int, int]] = []
+    for place, (change, old, new) in enumerate(_changes_of(finding)):
+        kinds: tuple[RunAnswer, RunAnswer] = ("good", "bad")
+        older, newer = kinds if change.direction == "regression" else kinds[::-1]
+        before, after = _last(answers, old, older), _last(answers, new, newer)
+        if before is not None and after is not None:
+            edges.append((before, after))
+        elif not place:
+            return []
+    return edges
+
+
+def _changes_of(finding: Finding | None) -> Iterator[tuple[VersionChange, Point, Point]]:
+    """Each change, and the points before it and after it."""
+    if isinstance(finding, AxisFinding):
+        yield from ((one, (one.before,), (one.after,)) for one in finding.asked_first)
+    elif finding is not None:
+        for search in finding.searches:
+            for one in search.answer.asked_first:
+                yield one, finding.point(search, one.before), finding.point(search, one.after)
+
+
+def _last(answers: Sequence[Answered], at: Point, answer: RunAnswer) -> int | None:
+    alike = (at, answer)
+    return max((i for i, one in enumerate(answers) if (one.at, one.answer) == alike), default=None)
+
 
 _BUILD_DATE: Final = re.compile(r"\d+(?:\.\d+){1,2}\.(\d{2})(\d{2})(\d{2})(?:\d{6})?", re.ASCII)
 _OF_TASK: Final = ("case", "axes", "held", "paths", "match", "devices", "target", "backend")

@@ -10,8 +10,15 @@ from typing import Final, Literal, Self
 from markupsafe import Markup
 from pydantic import BaseModel
 
-from harness.answers.report.document import Heading, Paragraph, Table, aligned, code, shortened
-from harness.answers.report.pages import page
+from harness.answers.report.document import (
+    Heading,
+    Paragraph,
+    Table,
+    aligned,
+    code,
+    page,
+    shortened,
+)
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.schema_field import Schema1
 

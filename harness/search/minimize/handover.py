@@ -15,18 +15,16 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from harness.contexts.compiler.compile_jobs import compile_options
+from harness.contexts.compiler.compile import compile_options
 from harness.contexts.compiler.litert import LITERT_VERSION
 from harness.contexts.sources.artefact_sources import Given, own_folder
 from harness.ground.errors.outgoing_text import counted
-from harness.ground.facts.engines import ENGINES, EXECUTORCH, LITERT
-from harness.ground.facts.simulators import claim_of, limits_of_simulation
-from harness.ground.facts.socs import SOCS
+from harness.ground.facts.axes import ENGINES, EXECUTORCH, LITERT
+from harness.ground.facts.socs import SOCS, claim_of, limits_of_simulation
 from harness.ground.facts.versions import QNN_WHEELS
 from harness.ground.files.names_inside import name_problem
 from harness.ground.files.whole_file import sha256_of
-from harness.libraries.containers.bundle import write_bundle
-from harness.libraries.containers.manifest import Manifest, ModelFile
+from harness.libraries.containers.manifest import Manifest, ModelFile, write_bundle
 from harness.libraries.containers.open import open_artefact
 from harness.verdict.results.record import CaseRecord
 

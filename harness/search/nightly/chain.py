@@ -16,12 +16,11 @@ from subprocess import DEVNULL
 from typing import Final
 
 from harness.answers.history.comparison import FailOn, settled
-from harness.answers.history.comparison_text import markdown, page, told
+from harness.answers.history.comparison_text import compared, markdown, page, told
 from harness.answers.history.database import HISTORY, open_database
 from harness.answers.history.importing import import_run
 from harness.answers.history.previous import histories, previous_of, since_previous
 from harness.answers.history.run_changes import facts_held
-from harness.answers.history.side_by_side import compared
 from harness.answers.report.ci import add_to_summary
 from harness.answers.report.document import as_code
 from harness.answers.report.projections import project
@@ -36,33 +35,50 @@ from harness.libraries.runtimes.catalog import Catalog, CatalogEntry
 from harness.run.pytest_plugin.problem import read_problem
 from harness.search.bisect.folder import LOG, BisectFolder
 from harness.search.bisect.new_failures import NewFailure
-from harness.search.nightly.issue_text import issue_text
 from harness.search.nightly.issues import (
     Histories,
     Issue,
     followed,
+    issue_text,
     next_search,
     to_bisect,
     to_run_again,
     with_facts,
 )
-from harness.search.nightly.kept_nights import STATE, SUFFIX, nights
-from harness.search.nightly.lab_seen import DeviceSeen, devices_seen, lost_devices, lost_on
-from harness.search.nightly.night import MOST_VANISHED, STEPS, Night, summary
-from harness.search.nightly.night_told import tell_site
-from harness.search.nightly.notifications import SENT, Message, notify
-from harness.search.nightly.processes import (
+from harness.search.nightly.night import (
+    MOST_VANISHED,
+    STATE,
+    STEPS,
+    SUFFIX,
+    DeviceSeen,
+    Night,
+    devices_seen,
+    lost_devices,
+    lost_on,
+    nights,
+    summary,
+    tell_site,
+)
+from harness.search.nightly.notifications import (
     ENOUGH_S,
+    SENT,
+    Message,
     answer_of,
     answered,
     bisection,
     ended,
     first_bad_of,
+    notify,
 )
 from harness.verdict.results.record import CaseRecord
-from harness.verdict.results.run_folder import JOURNAL, RunFolder, point_to, run_folders
-from harness.verdict.results.run_info import INFO
-from harness.verdict.results.run_numbers import number_folder
+from harness.verdict.results.run_folder import (
+    INFO,
+    JOURNAL,
+    RunFolder,
+    number_folder,
+    point_to,
+    run_folders,
+)
 
 LATEST: Final = "latest-nightly"
 PROBLEM: Final = "problem.json"

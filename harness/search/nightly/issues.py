@@ -2,26 +2,193 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator
 
-from harness.answers.history.attempts import Attempt
-from harness.answers.history.causes import cause_of, hashed
+from harness.answers.history.attempts import Attempt, cause_of, hashed
 from harness.answers.history.comparison import Category, Comparison, Pair
-from harness.answers.history.facts import CauseFacts
+from harness.answers.history.performance import files_used
 from harness.answers.history.states import CONFIRMED, CaseHistory, attempts_said
-from harness.answers.history.surroundings import files_used
+from harness.answers.history.timeline_text import CauseFacts, facts_line
+from harness.answers.report.document import (
+    Line,
+    Paragraph,
+    Table,
+    as_code,
+    as_markdown,
+    code,
+    markdown,
+)
+from harness.answers.report.summary import again
+from harness.device.transport.faults import NO_SERVER, server_lost
 from harness.ground.errors.outgoing_text import counted
+from harness.ground.facts.axes import VERSIONS
 from harness.ground.files.names_inside import flat_name
+from harness.run.pytest_plugin.own_contexts import is_of_a_file
 from harness.search.bisect.new_failures import NewFailure
-from harness.search.nightly.example import Example, example_of
 from harness.verdict.failure.error import Part
-from harness.verdict.results.coverage import Coverage, Fault
+from harness.verdict.results.coverage import LOST_TO, VERDICTS, Coverage, Fault
 from harness.verdict.results.record import CaseRecord
+
+_LOG_LINES: Final = 12
+_PLACES: Final = 200
+_ROWS: Final = 40
+_COLUMNS: Final = 8
+
+
+class PlaceTried(Part):
+    """How many of the cases that were tried on a device, with some versions, fail so there, also as
+    a known issue expects, or lack a verdict for this reason; and how many fail `otherwise`."""
+
+    device: str
+    kind: str
+    versions: str
+    failed: int
+    tested: int
+    otherwise: int = 0
+
+
+class Example(Part):
+    """A case that failed so: what it ran on and with, what was logged, and how the same tests did
+    in all `places` that were tried. The `command` runs it again, from the `folder`.
+
+    `logs` is its folder among the reports, `bundle` the command that packs it for others, if it can
+    be packed.
+    """
+
+    ran: tuple[str, ...]
+    log: tuple[str, ...]
+    places: tuple[PlaceTried, ...] = ()
+    command: tuple[str, ...]
+    folder: str = ""
+    logs: str | None = None
+    bundle: tuple[str, ...] | None = None
+
+
+def example_of(
+    record: CaseRecord,
+    failing: Sequence[str],
+    records: Mapping[str, CaseRecord],
+    *,
+    run: str,
+    lab: str,
+    folder: str = "",
+    reports: str = "reports",
+) -> Example:
+    """That of one of the cases that fail of one cause in a run; `records` has all.
+
+    `reports` is how the folder with the run is named in `folder`.
+    """
+    error = record.error
+    chain = (
+        [f"{one.source}: {one.symbol or one.hex or ''} {one.message}" for one in error.chain]
+        if error
+        else []
+    )
+    said = chain or (error.message.splitlines() if error else [])
+    left = record.logs[0].rpartition("/")[0] if record.logs else None
+    words = ("qnn-harness", "contexts", "bundle", record.case, "--run", str(PurePath(reports, run)))
+    return Example(
+        ran=tuple(_ran(record)),
+        log=tuple(" ".join(line.split())[:300] for line in said[:_LOG_LINES]),
+        places=tuple(_places(set(failing), records)),
+        command=tuple(again(record, f"--qnn-lab={lab}")),
+        folder=folder,
+        logs=str(PurePath(reports, run, left)) if left else None,
+        bundle=words if is_of_a_file(record.case) else None,
+    )
+
+
+def _ran(record: CaseRecord) -> Iterator[str]:
+    device, runtime = record.device, record.runtime
+    if device is not None:
+        kind = (device.soc, device.target, "simulated" if device.simulated else None)
+        yield f"device {device.name} ({', '.join(filter(None, kind))})"
+        if build := (device.model_extra or {}).get("os_build"):
+            yield f"OS {build}"
+    if runtime is not None:
+        yield f"QNN {runtime.qnn}, build {runtime.build_id or 'not known'}"
+        yield from (f"ONNX Runtime {one}" for one in (runtime.ort,) if one)
+        yield from (f"contexts by QNN {one}" for one in (runtime.contexts_by,) if one)
+
+
+def _places(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[PlaceTried]:
+    """Where the tests that fail so were run; where they fail comes first."""
+    tests = {records[name].test for name in failing}
+    failures = {_failure(records[name]) for name in failing}
+    seen: dict[tuple[str, str, str], Counter[str]] = {}
+    for record in records.values():
+        tried = record.case in failing or record.standing in VERDICTS
+        if record.test in tests and tried and record.device is not None:
+            versions = ", ".join(
+                f"{axis} {record.axes[axis]}" for axis in VERSIONS if record.axes.get(axis)
+            )
+            kind = record.device.soc or record.device.target or "?"
+            counts = seen.setdefault((record.device.name, kind, versions), Counter())
+            counts["tested"] += 1
+            if record.case in failing or _failure(record) in failures:
+                counts["failed"] += 1
+            elif record.is_bad:
+                counts["otherwise"] += 1
+    order = sorted(seen.items(), key=lambda item: (not item[1]["failed"], item[0]))
+    for (device, kind, versions), counts in order[:_PLACES]:
+        yield PlaceTried(
+            device=device,
+            kind=kind,
+            versions=versions,
+            failed=counts["failed"],
+            tested=counts["tested"],
+            otherwise=counts["otherwise"],
+        )
+
+
+def _failure(record: CaseRecord) -> tuple[str, str | None]:
+    return record.outcome, record.error.signature if record.error else None
+
+
+def grid(places: Sequence[PlaceTried], became: str = "fails") -> list[Table | Paragraph]:
+    """Devices down, the last versions across: how many became that, of those tried."""
+    columns = sorted({one.versions for one in places}, key=_order)[-_COLUMNS:]
+    rows: dict[tuple[str, str], dict[str, Line]] = {}
+    for one in places:
+        good = not one.failed and not one.otherwise
+        mark = "❌" if one.failed == one.tested else "✅" if good else "⚠️"
+        otherwise = f", {one.otherwise} otherwise" if one.otherwise else ""
+        row = rows.setdefault((one.device, one.kind), {})
+        row[one.versions] = f"{mark} {one.failed} of {one.tested}{otherwise}"
+    table: list[list[Line]] = [
+        [[code(device), " (", code(kind), ")"], *(row.get(name, "-") for name in columns)]
+        for (device, kind), row in rows.items()
+    ]
+    titles = [became, *(as_code(name or "no versions") for name in columns)]
+    more = [Paragraph(f"and {len(table) - _ROWS} devices more")] if len(table) > _ROWS else []
+    return [Table("", titles, table[:_ROWS]), *more]
+
+
+def _order(versions: str) -> list[tuple[int, str]]:
+    return [(int(one), "") if one.isdigit() else (0, one) for one in re.split(r"(\d+)", versions)]
+
+
+def example_lines(example: Example) -> Iterator[str]:
+    """The same in Markdown, in which all that others said is code."""
+    yield f"- seen on: {', '.join(as_code(one, 300) for one in example.ran) or 'nothing'}"
+    if example.log:
+        yield "- log:"
+        yield from (f"  - {as_code(line, 320)}" for line in example.log)
+    where = f", in {as_code(example.folder)}" if example.folder else ""
+    yield f"- to reproduce{where}: {as_code(shlex.join(example.command), 2000)}"
+    if example.logs:
+        yield f"- what it left: {as_code(example.logs)}"
+    if example.bundle:
+        yield f"- packed for others by: {as_code(shlex.join(example.bundle), 2000)}"
+
 
 # Versions that a bisection runs, roughly, by how many axes changed; with a third held, the answer
 # may be that neither of the two matters.
@@ -358,3 +525,116 @@ def with_facts(
         files = {"files_changed": issue.files_changed}
         update = {"facts": known and known.model_copy(update=files)}
         yield issue.model_copy(update=update)
+
+
+_SHOWN: Final = 50
+
+
+def bisected(issue: Issue) -> str:
+    """What is known of the version that brought it, in one line for a person."""
+    search = issue.search
+    if issue.fault is not None:
+        return "not bisected: a verdict that is missing tells of no version"
+    if search is None and issue.state == "closed":
+        return "not bisected: it is gone"
+    if search is None and issue.flaky:
+        return f"not bisected: flaky: {issue.flaky}"
+    if search is None:
+        why = issue.hindrance or (
+            "no run of this selection before it came is known in which it passed; `qnn-harness "
+            f"bisect --axis qnn --case {shlex.quote(issue.cases[0])}` looks for a version"
+        )
+        return f"not bisected: {why}"
+    if not search.is_open:
+        return search.answer or f"no answer: the bisection ended with {search.exit_code}"
+    state = "not over yet" if search.folder else "not reached in the time of the night"
+    return f"{state}; the next night goes on with it"
+
+
+def facts(issue: Issue) -> str:
+    """Where it shows and where not, since when and what changed then, in Markdown; empty if that is
+    not known, or it is gone."""
+    if issue.facts is None or issue.state == "closed":
+        return ""
+    return as_markdown(facts_line(issue.facts))
+
+
+def run_again(issue: Issue) -> str:
+    """What running its cases again came to, and in which night; empty if they were not."""
+    when = (issue.closed or issue.last_seen)[:16]
+    return f"run again in the night of {when}: {issue.again}" if issue.again else ""
+
+
+def issue_text(issue: Issue, reports: str = "reports") -> str:
+    """An issue in Markdown, in which every name and message is code, short enough for trackers."""
+    return "\n".join(_lines(issue, reports)) + "\n"
+
+
+def title(issue: Issue) -> str:
+    """How its cases ended, why if that is known, and the test or the device, as code."""
+    named = " ".join(part for part in issue.signature.split("|") if part != "-")
+    if issue.diagnosis:
+        named = issue.diagnosis.partition(" ")[0].rstrip(":")
+    server = server_lost(issue.message or "")
+    if issue.fault == "lab" and server:
+        return as_code(f"{LOST_TO['lab']}: {NO_SERVER}{server}", 120)
+    if issue.fault == "lab" and issue.message:  # a signature has no names
+        named = issue.message.partition("\n")[0]
+        places = issue.example.places if issue.example else ()
+        device = next((place.device for place in places if place.failed), "")
+        on = f" on {device}" if device not in named else ""
+        return as_code(f"{LOST_TO['lab']}{on}: {named}", 120)
+    ended = LOST_TO[issue.fault] if issue.fault is not None else issue.outcome
+    test = issue.cases[0].partition("[")[0].rpartition("::")[2] if issue.cases else ""
+    why = "" if named == ended else f": {named}"
+    return as_code(f"{ended}{why}{f' in {test}' if test else ''}", 120)
+
+
+def _why_closed(issue: Issue, when: str) -> str:
+    if issue.known_issues:
+        names = ", ".join(map(as_code, issue.known_issues))
+        return f"closed {when}: it still fails so, as known issue {names} expects"
+    if issue.fault == "not run":
+        return f"gone {when}: all cases were run"
+    if issue.fault is not None:
+        return f"gone {when}: all its cases have a verdict"
+    return f"gone {when}: all its cases were tested, and none fails so"
+
+
+def _lines(issue: Issue, reports: str) -> Iterator[str]:
+    yield f"# {title(issue)} [{issue.id}]"
+    yield ""
+    yield f"State: {issue.state}"
+    yield ""
+    yield f"- first seen in the night of {issue.first_seen[:16]}, run {as_code(issue.first_run)}"
+    yield f"- last seen in the night of {issue.last_seen[:16]}, run {as_code(issue.last_run)}"
+    if issue.closed:
+        yield f"- {_why_closed(issue, issue.closed[:16])}"
+    yield f"- signature: {as_code(issue.signature, 500)}"
+    if line := facts(issue):
+        yield f"- {line}"
+    if said := run_again(issue):
+        yield f"- {said}"
+    if issue.flaky:
+        yield f"- flaky: {as_code(issue.flaky, 500)}"
+    if issue.diagnosis:
+        yield f"- diagnosis: {as_code(issue.diagnosis, 1000)}"
+    if issue.message:
+        yield f"- message: {as_code(issue.message, 2000)}"
+    if issue.example:
+        yield from example_lines(issue.example)
+    yield f"- bisection: {as_code(bisected(issue), 1000)}"
+    if issue.search:
+        yield f"  - {as_code(shlex.join(('qnn-harness', *issue.search.command)), 2000)}"
+        if issue.search.folder:
+            yield f"  - {as_code(str(PurePath(reports, issue.search.folder, 'report.md')))}"
+    yield ""
+    if issue.example and issue.example.places:
+        yield markdown(
+            grid(issue.example.places, "is lost" if issue.fault else "fails")
+        ).removesuffix("\n")
+    yield f"Cases: {issue.count}"
+    yield ""
+    yield from (f"- {as_code(case, 300)}" for case in issue.cases[:_SHOWN])
+    if issue.count > _SHOWN:
+        yield f"- and {issue.count - _SHOWN} more"

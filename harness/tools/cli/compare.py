@@ -17,9 +17,15 @@ from harness.answers.history.comparison import (
     settled,
 )
 from harness.answers.history.comparison_json import report_head, rows
-from harness.answers.history.comparison_text import ToldComparison, lines, markdown, page, told
+from harness.answers.history.comparison_text import (
+    ToldComparison,
+    compared,
+    lines,
+    markdown,
+    page,
+    told,
+)
 from harness.answers.history.previous import histories, previous_of
-from harness.answers.history.side_by_side import compared
 from harness.search.bisect.new_failures import NewFailure
 from harness.search.nightly.notifications import Message, notify as send_message, require_channels
 from harness.tools.cli.lab_options import json_option, lab_option, lab_to_name

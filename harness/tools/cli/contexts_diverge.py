@@ -10,14 +10,13 @@ import click
 from harness.device.lab.inventory import SIMULATED_LAB, load_lab
 from harness.ground.errors import ConfigError
 from harness.ground.facts.socs import SOCS
-from harness.ground.files.scratch import scratch_folder
-from harness.ground.files.whole_file import disk_errors, write_whole
+from harness.ground.files.whole_file import disk_errors, scratch_folder, write_whole
 from harness.libraries.containers.open import open_artefact
 from harness.libraries.runtimes.catalog import resolve_versions
 from harness.libraries.runtimes.pypi import all_versions
 from harness.search.diverge.divergence import as_page, lines
 from harness.search.diverge.driver import FirstWrong
-from harness.search.diverge.sides import Cpu, HtpPlace, Qnn
+from harness.search.diverge.network import Cpu, HtpPlace, Qnn
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,

@@ -17,23 +17,22 @@ from harness.contexts.sources.artefact_sources import Given
 from harness.device.lab.inventory import SIMULATED_LAB, load_lab
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.errors.outgoing_text import counted
-from harness.ground.facts.engines import QNN
+from harness.ground.facts.axes import QNN
 from harness.libraries.containers.manifest import Expects
-from harness.search.bisect.answers import Point
-from harness.search.bisect.match import Judged
+from harness.search.bisect.match import Judged, Point
 from harness.search.minimize.driver import Minimization, Result
 from harness.search.minimize.handover import came_to
-from harness.search.minimize.search import Way
 from harness.search.minimize.subject import (
     Minimizing,
     Subject,
+    Way,
     engine_of,
     expected_of,
     pack_model,
     record_in_run,
     subject_of,
 )
-from harness.tools.cli.bisect_going import RunLines
+from harness.tools.cli.bisect import RunLines
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,

@@ -17,24 +17,26 @@ from harness.device.adb.device import UNPLUGGED
 from harness.device.dsp.hexagon import loader_missing
 from harness.device.lab.attach import LabDevice, OpenLab
 from harness.device.lab.device_watch import DeviceWatch
-from harness.device.lab.hands import Hands, needs_hands
-from harness.device.lab.health import LabEvent, State
+from harness.device.lab.facts import Vitals
+from harness.device.lab.health import LabEvent, Quarantine, Quarantined, State
 from harness.device.lab.inventory import DeviceConfig, load_lab
-from harness.device.lab.lease import DeviceHeld
-from harness.device.lab.lease_files import Held
-from harness.device.lab.quarantine import Quarantine, Quarantined
-from harness.device.lab.recovery import check
-from harness.device.lab.vitals import Vitals
-from harness.device.store.claims import holder
-from harness.device.store.clean import Cleaned, clean as clean_device
+from harness.device.lab.lease import DeviceHeld, Held
+from harness.device.lab.recovery import Hands, check, needs_hands
+from harness.device.store.client import Cleaned, clean as clean_device
+from harness.device.store.layout import holder
 from harness.ground.errors import HarnessError, InfraError
 from harness.ground.errors.outgoing_text import outgoing
 from harness.ground.files.cache import BOARDS, cache_root, quarantine_root
 from harness.ground.host.deadline import Deadline
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import built_probe_problem
-from harness.tools.cli.how_long import seconds_of
-from harness.tools.cli.lab_options import json_option, lab_option, lab_or_simulated, open_lab
+from harness.tools.cli.lab_options import (
+    json_option,
+    lab_option,
+    lab_or_simulated,
+    open_lab,
+    seconds_of,
+)
 from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_json
 from harness.verdict.failure.error import Part

@@ -19,7 +19,7 @@ from rich.text import Text
 from harness.ground.errors.outgoing_text import outgoing
 from harness.ground.files.cache import cache_path
 from harness.ground.files.notices import Notices, shown_by
-from harness.ground.files.scratch import scratch_folder
+from harness.ground.files.whole_file import scratch_folder
 from harness.tools.cli.lab_options import NamedPath, json_option, lab_option
 from harness.tools.cli.say import say, say_found, say_json
 from harness.tools.doctor.acceptance import accept

@@ -20,8 +20,13 @@ from harness.ground.errors import ConfigError
 from harness.tools.cli.lab_options import NamedPath, json_option
 from harness.tools.cli.say import say_found
 from harness.verdict.failure.any_log import LogText, ScannedLog, read_log
-from harness.verdict.failure.asking import question
-from harness.verdict.failure.explanation import Explained, dsp_numbers, explained_by, symptoms_in
+from harness.verdict.failure.explanation import (
+    Explained,
+    dsp_numbers,
+    explained_by,
+    question,
+    symptoms_in,
+)
 from harness.verdict.failure.rules import RULES
 
 _NEGATIVE = 1

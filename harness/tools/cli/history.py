@@ -20,9 +20,7 @@ from harness.answers.history.importing import (
 from harness.answers.history.run_changes import facts_held
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import Filter
-from harness.answers.history.timeline_json import HistoryReport, LackingRun
-from harness.answers.history.timeline_text import lines
-from harness.answers.history.told import History
+from harness.answers.history.timeline_text import History, HistoryReport, LackingRun, lines
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import counted
 from harness.search.bisect.new_failures import NewFailure

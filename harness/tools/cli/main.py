@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from harness import __version__
 from harness.ground.errors import ConfigError, HarnessError
-from harness.ground.errors.outgoing_stream import OutgoingStream
+from harness.ground.errors.outgoing_text import OutgoingStream
 from harness.tools.cli.say import say, show_notices
 
 COMMANDS: Final = {
@@ -56,7 +56,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a name."""
         if cmd_name not in COMMANDS:
-            from harness.ground.yaml_lines.models import did_you_mean
+            from harness.ground.yaml_lines.document import did_you_mean
 
             if meant := did_you_mean(cmd_name, COMMANDS):
                 raise click.UsageError(f"No such command {cmd_name!r}{meant}", ctx)

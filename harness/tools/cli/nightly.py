@@ -15,20 +15,19 @@ from click.core import ParameterSource
 
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import without_secrets
-from harness.ground.yaml_lines.models import did_you_mean
+from harness.ground.yaml_lines.document import did_you_mean
+from harness.run.pytest_plugin.collected import FLAGS, SAYS_NO_CASE, selection
 from harness.run.pytest_plugin.options import LONG
-from harness.run.pytest_plugin.selection import FLAGS, SAYS_NO_CASE, selection
 from harness.search.nightly.chain import Chain
-from harness.search.nightly.kept_nights import SUFFIX, held, nights
-from harness.search.nightly.night import Night, summary_lines
+from harness.search.nightly.night import SUFFIX, Night, held, nights, summary_lines
 from harness.search.nightly.notifications import Message, notify as send_message
-from harness.tools.cli.how_long import seconds_of
 from harness.tools.cli.lab_options import (
     DEFAULT_LAB,
     database_option,
     json_option,
     lab_option,
     reports_option,
+    seconds_of,
     simulated_instead,
 )
 from harness.tools.cli.say import say, say_found

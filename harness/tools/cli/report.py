@@ -104,11 +104,10 @@ def site(output: Path, database: str | None, reports: Path) -> None:
     --database is named, new runs of the reports are taken in first.
     """
     # the history takes long to load
-    from harness.answers.history.nights import keep_night, nights_held
+    from harness.answers.history.database import keep_night, nights_held
     from harness.answers.site.build import build
-    from harness.answers.site.links import FRONT
-    from harness.search.nightly.kept_nights import nights
-    from harness.search.nightly.night_told import night_told
+    from harness.answers.site.pages import FRONT
+    from harness.search.nightly.night import night_told, nights
     from harness.tools.cli.history import opened
 
     held = opened(database, reports)

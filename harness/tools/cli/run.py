@@ -14,11 +14,10 @@ import click
 import pytest
 from click.shell_completion import CompletionItem
 
-from harness.contexts.context.schedule import RESIDENCIES
+from harness.contexts.context.source import RESIDENCIES
 from harness.ground.errors import ConfigError, HarnessError
-from harness.ground.facts.backends import BACKENDS
-from harness.ground.facts.engines import ENGINES, ORT
-from harness.ground.facts.profiles import PROFILES
+from harness.ground.facts.axes import BACKENDS, ENGINES, ORT
+from harness.ground.facts.codes import PROFILES
 from harness.ground.files.schema_field import Schema2
 from harness.run.pytest_plugin.axes import DEFAULT_BACKEND
 from harness.run.pytest_plugin.options import CLAIMED, OPTIONS, PREFLIGHT, Option, split_list

@@ -9,21 +9,22 @@ from typing import cast
 import click
 
 from harness.ground.errors import ConfigError, HarnessError, InfraError
-from harness.ground.facts.backends import BACKENDS, Backend
-from harness.ground.facts.platforms import TARGETS, Target
-from harness.ground.facts.socs import HTP_ARCHS
+from harness.ground.facts.axes import BACKENDS, Backend
+from harness.ground.facts.socs import HTP_ARCHS, TARGETS, Target
 from harness.ground.files.cache import cache_root
-from harness.ground.files.local_file import LocalFile
+from harness.ground.files.copy_range import LocalFile
 from harness.ground.files.notices import Notices, shown_by
 from harness.libraries.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
 from harness.libraries.runtimes.findings import Finding
-from harness.libraries.runtimes.known_facts import KnownFacts
-from harness.libraries.runtimes.library_facts import LibraryFacts, build_id_of
-from harness.libraries.runtimes.needed_files import narrowed
-from harness.libraries.runtimes.preflight import PreflightInput, preflight
-from harness.libraries.runtimes.preflight_linking import TargetFacts
+from harness.libraries.runtimes.preflight import PreflightInput, TargetFacts, preflight
 from harness.libraries.runtimes.pypi import PYPI
-from harness.libraries.runtimes.runtime import Runtime
+from harness.libraries.runtimes.runtime import (
+    KnownFacts,
+    LibraryFacts,
+    Runtime,
+    build_id_of,
+    narrowed,
+)
 from harness.tools.cli.lab_options import json_option, lab_option, open_catalog
 from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found, say_json

@@ -18,10 +18,17 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, TypeAdapter
 
 from harness.answers.history.comparison_json import ComparisonReport
-from harness.answers.history.timeline_json import HistoryReport
+from harness.answers.history.timeline_text import HistoryReport
 from harness.contexts.capacity.fit_text import Fit
 from harness.contexts.sources.inspection import Inspection
-from harness.device.lab import fields, health, inventory, labgrid, notify, runtime_sources
+from harness.device.lab import (
+    fields,
+    fields as labgrid,
+    fields as notify,
+    fields as runtime_sources,
+    health,
+    inventory,
+)
 from harness.device.lab.inventory import Lab
 from harness.ground.files.whole_file import write_whole
 from harness.libraries.containers.manifest import Manifest
@@ -31,8 +38,7 @@ from harness.search.diverge.divergence import Divergence
 from harness.search.minimize.driver import Result
 from harness.search.nightly.night import Night
 from harness.tools.cli.bisect import BisectionPlanned
-from harness.tools.cli.contexts import ContextsExtracted
-from harness.tools.cli.contexts_compile import ContextCompiled
+from harness.tools.cli.contexts import ContextCompiled, ContextsExtracted
 from harness.tools.cli.contexts_minimize import CaseBundled
 from harness.tools.cli.devices import DevicesCleaned, DevicesHealed, DevicesListed
 from harness.tools.cli.history import RunsImported

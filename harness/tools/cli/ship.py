@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.ground.errors import ConfigError
-from harness.probe.build import ProbeBuilder, built_by_zig
-from harness.probe.prebuilt import SHIPPED
+from harness.probe.build import SHIPPED, ProbeBuilder, built_by_zig
 from harness.tools.cli.say import say
 
 _ALWAYS: Final = ("linux-x64", "linux-arm64")

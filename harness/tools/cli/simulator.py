@@ -5,23 +5,66 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+from rich.console import Console
+from rich.text import Text
 
 from harness.device.adb.device import AdbDevice
 from harness.device.lab.inventory import load_lab
 from harness.ground.errors import ConfigError, InfraError
-from harness.ground.errors.outgoing_text import counted
-from harness.tools.cli.build_dsp import build_dsp_command
+from harness.ground.errors.outgoing_text import counted, outgoing
+from harness.ground.files.cache import BOARDS, cache_root
+from harness.ground.files.notices import Notices, followed_by, shown_by
 from harness.tools.cli.lab_options import NamedPath, lab_option, open_lab, require_output
 from harness.tools.cli.say import say
 
 if TYPE_CHECKING:
     from harness.device.simulator.device import SimulatedDevice
+
+
+@click.command("build-dsp")
+@click.option("--source", type=NamedPath(), metavar="FILE", help="QEMU's source, as a .tar.xz.")
+@click.option("--mirror", metavar="URL", help="A mirror of Debian (default: apt's).")
+@click.option("--anew", is_flag=True, help="Build also where it is there already.")
+def build_dsp_command(source: Path | None, mirror: str | None, anew: bool) -> None:
+    """Build the emulator for DSPs of simulated devices, in some minutes and without root.
+
+    It is QEMU of Debian with vector instructions for floating point and the matrix unit.
+    """
+    from harness.device.dsp.hexagon import VARIABLE, build_loader, find_qemu, why_no_loader
+    from harness.device.dsp.qemu_build import build_qemu
+
+    cache = cache_root() / BOARDS
+    # a console that is no terminal shows nothing of what is under way
+    with Console(file=sys.stderr).status("looking around ...") as spinner:
+
+        def show(text: str) -> None:
+            spinner.update(Text(outgoing(f"{text} ...")))
+
+        def follow(_: str, facts: Mapping[str, object]) -> None:
+            if facts.get("doing"):
+                show(f"{facts['doing']}: {facts['done']} of {facts['total']} steps")
+
+        notices = Notices(progress=show, warn=lambda text: say(f"qnn-harness: {text}", err=True))
+        with shown_by(notices), followed_by(follow):
+            built = build_qemu(cache, source=source, mirror=mirror, anew=anew)
+            used = find_qemu(cache)
+            lacking = why_no_loader(cache)
+            if lacking is None:
+                build_loader(cache)
+    more = f" with {', '.join(sorted(used.can))}" if used.can else ""
+    say(f"{used.path}: QEMU {used.version}{more}")
+    if used.path != built:
+        say(f"note: {built} was built, but {VARIABLE} names another, {used.path}", err=True)
+    if lacking is not None:
+        say(f"note: {lacking}", err=True)
+
 
 _log = logging.getLogger(__name__)
 

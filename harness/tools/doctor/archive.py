@@ -31,10 +31,10 @@ from harness.ground.files.archive import ArchiveError, ArchiveLimits, opened_arc
 from harness.ground.files.bounded_json import parse_model, problem_in
 from harness.ground.files.names_inside import name_problem, read_inside
 from harness.ground.files.whole_file import open_regular, written_whole
-from harness.libraries.containers.bundle import undated_entry
+from harness.libraries.containers.manifest import undated_entry
 from harness.libraries.runtimes.local_sources import SDK_VARIABLES
-from harness.probe import ndk
-from harness.probe.prebuilt import FOLDER_VARIABLE
+from harness.probe import build as ndk
+from harness.probe.build import FOLDER_VARIABLE
 from harness.tools.doctor.check import Checked, DoctorReport, report_of
 
 COLUMNS: Final = ("Device", "System", "QNN", "Layers that work", "What did not")

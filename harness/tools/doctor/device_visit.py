@@ -9,12 +9,11 @@ from typing import Final
 
 from harness.device.lab.attach import AttachedDevice
 from harness.device.lab.device_answers import ask
-from harness.device.lab.hands import unreachable_advice
-from harness.device.lab.health import RecoveryRules, judge_health
+from harness.device.lab.health import Quarantine, RecoveryRules, judge_health
 from harness.device.lab.identity import WrongTarget
 from harness.device.lab.inventory import Lab
 from harness.device.lab.lease import DeviceHeld, Leases
-from harness.device.lab.quarantine import Quarantine
+from harness.device.lab.recovery import unreachable_advice
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.facts.socs import SOCS
 from harness.ground.files.cache import lease_root, quarantine_root

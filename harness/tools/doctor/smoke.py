@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from harness.contexts.compiler.models import Model
-from harness.contexts.context.session_plan import Libraries, within_session
+from harness.contexts.context.source import Libraries, within_session
 from harness.ground.errors import ConfigError, HarnessError, VersionError
-from harness.ground.facts.backends import BACKEND_LIBRARIES
-from harness.libraries.runtimes.known_facts import KnownFacts
+from harness.ground.facts.axes import BACKEND_LIBRARIES
 from harness.libraries.runtimes.pypi import QNN_PLATFORMS
-from harness.libraries.runtimes.runtime import Runtime
-from harness.probe.call_steps import APP_READ, APP_WRITE, call, operation, tensor
+from harness.libraries.runtimes.runtime import KnownFacts, Runtime
+from harness.probe.ort_plan import APP_READ, APP_WRITE, call, operation, tensor
 from harness.probe.plan import Plan, Settings, Step
 from harness.run.bench.bench import Bench
 from harness.run.bench.case_session import CaseSession, NotPassed
@@ -24,8 +23,7 @@ from harness.run.workbench.placement import Placement
 from harness.run.workbench.target import Target
 from harness.run.workbench.workbench import Workbench
 from harness.tools.doctor.check import Answer, Checked
-from harness.tools.doctor.device_checks import Patient
-from harness.tools.doctor.ladder import DspTry, ladder
+from harness.tools.doctor.device_checks import DspTry, Patient, ladder
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import Verdict

@@ -2,6 +2,9 @@
 
 What stands before a text (a number, a time, a process, a level) is left out of it. Of texts that
 differ in their numbers only, the first few are kept.
+
+RE2 takes from each pattern the words that must stand in what it matches, and looks for all of them
+at once. It has no lookarounds, so these are left out; without them a pattern matches more.
 """
 
 from __future__ import annotations
@@ -10,16 +13,146 @@ import codecs
 import re
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from io import BufferedReader, RawIOBase, TextIOWrapper
 from itertools import accumulate, pairwise
 from typing import BinaryIO, Final, cast
 
+import re2
+import regex
+
 from harness.verdict.failure.chain import ECHO, benign_part
 from harness.verdict.failure.error import clean_text
-from harness.verdict.failure.line_filter import rule_filter
-from harness.verdict.failure.log_origin import NOBODY, Origin, origin_of
+from harness.verdict.failure.rules import RULES
+
+# Words of programs that use the NPU, in a line of theirs: such processes fail each on its own.
+CLIENT: Final = re.compile(
+    r"Qnn(?:Dsp|Htp|Gpu|Cpu|System|[A-Z][a-z]+_)|Qnn ExecuTorch|QNNExecution|QnnBackendManager"
+    r"|ggml-hex|needed by .*lib[acs]dsprpc|(?i:litert|lite_rt|genie)"
+)
+
+# How frameworks speak of the calls that a rule may ask for.
+CALLS: Final = tuple(
+    (re.compile(pattern), api)
+    for pattern, api in (
+        (
+            r"(?i)context from (?:context )?binary|(?:create from|validate) binary|EpContext model",
+            "QnnContext_createFromBinary",
+        ),
+        (r"(?i)failed to create (?:qnn )?context\b", "QnnContext_createFromBinary"),
+        (r"(?i)create (?:qnn )?device\b|device_?handle|device creation", "QnnDevice_create"),
+        (r"(?i)backend_?handle|initialize backend", "QnnBackend_create"),
+        (r"(?i)graph_? ?execut\w+|running QNN_", "QnnGraph_execute"),
+    )
+)
+# A number without any of these may be anybody's: 1008 and 14001 are errors of other programs, too.
+OURS: Final = re.compile(
+    r"(?i)qnn|htp|hexagon|[acs]dsp|rpc|skel\b|stub\b|snapdragon|genie|qualcomm|adreno|0x8000|npu\b"
+)
+# What a run of this harness had found beforehand, as its summary says it.
+FORESEEN: Final = re.compile(r"\bpreflight (?:error|warning) ([a-z][a-z0-9-]{2,40}): (.{1,300})")
+CAME_TRUE: Final = "it came true, as the failure says"
+API: Final = re.compile(r"\bQnn[A-Z][A-Za-z]{2,24}_[a-z][A-Za-z]{2,40}\b")
+# What every program with TensorFlow Lite says, whether or not it wants the NPU.
+ANYBODYS: Final = re.compile(r"TfLiteXNNPackDelegate")
+
+
+_LOOKAROUND: Final = regex.compile(
+    r"\(\?<?[=!](?<part>[^()\\\[]|\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|\((?&part)*\))*\)"
+)
+_ALSO_I: Final = tuple(letter.encode() for letter in "\u0130\u0131")
+"""Letters that Python, unlike RE2, takes for an i where case does not matter."""
+_NUMBERED: Final = (
+    r"(?i)err(?:or)?[ _]?(?:code|no)?\W{0,3}(?:is |was |of )?\W{0,2}(?:0x[0-9a-f]|\d)"
+)
+"""A number that is named as an error: a code of QNN's may be one."""
+_NUMBER: Final = re.compile(_NUMBERED.encode())
+
+
+class LineFilter:
+    """Finds the lines that may match any of some regular expressions; others may be found, too."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        options = re2.Options()
+        options.case_sensitive = False
+        self._filter = re2.Filter()
+        for pattern in (_NUMBERED, *patterns):
+            self._filter.Add(_LOOKAROUND.sub("", pattern), options)
+        self._filter.Compile()
+
+    def passes(self, line: bytes) -> bool:
+        """Tell whether a line of UTF-8 may match, or names a number as an error."""
+        found = self._filter.Match(line, potential=True)
+        if found is None:
+            return not line.isascii() and any(letter in line for letter in _ALSO_I)
+        return found != [0] or _NUMBER.search(line) is not None
+
+
+def patterns_of_rules() -> list[str]:
+    """Return what any sign can take or must not find, and what tells of QNN at all."""
+    signs = [sign for rule in RULES for sign in rule.all_signs]
+    texts = [text for sign in signs for text in (sign.text, sign.evidence, sign.absent)]
+    words = [pattern.pattern for pattern in (API, CLIENT, FORESEEN, OURS)]
+    return list(dict.fromkeys(filter(None, [*texts, *words, *(call.pattern for call, _ in CALLS)])))
+
+
+@cache
+def rule_filter() -> LineFilter:
+    """Return the filter of all rules."""
+    return LineFilter(patterns_of_rules())
+
+
+_MONTH: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+# A day of a month; months are taken to be of 31 days: it is differences of seconds that count.
+_CLOCK: Final = re.compile(
+    r"(?:(?:\d{4}-)?(?P<month>\d\d)-(?P<day>\d\d)[ T]|(?P<name>[A-Z][a-z]{2}) (?P<date>[ \d]\d) )?"
+    r"(?P<hour>[012]\d):(?P<minute>[0-5]\d):(?P<second>[0-5]\d(?:[.,]\d{1,9})?)"
+)
+_PROCESS: Final = re.compile(
+    r"""
+      :\d\d[.,]\d{1,9}\S*\s+(?:\w+\s+)?(?P<logcat>\d{1,7})\s+\d{1,7}\s+[VDIWEFAS]\s
+    | :\d\d[.,]\d{1,9}\s+(?P<studio>\d{1,7})[-/]\S
+    | ^[VDIWEFAS]/[^(\n]{1,60}\([ ]*(?P<brief>\d{1,7})\):
+    | :\d\d\S*[ ]\S{1,64}[ ][^\s\[]{1,60}\[(?P<journal>\d{1,7})\]:
+    """,
+    re.VERBOSE,
+)
+_KERNELS: Final = re.compile(r"^\s*(?:<\d{1,3}>)?\[ *\d{1,7}\.\d{6}\]|\bkernel: ")
+_BEFORE_CHARS: Final = 200
+KERNEL: Final = 0
+"""The process that the kernel is."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The process that wrote a line, and when, in seconds of the wall clock; None: not told."""
+
+    process: int | None = None
+    at: float | None = None
+
+
+NOBODY: Final = Origin()
+
+
+def origin_of(line: str) -> Origin:
+    """What stands before the text of a line tells: of logcat, Studio, journald, or dmesg."""
+    start = line[:_BEFORE_CHARS]
+    clock, process = _CLOCK.search(start), _PROCESS.search(start)
+    number = process and next(one for one in process.groups() if one is not None)
+    kernels = KERNEL if not number and _KERNELS.search(start) else None
+    return Origin(int(number) if number else kernels, _seconds(clock) if clock else None)
+
+
+def _seconds(clock: re.Match[str]) -> float:
+    month, day = int(clock["month"] or 0), int(clock["day"] or clock["date"] or 0)
+    if clock["name"] in _MONTH:
+        month = _MONTH.index(clock["name"]) + 1
+    second = float(clock["second"].replace(",", "."))
+    hours = (month * 31 + day) * 24 + int(clock["hour"])
+    return hours * 3600 + int(clock["minute"]) * 60 + second
+
 
 MAX_CHARS: Final = 256 << 20
 """So much of a log is read; a log of logcat's has far less."""

@@ -1,32 +1,36 @@
-"""What any log tells of its failures: the same table as for our own records (pure)."""
+"""What any log tells of its failures: the same table as for our own records (pure).
+
+The output is read as one more log; rules know its lines.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import inf
 from typing import Final
 
-from harness.ground.facts.codes import describe, dsp_errors
-from harness.ground.facts.ort_errors import qnn_code_in
-from harness.ground.facts.simulators import Claim, claim_of, limits_of_simulation
+from harness.ground.facts.codes import describe, dsp_errors, qnn_code_in
+from harness.ground.facts.socs import Claim, claim_of, limits_of_simulation
 from harness.ground.files.schema_field import Schema1
-from harness.verdict.failure.any_log import MAX_LINES, LogText
-from harness.verdict.failure.chain import is_benign, link_of
-from harness.verdict.failure.error import Confidence, Part
-from harness.verdict.failure.log_origin import KERNEL
-from harness.verdict.failure.log_words import (
+from harness.verdict.failure.any_log import (
     ANYBODYS,
     API,
     CALLS,
     CAME_TRUE,
     CLIENT,
     FORESEEN,
+    KERNEL,
+    MAX_LINES,
     OURS,
+    LogText,
 )
+from harness.verdict.failure.chain import is_benign, link_of
+from harness.verdict.failure.error import Confidence, Part
 from harness.verdict.failure.rule import CONFIDENCES, FittingRule, Rule, Symptoms, findings
 from harness.verdict.failure.rules import RULES
 
@@ -285,3 +289,128 @@ def _is_foreign(found: FittingRule, explained: Explained) -> bool:
 def _that_name(found: FittingRule, lines: Sequence[LogText]) -> set[str]:
     codes = {code for sign in found.rule.signs for code in sign.codes}
     return {line.text for line in lines if codes.intersection(_codes_in(line.text))}
+
+
+@dataclass(frozen=True)
+class TellingCommand:
+    """A command, a name for the file of its output, and the causes that it confirms or refutes."""
+
+    command: str
+    file: str
+    tells: frozenset[str]
+
+
+def _asks(command: str, file: str, *tells: str) -> TellingCommand:
+    return TellingCommand(command, file, frozenset(tells))
+
+
+QUESTIONS: Final = (
+    _asks(
+        "adb logcat -d",
+        "logcat.txt",
+        *("skel-not-found", "skel-refused", "dsp-library-missing", "linker-namespace"),
+        *("stub-missing", "stub-not-loaded", "no-fastrpc", "invalid-config", "not-mapped"),
+        *("no-memory", "no-dsp-session", "domain-refused", "mixed-libraries"),
+    ),
+    _asks(
+        "adb shell dmesg",
+        "dmesg.txt",
+        *("dsp-restarted", "pd-died", "no-dsp-session", "fastrpc-denied"),
+        *("stale-handle", "failed-without-cause"),
+    ),
+    _asks(
+        "adb shell 'for p in /sys/class/remoteproc/*; do echo $(cat $p/name) is $(cat $p/state); "
+        "done'",
+        "dsp.txt",
+        *("no-dsp-session", "npu-busy"),
+    ),
+    _asks(
+        "adb shell ls -lZ /dev",
+        "dev.txt",
+        *("fastrpc-denied", "no-channel", "no-unsigned-pd"),
+    ),
+    _asks(
+        "env",
+        "env.txt",
+        *("adsp-path-colons", "older-libraries", "unknown-soc", "backend-not-loaded"),
+        *("symbol-missing", "npu-driver"),
+    ),
+    _asks(
+        "adb shell cat /proc/PID/maps",
+        "maps.txt",
+        *("older-libraries", "mixed-libraries", "two-copies", "unknown-dsp-arch"),
+    ),
+)
+"""As an Android device is asked."""
+_ELSEWHERE: Final = {
+    "linux": {"adb logcat -d": "journalctl -b"},
+    "windows": {
+        "adb logcat -d": "wevtutil qe Application /c:200 /rd:true /f:text",
+        "adb shell dmesg": "wevtutil qe System /c:200 /rd:true /f:text",
+        "env": "set",
+        "adb shell cat /proc/PID/maps": 'powershell "(ps -Id PID).Modules | select FileName"',
+    },
+}
+"""What stands for a command elsewhere. A board with Linux is asked the rest without `adb shell`."""
+_SYSTEMS: Final = (
+    ("windows", re.compile(r"(?i)\.dll\b|\b[a-z]:\\|WinError|Win32|LoadLibrary")),
+    (
+        "android",
+        re.compile(
+            r"/data/(?:local|app|user|data)|/vendor/|/system/|adsprpc/src|avc: |(?i:android)"
+        ),
+    ),
+    (
+        "linux",
+        re.compile(
+            r"/(?:usr|home|lib|etc|root)/|\.so\.\d|^[A-Z][a-z]{2} [ \d]\d [\d:]{8} |\bkernel: "
+            r"|systemd|fastrpc_test|remoteproc\d|\.\./src/|/dev/fastrpc|snd_|^\w+\.c:\d+:"
+        ),
+    ),
+)
+"""By what a log tells on which system it was written, the surest first; else on Android."""
+
+
+def system_of(lines: Sequence[LogText]) -> str:
+    """Where a log was written: `windows`, `android` or `linux`."""
+    told = (name for name, words in _SYSTEMS if any(words.search(line.text) for line in lines))
+    return next(told, "android")
+
+
+def question(
+    causes: Sequence[Explained], lines: Sequence[LogText] = (), known_files: int = 0
+) -> TellingCommand | None:
+    """What to ask about the causes of a log, the answer first; None where a line states it.
+
+    Asked is what is told of most of the equally sure ones. `lines` are those of the log: they
+    tell on which system to ask, and a log that is the kernel's or the system's own is not asked
+    for again. `known_files`: so many answers are there already, so the next best is asked.
+    """
+    if not causes or causes[0].confidence == "known":
+        return None
+    first = causes[0]
+    equal = {
+        one.id
+        for one in causes
+        if (one.confidence, one.failure) == (first.confidence, first.failure)
+    }
+    system, held = system_of(lines), _held(lines)
+    asked = (
+        replace(one, command=_there(one.command, system))
+        for one in QUESTIONS
+        if one.file not in held
+    )
+    fitting = [one for one in asked if one.command and one.tells & equal]
+    fitting.sort(key=lambda one: -len(one.tells & equal))
+    return fitting[known_files] if known_files < len(fitting) else None
+
+
+def _held(lines: Sequence[LogText]) -> set[str]:
+    processes = {line.origin.process for line in lines if not line.file} - {None}
+    return {"dmesg.txt" if one == KERNEL else "logcat.txt" for one in processes}
+
+
+def _there(command: str, system: str) -> str:
+    if system == "android" or command in _ELSEWHERE[system]:
+        return _ELSEWHERE.get(system, {}).get(command, command)
+    return command.removeprefix("adb shell ").strip("'") if system == "linux" else ""

@@ -9,9 +9,8 @@ from functools import cached_property, partial
 from typing import Final
 
 from harness.ground.facts.codes import RANGE_ENDS, describe, same_code
-from harness.verdict.failure.chain import MAX_LINE_CHARS, is_benign
+from harness.verdict.failure.chain import MAX_LINE_CHARS, is_benign, messages_of
 from harness.verdict.failure.error import Confidence, Diagnosis
-from harness.verdict.failure.messages import messages_of
 
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("known", "likely", "possible")
 """`known`: a line states the cause. `likely`: that is what mostly stands behind such a line.

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from harness.ground.facts.axes import AXES
-from harness.ground.facts.backends import BACKENDS
+from harness.ground.facts.axes import AXES, BACKENDS
 
 NO_PLACEMENT: Final = "no-device"
 """What stands in the place of a placement where no device fits."""

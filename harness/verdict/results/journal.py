@@ -4,29 +4,128 @@ from __future__ import annotations
 
 import contextlib
 import gc
+from abc import abstractmethod
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Final, Self, TypeAlias
+from queue import Queue
+from typing import Any, Final, Self, TypeAlias
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from harness.ground.errors import ConfigError, InternalError
 from harness.ground.errors.outgoing_text import counted, without_secrets_in
 from harness.ground.errors.schemas import OTHER_SCHEMA, other_schema
-from harness.ground.files.bounded_json import JsonError, require_bounded
-from harness.ground.files.lines import AppendedLines, lines_of
+from harness.ground.files.bounded_json import JsonError, parse_model, require_bounded
+from harness.ground.files.copy_range import AppendedLines, lines_of
 from harness.ground.files.names_inside import open_below
 from harness.verdict.results.coverage import Tally
-from harness.verdict.results.line import LINE, MAX_VALUES, line_of
-from harness.verdict.results.one_pass import InBatches
 from harness.verdict.results.record import (
     SCHEMA,
     CaseRecord,
     DeviceEvent,
+    JournalLine,
 )
+
+LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(JournalLine)
+_CASE: Final[TypeAdapter[CaseRecord]] = TypeAdapter(CaseRecord)
+MAX_VALUES: Final = 300_000
+"""A line has at most so many commas and brackets outside of texts."""
+_OF_EVENTS: Final = b'"kind":"device"'
+
+
+def line_of(line: bytes) -> CaseRecord | DeviceEvent:
+    """Return the record of a line. Raises JsonError or ValidationError for what is none."""
+    # nearly all are cases: asking each of which kind it is takes a quarter of reading it
+    adapter: TypeAdapter[Any] = LINE if _OF_EVENTS in line else _CASE
+    try:
+        record: CaseRecord | DeviceEvent = parse_model(adapter, line, MAX_VALUES)
+        return record
+    except ValidationError:
+        pass  # which may be large: it goes before the next one comes
+    return parse_model(LINE, line, MAX_VALUES)
+
+
+Reader = Callable[[Iterable[CaseRecord]], Any]
+"""What is made of records, in one loop over them."""
+
+
+class InBatches(Iterable[CaseRecord]):
+    """Records that are too many to be held: each batch is there until the next one is asked for."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[list[CaseRecord]]:
+        """Return them, some at a time."""
+
+    def __iter__(self) -> Iterator[CaseRecord]:
+        return chain.from_iterable(self.batches())
+
+
+class _CutShortError(Exception):
+    """Others could not read the records to their end."""
+
+
+class _Handed(InBatches):
+    """The batches that one reader gets; no other one comes before it has gone through its last."""
+
+    def __init__(self) -> None:
+        self.queue = Queue[list[CaseRecord] | _CutShortError | None]()
+        # one for all who ask: going on with it tells that the batch before is done with
+        self._taken = self._take()
+
+    def batches(self) -> Iterator[list[CaseRecord]]:
+        return self._taken
+
+    def _take(self) -> Iterator[list[CaseRecord]]:
+        while (batch := self.queue.get()) is not None:
+            if isinstance(batch, _CutShortError):
+                raise batch
+            yield batch
+            del batch
+            self.queue.task_done()
+
+    def read(self, reader: Reader) -> Any:
+        """Return what a reader makes of them, also of one that does not want all."""
+        try:
+            return reader(self)
+        finally:
+            for _ in self._taken:
+                pass
+
+
+def read_once(records: Iterable[CaseRecord], *readers: Reader) -> list[Any]:
+    """Return what each reader makes of the same records.
+
+    Those of a large journal are read once, and of them no more than a batch is held: each reader
+    has a thread of its own, and gets the next batch when all have gone through the one before.
+    A reader may share what it is given among others in the same way.
+    """
+    if not isinstance(records, InBatches):
+        held = [*records]
+        return [reader(held) for reader in readers]
+    handed = [_Handed() for _ in readers]
+    with ThreadPoolExecutor(len(readers)) as threads:
+        made = [
+            threads.submit(each.read, reader) for each, reader in zip(handed, readers, strict=True)
+        ]
+        end: _CutShortError | None = _CutShortError()  # nothing may be made of a part of them
+        try:
+            for batch in records.batches():
+                for each in handed:
+                    each.queue.put(batch)
+                del batch
+                for each in handed:
+                    each.queue.join()
+            end = None
+        finally:
+            for each in handed:
+                each.queue.put(end)
+    return [future.result() for future in made]
+
 
 MAX_LINE_BYTES: Final = 8 << 20
 _BATCH_BYTES: Final = 128 << 10

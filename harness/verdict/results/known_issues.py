@@ -5,10 +5,14 @@ from __future__ import annotations
 import datetime
 import operator
 import re
+import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -21,22 +25,139 @@ from pydantic import (
 )
 
 from harness.ground.errors import ConfigError
-from harness.ground.facts.axes import VERSIONS
+from harness.ground.errors.outgoing_text import counted
+from harness.ground.facts.axes import AXES, IN_AXES, VERSIONS
 from harness.ground.facts.codes import same_code
-from harness.ground.facts.socs import SOCS
+from harness.ground.facts.socs import HTP_ARCHS, SOCS, TARGETS
 from harness.ground.facts.versions import QnnVersion, VersionRange
-from harness.ground.yaml_lines.document import field_name, read_document
-from harness.ground.yaml_lines.models import (
+from harness.ground.yaml_lines.document import (
     SchemaOne,
     Text,
     check_document,
     entries_of,
+    field_name,
     matching,
     names_taken_twice,
+    read_document,
 )
 from harness.verdict.failure.error import ErrorRecord, Part
-from harness.verdict.results.patterns import LIMIT_S, SlowPatternError, safe_pattern
 from harness.verdict.results.record import CaseRecord
+
+LIMIT_S: Final = 1.0
+"""Processor time (seconds) that a pattern may take for one message."""
+
+MAX_PATTERN_CHARS: Final = 200
+MAX_LINES: Final = 50
+MAX_LINE_CHARS: Final = 500
+_MOST: Final = {"*+": 2, "?|": 6}
+
+
+class UnsafePatternError(ValueError):
+    """The pattern is no regular expression, or one that could take unreasonably long."""
+
+
+class SlowPatternError(Exception):
+    """The pattern takes too long, so that nobody knows whether it would be found."""
+
+
+class SafePattern:
+    """A pattern that is looked for once in each text, and never for longer than the limit."""
+
+    def __init__(self, text: str, limit_s: float = LIMIT_S) -> None:
+        import regex  # few runs have patterns
+
+        self.text = text
+        self._pattern = regex.compile(text)
+        self._limit_s = limit_s
+        self._known: dict[str, bool] = {}
+        self._is_slow = False
+
+    def found_in(self, message: str) -> bool:
+        """Whether it is found in one of the message's first 50 lines (500 characters each).
+
+        Raises SlowPatternError if that takes longer than the limit, and from then on for every
+        message that was not looked at before.
+        """
+        lines = message[: MAX_LINES * MAX_LINE_CHARS * 4].splitlines()[:MAX_LINES]
+        looked_at = "\n".join(line[:MAX_LINE_CHARS] for line in lines)
+        if looked_at not in self._known:
+            self._known[looked_at] = self._search(looked_at.split("\n"))
+        return self._known[looked_at]
+
+    def _search(self, lines: list[str]) -> bool:
+        if self._is_slow:
+            raise SlowPatternError(self.text)
+        left_s = self._limit_s
+        try:
+            for line in lines:
+                began = time.process_time()
+                if self._pattern.search(line, timeout=left_s):
+                    return True
+                left_s = max(left_s - (time.process_time() - began), 0.001)
+        except TimeoutError as error:
+            self._is_slow = True
+            raise SlowPatternError(self.text) from error
+        return False
+
+
+@cache
+def safe_pattern(text: str) -> SafePattern:
+    """A pattern of those that are allowed, which mean the same to `re` and to `regex`.
+
+    Allowed are literals, classes, plain groups, up to two of `*` and `+`, up to six of `?` and `|`,
+    and exact counts `{n}` up to 100 of one character or class. Repeated groups, other counts,
+    look-around, back references and flags are refused: they are what mostly takes long. Raises
+    UnsafePatternError.
+    """
+    if not text or len(text) > MAX_PATTERN_CHARS:
+        raise UnsafePatternError(f"must be 1 to {MAX_PATTERN_CHARS} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            re.compile(text)  # `regex` would take more, such as \p{L} and sets of sets
+    except (re.error, OverflowError, Warning) as error:  # \UFFFFFFFF is no character
+        raise UnsafePatternError(f"is not a regular expression: {error}") from error
+    counts = dict.fromkeys(_MOST, 0)
+    before = ""
+    for token in _tokens(text):
+        # one behind a quantifier makes it lazy or possessive
+        if token[0] in "*+?{" and not (token in "?+" and before[0] in "*+?{"):
+            if before == ")":
+                raise UnsafePatternError("a repeated group is not allowed")
+            _count(token, counts)
+        elif token == "|":
+            _count(token, counts)
+        elif token.startswith("(?") and token != "(?:":
+            raise UnsafePatternError(f"{token} is not allowed; only plain groups and (?: are")
+        elif re.fullmatch(r"\\[1-9]", token):
+            raise UnsafePatternError("a back reference is not allowed")
+        elif "[:" in re.sub(r"\\.", "..", token):
+            raise UnsafePatternError("[: is not allowed in a class; put a backslash before [")
+        before = token
+    return SafePattern(text)
+
+
+def _count(token: str, counts: dict[str, int]) -> None:
+    kind = next((kind for kind in counts if token in kind), None)
+    if kind is not None:
+        counts[kind] += 1
+        if counts[kind] > _MOST[kind]:
+            both = " and ".join(kind)
+            raise UnsafePatternError(f"more than {_MOST[kind]} of {both} are not allowed")
+    elif not re.fullmatch(r"\{(?:100|[1-9]?\d)\}", token):
+        raise UnsafePatternError(
+            f"{token} is not allowed; an exact count up to 100 is, as in {{8}}"
+        )
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """The pattern in pieces: escapes, classes, group openings, counts and single characters."""
+    scanner = re.compile(
+        r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?:P?<[=!]?|P=|[^)\w]|[a-zA-Z-]+)|\{\d*,?\d*\}|.",
+        re.DOTALL,
+    )
+    return (found[0] for found in scanner.finditer(text))
+
 
 _SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _COMPARISON = re.compile(r"(>=|<=|>|<)\s*(-?\d{1,15}(?:\.\d{1,15})?)", re.ASCII)
@@ -354,3 +475,142 @@ def _version_within(value: object, wanted: str, record: CaseRecord) -> bool:
         return QnnVersion.parse(str(value)) in VersionRange.parse(wanted)
     except ConfigError:
         return False
+
+
+def review_lines(
+    cases: Iterable[CaseRecord],
+    issues: Sequence[KnownIssue],
+    today: datetime.date,
+    collected: CollectedTests | None = None,
+) -> list[str]:
+    """Return a line for each entry that is over, may be fixed, or can never match.
+
+    A run is mostly a part of the matrix: it says nothing that none of its cases met an entry's
+    conditions. Conditions that none of the cases `collected` can meet do say something (None: not
+    known).
+    """
+    lines = []
+    fixed: dict[str, list[str]] = {}
+    met = set[str]()
+    for case in cases:
+        for name in case.fixed.known_issues if case.fixed else ():
+            fixed.setdefault(name, []).append(case.case)
+        if collected is not None:
+            met |= {one.id for one in issues if one.id not in met and match(case, [one])}
+    for issue in issues:
+        if issue.until < today:
+            lines.append(f"known issue {issue.id} expired on {issue.until}: look at it again")
+        elif passed := fixed.get(issue.id):
+            where = f"{counted(len(passed), 'case')} passed where it is expected"
+            lines.append(f"known issue {issue.id}: fixed? {where}  [first: {passed[0]}]")
+        elif collected and issue.id not in met and (why := never_matches(issue, collected)):
+            lines.append(f"known issue {issue.id} can never match: {why}")
+    return lines
+
+
+_MOST_SHOWN: Final = 8
+
+
+@dataclass
+class CollectedTests:
+    """What tests there are, whether or not they were chosen for this run.
+
+    `tests` has for each (suite, test) the values of its axes, by their texts. `suites` names those
+    that are there although nothing was collected of them; None: nothing is known of tests.
+    `devices` and `socs` are those of the lab.
+    """
+
+    tests: dict[tuple[str, str], dict[str, dict[str, object]]] = field(default_factory=dict)
+    suites: frozenset[str] | None = frozenset()
+    devices: frozenset[str] = frozenset()
+    socs: frozenset[str] = frozenset()
+
+    def add(self, suite: str, test: str, axes: Mapping[str, object]) -> None:
+        """Takes note of one case."""
+        known = self.tests.setdefault((suite, test), {})
+        for name, value in axes.items():
+            known.setdefault(name, {}).setdefault(repr(value), value)
+
+
+def never_matches(issue: KnownIssue, collected: CollectedTests) -> str | None:
+    """Why no case can meet an entry's conditions, whatever is chosen; None if one can.
+
+    Versions count only where they contradict each other: which there are depends on the lab.
+    """
+    return next(_reasons(issue.conditions, collected), None)
+
+
+def _reasons(conditions: Conditions, collected: CollectedTests) -> Iterator[str]:
+    known: dict[str, Iterable[object]] = {
+        **{axis.name: axis.values for axis in AXES.values() if axis.values},
+        "target": TARGETS,
+        "htp_arch": HTP_ARCHS,
+        "soc": {*SOCS, *collected.socs},
+        "device": collected.devices,
+    }
+    for name, values in known.items():
+        wanted = getattr(conditions, name)
+        if wanted is not None and values and not _any_holds(values, wanted):
+            yield f"no {name} is {_shown(wanted)}"
+    for name in VERSIONS:
+        wanted = getattr(conditions, name)
+        if wanted is not None and not is_relative(wanted) and _contradicts_itself(wanted):
+            yield f"no version of {name} is {wanted}"
+    yield from _unmet_tests(conditions, collected)
+
+
+def _unmet_tests(conditions: Conditions, collected: CollectedTests) -> Iterator[str]:
+    suite = conditions.suite
+    if collected.suites is None:
+        return
+    # of a file that was not collected, nobody knows which tests it has
+    if suite is None and collected.suites - {names[0] for names in collected.tests}:
+        return
+    here = {
+        names: axes
+        for names, axes in collected.tests.items()
+        if suite is None or one_holds(names[0], suite)
+    }
+    if not here:
+        if suite is not None and not _any_holds(collected.suites, suite):
+            yield f"no suite is called {_shown(suite)}"
+        return
+    whose = "its suite" if suite is not None else "any suite"
+    if conditions.test is not None:
+        here = {names: axes for names, axes in here.items() if one_holds(names[1], conditions.test)}
+        if not here:
+            yield f"no test of {whose} is called {_shown(conditions.test)}"
+            return
+        whose = "its test"
+    missing = [
+        name
+        for name in conditions.axes
+        if name not in IN_AXES and all(name not in axes for axes in here.values())
+    ]
+    if missing:
+        yield f"no case of {whose} has the axis {', '.join(missing)}"
+        return
+    for name, wanted in conditions.axes.items():
+        values = [value for axes in here.values() for value in axes.get(name, {}).values()]
+        if name not in IN_AXES and not _any_holds(values, wanted):
+            shown = _shown(dict.fromkeys(map(str, values)))
+            yield f"in no case of {whose} {name} is {_shown(wanted)} (there are: {shown})"
+
+
+def _any_holds(values: Iterable[object], wanted: Sequence[object]) -> bool:
+    return any(one_holds(value, wanted) for value in values)
+
+
+def _contradicts_itself(text: str) -> bool:
+    wanted = VersionRange.parse(text)
+    bounds = [bound.parts for _, bound in wanted.clauses]
+    least = [(0,), *bounds, *((*parts[:-1], parts[-1] + 1) for parts in bounds)]
+    # longer than any bound, so that it is compared with each to its last part
+    zeros = (0,) * max(map(len, bounds))
+    return not any(QnnVersion((*parts, *zeros)) in wanted for parts in least)
+
+
+def _shown(values: Iterable[object]) -> str:
+    listed = [str(value) for value in values]
+    more = len(listed) - _MOST_SHOWN
+    return ", ".join(listed[:_MOST_SHOWN]) + (f", and {more} more" if more > 0 else "")

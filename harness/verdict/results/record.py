@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal, TypeGuard
 
 from pydantic import (
@@ -26,10 +28,12 @@ from pydantic import (
 from harness.device.dsp.dsp import Said
 from harness.device.lab.health import EventKind, LabEvent, State
 from harness.ground.errors import Cause
-from harness.ground.files.bounded_json import INTEGERS
+from harness.ground.files.bounded_json import INTEGERS, MAX_DEPTH
 from harness.ground.files.names_inside import inner_name
 from harness.ground.files.schema_field import Schema2
 from harness.libraries.runtimes.findings import Severity
+from harness.probe.plan import Plan, Step
+from harness.probe.transcript import StepResult, Transcript
 from harness.verdict.failure.error import (
     ErrorRecord,
     Outcome,
@@ -38,10 +42,208 @@ from harness.verdict.failure.error import (
     clean_text,
     cut_message,
 )
-from harness.verdict.results.checks import Check
 from harness.verdict.results.coverage import Standing, Tally, standing_of
-from harness.verdict.results.json_value import JsonObject, as_json
-from harness.verdict.results.outputs import Outputs
+
+_MAX_DEPTH: Final = 20
+WHOLE: Final = _MAX_DEPTH - MAX_DEPTH
+"""The `depth` of what is a whole file, which may be nested as deep as it can be read."""
+_MOST: Final = 10**300
+_LISTS: Final = (list, tuple)
+_AS_THEY_ARE: Final = frozenset({int, bool, type(None)})
+
+
+def as_json(value: object, depth: int = 0) -> JsonValue:
+    """A measured value as JSON has it.
+
+    Tuples and arrays become lists, numpy's numbers plain ones, paths text; NaN and infinities,
+    for which JSON has no number, become null, and integers beyond 64 bits floating numbers.
+    Raises ValueError for anything else.
+    """
+    if type(value) is str and value.isascii():  # nearly all of a journal
+        return value
+    if type(value) is int:
+        return _integer(value)
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
+    if isinstance(value, _LISTS):  # these and floats first: of them there are most
+        if _AS_THEY_ARE.issuperset(map(type, value)):
+            numbers = value if None not in value else [one for one in value if one is not None]
+            if not numbers or (max(numbers) < INTEGERS and min(numbers) > -INTEGERS):
+                return list(value)
+        return [as_json(item, depth + 1) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str | PurePath):
+        return str(clean_text(str(value)))
+    if isinstance(value, int):
+        return _integer(int(value))
+    if isinstance(value, Mapping):
+        return {str(clean_text(str(key))): as_json(item, depth + 1) for key, item in value.items()}
+    plain = getattr(value, "tolist", None)
+    if callable(plain):
+        return as_json(plain(), depth + 1)
+    raise ValueError(f"JSON cannot hold a value of type {type(value).__name__}")
+
+
+def _integer(value: int) -> int | float | None:
+    if -INTEGERS < value < INTEGERS:
+        return value
+    return float(value) if -_MOST < value < _MOST else None
+
+
+JsonObject = Annotated[dict[str, JsonValue], BeforeValidator(as_json)]
+
+
+def whole_numbers(value: object) -> list[int]:
+    """The whole numbers of a list that the probe told; none of what is no list."""
+    return [one for one in value if type(one) is int] if isinstance(value, list) else []
+
+
+CheckVerdict = Literal["held", "broken", "unseen"]
+
+
+class Check(Part):
+    """One expectation and what came of it.
+
+    `unseen` means that nothing this target shows could tell. `reason` is a sentence with the
+    figures that decided; `figures` has them as numbers, with units in the names.
+    """
+
+    name: RecordText
+    verdict: CheckVerdict
+    reason: RecordText
+    figures: JsonObject = Field(default={})
+
+
+def held(name: str, holds: bool, reason: str, **figures: JsonValue) -> Check:
+    """A check that could be decided."""
+    verdict: CheckVerdict = "held" if holds else "broken"
+    return Check(name=name, verdict=verdict, reason=reason, figures=figures)
+
+
+def undecided(name: str, reason: str, **figures: JsonValue) -> Check:
+    """A check that nothing could decide; records call it `unseen`."""
+    return Check(name=name, verdict="unseen", reason=reason, figures=figures)
+
+
+def broken(checks: Iterable[Check]) -> list[Check]:
+    """Those that did not hold."""
+    return [check for check in checks if check.verdict == "broken"]
+
+
+def failure_text(checks: Sequence[Check]) -> str:
+    """What is wrong, one line for each broken check; empty if none is."""
+    return "\n".join(f"{check.name}: {check.reason}" for check in broken(checks))
+
+
+def conclusion(checks: Sequence[Check]) -> str:
+    """All checks in a line: which held, which broke, which could not be seen."""
+    groups = []
+    for verdict in ("broken", "held", "unseen"):
+        names = [check.name for check in checks if check.verdict == verdict]
+        groups += [f"{verdict}: {', '.join(names)}"] if names else []
+    return "; ".join(groups)
+
+
+Outputs = Literal["reference", "agreement", "unverified"]
+"""What outputs were compared with: what was expected, those of the same inputs, or nothing."""
+
+_LOADS: Final = ("context-load", "executorch-program")
+_NO_OPTIONS: Final = ("context", "file")
+_OWN_BUFFERS: Final = ("execute", "executorch-run", "ort-run")
+_EXECUTES: Final = (*_OWN_BUFFERS, "io-run")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One step that executed a graph.
+
+    `compared`: with what was expected. `work` says of what binary, graph and inputs, so that equal
+    ones have to give equal outputs; None where the plan does not tell. `digests` are hashes of the
+    outputs, none if there are none.
+    """
+
+    verb: str
+    work: tuple[str, ...] | None
+    compared: bool
+    digests: tuple[int, ...]
+
+
+def executions(plan: Plan, transcript: Transcript) -> Iterator[Execution]:
+    """The executions of one process whose outputs were seen, right or wrong."""
+    binaries: dict[str, str] = {}
+    bound: dict[str, Step] = {}
+    done = {step.step: step for step in transcript.steps if step.ok or step.error == "mismatch"}
+    for number, step in enumerate(plan.steps):
+        context = step.fields.get("context", "0")
+        if step.verb in _LOADS:
+            binaries[context] = step.fields["file"]
+        elif step.verb == "ort-session":  # options may change what the same model computes
+            options = (one for key, one in step.fields.items() if key not in _NO_OPTIONS)
+            binaries[context] = " ".join((*options, step.fields["file"]))
+        elif step.verb == "io-bind":
+            bound[context] = step
+        elif step.verb in _EXECUTES and (result := done.get(number)) is not None:
+            by = bound.get(context) if step.verb == "io-run" else step
+            yield _execution(step.verb, _work(binaries.get(context), by), result)
+
+
+def outputs_of(seen: Sequence[Execution]) -> Outputs | None:
+    """What is known of the outputs of all these; None if nothing was executed."""
+    if not seen:
+        return None
+    alone = [one for one in seen if not one.compared]
+    if not alone:
+        return "reference"
+    groups = _by_work(alone)
+    told = all(one.work is not None and one.digests for one in alone)
+    agree = all(len(found) > 1 and len(set(found)) == 1 for found in groups.values())
+    return "agreement" if told and agree else "unverified"
+
+
+def disagreement(seen: Iterable[Execution]) -> str | None:
+    """Which executions gave different outputs for the same inputs, in words; None if none did.
+
+    Executions with kept buffers are left to who planned them: such buffers may hold anything.
+    """
+    for work, found in _by_work(one for one in seen if one.verb in _OWN_BUFFERS).items():
+        outputs = [
+            at for at, column in enumerate(zip(*found, strict=False)) if len(set(column)) > 1
+        ]
+        if outputs:
+            name = work[0].rpartition("/")[2]
+            return (
+                f"the same inputs gave different outputs: {len(set(found))} different ones in "
+                f"{len(found)} executions of {name}, graph {work[1]}, output {outputs[0]}"
+            )
+    return None
+
+
+def _by_work(seen: Iterable[Execution]) -> Mapping[tuple[str, ...], list[tuple[int, ...]]]:
+    groups: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
+    for one in seen:
+        if one.work is not None and one.digests:
+            groups.setdefault(one.work, []).append(one.digests)
+    return groups
+
+
+def _work(binary: str | None, step: Step | None) -> tuple[str, ...] | None:
+    if binary is None or step is None:
+        return None
+    inputs = [text for key, text in step.fields.items() if key.startswith("input.")]
+    return (binary, step.fields.get("graph", "0"), *inputs)
+
+
+def _execution(verb: str, work: tuple[str, ...] | None, result: StepResult) -> Execution:
+    outputs = result.data.get("outputs")
+    told = outputs if isinstance(outputs, list) else []
+    compared = bool(told) and all(isinstance(one, dict) and "max_abs" in one for one in told)
+    # runs of a step that was wrong may differ from each other
+    digests = whole_numbers(result.data.get("digests")) if result.ok else []
+    return Execution(verb, work, compared, tuple(digests))
+
 
 SCHEMA: Final = 2
 """Of the lines of results.jsonl, the only one that is written and read."""

@@ -1,10 +1,16 @@
-"""A run's folder, reports/<run-id>/: its journal, run.json, what its cases kept, and `latest`."""
+"""A run's folder, reports/<run-id>/: its journal, run.json, what its cases kept, and `latest`.
+
+Each takes the next number of its folder, under a lock, and keeps it in its run.json. So no clock
+that jumps disturbs their order. What is of several folders is ordered by when it began.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
+import logging
 import os
 import platform
 import re
@@ -12,22 +18,23 @@ import secrets
 import shlex
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, NamedTuple, Self, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from harness import __version__
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.errors.outgoing_text import without_secrets, without_secrets_in
-from harness.ground.files.bounded_json import parse_model
+from harness.ground.files.bounded_json import parse_model, problem_in
 from harness.ground.files.cache import PRIVATE
 from harness.ground.files.names_inside import NotInsideError, read_inside, refuse_links
+from harness.ground.files.notices import ONCE
 from harness.ground.files.schema_field import Schema1
 from harness.ground.files.whole_file import disk_errors, keep_whole, write_whole
 from harness.ground.host.platform import locking_process
@@ -35,9 +42,174 @@ from harness.verdict.failure.error import named_text
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.drift import Output, drift
 from harness.verdict.results.journal import Contents, Journal, read_journal
-from harness.verdict.results.json_value import WHOLE, as_json
-from harness.verdict.results.run_info import INFO, INFO_SCHEMA, info_in
-from harness.verdict.results.run_numbers import COUNTER, ordered, take_number
+from harness.verdict.results.record import WHOLE, as_json
+
+INFO: Final = "run.json"
+INFO_SCHEMA: Final = 1
+_MAX_BYTES: Final = 16 << 20
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _Named(_Told):
+    """A device or a computer, as far as anybody asks for it."""
+
+    name: str = ""
+    host: str | None = None
+
+
+class _Lab(_Told):
+    devices: list[_Named] = []
+
+
+class RunInfo(_Told):
+    """A run.json, also that of a night or a bisection; whatever else it says is kept as it is."""
+
+    schema_number: Schema1
+    run: str | None = None
+    series: str | None = None
+    number: int | None = None
+    started: str | None = None
+    finished: str | None = None
+    exit_code: int | None = None
+    problem: str | None = None
+    other_failures: bool = False
+    command: list[str] = []
+    selection: list[str] = []
+    selected: Annotated[int, Field(ge=0, lt=1 << 53)] | None = None
+    devices: list[str] = []
+    lab: _Lab = _Lab()
+    host: _Named = _Named()
+    code: dict[str, str] = {}
+    known_issues: dict[str, str | None] = {}
+    resumed: list[dict[str, Any]] = []
+    merged: list[dict[str, Any]] = []
+
+
+def info_in(folder: Path) -> dict[str, Any]:
+    """Return what the run.json of a folder says; empty if there is none.
+
+    Raises ConfigError for one that is damaged or of another schema.
+    """
+    try:
+        info = parse_model(RunInfo, read_inside(folder, INFO, _MAX_BYTES))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=folder / INFO) from error
+    except ValueError as error:
+        problem = f"{problem_in(error)}; without this file the run is told by its journal alone"
+        raise ConfigError(problem, file=folder / INFO) from error
+    return info.model_dump(by_alias=True, exclude_unset=True)
+
+
+COUNTER: Final = ".number"
+_SERIES: Final = re.compile(r"[0-9a-f]{16}")
+_COUNT: Final = re.compile(rb"([0-9a-f]{16}) ([0-9]{19})\n")
+_COUNT_BYTES: Final = 37
+_NUMBERS: Final = 1 << 62
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class RunNumber(NamedTuple):
+    """The number of a run, bisection or night in the `series` of its folder, and when it began.
+
+    `series` is empty if it has no number.
+    """
+
+    series: str
+    number: int
+    started: str
+    name: str
+
+    @classmethod
+    def of(cls, name: str, info: Mapping[str, Any]) -> RunNumber:
+        """Return the number that run.json tells, which anybody may have written."""
+        series, number = info.get("series") or "", info.get("number") or 0
+        started = sortable_time(info.get("started")) or sortable_time(name.partition("-")[0])
+        if not (0 < number < _NUMBERS and _SERIES.fullmatch(series)):
+            return cls("", 0, started, name)
+        return cls(series, number, started, name)
+
+
+def moment_text(moment: datetime) -> str:
+    """Return a time in UTC as all are written, so that they sort."""
+    text = moment.isoformat(timespec="microseconds")
+    return f"{text.removesuffix('+00:00')}Z"
+
+
+def sortable_time(text: object) -> str:
+    """Return the text of a time as `moment_text` has it; empty for what is no time."""
+    try:
+        return moment_text(datetime.fromisoformat(str(text)).astimezone(UTC))
+    except (ValueError, OverflowError):
+        return ""
+
+
+def take_number(reports: Path) -> dict[str, object]:
+    """Return what run.json keeps of the next number of a folder. Raises InfraError.
+
+    Two at once wait for each other.
+    """
+    try:
+        # the folder may be somebody else's: a link in it would have another file overwritten
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        with os.fdopen(os.open(reports / COUNTER, flags, 0o644), "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            count = _COUNT.fullmatch(file.read(_COUNT_BYTES + 1))
+            series, number = (count[1].decode(), int(count[2])) if count else ("", _NUMBERS)
+            if number + 1 >= _NUMBERS:
+                series, number = secrets.token_hex(8), 0
+                file.truncate(0)
+            file.seek(0)
+            file.write(f"{series} {number + 1:019}\n".encode())
+    except OSError as error:
+        raise InfraError(f"cannot number what begins in {reports}: {error.strerror}") from error
+    return {"series": series, "number": number + 1}
+
+
+def number_folder(folder: Path, kind: str) -> None:
+    """Write the run.json of a bisection or a night, with its number. Raises InfraError."""
+    started = moment_text(datetime.now(UTC))
+    info = {"schema": 1, "kind": kind, "started": started, **take_number(folder.parent)}
+    try:
+        write_whole(folder / INFO, f"{json.dumps(info, indent=2)}\n".encode())
+    except OSError as error:
+        raise InfraError(f"cannot write {folder / INFO}: {error.strerror}") from error
+
+
+def ordered(folders: Iterable[Path]) -> list[Path]:
+    """Return folders in the order in which they were begun.
+
+    Leave out those whose run.json cannot be read, and say so once.
+    """
+    numbers: dict[Path, RunNumber] = {}
+    for folder in folders:
+        try:
+            numbers[folder] = RunNumber.of(folder.name, info_in(folder))
+        except ConfigError as error:
+            _log.warning("left out: %s", error, extra=ONCE)
+    return in_order(numbers, numbers.__getitem__)
+
+
+def in_order(things: Iterable[_T], number_of: Callable[[_T], RunNumber]) -> list[_T]:
+    """Return things in the order in which they were begun (pure).
+
+    Those of one series are in the order of their numbers, and each began no later than the next.
+    """
+    numbered = sorted(((number_of(thing), thing) for thing in things), key=lambda pair: pair[0])
+    began: dict[str, str] = {}
+    keys: list[tuple[str, RunNumber, _T]] = []
+    for number, thing in reversed(numbered):
+        started = number.started
+        if number.series:
+            started = began[number.series] = min(started, began.get(number.series, started))
+        keys.append((started, number, thing))
+    return [thing for *_, thing in sorted(keys, key=lambda key: key[:2])]
+
 
 JOURNAL: Final = "results.jsonl"
 LATEST: Final = "latest"

@@ -38,7 +38,7 @@ def peak_kb(program: str, *words: object) -> tuple[int, str]:
 COORDINATOR = """
 import sys
 from harness.ground.errors import InfraError
-from harness.device.labgrid.wire import Away, Coordinator
+from harness.device.labgrid.keeper import Away, Coordinator
 try:
     Coordinator(sys.argv[1], "host/user")
 except InfraError as error:

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from harness.contexts.compiler.models import Model
-from harness.contexts.context.schedule import Move, Schedule
+from harness.contexts.context.source import Move, Schedule
 from harness.device.transport.files import PushItem
 from harness.probe.plan import Settings
 from harness.run.bench.bench import Bench

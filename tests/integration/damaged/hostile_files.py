@@ -18,24 +18,22 @@ import click
 
 from harness.answers.history.database import HISTORY, open_database
 from harness.answers.history.importing import runs_held
-from harness.answers.report.bisections import bisections_in
+from harness.answers.report.sections import bisections_in
 from harness.answers.site.build import NOTE, SiteNote
+from harness.device.lab.health import Quarantine
 from harness.device.lab.inventory import load_lab
-from harness.device.lab.lease_files import parse_holder
-from harness.device.lab.quarantine import Quarantine
+from harness.device.lab.lease import parse_holder
 from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.files.cache import QUARANTINE_VARIABLE
-from harness.ground.files.hash_cache import HashCache
-from harness.ground.files.verified_folder import FolderChangedError, open_verified
+from harness.ground.files.verified_folder import FolderChangedError, HashCache, open_verified
 from harness.ground.files.whole_file import read_note
 from harness.probe.events import MARK, SEAL, TranscriptParser, kept_events
 from harness.run.pytest_plugin.problem import read_problem
-from harness.search.bisect.log import read_log
-from harness.search.nightly.kept_nights import nights
+from harness.search.bisect.folder import read_log
+from harness.search.nightly.night import nights
 from harness.tools.cli.lab_options import open_lab
 from harness.tools.cli.main import commands
-from harness.verdict.results.run_folder import CASES, JOURNAL, RunFolder, run_folders
-from harness.verdict.results.run_info import INFO
+from harness.verdict.results.run_folder import CASES, INFO, JOURNAL, RunFolder, run_folders
 from tests.hostile_models import made_within, model, nested, recursive, relu, relu_many, weighty
 from tests.unit.answers.history.runs import attempt, run_folder
 from tests.unit.libraries.containers.damage import SMALL, damaged, seeds

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.contexts.context.session_plan import Libraries, within_session
-from harness.device.dsp.build import FASTRPC, build_fastrpc
-from harness.device.simulator.board import soc_files
-from harness.device.simulator.emulation import find_tools
+from harness.contexts.context.source import Libraries, within_session
+from harness.device.dsp.hexagon import FASTRPC, build_fastrpc
+from harness.device.simulator.board import find_tools, soc_files
 from harness.ground.facts.codes import dsp_error, dsp_errors
 from harness.ground.files.cache import BOARDS, cache_root
 from harness.probe.build import ProbeBuilder

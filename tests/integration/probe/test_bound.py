@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.probe import plan
-from harness.probe.memory_steps import (
+from harness.probe.ort_plan import (
     context_load_list,
     context_load_shared,
     io_bind,

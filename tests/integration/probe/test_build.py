@@ -12,10 +12,9 @@ import pytest
 
 from harness.ground.errors import ConfigError, InfraError
 from harness.probe import build
-from harness.probe.build import ProbeBuilder, read_sources, source_hash
+from harness.probe.build import ProbeBuilder, check_probe, read_sources, source_hash
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import run_plan_locally
-from harness.probe.prebuilt import check_probe
 
 SYSTEM = {"PATH": os.environ["PATH"]}
 

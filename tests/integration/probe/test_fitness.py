@@ -10,9 +10,8 @@ import pytest
 
 from harness.device.lab.attach import AttachedDevice, OpenLab
 from harness.device.lab.inventory import load_lab
-from harness.probe.build import ProbeBuilder, read_sources, source_hash
+from harness.probe.build import FOLDER_VARIABLE, ProbeBuilder, read_sources, source_hash
 from harness.probe.fitness import built_probe_problem
-from harness.probe.prebuilt import FOLDER_VARIABLE
 from tests.logged import Logged
 
 

@@ -11,10 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.contexts.compiler.models import Model, OnnxFiles
-from harness.contexts.context.session_plan import DeployedModel
-from harness.contexts.context.source import Context
+from harness.contexts.context.source import Context, DeployedModel
 from harness.libraries.runtimes.catalog import Catalog
-from harness.libraries.runtimes.deployed import DeployedRuntime
+from harness.libraries.runtimes.runtime import DeployedRuntime
 from harness.probe.ort_plan import (
     CPU_EP,
     QNN_EP,
@@ -28,7 +27,7 @@ from harness.probe.ort_plan import (
 from harness.probe.plan import Settings, Step
 from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.probe.transcript import StepResult
-from harness.run.bench.ort import OrtOnDevice, ort_on_device
+from harness.run.bench.session import OrtOnDevice, ort_on_device
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import judge
 from harness.verdict.results.measurements import ort_figures

@@ -22,10 +22,9 @@ from harness.probe.ort_plan import (
     ort_session,
     ort_session_free,
 )
-from harness.probe.plan import Settings, Step
+from harness.probe.plan import SOURCE_FOLDER, Settings, Step
 from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.probe.transcript import StepResult
-from harness.probe.verbs import SOURCE_FOLDER
 from harness.verdict.failure.verdict import judge
 from tests.android.bionic import ProbeBuild
 from tests.integration.probe.conftest import ALL_BUILDS, Runner

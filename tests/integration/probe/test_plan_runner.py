@@ -94,7 +94,7 @@ def test_a_hang_can_be_looked_at_before_it_ends(
     device: AdbDevice, folder: str, settings: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Be it the probe's own deadline or, where that never comes, the one of the shell."""
-    monkeypatch.setattr("harness.probe.deadline.LOOK_S", 60)
+    monkeypatch.setattr("harness.probe.plan_runner.LOOK_S", 60)
     seen = []
 
     def look(pid: int, deadline: Deadline) -> None:

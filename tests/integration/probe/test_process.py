@@ -17,7 +17,7 @@ import pytest
 
 from harness.ground.errors import ConfigError, InfraError
 from harness.probe import plan
-from harness.probe.plan import Plan, Settings, Step
+from harness.probe.plan import LIMITS, VERBS, Field, Plan, Settings, Step
 from harness.probe.plan_runner import (
     EXIT_BAD_PLAN,
     EXIT_DONE,
@@ -25,7 +25,6 @@ from harness.probe.plan_runner import (
     MAX_STDERR_BYTES,
     run_plan_locally,
 )
-from harness.probe.verbs import LIMITS, VERBS, Field
 from tests.integration.device.adb.remote import SLACK_S
 from tests.integration.probe.conftest import ALL_BUILDS, ENVIRONMENT, Runner
 from tests.stand_in.events import parse_transcript

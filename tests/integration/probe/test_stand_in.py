@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from harness.probe import plan
-from harness.probe.plan import Settings, Step
+from harness.probe.plan import LIMITS, Settings, Step
 from harness.probe.transcript import StepResult
-from harness.probe.verbs import LIMITS
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.verdict import judge
 from tests.android.bionic import ProbeBuild

@@ -13,8 +13,15 @@ import pytest
 from harness.ground.errors import ConfigError
 from harness.libraries.runtimes.elf import read_elf
 from harness.probe import build
-from harness.probe.build import ProbeBuilder, read_sources, source_hash
-from harness.probe.prebuilt import FOLDER_VARIABLE, PROTOCOL, ProbeIdentity, identity_of
+from harness.probe.build import (
+    FOLDER_VARIABLE,
+    PROTOCOL,
+    ProbeBuilder,
+    ProbeIdentity,
+    identity_of,
+    read_sources,
+    source_hash,
+)
 from tests.android import bionic
 from tests.integration.probe.stand_in_ndk import CROSS, make_stand_in_ndk
 from tests.needed import ANDROID, need

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.ground.errors import ConfigError
-from harness.probe.call_steps import (
+from harness.probe.ort_plan import (
     APP_READ,
     APP_WRITE,
     SLOTS,

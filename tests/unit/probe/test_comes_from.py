@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.ground.errors import ConfigError
-from harness.probe import prebuilt
+from harness.probe import build as prebuilt
 from harness.probe.build import CAME_ALONG, ProbeBuilder, read_sources, source_hash
 
 TARGETS = ("linux-x64", "linux-arm64", "android-arm64")

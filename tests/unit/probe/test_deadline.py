@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.device.transport.ending import Found
-from harness.probe.deadline import LOOK_S, alive_at_deadline, with_deadline
+from harness.device.transport.shell import Found
 from harness.probe.plan import Plan, Settings, Step
+from harness.probe.plan_runner import LOOK_S, alive_at_deadline, with_deadline
 from harness.probe.transcript import Accepted, Done, Start, Transcript
 
 NOTHING = Plan((Step("noop"),))

@@ -9,10 +9,20 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.ground.errors import ConfigError
-from harness.ground.facts.memory_types import TENSOR_MEMORIES
-from harness.probe import memory_steps, plan
-from harness.probe.plan import LogLevel, MemoryDetail, Plan, Settings, Step, loads, sealed
-from harness.probe.verbs import LIMITS, SOURCE_FOLDER, VERBS
+from harness.ground.facts.codes import TENSOR_MEMORIES
+from harness.probe import ort_plan as memory_steps, plan
+from harness.probe.plan import (
+    LIMITS,
+    SOURCE_FOLDER,
+    VERBS,
+    LogLevel,
+    MemoryDetail,
+    Plan,
+    Settings,
+    Step,
+    loads,
+    sealed,
+)
 from tests.properties import damaged, reached, reaches
 from tests.stand_in.plan_text import parse
 

@@ -9,15 +9,18 @@ from hypothesis import given, strategies as st
 
 from harness.ground.errors import ConfigError
 from harness.libraries.runtimes.elf import ElfFacts
-from harness.probe.ndk import Ndk, find_ndk, fitting_level, read_ndk
-from harness.probe.prebuilt import (
+from harness.probe.build import (
     FOLDER_VARIABLE,
     PROTOCOL,
+    Ndk,
     ProbeIdentity,
     checked_prebuilt,
+    find_ndk,
     find_prebuilt,
+    fitting_level,
     identity_of,
     mismatches,
+    read_ndk,
 )
 
 SOURCE = "ab" * 32

@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from harness.probe.plan import Plan, Step
-from harness.probe.wholeness import misfit
+from harness.probe.transcript import misfit
 from tests.stand_in.events import event_lines, parse_transcript
 
 PLAN = Plan((Step("noop"), Step("sleep", {"ms": "1"}), Step("cleanup"), Step("log-free")))

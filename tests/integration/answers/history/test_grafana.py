@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from harness.answers.history.database import Database, open_database
+from harness.answers.history.database import (
+    CauseTold,
+    Database,
+    DeviceTold,
+    NightTold,
+    keep_night,
+    open_database,
+)
 from harness.answers.history.importing import import_run
-from harness.answers.history.nights import CauseTold, DeviceTold, NightTold, keep_night
 from harness.answers.report.metrics import metrics_text
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.record import CaseRecord, DeviceEvent

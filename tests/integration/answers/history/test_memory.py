@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.verdict.results.journal import MAX_LINE_BYTES
-from harness.verdict.results.line import MAX_VALUES
+from harness.verdict.results.journal import MAX_LINE_BYTES, MAX_VALUES
 from tests.unit.verdict.results.records import record
 
 MB = 1 << 20

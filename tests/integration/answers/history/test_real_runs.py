@@ -28,7 +28,7 @@ def test_mine(bench, model):
 
 SURROUNDED = """import pytest
 from harness.contexts.compiler.models import Model
-from harness.contexts.context.schedule import schedule
+from harness.contexts.context.source import schedule
 from harness.probe.plan import Settings
 
 @pytest.mark.device(backend="htp")

@@ -15,7 +15,7 @@ from selenium.webdriver.common.keys import Keys
 
 from harness.answers.report.html import html_text
 from harness.answers.report.projections import PROJECTIONS
-from harness.answers.report.run_data import RunData
+from harness.answers.report.sections import RunData
 from harness.verdict.results.journal import Contents
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from harness.verdict.results.run_folder import RunFolder

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from harness.contexts.compiler import mobilenet
+from harness.contexts.compiler import models as mobilenet
 from harness.contexts.compiler.models import Model
 from harness.libraries.runtimes.catalog import Catalog
 

@@ -13,14 +13,16 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from harness.contexts.capacity.calibration import (
+from harness.contexts.capacity.packing import (
+    Room,
     Silent,
+    Size,
     calibrated_room,
+    forecast,
     reserved,
     room,
 )
-from harness.contexts.capacity.packing import Room, Size, forecast
-from harness.contexts.context.schedule import Move
+from harness.contexts.context.source import Move
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step

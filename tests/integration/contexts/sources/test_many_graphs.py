@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.contexts.capacity.calibration import reserved, room
-from harness.contexts.capacity.packing import Size
+from harness.contexts.capacity.packing import Size, reserved, room
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import read_each
 from harness.contexts.sources.inspection import context_report

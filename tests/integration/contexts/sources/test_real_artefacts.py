@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from harness.contexts.compiler.compile_jobs import read_metadata
+from harness.contexts.compiler.compile import read_metadata
 from harness.contexts.compiler.compiler import CompileJob, run_jobs
 from harness.libraries.containers.extract import piece_file
 from harness.libraries.containers.open import open_artefact

@@ -7,9 +7,8 @@ import time
 import pytest
 
 from harness.device.adb.device import AdbDevice
-from harness.device.transport import ending
-from harness.device.transport.ending import END_GRACE_S
-from harness.device.transport.shell import LOOK_GRACE_S
+from harness.device.transport import shell as ending
+from harness.device.transport.shell import END_GRACE_S, LOOK_GRACE_S
 from harness.ground.errors import DeviceLost, DeviceTimeout
 from harness.ground.host.deadline import Deadline
 from tests.integration.device.adb.conftest import REAL_BY_DAY, Linked

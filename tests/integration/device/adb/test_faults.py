@@ -19,8 +19,8 @@ from harness.device.adb.address import TcpAddress
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import AdbServer
 from harness.device.simulator.private_server import PrivateAdbServer, harness_key
-from harness.device.transport.ending import END_GRACE_S
 from harness.device.transport.files import PushItem
+from harness.device.transport.shell import END_GRACE_S
 from harness.ground.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 from harness.ground.host.deadline import Deadline
 from tests.integration.device.adb.conftest import (

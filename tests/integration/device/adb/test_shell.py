@@ -13,7 +13,7 @@ import pytest
 
 from harness.device.adb.address import UnixAddress
 from harness.device.adb.device import AdbDevice
-from harness.device.transport.ending import END_GRACE_S
+from harness.device.transport.shell import END_GRACE_S
 from harness.ground.errors import DeviceTimeout, InternalError
 from tests.integration.device.adb.remote import (
     SLACK_S,

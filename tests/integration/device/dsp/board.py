@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.contexts.context.session_plan import Libraries, within_session
-from harness.contexts.context.source import Context
-from harness.device.dsp.build import FASTRPC, build_fastrpc
+from harness.contexts.context.source import Context, Libraries, within_session
 from harness.device.dsp.dsp import (
     DspLimits,
     DspPrograms,
@@ -20,11 +18,11 @@ from harness.device.dsp.dsp import (
     lay_out_dsp,
     read_said,
 )
-from harness.device.simulator.board import soc_files
-from harness.device.simulator.emulation import find_tools
+from harness.device.dsp.hexagon import FASTRPC, build_fastrpc
+from harness.device.simulator.board import find_tools, soc_files
 from harness.ground.files.cache import BOARDS, cache_root
 from harness.probe.build import ProbeBuilder
-from harness.probe.memory_steps import io_bind, io_release, io_run
+from harness.probe.ort_plan import io_bind, io_release, io_run
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load
 from harness.probe.plan_runner import ProbeRun
 from tests.stand_in.events import parse_transcript

@@ -19,8 +19,7 @@ from harness.contexts.compiler.compile import ContextStore
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.source import Context
 from harness.device.dsp.dsp import DspLimits, DspPrograms
-from harness.device.dsp.hexagon import build_loader
-from harness.device.dsp.qemu import find_qemu
+from harness.device.dsp.hexagon import build_loader, find_qemu
 from harness.ground.files.cache import BOARDS, cache_root
 from harness.libraries.runtimes.catalog import Catalog
 from harness.probe.build import ProbeBuilder

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.device.dsp.dsp import DspLimits, DspPrograms
-from harness.device.dsp.hexagon import build_loader
-from harness.device.dsp.qemu import find_qemu
+from harness.device.dsp.hexagon import build_loader, find_qemu
 from harness.ground.files.cache import BOARDS, cache_root
 from tests.integration.device.dsp.dsp_process import DspProcess
 from tests.needed import DSP, need

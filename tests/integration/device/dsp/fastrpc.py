@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from harness.device.dsp.build import build_fastrpc
 from harness.device.dsp.dsp import DspLimits, DspPrograms, Said, lay_out_dsp, read_said
+from harness.device.dsp.hexagon import build_fastrpc
 from harness.ground.files.cache import BOARDS, cache_root
 from tests.needed import C_COMPILERS, need
 from tests.stand_in.fake_dsp import Method, install

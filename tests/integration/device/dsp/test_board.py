@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.device.dsp.dsp import DspLimits, DspPrograms
-from harness.probe.memory_steps import context_load_shared
+from harness.probe.ort_plan import context_load_shared
 from harness.verdict.failure.verdict import judge
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.device.dsp.board import DspBoard, executes, frees, loads

@@ -12,10 +12,9 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from harness.contexts.compiler.model_graphs import OPERATORS
 from harness.contexts.compiler.models import Model
-from harness.contexts.compiler.operators import OPERATORS
-from harness.contexts.context.session_plan import Libraries, within_session
-from harness.contexts.context.source import Context
+from harness.contexts.context.source import Context, Libraries, within_session
 from harness.device.dsp.dsp import DspPrograms
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load, execute

@@ -18,7 +18,7 @@ from typing import Any, Self
 from harness.device.adb.server import adb_binary
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.guard import GuardedProcess, spawn_guarded
 from tests.faults.breakable import KeptServer, port_of_ones_own

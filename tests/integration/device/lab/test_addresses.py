@@ -13,13 +13,12 @@ import pytest
 import yaml
 
 from harness.device.lab import lease as lease_module
-from harness.device.lab.attach import OpenLab
-from harness.device.lab.first_contact import read_facts
+from harness.device.lab.attach import OpenLab, read_facts
 from harness.device.lab.inventory import load_lab
 from harness.device.lab.lease import DeviceHeld, Leases
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from harness.ground.errors import InfraError
 from tests.faults.breakable import KeptServer
 from tests.integration.device.adb.faulty_link import FaultyLink

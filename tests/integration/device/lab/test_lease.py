@@ -18,13 +18,12 @@ from queue import SimpleQueue
 
 import pytest
 
-from harness.device.lab import lease as lease_module, lease_files
-from harness.device.lab.device_address import device_address
-from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases
-from harness.device.lab.lease_files import device_file
+from harness.device.lab import lease as lease_files, lease as lease_module
+from harness.device.lab.inventory import device_address
+from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases, device_file
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from harness.ground.errors import InfraError
 from tests.faults.breakable import KeptServer
 from tests.integration.device.adb.remote import SLACK_S
@@ -444,7 +443,7 @@ LOSING_SUITE = '''"""Cases that lose their lease while they run; one to another 
 import os
 from pathlib import Path
 import pytest
-from harness.device.lab.lease_files import device_file
+from harness.device.lab.lease import device_file
 from harness.device.lab.lease import Leases
 from harness.probe.plan import Plan, Step
 

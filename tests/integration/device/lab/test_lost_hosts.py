@@ -11,9 +11,8 @@ import yaml
 
 from harness.device.lab.attach import OpenLab
 from harness.device.lab.device_watch import DeviceWatch
-from harness.device.lab.health import LabEvent
+from harness.device.lab.health import LabEvent, Quarantine
 from harness.device.lab.inventory import load_lab
-from harness.device.lab.quarantine import Quarantine
 from harness.ground.errors import InfraError
 from harness.ground.host.deadline import Deadline
 from tests.integration.device.lab.ssh_host import SSHD, SshHost

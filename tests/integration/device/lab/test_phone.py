@@ -10,10 +10,9 @@ import pytest
 
 from harness.device.lab.attach import OpenLab
 from harness.device.lab.device_watch import DeviceWatch
-from harness.device.lab.health import LabEvent
+from harness.device.lab.health import LabEvent, Quarantine
 from harness.device.lab.inventory import load_lab
 from harness.device.lab.lease import DeviceHeld, Leases
-from harness.device.lab.quarantine import Quarantine
 from harness.device.lab.recovery import ask_vitals
 from harness.device.store.deploy import Deployer
 from harness.ground.errors import InfraError

@@ -12,12 +12,11 @@ import yaml
 
 from harness.device.lab.attach import OpenLab
 from harness.device.lab.device_watch import DeviceWatch
-from harness.device.lab.health import LabEvent
+from harness.device.lab.health import LabEvent, Quarantine
 from harness.device.lab.inventory import load_lab
-from harness.device.lab.quarantine import Quarantine
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from tests.faults.breakable import KeptServer
 from tests.integration.device.adb.faulty_link import FaultyLink
 

@@ -17,13 +17,12 @@ import yaml
 from harness.device.adb.server import AdbServer
 from harness.device.lab.attach import LabDevice, OpenLab
 from harness.device.lab.device_watch import DeviceWatch
-from harness.device.lab.health import Fitness, LabEvent
+from harness.device.lab.health import Fitness, LabEvent, Quarantine
 from harness.device.lab.inventory import load_lab
-from harness.device.lab.quarantine import Quarantine
 from harness.device.lab.recovery import Recovery, ask_vitals
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from harness.ground.errors import InfraError
 from harness.ground.files.notices import followed_by
 from harness.ground.host.deadline import Deadline

@@ -18,7 +18,7 @@ import pytest
 
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from tests.faults.breakable import KeptServer
 from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns, Finished
 
@@ -48,8 +48,8 @@ def test_slow(bench, number):
 
 BISECTED = """import logging, sys
 from pathlib import Path
-from harness.search.bisect.case_run import run_case
-from harness.search.bisect.task import case_arguments
+from harness.search.bisect.loop import run_case
+from harness.search.bisect.search import case_arguments
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
 case, lab, folder = sys.argv[1], *map(Path, sys.argv[2:])
 words = case_arguments(case, lab, folder / "run", ["one"], "htp")

@@ -16,7 +16,7 @@ import yaml
 from harness.device.adb.address import SshAddress
 from harness.device.adb.server import AdbServer
 from harness.device.lab.attach import OpenLab
-from harness.device.lab.device_url import ssh_address
+from harness.device.lab.fields import ssh_address
 from harness.device.lab.inventory import load_lab
 from harness.ground.errors import InfraError
 from harness.ground.host.deadline import Deadline
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.needs(SSHD)
 
 USER = """
 import sys
-from harness.device.lab.device_url import ssh_address
+from harness.device.lab.fields import ssh_address
 from harness.device.adb.server import AdbServer
 server = AdbServer(ssh_address(sys.argv[1]))
 print(sorted(one.serial for one in server.devices()), flush=True)

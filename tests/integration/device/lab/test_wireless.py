@@ -11,7 +11,7 @@ from harness.device.lab.attach import OpenLab
 from harness.device.lab.inventory import load_lab
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from harness.ground.errors import InfraError
 from tests.faults.breakable import KeptServer
 

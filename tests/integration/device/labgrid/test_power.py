@@ -16,11 +16,9 @@ import pytest
 
 from harness.device.lab.attach import OpenLab
 from harness.device.lab.device_watch import DeviceWatch
-from harness.device.lab.health import LabEvent
+from harness.device.lab.health import LabEvent, Quarantine
 from harness.device.lab.inventory import load_lab
-from harness.device.lab.quarantine import Quarantine
-from harness.device.labgrid.place import Wanted
-from harness.device.labgrid.session import FoundPlaces, Session
+from harness.device.labgrid.session import FoundPlaces, Session, Wanted
 from tests.integration.device.adb.faulty_link import FaultyLink
 from tests.integration.device.labgrid.rack import Rack
 from tests.integration.device.labgrid.test_runs import steps

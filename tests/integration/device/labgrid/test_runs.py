@@ -13,8 +13,7 @@ from threading import Thread
 
 import pytest
 
-from harness.device.labgrid.place import Wanted
-from harness.device.labgrid.session import found_places, lost_file
+from harness.device.labgrid.session import Wanted, found_places, lost_file
 from harness.ground.errors import ConfigError
 from harness.ground.files.cache import cache_root
 from tests.integration.device.labgrid.rack import Rack, wait_until

@@ -17,7 +17,7 @@ import adbutils
 import pytest
 
 from harness.device.simulator.device import SimulatedDevice
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 
 ADB = Path(adbutils.__file__).parent / "binaries" / "adb"
 DEADLINE_S = 20.0

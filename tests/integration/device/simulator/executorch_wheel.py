@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from harness.ground.files.cache import cache_root
-from harness.libraries.runtimes.wheels import WheelCache, WheelRequest
+from harness.libraries.runtimes.pypi import WheelCache, WheelRequest
 
 WHEEL: Final = WheelRequest("executorch", "1.5.1", "manylinux_2_28_x86_64", "3.11", "cp311")
 MODULE: Final = "executorch/backends/qualcomm/export_utils.py"

@@ -13,10 +13,9 @@ import pytest
 from harness.device.adb.address import TcpAddress
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import AdbServer
-from harness.device.simulator.board import libc_version, soc_files
+from harness.device.simulator.board import find_tools, libc_version, make_board, soc_files
 from harness.device.simulator.device import SimulatedDevice
-from harness.device.simulator.emulation import find_tools, make_board
-from harness.device.simulator.properties import board_properties
+from harness.device.simulator.programs import board_properties
 from harness.ground.errors import DeviceTimeout
 from harness.ground.files.cache import cache_root
 from harness.probe.build import ProbeBuilder

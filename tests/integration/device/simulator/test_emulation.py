@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.dsp.qemu import VARIABLE
+from harness.device.dsp.hexagon import VARIABLE
 from harness.device.lab.inventory import load_lab
-from harness.device.simulator.emulation import CROSS_COMPILER_VARIABLE, why_no_board
-from harness.tools.doctor.lab_checks import simulated_checks
+from harness.device.simulator.board import CROSS_COMPILER_VARIABLE, why_no_board
+from harness.tools.doctor.examine import simulated_checks
 
 CROSS, QEMU = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 pytestmark = [pytest.mark.needs(QEMU), pytest.mark.needs(CROSS)]

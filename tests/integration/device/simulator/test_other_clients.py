@@ -17,7 +17,7 @@ import pytest
 from mobly.controllers.android_device_lib import adb as mobly_adb
 
 from harness.device.simulator.device import SimulatedDevice
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from tests.integration.device.adb.conftest import old_adb
 from tests.integration.device.adb.real_adbd import RealDevice
 from tests.integration.device.simulator import other_clients as clients

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.device.ssh.board import SshBoard
-from harness.device.ssh.login import SshLogin
+from harness.device.ssh.connection import SshLogin
 from tests.integration.device.adb.faulty_link import FaultyLink
 from tests.integration.device.lab.ssh_host import SshHost
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.device.ssh.board import SshBoard
-from harness.device.ssh.login import SshLogin
+from harness.device.ssh.connection import SshLogin
 from harness.device.transport.files import PushItem
 from harness.device.transport.shell import DRAIN_GRACE_S, ScriptTimeout
 from harness.ground.errors import (
@@ -67,7 +67,7 @@ from tests.integration.device.lab.ssh_host import SshHost
 CALLER = """
 import sys
 from harness.device.ssh.board import SshBoard
-from harness.device.ssh.login import SshLogin
+from harness.device.ssh.connection import SshLogin
 login, port, script = sys.argv[1:]
 show = lambda data: print(data.decode(), end="", flush=True)
 SshBoard(SshLogin(login, int(port))).shell(script, timeout_s=60, on_stdout=show)

@@ -18,7 +18,7 @@ from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import AdbServer
 from harness.device.simulator.device import SimulatedDevice
 from harness.device.simulator.private_server import PrivateAdbServer, harness_key
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from harness.device.transport.files import PushItem
 from harness.device.transport.shell import Completed
 from harness.ground.host.deadline import Deadline

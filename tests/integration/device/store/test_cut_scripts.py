@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.store.eviction import plan_eviction
+from harness.device.store.client import ScriptName, plan_eviction, script
 from harness.device.store.layout import (
     CONDEMNED_TOUCH,
     FileSet,
@@ -21,7 +21,6 @@ from harness.device.store.layout import (
     names_used,
     parse_look,
 )
-from harness.device.store.scripts import ScriptName, script
 from tests.unit.device.store.store_device import (
     CLAIM,
     CONTENTS,

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.store.deploy import Deployer, Push
-from harness.device.store.push_plan import SMALL_BYTES
+from harness.device.store.deploy import SMALL_BYTES, Deployer, Push
 from harness.ground.errors import ConfigError, DeviceRefused, InternalError
 from harness.ground.files.notices import followed_by
-from harness.libraries.runtimes.deployed import deploy_runtime
+from harness.libraries.runtimes.runtime import deploy_runtime
 from tests.integration.conftest import RuntimeFor
 from tests.integration.device.store.conftest import CountingDevice, MakeDevice
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.store.claims import own_claim
 from harness.device.store.deploy import Deployer
+from harness.device.store.layout import own_claim
 from harness.ground.errors import DeviceError, DeviceLost, InfraError
 from tests.integration.device.store.conftest import ON_ANDROID, REAL, CountingDevice
 

@@ -13,7 +13,7 @@ import pytest
 
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import AdbServer
-from harness.device.lab.device_url import ssh_address
+from harness.device.lab.fields import ssh_address
 from harness.device.transport.files import PushItem
 from tests.integration.device.adb.faulty_link import FaultyLink
 from tests.integration.device.lab.ssh_host import SSHD, SshHost

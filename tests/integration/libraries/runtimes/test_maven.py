@@ -12,8 +12,7 @@ import pytest
 from harness.ground.errors import ConfigError, InfraError
 from harness.libraries.runtimes import maven_repository
 from harness.libraries.runtimes.aar import MavenSource
-from harness.libraries.runtimes.download import Bounds
-from harness.libraries.runtimes.maven_repository import Coordinates, Repository
+from harness.libraries.runtimes.maven_repository import Bounds, Coordinates, Repository
 from tests.integration.libraries.runtimes.maven_server import MavenServer, make_aar, make_pom
 from tests.logged import Logged
 from tests.unit.libraries.runtimes.elf_files import elf_file
@@ -104,7 +103,7 @@ def test_a_download_that_breaks_off_is_tried_again(server: MavenServer, tmp_path
 def test_what_breaks_off_each_time_leaves_nothing(
     server: MavenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.libraries.runtimes.download._PAUSE_S", 0.01)
+    monkeypatch.setattr("harness.libraries.runtimes.maven_repository._PAUSE_S", 0.01)
     server.cuts[QNN.at("2.31.0").file("aar")] = [700_000, 0, 0]
     with pytest.raises(InfraError, match="broke off"):
         opened(server, tmp_path).runtime("2.31.0", TARGET)
@@ -141,7 +140,7 @@ def test_refusals(
     status: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("harness.libraries.runtimes.download._PAUSE_S", 0.01)
+    monkeypatch.setattr("harness.libraries.runtimes.maven_repository._PAUSE_S", 0.01)
     server.status[f"{QNN.folder}/maven-metadata.xml"] = status
     error = ConfigError if status == 404 else InfraError
     with pytest.raises(error, match=str(status)):

@@ -16,15 +16,19 @@ from harness.ground.facts.socs import SOCS
 from harness.ground.files.cache import cache_root
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.elf import ElfError, read_elf
-from harness.libraries.runtimes.library_facts import (
+from harness.libraries.runtimes.preflight import (
+    ContextFacts,
+    PreflightInput,
+    TargetFacts,
+    preflight,
+)
+from harness.libraries.runtimes.runtime import (
     LibraryFacts,
+    Runtime,
     SdkBuild,
     library_facts,
     read_library,
 )
-from harness.libraries.runtimes.preflight import ContextFacts, PreflightInput, preflight
-from harness.libraries.runtimes.preflight_linking import TargetFacts
-from harness.libraries.runtimes.runtime import Runtime
 from tests.integration.conftest import RuntimeFor
 from tests.properties import reached, reaches
 

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from harness.ground.errors import InfraError
-from harness.libraries.runtimes.pypi import UnpackedWheels
-from harness.libraries.runtimes.wheels import WheelCache, WheelRequest
+from harness.libraries.runtimes.pypi import UnpackedWheels, WheelCache, WheelRequest
 from tests.logged import Logged
 
 REQUEST = WheelRequest("harness-sample", "1.0", "manylinux_2_35_x86_64", "3.12", "cp312")
@@ -244,7 +243,7 @@ def test_a_process_killed_while_it_fetches_leaves_nothing_in_the_way(  # type: i
     code = (
         "import logging, sys; from pathlib import Path\n"
         "logging.basicConfig(level='INFO', format='%(message)s', stream=sys.stdout)\n"
-        "from harness.libraries.runtimes.wheels import WheelCache, WheelRequest\n"
+        "from harness.libraries.runtimes.pypi import WheelCache, WheelRequest\n"
         f"WheelCache(Path(sys.argv[1]), known={{}}).fetch({REQUEST!r})"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(root)]) as process:

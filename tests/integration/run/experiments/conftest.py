@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.contexts.context.session_plan import DeployedContext, Libraries
-from harness.contexts.context.source import Context
+from harness.contexts.context.source import Context, DeployedContext, Libraries
 from harness.libraries.runtimes.runtime import Runtime
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan

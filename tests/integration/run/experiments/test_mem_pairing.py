@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.contexts.context.session_plan import DeployedContext
+from harness.contexts.context.source import DeployedContext
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan_runner import EXIT_DONE, EXIT_STEP_FAILED
 from harness.run.experiments.latency import LatencyTolerance
@@ -22,7 +22,7 @@ from harness.run.experiments.pairing import (
     prepared_memory,
 )
 from harness.verdict.failure.verdict import judge
-from harness.verdict.results.checks import Check, broken
+from harness.verdict.results.record import Check, broken
 from tests.integration.probe.conftest import sanitizing
 from tests.integration.run.experiments.conftest import Target
 

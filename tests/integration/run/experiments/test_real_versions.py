@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.contexts.context.session_plan import Libraries, session_start
-from harness.contexts.context.source import Context
+from harness.contexts.context.source import Context, Libraries, session_start
 from harness.libraries.runtimes.runtime import Runtime
 from harness.probe.build import ProbeBuilder
-from harness.probe.memory_steps import (
+from harness.probe.ort_plan import (
     context_load_list,
     context_load_shared,
     io_bind,

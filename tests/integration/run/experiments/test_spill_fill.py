@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from harness.contexts.context.session_plan import DeployedContext
+from harness.contexts.context.source import DeployedContext
 from harness.run.experiments.sharing import (
     SharingFigures,
     SharingPlan,
@@ -21,7 +21,7 @@ from harness.run.experiments.sharing import (
     spill_fill_bytes,
 )
 from harness.verdict.failure.verdict import Verdict, judge
-from harness.verdict.results.checks import Check, broken
+from harness.verdict.results.record import Check, broken
 from tests.integration.run.experiments.conftest import Target
 
 Deployed = Callable[[str], DeployedContext]

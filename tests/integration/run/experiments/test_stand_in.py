@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.contexts.context.schedule import schedule
-from harness.contexts.context.session_plan import DeployedContext, session_plan
+from harness.contexts.context.source import DeployedContext, schedule, session_plan
 from harness.probe.plan import Settings
 from harness.verdict.failure.verdict import Verdict, judge
 from tests.integration.run.experiments.conftest import Target

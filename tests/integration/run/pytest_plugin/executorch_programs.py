@@ -12,8 +12,8 @@ from pathlib import Path
 
 import flatbuffers
 
-from harness.libraries.containers.file_bytes import FileBytes
-from harness.libraries.containers.flatbuffer import FlatTable
+from harness.libraries.containers.artefact import FileBytes
+from harness.libraries.containers.pte import FlatTable
 
 LOWERED = Path(__file__).parents[3] / "field/executorch-3-contexts.pte"
 HEADER_BYTES = 32

@@ -31,7 +31,7 @@ SUITE = '''"""What a backend can do to a case, each told to it on the phone."""
 import pytest
 
 from harness import Model
-from harness.contexts.context.schedule import schedule
+from harness.contexts.context.source import schedule
 from harness.probe.plan import Plan, Step
 
 CONF = "/data/local/tmp/stand_in.conf"

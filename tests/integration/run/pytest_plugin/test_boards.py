@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.needs(tool) for tool in NEEDED]
 GPU_SUITE = '''"""Asks the GPU library for a session, without any context."""
 import pytest
 
-from harness.ground.facts.backends import BACKEND_LIBRARIES
-from harness.contexts.context.session_plan import Libraries, session_start
+from harness.ground.facts.axes import BACKEND_LIBRARIES
+from harness.contexts.context.source import Libraries, session_start
 from harness.probe.plan import Plan, Step
 
 

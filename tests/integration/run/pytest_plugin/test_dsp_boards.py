@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.device.dsp.qemu import VARIABLE, find_qemu
+from harness.device.dsp.hexagon import VARIABLE, find_qemu
 from harness.ground.files.cache import BOARDS, cache_root
 from tests.integration.device.simulator.conftest import wait_for
 from tests.integration.device_runs import ROOT, DeviceRuns

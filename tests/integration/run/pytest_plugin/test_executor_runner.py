@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from harness.libraries.runtimes.catalog import Catalog
-from harness.libraries.runtimes.executorch import EXECUTORCH_LIBRARIES, RUNNER
+from harness.libraries.runtimes.ort import EXECUTORCH_LIBRARIES, RUNNER
 from harness.probe.build import _EXECUTORCH_DEFINES, _EXECUTORCH_HEADERS, _EXECUTORCH_LIBRARIES
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.in_process import qnn_harness

@@ -21,7 +21,7 @@ from itertools import chain
 import pytest
 
 from harness import Model
-from harness.contexts.context.schedule import schedule
+from harness.contexts.context.source import schedule
 from harness.probe.plan import Plan, Step
 
 

@@ -11,7 +11,7 @@ from tests.integration.device_runs import DeviceRuns
 SUITE = """
 import pytest
 from harness.contexts.compiler.models import Model
-from harness.run.bench.ort import OrtOnDevice
+from harness.run.bench.session import OrtOnDevice
 from harness.probe.ort_plan import QNN_EP, dump_options, ort_placement
 from harness.probe.ort_plan import ort_session, ort_session_free
 

@@ -170,7 +170,7 @@ def test_some(bench, number, shared):
 
 
 # on a machine that is busy enough, the next device takes the cases of one that is not ready yet
-PATIENT = """from harness.run.pytest_plugin import attempts
+PATIENT = """from harness.run.pytest_plugin import device_run as attempts
 
 attempts._PATIENCE_S = 600.0
 """

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.ground.facts.versions import QNN_WHEELS
-from harness.search.bisect.case_run import judge, run_case
 from harness.search.bisect.folder import LOG
+from harness.search.bisect.loop import judge, run_case
 from harness.search.bisect.match import ANY_FAILURE
 from harness.search.bisect.search import AxisSpec
 from harness.tools.cli.main import commands

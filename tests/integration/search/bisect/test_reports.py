@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from harness.answers.report.bisections import bisections_in, listed
 from harness.answers.report.document import html
 from harness.answers.report.projections import finish
+from harness.answers.report.sections import bisections_in, listed
 from harness.search.bisect.driver import Bisection
-from harness.search.bisect.findings import AxisFinding
+from harness.search.bisect.report_text import RESULT, write_reports
+from harness.search.bisect.result import AxisFinding
 from harness.search.bisect.search import AxisSpec
-from harness.search.bisect.write_reports import RESULT, write_reports
 from harness.verdict.results.run_folder import RunFolder
 from tests.unit.search.bisect.scripted_runs import ScriptedRuns, new_bisection, record
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from harness.answers.site.links import page_of
+from harness.answers.site.pages import page_of
 from harness.search.nightly.night import STEPS, Night
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import LAB, DeviceRuns

@@ -17,14 +17,13 @@ import apprise
 import pytest
 import yaml
 
+from harness.device.lab.fields import NotifyChannel, load_channels
 from harness.device.lab.inventory import load_lab
-from harness.device.lab.notify import NotifyChannel, load_channels
 from harness.ground.errors import InfraError
 from harness.ground.files.whole_file import write_json
 from harness.ground.host.deadline import Deadline
 from harness.search.nightly.chain import Chain
-from harness.search.nightly.kept_nights import STATE, held
-from harness.search.nightly.night import STEPS, Night
+from harness.search.nightly.night import STATE, STEPS, Night, held
 from harness.search.nightly.notifications import SENT, Message, channel_problem, send
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.run_folder import RunFolder

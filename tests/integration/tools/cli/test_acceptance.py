@@ -23,11 +23,14 @@ from harness.ground.errors import InfraError
 from harness.ground.files.cache import cache_root
 from harness.probe.plan import Step as ProbeStep
 from harness.tools.cli.doctor import lines_of
-from harness.tools.doctor import acceptance, device_steps, transport_steps
-from harness.tools.doctor.acceptance import STEPS, Stage, accept, take
+from harness.tools.doctor import (
+    acceptance,
+    acceptance as device_steps,
+    acceptance as transport_steps,
+)
+from harness.tools.doctor.acceptance import STEPS, Ground, Stage, accept, take
 from harness.tools.doctor.check import Answer, report_of
 from harness.tools.doctor.device_visit import Order, open_workbench
-from harness.tools.doctor.ground import Ground
 from tests.integration.device.adb.faulty_link import FaultyLink
 from tests.integration.device.simulator.conftest import AdbClient, StartDevice, processes_of
 from tests.integration.device.store.conftest import ON_ANDROID, REAL, MakeDevice

@@ -14,9 +14,9 @@ import pytest
 
 from harness.device.adb.server import adb_binary
 from harness.device.lab.attach import OpenLab
+from harness.device.lab.health import Quarantine
 from harness.device.lab.inventory import load_lab
 from harness.device.lab.lease import Leases
-from harness.device.lab.quarantine import Quarantine
 from harness.device.store.deploy import Deployer
 from harness.ground.files.cache import cache_root, lease_root, simulated_root
 from tests.integration.in_process import qnn_harness

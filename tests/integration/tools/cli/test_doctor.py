@@ -17,12 +17,12 @@ import jsonschema
 import pytest
 
 from harness.device.lab.attach import OpenLab
+from harness.device.lab.health import Quarantine
 from harness.device.lab.inventory import load_lab
 from harness.device.lab.lease import Leases
-from harness.device.lab.quarantine import Quarantine
 from harness.device.simulator.device import SimulatedDevice
 from harness.ground.files.cache import lease_root, quarantine_root
-from harness.probe.ndk import VARIABLES as NDK_VARIABLES
+from harness.probe.build import VARIABLES as NDK_VARIABLES
 from tests.integration.conftest import RuntimeFor
 from tests.integration.device.simulator.conftest import AdbClient, StartDevice
 from tests.integration.device_runs import ROOT

@@ -13,8 +13,7 @@ import pytest
 
 from harness.ground.files.cache import cache_root
 from harness.libraries.runtimes.catalog import Catalog
-from harness.libraries.runtimes.pypi import qnn_wheel
-from harness.libraries.runtimes.wheels import WheelCache, WheelRequest
+from harness.libraries.runtimes.pypi import WheelCache, WheelRequest, qnn_wheel
 from tests.integration.device_runs import ROOT, DeviceRuns
 
 # 14 models of LiteRT lie in it

@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from harness.answers.report.ci import code_quality, github_lines, step_summary
 from harness.search.nightly.chain import Chain
-from harness.search.nightly.issue_text import issue_text
+from harness.search.nightly.issues import issue_text
 from harness.search.nightly.night import Night, summary_lines
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.run_folder import RunFolder
@@ -395,7 +395,7 @@ READERS = re.compile(
 )
 TOLD_BY = {
     "search/nightly/chain.py": "nightly",
-    "answers/history/side_by_side.py": "compare",
+    "answers/history/comparison_text.py": "compare",
     "answers/history/previous.py": "page",
     "tools/cli/history.py": "history",
     "answers/history/run_changes.py": "site",
@@ -408,20 +408,18 @@ TOLD_BY = {
     "verdict/results/run_folder.py": "page",
     "answers/report/summary.py": "terminal",
     "run/pytest_plugin/recorder.py": "terminal",
-    "run/pytest_plugin/records.py": "terminal",
+    "run/pytest_plugin/device_run.py": "terminal",
 }
 SUM_UP_NOTHING = {
     "answers/history/attempts.py": "reads",
     "answers/history/importing.py": "reads",
     "verdict/results/record.py": "reads",
-    "verdict/results/one_pass.py": "reads",
     "verdict/results/journal.py": "reads",
     "answers/report/model_figures.py": "figures of cases, behind what says how many were judged",
-    "search/diverge/sides.py": "one case for each context; one without outputs is an error",
+    "search/diverge/network.py": "one case for each context; one without outputs is an error",
     "tools/cli/run.py": "prints records",
     "tools/cli/notify.py": "by what the terminal has",
     "search/bisect/loop.py": "one case",
-    "search/bisect/case_run.py": "one case",
     "search/minimize/subject.py": "one case",
 }
 

@@ -11,7 +11,7 @@ from harness.contexts.context.metadata import Unreadable, read_each
 from harness.libraries.containers.open import open_artefact
 from harness.libraries.runtimes.catalog import Catalog
 from harness.probe.build import ProbeBuilder
-from harness.verdict.results.token_figures import named_graphs, token_figures
+from harness.verdict.results.measurements import named_graphs, token_figures
 from tests.integration.conftest import RuntimeFor
 from tests.integration.contexts.sources.test_many_graphs import sharing
 from tests.integration.device_runs import ROOT, DeviceRuns

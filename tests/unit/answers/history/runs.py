@@ -13,10 +13,10 @@ from harness.answers.history.comparison_json import ComparisonReport, report_hea
 from harness.answers.history.comparison_text import ToldComparison
 from harness.answers.history.database import Database
 from harness.answers.history.importing import runs_held, stored_attempts
-from harness.answers.history.speed import judge_speed
+from harness.answers.history.performance import judge_speed
 from harness.answers.history.timeline import Filter
 from harness.answers.report.projections import finish
-from harness.run.pytest_plugin.selection import selection
+from harness.run.pytest_plugin.collected import selection
 from harness.verdict.failure.error import Diagnosis, ErrorRecord
 from harness.verdict.results.record import NO_CAUSE, CaseRecord
 from harness.verdict.results.run_folder import RunFolder

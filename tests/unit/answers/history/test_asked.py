@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.answers.history.attempts import Attempt
-from harness.answers.history.causes import cause_id
+from harness.answers.history.attempts import Attempt, cause_id
 from harness.answers.history.comparison import compare
 from harness.answers.report.merge import merge_runs
 from harness.ground.errors import ConfigError

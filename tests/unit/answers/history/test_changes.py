@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.answers.history.attempts import attempts_by_name
-from harness.answers.history.changes import NightChange, changes_of
-from harness.answers.history.timeline import lines_of
+from harness.answers.history.timeline import NightChange, changes_of, lines_of
 from tests.unit.answers.history.test_timeline import at_night
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.answers.history.attempts import Attempt
-from harness.answers.history.causes import cause_id
+from harness.answers.history.attempts import Attempt, cause_id
 from harness.answers.history.database import Database, open_database
-from harness.answers.history.facts import CauseFacts, DeviceResult, facts_line
 from harness.answers.history.importing import import_run, runs_held
 from harness.answers.history.run_changes import causes_held, facts_held
 from harness.answers.history.timeline import MARKS
+from harness.answers.history.timeline_text import CauseFacts, DeviceResult, facts_line
 from harness.answers.report.document import Paragraph, Span, as_markdown, as_text, html
 from harness.verdict.results.record import CaseRecord
 from tests.unit.answers.history.runs import attempt, run_folder

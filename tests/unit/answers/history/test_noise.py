@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from harness.answers.history import noise
+from harness.answers.history import performance as noise
 
 NAN = math.nan
 FREEDOM, ANYWHERE = 2, 1 / 80  # as docs/results.md says

@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 
 from harness.answers.history.attempts import Attempt
 from harness.answers.history.comparison import FailOn, compare
+from harness.answers.history.comparison_text import op_counts, op_lines
 from harness.answers.history.ops import OpsCompared, judge_ops
-from harness.answers.history.ops_text import op_counts, op_lines
 from tests.unit.answers.history.runs import attempt
 
 Ops = dict[str, list[int]]

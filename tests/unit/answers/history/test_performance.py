@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
+from harness.answers.history.attempts import known_to
 from harness.answers.history.performance import Change, JudgedSpeed, interval, judge, least_told
-from harness.answers.history.units import known_to
 from tests.properties import reached, reaches
 
 QUIET = [1000.0, 1004.0, 997.0, 1001.0, 999.0, 1003.0, 1000.0]

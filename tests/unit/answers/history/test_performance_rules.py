@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.answers.history import noise
+from harness.answers.history import performance as noise
 from harness.answers.history.performance import Change, judge
 
 MOST, ALARM, SUSPECT, DISCOVERIES = 5, 0.003, 0.03, 0.005

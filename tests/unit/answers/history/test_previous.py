@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.answers.history.comparison import FailOn
+from harness.answers.history.comparison_text import compared
 from harness.answers.history.previous import (
     asked_when_bad,
     histories,
@@ -19,10 +20,9 @@ from harness.answers.history.previous import (
     runs_around,
     since_previous,
 )
-from harness.answers.history.side_by_side import compared
 from harness.answers.report.projections import project
 from harness.ground.errors import ConfigError
-from harness.run.pytest_plugin.selection import selection
+from harness.run.pytest_plugin.collected import selection
 from harness.verdict.results.run_folder import RunFolder, new_run_id, run_folders
 from tests.report_page import rows_of
 from tests.unit.answers.history.runs import attempt, run_folder
@@ -183,7 +183,7 @@ def test_two_runs_of_one_id_are_compared_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    logger = logging.getLogger("harness.answers.history.side_by_side")
+    logger = logging.getLogger("harness.answers.history.comparison_text")
     monkeypatch.setattr(logger, "warning", lambda text, *more: told.append(text % more))
     name = "20261121T060000Z-3f9a"
     one = RunFolder.open(run_folder(tmp_path / "x", ONE, run_id=name))

@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 
 from harness.answers.history.attempts import Attempt
-from harness.answers.history.database import open_database
+from harness.answers.history.database import (
+    CauseTold,
+    DeviceSums,
+    NightTold,
+    bounded,
+    hosts_in,
+    keep_night,
+    nights_held,
+    open_database,
+)
 from harness.answers.history.importing import import_run, stored_attempts
-from harness.answers.history.nights import CauseTold, NightTold, keep_night, nights_held
-from harness.answers.history.rows import DeviceSums, bounded, hosts_in
 from harness.answers.history.timeline import Filter
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from tests.unit.answers.history.runs import attempt, run_folder

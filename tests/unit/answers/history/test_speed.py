@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 from harness.answers.history.attempts import Attempt, sample
 from harness.answers.history.comparison import Bisectable, Comparison, FailOn, compare
 from harness.answers.history.comparison_text import lines, markdown, page, told
+from harness.answers.history.performance import SpeedCompared
 from harness.answers.history.previous import runs_around
-from harness.answers.history.speed import SpeedCompared
 from harness.tools.cli.main import commands
 from harness.tools.cli.schema import schemas
 from harness.verdict.results.record import CaseRecord

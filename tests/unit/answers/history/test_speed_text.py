@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
-from harness.answers.history.performance import Change
-from harness.answers.history.speed import SpeedCompared, SpeedRow, listed_as
-from harness.answers.history.speed_text import noise_lines, noise_said, speed_counts, speed_lines
+from harness.answers.history.comparison_text import (
+    noise_lines,
+    noise_said,
+    speed_counts,
+    speed_lines,
+)
+from harness.answers.history.performance import Change, SpeedCompared, SpeedRow, listed_as
 
 
 def row(

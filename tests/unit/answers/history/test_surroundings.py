@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.answers.history.surroundings import (
+from harness.answers.history.performance import (
     devices_gone,
     differences,
     files_changed,

@@ -12,11 +12,9 @@ from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
-from harness.answers.history.attempts import Attempt, EarlierAttempts, attempts_by_name
-from harness.answers.history.causes import cause_id
+from harness.answers.history.attempts import Attempt, EarlierAttempts, attempts_by_name, cause_id
 from harness.answers.history.comparison import Bisectable, Pair
-from harness.answers.history.facts import CauseFacts, DeviceResult
-from harness.answers.history.rows import kin_of
+from harness.answers.history.database import kin_of
 from harness.answers.history.states import CaseState
 from harness.answers.history.timeline import (
     CaseLine,
@@ -24,9 +22,15 @@ from harness.answers.history.timeline import (
     RunHeld,
     lines_of,
 )
-from harness.answers.history.timeline_json import HistoryReport, LackingRun, case_row
-from harness.answers.history.timeline_text import lines
-from harness.answers.history.told import History
+from harness.answers.history.timeline_text import (
+    CauseFacts,
+    DeviceResult,
+    History,
+    HistoryReport,
+    LackingRun,
+    case_row,
+    lines,
+)
 from harness.ground.errors import InfraError
 from harness.libraries.runtimes.runtime import version_key
 from harness.search.bisect.new_failures import NewFailure

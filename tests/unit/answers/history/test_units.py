@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.answers.history.units import known_to, unit_of
+from harness.answers.history.attempts import known_to, unit_of
 
 
 @pytest.mark.parametrize(

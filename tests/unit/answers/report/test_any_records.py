@@ -15,13 +15,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as older_format
 
 from harness.answers.report.ci import code_quality, github_lines, step_summary
-from harness.answers.report.grid import grid_lines, grids
 from harness.answers.report.html import html_text
 from harness.answers.report.junit import junit_parts
 from harness.answers.report.metrics import METRICS, metrics_text
 from harness.answers.report.projections import project
-from harness.answers.report.run_data import RunData
-from harness.answers.report.summary import failure_groups, summary_lines, totals
+from harness.answers.report.sections import RunData
+from harness.answers.report.summary import failure_groups, grid_lines, grids, summary_lines, totals
 from harness.verdict.results import journal
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.journal import Contents

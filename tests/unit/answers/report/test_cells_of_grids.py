@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.answers.report.document import aligned
-from harness.answers.report.grid import asked_grids, code_of, grid_lines, grids
+from harness.answers.report.summary import asked_grids, code_of, grid_lines, grids
 from harness.verdict.failure.error import ErrorRecord, OrtCode
 from harness.verdict.results.record import CaseRecord
 from tests.unit.answers.report.test_grid import case

@@ -19,7 +19,7 @@ from harness.answers.report.ci import (
     step_summary,
     tell_ci,
 )
-from harness.answers.report.run_data import RunData
+from harness.answers.report.sections import RunData
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.journal import Contents
 from harness.verdict.results.record import CaseRecord, final_attempts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.answers.report.grid import grid_lines, grids
+from harness.answers.report.summary import grid_lines, grids
 from harness.verdict.failure.error import ChainLink
 from harness.verdict.results.record import CaseRecord
 from tests.unit.verdict.results.records import DEVICE, error, record

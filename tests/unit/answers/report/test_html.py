@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
+from harness.answers.report.document import outcome_bar, thinned
 from harness.answers.report.html import html_text, verdict
-from harness.answers.report.pages import outcome_bar, thinned
-from harness.answers.report.run_data import RunData
+from harness.answers.report.sections import RunData
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import Diagnosis, LoadedLibrary
-from harness.verdict.results.checks import held, undecided
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.journal import Contents, Damage
-from harness.verdict.results.record import CaseRecord, PreflightRecord
+from harness.verdict.results.record import CaseRecord, PreflightRecord, held, undecided
 from tests.report_page import details_of, rows_of
 from tests.unit.verdict.results.records import error, record
 

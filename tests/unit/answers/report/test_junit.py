@@ -12,7 +12,7 @@ from junitparser import JUnitXml
 
 from harness.answers.report.junit import junit_parts, legal
 from harness.answers.report.projections import PROJECTIONS
-from harness.answers.report.run_data import RunData
+from harness.answers.report.sections import RunData
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import LoadedLibrary
 from harness.verdict.results.coverage import coverage_of

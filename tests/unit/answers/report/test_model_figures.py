@@ -13,7 +13,7 @@ from harness.answers.report.model_figures import (
     versions,
 )
 from harness.contexts.context.source import IN_RANGE, MADE_UP
-from harness.ground.facts.engines import QNN
+from harness.ground.facts.axes import QNN
 from tests.unit.verdict.results.records import DEVICE, record
 
 

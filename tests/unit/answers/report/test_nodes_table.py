@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.answers.report.document import Table, markdown
-from harness.answers.report.nodes_table import nodes_tables
+from harness.answers.report.model_figures import nodes_tables
 from tests.unit.verdict.results.records import record
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.answers.report.document import Table, markdown
-from harness.answers.report.ops_grid import ops_by_version
+from harness.answers.report.model_figures import ops_by_version
 from harness.verdict.results.record import CaseRecord
 from tests.unit.answers.history.runs import attempt
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.answers.report.document import Paragraph, Table, html, markdown
-from harness.answers.report.ops_table import ops_tables
+from harness.answers.report.model_figures import ops_tables
 from harness.verdict.results.op_events import csv_events, phases_in, profile_of, runs_in
 from harness.verdict.results.record import CaseRecord
 from tests.unit.verdict.results.records import record

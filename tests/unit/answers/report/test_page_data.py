@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.answers.report.page_data import Packed, Rows, blocks, ladders
-from harness.answers.report.run_data import Since
+from harness.answers.report.html import Packed, Rows, blocks, ladders
+from harness.answers.report.sections import Since
 from harness.answers.report.summary import FailureGroup
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from tests.properties import reached, reaches

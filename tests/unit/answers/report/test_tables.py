@@ -7,12 +7,10 @@ from urllib.parse import unquote
 
 from harness.answers.report.document import Span, Table
 from harness.answers.report.html import html_text
-from harness.answers.report.run_data import RunData
-from harness.answers.report.tables import drift_tables, pairings, sharings
-from harness.verdict.results.checks import held, undecided
+from harness.answers.report.sections import RunData, drift_tables, pairings, sharings
 from harness.verdict.results.drift import Output, OutputDifference
 from harness.verdict.results.journal import Contents
-from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.record import CaseRecord, held, undecided
 from tests.unit.verdict.results.records import record
 
 

@@ -8,10 +8,9 @@ from urllib.parse import unquote
 import pytest
 
 from harness.answers.report.document import Span
-from harness.answers.report.tables import drift_tables, pairings, sharings
-from harness.verdict.results.checks import Check, held, undecided
+from harness.answers.report.sections import drift_tables, pairings, sharings
 from harness.verdict.results.drift import Output, OutputDifference
-from harness.verdict.results.record import CaseRecord
+from harness.verdict.results.record import CaseRecord, Check, held, undecided
 from tests.unit.answers.report.test_tables import pairing, spans_of
 from tests.unit.verdict.results.records import DEVICE, error, record
 

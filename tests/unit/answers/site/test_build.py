@@ -13,16 +13,13 @@ from urllib.parse import unquote
 import pytest
 from click.testing import CliRunner
 
-from harness.answers.history.attempts import Attempt
-from harness.answers.history.causes import cause_id
-from harness.answers.history.database import open_database
+from harness.answers.history.attempts import Attempt, cause_id
+from harness.answers.history.database import CauseTold, NightTold, keep_night, open_database
 from harness.answers.history.importing import import_run
-from harness.answers.history.nights import CauseTold, NightTold, keep_night
 from harness.answers.site.build import Built, build
-from harness.answers.site.links import page_of
+from harness.answers.site.pages import page_of
 from harness.tools.cli.report import site
-from harness.verdict.results.run_folder import RunFolder
-from harness.verdict.results.run_info import INFO
+from harness.verdict.results.run_folder import INFO, RunFolder
 from tests.unit.answers.history.runs import attempt, run_folder
 
 EVIL = "<img src=x onerror=alert(1)>\"'&amp;../../evil"
@@ -204,10 +201,10 @@ def many(folder: Path, number: int) -> list[Path]:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """The site reads six runs and tells changes of three, as if these were 60 and 30."""
-    for name in ("site.build", "history.run_changes", "site.case_page", "site.device_page"):
+    for name in ("site.build", "history.run_changes"):
         monkeypatch.setattr(f"harness.answers.{name}.WINDOW", 6)
-    for name in ("build.MARKS", "case_page.MARKS", "night_page._TREND", "device_page._SHOWN"):
-        monkeypatch.setattr(f"harness.answers.site.{name}", 3)
+    for name in ("MARKS", "_TREND", "_SHOWN"):
+        monkeypatch.setattr(f"harness.answers.site.build.{name}", 3)
 
 
 def pages_of(site: Path) -> dict[str, str]:

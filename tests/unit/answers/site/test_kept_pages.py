@@ -12,13 +12,11 @@ from urllib.parse import unquote
 
 import pytest
 
-from harness.answers.history.database import open_database
-from harness.answers.history.nights import CauseTold, NightTold, keep_night
-from harness.answers.report.document import Heading
-from harness.answers.report.pages import page
+from harness.answers.history.database import CauseTold, NightTold, keep_night, open_database
+from harness.answers.report.document import Heading, page
 from harness.answers.report.projections import project
-from harness.answers.report.run_data import Since
-from harness.answers.site.links import page_of
+from harness.answers.report.sections import Since
+from harness.answers.site.pages import page_of
 from harness.ground.errors import InfraError
 from harness.verdict.results.run_folder import RunFolder
 from tests.unit.answers.history.runs import attempt, run_folder

@@ -18,7 +18,7 @@ from harness.contexts.capacity.packing import (
     changes,
     forecast,
 )
-from harness.contexts.context.schedule import RESIDENCIES, Move, schedule
+from harness.contexts.context.source import RESIDENCIES, Move, schedule
 from tests.properties import reached, reaches
 
 SIZES = st.lists(

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from harness.contexts.compiler.compile_jobs import epcontext_max_size
+from harness.contexts.compiler.compile import epcontext_max_size
 from harness.contexts.compiler.compiler import CompileError
 
 

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import numpy_helper, shape_inference
 
-from harness.contexts.compiler import mobilenet
+from harness.contexts.compiler import models as mobilenet
 from harness.contexts.compiler.models import Model
 
 FLOAT, TWIN = Model("mobilenet-v2"), Model("mobilenet-v2-8bit")

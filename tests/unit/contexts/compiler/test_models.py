@@ -12,9 +12,8 @@ import onnx
 import pytest
 from hypothesis import given
 
-from harness.contexts.compiler.model_graphs import random_bytes
+from harness.contexts.compiler.model_graphs import OPERATORS, random_bytes
 from harness.contexts.compiler.models import KINDS, PREPARATIONS, Model, OnnxFiles
-from harness.contexts.compiler.operators import OPERATORS
 from harness.ground.errors import ConfigError, InfraError
 from tests.properties import damaged, reached, reaches
 

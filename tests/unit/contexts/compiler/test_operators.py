@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
+from harness.contexts.compiler.model_graphs import OPERATORS
 from harness.contexts.compiler.models import Model
-from harness.contexts.compiler.operators import OPERATORS
 
 NAMES = list(OPERATORS)
 SUFFIXES = {"float32": "float", "uint8": "8bit", "uint16": "16bit"}

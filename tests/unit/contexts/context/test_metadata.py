@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.contexts.compiler.compile_jobs import compile_options, tensor_order
+from harness.contexts.compiler.compile import compile_options, tensor_order
 from harness.contexts.compiler.compiler import CompileError
 from harness.contexts.context.metadata import (
     Tensor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.contexts.context.schedule import RESIDENCIES, Move, Residency, schedule
+from harness.contexts.context.source import RESIDENCIES, Move, Residency, schedule
 from harness.ground.errors import ConfigError
 
 

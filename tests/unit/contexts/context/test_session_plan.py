@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from harness.contexts.compiler.models import Model
-from harness.contexts.context.schedule import Move, Schedule
-from harness.contexts.context.session_plan import (
+from harness.contexts.context.source import (
+    Context,
     DeployedContext,
     Libraries,
+    Move,
+    Schedule,
     graph_of,
     session_plan,
 )
-from harness.contexts.context.source import Context
 from harness.ground.errors import ConfigError
 from harness.probe.plan import Settings, Step
 

@@ -9,10 +9,8 @@ import onnx
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness.contexts.sources import onnx_shapes
-from harness.contexts.sources.onnx_model import OnnxModel, OnnxSurface
-from harness.contexts.sources.onnx_nodes import OnnxNodes
-from harness.contexts.sources.onnx_shapes import inlined, shaped
+from harness.contexts.sources import onnx_model as onnx_shapes
+from harness.contexts.sources.onnx_model import OnnxModel, OnnxNodes, OnnxSurface, inlined, shaped
 from harness.ground.errors import ConfigError, HarnessError
 from harness.search.diverge.network import Network
 from tests.hostile_models import model, nested, recursive, relu, relu_many, weighty

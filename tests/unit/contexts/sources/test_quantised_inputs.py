@@ -10,8 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.contexts.context.source import IN_RANGE, MADE_UP, READ
-from harness.contexts.sources.onnx_model import OnnxModel
-from harness.contexts.sources.quantised_inputs import quantised_ranges
+from harness.contexts.sources.onnx_model import OnnxModel, quantised_ranges
 
 
 def quantised(

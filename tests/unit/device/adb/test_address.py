@@ -13,8 +13,8 @@ from harness.device.adb.address import (
     TcpAddress,
     UnixAddress,
 )
-from harness.device.lab.device_url import device_at
-from harness.device.ssh.login import SshLogin
+from harness.device.lab.fields import device_at
+from harness.device.ssh.connection import SshLogin
 
 ADDRESSES: list[tuple[ServerAddress, str, str, str]] = [
     (USER_SERVER, "127.0.0.1:5037", "tcp:localhost:5037", "adb start-server"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.device.adb.wireless import has_address, where_now
+from harness.device.adb.address import has_address, where_now
 
 NAME = "adb-1A2B3C4D-aBcDeF"
 SERVICES = (

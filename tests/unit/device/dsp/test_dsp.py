@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.device.dsp.build import NATIVE
 from harness.device.dsp.dsp import (
     KINDS,
     DspLimits,
@@ -23,6 +22,7 @@ from harness.device.dsp.dsp import (
     log_size,
     read_said,
 )
+from harness.device.dsp.hexagon import NATIVE
 from tests.properties import reached, reaches
 
 NAMES = tuple(one.name for one in fields(DspLimits))

@@ -9,13 +9,14 @@ import pytest
 
 from harness.device.dsp.hexagon import (
     COMPILER_VARIABLE,
+    VARIABLE,
+    VECTOR_FLOAT,
     build_loader,
     dsp_programs,
     lacks_floats,
     loader_missing,
     why_no_dsp,
 )
-from harness.device.dsp.qemu import VARIABLE, VECTOR_FLOAT
 from harness.ground.errors import ConfigError
 from harness.ground.files.notices import followed_by
 from tests.unit.device.dsp.test_qemu import mock_qemu

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.dsp import qemu
-from harness.device.dsp.qemu import HMX, VARIABLE, VECTOR_FLOAT, built_qemu, find_qemu
+from harness.device.dsp import hexagon as qemu
+from harness.device.dsp.hexagon import HMX, VARIABLE, VECTOR_FLOAT, built_qemu, find_qemu
 from harness.ground.errors import ConfigError
 
 WORDS = {"integer": "1c41c000", VECTOR_FLOAT: "1fa2e13f", HMX: "a6e0c011"}

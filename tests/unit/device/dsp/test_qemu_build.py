@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pytest
 
-from harness.device.dsp import qemu
+from harness.device.dsp import hexagon as qemu
 from harness.device.dsp.qemu_build import build_qemu
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.notices import followed_by
@@ -207,7 +207,7 @@ def test_one_that_lacks_the_instructions_is_not_kept(
 
 CHILD = """import sys
 from pathlib import Path
-from harness.device.dsp import qemu
+from harness.device.dsp import hexagon as qemu
 from harness.device.dsp.qemu_build import build_qemu
 qemu.PATCH = Path(sys.argv[1])
 build_qemu(Path(sys.argv[2]), source=Path(sys.argv[3]))

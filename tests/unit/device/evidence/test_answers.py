@@ -7,8 +7,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.device.evidence.answers import Baseline, Report, baseline_of
-from harness.device.evidence.script import NO_STACK
+from harness.device.evidence.answers import NO_STACK, Baseline, Report, baseline_of
 from harness.device.evidence.text import EvidenceFile
 from harness.device.transport.questions import Section
 from harness.device.transport.shell_protocol import TOKEN_VARIABLE

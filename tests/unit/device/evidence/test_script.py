@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.device.adb.client import MAX_REQUEST_BYTES
-from harness.device.evidence.script import (
+from harness.device.evidence.answers import (
     NO_STACK,
     collect_script,
     look_script,

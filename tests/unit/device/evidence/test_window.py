@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.device.evidence.window import (
+from harness.device.evidence.answers import (
     AVC_PATTERN,
     DSP_PATTERN,
     DeviceClock,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.device.lab.device_address import (
+from harness.device.lab.inventory import (
     canonical_host,
     device_address,
     split_address,

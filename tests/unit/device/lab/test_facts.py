@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.device.lab.facts import DeviceFacts, parse_facts
-from harness.device.simulator.properties import device_properties
+from harness.device.simulator.programs import device_properties
 from tests.properties import damaged, reached, reaches
 
 PHONE = """@qnn-harness:machine\r

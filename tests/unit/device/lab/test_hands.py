@@ -6,8 +6,8 @@ import pytest
 
 from harness.device.adb.device import UNPLUGGED
 from harness.device.adb.server import STATE_ADVICE, state_advice
-from harness.device.lab.hands import needs_hands
 from harness.device.lab.health import HealthFinding, State
+from harness.device.lab.recovery import needs_hands
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from harness.device.lab.facts import Vitals
 from harness.device.lab.health import (
     Health,
     HealthRules,
@@ -17,7 +18,6 @@ from harness.device.lab.health import (
     unreachable,
 )
 from harness.device.lab.recovery import is_worth_trying, recovery_steps
-from harness.device.lab.vitals import Vitals
 
 ALL = ("reconnect", "end-leftovers", "restart-server", "reboot")
 

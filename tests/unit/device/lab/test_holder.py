@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from harness.device.lab.lease_files import MAX_BYTES, Holder, device_file, parse_holder
+from harness.device.lab.lease import MAX_BYTES, Holder, device_file, parse_holder
 from tests.properties import damaged, reached, reaches
 
 ANNA = Holder("anna", "lab-pc", 4711, "2026-11-21T08:15:00Z", "pytest, run 1")

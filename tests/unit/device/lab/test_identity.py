@@ -18,7 +18,7 @@ from harness.device.lab.identity import (
 )
 from harness.device.lab.inventory import DeviceConfig
 from harness.ground.errors import InfraError
-from harness.ground.facts.platforms import TARGETS
+from harness.ground.facts.socs import TARGETS
 
 
 @pytest.mark.parametrize(

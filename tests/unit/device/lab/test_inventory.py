@@ -18,11 +18,10 @@ from harness.device.lab.inventory import (
     load_lab,
     shipped_lab,
 )
-from harness.device.ssh.login import SshLogin
+from harness.device.ssh.connection import SshLogin
 from harness.ground.errors import ConfigError
 from harness.ground.facts.socs import HTP_ARCHS
-from harness.ground.yaml_lines.document import parse_document
-from harness.ground.yaml_lines.models import check_document
+from harness.ground.yaml_lines.document import check_document, parse_document
 from tests.properties import reached, reaches
 
 ROOT = Path(__file__).parents[4]
@@ -510,7 +509,7 @@ def test_whatever_stands_there_is_a_lab_or_a_configerror(
 ) -> None:
     import json
 
-    from harness.device.lab.cross_checks import mistakes_between_fields
+    from harness.device.lab.inventory import mistakes_between_fields
 
     text = json.dumps({"schema": 1, "devices": devices, "hosts": hosts}, indent=1)
     said = ""

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.lab.health import Fitness, Out
-from harness.device.lab.known_state import KnownState, KnownStates
-from harness.device.lab.vitals import Vitals
+from harness.device.lab.facts import Vitals
+from harness.device.lab.health import Fitness, KnownState, KnownStates, Out
 from harness.ground.errors import InfraError
 
 KEY = "local:R5CX1234"

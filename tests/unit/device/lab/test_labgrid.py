@@ -8,10 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from harness.device.adb.address import TcpAddress
+from harness.device.lab.fields import LabgridConfig, PlaceDevice, described
 from harness.device.lab.inventory import load_lab
-from harness.device.lab.labgrid import LabgridConfig, PlaceDevice, described
-from harness.device.labgrid.place import Place, Service, Wanted
-from harness.device.labgrid.session import FoundPlaces
+from harness.device.labgrid.session import FoundPlaces, Place, Service, Wanted
 from harness.ground.errors import ConfigError
 from tests.logged import Logged
 

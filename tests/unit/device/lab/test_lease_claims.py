@@ -14,9 +14,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from harness.device.lab import lease as lease_module
-from harness.device.lab.lease import DeviceHeld, Leases, Missed
-from harness.device.lab.lease_claims import Claim, ClaimKind, claimants
-from harness.device.lab.lease_files import STALE_S
+from harness.device.lab.lease import (
+    STALE_S,
+    Claim,
+    ClaimKind,
+    DeviceHeld,
+    Leases,
+    Missed,
+    claimants,
+)
 from tests.properties import reached, reaches
 
 KEY = "local:R5CX1234"

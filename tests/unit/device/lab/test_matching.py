@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from harness.device.lab.inventory import DeviceConfig
 from harness.device.lab.matching import alike, kinds, misfits
 from harness.ground.errors import ConfigError
-from harness.ground.facts.backends import BACKENDS
+from harness.ground.facts.axes import BACKENDS
 
 SIM = DeviceConfig(name="sim", simulated=True, soc="QCS8550", tags=("fast", "desk"))
 UNKNOWN = DeviceConfig(name="phone", serial="A")

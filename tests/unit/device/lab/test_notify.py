@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.device.lab.fields import NotifyChannel, load_channels
 from harness.device.lab.inventory import load_lab
-from harness.device.lab.notify import NotifyChannel, load_channels
 from harness.ground.errors import ConfigError
 
 LAB = "schema: 1\ndevices: [{name: phone, serial: ABC}]\nnotify:\n"

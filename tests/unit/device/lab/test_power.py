@@ -10,7 +10,7 @@ import yaml
 from harness.device.lab.attach import OpenLab
 from harness.device.lab.inventory import load_lab
 from harness.ground.errors import ConfigError, InfraError
-from harness.ground.host.outliving import run_outliving
+from harness.ground.host.guard import run_outliving
 
 
 def lab(tmp_path: Path, power: object, **device: object) -> Path:

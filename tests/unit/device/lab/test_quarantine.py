@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.lab.quarantine import Quarantine
+from harness.device.lab.health import Quarantine
 from harness.ground.errors import InfraError
 
 

@@ -16,9 +16,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from harness.device.lab.facts import (
+    VITALS_SCRIPT as SCRIPT,
+    Readiness,
+    Vitals,
+    parse_readiness,
+    parse_vitals,
+)
 from harness.device.lab.health import HealthRules, TimedGate, gate_problem, judge_health
-from harness.device.lab.readiness import Readiness, parse_readiness
-from harness.device.lab.vitals import SCRIPT, Vitals, parse_vitals
 from harness.device.transport.questions import sections_of
 from tests.properties import damaged, reached, reaches
 from tests.unit.device.store.store_device import SHELLS, needing_shell, with_all_programs

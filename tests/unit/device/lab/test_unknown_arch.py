@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.device.lab.attach import unknown_arch
 from harness.device.lab.inventory import load_lab
-from harness.device.lab.unknown_arch import unknown_arch
 
 LAB = "schema: 1\ndevices:\n  - {name: a, serial: s}\n  - name: b\n    serial: t\n"
 

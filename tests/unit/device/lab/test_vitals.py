@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from hypothesis import given
 
+from harness.device.lab.facts import LOAD_SCRIPT, VITALS_SCRIPT as SCRIPT, parse_load, parse_vitals
 from harness.device.lab.recovery import ask_load
-from harness.device.lab.vitals import LOAD_SCRIPT, SCRIPT, parse_load, parse_vitals
 from tests.properties import damaged, reached, reaches
 
 if TYPE_CHECKING:

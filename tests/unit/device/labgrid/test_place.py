@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.device.labgrid.place import Place, Wanted, no_place, tags_there, waiting_text
+from harness.device.labgrid.session import Place, Wanted, no_place, tags_there, waiting_text
 
 PLACES = [Place("a", {"board": "x"}), Place("b", {"board": "y", "rack": "1"})]
 

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from hypothesis import given, strategies as st
 
-from harness.device.labgrid.resources import Key, Resources
+from harness.device.labgrid.keeper import Key, Resources
 
 WORD = st.text("ab*?[]", min_size=1, max_size=2)
 KEYS = st.tuples(WORD, WORD, st.sampled_from("NP"), WORD)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.device.labgrid.keeper import own_names
-from harness.device.labgrid.place import Place
-from harness.device.labgrid.session import ALIVE, LOST, FoundPlace, FoundPlaces, lost_file
+from harness.device.labgrid.session import ALIVE, LOST, FoundPlace, FoundPlaces, Place, lost_file
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from harness.device.simulator.board import (
     soc_files,
 )
 from harness.device.simulator.device import DeviceSettings
-from harness.device.simulator.properties import board_properties
+from harness.device.simulator.programs import board_properties
 from harness.ground.errors import ConfigError
 
 LIBC = b"\x7fELF..GNU C Library (Debian GLIBC 2.36-8cross1) stable release version 2.36.\nCopy"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.simulator.board import LOADER
-from harness.device.simulator.emulation import (
+from harness.device.simulator.board import (
     CROSS_COMPILER_VARIABLE,
     CROSS_COMPILERS,
     LIBRARIES_VARIABLE,
+    LOADER,
     ZIG_TARGET,
     build_shim,
     find_tools,

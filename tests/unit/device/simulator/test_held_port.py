@@ -7,7 +7,7 @@ import errno
 import socket
 import threading
 
-from harness.device.simulator.held_port import HeldPort
+from harness.device.simulator.supervisor import HeldPort
 
 
 def taken_by_another(number: int) -> bool:

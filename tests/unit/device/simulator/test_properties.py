@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.device.simulator.properties import (
+from harness.device.simulator.programs import (
     banner,
     checked_properties,
     device_properties,

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.store.eviction import Eviction, Inventory, parse_inventory
+from harness.device.store.client import Eviction, Inventory, ScriptName, parse_inventory, script
+from harness.device.store.deploy import plan_push
 from harness.device.store.layout import (
     CONDEMNED_TOUCH,
     FileSet,
@@ -26,9 +27,7 @@ from harness.device.store.layout import (
     parse_look,
     stored_at,
 )
-from harness.device.store.push_plan import plan_push
-from harness.device.store.scripts import ScriptName, script
-from harness.ground.files.local_file import LocalFile
+from harness.ground.files.copy_range import LocalFile
 from tests.needed import ANDROID, FORMATS, need
 
 ENTER = Path(__file__).parents[3] / "android/enter.sh"

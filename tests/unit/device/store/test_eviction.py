@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.device.store.eviction import Eviction, Inventory, parse_inventory, plan_eviction
+from harness.device.store.client import Eviction, Inventory, parse_inventory, plan_eviction
 from tests.unit.device.store.test_layout import DONE
 
 A, B, C = (letter * 64 for letter in "abc")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.device.store.eviction import Eviction
+from harness.device.store.client import Eviction
 from harness.device.store.layout import (
     StoreAnswerError,
     entry_name,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from harness.device.store.deploy import SMALL_BYTES, plan_push
 from harness.device.store.layout import FileSet, entry_name
-from harness.device.store.push_plan import SMALL_BYTES, plan_push
-from harness.ground.files.local_file import LocalFile
+from harness.ground.files.copy_range import LocalFile
 
 SIZES = {"empty": 0, "block": 512, "odd/one": 513, "large": SMALL_BYTES + 1}
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 
-from harness.device.transport.ending import Found, end_script, find_script, parse_found
+from harness.device.transport.shell import Found, end_script, find_script, parse_found
 from harness.device.transport.shell_protocol import Banner, v2_script
 from tests.properties import damaged, reached, reaches
 

@@ -11,7 +11,7 @@ from harness.device.adb.address import TcpAddress
 from harness.device.adb.device import AdbDevice
 from harness.device.adb.server import AdbServer
 from harness.device.evidence.case_evidence import take_baseline
-from harness.device.lab.first_contact import read_facts
+from harness.device.lab.attach import read_facts
 from harness.device.lab.identity import give_device_id
 from harness.device.lab.recovery import ask_vitals
 from harness.device.transport.faults import (

@@ -10,8 +10,7 @@ import pytest
 
 from harness.device.adb.address import TcpAddress
 from harness.device.adb.server import AdbServer
-from harness.device.transport.faults import OutOfReachError
-from harness.device.transport.reach import Reach
+from harness.device.transport.faults import OutOfReachError, Reach
 from harness.ground.errors import InfraError
 from harness.ground.host.deadline import Deadline
 from harness.ground.host.socket_folder import host_file

@@ -14,11 +14,11 @@ from hypothesis import given, settings, strategies as st
 
 import harness
 from harness.ground.errors import ConfigError, DeviceError, InfraError, outgoing_text
-from harness.ground.errors.outgoing_stream import OutgoingStream
 from harness.ground.errors.outgoing_text import (
     CONTINUED,
     LINE_WAS_CUT,
     Command,
+    OutgoingStream,
     continued,
     counted,
     log_without_secrets,

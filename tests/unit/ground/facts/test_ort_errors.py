@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.ground.facts.ort_errors import (
+from harness.ground.facts.codes import (
     MAX_CHAIN,
     ORT_CODES,
     chain_of,

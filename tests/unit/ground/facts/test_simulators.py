@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from harness.ground.facts.simulators import Claim, claim_of, limits_of_simulation
+from harness.ground.facts.socs import Claim, claim_of, limits_of_simulation
 
 CLAIMS = get_args(Claim)
 

@@ -27,7 +27,7 @@ from harness.search.nightly.night import Night
 from harness.tools.doctor.check import DoctorReport
 from harness.verdict.results.known_issues import KnownIssues
 from harness.verdict.results.record import CaseRecord, DeviceEvent
-from harness.verdict.results.run_info import RunInfo
+from harness.verdict.results.run_folder import RunInfo
 
 PAST = re.compile(
     r"json\.loads?\b|JSONDecoder|raw_decode|import from_json\b|\bfrom json import|validate_json\b"

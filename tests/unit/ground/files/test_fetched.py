@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from harness.ground.errors import InfraError
-from harness.ground.files import fetched
-from harness.ground.files.fetched import FetchedFiles
+from harness.ground.files import verified_folder as fetched
 from harness.ground.files.names_inside import NotInsideError
+from harness.ground.files.verified_folder import FetchedFiles
 from tests.logged import Logged
 from tests.properties import reached, reaches
 
@@ -193,7 +193,7 @@ def test_a_name_stays_inside(tmp_path: Path) -> None:
 def test_processes_that_want_the_same_fetch_it_once(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from harness.ground.files.fetched import FetchedFiles\n"
+        "from harness.ground.files.verified_folder import FetchedFiles\n"
         "def bring(folder):\n"
         "    print('asked'); time.sleep(0.3); (folder / 'x').write_bytes(b'it')\n"
         "    return folder / 'x', {}\n"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.files.scratch import scratch_folder
+from harness.ground.files.whole_file import scratch_folder
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from harness.ground.files.scratch import scratch_folder
+from harness.ground.files.whole_file import scratch_folder
 with scratch_folder(Path(sys.argv[1])) as folder:
     (folder / "file").write_text("")
     print(folder, flush=True)

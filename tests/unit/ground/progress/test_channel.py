@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.progress.channel import Listener, Sender, _address
 from harness.ground.progress.facts import FACTS, Lines
+from harness.ground.progress.show import Listener, Sender, _address
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ import pyte
 import pytest
 
 from harness.ground.files.notices import at_work
-from harness.ground.progress.channel import Listener, Sender
 from harness.ground.progress.facts import RunCounts
-from harness.ground.progress.show import Show
+from harness.ground.progress.show import Listener, Sender, Show
 
 CASES = [f"test_a.py::test[{number}]" for number in range(4)]
 

@@ -13,7 +13,6 @@ from harness.contexts.sources.artefact_sources import Given, contexts_of
 from harness.contexts.sources.context_file import ContextFile
 from harness.ground.errors import ConfigError
 from harness.libraries.containers.artefact import ArtefactError
-from harness.libraries.containers.bundle import write_bundle
 from harness.libraries.containers.extract import extract, piece_file, unpacked_model
 from harness.libraries.containers.manifest import (
     Expects,
@@ -21,6 +20,7 @@ from harness.libraries.containers.manifest import (
     PieceEntry,
     RunPlan,
     TensorEntry,
+    write_bundle,
 )
 from harness.libraries.containers.open import open_artefact, open_artefacts
 from harness.search.minimize.handover import entries_of

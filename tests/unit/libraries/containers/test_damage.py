@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from harness.libraries.containers import file_bytes
+from harness.libraries.containers import artefact as file_bytes
 from harness.libraries.containers.artefact import ArtefactError
 from harness.libraries.containers.open import open_artefact
 from tests.unit.libraries.containers.damage import SMALL, damaged, require_error_or_truth, seeds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.libraries.containers.file_bytes import FileBytes
+from harness.libraries.containers.artefact import FileBytes
 from harness.libraries.containers.graph_nodes import (
     ADDED_BY_ORT,
     CPU,

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.libraries.runtimes import library_facts as module
-from harness.libraries.runtimes.known_facts import KnownFacts
-from harness.libraries.runtimes.library_facts import (
+from harness.libraries.runtimes import runtime as module
+from harness.libraries.runtimes.local_sources import FolderSource
+from harness.libraries.runtimes.runtime import (
+    KnownFacts,
     LibraryKind,
+    Runtime,
     SdkBuild,
     build_id_of,
     kind_of,
     library_facts,
     read_library,
 )
-from harness.libraries.runtimes.local_sources import FolderSource
-from harness.libraries.runtimes.runtime import Runtime
 from tests.unit.libraries.runtimes.elf_files import elf_file
 
 

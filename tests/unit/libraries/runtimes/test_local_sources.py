@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 
 from harness.ground.errors import ConfigError, InfraError
-from harness.ground.files.hash_cache import HashCache
-from harness.libraries.runtimes.library_facts import sdk_version, short_version
+from harness.ground.files.verified_folder import HashCache
 from harness.libraries.runtimes.local_sources import (
     FolderSource,
     SdkSource,
     sdk_of_environment,
     target_folder,
 )
+from harness.libraries.runtimes.runtime import sdk_version, short_version
 from tests.properties import damaged, reached, reaches
 from tests.unit.libraries.runtimes.elf_files import elf_file
 

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.ground.errors import ConfigError
-from harness.ground.facts.backends import BACKENDS, Backend
-from harness.ground.files.local_file import LocalFile
-from harness.libraries.runtimes.needed_files import ENGINES, Driver, narrowed
-from harness.libraries.runtimes.runtime import Runtime
+from harness.ground.facts.axes import BACKENDS, Backend
+from harness.ground.files.copy_range import LocalFile
+from harness.libraries.runtimes.runtime import ENGINES, Driver, Runtime, narrowed
 
 ARCHS = (68, 69, 73, 75, 79, 81)
 

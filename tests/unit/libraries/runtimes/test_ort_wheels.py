@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.ground.errors import ConfigError
-from harness.ground.files.local_file import LocalFile
+from harness.ground.files.copy_range import LocalFile
 from harness.libraries.runtimes.ort import (
     ORT_DEVICE_VERSION,
     ORT_PLATFORMS,
@@ -20,9 +20,8 @@ from harness.libraries.runtimes.ort import (
     ort_library_of,
     ort_request,
 )
-from harness.libraries.runtimes.pypi import UnpackedWheels
+from harness.libraries.runtimes.pypi import UnpackedWheels, WheelCache, known_sha256
 from harness.libraries.runtimes.runtime import Runtime
-from harness.libraries.runtimes.wheels import WheelCache, known_sha256
 
 
 def file(name: str, sha256: str = "a") -> LocalFile:

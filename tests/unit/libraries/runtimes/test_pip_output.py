@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.libraries.runtimes.wheels import essential_line
+from harness.libraries.runtimes.pypi import essential_line
 
 NOT_FOUND = (
     "Looking in indexes: https://user:secret@index.example/simple\n"

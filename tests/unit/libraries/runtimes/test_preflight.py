@@ -10,9 +10,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.libraries.runtimes.findings import CODES, Finding
-from harness.libraries.runtimes.library_facts import LibraryFacts, SdkBuild, kind_of, library_facts
-from harness.libraries.runtimes.preflight import ContextFacts, PreflightInput, preflight
-from harness.libraries.runtimes.preflight_linking import TargetFacts
+from harness.libraries.runtimes.preflight import (
+    ContextFacts,
+    PreflightInput,
+    TargetFacts,
+    preflight,
+)
+from harness.libraries.runtimes.runtime import LibraryFacts, SdkBuild, kind_of, library_facts
 from tests.properties import reached, reaches
 from tests.unit.libraries.runtimes.elf_files import elf_file
 

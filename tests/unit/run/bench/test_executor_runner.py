@@ -11,13 +11,12 @@ import pytest
 
 from harness.contexts.context.metadata import Tensor
 from harness.ground.errors import ConfigError
-from harness.libraries.runtimes.executorch import RUNNER, runner_files
+from harness.libraries.runtimes.ort import RUNNER, runner_files
 from harness.probe.plan_runner import ProbeRun
-from harness.run.bench.executor_runner import RunnerCall, with_outputs
-from harness.run.bench.executorch import Program
+from harness.run.bench.executorch import Program, RunnerCall, with_outputs
 from harness.verdict.failure.runner_log import Heard, runner_transcript
 from harness.verdict.failure.verdict import judge
-from harness.verdict.results.outputs import executions, outputs_of
+from harness.verdict.results.record import executions, outputs_of
 from tests.unit.libraries.runtimes.elf_files import elf_file
 
 X = Tensor("output_0", 8, "float32")

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from harness.ground.errors import ConfigError
-from harness.libraries.containers.artefact import ArtefactError, Piece
-from harness.libraries.containers.file_bytes import FileBytes
+from harness.libraries.containers.artefact import ArtefactError, FileBytes, Piece
 from harness.libraries.containers.pte import method_tensors
 from harness.run.bench.executorch import Program, ProgramFault, open_program, replayed
 from harness.verdict.failure.error import Diagnosis, ErrorRecord, Outcome

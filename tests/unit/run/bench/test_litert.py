@@ -12,7 +12,7 @@ from harness.contexts.compiler.litert import RefusedByCpu
 from harness.contexts.sources.artefact_sources import Given
 from harness.contexts.sources.context_file import ContextFile
 from harness.ground.errors import ConfigError
-from harness.ground.facts.engines import ENGINES
+from harness.ground.facts.axes import ENGINES
 from harness.libraries.containers.tflite_graph import TfliteGraph
 from harness.run.bench.litert import CompiledModel, _largest, numbers_of, open_model
 from harness.run.pytest_plugin.own_cases import WHOLE_FILES

@@ -8,9 +8,8 @@ from typing import cast
 
 import pytest
 
-from harness.libraries.runtimes.deployed import DeployedRuntime
-from harness.libraries.runtimes.runtime import Runtime
-from harness.run.bench.ort import OrtOnDevice
+from harness.libraries.runtimes.runtime import DeployedRuntime, Runtime
+from harness.run.bench.session import OrtOnDevice
 
 
 @pytest.mark.parametrize(

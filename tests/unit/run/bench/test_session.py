@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from harness.contexts.compiler.models import Model
-from harness.contexts.context.session_plan import DeployedModel
-from harness.contexts.context.source import ClosenessAsked
+from harness.contexts.context.source import ClosenessAsked, DeployedModel
 from harness.contexts.sources.artefact_sources import Given, contexts_of
 from harness.ground.errors import ConfigError
 from harness.libraries.containers.open import open_artefact

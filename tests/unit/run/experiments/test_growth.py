@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.run.experiments.growth import LONGER_LOOK, GrowthTolerance, judge_growth
-from harness.run.experiments.rounds import in_doubt
+from harness.run.experiments.latency import LONGER_LOOK, GrowthTolerance, in_doubt, judge_growth
 from harness.verdict.results.measurements import Growth
 
 

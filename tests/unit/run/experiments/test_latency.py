@@ -11,7 +11,7 @@ from harness.run.experiments.latency import (
     same_in_rounds,
     same_latency,
 )
-from harness.verdict.results.checks import Check
+from harness.verdict.results.record import Check
 from tests.properties import reached, reaches
 
 TOLERANCE = LatencyTolerance()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.probe.transcript import StepResult, Transcript
-from harness.run.experiments.memory import MemorySamples, memory_samples
+from harness.run.experiments.latency import MemorySamples, memory_samples
 
 
 def sample(label: object, code: int = 0, verb: str = "memory-sample", **data: Any) -> StepResult:

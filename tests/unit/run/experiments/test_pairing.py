@@ -9,8 +9,13 @@ import pytest
 
 from harness.ground.errors import ConfigError
 from harness.probe.transcript import StepResult, Transcript
-from harness.run.experiments.latency import Latency
-from harness.run.experiments.memory import MemorySamples, memory_samples
+from harness.run.experiments.latency import (
+    Latency,
+    MemorySamples,
+    in_doubt,
+    memory_samples,
+    over_rounds,
+)
 from harness.run.experiments.pairing import (
     LATENCY,
     PAIRINGS,
@@ -23,8 +28,7 @@ from harness.run.experiments.pairing import (
     pairing_figures,
     untimed,
 )
-from harness.run.experiments.rounds import in_doubt, over_rounds
-from harness.verdict.results.checks import Check, broken, conclusion, failure_text
+from harness.verdict.results.record import Check, broken, conclusion, failure_text
 
 IO = 4_000_000
 TOLERANCES = Tolerances()

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from harness.contexts.context.session_plan import Libraries, within_session
-from harness.ground.facts.profiles import PROFILES, ProfileAsked
+from harness.contexts.context.source import Libraries, within_session
+from harness.ground.facts.codes import PROFILES, ProfileAsked
 from harness.probe.ort_plan import Provider, ort_end, ort_env, ort_load, ort_run, ort_session
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load, execute
 from harness.probe.transcript import StepResult, Transcript

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.probe.transcript import LogLine, StepResult, Transcript
-from harness.run.experiments.progress import (
+from harness.run.experiments.backends import (
     Phase,
     Reached,
     judge_progress,

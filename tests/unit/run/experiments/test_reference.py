@@ -15,9 +15,9 @@ from harness.ground.errors import ConfigError
 from harness.run.bench.bench import Bench
 from harness.run.bench.case_session import Observation
 from harness.run.bench.kept_outputs import KeptOutput
-from harness.run.experiments.reference import accuracy_of, tell_accuracy
+from harness.run.experiments.accuracy import accuracy_of, tell_accuracy
 from harness.verdict.failure.verdict import Verdict
-from harness.verdict.results.checks import Check
+from harness.verdict.results.record import Check
 
 
 class BenchMock:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from harness.contexts.compiler.models import Model
-from harness.contexts.context.session_plan import DeployedContext, Libraries
-from harness.contexts.context.source import Context
+from harness.contexts.context.source import Context, DeployedContext, Libraries
 from harness.probe.transcript import StepResult, Transcript
 from harness.run.experiments.restart import (
     is_between_executions,

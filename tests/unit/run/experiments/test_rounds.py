@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.run.experiments.rounds import Disturbed, in_doubt, over_rounds, settled
-from harness.verdict.results.checks import Check, held, undecided
+from harness.run.experiments.latency import Disturbed, in_doubt, over_rounds, settled
+from harness.verdict.results.record import Check, held, undecided
 
 
 def check(name: str, verdict: str, look: int) -> Check:

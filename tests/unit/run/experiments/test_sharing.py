@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.contexts.compiler.models import Model
-from harness.contexts.context.session_plan import DeployedContext, Libraries
-from harness.contexts.context.source import Context
+from harness.contexts.context.source import Context, DeployedContext, Libraries
 from harness.ground.errors import ConfigError
 from harness.probe.transcript import StepResult, Transcript
-from harness.run.experiments.memory import MemorySamples
+from harness.run.experiments.latency import MemorySamples
 from harness.run.experiments.sharing import (
     MAX_ORDERS,
     STRATEGIES,
@@ -31,7 +30,7 @@ from harness.run.experiments.sharing import (
 )
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ErrorRecord
-from harness.verdict.results.checks import Check, broken
+from harness.verdict.results.record import Check, broken
 
 ANY_NEEDS = st.lists(st.integers(0, 10**9), min_size=1, max_size=6)
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.device.lab.lease import DeviceHeld, Missed
-from harness.device.lab.lease_files import Held
+from harness.device.lab.lease import DeviceHeld, Held, Missed
 from harness.ground.errors import DeviceFull, InfraError, NotYet
-from harness.run.pytest_plugin.attempts import AttemptEnd, Attempts, FreeDevices
+from harness.run.pytest_plugin.device_run import AttemptEnd, Attempts, FreeDevices
 from harness.run.workbench.placement import Placement
 
 KINDS = {"old-a": "v68", "old-b": "v68", "new-a": "v75", "new-b": "v75"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.run.pytest_plugin.markers import mistake
+from harness.run.pytest_plugin.collected import mistake
 
 OURS = ("bench", "placement")
 BENCH: dict[str, Any] = {"marked": False, "fixtures": OURS}

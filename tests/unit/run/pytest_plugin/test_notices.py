@@ -15,7 +15,7 @@ from tests.logged import Logged
 CASE = """
 import logging, threading
 
-log = logging.getLogger("harness.libraries.runtimes.download")
+log = logging.getLogger("harness.libraries.runtimes.maven_repository")
 
 def test_it(caplog):
     print("captured")

@@ -10,6 +10,7 @@ import pytest
 from _pytest.config.argparsing import Parser
 
 from harness.device.lab.inventory import SIMULATED_LAB
+from harness.run.pytest_plugin.collected import selection
 from harness.run.pytest_plugin.options import (
     LONG,
     OPTIONS,
@@ -19,7 +20,6 @@ from harness.run.pytest_plugin.options import (
     in_long_forms,
     read_options,
 )
-from harness.run.pytest_plugin.selection import selection
 from harness.tools.cli.run import run
 
 ROOT = Path(__file__).parents[4]

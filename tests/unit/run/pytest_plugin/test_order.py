@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import given, settings, strategies as st
 
-from harness.run.pytest_plugin.order import dealt, ordered
+from harness.run.pytest_plugin.plugin import dealt, ordered
 from tests.properties import reached, reaches
 
 DEVICES = ("a", "b", "c", "d")

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from harness.probe.plan import ONCE, Rounds
-from harness.run.pytest_plugin.rounds_asked import rounds, rounds_asked, warmup
+from harness.run.pytest_plugin.options import rounds, rounds_asked, warmup
 
 
 def test_what_is_asked() -> None:

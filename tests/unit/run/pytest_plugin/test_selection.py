@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.run.pytest_plugin.selection import is_of_devices, wants_devices
+from harness.run.pytest_plugin.collected import is_of_devices, wants_devices
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.ground.errors import InfraError, NotYet
-from harness.run.workbench.aside import Aside
+from harness.run.workbench.workbench import Aside
 
 
 class MockDevice:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.search.bisect.answers import Point, Question, RunAnswer
-from harness.search.bisect.axis_search import AxisSearch
-from harness.search.bisect.findings import AxisFinding
-from harness.search.bisect.search import AxisSpec, CornerSpec
-from harness.search.bisect.task import Task
+from harness.search.bisect.driver import AxisSearch
+from harness.search.bisect.match import Point, Question, RunAnswer
+from harness.search.bisect.result import AxisFinding
+from harness.search.bisect.search import AxisSpec, CornerSpec, Task
 
 World = Callable[[Point], RunAnswer]
 

@@ -13,14 +13,11 @@ from harness.answers.report.projections import finish
 from harness.ground.errors import ConfigError, HarnessError, InfraError, VersionError
 from harness.ground.facts.axes import AXES, AxisName
 from harness.run.pytest_plugin.problem import Problem, write_problem
-from harness.search.bisect.answers import Point
-from harness.search.bisect.case_run import PROBLEM, RunEnd, read_run
 from harness.search.bisect.driver import Bisection
-from harness.search.bisect.folder import BisectFolder
-from harness.search.bisect.log import Begun
-from harness.search.bisect.loop import Watcher
-from harness.search.bisect.search import AxisSpec, CornerSpec
-from harness.search.bisect.task import Task
+from harness.search.bisect.folder import Begun, BisectFolder
+from harness.search.bisect.loop import PROBLEM, RunEnd, Watcher, read_run
+from harness.search.bisect.match import Point
+from harness.search.bisect.search import AxisSpec, CornerSpec, Task
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.record import CaseRecord, DeviceRecord
 from harness.verdict.results.run_folder import OUTPUTS, RunFolder

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.search.bisect.answers import Evidence, Question, RunAnswer
-from harness.search.bisect.axis_search import AxisSearch
-from harness.search.bisect.findings import AxisFinding
+from harness.search.bisect.driver import AxisSearch
+from harness.search.bisect.match import Evidence, Question, RunAnswer
+from harness.search.bisect.result import AxisFinding
 from harness.search.bisect.search import AxisSpec
 from tests.unit.search.bisect.histories import axis, drive, names
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from harness.search.bisect.answers import Evidence, RunAnswer
-from harness.search.bisect.axis_search import AxisState
-from harness.search.bisect.findings import AxisFinding, Change
+from harness.search.bisect.driver import AxisState
+from harness.search.bisect.match import Evidence, RunAnswer
+from harness.search.bisect.result import AxisFinding, VersionChange as Change
 from tests.unit.search.bisect.histories import axis, names
 
 TOLD: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable"}

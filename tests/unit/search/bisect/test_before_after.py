@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from harness.search.bisect.answers import RunAnswer
-from harness.search.bisect.before_after import edges_of
-from harness.search.bisect.findings import AxisFinding, Change, CornersFinding, HeldSearch
-from harness.search.bisect.log import Answered
+from harness.search.bisect.folder import Answered
+from harness.search.bisect.match import RunAnswer
+from harness.search.bisect.result import (
+    AxisFinding,
+    CornersFinding,
+    HeldSearch,
+    VersionChange as Change,
+    edges_of,
+)
 
 ANSWERS: dict[str, RunAnswer] = {"+": "good", "-": "bad", "/": "untestable", "?": "unknown"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.ground.host.deadline import Deadline
-from harness.search.bisect.case_run import _watched, asked_as_before
+from harness.search.bisect.loop import _watched, asked_as_before
 from tests.logged import Logged
 from tests.unit.answers.history.runs import attempt, run_folder
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.search.bisect.answers import Evidence, Point, Question, RunAnswer, Stopped
-from harness.search.bisect.corner_search import CornerSearch
-from harness.search.bisect.findings import CornersFinding
+from harness.search.bisect.driver import CornerSearch
+from harness.search.bisect.match import Evidence, Point, Question, RunAnswer, Stopped
+from harness.search.bisect.result import CornersFinding
 from harness.search.bisect.search import PATIENCE, CornerSpec
 from tests.unit.search.bisect.histories import corners
 

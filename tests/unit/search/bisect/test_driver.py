@@ -17,17 +17,14 @@ from harness.ground.errors import ConfigError
 from harness.ground.facts.axes import AxisName
 from harness.run.pytest_plugin.problem import Problem
 from harness.search.bisect import loop
-from harness.search.bisect.answers import Point, Question, Stopped
-from harness.search.bisect.case_run import RunEnd, judge
 from harness.search.bisect.driver import FEWEST_GOOD, Bisection
-from harness.search.bisect.findings import AxisFinding, CornersFinding
-from harness.search.bisect.folder import LOG, BisectFolder
-from harness.search.bisect.log import Answered
-from harness.search.bisect.match import ANY_FAILURE
-from harness.search.bisect.report_text import doubts, summary
+from harness.search.bisect.folder import LOG, Answered, BisectFolder
+from harness.search.bisect.loop import RunEnd, judge
+from harness.search.bisect.match import ANY_FAILURE, Point, Question, Stopped
+from harness.search.bisect.report_text import doubts, summary, write_reports
 from harness.search.bisect.request import replayed
+from harness.search.bisect.result import AxisFinding, CornersFinding
 from harness.search.bisect.search import AxisSpec, CornerSpec
-from harness.search.bisect.write_reports import write_reports
 from tests.unit.search.bisect.scripted_runs import (
     NO_RECORD,
     PROBLEMS,

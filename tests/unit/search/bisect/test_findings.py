@@ -6,9 +6,14 @@ from fractions import Fraction
 
 import pytest
 
-from harness.search.bisect.answers import Evidence, Repeat, RunAnswer, repeats_needed
-from harness.search.bisect.axis_search import AxisSearch
-from harness.search.bisect.findings import AxisFinding, Change, FlakyVersion, flaky_versions
+from harness.search.bisect.driver import AxisSearch
+from harness.search.bisect.match import Evidence, Repeat, RunAnswer, repeats_needed
+from harness.search.bisect.result import (
+    AxisFinding,
+    FlakyVersion,
+    VersionChange as Change,
+    flaky_versions,
+)
 from tests.unit.search.bisect.histories import axis, changing, corners, drive
 
 BROKE = Change.of("regression", "3", "4")

@@ -11,11 +11,10 @@ from click.testing import CliRunner
 
 from harness.ground.errors import ConfigError
 from harness.ground.host.platform import is_free
-from harness.search.bisect.case_run import named_again
-from harness.search.bisect.folder import LOG, BisectFolder
-from harness.search.bisect.log import Answered, Begun, Concluded
+from harness.search.bisect.folder import LOG, Answered, Begun, BisectFolder, Concluded
+from harness.search.bisect.loop import named_again
 from harness.tools.cli.bisect import bisect
-from harness.verdict.results.run_numbers import number_folder, ordered
+from harness.verdict.results.run_folder import number_folder, ordered
 from tests.unit.search.bisect.histories import axis, task
 
 BEGUN = Begun(spec=task(axis(2)))

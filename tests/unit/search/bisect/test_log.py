@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.ground.errors import ConfigError
-from harness.search.bisect.answers import Question
 from harness.search.bisect.driver import search_of
-from harness.search.bisect.findings import AxisFinding, CornersFinding
-from harness.search.bisect.log import (
+from harness.search.bisect.folder import (
     Answered,
     Begun,
     Concluded,
@@ -20,6 +18,8 @@ from harness.search.bisect.log import (
     read_log,
     to_line,
 )
+from harness.search.bisect.match import Question
+from harness.search.bisect.result import AxisFinding, CornersFinding
 from harness.search.bisect.search import PATIENCE, AxisSpec, CornerSpec
 from tests.unit.search.bisect.histories import World, axis, changing, corners, task
 

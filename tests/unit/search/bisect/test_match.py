@@ -9,9 +9,10 @@ from hypothesis import given
 
 from harness.answers.history.performance import Change
 from harness.ground.errors import ConfigError
-from harness.search.bisect.figures import Unmeasured, figure
 from harness.search.bisect.match import (
     ANY_FAILURE,
+    Unmeasured,
+    figure,
     parse_comparison,
     parse_match,
     too_noisy,

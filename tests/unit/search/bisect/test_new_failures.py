@@ -20,8 +20,8 @@ from harness.answers.history.comparison import (
 )
 from harness.ground.errors import ConfigError
 from harness.ground.facts.axes import VERSIONS
-from harness.search.bisect.findings import AxisFinding
 from harness.search.bisect.new_failures import NewFailure, version_of
+from harness.search.bisect.result import AxisFinding
 from harness.search.bisect.search import AxisSpec
 from harness.tools.cli.main import commands
 from harness.verdict.failure.error import Diagnosis, Outcome

@@ -12,10 +12,9 @@ from harness.device.lab.inventory import Lab, load_lab
 from harness.ground.errors import ConfigError
 from harness.ground.facts.versions import QNN_WHEELS
 from harness.libraries.runtimes.catalog import Catalog
-from harness.search.bisect.log import Begun, read_log, to_line
-from harness.search.bisect.request import Request, begin
+from harness.search.bisect.folder import Begun, read_log, to_line
+from harness.search.bisect.request import Request, begin, where_to_run
 from harness.search.bisect.search import AxisSpec, CornerSpec
-from harness.search.bisect.versions import where_to_run
 from tests.logged import Logged
 
 LAB = """schema: 1

@@ -12,14 +12,20 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from harness.search.bisect.answers import Point
 from harness.search.bisect.driver import Bisection
-from harness.search.bisect.findings import AxisFinding, CornersFinding, Finding
-from harness.search.bisect.report_text import summary, title
-from harness.search.bisect.result import BisectionResult, Edge, Run, build_date
+from harness.search.bisect.match import Point
+from harness.search.bisect.report_text import RESULT, summary, title, write_reports
+from harness.search.bisect.result import (
+    AxisFinding,
+    BisectionResult,
+    CornersFinding,
+    Edge,
+    Finding,
+    Run,
+    build_date,
+)
 from harness.search.bisect.search import AxisSpec, CornerSpec
-from harness.search.bisect.write_reports import RESULT, write_reports
-from harness.tools.cli.bisect_going import result_lines
+from harness.tools.cli.bisect import result_lines
 from harness.tools.cli.schema import schemas
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.record import CaseRecord

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.answers.history.performance import MOST_RUNS
-from harness.search.bisect.answers import Evidence, GoodOrBad, Point, Question, RunAnswer, Stopped
-from harness.search.bisect.axis_search import AxisSearch
-from harness.search.bisect.findings import AxisFinding
+from harness.search.bisect.driver import AxisSearch
+from harness.search.bisect.match import Evidence, GoodOrBad, Point, Question, RunAnswer, Stopped
+from harness.search.bisect.result import AxisFinding
 from harness.search.bisect.search import (
     PATIENCE,
     AxisSpec,

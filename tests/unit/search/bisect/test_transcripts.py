@@ -13,9 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from harness.search.bisect.answers import Point, Question, RunAnswer, Stopped
-from harness.search.bisect.axis_search import AxisSearch
-from harness.search.bisect.corner_search import CornerSearch
+from harness.search.bisect.driver import AxisSearch, CornerSearch
+from harness.search.bisect.match import Point, Question, RunAnswer, Stopped
 from harness.search.bisect.search import AxisSpec, CornerSpec
 from tests.unit.search.bisect.histories import World, axis, corners, names
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from harness.search.bisect.search import AxisSpec
-from harness.tools.cli.bisect_going import BisectProgress
+from harness.tools.cli.bisect import BisectProgress
 from tests.unit.search.bisect.scripted_runs import ScriptedRuns, new_bisection
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.search.diverge.curve import (
+from harness.search.diverge.divergence import Because, CurvePoint
+from harness.search.diverge.driver import (
     chunks,
     difference,
     first_wrong,
@@ -14,7 +15,6 @@ from harness.search.diverge.curve import (
     limit_of,
     spread,
 )
-from harness.search.diverge.divergence import Because, CurvePoint
 
 
 def point(

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from harness.search.diverge.divergence import Divergence, lines
 from harness.search.diverge.driver import FirstWrong
-from harness.search.diverge.sides import Calculated, Calculation, Cpu, NotCalculated, Qnn, Stored
+from harness.search.diverge.network import Calculated, Calculation, Cpu, NotCalculated, Qnn, Stored
 from tests.planted_pairs import PAIRS, Builder, pair
 
 Spoil = Callable[[onnx.ModelProto], None]

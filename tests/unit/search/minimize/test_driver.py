@@ -16,12 +16,10 @@ from harness.answers.report.projections import finish
 from harness.ground.errors import ConfigError, InfraError
 from harness.libraries.containers.manifest import Expects, RunPlan
 from harness.libraries.containers.open import open_artefact
-from harness.search.bisect.case_run import RunEnd, read_run
-from harness.search.bisect.folder import LOG
-from harness.search.bisect.log import Answered
+from harness.search.bisect.folder import LOG, Answered
+from harness.search.bisect.loop import RunEnd, read_run
 from harness.search.minimize.driver import Minimization, Result
-from harness.search.minimize.search import Way
-from harness.search.minimize.subject import LoadedBinary, Minimizing, Subject
+from harness.search.minimize.subject import LoadedBinary, Minimizing, Subject, Way
 from harness.tools.cli.schema import FOLDER
 from harness.verdict.results.run_folder import RunFolder
 from tests.unit.libraries.containers.made import CONTEXT, OTHER, bytes_of

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.search.bisect.answers import Evidence, Question, RunAnswer, Stopped
-from harness.search.minimize.minimum import MinimizeSearch, Minimum
-from harness.search.minimize.search import Way
-from harness.search.minimize.subject import Minimizing
+from harness.search.bisect.match import Evidence, Question, RunAnswer, Stopped
+from harness.search.minimize.driver import MinimizeSearch, Minimum
+from harness.search.minimize.subject import Minimizing, Way
 from tests.unit.search.minimize.test_driver import subject
 
 Rule = Callable[[Way, int], RunAnswer]

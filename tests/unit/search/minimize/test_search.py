@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.contexts.context.schedule import RESIDENCIES, Residency
-from harness.search.minimize.search import Ask, Way, WayAnswer, shrunk, without
+from harness.contexts.context.source import RESIDENCIES, Residency
+from harness.search.minimize.subject import Ask, Way, WayAnswer, shrunk, without
 from tests.properties import reached, reaches
 
 ORDERS = st.lists(st.integers(0, 5), min_size=1, max_size=24).map(tuple)

@@ -12,8 +12,7 @@ from harness.answers.history.comparison import compare
 from harness.ground.errors import ConfigError, InfraError
 from harness.search.nightly.chain import PROBLEM, Chain
 from harness.search.nightly.issues import followed
-from harness.search.nightly.kept_nights import STATE, held, nights
-from harness.search.nightly.night import STEPS, Night
+from harness.search.nightly.night import STATE, STEPS, Night, held, nights
 from harness.verdict.results.run_folder import RunFolder, new_run_id
 from tests.unit.answers.history.runs import attempt, briefs, run_folder
 from tests.unit.search.nightly.nights import a_night

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from harness.answers.report.document import markdown
-from harness.search.nightly.example import (
+from harness.search.nightly.issues import (
     PlaceTried,
     example_lines,
     example_of,

@@ -11,21 +11,22 @@ import pytest
 from hypothesis import given, strategies as st
 
 import harness
-from harness.answers.history.attempts import Attempt, attempts_by_name, finder
-from harness.answers.history.causes import cause_of
+from harness.answers.history.attempts import Attempt, attempts_by_name, cause_of, finder
 from harness.answers.history.comparison import compare, settled
-from harness.answers.history.facts import CauseFacts
 from harness.answers.history.states import AGAIN, CaseHistory
 from harness.answers.history.timeline import kind_of
-from harness.device.lab import facts, vitals
+from harness.answers.history.timeline_text import CauseFacts
+from harness.device.lab import facts, facts as vitals
 from harness.ground.errors import DeviceLost
 from harness.search.bisect.new_failures import NewFailure
-from harness.search.nightly.issue_text import bisected, issue_text, title
 from harness.search.nightly.issues import (
     CauseSearch,
     Issue,
+    bisected,
     followed,
+    issue_text,
     next_search,
+    title,
     to_bisect,
     to_run_again,
     with_facts,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from harness.device.adb.server import STATE_ADVICE
-from harness.device.lab.hands import needs_hands
 from harness.device.lab.health import HealthFinding
-from harness.search.nightly.lab_seen import (
+from harness.device.lab.recovery import needs_hands
+from harness.search.nightly.night import (
     DeviceSeen,
     devices_seen,
     lab_lines,

@@ -15,13 +15,17 @@ from harness.device.lab.inventory import SIMULATED_LAB
 from harness.ground.errors import ConfigError
 from harness.libraries.runtimes.catalog import CatalogEntry
 from harness.search.nightly.chain import LATEST, PROBLEM, base_of, unfetched
-from harness.search.nightly.example import Example
-from harness.search.nightly.issue_text import issue_text
-from harness.search.nightly.issues import CauseSearch, Issue
-from harness.search.nightly.kept_nights import STATE, held, nights
-from harness.search.nightly.night import STEPS, Night, summary_lines
-from harness.search.nightly.night_told import night_told
-from harness.search.nightly.processes import answer_of
+from harness.search.nightly.issues import CauseSearch, Example, Issue, issue_text
+from harness.search.nightly.night import (
+    STATE,
+    STEPS,
+    Night,
+    held,
+    night_told,
+    nights,
+    summary_lines,
+)
+from harness.search.nightly.notifications import answer_of
 from harness.verdict.results.coverage import Coverage
 from harness.verdict.results.run_folder import RunFolder
 from tests.logged import Logged

@@ -17,8 +17,7 @@ from harness.ground.errors import HarnessError
 from harness.ground.files.whole_file import read_json
 from harness.search.nightly import chain as chain_module
 from harness.search.nightly.chain import AGAIN as TIMES, SUMMARY, Chain
-from harness.search.nightly.lab_seen import DeviceSeen
-from harness.search.nightly.night import STEPS, Night
+from harness.search.nightly.night import STEPS, DeviceSeen, Night
 from harness.search.nightly.notifications import Message
 from harness.verdict.results.record import CaseRecord
 from harness.verdict.results.run_folder import RunFolder

@@ -17,7 +17,7 @@ import pytest
 
 from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.run.pytest_plugin import plugin
-from harness.run.pytest_plugin.markers import MARKERS
+from harness.run.pytest_plugin.collected import MARKERS
 from harness.run.pytest_plugin.options import OPTIONS, Option
 from harness.tools.cli.main import commands
 from harness.tools.cli.run import run

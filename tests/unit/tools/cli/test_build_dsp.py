@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.device.dsp.hexagon import COMPILER_VARIABLE
-from harness.device.dsp.qemu import HMX, VARIABLE, VECTOR_FLOAT, built_qemu
+from harness.device.dsp.hexagon import COMPILER_VARIABLE, HMX, VARIABLE, VECTOR_FLOAT, built_qemu
 from harness.tools.cli.main import commands
 from tests.unit.device.dsp.test_qemu import mock_qemu
 

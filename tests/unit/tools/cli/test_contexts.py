@@ -13,10 +13,9 @@ from harness.contexts.compiler.models import Model
 from harness.contexts.sources.inspection import ContextReport, Inspection, model_report
 from harness.libraries.containers.artefact import ArtefactError
 from harness.libraries.containers.open import open_artefact
-from harness.search.bisect.answers import Question
-from harness.search.bisect.case_run import RunEnd
-from harness.search.bisect.match import Judged
-from harness.search.minimize.search import Way
+from harness.search.bisect.loop import RunEnd
+from harness.search.bisect.match import Judged, Question
+from harness.search.minimize.subject import Way
 from harness.tools.cli.contexts import contexts, lines
 from harness.tools.cli.contexts_minimize import _Progress
 from tests.unit.libraries.containers.made import FIELD

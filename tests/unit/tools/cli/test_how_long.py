@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.ground.errors import ConfigError
-from harness.tools.cli.how_long import seconds_of
+from harness.tools.cli.lab_options import seconds_of
 
 
 @pytest.mark.parametrize(

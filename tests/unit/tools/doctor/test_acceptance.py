@@ -14,9 +14,17 @@ from harness.device.lab.health import RecoveryRules
 from harness.device.lab.inventory import DEFAULT_WORKDIR, Lab
 from harness.ground.errors import DeviceLost, InfraError
 from harness.run.bench.case_session import NoVerdict
-from harness.tools.doctor.acceptance import STEPS, Stage, take, within
+from harness.tools.doctor.acceptance import (
+    FOLDER,
+    STEPS,
+    Ground,
+    Stage,
+    nothing_left,
+    own_folder,
+    take,
+    within,
+)
 from harness.tools.doctor.check import Answer
-from harness.tools.doctor.ground import FOLDER, Ground, nothing_left, own_folder
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.verdict import Verdict
 
@@ -101,7 +109,7 @@ def test_what_comes_of_steps_and_nothing_is_left() -> None:
 def test_a_step_that_hangs_is_given_up_and_the_rest_is_not_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("harness.tools.doctor.ground._LEFT_S", 0.1)
+    monkeypatch.setattr("harness.tools.doctor.acceptance._LEFT_S", 0.1)
     device, over = MockDevice(), threading.Event()
 
     def hang(_: Ground) -> Answer:

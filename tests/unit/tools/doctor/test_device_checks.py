@@ -20,15 +20,19 @@ from harness.device.lab.device_answers import (
     parse_answers,
     script_for,
 )
-from harness.device.lab.facts import SCRIPT as FACTS_SCRIPT, DeviceFacts, parse_facts
+from harness.device.lab.facts import (
+    SCRIPT as FACTS_SCRIPT,
+    VITALS_QUESTIONS as VITALS,
+    DeviceFacts,
+    clock_skew,
+    parse_facts,
+)
 from harness.device.lab.health import HealthRules, RecoveryRules
 from harness.device.lab.inventory import DeviceConfig, Lab
-from harness.device.lab.vitals import QUESTIONS as VITALS, clock_skew
-from harness.ground.facts.platforms import PLATFORMS
+from harness.ground.facts.socs import PLATFORMS
 from harness.tools.doctor.check import Answer, Checked
-from harness.tools.doctor.device_checks import Patient, device_checks
+from harness.tools.doctor.device_checks import DspTry, Patient, device_checks, ladder
 from harness.tools.doctor.device_visit import gentle
-from harness.tools.doctor.ladder import DspTry, ladder
 from tests.unit.device.store.store_device import SHELLS, needing_shell, with_all_programs
 from tests.unit.tools.doctor.answers import BOARD, PHONE
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.tools.doctor.check import Checked
-from harness.tools.doctor.host_checks import LabNeeds, host_checks, packages
+from harness.tools.doctor.examine import LabNeeds, host_checks, packages
 from tests.unit.tools.doctor.test_other_checks import EVERYTHING, GOOD, NDK
 
 EVERYBODY = "every account of this computer can use it and the devices on it"

@@ -6,10 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from harness.libraries.runtimes.library_facts import LibraryFacts, SdkBuild
+from harness.libraries.runtimes.runtime import LibraryFacts, SdkBuild
 from harness.tools.doctor.check import Answer, Checked, one_line
-from harness.tools.doctor.device_checks import Patient
-from harness.tools.doctor.ladder import _LOOKS, _REACHED_AT, ANSWER, GRAPH, SESSION, DspTry, ladder
+from harness.tools.doctor.device_checks import (
+    _LOOKS,
+    _REACHED_AT,
+    ANSWER,
+    GRAPH,
+    SESSION,
+    DspTry,
+    Patient,
+    ladder,
+)
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.failure.rules import RULES

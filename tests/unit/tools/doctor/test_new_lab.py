@@ -27,7 +27,7 @@ from harness.device.lab.new_devices import (
 )
 from harness.ground.errors import ConfigError
 from harness.ground.facts.socs import near_socs
-from harness.ground.files.scratch import scratch_folder
+from harness.ground.files.whole_file import scratch_folder
 from harness.tools.doctor.new_lab import lab_text
 from tests.unit.tools.doctor.answers import BOARD, PHONE
 from tests.unit.tools.doctor.test_device_checks import FACTS

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from harness.device.adb.server import SeenDevice
 from harness.device.lab.inventory import DeviceConfig
 from harness.ground.errors import ConfigError, NoLabError
-from harness.probe.ndk import Ndk
+from harness.probe.build import Ndk
 from harness.tools.doctor.check import (
     Checked,
     CheckGroup,
@@ -21,11 +21,13 @@ from harness.tools.doctor.check import (
     one_line,
     report_of,
 )
-from harness.tools.doctor.host_checks import LabNeeds, host_checks, packages
-from harness.tools.doctor.host_facts import HostFacts
-from harness.tools.doctor.lab_checks import (
+from harness.tools.doctor.examine import (
+    HostFacts,
+    LabNeeds,
     file_check,
+    host_checks,
     lab_needs,
+    packages,
     stranger_check,
 )
 from harness.tools.doctor.smoke import error_text, hint, what_it_means

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from harness.device.lab.facts import Readiness, Vitals
 from harness.device.lab.health import HealthRules, judge_health
-from harness.device.lab.readiness import Readiness
-from harness.device.lab.vitals import Vitals
 from harness.tools.doctor.check import Answer
 from harness.tools.doctor.device_checks import readiness_answers
 

@@ -16,11 +16,9 @@ from harness.libraries.runtimes.findings import CODES
 from harness.verdict.failure.any_log import read_log
 from harness.verdict.failure.explanation import explain
 from harness.verdict.failure.rule import CONFIDENCES, Rule
-from harness.verdict.failure.rules import RULES
+from harness.verdict.failure.rules import GRAPH_RULES, RULES, SESSION_RULES
 from harness.verdict.failure.rules_context import CONTEXT_RULES
-from harness.verdict.failure.rules_graph import GRAPH_RULES
 from harness.verdict.failure.rules_reach import REACH_RULES
-from harness.verdict.failure.rules_session import SESSION_RULES
 from tests.unit.verdict.failure.failure_rows import ROWS, Row
 from tests.unit.verdict.failure.log_rows import LOG_ROWS
 

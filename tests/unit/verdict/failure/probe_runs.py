@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 from zlib import crc32
 
-from harness.probe.plan import Plan, Step
+from harness.probe.plan import VERBS, Plan, Step
 from harness.probe.plan_runner import EXIT_DONE, ProbeRun
-from harness.probe.verbs import VERBS
 from tests.stand_in.events import event_lines, parse_transcript
 
 LOAD = "QnnContext_createFromBinary"

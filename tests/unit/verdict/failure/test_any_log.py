@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.verdict.failure import any_log
-from harness.verdict.failure.any_log import MAX_LINES, read_log, texts_of
+from harness.verdict.failure.any_log import MAX_LINES, read_log, rule_filter, texts_of
 from harness.verdict.failure.chain import is_benign
 from harness.verdict.failure.explanation import explain
-from harness.verdict.failure.line_filter import rule_filter
 from harness.verdict.failure.rules import RULES
 from tests.properties import damaged, reached, reaches
 from tests.unit.verdict.failure.failure_rows import OLD_DAEMON, ROWS

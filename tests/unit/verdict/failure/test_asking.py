@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from harness.verdict.failure.any_log import LogText, read_log
-from harness.verdict.failure.asking import QUESTIONS, question, system_of
-from harness.verdict.failure.explanation import Explained
+from harness.verdict.failure.explanation import QUESTIONS, Explained, question, system_of
 from harness.verdict.failure.rules import RULES
 
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.probe.transcript import LogLine, StepResult
-from harness.verdict.failure.executorch_log import FailedCall, causal, first_failed_call
-from harness.verdict.failure.step_error import step_error
+from harness.verdict.failure.verdict import FailedCall, causal, first_failed_call, step_error
 
 Lines = tuple[tuple[str, str], ...]
 

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from harness.verdict.failure import any_log
-from harness.verdict.failure.any_log import read_log
+from harness.verdict.failure.any_log import LineFilter, patterns_of_rules, read_log, rule_filter
 from harness.verdict.failure.chain import link_of
 from harness.verdict.failure.explanation import explain
-from harness.verdict.failure.line_filter import LineFilter, patterns_of_rules, rule_filter
 from tests.messages.corpus import corpus
 from tests.properties import reached, reaches
 from tests.unit.verdict.failure.log_rows import LOG_ROWS

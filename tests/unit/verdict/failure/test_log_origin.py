@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.verdict.failure.log_origin import KERNEL, Origin, origin_of
+from harness.verdict.failure.any_log import KERNEL, Origin, origin_of
 
 MORNING = 4 * 3600 + 15 * 60 + 1.5
 

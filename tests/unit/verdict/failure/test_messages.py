@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from harness.verdict.failure.messages import message_table, read_messages
+from harness.verdict.failure.chain import message_table, read_messages
 from harness.verdict.failure.rules import RULES
 from tests.messages.binaries import messages_in, origin_of
 from tests.messages.corpus import corpus, wrong_answers

@@ -11,8 +11,7 @@ from hypothesis import given, strategies as st
 from harness.libraries.containers.artefact import Piece
 from harness.probe.plan import Plan
 from harness.probe.plan_runner import ProbeRun
-from harness.probe.transcript import EARLIER_FAILED, LogLine, StepResult, Transcript
-from harness.probe.wholeness import misfit
+from harness.probe.transcript import EARLIER_FAILED, LogLine, StepResult, Transcript, misfit
 from harness.run.bench.executorch import Program
 from harness.verdict.failure.runner_log import (
     Heard,
@@ -21,8 +20,7 @@ from harness.verdict.failure.runner_log import (
     process_of,
     runner_transcript,
 )
-from harness.verdict.failure.step_error import step_error
-from harness.verdict.failure.verdict import judge
+from harness.verdict.failure.verdict import judge, step_error
 from harness.verdict.results.measurements import measure
 
 OWN = "I 00:00:00.000418 executorch:qnn_executor_runner.cpp:310] "

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.answers.report.grid import code_of
+from harness.answers.report.summary import code_of
 from harness.probe.transcript import LogLine, StepResult
 from harness.verdict.failure.error import OrtCode
-from harness.verdict.failure.step_error import BLAME, cause_of, step_error
-from harness.verdict.failure.verdict import Verdict, judge
+from harness.verdict.failure.verdict import BLAME, Verdict, cause_of, judge, step_error
 from harness.verdict.results.record import CaseRecord
 from tests.unit.verdict.failure.test_verdict import DONE, START, begin, end, log, run
 from tests.unit.verdict.results.records import record

@@ -9,7 +9,7 @@ import pytest
 
 from harness.device.lab.facts import Coprocessors
 from harness.verdict.failure.error import ErrorRecord
-from harness.verdict.failure.unsupported import UNSUPPORTED, UnsupportedRule, is_unsupported
+from harness.verdict.failure.verdict import UNSUPPORTED, UnsupportedRule, is_unsupported
 
 NOTHING = Coprocessors()
 PHONE = Coprocessors(

@@ -8,8 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from harness.verdict.failure.step_error import BLAME, Blame
-from harness.verdict.failure.verdict import ENDINGS, ProcessEnding, judge
+from harness.verdict.failure.verdict import BLAME, ENDINGS, Blame, ProcessEnding, judge
 from tests.unit.verdict.failure import test_verdict
 from tests.unit.verdict.failure.probe_runs import DONE, START, begin, end, run
 

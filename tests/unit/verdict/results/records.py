@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from harness.verdict.failure.error import ErrorRecord
-from harness.verdict.results.checks import Check
-from harness.verdict.results.record import NO_CAUSE, CaseRecord
+from harness.verdict.results.record import NO_CAUSE, CaseRecord, Check
 from tests.unit.verdict.results.placed import placed
 
 LOAD = "QnnContext_createFromBinary"

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from harness.answers.report.html import html_text
 from harness.answers.report.projections import finish
-from harness.answers.report.run_data import RunData
+from harness.answers.report.sections import RunData
 from harness.verdict.results.drift import OutputDifference, difference, drift, drift_lines
 from harness.verdict.results.journal import Contents
 from harness.verdict.results.record import CaseRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.probe.transcript import StepResult
-from harness.verdict.results.graph_figures import (
+from harness.verdict.results.measurements import (
     MOST_GRAPHS,
     graph_figures,
     percentile,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.verdict.results.json_value import as_json
+from harness.verdict.results.record import as_json
 
 
 class Number(IntEnum):

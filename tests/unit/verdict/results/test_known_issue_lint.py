@@ -13,12 +13,12 @@ from pydantic import ValidationError
 from harness.answers.report.junit import junit_parts
 from harness.ground.facts.versions import QnnVersion, VersionRange
 from harness.verdict.results.coverage import coverage_of
-from harness.verdict.results.known_issue_lint import (
+from harness.verdict.results.known_issues import (
     CollectedTests,
+    KnownIssue,
     never_matches,
     review_lines,
 )
-from harness.verdict.results.known_issues import KnownIssue
 from harness.verdict.results.record import CaseRecord
 from tests.properties import reached, reaches
 from tests.unit.verdict.results.records import error, record

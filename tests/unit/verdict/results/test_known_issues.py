@@ -13,12 +13,12 @@ from harness.ground.errors import ConfigError
 from harness.verdict.results import known_issues
 from harness.verdict.results.known_issues import (
     KnownIssue,
+    SafePattern,
     load_known_issues,
     match,
     not_asked,
     passed_anyway,
 )
-from harness.verdict.results.patterns import SafePattern
 from harness.verdict.results.record import CaseRecord
 from tests.properties import reached, reaches
 from tests.unit.verdict.results.records import DEVICE, error, record

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from harness.verdict.results.line import line_of
+from harness.verdict.results.journal import line_of
 from harness.verdict.results.record import CaseRecord, DeviceEvent
 from tests.unit.verdict.results.records import error, record
 

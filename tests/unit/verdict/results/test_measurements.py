@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.probe.transcript import LogLine, StepResult, Transcript
-from harness.verdict.results.json_value import whole_numbers
 from harness.verdict.results.measurements import (
     ROUNDS_TOGETHER,
     WARM_ROUNDS,
@@ -22,6 +21,7 @@ from harness.verdict.results.measurements import (
     ort_figures,
     session_growth,
 )
+from harness.verdict.results.record import whole_numbers
 
 LEVELS = st.integers(min_value=12, max_value=80)
 BYTES = st.integers(min_value=0, max_value=1 << 34)

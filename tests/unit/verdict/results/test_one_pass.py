@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.verdict.results.one_pass import InBatches, Reader, read_once
+from harness.verdict.results.journal import InBatches, Reader, read_once
 from harness.verdict.results.record import CaseRecord
 from tests.unit.verdict.results.records import record
 

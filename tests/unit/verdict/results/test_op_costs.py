@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness.verdict.results.op_costs import cost_of, dearest, op_costs
+from harness.verdict.results.op_events import cost_of, dearest, op_costs
 from tests.properties import reached, reaches
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from harness.probe.plan import Plan, Step, context_free, context_load, execute
 from harness.probe.transcript import StepResult, Transcript
-from harness.verdict.results.outputs import Execution, disagreement, executions, outputs_of
+from harness.verdict.results.record import Execution, disagreement, executions, outputs_of
 from tests.properties import reached, reaches
 
 Given = tuple[str, str, bool, tuple[int, ...]]  # binary, input, compared, digests

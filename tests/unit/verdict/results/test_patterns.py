@@ -10,7 +10,7 @@ import warnings
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness.verdict.results.patterns import (
+from harness.verdict.results.known_issues import (
     LIMIT_S,
     SafePattern,
     SlowPatternError,

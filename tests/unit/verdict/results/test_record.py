@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from harness.device.lab.facts import Vitals
 from harness.device.lab.health import LabEvent
-from harness.device.lab.vitals import Vitals
 from harness.verdict.failure.error import ErrorRecord
-from harness.verdict.results.json_value import as_json
 from harness.verdict.results.record import (
     CaseRecord,
     DeviceEvent,
     JournalLine,
     are_figures,
+    as_json,
     final_attempts,
     is_figure,
     named_figures,

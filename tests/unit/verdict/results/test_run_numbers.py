@@ -16,17 +16,18 @@ from hypothesis import given, strategies as st
 from harness.answers.history.database import open_database
 from harness.answers.history.importing import import_run, runs_held
 from harness.ground.errors import ConfigError, InfraError
-from harness.search.bisect.folder import BisectFolder
-from harness.search.bisect.log import Begun
-from harness.verdict.results import run_folder, run_numbers
-from harness.verdict.results.run_folder import RunFolder, new_run_id, run_folders
-from harness.verdict.results.run_info import info_in
-from harness.verdict.results.run_numbers import (
+from harness.search.bisect.folder import Begun, BisectFolder
+from harness.verdict.results import run_folder, run_folder as run_numbers
+from harness.verdict.results.run_folder import (
     COUNTER,
+    RunFolder,
     RunNumber,
     in_order,
+    info_in,
+    new_run_id,
     number_folder,
     ordered,
+    run_folders,
     take_number,
 )
 from tests.logged import Logged

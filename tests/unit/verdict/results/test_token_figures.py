@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.verdict.results.token_figures import named_graphs, token_figures
+from harness.verdict.results.measurements import named_graphs, token_figures
 
 Shapes = dict[str, list[int]]
 

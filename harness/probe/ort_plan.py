@@ -1,4 +1,4 @@
-"""Steps that drive ONNX Runtime: its library, EPs, sessions, inference (pure).
+"""Steps that drive ONNX Runtime, call one function of QNN, or keep and share buffers (pure).
 
 For what no other step does: building a graph by hand, and calling a function wrongly to see what
 it answers. The arguments are expressions of native/call.c.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.files.copy_range import copy_range
+from harness.ground.files.local_file import copy_range
 from tests.unit.libraries.containers.made import CONTEXT, Pte, wrapped
 
 GIB = 1 << 30

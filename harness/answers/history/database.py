@@ -1,4 +1,4 @@
-"""Where history is kept: SQLite in a file, PostgreSQL by URL.
+"""The database of the history, SQLite or PostgreSQL: its tables, and their rows of a journal.
 
 Journals are the truth: the database can be thrown away and made of them again.
 """

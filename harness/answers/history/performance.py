@@ -1,7 +1,7 @@
 """Whether a figure of a case changed, or is as noisy as it always was (pure).
 
 What a run measured is one sample, a median of what its process measured: samples within a process
-are no runs. `noise.py` tells how far runs are apart when nothing changed.
+are no runs.
 
 There are few runs, so that a plain bootstrap of their medians knows nothing of noise: two numbers
 resampled are two numbers. Here it draws from what earlier runs say of noise, and is computed to its

@@ -1,4 +1,4 @@
-"""What many runs say of cases and of failures: since when, where, how often (pure)."""
+"""What many runs say of cases and failures: since when, where, how often, what changed (pure)."""
 
 from __future__ import annotations
 

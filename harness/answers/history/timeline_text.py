@@ -1,4 +1,4 @@
-"""What history answers on a terminal (pure).
+"""What history answers, put together on the disk: as text for a terminal, and as JSON.
 
 versions and files that changed with it (pure).
 """

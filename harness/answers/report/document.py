@@ -1,4 +1,4 @@
-"""A report as values, and what is made of them: Markdown, HTML, lines of a terminal (pure).
+"""A report as values, and the Markdown, HTML and lines of a terminal that are made of them (pure).
 
 A plain `str` is the harness's own words. What others said (names, messages, versions) is a `Span`:
 in no form can it become a tag, a link or a mention.

@@ -1,7 +1,7 @@
 """report.html: one page without network or assets, made from the journal's records.
 
 What must be seen at once is in the page as it is. Its script draws table, charts and the view of a
-case from data that lies packed in it (page_data.py).
+case from data that lies packed in it.
 
 The page must open at once with thousands of cases. So what its table and charts need of all cases
 is one document of columns, and what only the view of one case needs lies in compressed blocks.

@@ -1,4 +1,4 @@
-"""How fast a user's model ran and how right it was, as tables (pure).
+"""How fast and how right a user's model ran, op by op and node by node, as tables (pure).
 
 Nodes without a reason are counted by their op; those that were refused are named.
 """

@@ -1,4 +1,4 @@
-"""What a run comes to, in few lines: totals and one line per failure signature (pure).
+"""What a run comes to, in few lines, and as a grid of two axes (pure).
 
 A test asks for one with `bench.grid(rows, columns)`; it is made of all cases of that test that
 differ in nothing else.

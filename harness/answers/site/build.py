@@ -1,4 +1,4 @@
-"""Writes the site: pages whose words have changed, each whole or not at all."""
+"""The pages of the site: nights, cases, causes and devices, written where their words changed."""
 
 from __future__ import annotations
 

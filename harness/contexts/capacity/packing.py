@@ -2,7 +2,7 @@
 
 The backend puts a context into the first domain with room for all that it reserves for it; one
 context cannot span two (QAIRT SDK docs, "Multiple cDSP Sessions"). What a context of a given file
-takes, and how much there is, is measured (calibration.py) or given.
+takes, and how much there is, is measured or given.
 
 The HTP library, here the simulator, logs what it reserves for each context that it loads, and what
 is left when it refuses one. Nothing of that is in the binary's metadata: the run list and the

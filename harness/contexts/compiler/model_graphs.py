@@ -1,4 +1,4 @@
-"""The graphs of the models and their inputs, the same to the byte everywhere (see models.py).
+"""The graphs of the models and operators, and their inputs: the same to the byte everywhere.
 
 Weights and inputs come from the raw output of PCG64, which numpy keeps the same in all versions.
 

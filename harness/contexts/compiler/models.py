@@ -343,9 +343,9 @@ class Model:
       Exact, and 50 times faster on the simulator than the same bytes in float32.
     - `spill-heavy`: maps of `megabytes` MB that are kept for skip connections over pooling, so that
       they outgrow the VTCM and part of them is spilled to memory and filled back.
-    - `mobilenet-v2`: MobileNet-v2 for 224 x 224 pixels (mobilenet.py), in float32.
+    - `mobilenet-v2`: MobileNet-v2 for 224 x 224 pixels (models.py), in float32.
     - `mobilenet-v2-8bit`: the same with 8-bit weights and activations (QDQ), float32 in and out.
-    - the names of `OPERATORS` (operators.py), as `conv-3x3-8bit`: one operator each.
+    - the names of `OPERATORS` (model_graphs.py), as `conv-3x3-8bit`: one operator each.
 
     `prepare` is one of `PREPARATIONS`: how the compiler is told to make the context. `htp_arch`
     (75 for v75) is another HTP than the device's to make it for.

@@ -1,4 +1,4 @@
-"""Where context binaries come from: models compiled here, or files as they lie."""
+"""Contexts of a case: where they come from, in which order they load, and the plan of a session."""
 
 from __future__ import annotations
 

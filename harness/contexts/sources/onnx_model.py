@@ -1,4 +1,4 @@
-"""ONNX models that a user has: compiled here as those that are built in code."""
+"""ONNX models that a user has: their nodes, shapes and inputs, compiled as those built in code."""
 
 from __future__ import annotations
 

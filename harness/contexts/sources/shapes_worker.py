@@ -1,4 +1,4 @@
-"""The program that infers the shapes of an ONNX model: run by onnx_shapes.py, never imported.
+"""The program that infers the shapes of an ONNX model: run by onnx_model.py, never imported.
 
     python -P shapes_worker.py REQUEST.json
 

@@ -1,4 +1,4 @@
-"""The programs that a simulated DSP is made of here: the emulator, and the loader that it runs.
+"""What a simulated board's DSP runs in: qemu-hexagon, the loader, and how they are built.
 
 The loader is built once per source, into the cache.
 

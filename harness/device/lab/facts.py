@@ -1,4 +1,4 @@
-"""What a device says about itself, asked in one round trip and parsed without trust.
+"""What a device says of itself, of its health and settings: asked and parsed without trust.
 
 Words and numbers are those of AOSP's sources for Android 13 to 16 (frameworks/base:
 BatteryService, DeviceIdleController, ThermalManagerService, Settings.Global, Owners of the device

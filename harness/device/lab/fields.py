@@ -1,4 +1,4 @@
-"""The types of the fields of devices.yaml, each with its own words for what is wrong with it."""
+"""The parts of devices.yaml and their types, each with its own words for what is wrong with it."""
 
 from __future__ import annotations
 

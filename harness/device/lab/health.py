@@ -1,4 +1,4 @@
-"""Whether a device is fit to be used: what it says of itself, judged by the lab's rules (pure).
+"""Whether a device is fit to be used, and what is known of it from case to case and run to run.
 
 Who takes the device takes the file with it, and writes it anew when it gives the device back. So
 what the file says was seen by the last holder; after one that died there is none, and the device is

@@ -4,8 +4,7 @@ A lease is a lock (flock) on a file that all users share, so the kernel frees it
 holder ends in any way. The file tells who holds it; its time of modification is a heartbeat, by
 which a holder that was stopped or hangs can be told from one that works. Who takes the file away
 from under its holder lets a second one in: each holder looks at every beat whether its file is
-still in its place, and gives the device up if it is not. Those who wait stand in line
-(`lease_claims.py`).
+still in its place, and gives the device up if it is not. Those who wait stand in line.
 
 A claim is a file beside that of the lease, locked in the same way: it ends with its process, and
 one that has not moved for long counts no more. While there are claims, nobody but the first

@@ -1,4 +1,4 @@
-"""Runs the store's scripts on a device: look, install, check, evict; one round trip each.
+"""Runs the store's scripts on a device: look, install, check, evict, clean; one round trip each.
 
 What is true of all:
 

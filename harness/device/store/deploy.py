@@ -41,7 +41,7 @@ from harness.ground.errors import (
     InfraError,
     InternalError,
 )
-from harness.ground.files.copy_range import LocalFile, content_key
+from harness.ground.files.local_file import LocalFile, content_key
 from harness.ground.files.notices import working
 from harness.ground.files.verified_folder import valid_name
 from harness.ground.files.whole_file import disk_errors, open_regular, sha256_of

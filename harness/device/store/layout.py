@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from harness.device.transport.questions import PREFIX, free_storage
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 
 LinkKind = Literal["hard", "soft", "copy"]
 

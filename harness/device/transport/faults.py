@@ -1,4 +1,4 @@
-"""Turns every way a connection can break into the harness's own small family of errors.
+"""Turns every way a connection can break into our errors; which servers cannot be reached at all.
 
 Whoever connects to a computer that is gone waits for nothing. So one process looks, and the others
 are told at once what it found, until it is time to look again.

@@ -1,4 +1,4 @@
-"""What cases of one test differ in beside the test's own parameters: one entry for each axis."""
+"""What cases of one test differ in: axes, engines and backends, an entry for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Error codes of QNN: component and symbol, or a note that a number has no meaning."""
+"""Error codes of QNN and ONNX Runtime; levels of profiles and types of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of Qualcomm SoCs: HTP architecture, QNN's id, VTCM and Adreno model.
+"""What is known of Qualcomm SoCs, of the systems on them, and of simulated ones.
 
 Everything that is done differently on Android than on a Linux board is looked up here.
 """

@@ -1,4 +1,4 @@
-"""Folders made once and used many times: complete or absent, and checked at every use.
+"""Folders and files made or fetched once and used many times: whole or absent, hashed at each use.
 
 A verified folder holds its files and a manifest. That has the size, sha256 and modification time of
 each, what the folder was made from (`facts`), and what its maker wants to keep (`data`). A file

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and read no further than they may be long."""
+"""Files that are there whole or not at all, with a bound on what is read; scratch folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML files written by people: read with line numbers, so that every mistake names its place.
+"""YAML files written by people: read with line numbers, and checked against a pydantic model.
 
 The file is turned into plain values without running any of YAML's constructors, and checked against
 a pydantic model. Whatever is wrong comes out as one ConfigError with a line per mistake.

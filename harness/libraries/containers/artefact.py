@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, NamedTuple, Self
 
 from harness.ground.errors import ConfigError
-from harness.ground.files.copy_range import sha256_of_range
+from harness.ground.files.local_file import sha256_of_range
 from harness.ground.files.names_inside import NotInsideError, open_below
 
 ArtefactKind = Literal["context", "pte", "epcontext", "tflite", "dlc", "onnx", "manifest", "bundle"]

@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.cache import cache_problem
-from harness.ground.files.copy_range import copy_range
+from harness.ground.files.local_file import copy_range
 from harness.ground.files.names_inside import name_problem
 from harness.ground.files.verified_folder import (
     key_of,

@@ -13,7 +13,7 @@ from harness.device.lab.fields import PACKAGE_INDEX, RuntimeSource
 from harness.device.lab.inventory import Lab
 from harness.ground.errors import ConfigError, VersionError
 from harness.ground.facts.versions import QNN_WHEELS, QnnVersion
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.verified_folder import VerifiedFolder
 from harness.libraries.runtimes.aar import AAR_TARGET, AarSource, MavenSource
 from harness.libraries.runtimes.local_sources import (

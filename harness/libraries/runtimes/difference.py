@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.whole_file import read_bounded
 from harness.libraries.runtimes.elf import ElfError, read_elf
 from harness.libraries.runtimes.runtime import MAX_LIBRARY_BYTES

@@ -17,7 +17,7 @@ from typing import Final
 
 from harness.ground.errors import ConfigError, VersionError
 from harness.ground.facts.versions import QnnVersion
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.names_inside import read_inside, stays_inside
 from harness.ground.files.verified_folder import HashCache, valid_name
 from harness.libraries.runtimes.runtime import (

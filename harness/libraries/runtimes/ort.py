@@ -1,4 +1,4 @@
-"""ONNX Runtime for a device: any version of the package index, or one that lies at a path.
+"""ONNX Runtime and ExecuTorch for a device: any version of the package index, or one at a path.
 
 No torch comes along: the wheel alone has 19 MB, and what is unpacked of it 13 MB. For devices that
 it has no libraries for, a user's own build of ExecuTorch has a runner.
@@ -15,7 +15,7 @@ from typing import Final
 from harness.ground.errors import ConfigError, InfraError, VersionError
 from harness.ground.facts.socs import PLATFORMS
 from harness.ground.facts.versions import VersionRange
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.verified_folder import HashCache, VerifiedFolder
 from harness.libraries.runtimes.aar import AarStore
 from harness.libraries.runtimes.elf import ElfError, read_elf

@@ -1,9 +1,8 @@
 """Preflight: what will go wrong with these libraries on this device, told before it is tried.
 
-Pure and offline. Facts in, findings out; what is not known is not guessed at. The part about
-processors, C libraries and needed libraries is in `preflight_linking.py`.
+Pure and offline. Facts in, findings out; what is not known is not guessed at.
 
-Pure. What a target's system has is a table with its sources, unless the device was asked.
+What a target's system has is a table with its sources, unless the device was asked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runtimes out of the wheels of onnxruntime-qnn: a source that needs no account and no path.
+"""Runtimes out of the wheels of onnxruntime-qnn, and the cache of wheels that pip fetches.
 
 Wheels are unpacked once on the host, checked at every use, and made anew when damaged. Which of
 their files go where is a table. "Not opened" there: not among what the dynamic loader opened while
@@ -26,7 +26,7 @@ from typing import IO, Final, Literal, Self
 from harness.ground.errors import ConfigError, InfraError, VersionError
 from harness.ground.facts.versions import QNN_WHEELS, QnnVersion
 from harness.ground.files.archive import names_of, unpacked_once
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.verified_folder import (
     FetchedFile,
     FetchedFiles,

@@ -1,4 +1,4 @@
-"""A runtime, one set of libraries for a target, file by file; and what each source of them does.
+"""A runtime: the libraries for a target, what they say of themselves, which a device needs.
 
 Names are file names; folders differ from source to source. The source of a fact is a public page,
 or what was seen: "opened" is what the dynamic loader opened while contexts were loaded and
@@ -26,7 +26,7 @@ from harness.ground.facts.axes import BACKENDS
 from harness.ground.facts.socs import PLATFORMS, process_environment
 from harness.ground.facts.versions import QnnVersion
 from harness.ground.files.bounded_json import parse_model
-from harness.ground.files.copy_range import LocalFile, content_key
+from harness.ground.files.local_file import LocalFile, content_key
 from harness.ground.files.whole_file import read_bounded, write_json
 from harness.libraries.runtimes.elf import ElfError, ElfFacts, read_elf
 

@@ -1,4 +1,4 @@
-"""Whether two processes are as fast as each other, or too noisy to tell (pure).
+"""Rounds beside other processes: latencies, samples of memory, and growth, or too noisy to tell.
 
 Backends keep what they share with a DSP in buffers that a file descriptor stands for: DMA-BUFs on
 a device, memfds where a stand-in has neither. RSS is kept beside it, but decides nothing: thread

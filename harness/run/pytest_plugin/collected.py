@@ -1,4 +1,4 @@
-"""What tests there are, before pytest leaves out those that were not chosen."""
+"""What tests there are, their markers, and which words of a command line choose them."""
 
 from __future__ import annotations
 

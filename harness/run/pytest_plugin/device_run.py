@@ -2,7 +2,7 @@
 
 A device is leased for one attempt. A fault of the lab is no verdict: the case is tried again, on
 another device if one shares it. What a device of one kind cannot do is asked of another kind, if
-any will do. A device that failed is seen to meanwhile (`workbench/aside.py`), which keeps its
+any will do. A device that failed is seen to meanwhile (`workbench/workbench.py`), which keeps its
 lease; a case that only this device can run waits for that.
 """
 

@@ -22,7 +22,7 @@ class Placement:
     Other processes are told of it in a case's name. So it has names of devices, and no device.
 
     `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is the name
-    of what drives the backend (`facts/engines.py`). `ort` is the name of an ONNX Runtime, None for
+    of what drives the backend (`facts/axes.py`). `ort` is the name of an ONNX Runtime, None for
     the runtime's own or the usual one. `compiler` makes the contexts that are compiled; None where
     a case takes none of those. With a `pool`, a name that devices share, any of `among` will do.
     `device` is the one that the case is on, or would be if only one process ran cases.

@@ -1,4 +1,4 @@
-"""Runs a case with the versions that a search asks for, and says what each run answers."""
+"""Searches on one axis and on two, and what runs a case with the versions they ask for."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from pydantic import Field, JsonValue, TypeAdapter
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.errors.outgoing_text import without_secrets_in
 from harness.ground.files.bounded_json import parse_model, problem_in
-from harness.ground.files.copy_range import AppendedLines
+from harness.ground.files.local_file import AppendedLines
 from harness.ground.files.names_inside import NotInsideError, refuse_links
 from harness.ground.files.schema_field import Schema1
 from harness.ground.files.whole_file import read_bounded, write_whole

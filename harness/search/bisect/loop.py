@@ -1,4 +1,4 @@
-"""The loop of every search: asks, runs the case, writes the answer down, until all is found."""
+"""The loop of every search: asks, runs the case in a pytest of its own, writes the answer down."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from harness.ground.errors import ConfigError, HarnessError
 from harness.ground.errors.outgoing_text import counted, printable, without_secrets_in
 from harness.ground.facts.axes import AXES, AxisName
 from harness.ground.facts.socs import claim_of, limits_of_simulation
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.whole_file import disk_errors, write_whole
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.difference import Difference, difference

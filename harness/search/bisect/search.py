@@ -1,4 +1,4 @@
-"""A search: what it is asked, in how many runs it answers, and how it asks (pure)."""
+"""A search: its task, what it is asked, in how many runs it answers, and how it asks (pure)."""
 
 from __future__ import annotations
 

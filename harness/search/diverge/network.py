@@ -1,4 +1,4 @@
-"""A model taken apart: its ops, and models that give out what lies between them (pure)."""
+"""A model taken apart, and what calculates it: ONNX Runtime on the CPU, and backends of QNN."""
 
 from __future__ import annotations
 

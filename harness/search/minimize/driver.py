@@ -13,7 +13,7 @@ from pydantic import BaseModel, JsonValue
 from harness.contexts.context.source import Residency
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.facts.axes import QNN
-from harness.ground.files.copy_range import hold
+from harness.ground.files.local_file import hold
 from harness.ground.files.names_inside import inner_name
 from harness.ground.files.schema_field import Schema1
 from harness.ground.files.whole_file import disk_errors, write_whole

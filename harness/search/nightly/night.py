@@ -1,4 +1,4 @@
-"""A night as it is kept on the disk, and what is to be done next (pure)."""
+"""A night as it is kept on the disk: what is next, the lab as it was, and what it found out."""
 
 from __future__ import annotations
 

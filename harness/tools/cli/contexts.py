@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 import click
 
@@ -72,7 +72,6 @@ from harness.tools.cli.lab_options import (
 from harness.tools.cli.printout import Printout
 from harness.tools.cli.say import say, say_found, say_json
 from harness.verdict.failure.refused_nodes import messages_of, refusal_text, refused_nodes
-
 
 
 class ContextCompiled(Printout):

@@ -12,7 +12,7 @@ from harness.ground.errors import ConfigError, HarnessError, InfraError
 from harness.ground.facts.axes import BACKENDS, Backend
 from harness.ground.facts.socs import HTP_ARCHS, TARGETS, Target
 from harness.ground.files.cache import cache_root
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.ground.files.notices import Notices, shown_by
 from harness.libraries.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
 from harness.libraries.runtimes.findings import Finding

@@ -1,4 +1,4 @@
-"""What a device's answers mean: one small function for each thing that was looked at (pure).
+"""What a device's answers mean, and the way to its DSP, layer by layer (pure).
 
 What is judged was read before: the device's answers, what the libraries say of themselves, and what
 came of a session and of a graph. A session that came up proves all layers below it; one that did
@@ -59,7 +59,7 @@ class Patient:
 
 
 def device_checks(patient: Patient) -> Iterator[Checked]:
-    """Everything that one round trip tells besides what leads to the DSP (`ladder.py`)."""
+    """Everything that one round trip tells besides what leads to the DSP."""
     looks = {
         "SoC": _soc,
         "system": _system,

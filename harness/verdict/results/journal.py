@@ -21,7 +21,7 @@ from harness.ground.errors import ConfigError, InternalError
 from harness.ground.errors.outgoing_text import counted, without_secrets_in
 from harness.ground.errors.schemas import OTHER_SCHEMA, other_schema
 from harness.ground.files.bounded_json import JsonError, parse_model, require_bounded
-from harness.ground.files.copy_range import AppendedLines, lines_of
+from harness.ground.files.local_file import AppendedLines, lines_of
 from harness.ground.files.names_inside import open_below
 from harness.verdict.results.coverage import Tally
 from harness.verdict.results.record import (

@@ -1,4 +1,4 @@
-"""From what the probe reported to the figures of a record (pure).
+"""From what the probe reported to the figures of a record: times, memory, graphs, tokens (pure).
 
 Names as exporters give them: AI Hub calls graphs `prompt_ar128_cl4096_1_of_3` and
 `token_ar1_cl4096_1_of_3` and caches `past_key_0_in`; ExecuTorch calls graphs `prefill_forward` and

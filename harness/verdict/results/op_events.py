@@ -1,4 +1,4 @@
-"""What a profile says of each op: from the library's own events to a record's `profile` (pure)."""
+"""What a profile says of each op, and what it took, by names that all versions have (pure)."""
 
 from __future__ import annotations
 

@@ -395,7 +395,7 @@ class CaseRecord(Part):
 
     `test` is the node id without what the harness put in, and `placement` is what it put in:
     together with what was `asked` of a file they tell a case from others. `engine` is what executes
-    it (`facts/engines.py`). `placement` and `engine` are null where no device fits. `line` is where
+    it (`facts/axes.py`). `placement` and `engine` are null where no device fits. `line` is where
     in the test's file it stands, null where that is not Python.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and

@@ -1,4 +1,4 @@
-"""A run's folder, reports/<run-id>/: its journal, run.json, what its cases kept, and `latest`.
+"""A run's folder, reports/<run-id>/: its journal, run.json, its number, what cases kept, `latest`.
 
 Each takes the next number of its folder, under a lock, and keeps it in its run.json. So no clock
 that jumps disturbs their order. What is of several folders is ordered by when it began.
@@ -236,7 +236,7 @@ class _Cases(BaseModel):
 def new_run_id(now: datetime | None = None, salt: str | None = None) -> str:
     """An id that no other run has, with the time in front: 20261121T060000Z-3f9a0c55d2e1b784.
 
-    Behind the time are 64 random bits; the order of runs is kept apart from it (`run_numbers.py`).
+    Behind the time are 64 random bits; the order of runs is kept apart from it.
     """
     now, salt = now or datetime.now(UTC), salt or secrets.token_hex(_ID_BYTES)
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{salt}"

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.libraries.runtimes.runtime import Runtime
 
 TOOLCHAINS = {"linux-x64": "x86_64-linux-clang", "linux-arm64": "aarch64-oe-linux-gcc11.2"}

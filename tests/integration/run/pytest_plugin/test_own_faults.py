@@ -11,7 +11,7 @@ import pytest
 from tests.integration.device_runs import WITHOUT_HYPOTHESIS
 
 PLANTED = """
-from harness.run.pytest_plugin import device_run, plugin, records
+from harness.run.pytest_plugin import device_run, plugin
 from harness.ground.errors import ConfigError, InfraError
 
 def fails(*_, **__):
@@ -31,7 +31,7 @@ def ended(folder: Path, conftest: str, *words: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.parametrize(
-    "name", ["plugin.end_session", "records.Records.let_go", "device_run.Run.close"]
+    "name", ["plugin.end_session", "device_run.Records.let_go", "device_run.Run.close"]
 )
 @pytest.mark.parametrize(
     ("error", "code", "line"),

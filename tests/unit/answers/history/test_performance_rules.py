@@ -1,6 +1,6 @@
 """Rows of runs are judged as the rules say, spelt out here for one row at a time, in plain Python.
 
-How far apart runs are by chance is `noise.py`'s, and has tests of its own.
+How far apart runs are by chance is `performance.py`'s, and has tests of its own.
 """
 
 from __future__ import annotations

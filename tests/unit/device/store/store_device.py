@@ -27,7 +27,7 @@ from harness.device.store.layout import (
     parse_look,
     stored_at,
 )
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from tests.needed import ANDROID, FORMATS, need
 
 ENTER = Path(__file__).parents[3] / "android/enter.sh"

@@ -21,7 +21,7 @@ from harness.device.store.layout import (
     plain,
     stored_at,
 )
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from tests.unit.device.store.store_device import a_set, stored_file
 
 A, B = "a" * 64, "b" * 64

@@ -11,7 +11,7 @@ import pytest
 
 from harness.device.store.deploy import SMALL_BYTES, plan_push
 from harness.device.store.layout import FileSet, entry_name
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 
 SIZES = {"empty": 0, "block": 512, "odd/one": 513, "large": SMALL_BYTES + 1}
 

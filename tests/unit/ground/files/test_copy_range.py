@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from harness.ground.files import copy_range as under_test
+from harness.ground.files import local_file as under_test
 from tests.properties import reached, reaches
 
 BLOCK = 1 << 16

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.ground.errors import InfraError, InternalError
-from harness.ground.files.copy_range import AppendedLines, lines_of
+from harness.ground.files.local_file import AppendedLines, lines_of
 
 
 @pytest.mark.parametrize(("alone", "left"), [(False, b"one\npart\ntwo\n"), (True, b"one\ntwo\n")])

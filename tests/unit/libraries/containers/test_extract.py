@@ -10,7 +10,7 @@ from typing import BinaryIO
 import pytest
 
 from harness.ground.errors import ConfigError, InfraError
-from harness.ground.files.copy_range import copy_range
+from harness.ground.files.local_file import copy_range
 from harness.libraries.containers.artefact import Artefact, ArtefactError, Blob, Piece
 from harness.libraries.containers.extract import extract, piece_file
 from harness.libraries.containers.open import open_artefact, open_artefacts

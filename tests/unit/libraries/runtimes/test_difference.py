@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.libraries.runtimes.difference import difference, plain_name
 
 

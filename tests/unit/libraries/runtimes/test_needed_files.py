@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from harness.ground.errors import ConfigError
 from harness.ground.facts.axes import BACKENDS, Backend
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.libraries.runtimes.runtime import ENGINES, Driver, Runtime, narrowed
 
 ARCHS = (68, 69, 73, 75, 79, 81)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.ground.errors import ConfigError
-from harness.ground.files.copy_range import LocalFile
+from harness.ground.files.local_file import LocalFile
 from harness.libraries.runtimes.ort import (
     ORT_DEVICE_VERSION,
     ORT_PLATFORMS,

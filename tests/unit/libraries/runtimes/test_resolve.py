@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.ground.errors import ConfigError
-from harness.ground.files.copy_range import LocalFile, content_key
+from harness.ground.files.local_file import LocalFile, content_key
 from harness.libraries.runtimes.catalog import Catalog, resolve_versions
 from harness.libraries.runtimes.pypi import all_versions, known_sha256, use_of
 from tests.properties import damaged, reached, reaches

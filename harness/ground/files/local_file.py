@@ -1,4 +1,4 @@
-"""Parts of large files, copied by the kernel; what is a hole in a file stays one."""
+"""Files on this computer: their large parts copied, sets of them for devices, lines appended."""
 
 from __future__ import annotations
 

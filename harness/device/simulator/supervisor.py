@@ -30,7 +30,8 @@ from harness.device.simulator import logcat, programs, protocol
 from harness.device.simulator.auth import TOKEN_BYTES, PublicKey, is_ours, parse_public_key, verify
 from harness.device.simulator.child import process_table
 from harness.device.simulator.device import DeviceSettings
-from harness.device.simulator.programs import banner, enter_namespace, mapped
+from harness.device.simulator.fixed_paths import enter_namespace, mapped
+from harness.device.simulator.programs import banner
 from harness.device.simulator.protocol import (
     AdbPacketReader,
     BadPacket,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.simulator import programs as fixed_paths
+from harness.device.simulator import fixed_paths
 from tests.integration.device.simulator.conftest import OnDevice
 
 SOMEBODY, NOBODY = "54321", "65534"

@@ -98,13 +98,6 @@ def test_a_program_without_contexts_and_with_numbers_for_outputs(
     assert one["measurements"].get("conclusion") is None
     told = {one["output"]: one["max_abs"] for one in one["measurements"]["accuracy"]}
     assert told == {f"output_{at}": 0.5 if at == 2 else 0.0 for at in range(5)}
-    for name, values in (("output_1", X * 2), ("output_3", X + 1)):
-        np.save(tmp_path / f"out/{name}.npy", values)
-    code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given)
-    told = "output_1 is what is expected of output_3, output_3 is what is expected of output_1"
-    assert (code, told in one["measurements"]["conclusion"]) == (1, True), said
-    for name, values in (("output_1", X + 1), ("output_3", X * 2)):
-        np.save(tmp_path / f"out/{name}.npy", values)
     # a condition takes the place of equality; without a reference there is none
     code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given, "--max-error=0.6")
     assert (code, one["outcome"]) == (0, "passed"), said

@@ -244,7 +244,7 @@ def farm_run(reports: Path, number: int, draw: random.Random) -> RunFolder:
         folder.journal.append(record_of(one, folder.run_id, moment, draw, end, 1))
     code = 1 if failed else 3 if number == LOST_NIGHT else 0
     finish(folder, exit_code=code)
-    folder.end({}, began + timedelta(hours=2))
+    folder.end({"finished": (began + timedelta(hours=2)).isoformat()})
     return folder
 
 

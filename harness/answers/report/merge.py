@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import tempfile
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -19,7 +19,6 @@ from harness.verdict.results.record import CaseRecord, DeviceEvent
 from harness.verdict.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder, making_folders
 
 _KEPT: Final = ("run", "started", "finished", "exit_code", "problem", "command_line", "devices")
-_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _INCOMPLETE: Final = 3
 _Key: TypeAlias = tuple[str, str, datetime, str]
 """What tells one record from all others: case, or device and event; when it began; its run."""
@@ -36,18 +35,17 @@ def merge_runs(paths: Sequence[Path], output: Path) -> list[str]:
     """
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise ConfigError("exists already: name a new folder", file=output)
-    runs = sorted(map(RunFolder.open, paths), key=lambda run: _moment(run, "started"))
+    runs = sorted(map(RunFolder.open, paths), key=lambda run: run.info().get("started") or "")
     numbers = _numbered(runs)
-    with making_folders(output.parent):
-        beside = Path(tempfile.mkdtemp(prefix=f".{output.name}-", dir=output.parent))
-        try:
-            with disk_errors(f"cannot write {output}"):
-                merged = RunFolder(beside)
-                lost_logs = [log for run in runs for log in _take(run, merged, numbers)]
-                _end(runs, merged, output.name)
-                beside.rename(output)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
+    with (
+        making_folders(output.parent),
+        tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as beside,
+        disk_errors(f"cannot write {output}"),
+    ):
+        merged = RunFolder(Path(beside))
+        lost_logs = [log for run in runs for log in _take(run, merged, numbers)]
+        _end(runs, merged, output.name)
+        merged.path.rename(output)
     return lost_logs
 
 
@@ -58,23 +56,21 @@ def _numbered(runs: Sequence[RunFolder]) -> dict[_Key, int]:
     """
     keys, questions = set[_Key](), dict[str, str]()
     for run in runs:
-        info = run.info()
+        info, journal = run.info(), run.path / JOURNAL
         if not info or (info.get("selected") and run.selected_cases() is None):
             raise ConfigError(f"its {INFO} or its list of cases cannot be read", file=run.path)
-        for line_number, line in lines_in(run.path / JOURNAL):
+        for line_number, line in lines_in(journal):
             if isinstance(line, Damage):
-                problem = f"is no record: {line.problem}; remove the line to merge the others"
-                problem = line.problem if line.is_foreign else problem
-                raise ConfigError(problem, file=run.path / JOURNAL, line=line_number)
-            if isinstance(line, CaseRecord) and questions.setdefault(line.case, line.question) != (
-                line.question
-            ):
-                problem = (
-                    f"asked something else of {line.case} ({line.asked or 'no option'}) than the "
-                    "runs before it: merge runs that asked the same"
-                )
-                raise ConfigError(problem, file=run.path / JOURNAL, line=line_number)
+                advice = f"is no record: {line.problem}; remove the line to merge the others"
+                problem = line.problem if line.is_foreign else advice
+                raise ConfigError(problem, file=journal, line=line_number)
             keys.add(_key(line))
+            if not isinstance(line, CaseRecord):
+                continue
+            if questions.setdefault(line.case, line.question) != line.question:
+                problem = f"asked something else of {line.case} ({line.asked or 'no option'}) than "
+                advice = "the runs before it: merge runs that asked the same"
+                raise ConfigError(f"{problem}{advice}", file=journal, line=line_number)
     attempts = groupby(sorted(keys), key=lambda key: key[:2])
     return {key: number for _, group in attempts for number, key in enumerate(group, start=1)}
 
@@ -135,10 +131,9 @@ def _end(runs: Sequence[RunFolder], merged: RunFolder, name: str) -> None:
     problems = [f"{run.run_id}: {why}" for run, why in zip(runs, ends, strict=True) if why]
     codes = [*values("exit_code"), _INCOMPLETE if problems else 0]
     said = {
-        "schema": infos[0].get("schema"),
-        "kind": "run",
         "run": name,
         "started": infos[0].get("started"),
+        "finished": max([*values("started"), *values("finished")], default=None),
         "exit_code": merged.coverage().exit_code or max(codes),
         "problem": "; ".join(problems) or None,
         "other_failures": any(values("other_failures")),
@@ -149,11 +144,4 @@ def _end(runs: Sequence[RunFolder], merged: RunFolder, name: str) -> None:
         "selection": sorted(set(chain(*values("selection")))),
         "merged": [{key: info.get(key) for key in _KEPT} for info in infos],
     }
-    merged.end(said, max(_moment(run, key) for run in runs for key in ("started", "finished")))
-
-
-def _moment(run: RunFolder, key: str) -> datetime:
-    try:
-        return datetime.fromisoformat(str(run.info().get(key))).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return _LONG_AGO
+    merged.end(said)

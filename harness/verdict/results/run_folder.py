@@ -470,13 +470,13 @@ class RunFolder:
         except OSError:
             return None
 
-    def end(self, said: Mapping[str, object], finished: datetime | None = None) -> None:
+    def end(self, said: Mapping[str, object]) -> None:
         """Closes the journal and completes run.json with what is `said` of the run's end.
 
-        It ended now, where not `finished` at another time. Raises InfraError.
+        It ended now, unless its `finished` is said. Raises InfraError.
         """
         self.close()
-        ended = {"finished": rfc3339(finished or datetime.now(UTC))}
+        ended = {"finished": rfc3339(datetime.now(UTC))}
         self._write_info({**self._info_so_far(), **ended, **said})
 
     def _info_so_far(self) -> dict[str, Any]:

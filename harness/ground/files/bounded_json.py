@@ -87,7 +87,7 @@ def problem_in(error: ValueError) -> str:
         return str(error)
     first = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"]))
-    if where == "schema" and first["type"] == "literal_error":
+    if first["loc"][-1:] == ("schema",) and first["type"] == "literal_error":
         return other_schema(first["input"], int(first["ctx"]["expected"]))
     if first["type"] == "json_invalid":
         return f"is no JSON: {first['ctx']['error']}"

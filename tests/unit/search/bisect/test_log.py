@@ -123,6 +123,10 @@ BEGUN = to_line(Begun(spec=task(axis(2))))
         (BEGUN + '{"kind":"answered","at":["2.10","x"],"answer":"good"}\n', "is not a candidate"),
         (BEGUN + '{"kind":"asked","at":["1","2","3"],"number":1}\n', "2: asked.at: .*at most 2"),
         (BEGUN + '{"kind":"?"}\n', "2: "),
+        (
+            BEGUN.replace('"schema":1', '"schema":7'),
+            "1: is of schema 7; this version reads schema 1",
+        ),
         (BEGUN.replace('"2.11"', '"2.10"'), "1: .*listed twice"),
         (BEGUN.replace('"spec":{', '"spec":{"subject":1,'), "1: .*spec.subject"),
         ('"spec"\n', "1: Input should be"),

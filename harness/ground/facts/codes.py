@@ -34,8 +34,6 @@ _RANGES: Final[tuple[tuple[int, int, str], ...]] = (
 RANGE_ENDS: Final = tuple(last for _, last, _ in _RANGES)
 """Last numbers of the ranges, which libraries return although they have no meaning (6999)."""
 
-COMPONENTS: Final = (*(name for _, _, name in _RANGES), "dsp", "none", "unknown")
-
 # Errors of the DSP's runtime arrive as 0x80000400 + n.
 _AEE_FIRST, _AEE_LAST = 0x80000400, 0x80000FFF
 

@@ -42,7 +42,7 @@ from harness.verdict.failure.error import (
     clean_text,
     cut_message,
 )
-from harness.verdict.results.coverage import Standing, Tally, standing_of
+from harness.verdict.results.coverage import Standing, standing_of
 
 _MAX_DEPTH: Final = 20
 WHOLE: Final = _MAX_DEPTH - MAX_DEPTH
@@ -563,8 +563,3 @@ JournalLine = Annotated[
     Discriminator(_kind),
 ]
 """Any line of results.jsonl."""
-
-
-def final_attempts(records: Sequence[CaseRecord]) -> list[CaseRecord]:
-    """The last attempt at each case, in the order in which the cases first appeared."""
-    return [records[index] for index in Tally(records).last]

@@ -390,7 +390,7 @@ def test_every_place_says_it_first_and_claims_nothing_else(
 
 
 READERS = re.compile(
-    r"\b(final_attempts|contents|read_attempts|read_journal|read_once|cases_in|lines_in|"
+    r"\b(contents|read_attempts|read_journal|read_once|cases_in|lines_in|"
     r"stored_attempts|totals)\("
 )
 TOLD_BY = {
@@ -413,7 +413,6 @@ TOLD_BY = {
 SUM_UP_NOTHING = {
     "answers/history/attempts.py": "reads",
     "answers/history/importing.py": "reads",
-    "verdict/results/record.py": "reads",
     "verdict/results/journal.py": "reads",
     "answers/report/model_figures.py": "figures of cases, behind what says how many were judged",
     "search/diverge/network.py": "one case for each context; one without outputs is an error",

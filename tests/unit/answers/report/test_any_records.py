@@ -24,13 +24,13 @@ from harness.answers.report.summary import failure_groups, grid_lines, grids, su
 from harness.verdict.results import journal
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.journal import Contents
-from harness.verdict.results.record import CaseRecord, DeviceEvent, final_attempts
+from harness.verdict.results.record import CaseRecord, DeviceEvent
 from harness.verdict.results.run_folder import RunFolder
 from tests.properties import reached, reaches
 from tests.unit.answers.report.test_ci import COMMAND
 from tests.unit.answers.report.test_html import SCRIPTS, Page
 from tests.unit.answers.report.test_junit import valid
-from tests.unit.verdict.results.records import records
+from tests.unit.verdict.results.records import final_attempts, records
 
 PUSH = DeviceEvent(
     event="push",

@@ -22,9 +22,9 @@ from harness.answers.report.ci import (
 from harness.answers.report.sections import RunData
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.journal import Contents
-from harness.verdict.results.record import CaseRecord, final_attempts
+from harness.verdict.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY
-from tests.unit.verdict.results.records import error, record
+from tests.unit.verdict.results.records import error, final_attempts, record
 
 BAD = {"outcome": "failed", "error": error()}
 LOST = {"outcome": "error", "cause": "infra", "error": error(message="the cable is out")}

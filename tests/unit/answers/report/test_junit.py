@@ -17,9 +17,9 @@ from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import LoadedLibrary
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.journal import Contents
-from harness.verdict.results.record import NO_CAUSE, CaseRecord, final_attempts
+from harness.verdict.results.record import NO_CAUSE, CaseRecord
 from tests.integration.hostile_words import CANARY
-from tests.unit.verdict.results.records import error, record
+from tests.unit.verdict.results.records import error, final_attempts, record
 
 SCHEMA = xmlschema.XMLSchema10(Path(__file__).with_name("junit.xsd"))
 

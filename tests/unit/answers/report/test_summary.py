@@ -15,8 +15,8 @@ from harness.answers.report.summary import (
 from harness.verdict.failure.diagnosis import diagnosed
 from harness.verdict.failure.error import ChainLink
 from harness.verdict.results.coverage import coverage_of
-from harness.verdict.results.record import CaseRecord, DeviceEvent, PreflightRecord, final_attempts
-from tests.unit.verdict.results.records import error, record
+from harness.verdict.results.record import CaseRecord, DeviceEvent, PreflightRecord
+from tests.unit.verdict.results.records import error, final_attempts, record
 
 EXPECTED = {"known_issue": "pd"}
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import strategies as st
 
 from harness.verdict.failure.error import ErrorRecord
+from harness.verdict.results.coverage import Tally
 from harness.verdict.results.record import NO_CAUSE, CaseRecord, Check
 from tests.unit.verdict.results.placed import placed
 
@@ -24,6 +26,11 @@ DEVICE = {
     "target": "linux-x64",
     "simulated": True,
 }
+
+
+def final_attempts(records: Sequence[CaseRecord]) -> list[CaseRecord]:
+    """Return the last attempt at each case, in the order in which the cases first appeared."""
+    return [records[index] for index in Tally(records).last]
 
 
 def error(**changed: Any) -> ErrorRecord:

@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 from harness.answers.history.attempts import Attempt
 from harness.answers.report.summary import section
 from harness.verdict.results.coverage import FAULTS, Coverage, Standing, coverage_of
-from harness.verdict.results.record import CaseRecord, final_attempts
-from tests.unit.verdict.results.records import record, records
+from harness.verdict.results.record import CaseRecord
+from tests.unit.verdict.results.records import final_attempts, record, records
 
 ENDED = {"finished": "2026-11-21T06:00:00Z", "problem": None}
 

@@ -22,11 +22,17 @@ from harness.verdict.results.record import (
     JournalLine,
     are_figures,
     as_json,
-    final_attempts,
     is_figure,
     named_figures,
 )
-from tests.unit.verdict.results.records import DEVICE, error, json_values, record, records
+from tests.unit.verdict.results.records import (
+    DEVICE,
+    error,
+    final_attempts,
+    json_values,
+    record,
+    records,
+)
 
 # The example of the design, with what it leaves open filled in.
 CONTRACT = """

@@ -5,32 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.ground.facts.codes import GPU_ERRORS, describe, symbol_table
+from harness.ground.facts.codes import _RANGES, GPU_ERRORS, describe, symbol_table
 
-COMPONENTS = frozenset(
-    [
-        "common",
-        "property",
-        "op_package",
-        "backend",
-        "context",
-        "graph",
-        "tensor",
-        "mem",
-        "signal",
-        "error",
-        "log",
-        "profile",
-        "perf_infrastructure",
-        "device",
-        "global_config",
-        "system",
-        "interface",
-        "dsp",
-        "none",
-        "unknown",
-    ]
-)
+COMPONENTS = {name for *_, name in _RANGES} | {"dsp", "none", "unknown"}
 # What QnnError_getMessage of libQnnHtp.so answers, 2.47.0 and 2.51.0 alike.
 SAID_BY_THE_LIBRARY = {
     1000: "QNN_COMMON_ERROR_NOT_SUPPORTED",

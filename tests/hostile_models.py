@@ -39,6 +39,25 @@ def nested(depth: int, calls: int = 2) -> onnx.ModelProto:
     return model([helper.make_node("f0", ["x"], ["y"], domain="own")], functions=functions)
 
 
+def bodies(depth: int) -> onnx.ModelProto:
+    """Bodies of If in each other, so deep: ONNX Runtime goes twice through each."""
+    then = _body("Relu", ["x"], "deepest")
+    for level in range(depth):
+        other = _body("Relu", ["x"], f"other{level}")
+        then = _body("If", ["on"], f"then{level}", then_branch=then, else_branch=other)
+    made = model([*then.node, helper.make_node("Identity", [then.output[0].name], ["y"])])
+    made.graph.initializer.append(helper.make_tensor("on", TensorProto.BOOL, [], [True]))
+    return made
+
+
+def _body(
+    op: str, inputs: Sequence[str], name: str, **branches: onnx.GraphProto
+) -> onnx.GraphProto:
+    nodes = [helper.make_node(op, inputs, [name], **branches)]
+    output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+    return helper.make_graph(nodes, name, [], [output])
+
+
 def recursive() -> onnx.ModelProto:
     """A function that calls another one, which calls the first."""
     both = [function("f", ["g"]), function("g", ["f", "Relu"])]

@@ -34,7 +34,16 @@ from harness.search.nightly.night import nights
 from harness.tools.cli.lab_options import open_lab
 from harness.tools.cli.main import commands
 from harness.verdict.results.run_folder import CASES, INFO, JOURNAL, RunFolder, run_folders
-from tests.hostile_models import made_within, model, nested, recursive, relu, relu_many, weighty
+from tests.hostile_models import (
+    bodies,
+    made_within,
+    model,
+    nested,
+    recursive,
+    relu,
+    relu_many,
+    weighty,
+)
 from tests.unit.answers.history.runs import attempt, run_folder
 from tests.unit.libraries.containers.damage import SMALL, damaged, seeds
 from tests.unit.probe.test_events import WHOLE
@@ -282,7 +291,7 @@ def require_onnx(folder: Path, numbers: range) -> None:
     made: tuple[Callable[[], Any], ...] = (
         lambda: nested(40), recursive, lambda: relu(1, 3 * 10**9), lambda: relu(*[1] * 70),
         lambda: relu_many(300_000), lambda: weighty(400), lambda: relu(-1, 2**62),
-        lambda: made_within(2**40), lambda: model([], (0,)),
+        lambda: made_within(2**40), lambda: model([], (0,)), lambda: bodies(30),
     )  # fmt: skip
     for number in numbers:
         chance = random.Random(number)

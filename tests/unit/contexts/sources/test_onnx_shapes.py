@@ -13,7 +13,7 @@ from harness.contexts.sources import onnx_model as onnx_shapes
 from harness.contexts.sources.onnx_model import OnnxModel, OnnxNodes, OnnxSurface, inlined, shaped
 from harness.ground.errors import ConfigError, HarnessError
 from harness.search.diverge.network import Network
-from tests.hostile_models import model, nested, recursive, relu, relu_many, weighty
+from tests.hostile_models import bodies, model, nested, recursive, relu, relu_many, weighty
 from tests.planted import Graph
 from tests.properties import reached, reaches
 
@@ -27,6 +27,7 @@ def _saved(made: onnx.ModelProto, folder: Path) -> Path:
     ("hostile", "problem"),
     [
         (nested(40), r"it comes to 549,755,813,888 nodes, and 200,000 are the most"),
+        (bodies(30), r"it comes to 4,294,967,294 visits of nested nodes, and 3,200,000 are"),
         (relu_many(300_000), r"it comes to 300,000 nodes, and 200,000 are the most"),
         (
             weighty(400),

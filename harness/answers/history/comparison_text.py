@@ -34,7 +34,7 @@ from harness.answers.history.performance import (
     named_files,
 )
 from harness.answers.history.previous import runs_around
-from harness.answers.report import document, document as pages
+from harness.answers.report import document
 from harness.answers.report.document import (
     Block,
     Heading,
@@ -427,7 +427,9 @@ def markdown(found: ToldComparison) -> str:
 def page(found: ToldComparison) -> str:
     """One page without network or assets."""
     title = f"{found.mark.capitalize()}: {found.name}"
-    return pages.page(title, _blocks(found, _PAGE_CASES, _DRIFTS, partial(code, most=_PAGE_CHARS)))
+    return document.page(
+        title, _blocks(found, _PAGE_CASES, _DRIFTS, partial(code, most=_PAGE_CHARS))
+    )
 
 
 def _blocks(

@@ -1,7 +1,4 @@
-"""What history answers, put together on the disk: as text for a terminal, and as JSON.
-
-versions and files that changed with it (pure).
-"""
+"""What history answers, put together on the disk: as text for a terminal, and as JSON."""
 
 from __future__ import annotations
 

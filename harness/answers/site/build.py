@@ -41,7 +41,7 @@ from harness.answers.report.document import (
     Table,
     joined,
 )
-from harness.answers.report.sections import listed, listed as bisection_table, of_cases
+from harness.answers.report.sections import listed as bisection_table, of_cases
 from harness.answers.site.pages import (
     FRONT,
     Bar,
@@ -461,7 +461,7 @@ def _blocks(known: Known, test: str, lines: Sequence[CaseLine]) -> Iterator[Bloc
         yield happened(known, changes, links)
     if bisections := of_cases(known.kept.bisections, [test]):
         yield Heading("Bisections")
-        yield listed(bisections, f"{links.up}reports/")
+        yield bisection_table(bisections, f"{links.up}reports/")
     drawn = (one for line in lines for one in _curves(known, line, first))
     curves = list(islice(drawn, _MOST_CURVES))  # what is beyond is not even read
     if curves:

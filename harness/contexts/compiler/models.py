@@ -23,7 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from harness.contexts.compiler import model_graphs, model_graphs as operators
+from harness.contexts.compiler import model_graphs
 from harness.contexts.compiler.model_graphs import (
     DataType,
     constant,
@@ -296,7 +296,7 @@ class _Kind:
     ir_version: int = _IR_VERSION
 
     @classmethod
-    def of(cls, operator: operators.Operator) -> _Kind:
+    def of(cls, operator: model_graphs.Operator) -> _Kind:
         """A single operator as a kind of model."""
         return cls(
             operator.graph,
@@ -305,8 +305,8 @@ class _Kind:
             tolerance=operator.tolerance,
             data_type=operator.data_type,
             output_type=operator.numpy_type,
-            opset=operators.OPSET,
-            ir_version=operators.IR_VERSION,
+            opset=model_graphs.OPSET,
+            ir_version=model_graphs.IR_VERSION,
         )
 
 
@@ -327,7 +327,7 @@ KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
         # is in experiments/accuracy.py
         "mobilenet-v2": _Kind(build_float, make_inputs, (0, 0), 1, 0.1, "float32", "<f4"),
         "mobilenet-v2-8bit": _Kind(build_quantised, make_inputs, (0, 0), 1, 1.0, "uint8", "<f4"),
-        **{name: _Kind.of(operator) for name, operator in operators.OPERATORS.items()},
+        **{name: _Kind.of(operator) for name, operator in model_graphs.OPERATORS.items()},
     }
 )
 

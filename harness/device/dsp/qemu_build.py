@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from harness.device.dsp import hexagon as qemu
+from harness.device.dsp import hexagon
 from harness.device.dsp.hexagon import run_build
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.notices import working
@@ -70,9 +70,9 @@ def build_qemu(
     or what refused; InfraError if something cannot be fetched or kept, or all of it takes longer
     than an hour. A build that ends early leaves nothing.
     """
-    if not qemu.PATCH.is_dir():
-        raise ConfigError("is in a checkout of the project: run this from one", file=qemu.PATCH)
-    built = qemu.built_qemu(cache)
+    if not hexagon.PATCH.is_dir():
+        raise ConfigError("is in a checkout of the project: run this from one", file=hexagon.PATCH)
+    built = hexagon.built_qemu(cache)
     if built.is_file() and not anew:
         return built
     environment = {**environment, "LC_ALL": "C"}
@@ -178,10 +178,10 @@ def _made(folder: Path, archive: Path, step: _Step) -> Path:
     # firmware of other machines is two thirds of all files
     step("tar", "xf", archive, "--strip-components=1", "--exclude=*/roms/*", "-C", tree)
     version = _version(tree, archive)
-    shutil.copytree(qemu.PATCH / "target", tree / "target", dirs_exist_ok=True)
+    shutil.copytree(hexagon.PATCH / "target", tree / "target", dirs_exist_ok=True)
     try:
         how = ("-p1", "--batch", "--forward", "--fuzz=1")
-        step("patch", *how, "-i", qemu.PATCH / "glue.patch", folder=tree)
+        step("patch", *how, "-i", hexagon.PATCH / "glue.patch", folder=tree)
     except ConfigError as error:
         raise ConfigError(f"the patch does not fit QEMU {version} any more: {error}") from error
     _bring_meson(tree, step)
@@ -199,8 +199,8 @@ def _made(folder: Path, archive: Path, step: _Step) -> Path:
         step("ninja", "qemu-hexagon", folder=build, on_line=told)
     program = build / "qemu-hexagon"
     step("strip", program)
-    can = qemu.what_it_can(program, folder)[1]
-    if can != {qemu.VECTOR_FLOAT, qemu.HMX}:
+    can = hexagon.what_it_can(program, folder)[1]
+    if can != {hexagon.VECTOR_FLOAT, hexagon.HMX}:
         raise ConfigError(f"what was built does not execute the patch's instructions, only {can}")
     return program
 

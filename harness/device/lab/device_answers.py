@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from harness.device.lab.attach import AttachedDevice
-from harness.device.lab.facts import VITALS_QUESTIONS as VITALS, Vitals, clock_skew, parse_vitals
+from harness.device.lab.facts import VITALS_QUESTIONS, Vitals, clock_skew, parse_vitals
 from harness.device.transport.questions import (
     MAX_PATH,
     access_of,
@@ -78,7 +78,7 @@ class DeviceAnswers:
 def script_for(platform: Platform, workdir: str, *, root: str = "") -> str:
     """The script that asks everything of a device of this kind."""
     script = script_of(
-        f"{VITALS} {QUESTIONS}",
+        f"{VITALS_QUESTIONS} {QUESTIONS}",
         interpreter=platform.interpreter,
         libraries=" ".join(platform.library_folders),
         folders=" ".join(platform.dsp_folders),

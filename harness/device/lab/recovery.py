@@ -17,7 +17,7 @@ from harness.device.lab.facts import (
     ADVICE,
     DOZING,
     LOAD_SCRIPT,
-    VITALS_SCRIPT as SCRIPT,
+    VITALS_SCRIPT,
     Vitals,
     clock_skew,
     parse_load,
@@ -60,7 +60,7 @@ ProbeProblem = Callable[[LabDevice], str | None]
 
 def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
     """Asks a device how it is, in one round trip. Raises DeviceError."""
-    script = f"set -- {shlex.quote(workdir)} ''\n{SCRIPT}"
+    script = f"set -- {shlex.quote(workdir)} ''\n{VITALS_SCRIPT}"
     before = time.time()
     answer = way.shell(
         script, timeout_s=timeout_s, max_output_bytes=_MAX_BYTES, doing="ask how it is"

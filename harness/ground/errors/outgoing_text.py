@@ -293,8 +293,8 @@ def continued(text: str) -> str:
     return re.sub(rf"\n(?!{re.escape(CONTINUED)})", f"\n{CONTINUED}", text)
 
 
-_STREAM_COLOUR: Final = re.compile(r"(\x1b\[[0-9;]{0,20}m)")
-_COLOURS: Final = re.compile(rf"{_STREAM_COLOUR.pattern}*+")
+_ONE_COLOUR: Final = re.compile(f"({_COLOUR})")
+_COLOURS: Final = re.compile(f"(?:{_COLOUR})*+")
 _LONGEST: Final = 64
 """So many characters of a line are enough to see a command that begins in them."""
 _BLANK_LINE: Final = re.compile(
@@ -347,6 +347,6 @@ def _harmless(text: str) -> str:
     begin, again, rest = text.partition("\r")  # pytest writes a line again
     if not again or _COLOURS.fullmatch(begin) is None:
         begin, again, rest = "", "", text
-    parts = _STREAM_COLOUR.split(rest)
+    parts = _ONE_COLOUR.split(rest)
     shown = (part if at % 2 else printable(part) for at, part in enumerate(parts))
     return "".join([begin, again, *shown])

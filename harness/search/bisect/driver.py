@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from harness.answers.history.performance import MOST_RUNS, Change as VersionChange
+from harness.answers.history.performance import MOST_RUNS, Change
 from harness.ground.errors import ConfigError
 from harness.ground.facts.axes import AxisName
 from harness.search.bisect.folder import Answered, BisectFolder, BisectLog
@@ -40,7 +40,7 @@ from harness.search.bisect.result import (
     Finding,
     FindingKind,
     HeldSearch,
-    VersionChange as Change,
+    VersionChange,
     flaky_versions,
 )
 from harness.search.bisect.search import AxisSpec, CornerSpec, Search, Task, halvings
@@ -155,11 +155,11 @@ class AxisState:
         yield first
         yield last - first
 
-    def change(self, verdicts: Verdicts, left: int, right: int) -> Change:
+    def change(self, verdicts: Verdicts, left: int, right: int) -> VersionChange:
         """A change between two candidates, with all that lies between them."""
         between = self.spec.searched()[self.places[left] + 1 : self.places[right]]
         direction: Direction = "regression" if verdicts[left] == "good" else "fix"
-        return Change.of(direction, self.names[left], self.names[right], between)
+        return VersionChange.of(direction, self.names[left], self.names[right], between)
 
     def finding(
         self,
@@ -168,7 +168,7 @@ class AxisState:
         states: Verdicts = (),
         *,
         notes: Sequence[str] = (),
-        changes: Sequence[Change] = (),
+        changes: Sequence[VersionChange] = (),
         asked: int = 0,
         verdict: GoodOrBad | None = None,
     ) -> AxisFinding:
@@ -177,7 +177,7 @@ class AxisState:
         `states` has what the candidates are, as far as that is known. `changes[asked]` is the one
         that was asked for.
         """
-        change = changes[asked] if changes else Change()
+        change = changes[asked] if changes else VersionChange()
         remarks = [*notes, *_turns(changes, states), *self._wrongly_said(states)]
         holes = [name for name in self.spec.searched() if name not in self.names]
         for name in holes:
@@ -313,7 +313,7 @@ def _no_change(state: AxisState, verdicts: Verdicts) -> AxisFinding:
     return state.finding("no-change", said, verdicts, verdict=settled[0], notes=notes)
 
 
-def _turns(changes: Sequence[Change], states: Verdicts) -> Iterator[str]:
+def _turns(changes: Sequence[VersionChange], states: Verdicts) -> Iterator[str]:
     """The changes from end to end in words, unless it simply broke."""
     if [one.direction for one in changes] == ["fix"]:
         yield (
@@ -634,9 +634,7 @@ class Bisection(Loop[Finding]):
                     found.setdefault(entry.at, []).append(size)
         return found
 
-    def _change(
-        self, at: Point, comparison: Comparison, sizes: dict[Point, list[float]]
-    ) -> VersionChange:
+    def _change(self, at: Point, comparison: Comparison, sizes: dict[Point, list[float]]) -> Change:
         """How a point differs from the good side, which is the good end and all that is like it."""
         others = [one for one in sizes if one not in (at, self._good)]
         good: list[float] = []

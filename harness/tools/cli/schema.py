@@ -23,9 +23,6 @@ from harness.contexts.capacity.fit_text import Fit
 from harness.contexts.sources.inspection import Inspection
 from harness.device.lab import (
     fields,
-    fields as labgrid,
-    fields as notify,
-    fields as runtime_sources,
     health,
     inventory,
 )
@@ -58,7 +55,7 @@ from harness.verdict.results.known_issues import KnownIssues
 from harness.verdict.results.record import JournalLine
 
 FOLDER: Final = Path("docs/schema")
-_OF_LAB: Final = (fields, health, inventory, labgrid, notify, runtime_sources)
+_OF_LAB: Final = (fields, health, inventory)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Printed = (

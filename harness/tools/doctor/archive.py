@@ -33,8 +33,7 @@ from harness.ground.files.names_inside import name_problem, read_inside
 from harness.ground.files.whole_file import open_regular, written_whole
 from harness.libraries.containers.manifest import undated_entry
 from harness.libraries.runtimes.local_sources import SDK_VARIABLES
-from harness.probe import build as ndk
-from harness.probe.build import FOLDER_VARIABLE
+from harness.probe.build import FOLDER_VARIABLE, VARIABLES as NDK_VARIABLES
 from harness.tools.doctor.check import Checked, DoctorReport, report_of
 
 COLUMNS: Final = ("Device", "System", "QNN", "Layers that work", "What did not")
@@ -47,7 +46,7 @@ _LIMITS: Final = ArchiveLimits(members=1000, total_bytes=2 * _TOTAL_BYTES, ratio
 _READ_BYTES: Final = 64 << 20
 _LEAST_CHARS: Final = 3
 _CELL_CHARS: Final = 200
-_FOLDERS: Final = (*ndk.VARIABLES, FOLDER_VARIABLE)
+_FOLDERS: Final = (*NDK_VARIABLES, FOLDER_VARIABLE)
 # names that say nothing of who somebody is, and would be taken out of every second line
 _NOBODY: Final = frozenset({"root", "user", "localhost", "/", "/root"})
 _README: Final = """What `qnn-harness doctor --acceptance` found of one device.

@@ -67,8 +67,8 @@ def graph_figures(
             {
                 "graph": graph,
                 "context": contexts[context % len(contexts)] if contexts else None,
-                "warmup": sum(_graph_count(step, "warmup") for step in executed),
-                "rounds": sum(_graph_count(step, "runs") or 1 for step in executed),
+                "warmup": sum(_whole(step.data.get("warmup")) for step in executed),
+                "rounds": sum(_whole(step.data.get("runs")) or 1 for step in executed),
                 "first_us": first if type(first) is int else times[0],
                 "median_us": round(statistics.median(times)),
                 "p95_us": percentile(times, 0.95),
@@ -76,11 +76,6 @@ def graph_figures(
             }
         )
     return figures
-
-
-def _graph_count(step: StepResult, name: str) -> int:
-    value = step.data.get(name)
-    return value if type(value) is int else 0
 
 
 _LIST: Final = "context-load-list"
@@ -371,7 +366,7 @@ def token_graphs(
         caches = f"; {len(cache)} inputs {how} are keys and values" if cache else ""
         in_name = _CL.search(key[1])
         length = int(in_name[1]) if in_name else longest
-        size = sum(_token_number(one.get("bytes")) for one in cache.values())
+        size = sum(_whole(one.get("bytes")) for one in cache.values())
         made[key] = TokenGraph(tokens, length, size, told + caches)
     return made if any(one.cache_bytes for one in made.values()) else {}
 
@@ -448,10 +443,10 @@ def token_figures(
 
 def _first_token(stages: Sequence[Mapping[str, Any]], prompt: int) -> dict[str, Any]:
     """After how long the first token of an answer is there: the prompt goes through in chunks."""
-    longest = max(_token_number(one["context_length"]) for one in stages)
+    longest = max(_whole(one["context_length"]) for one in stages)
     # of several lengths the longest, of several sizes of a chunk the largest
     stage = max(
-        (one for one in stages if _token_number(one["context_length"]) == longest),
+        (one for one in stages if _whole(one["context_length"]) == longest),
         key=lambda one: int(one["tokens"]),
     )
     asked = min(prompt, longest - 1) if longest > 1 else prompt
@@ -462,8 +457,8 @@ def _first_token(stages: Sequence[Mapping[str, Any]], prompt: int) -> dict[str, 
 
 def _shape(tensor: Mapping[str, Any]) -> list[int]:
     shape = tensor.get("dimensions")
-    return [_token_number(one) for one in shape] if isinstance(shape, list) else []
+    return [_whole(one) for one in shape] if isinstance(shape, list) else []
 
 
-def _token_number(value: object) -> int:
+def _whole(value: object) -> int:
     return value if type(value) is int else 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.ground.errors import ConfigError
-from harness.probe import build as prebuilt
+from harness.probe import build
 from harness.probe.build import CAME_ALONG, ProbeBuilder, read_sources, source_hash
 
 TARGETS = ("linux-x64", "linux-arm64", "android-arm64")
@@ -17,12 +17,12 @@ TARGETS = ("linux-x64", "linux-arm64", "android-arm64")
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "shipped"
     folder.mkdir()
-    monkeypatch.setattr(prebuilt, "SHIPPED", folder)
+    monkeypatch.setattr(build, "SHIPPED", folder)
     return folder
 
 
 def ship(folder: Path, target: str, source: str) -> None:
-    said = f"qnn-probe protocol={prebuilt.PROTOCOL} source={source} target={target}"
+    said = f"qnn-probe protocol={build.PROTOCOL} source={source} target={target}"
     (folder / f"qnn-probe-{target}").write_text(said)
 
 

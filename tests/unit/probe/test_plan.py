@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from harness.ground.errors import ConfigError
 from harness.ground.facts.codes import TENSOR_MEMORIES
-from harness.probe import ort_plan as memory_steps, plan
+from harness.probe import ort_plan, plan
 from harness.probe.plan import (
     LIMITS,
     SOURCE_FOLDER,
@@ -51,34 +51,34 @@ STEPS = st.one_of(
     TEXTS.map(plan.system_load),
     st.builds(plan.context_load, CONTEXTS, TEXTS),
     st.builds(
-        memory_steps.context_load_shared,
+        ort_plan.context_load_shared,
         st.integers(0, 99),
         TEXTS,
         max_spill_fill_bytes=st.integers(0, 2**62),
         group=st.none() | st.integers(0, 99),
     ),
     st.builds(
-        memory_steps.context_load_list,
+        ort_plan.context_load_list,
         st.integers(0, 99),
         st.lists(TEXTS, min_size=1, max_size=LIMITS["LIST_MAX"]),
         share=st.booleans(),
     ),
     st.builds(
-        memory_steps.io_bind,
+        ort_plan.io_bind,
         st.integers(0, 99),
         st.sampled_from(TENSOR_MEMORIES),
         inputs=st.lists(TEXTS, max_size=3),
         expected=st.lists(TEXTS, max_size=3),
     ),
     st.builds(
-        memory_steps.io_run,
+        ort_plan.io_run,
         st.integers(0, 99),
         repeat=st.integers(1, 10**5),
         tolerance=st.floats(0, 1e30),
         profile=st.sampled_from([None, "basic", "detailed"]),
     ),
-    st.integers(0, 99).map(memory_steps.io_release),
-    st.builds(memory_steps.memory_sample, TEXTS, all_back=st.booleans()),
+    st.integers(0, 99).map(ort_plan.io_release),
+    st.builds(ort_plan.memory_sample, TEXTS, all_back=st.booleans()),
     st.builds(plan.context_inspect, TEXTS, offset=st.integers(0, 2**62)),
     st.builds(lambda soc, arch: plan.device_create(soc=soc, arch=arch), *[st.integers(0, 999)] * 2),
 )
@@ -158,7 +158,7 @@ def test_the_text_of_a_plan() -> None:
 
 
 def test_a_step_says_what_was_asked_for() -> None:
-    steps, memory = plan, memory_steps
+    steps, memory = plan, ort_plan
     told = [
         (steps.execute(3), "execute context=3 graph=0 tolerance=0 repeat=1"),
         (
@@ -287,7 +287,7 @@ def test_all_that_the_table_says_is_read() -> None:
     ("step", "number"),
     [
         (plan.context_load(3, "/d/a.bin"), 1),
-        (memory_steps.context_load_list(0, ["/d/a.bin", "/d/b.bin", "/d/c.bin"], share=True), 3),
+        (ort_plan.context_load_list(0, ["/d/a.bin", "/d/b.bin", "/d/c.bin"], share=True), 3),
         (Step("ort-session", {"context": "0", "file": "/d/a.onnx"}), 1),
         (Step("context-free", {"context": "0"}), 0),
         (Step("noop"), 0),

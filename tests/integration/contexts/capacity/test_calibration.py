@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from harness.contexts.compiler import models as mobilenet
+from harness.contexts.compiler import models
 from harness.contexts.compiler.models import Model
 from harness.libraries.runtimes.catalog import Catalog
 
@@ -30,7 +30,7 @@ for path in sys.argv[2:]:
 def test_ranges_are_those_of_a_calibration_run(catalog: Catalog, tmp_path: Path) -> None:
     host = catalog.compiler_host("2.51.0")
     model = Model("mobilenet-v2").build()
-    seen = [layer.name for layer in mobilenet.layers() if not layer.relu6]
+    seen = [layer.name for layer in models.layers() if not layer.relu6]
     outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in seen[:-1]]
     model.graph.output.extend(outputs)
     onnx.save(model, tmp_path / "model.onnx")
@@ -51,6 +51,6 @@ def test_ranges_are_those_of_a_calibration_run(catalog: Catalog, tmp_path: Path)
     runs = [json.loads(line) for line in done.stdout.splitlines()]
     for run, picture in zip(runs, pictures, strict=True):
         run["x"] = [float(picture.min()), float(picture.max())]
-    for name, (least, most) in mobilenet.RANGES.items():
+    for name, (least, most) in models.RANGES.items():
         found = min(run[name][0] for run in runs), max(run[name][1] for run in runs)
         assert np.allclose(found, (least, most), atol=0.02), (name, found)

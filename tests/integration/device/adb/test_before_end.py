@@ -7,7 +7,7 @@ import time
 import pytest
 
 from harness.device.adb.device import AdbDevice
-from harness.device.transport import shell as ending
+from harness.device.transport import shell
 from harness.device.transport.shell import END_GRACE_S, LOOK_GRACE_S
 from harness.ground.errors import DeviceLost, DeviceTimeout
 from harness.ground.host.deadline import Deadline
@@ -20,7 +20,7 @@ pytestmark = REAL_BY_DAY
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is called if the device does not tell in time what there is of the script."""
-    monkeypatch.setattr(ending, "END_GRACE_S", SLACK_S)
+    monkeypatch.setattr(shell, "END_GRACE_S", SLACK_S)
 
 
 @pytest.mark.usefixtures("patient")

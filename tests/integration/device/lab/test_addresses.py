@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.device.lab import lease as lease_module
+from harness.device.lab import lease
 from harness.device.lab.attach import OpenLab, read_facts
 from harness.device.lab.inventory import load_lab
 from harness.device.lab.lease import DeviceHeld, Leases
@@ -111,7 +111,7 @@ def test_whoever_waits_gets_it_as_it_is_by_then(
     tmp_path: Path, open_at: OpenAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = threading.Event()
-    monkeypatch.setattr(lease_module._log, "warning", lambda text: waiting.set())
+    monkeypatch.setattr(lease._log, "warning", lambda text: waiting.set())
     with simulated(tmp_path, "alone") as device, FaultyLink(device.address) as link:
         first = open_at("sim-first", device.address)
         held = first.device("at-0").attach()

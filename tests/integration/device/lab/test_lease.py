@@ -18,7 +18,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from harness.device.lab import lease as lease_files, lease as lease_module
+from harness.device.lab import lease as lease_module
 from harness.device.lab.inventory import device_address
 from harness.device.lab.lease import DeviceHeld, LeaseLost, Leases, device_file
 from harness.device.simulator.device import SimulatedDevice
@@ -291,15 +291,15 @@ def test_a_lost_lease_stays_lost_when_its_file_is_put_back(folder: Path, logged:
 def test_a_file_that_goes_while_it_is_locked_is_no_lease(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, real_lock = Leases(folder, purpose="mine"), lease_files._lock
+    mine, real_lock = Leases(folder, purpose="mine"), lease_module._lock
     file = folder / device_file(KEY)
 
     def late_lock(descriptor: int) -> bool:
-        monkeypatch.setattr(lease_files, "_lock", real_lock)
+        monkeypatch.setattr(lease_module, "_lock", real_lock)
         file.unlink()
         return real_lock(descriptor)
 
-    monkeypatch.setattr(lease_files, "_lock", late_lock)
+    monkeypatch.setattr(lease_module, "_lock", late_lock)
     mine.take(KEY, "phone")
     mine.require(KEY)
     with pytest.raises(DeviceHeld):

@@ -170,9 +170,9 @@ def test_some(bench, number, shared):
 
 
 # on a machine that is busy enough, the next device takes the cases of one that is not ready yet
-PATIENT = """from harness.run.pytest_plugin import device_run as attempts
+PATIENT = """from harness.run.pytest_plugin import device_run
 
-attempts._PATIENCE_S = 600.0
+device_run._PATIENCE_S = 600.0
 """
 
 

@@ -25,8 +25,6 @@ from harness.probe.plan import Step as ProbeStep
 from harness.tools.cli.doctor import lines_of
 from harness.tools.doctor import (
     acceptance,
-    acceptance as device_steps,
-    acceptance as transport_steps,
 )
 from harness.tools.doctor.acceptance import STEPS, Ground, Stage, accept, take
 from harness.tools.doctor.check import Answer, report_of
@@ -222,15 +220,15 @@ def damaged(local: Path) -> None:
 @pytest.mark.parametrize(
     ("act", "ways", "found"),
     [
-        (transport_steps.shells, {"shell": no_code}, "`exit 7`: exit code 0"),
+        (acceptance.shells, {"shell": no_code}, "`exit 7`: exit code 0"),
         pytest.param(
-            transport_steps.shells,
+            acceptance.shells,
             {"shell": no_stdin},
             "300000 bytes of input did not come back",
             marks=pytest.mark.slow,
         ),
-        (transport_steps.push, {"pull": damaged}, "8000000 bytes came back as 8000000 others"),
-        (transport_steps.store, {"stat": lambda found: found or 1}, "did not make room"),
+        (acceptance.push, {"pull": damaged}, "8000000 bytes came back as 8000000 others"),
+        (acceptance.store, {"stat": lambda found: found or 1}, "did not make room"),
     ],
 )
 def test_what_is_wrong_is_found(
@@ -249,7 +247,7 @@ def ground(simulated_lab: Path, tmp_path: Path) -> Any:
         bench = open_workbench(load_lab(simulated_lab), order)
         cleanup.callback(bench.close)
         made = Ground(bench, NAME, "latest", tmp_path / "logs", print, RecoveryRules())
-        assert device_steps.probe(made).status == "ok"
+        assert acceptance.probe(made).status == "ok"
         yield made
 
 
@@ -257,22 +255,22 @@ def test_a_process_that_does_not_do_as_it_should(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A verdict that is not the one that was provoked is red; without a probe there is none."""
-    monkeypatch.setattr(device_steps, "Step", lambda verb, fields=None: ProbeStep("noop"))
-    for act, was in ((device_steps.crash, "not crashed"), (device_steps.hang, "not hung")):
+    monkeypatch.setattr(acceptance, "Step", lambda verb, fields=None: ProbeStep("noop"))
+    for act, was in ((acceptance.crash, "not crashed"), (acceptance.hang, "not hung")):
         answer = act(ground)
         assert (answer.status, answer.found.startswith(f"{was}, but passed")) == ("fail", True)
     ground.probe = ""
-    assert device_steps.crash(ground).status == "unknown"
+    assert acceptance.crash(ground).status == "unknown"
 
 
 def test_a_lab_that_forbids_reboots(ground: Ground) -> None:
     ground.rules = RecoveryRules(reboot=False)
-    assert device_steps.reboot(ground).status == "not-applicable"
+    assert acceptance.reboot(ground).status == "not-applicable"
 
 
 def test_nobody_at_the_device(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_steps, "PERSON_S", 1.0)
-    answer = device_steps.unplug(ground)
+    monkeypatch.setattr(acceptance, "PERSON_S", 1.0)
+    answer = acceptance.unplug(ground)
     assert (answer.status, "nobody pulled it out" in answer.found) == ("unknown", True)
 
 

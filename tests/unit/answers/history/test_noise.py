@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from harness.answers.history import performance as noise
+from harness.answers.history import performance
 
 NAN = math.nan
 FREEDOM, ANYWHERE = 2, 1 / 80  # as docs/results.md says
@@ -22,20 +22,20 @@ def rows(*of: list[float]) -> Any:
 
 def test_middle_runs_of_those_that_there_are() -> None:
     values = rows([NAN, 3, 1, 2], [4, NAN, NAN, 1], [9, 7, 1, 5], [NAN] * 4, [NAN, NAN, 6, NAN])
-    assert noise.counts(values).tolist() == [3, 2, 4, 0, 1]
+    assert performance.counts(values).tolist() == [3, 2, 4, 0, 1]
     for found, told in [
-        (noise.ranked(values, high=False), [2, 1, 5, NAN, 6]),
-        (noise.ranked(values, high=True), [2, 4, 7, NAN, 6]),
-        (noise.median(values), [2, 2.5, 6, NAN, 6]),
+        (performance.ranked(values, high=False), [2, 1, 5, NAN, 6]),
+        (performance.ranked(values, high=True), [2, 4, 7, NAN, 6]),
+        (performance.median(values), [2, 2.5, 6, NAN, 6]),
     ]:
         np.testing.assert_array_equal(found, told)
 
 
 def test_a_figure_is_no_better_known_than_by_its_unit_and_half_a_percent() -> None:
     logs = np.log(rows([100, 100, 100], [1000, NAN, NAN], [4, 4, 8]))
-    found = noise.resolution(logs, rows([1, 1, 1])[0])
+    found = performance.resolution(logs, rows([1, 1, 1])[0])
     np.testing.assert_allclose(found, [0.01, 0.005, 0.25])
-    found = noise.resolution(rows([NAN], [math.log(4)]), rows([1, 0.5])[0])
+    found = performance.resolution(rows([NAN], [math.log(4)]), rows([1, 0.5])[0])
     np.testing.assert_allclose(found, [0.005, 0.125])
 
 
@@ -47,7 +47,7 @@ def scale_of(
 ) -> tuple[list[float], list[bool]]:
     """In typical steps: of a case that always steps by 0.1 it is 0.1."""
     least = np.full(len(base), floor / 1.368)
-    found, enough = noise.scales(rows(*base), rows(*new), np.array(group), least)
+    found, enough = performance.scales(rows(*base), rows(*new), np.array(group), least)
     return (found * 1.368).tolist(), enough.tolist()
 
 
@@ -104,7 +104,7 @@ def test_twenty_steps_of_a_group_tell_the_noise_of_a_case_that_has_none(
 
 def test_the_scale_that_runs_were_drawn_with_is_found_again() -> None:
     drawn = 0.03 * stats.t(FREEDOM).rvs((1, 60_000), random_state=1)
-    found, _ = noise.scales(drawn, rows([NAN]), np.array([0]), np.array([0.005]))
+    found, _ = performance.scales(drawn, rows([NAN]), np.array([0]), np.array([0.005]))
     assert found[0] == pytest.approx(0.03, rel=0.02)
 
 
@@ -132,7 +132,7 @@ def test_the_scale_that_runs_were_drawn_with_is_found_again() -> None:
 def test_what_agrees_with_the_last_run_is_its_level(
     base: list[float], new: list[float], most: int, kept: list[float]
 ) -> None:
-    found = noise.level(rows(base), rows(new), np.array([0.25]), most)
+    found = performance.level(rows(base), rows(new), np.array([0.25]), most)
     np.testing.assert_array_equal(found, rows(kept))
 
 
@@ -174,36 +174,36 @@ def test_noise_alone_takes_medians_so_far_apart_so_often() -> None:
     distances = [0.3, 4.0, 400.0]
     told = [(runs, distance) for runs in RUNS for distance in distances]
     base, new = np.array([runs for runs, _ in told]).T
-    found = noise.chance(np.array([distance for _, distance in told]), base, new)
+    found = performance.chance(np.array([distance for _, distance in told]), base, new)
     assert found.tolist() == pytest.approx([apart(*one) for one in told], rel=0.03)
 
 
 def test_a_single_run_is_anywhere_once_in_eighty() -> None:
     """So two are apart by any distance if either of them is."""
-    found = noise.chance(np.array([1e4]), np.array([1]), np.array([1]))
+    found = performance.chance(np.array([1e4]), np.array([1]), np.array([1]))
     assert found[0] == pytest.approx(1 - (1 - ANYWHERE) ** 2, rel=0.02)
 
 
 def test_where_there_are_no_runs_or_no_distance_all_is_chance() -> None:
     distance = np.array([9.0, 9.0, 9.0, 0.0, -3.0, 0.001, 1.0])
     base, new = np.array([[0, 1, 0, 3, 3, 3, 3], [1, 0, 0, 3, 3, 3, 3]])
-    found = noise.chance(distance, base, new)
+    found = performance.chance(distance, base, new)
     assert found[:6].tolist() == [1.0] * 6
     assert 0 < found[6] < 1
-    assert np.isinf(noise.half_width(base, new)).tolist() == [True] * 3 + [False] * 4
+    assert np.isinf(performance.half_width(base, new)).tolist() == [True] * 3 + [False] * 4
 
 
 def test_an_interval_leaves_out_one_in_twenty() -> None:
     base, new = np.array(RUNS).T
-    for runs, width in zip(RUNS, noise.half_width(base, new).tolist(), strict=True):
+    for runs, width in zip(RUNS, performance.half_width(base, new).tolist(), strict=True):
         assert off(runs, width) <= 0.0501, runs
         assert off(runs, width / 1.09) > 0.0499, runs
 
 
 @pytest.mark.parametrize("p", [0.001, 0.003, 0.02])
 def test_what_can_be_told_is_what_chance_and_interval_let_through(p: float) -> None:
-    found = noise.told_from(5, p)
+    found = performance.told_from(5, p)
     assert apart((5, 5), found) <= 1.01 * p
     assert apart((5, 5), found / 1.09) > 0.99 * p
-    every = noise.half_width(np.array([5]), np.array([5]))[0]
-    assert noise.told_from(5, 0.4) == every, "the interval has to leave out 1, whatever p is"
+    every = performance.half_width(np.array([5]), np.array([5]))[0]
+    assert performance.told_from(5, 0.4) == every, "the interval has to leave out 1, whatever p is"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.answers.history import performance as noise
+from harness.answers.history import performance
 from harness.answers.history.performance import Change, judge
 
 MOST, ALARM, SUSPECT, DISCOVERIES = 5, 0.003, 0.03, 0.005
@@ -34,10 +34,10 @@ class Row:
 
     def __post_init__(self) -> None:
         base, new = np.array([self.base]), np.array([self.new])
-        scale, known = noise.scales(base, new, np.array([0]), np.array([0.005]))
+        scale, known = performance.scales(base, new, np.array([0]), np.array([0.005]))
         self.scale, self.known = once(scale), once(known)
         last = self.last = [one for one in self.new[-MOST:] if not math.isnan(one)]
-        kept = once(noise.level(base, np.array([self.new[-MOST:]]), scale, MOST))
+        kept = once(performance.level(base, np.array([self.new[-MOST:]]), scale, MOST))
         level = [one for one in kept if not math.isnan(one)]
         self.runs = len(level)
         self.least = math.log1p(self.effect)
@@ -62,11 +62,11 @@ class Row:
 
     def chance(self, base: int, new: int) -> float:
         sides = np.array([self.runs + base]), np.array([len(self.last) + new])
-        return float(once(noise.chance(np.array([self.apart]), *sides)))
+        return float(once(performance.chance(np.array([self.apart]), *sides)))
 
     def width(self, base: int, new: int) -> float:
         sides = np.array([self.runs + base]), np.array([len(self.last) + new])
-        return float(once(noise.half_width(*sides))) * self.scale
+        return float(once(performance.half_width(*sides))) * self.scale
 
     def says(self, base: int, new: int, needed: float) -> str:
         """What it would be with so many runs more."""
@@ -127,7 +127,9 @@ def by_the_rules(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "more_base": None if more is None else more[1],
                 "suspect": suspect,
                 "tells": (
-                    math.exp(min(600, max(row.least, row.scale * noise.told_from(MOST, ALARM))))
+                    math.exp(
+                        min(600, max(row.least, row.scale * performance.told_from(MOST, ALARM)))
+                    )
                     if row.known
                     else None
                 ),

@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import numpy_helper, shape_inference
 
-from harness.contexts.compiler import models as mobilenet
+from harness.contexts.compiler import models
 from harness.contexts.compiler.models import Model
 
 FLOAT, TWIN = Model("mobilenet-v2"), Model("mobilenet-v2-8bit")
@@ -53,7 +53,7 @@ def test_it_has_as_many_parameters_as_the_real_one() -> None:
 
 def test_it_works_as_hard_as_the_real_one(shapes: dict[str, tuple[int, ...]]) -> None:
     total = 0
-    for layer in mobilenet.layers():
+    for layer in models.layers():
         if layer.channels[0]:
             out = shapes[layer.name]
             places = math.prod(out[2:]) if layer.kind == "Conv" else 1
@@ -62,7 +62,7 @@ def test_it_works_as_hard_as_the_real_one(shapes: dict[str, tuple[int, ...]]) ->
 
 
 def test_its_stages_have_the_sizes_of_the_paper(shapes: dict[str, tuple[int, ...]]) -> None:
-    found = [shapes[f"block_{stage}_0_project"][1:3] for stage in range(len(mobilenet.BLOCKS))]
+    found = [shapes[f"block_{stage}_0_project"][1:3] for stage in range(len(models.BLOCKS))]
     assert found == [(16, 112), (24, 56), (32, 28), (64, 14), (96, 14), (160, 7), (320, 7)]
     assert (shapes["last"], shapes["y"]) == ((1, 1280, 7, 7), (1, 1000))
 
@@ -96,7 +96,7 @@ def test_they_are_the_same_in_another_process() -> None:
 def test_the_twin_has_the_same_weights() -> None:
     float_ones = {one.name: one for one in FLOAT.build().graph.initializer}
     twins = {one.name: one for one in TWIN.build().graph.initializer}
-    for layer in mobilenet.layers():
+    for layer in models.layers():
         if not layer.channels[0]:
             continue
         for kind, rounding in (("w", 1e-6), ("b", 0.5)):
@@ -117,8 +117,8 @@ def test_the_twin_shares_its_inputs_and_variants_differ() -> None:
 
 
 def test_what_is_not_behind_relu6_is_calibrated() -> None:
-    wanted = {"x"} | {layer.name for layer in mobilenet.layers() if not layer.relu6}
-    assert set(mobilenet.RANGES) == wanted
+    wanted = {"x"} | {layer.name for layer in models.layers() if not layer.relu6}
+    assert set(models.RANGES) == wanted
 
 
 @pytest.mark.parametrize(
@@ -131,5 +131,5 @@ def test_what_is_not_behind_relu6_is_calibrated() -> None:
     ],
 )
 def test_quantization_holds_zero(least: float, most: float, scale: float, zero: int) -> None:
-    found = mobilenet.quantization(least, most)
+    found = models.quantization(least, most)
     assert found == (pytest.approx(scale), zero)

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness.contexts.sources import onnx_model as onnx_shapes
+from harness.contexts.sources import onnx_model
 from harness.contexts.sources.onnx_model import OnnxModel, OnnxNodes, OnnxSurface, inlined, shaped
 from harness.ground.errors import ConfigError, HarnessError
 from harness.search.diverge.network import Network
@@ -49,9 +49,9 @@ def test_a_model_that_asks_for_too_much_is_refused(
 def test_inference_ends_where_its_time_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_shapes, "MOST_NODES", 1 << 62)
-    monkeypatch.setattr(onnx_shapes, "MOST_GROWTH", 1 << 62)
-    monkeypatch.setattr(onnx_shapes, "MOST_CPU_S", 2)
+    monkeypatch.setattr(onnx_model, "MOST_NODES", 1 << 62)
+    monkeypatch.setattr(onnx_model, "MOST_GROWTH", 1 << 62)
+    monkeypatch.setattr(onnx_model, "MOST_CPU_S", 2)
     with pytest.raises(ConfigError, match=r"may take 2 s of a processor .* exit code 152"):
         shaped(_saved(nested(40), tmp_path))
 
@@ -59,9 +59,9 @@ def test_inference_ends_where_its_time_does(
 def test_inference_ends_where_its_memory_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_shapes, "MOST_NODES", 1 << 62)
-    monkeypatch.setattr(onnx_shapes, "MOST_GROWTH", 1 << 62)
-    monkeypatch.setattr(onnx_shapes, "_MOST_BYTES", 1 << 30)
+    monkeypatch.setattr(onnx_model, "MOST_NODES", 1 << 62)
+    monkeypatch.setattr(onnx_model, "MOST_GROWTH", 1 << 62)
+    monkeypatch.setattr(onnx_model, "_MOST_BYTES", 1 << 30)
     with pytest.raises(ConfigError, match=r"cannot be read .* 1024 MiB|MemoryError|bad_alloc"):
         inlined(nested(40))
 

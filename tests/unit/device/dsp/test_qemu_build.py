@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pytest
 
-from harness.device.dsp import hexagon as qemu
+from harness.device.dsp import hexagon
 from harness.device.dsp.qemu_build import build_qemu
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.notices import followed_by
@@ -78,7 +78,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
     (patch / "target" / "hexagon").mkdir(parents=True)
     (patch / "target" / "hexagon" / "own.c").write_text("own")
     (patch / "glue.patch").write_text(PATCH)
-    monkeypatch.setattr(qemu, "PATCH", patch)
+    monkeypatch.setattr(hexagon, "PATCH", patch)
     mocks = tmp_path / "mocks"
     mocks.mkdir()
     simple = dict.fromkeys(("pkg-config", "flex", "bison", "strip", "cc"), "exit 0")
@@ -102,7 +102,7 @@ def test_it_is_built_once_and_told_step_by_step(
         built = build_qemu(cache, source=source, environment=environment)
     assert told == [(1, 2), (2, 2), (None, None)]
     assert built.read_text() == BUILT
-    assert built == qemu.built_qemu(cache)
+    assert built == hexagon.built_qemu(cache)
     assert unfinished(cache) == []
     assert build_qemu(cache, source=source, environment=environment) == built
     assert len((tmp_path / "log").read_text().splitlines()) == 1
@@ -202,14 +202,14 @@ def test_one_that_lacks_the_instructions_is_not_kept(
     (tmp_path / "mocks" / "ninja").write_text(f"#!/bin/sh\n{few}\n")
     with pytest.raises(ConfigError, match="does not execute"):
         build_qemu(tmp_path / "cache", source=archive(tmp_path), environment=environment)
-    assert not qemu.built_qemu(tmp_path / "cache").exists()
+    assert not hexagon.built_qemu(tmp_path / "cache").exists()
 
 
 CHILD = """import sys
 from pathlib import Path
-from harness.device.dsp import hexagon as qemu
+from harness.device.dsp import hexagon
 from harness.device.dsp.qemu_build import build_qemu
-qemu.PATCH = Path(sys.argv[1])
+hexagon.PATCH = Path(sys.argv[1])
 build_qemu(Path(sys.argv[2]), source=Path(sys.argv[3]))
 """
 
@@ -246,6 +246,6 @@ def eventually(look: Callable[[], T], why: str) -> T:
 
 
 def test_without_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qemu, "PATCH", tmp_path / "absent")
+    monkeypatch.setattr(hexagon, "PATCH", tmp_path / "absent")
     with pytest.raises(ConfigError, match="checkout"):
         build_qemu(tmp_path / "cache")

@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness.device.lab import lease as lease_module
+from harness.device.lab import lease
 from harness.device.lab.lease import (
     STALE_S,
     Claim,
@@ -252,7 +252,7 @@ def test_what_waits_in_another_thread_ends_with_its_leases(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warnings = list[str]()
-    monkeypatch.setattr(lease_module._log, "warning", warnings.append)
+    monkeypatch.setattr(lease._log, "warning", warnings.append)
     other, run = Leases(folder, purpose="other"), Leases(folder, purpose="a run")
     other.take(KEY, "phone")
     said: list[str] = []

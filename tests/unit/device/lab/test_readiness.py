@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 
 from harness.device.lab.facts import (
-    VITALS_SCRIPT as SCRIPT,
+    VITALS_SCRIPT,
     Readiness,
     Vitals,
     parse_readiness,
@@ -224,7 +224,7 @@ def mock_programs(folder: Path, changes: dict[str, str] | None = None) -> dict[s
 
 def ask_shell(environment: dict[str, str], tmp_path: Path) -> tuple[Vitals, str]:
     done = subprocess.run(
-        ["sh", "-c", SCRIPT, "sh", str(tmp_path / "work"), ""],
+        ["sh", "-c", VITALS_SCRIPT, "sh", str(tmp_path / "work"), ""],
         capture_output=True,
         env=environment,
         timeout=30,
@@ -267,8 +267,8 @@ def test_shells_of_devices_ask_it_alike(name: str, tmp_path: Path) -> None:
     if name == "mksh with toybox":  # Debian's toybox has no sh
         (Path(device.path) / "sh").symlink_to(str(shutil.which("mksh")))
     mocks = "".join(f"{key}() {{ {text}; }}\n" for key, text in PROGRAMS_OF_A_MOCK.items())
-    script = SCRIPT.replace("$T sh -c '\n", f"sh -c '\n{mocks}")
-    assert script != SCRIPT
+    script = VITALS_SCRIPT.replace("$T sh -c '\n", f"sh -c '\n{mocks}")
+    assert script != VITALS_SCRIPT
     done = subprocess.run(
         [*device.shell, "-c", f"set -- {shlex.quote(str(device.workdir))} ''\n{mocks}{script}"],
         capture_output=True,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from harness.ground.errors import InfraError
-from harness.ground.files import verified_folder as fetched
+from harness.ground.files import verified_folder
 from harness.ground.files.names_inside import NotInsideError
 from harness.ground.files.verified_folder import FetchedFiles
 from tests.logged import Logged
@@ -105,7 +105,7 @@ def test_what_is_had_is_whole_whatever_happened(
     server.content, server.fails = b"first", ""
     last = files(root).get(NAME, server.bring, what="it", expected=expected)
     assert last.path.read_bytes() in ((b"first",) if known else (b"first", b"other"))
-    assert kept(root) == {"a-1.aar", "a-1.aar.json"} | kept(root / fetched.INCOMING)
+    assert kept(root) == {"a-1.aar", "a-1.aar.json"} | kept(root / verified_folder.INCOMING)
 
 
 def get(root: Path, server: FakeServer, fails: str, expected: str | None) -> None:
@@ -169,7 +169,7 @@ def test_another_file_than_the_known_one_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_is_not_there_for_the_next(tmp_path: Path) -> None:
-    left = tmp_path / fetched.INCOMING / sha256(NAME.encode())[:32] / "part"
+    left = tmp_path / verified_folder.INCOMING / sha256(NAME.encode())[:32] / "part"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"fi")
     server = FakeServer()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from harness.libraries.containers import artefact as file_bytes
+from harness.libraries.containers import artefact
 from harness.libraries.containers.artefact import ArtefactError
 from harness.libraries.containers.open import open_artefact
 from tests.unit.libraries.containers.damage import SMALL, damaged, require_error_or_truth, seeds
@@ -65,7 +65,7 @@ def test_a_damaged_dlc_is_told_with_its_place(folder: Path) -> None:
 def test_a_file_that_was_made_to_be_endless_has_an_end(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_bytes, "_BUDGET", 1 << 16)
+    monkeypatch.setattr(artefact, "_BUDGET", 1 << 16)
     delegates = {"forward": [("Other", 0)] * 5000}
     (folder / "artefact").write_bytes(Pte(delegates, [SMALL]).content())
     with pytest.raises(ArtefactError, match="more parts than any artefact"):

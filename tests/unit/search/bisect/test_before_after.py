@@ -12,7 +12,7 @@ from harness.search.bisect.result import (
     AxisFinding,
     CornersFinding,
     HeldSearch,
-    VersionChange as Change,
+    VersionChange,
     edges_of,
 )
 
@@ -24,19 +24,19 @@ def runs(text: str) -> list[Answered]:
     return [Answered(at=tuple(one[:-1]), answer=ANSWERS[one[-1]]) for one in text.split()]
 
 
-def finding(*changes: Change, asked: int = 0, **more: Any) -> AxisFinding:
-    change = changes[asked] if changes else Change()
+def finding(*changes: VersionChange, asked: int = 0, **more: Any) -> AxisFinding:
+    change = changes[asked] if changes else VersionChange()
     fields = change.model_dump() | {"text": "", "kind": "change", "changes": changes} | more
     return AxisFinding.model_validate(fields)
 
 
-BROKE, MENDED = Change.of("regression", "b", "c"), Change.of("fix", "b", "c")
+BROKE, MENDED = VersionChange.of("regression", "b", "c"), VersionChange.of("fix", "b", "c")
 REGRESSION, FIX = finding(BROKE), finding(MENDED)
 MANY = finding(
-    Change.of("regression", "a", "b"),
+    VersionChange.of("regression", "a", "b"),
     MENDED,
-    Change.of("regression", "c", "d"),
-    Change.of("fix", "d", "e"),
+    VersionChange.of("regression", "c", "d"),
+    VersionChange.of("fix", "d", "e"),
     asked=2,
 )
 
@@ -79,7 +79,9 @@ CORNERS = CornersFinding(
     fails_with="both",
     searches=(
         HeldSearch(axis="qnn", held={"ort": "z"}, answer=REGRESSION),
-        HeldSearch(axis="ort", held={"qnn": "d"}, answer=finding(Change.of("fix", "x", "y"))),
+        HeldSearch(
+            axis="ort", held={"qnn": "d"}, answer=finding(VersionChange.of("fix", "x", "y"))
+        ),
     ),
 )
 

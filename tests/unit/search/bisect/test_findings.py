@@ -11,13 +11,13 @@ from harness.search.bisect.match import Evidence, Repeat, RunAnswer, repeats_nee
 from harness.search.bisect.result import (
     AxisFinding,
     FlakyVersion,
-    VersionChange as Change,
+    VersionChange,
     flaky_versions,
 )
 from tests.unit.search.bisect.histories import axis, changing, corners, drive
 
-BROKE = Change.of("regression", "3", "4")
-MENDED = Change.of("fix", "5", "8", ["6", "7"])
+BROKE = VersionChange.of("regression", "3", "4")
+MENDED = VersionChange.of("fix", "5", "8", ["6", "7"])
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,9 @@ MENDED = Change.of("fix", "5", "8", ["6", "7"])
         ),
     ],
 )
-def test_a_change_in_words(change: Change, fields: dict[str, str], where: str, text: str) -> None:
+def test_a_change_in_words(
+    change: VersionChange, fields: dict[str, str], where: str, text: str
+) -> None:
     named = {name: at for name, at in change.model_dump().items() if name[-4:] in ("good", "_bad")}
     assert {name: at for name, at in named.items() if at} == fields
     assert (change.before, change.after) == tuple(fields.values())
@@ -40,7 +42,7 @@ def test_a_change_in_words(change: Change, fields: dict[str, str], where: str, t
 
 
 def test_the_change_that_was_asked_for_comes_first() -> None:
-    older, newer = Change.of("fix", "1", "2"), MENDED
+    older, newer = VersionChange.of("fix", "1", "2"), MENDED
     changes = (older, BROKE, newer)
     fields = BROKE.model_dump() | {"text": "", "kind": "change", "changes": changes}
     assert AxisFinding.model_validate(fields).asked_first == [BROKE, older, newer]

@@ -22,7 +22,7 @@ from harness.device.lab.device_answers import (
 )
 from harness.device.lab.facts import (
     SCRIPT as FACTS_SCRIPT,
-    VITALS_QUESTIONS as VITALS,
+    VITALS_QUESTIONS,
     DeviceFacts,
     clock_skew,
     parse_facts,
@@ -381,4 +381,4 @@ def test_shells_and_programs_of_devices_understand_every_question(
     assert told.ram_bytes is not None
     assert told.coprocessors is not None
     assert facts.rstrip().endswith("@qnn-harness:end")
-    assert len(asked) == len((*VITALS.split(), *QUESTIONS.split(), "end"))
+    assert len(asked) == len((*VITALS_QUESTIONS.split(), *QUESTIONS.split(), "end"))

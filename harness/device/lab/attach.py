@@ -325,6 +325,7 @@ class LabDevice:
         self._patience_s = lab.lease_wait_s
         self._leased: list[str] = []
         self._device_key: str | None = None
+        self._changes: int | None = None
         self.identity: tuple[str, ...] = ()
         self._loses_adb = TLS in (config.serial or "")
         self._attached: AttachedDevice | None = None
@@ -442,8 +443,11 @@ class LabDevice:
         Returns who has it otherwise; at once if it is held here. Raises DeviceHeld if labgrid does
         not let us have it.
         """
-        if self.place is not None and (why := self.place.why_not()) is not None:
-            raise DeviceHeld(why, Held(None, 0.0))
+        if self.place is not None:
+            if (why := self.place.why_not()) is not None:
+                raise DeviceHeld(why, Held(None, 0.0))
+            if self._changes is None:
+                self._changes = len(self.place.changes())
         if self.lab.leases is None:
             return None
         for key in (self.lease_key, self._device_key):
@@ -472,6 +476,7 @@ class LabDevice:
     def give_back(self) -> None:
         """Lets others have it. It stays as it is, and is believed again once it is held."""
         self._free()
+        self._changes = None
 
     def _lease(self, key: str) -> Held | None:
         leases = self.lab.leases
@@ -493,8 +498,11 @@ class LabDevice:
         It is given up then: the next `attach` takes it anew, if it can be had.
         """
         try:
-            if self.place is not None and (why := self.place.why_not()) is not None:
-                raise LeaseLost(why)
+            if self.place is not None:
+                if (why := self.place.why_not()) is not None:
+                    raise LeaseLost(why)
+                if len(self.place.changes()) != (self._changes or 0):
+                    raise LeaseLost(f"labgrid gave the place of {self.name} to others meanwhile")
             if self.lab.leases is not None:
                 for key in self._leased:
                     self.lab.leases.require(key)
@@ -529,7 +537,7 @@ class LabDevice:
 
     def release(self) -> None:
         """Lets go of it: a simulated one is ended, the next `attach` attaches it anew."""
-        attached, self._attached = self._attached, None
+        attached, self._attached, self._changes = self._attached, None, None
         if self.lab.simulation.end(self.name) and attached is not None:
             with contextlib.suppress(InfraError):
                 attached.transport.disconnect()

@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from getpass import getuser
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -45,8 +45,10 @@ from harness.device.labgrid.session import (
     Place,
     Service,
     Wanted,
+    changes,
     lost_file,
     no_place,
+    places_of,
     tags_there,
     tell,
     waiting_text,
@@ -325,6 +327,10 @@ class Coordinator:
 
 _LOOK_S: Final = 0.5
 _POLL_S: Final = 1.0
+_RESTART_S: Final = 20.0
+"""So long a coordinator may take to start anew before a run that begins."""
+_LEAVE_S: Final = 15.0
+"""So long a lost place is left to whoever took it: a reservation would shut them out."""
 _OTHERS_S: Final = 5.0
 """How long a place that is held waits for others that the session wants; not for `wait_s`."""
 RELEASE_S: Final = 120.0
@@ -342,6 +348,15 @@ def own_names() -> tuple[str, str]:
     return f"{host}/{user}", f"{host}+qnn-{secrets.token_hex(6)}/{user}"
 
 
+@dataclass
+class _Lost:
+    """A place that was taken away, when, and the reservation that it is queued for by."""
+
+    place: Place
+    since: float
+    token: str = ""
+
+
 class Keeper:
     """The places of one session, from the queue to their release."""
 
@@ -349,20 +364,39 @@ class Keeper:
         self._wanted = wanted
         self._folder = folder
         self._user, self._name = own_names()
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            if wanted.places:  # else there is no folder
+                self._name = str(read_json(folder / OWNER, MAX_BYTES)["name"])
         self._held: dict[str, Place] = {}
+        self._lost: dict[str, _Lost] = {}
         self._tokens: list[str] = []
         self._passed_over: dict[str, str] = {}
         self._is_new = False
         self._told = ""
         self._until = time.monotonic() + wanted.wait_s
         try:
-            self._coordinator = Coordinator(wanted.coordinator, self._name)
+            self._coordinator = self._first_contact()
         except Unlike as error:  # later it may be one that is started anew
             raise ConfigError(str(error), field="labgrid.coordinator") from None
 
+    def _first_contact(self) -> Coordinator:
+        """The coordinator; one that is just started anew costs no night, if there is time."""
+        until = time.monotonic() + min(self._wanted.wait_s, _RESTART_S)
+        told = not self._wanted.places
+        while True:
+            try:
+                return Coordinator(self._wanted.coordinator, self._name)
+            except Away as away:
+                if not self._wanted.places or time.monotonic() >= until or _session_ended(_POLL_S):
+                    raise
+                if not told:
+                    tell(notice=f"{away}; asked again for up to {_RESTART_S:g} s")
+                    told = True
+
     def run(self) -> None:
         """Takes what is wanted, keeps it until stdin ends, and gives it back."""
-        fitting = self._fitting()
+        goes_on = self._wanted.places > 0 and self._goes_on()
+        fitting = [] if goes_on else self._fitting()
         if not self._wanted.places:
             tell(user=self._user, places=[asdict(place) for place in fitting])
             self._coordinator.close()
@@ -371,10 +405,23 @@ class Keeper:
         (self._folder / OWNER).write_text(json.dumps(owner))
         self._clean_up_after_the_dead()
         try:
-            if self._acquire(min(self._wanted.places, len(fitting))):
+            if goes_on or self._acquire(min(self._wanted.places, len(fitting))):
                 self._watch()
         finally:
             self._release()
+
+    def _goes_on(self) -> bool:
+        """Takes over from a keeper of this session that died; False if there was none."""
+        try:
+            held = places_of(read_json(self._folder / HELD, MAX_BYTES))
+        except (OSError, ValueError):
+            return False
+        for place in held:
+            if len(changes(self._folder, place.name)) % 2:
+                self._lost[place.name] = _Lost(place, time.monotonic())
+            else:
+                self._held[place.name] = place
+        return True
 
     def _fitting(self) -> list[Place]:
         places = self._coordinator.places()
@@ -490,19 +537,50 @@ class Keeper:
                 holder = self._holder(name)
             if holder != self._name:
                 self._lose(name, holder)
+        for name, lost in tuple(self._lost.items()):
+            if time.monotonic() >= lost.since + _LEAVE_S:
+                self._queue_again(name, lost)
 
     def _holder(self, name: str) -> str | None:
         place = self._coordinator.place(name)
         return None if place is None else place.acquired
 
     def _lose(self, name: str, holder: str | None) -> None:
-        """Gives a place up for this session: whoever took it may use it."""
-        del self._held[name]
+        self._lost[name] = _Lost(self._held.pop(name), time.monotonic())
         what = "was removed" if holder is None else f"was given to {holder}"
         why = "was released by somebody" if holder == "" else what
-        lost_file(self._folder, name).write_text(
-            f"place {name} of labgrid was taken from this run: it {why}"
-        )
+        self._say_of(name, f"place {name} of labgrid was taken from this run: it {why}")
+
+    def _queue_again(self, name: str, lost: _Lost) -> None:
+        """Queues for a lost place, as long as for a first one; it must come back as it was."""
+        place, state = self._coordinator.place(name), ""
+        if lost.token:
+            with contextlib.suppress(Refused):
+                state, _ = self._coordinator.poll(lost.token)
+        if time.monotonic() >= lost.since + _LEAVE_S + self._wanted.wait_s:
+            self._forget(name, lost)
+        elif state not in ("waiting", "allocated", "acquired"):
+            filters = {**self._wanted.filters, "name": name}
+            lost.token = self._coordinator.reserve(filters)
+        elif state != "waiting" and place is not None and place.services:
+            if (place.services, place.tags) != (lost.place.services, lost.place.tags):
+                self._forget(name, lost)
+                return
+            with contextlib.suppress(Refused):  # something of it is in use, as part of another
+                if place.acquired != self._name:  # as after an answer that was lost
+                    self._coordinator.acquire(name)
+                self._held[name] = place
+                del self._lost[name]
+                self._say_of(name, f"place {name} of labgrid is this run's again")
+            self._coordinator.cancel(lost.token)
+
+    def _forget(self, name: str, lost: _Lost) -> None:
+        del self._lost[name]
+        self._coordinator.cancel(lost.token)
+
+    def _say_of(self, name: str, what: str) -> None:
+        with lost_file(self._folder, name).open("a") as file:
+            file.write(f"{what}\n")
 
     def _attempt(self, act: Callable[[], None]) -> None:
         """Does something with the coordinator; if that is away now, the session goes on."""

@@ -1,8 +1,8 @@
 """A session's side of its places: starts the keeper, and sees whether a place is still its own.
 
 The keeper's folder is shared by all processes of the session. `held.json` has its places. `lost`
-has a file for each that was taken away, which says so. `alive` is locked as long as the keeper
-lives.
+has a file for each that was taken away, with a line that says so, a line for its return, and so on.
+`alive` is locked as long as the keeper lives.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -28,6 +29,7 @@ from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.bounded_json import parse_json
 from harness.ground.files.cache import cache_root
 from harness.ground.files.whole_file import read_json
+from harness.ground.host.deadline import Deadline
 from harness.ground.host.guard import run_outliving
 
 
@@ -101,6 +103,10 @@ LOST: Final = "lost"
 
 _START_S: Final = 60.0
 _END_S: Final = 5.0
+_LOOK_S: Final = 0.1
+_PAUSE_S: Final = 5.0
+_REPLACED_S: Final = 15.0
+"""So long a keeper that died is replaced in."""
 _CLIENT_S: Final = 60.0
 MAX_BYTES: Final = 16 << 20
 
@@ -129,11 +135,18 @@ class FoundPlace:
             acquire = f"a run takes it, and so does `labgrid-client -p {name} acquire`"
             mine = holder == self.found.user
             return None if mine else f"place {name} of labgrid is not yours: {who}; {acquire}"
-        with contextlib.suppress(FileNotFoundError):
-            return lost_file(folder, name).read_text()
+        if (lines := self.changes()) and len(lines) % 2:
+            return lines[-1]
+        replaced = Deadline(_REPLACED_S)
+        while not is_alive(folder) and folder.exists() and not replaced.expired:
+            time.sleep(_LOOK_S)
         if not is_alive(folder):
             return f"nobody keeps place {name} of labgrid for this run any more: its keeper ended"
         return None
+
+    def changes(self) -> list[str]:
+        """What became of it since the session has it: lost, had again, and so on."""
+        return [] if self.found.folder is None else changes(self.found.folder, self.place.name)
 
     @property
     def has_power_port(self) -> bool:
@@ -173,8 +186,15 @@ def tell(**what: object) -> None:
 
 
 def lost_file(folder: Path, name: str) -> Path:
-    """The file that says why a place was lost."""
+    """The file that says why a place was lost, and whether it is back."""
     return folder / LOST / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def changes(folder: Path, name: str) -> list[str]:
+    """What became of a place since the session has it."""
+    with contextlib.suppress(OSError):
+        return lost_file(folder, name).read_text().splitlines()
+    return []
 
 
 def is_alive(folder: Path) -> bool:
@@ -194,14 +214,14 @@ class Session:
 
     def __init__(self, wanted: Wanted) -> None:
         """Waits for its places. Raises ConfigError and InfraError."""
+        self._wanted = wanted
+        self._ends = threading.Event()
+        self._starting = threading.Lock()
         root = cache_root() / "labgrid"
         root.mkdir(exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(dir=root))
         (self._folder / LOST).mkdir()
-        with open(self._folder / ALIVE, "wb") as lock:
-            # the keeper's from its start on, since a lock belongs to all who share the open file
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self._keeper = _start(wanted, self._folder, lock.fileno())
+        self._keeper = self._start_keeper()
         try:
             told = _answer(self._keeper, wanted.wait_s + _START_S)
             self.found = FoundPlaces(places_of(told), str(told["user"]), self._folder)
@@ -209,11 +229,31 @@ class Session:
             self.close()
             raise
         os.environ[VARIABLE] = str(self._folder)
+        threading.Thread(target=self._replace, name="labgrid", daemon=True).start()
+
+    def _start_keeper(self) -> subprocess.Popen[bytes]:
+        with open(self._folder / ALIVE, "wb") as lock:
+            # the keeper's from its start on, since a lock belongs to all who share the open file
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return _start(self._wanted, self._folder, lock.fileno())
+
+    def _replace(self) -> None:
+        """Has another keeper go on whenever one dies, until `close`."""
+        while True:
+            self._keeper.wait()
+            with self._starting, contextlib.suppress(OSError):
+                if self._ends.is_set():
+                    return
+                _log.warning("what kept places of labgrid ended; another process goes on with it")
+                self._keeper = self._start_keeper()
+            self._ends.wait(_PAUSE_S)
 
     def close(self) -> None:
         """Gives the places back; safe to call twice."""
         if os.environ.get(VARIABLE) == str(self._folder):
             del os.environ[VARIABLE]
+        with self._starting:
+            self._ends.set()
         assert self._keeper.stdin is not None
         self._keeper.stdin.close()
         try:

@@ -267,19 +267,37 @@ def test_a_coordinator_that_is_killed_and_started_again_costs_nothing(
     assert cases == [("passed", None, place)] * 2
 
 
-@pytest.mark.nightly
-def test_a_keeper_that_dies_leaves_no_place_behind(rack: Rack, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_coordinator_that_is_just_started_anew_costs_no_run(rack: Rack, tmp_path: Path) -> None:
+    rack.stop()
     with steps(tmp_path / "a", rack) as begun:
-        begun.wait_for(0)
-        os.kill(keeper_of(begun.process), signal.SIGKILL)
+        assert begun.process.stdout is not None
+        asked = next((line for line in begun.process.stdout if "does not answer" in line), "")
+        rack.start()
         begun.go(0, 1)
         code, output, cases = begun.finish()
-    assert code == 3, output
-    assert {cause for _, cause, _ in cases} == {"infra"}
-    assert "nobody keeps place" in output
-    with steps(tmp_path / "b", rack) as begun:
-        begun.go(0, 1)
-        assert begun.finish()[0] == 0
+    assert code == 0, output
+    assert "asked again" in asked
+    assert [outcome for outcome, _, _ in cases] == ["passed", "passed"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", [(), ("-n", "2")])
+def test_a_keeper_that_dies_is_replaced_and_costs_nothing(
+    rack: Rack, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    with steps(tmp_path / "a", rack, *options) as begun:
+        place = begun.wait_for(0)
+        before, keeper = rack.holders(), keeper_of(begun.process)
+        os.kill(keeper, signal.SIGKILL)
+        begun.go(0)
+        assert begun.wait_for(1) == place
+        assert keeper_of(begun.process) != keeper
+        assert rack.holders() == before
+        begun.go(1)
+        code, output, cases = begun.finish()
+    assert code == 0, output
+    assert cases == [("passed", None, place)] * 2
 
 
 @pytest.mark.nightly

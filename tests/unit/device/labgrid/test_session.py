@@ -20,17 +20,22 @@ def found(tmp_path: Path) -> Iterator[FoundPlaces]:
         yield FoundPlaces([Place("p1"), Place("p2")], "", tmp_path)
 
 
-def test_a_place_is_lost(found: FoundPlaces) -> None:
+def test_a_place_is_lost_and_back_again(found: FoundPlaces) -> None:
     assert found.folder is not None
     first, other = (FoundPlace(place, found) for place in found.places)
-    assert first.why_not() is None
-    lost_file(found.folder, "p1").write_text("given to bob")
-    assert (first.why_not(), other.why_not()) == ("given to bob", None)
+    said = ["lost to bob", "had again", "lost to eve"]
+    for number, line in enumerate(said, 1):
+        with lost_file(found.folder, "p1").open("a") as file:
+            file.write(f"{line}\n")
+        assert first.changes() == said[:number]
+        assert first.why_not() == (None if line == "had again" else line)
+        assert (other.changes(), other.why_not()) == ([], None)
 
 
 def test_without_its_keeper_no_place_is_ours(found: FoundPlaces, tmp_path: Path) -> None:
     place, gone = found.places[0], FoundPlaces(found.places, "", tmp_path / "gone")
     assert "its keeper ended" in str(FoundPlace(place, gone).why_not())
+    assert FoundPlace(place, FoundPlaces(found.places, "")).changes() == []
 
 
 def test_two_sessions_of_one_user_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -286,20 +288,29 @@ def require_models(folder: Path, numbers: range) -> None:
             assert command("contexts", "inspect", path, *form, negative=refused) < 3, number
 
 
+_ONNX: Final[tuple[Callable[[], Any], ...]] = (
+    lambda: nested(40), recursive, lambda: relu(1, 3 * 10**9), lambda: relu(*[1] * 70),
+    lambda: relu_many(300_000), lambda: weighty(400), lambda: relu(-1, 2**62),
+    lambda: made_within(2**40), lambda: model([], (0,)), lambda: bodies(30),
+)  # fmt: skip
+
+
+def _onnx(index: int) -> bytes:
+    content: bytes = _ONNX[index]().SerializeToString()
+    return content
+
+
 def require_onnx(folder: Path, numbers: range) -> None:
     """The same of ONNX models, which a process of its own reads; `diverge` says why it does not."""
-    made: tuple[Callable[[], Any], ...] = (
-        lambda: nested(40), recursive, lambda: relu(1, 3 * 10**9), lambda: relu(*[1] * 70),
-        lambda: relu_many(300_000), lambda: weighty(400), lambda: relu(-1, 2**62),
-        lambda: made_within(2**40), lambda: model([], (0,)), lambda: bodies(30),
-    )  # fmt: skip
     for number in numbers:
         chance = random.Random(number)
-        content = made[number % len(made)]().SerializeToString()
+        # made in a process of its own: to make one may take more memory than to read it
+        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as maker:
+            content = maker.submit(_onnx, number % len(_ONNX)).result()
         path = folder / "model.onnx"
-        path.write_bytes(content if number < len(made) else damaged(content, chance))
+        path.write_bytes(content if number < len(_ONNX) else damaged(content, chance))
         assert command("contexts", "inspect", path) in (0, 2), number
-        if number < len(made) - 2:
+        if number < len(_ONNX) - 2:
             assert command("contexts", "diverge", path) == 2, number
 
 

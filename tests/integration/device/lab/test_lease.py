@@ -114,7 +114,7 @@ def test_waiting_ends_when_it_is_free_or_at_the_deadline(folder: Path, logged: L
     mine.close()
     with holding(folder):
         began = time.monotonic()
-        with pytest.raises(DeviceHeld, match=r"waited 0.5 s"):
+        with pytest.raises(DeviceHeld, match=r"\(waited \d+(\.\d)? s\)"):
             mine.take(KEY, "phone", wait_s=0.5)
         assert 0.5 <= time.monotonic() - began < SLACK_S
 
@@ -126,7 +126,7 @@ def test_a_holder_that_was_stopped_is_told_from_one_that_works(folder: Path) -> 
         (file,) = folder.iterdir()
         long_ago = time.time() - 500
         os.utime(file, (long_ago, long_ago))
-        with pytest.raises(DeviceHeld, match="has not moved for 50"):
+        with pytest.raises(DeviceHeld, match=r"has not moved for 5\d\d s"):
             mine.take(KEY, "phone")
 
 

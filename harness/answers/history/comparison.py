@@ -17,8 +17,8 @@ from harness.answers.history.attempts import (
     finder,
     same_failure,
 )
-from harness.answers.history.performance import devices_gone, files_changed
 from harness.answers.history.states import CaseHistory, CaseState, said_versions, versions_of
+from harness.answers.history.surroundings import devices_gone, files_changed
 from harness.ground.errors import ConfigError
 from harness.verdict.failure.error import Part
 from harness.verdict.results.coverage import Coverage, coverage_of

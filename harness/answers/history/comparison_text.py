@@ -31,9 +31,9 @@ from harness.answers.history.performance import (
     SpeedRow,
     interval,
     judge_speed,
-    named_files,
 )
 from harness.answers.history.previous import runs_around
+from harness.answers.history.surroundings import named_files
 from harness.answers.report import document
 from harness.answers.report.document import (
     Block,

@@ -18,7 +18,6 @@ from harness.answers.history.attempts import (
 )
 from harness.answers.history.comparison import Bisectable, Pair
 from harness.answers.history.comparison_json import CaseSide
-from harness.answers.history.performance import named_files
 from harness.answers.history.states import (
     CaseState,
     StateKind,
@@ -26,6 +25,7 @@ from harness.answers.history.states import (
     said_versions,
     versions_of,
 )
+from harness.answers.history.surroundings import named_files
 from harness.answers.history.timeline import (
     MARKS,
     CaseLine,

@@ -1,11 +1,12 @@
-"""Folders and files made or fetched once and used many times: whole or absent, hashed at each use.
+"""Folders and files made or fetched once and used many times: whole or absent.
 
 A verified folder holds its files and a manifest. That has the size, sha256 and modification time of
 each, what the folder was made from (`facts`), and what its maker wants to keep (`data`). A file
 whose size and time are as the manifest says is taken to be unchanged; any other is hashed again.
 
-Beside each stands a note with its sha256. A file gets its name last, when it is whole and its note
-is written. A process that is killed earlier leaves at most a part, which the next one removes.
+Beside each fetched file stands a note with its sha256, size and modification time, which are
+believed likewise. A file gets its name last, when it is whole and its note is written. A process
+that is killed earlier leaves at most a part, which the next one removes.
 """
 
 from __future__ import annotations
@@ -493,8 +494,8 @@ class FetchedFiles:
     ) -> FetchedFile:
         """The file, fetched if it is not there or damaged, or `anew` in any case.
 
-        It is hashed once per process. `what` names it to people; `expected` is the sha256 that it
-        must have. Raises InfraError if it does not come, or has another hash.
+        It is hashed if it is not as its note says. `what` names it to people; `expected` is the
+        sha256 that it must have. Raises InfraError if it does not come, or has another hash.
         """
         if anew or name not in self._looked_at:
             lock = self._root / ".locks" / f"{_key(name)}.lock"
@@ -504,14 +505,19 @@ class FetchedFiles:
         return self._looked_at[name]
 
     def _kept(self, name: str, bring: Bring, what: str, expected: str | None) -> FetchedFile:
-        path, damage = self.path(name), self._damage(name, expected)
+        path, note = self.path(name), read_note(self._note_path(name)) or {}
         if not path.exists():
             return self._fetched(name, bring, what, expected)
+        status, sha256 = path.stat(), expected or str(note.get("sha256"))
+        is_as_noted = (sha256, status.st_size, status.st_mtime_ns) == tuple(
+            note.get(key) for key in ("sha256", "size", "mtime_ns")
+        )
+        damage = None if is_as_noted else self._damage(name, expected)
         if damage is None:
-            noted = self.noted_sha256(name)
-            if noted is None and expected is not None:
-                self._write_note(name, path, expected, {})
-            return FetchedFile(path, expected or str(noted))
+            if not is_as_noted:
+                with contextlib.suppress(OSError):  # costs a hash each time
+                    self._write_note(name, path, sha256, note)
+            return FetchedFile(path, sha256)
         try:
             fetched = self._fetched(name, bring, what, expected)
         except InfraError as error:
@@ -559,10 +565,10 @@ class FetchedFiles:
     def _note_path(self, name: str) -> Path:
         return self.path(f"{name}{self._note}")
 
-    def _write_note(self, name: str, file: Path, sha256: str, told: Mapping[str, str]) -> None:
-        fetched = datetime.now(UTC).isoformat(timespec="seconds")
-        own = {"sha256": sha256, "size": file.stat().st_size, "fetched": fetched}
-        write_json(self._note_path(name), {**told, **own})
+    def _write_note(self, name: str, file: Path, sha256: str, more: Mapping[str, Any]) -> None:
+        status, fetched = file.stat(), datetime.now(UTC).isoformat(timespec="seconds")
+        own = {"sha256": sha256, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+        write_json(self._note_path(name), {"fetched": fetched, **more, **own})
 
 
 def _key(name: str) -> str:

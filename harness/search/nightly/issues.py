@@ -14,8 +14,8 @@ from pydantic import AfterValidator
 
 from harness.answers.history.attempts import Attempt, cause_of, hashed
 from harness.answers.history.comparison import Category, Comparison, Pair
-from harness.answers.history.performance import files_used
 from harness.answers.history.states import CONFIRMED, CaseHistory, attempts_said
+from harness.answers.history.surroundings import files_used
 from harness.answers.history.timeline_text import CauseFacts, facts_line
 from harness.answers.report.document import (
     Line,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.answers.history.performance import (
+from harness.answers.history.surroundings import (
     devices_gone,
     differences,
     files_changed,

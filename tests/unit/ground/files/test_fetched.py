@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -143,6 +144,23 @@ def test_it_is_fetched_once_and_hashed_once(tmp_path: Path, logged: Logged) -> N
     assert (server.asked, opened.is_cached(NAME)) == (1, True)
     assert logged.progress[0] == "fetching it"
     assert kept(tmp_path) == {"a-1.aar", "a-1.aar.json"}
+
+
+def test_only_a_file_that_is_not_as_its_note_says_is_hashed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = FakeServer()
+    fetched = files(tmp_path).get(NAME, server.bring, what="it")
+    hashed: list[Path] = []
+    monkeypatch.setattr(
+        verified_folder, "sha256_of", lambda path: hashed.append(path) or sha256(path.read_bytes())
+    )
+    assert files(tmp_path).get(NAME, server.bring, what="it", expected=fetched.sha256) == fetched
+    assert hashed == []
+    os.utime(fetched.path, ns=(1, 1))
+    for _ in range(2):
+        assert files(tmp_path).get(NAME, server.bring, what="it") == fetched
+    assert (hashed, server.asked) == ([fetched.path], 1)
 
 
 def test_damage_is_named_and_fetched_again(tmp_path: Path, logged: Logged) -> None:

@@ -65,6 +65,7 @@ class Attempt:
     device: str | None = None
     simulated: str | None = None
     ort: str | None = None
+    files_sha256: str | None = None
     known_issue: str | None = None
     failure: str | None = None
     server: str | None = None
@@ -99,6 +100,7 @@ class Attempt:
             device=one.of(device.name) if device is not None else None,
             simulated=device.target if device is not None and device.simulated else None,
             ort=one.of(runtime.ort) if runtime is not None else None,
+            files_sha256=one.of(record.files_sha256),
             known_issue=one.of(record.known_issue),
             failure=one.of(error.signature) if error is not None else None,
             server=one.of(server_gone(record)),
@@ -250,7 +252,7 @@ class EarlierAttempts:
 
     It `passed` and `failed` so often, `failed_unexpectedly` if a known issue does not expect one of
     these; `bad` is the last that failed. `begun` is when the first of them was. `at` is the place
-    of the run among those that are looked at.
+    of the run among those that are looked at. One on other files than the last does not count.
     """
 
     last: Attempt
@@ -264,6 +266,11 @@ class EarlierAttempts:
 
     def add(self, attempt: Attempt) -> None:
         """Takes note of one, in any order."""
+        if attempt.files_sha256 != self.last.files_sha256:
+            if attempt.attempt < self.last.attempt:
+                return
+            self.passed, self.failed, self.failures, self.bad = 0, 0, (), None
+            self.failed_unexpectedly, self.begun = False, ""
         self.begun = min(self.begun or attempt.started, attempt.started)
         if attempt.attempt >= self.last.attempt:
             self.last = attempt

@@ -50,7 +50,7 @@ from harness.ground.files.bounded_json import parse_model
 from harness.verdict.failure.error import Part
 from harness.verdict.results.record import CaseRecord, DeviceEvent, PlacementRecord, is_figure
 
-VERSION: Final = "13"
+VERSION: Final = "14"
 """Of the tables; a database with others is refused."""
 
 metadata: Final = MetaData()
@@ -85,7 +85,7 @@ attempts: Final = Table(
     *_texts("name", "kin", "test", "axes", "outcome", "started"),
     *_texts("device", "simulated", "soc", "qnn", "ort", "placement", nullable=True),
     *_texts("cause", "known_issue", "diagnosis", "signature", "error", nullable=True),
-    *_texts("server", "cause_id", "figures", nullable=True),
+    *_texts("server", "cause_id", "figures", "files_sha256", nullable=True),
 )
 Index(
     "attempts_of_kin",
@@ -308,6 +308,7 @@ def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> di
         "soc": record.device and record.device.soc,
         "qnn": attempt.axis("qnn"),
         "ort": attempt.axis("ort"),
+        "files_sha256": attempt.files_sha256,
         "known_issue": attempt.known_issue,
         "diagnosis": attempt.diagnosis,
         "signature": attempt.failure,

@@ -226,7 +226,7 @@ def _rows(
 
 _SAME: Final = (
     *("test", "placement", "axes", "outcome", "cause", "device", "simulated", "ort"),
-    *("known_issue", "server", "diagnosis", "started", "attempt", "figures"),
+    *("known_issue", "server", "diagnosis", "started", "attempt", "figures", "files_sha256"),
 )
 _FIELDS: Final = {"case": "name", "failure": "signature", **{name: name for name in _SAME}}
 """The column of each field of an attempt that is held."""

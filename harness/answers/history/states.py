@@ -2,8 +2,8 @@
 
 One run that ended otherwise says little: a flaky case would be new, fixed, new, fixed. So what is
 told of a case is made of all its runs. It is flaky where one device with one set of versions gave
-both verdicts, and no single change explains that. It stays so until so many runs have ended alike
-that chance alone would hardly do it.
+both verdicts of the same files, and no single change explains that. It stays so until so many runs
+have ended alike that chance alone would hardly do it.
 """
 
 from __future__ import annotations
@@ -151,12 +151,13 @@ def state_of(runs: Iterable[EarlierAttempts]) -> CaseState | None:
     )
 
 
-_Key = tuple[RanWith, str | None]
+_Key = tuple[RanWith, str | None, str | None]
 
 
 def _key(attempts: EarlierAttempts) -> _Key:
-    """With which versions, and on which device."""
-    return versions_of(attempts.last), attempts.last.device
+    """With which versions, on which device, and of which files."""
+    last = attempts.last
+    return versions_of(last), last.device, last.files_sha256
 
 
 def _is_unsteady(seen: Sequence[EarlierAttempts]) -> bool:

@@ -30,7 +30,12 @@ from harness.run.bench.case_session import CaseSession, NotPassed
 from harness.run.bench.wrong_call import REFUSED, at_fault, place_of
 from harness.run.pytest_plugin.axes import own_axes, sources_in, sources_of, takes_compiled
 from harness.run.pytest_plugin.case_names import own_test
-from harness.run.pytest_plugin.collected import asked_of, parameters_of, placement_of
+from harness.run.pytest_plugin.collected import (
+    asked_of,
+    files_sha256,
+    parameters_of,
+    placement_of,
+)
 from harness.run.pytest_plugin.device_run import AttemptEnd
 from harness.run.pytest_plugin.neighbours import told_by_timeout
 from harness.run.pytest_plugin.own_contexts import suite_of
@@ -82,6 +87,7 @@ class Case:
         self.preflight: tuple[Finding, ...] = ()
         self.log_prefix = ""
         self.attempt = attempt
+        self._files_sha256 = files_sha256(item)
         self._started = datetime.now(UTC)
         self._begun = time.monotonic()
         self._aside_s = 0.0
@@ -194,6 +200,7 @@ class Case:
             suite=suite_of(self.item),
             line=None if (line := self.item.location[1]) is None else line + 1,
             asked=asked_of(self.item, self._run.options.contexts),
+            files_sha256=self._files_sha256,
             axes=self._axes(),
             device=device,
             runtime=notes.libraries() if notes else None,
@@ -378,6 +385,7 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
         suite=suite_of(item),
         line=None if line is None else line + 1,
         asked=asked_of(item, run.options.contexts),
+        files_sha256=files_sha256(item),
         axes=axes | own_axes(parameters_of(item)),
         device=None,
         outcome="unsupported",

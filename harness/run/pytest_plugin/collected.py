@@ -403,11 +403,7 @@ def test_code(items: Sequence[pytest.Item], asked: Selection) -> dict[str, str]:
     lie anywhere: modules are called as from the folder that they have in common, other files by
     their own name. What cannot be read is left out: its case says so.
     """
-    from harness.contexts.sources.artefact_sources import WholeFile
-    from harness.contexts.sources.context_file import ContextFile
-    from harness.contexts.sources.onnx_model import OnnxModel
     from harness.ground.files.whole_file import sha256_of
-    from harness.run.pytest_plugin.axes import files_of, sources_of
 
     tests = {item.path for item in items}
     base = os.path.commonpath([path.parent for path in tests])
@@ -416,27 +412,49 @@ def test_code(items: Sequence[pytest.Item], asked: Selection) -> dict[str, str]:
         with contextlib.suppress(OSError):
             name = Path(os.path.relpath(path, base)).as_posix()
             found.setdefault(name, []).append(sha256_of(path))
-    others: set[Files] = {asked.options.known_issues}
-    models: dict[str, set[str]] = {}
+    known = [asked.options.known_issues] if asked.options.known_issues else []
+    others = {path: _digest(path) for path in known}
     for item in items:
-        given = parameters_of(item)
-        others.update(files_of(given))
-        for whole in given.values():
-            if isinstance(whole, WholeFile):
-                others.update((whole.given.inputs, whole.given.expected))
-        for one in sources_of(given, item.path.parent):
-            if isinstance(one, ContextFile):
-                others.update((one.path, one.inputs, one.expected))
-            elif isinstance(one, OnnxModel):
-                models.setdefault(one.path.name, set()).add(one.digest)
-                others.update((*one.read, *one.wanted))
-    paths = {path for one in others for path in (one if isinstance(one, tuple) else [one])}
-    for other in filter(None, paths):
-        if (digest := _digest(other)) is not None:
-            found.setdefault(other.name, []).append(digest)
-    for name, known in models.items():
-        found.setdefault(name, []).extend(known)
+        others |= _files_taken(item)
+    for path, digest in others.items():
+        if digest is not None:
+            found.setdefault(path.name, []).append(digest)
     return {name: _one_digest(digests) for name, digests in found.items()}
+
+
+def files_sha256(item: pytest.Item) -> str | None:
+    """The SHA-256 of the file that a case takes, as it is now; of several, of what theirs are.
+
+    That of a model is of its weights, too. It tells runs of a file from those of another that was
+    put in its place, however a case ended. None where it takes no file, or none can be read.
+    """
+    digests = set(filter(None, _files_taken(item).values()))
+    return _one_digest([*digests]) if digests else None
+
+
+def _files_taken(item: pytest.Item) -> dict[Path, str | None]:
+    """The files and folders of a user's that a case takes, with the SHA-256 of each."""
+    from harness.contexts.sources.artefact_sources import WholeFile
+    from harness.contexts.sources.context_file import ContextFile
+    from harness.contexts.sources.onnx_model import OnnxModel
+    from harness.run.pytest_plugin.axes import files_of, sources_of
+
+    given = parameters_of(item)
+    files: set[Files] = set(files_of(given))
+    models = {}
+    for whole in given.values():
+        if isinstance(whole, WholeFile):
+            files.update((whole.given.inputs, whole.given.expected))
+    for one in sources_of(given, item.path.parent):
+        if isinstance(one, ContextFile):
+            files.update((one.path, one.inputs, one.expected))
+        elif isinstance(one, OnnxModel):
+            models[one.path] = one.digest
+            files.update((*one.read, *one.wanted))
+    if item.getparent(ArtefactFile) is not None:
+        files.add(item.path)
+    paths = {path for one in files for path in (one if isinstance(one, tuple) else [one])}
+    return {path: _digest(path) for path in paths - models.keys() if path} | models
 
 
 def asked_of(item: pytest.Item, contexts: ContextsAsked) -> Asked | None:

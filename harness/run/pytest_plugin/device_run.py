@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
-from harness.ground.errors import ConfigError, HarnessError, InfraError, NotYet
+from harness.ground.errors import ConfigError, HarnessError, NotYet
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.whole_file import read_json
 from harness.ground.host.ending import Ending
 from harness.run.pytest_plugin.asked import Selection
-from harness.run.pytest_plugin.collected import parameters_of, placement_of, selection, test_code
+from harness.run.pytest_plugin.collected import files_sha256, placement_of, selection, test_code
 from harness.run.pytest_plugin.options import Options
 from harness.run.pytest_plugin.terminal import RECORDS
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 
 if TYPE_CHECKING:
-    from harness.contexts.sources.contexts import Source
     from harness.device.lab.health import LabEvent
     from harness.ground.host.ending import Ending
     from harness.run.pytest_plugin.asked import Selection
@@ -170,13 +169,7 @@ class Records:
         record = self.earlier.get(item.nodeid)
         if record is None or record.standing in LOST_TO:
             return False
-        told = record.measurements.get("context_files")
-        if not isinstance(told, dict) or not told:
-            return True
-        from harness.run.pytest_plugin.axes import sources_of
-
-        sources = sources_of(parameters_of(item), item.path.parent)
-        return not any(_is_other(one, told) for one in sources)
+        return record.files_sha256 == files_sha256(item)
 
     def note_code(self, items: Sequence[pytest.Item]) -> None:
         """Takes note of what says what these tests do, so that runs tell whether it changed."""
@@ -259,25 +252,6 @@ class Records:
             since=since_previous(self.folder),
         )
         return tell_ci(made_of, self.folder.path, os.environ)
-
-
-def _is_other(source: Source, told: dict[str, Any]) -> bool:
-    """Whether a file of the user's is not what a record tells of the one called so."""
-    from harness.contexts.sources.context_file import ContextFile
-    from harness.ground.files.cache import cache_root
-    from harness.ground.files.verified_folder import HashCache
-
-    name = str(source)
-    # a second one of the same name is `name (2)`
-    known = [told[one] for one in told if one == name or one.startswith(f"{name} (")]
-    if not isinstance(source, ContextFile) or not known:
-        return False
-    path = source.path
-    try:
-        now = HashCache(cache_root(), path.parent).hashed({path.name: path})[path.name].sha256
-    except InfraError:
-        return True  # it is gone, which its case says
-    return now not in [one.get("sha256") for one in known if isinstance(one, dict)]
 
 
 AttemptEnd = Literal["verdict", "cannot", "lab", "full", "hot"]

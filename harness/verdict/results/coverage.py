@@ -42,7 +42,8 @@ class Ended(Protocol):
     """One attempt at a case, of a `CaseRecord` or of less; its number is from 1.
 
     `device` is where it ran, or was to run: None where no device of the lab fits.
-    `breaks_strictness` tells that it passed where that was to fail the run.
+    `breaks_strictness` tells that it passed where that was to fail the run. `files_sha256` is of
+    the files that it took: what it came to on others says nothing of these.
     """
 
     @property
@@ -55,6 +56,8 @@ class Ended(Protocol):
     def standing(self) -> Standing: ...
     @property
     def breaks_strictness(self) -> bool: ...
+    @property
+    def files_sha256(self) -> str | None: ...
 
 
 @lru_cache(1000)
@@ -172,7 +175,7 @@ class Tally:
 
     def __init__(self, attempts: Iterable[Ended] = ()) -> None:
         # of each case what counts: whole records would be held otherwise
-        self._last: dict[str, tuple[int, int, Standing, bool, bool]] = {}
+        self._last: dict[str, tuple[int, int, Standing, bool, bool, str | None]] = {}
         self._failed = set[str]()
         self._count = 0
         for attempt in attempts:
@@ -180,12 +183,16 @@ class Tally:
 
     def add(self, attempt: Ended) -> None:
         """One more."""
-        if attempt.standing == "failed":
+        number, *_, files = self._last.get(attempt.case, (0, attempt.files_sha256))
+        is_later, alike = attempt.attempt >= number, attempt.files_sha256 == files
+        if is_later and not alike:
+            self._failed.discard(attempt.case)
+        if attempt.standing == "failed" and (is_later or alike):
             self._failed.add(attempt.case)
-        if attempt.attempt >= self._last.get(attempt.case, (0,))[0]:
+        if is_later:
             fits, strict = attempt.device is not None, attempt.breaks_strictness
             last = attempt.attempt, self._count, attempt.standing, fits, strict
-            self._last[attempt.case] = last
+            self._last[attempt.case] = (*last, attempt.files_sha256)
         self._count += 1
 
     @property
@@ -202,11 +209,11 @@ class Tally:
         counts: Counter[str] = Counter(standing for _, _, standing, *_ in last)
         selected: int | None = len(last)
         if info is not None:
-            selected = selected_of(info, len(last), sum(not fits for *_, fits, _ in last))
+            selected = selected_of(info, len(last), sum(not fits for *_, fits, _, _ in last))
         return Coverage(
             selected=selected,
             not_run=0 if selected is None else selected - len(last),
-            strict=sum(strict for *_, strict in last),
+            strict=sum(strict for *_, strict, _ in last),
             flaky=sum(self._last[case][2] == "passed" for case in self._failed),
             **counts,
         )

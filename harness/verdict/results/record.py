@@ -394,8 +394,10 @@ class CaseRecord(Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
     `test` is the node id without what the harness put in, and `placement` is what it put in:
-    together with what was `asked` of a file they tell a case from others. `engine` is what executes
-    it (`facts/axes.py`). `placement` and `engine` are null where no device fits. `line` is where
+    together with what was `asked` of a file they tell a case from others. `files_sha256` is of what
+    that file holds (of several, of what theirs are), whether or not the case came to read it: with
+    another one, two verdicts are no flake. `engine` is what executes it (`facts/axes.py`).
+    `placement` and `engine` are null where no device fits. `line` is where
     in the test's file it stands, null where that is not Python.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
@@ -423,6 +425,7 @@ class CaseRecord(Part):
     suite: RecordText
     line: Count | None = None
     asked: Asked | None = None
+    files_sha256: RecordText | None = None
     axes: JsonObject
     device: DeviceRecord | None
     runtime: RuntimeRecord | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +19,8 @@ from harness.run.pytest_plugin import collected
 FILES = ("model.bin", "in/a.raw", "in/deeper/a.raw", "out/y.raw", "one.npy", "w.pte", "w-in/x.raw")
 
 
-def digests(machine: Path, onnx: str = "0" * 64) -> dict[str, str]:
-    """Of cases that take all kinds of files, by stand-ins of pytest's items."""
+def items_of(machine: Path, onnx: str = "0" * 64) -> list[Any]:
+    """Stand-ins of pytest's items, of cases that take all kinds of files."""
     (machine / "test_it.py").write_text("")
     given = Given(machine / "w-in", machine / "gone")
     parameters = (
@@ -29,12 +30,20 @@ def digests(machine: Path, onnx: str = "0" * 64) -> dict[str, str]:
         {"model": OnnxModel("m", path=machine / "m.onnx", digest=onnx)},
         {"number": 1},
     )
-    items: Any = [
-        SimpleNamespace(path=machine / "test_it.py", callspec=SimpleNamespace(params=one))
-        for one in parameters
-    ]
+    return [stand_in_item(machine / "test_it.py", one) for one in parameters]
+
+
+def stand_in_item(path: Path, parameters: dict[str, object], artefact: object = None) -> Any:
+    return SimpleNamespace(
+        path=path,
+        callspec=SimpleNamespace(params=parameters),
+        getparent=lambda kind: artefact,
+    )
+
+
+def digests(machine: Path, onnx: str = "0" * 64) -> dict[str, str]:
     asked: Any = SimpleNamespace(options=SimpleNamespace(known_issues=None))
-    return collected.test_code(items, asked)
+    return collected.test_code(items_of(machine, onnx), asked)
 
 
 @pytest.fixture
@@ -78,3 +87,27 @@ def test_each_file_that_a_case_reads_is_told_where_it_differs(
 def test_another_model_to_compile_is_told(machines: list[Path]) -> None:
     first, second = digests(machines[0]), digests(machines[1], "1" * 64)
     assert {name for name in first if first[name] != second[name]} == {"m.onnx"}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_case_has_another_digest_exactly_if_a_file_of_its_own_holds_something_else(
+    machines: list[Path], name: str
+) -> None:
+    before, same = (list(map(collected.files_sha256, items_of(one))) for one in machines)
+    assert before == same
+    (machines[1] / name).write_text("other")
+    taken_by = {"one.npy": {1}, "model.bin": {0, 1}, "w.pte": {2}, "w-in/x.raw": {2}}
+    after = list(map(collected.files_sha256, items_of(machines[1])))
+    unlike = {at for at, (one, other) in enumerate(zip(before, after, strict=True)) if one != other}
+    assert unlike == taken_by.get(name, {0})
+
+
+@pytest.mark.parametrize("workload", [(), [SourceList("net.onnx", ())]])
+def test_a_file_that_nothing_was_taken_of_has_its_own_digest(
+    tmp_path: Path, workload: object
+) -> None:
+    file = tmp_path / "net.onnx"
+    file.write_bytes(b"no model")
+    item = stand_in_item(file, {"workload": workload}, artefact=file)
+    assert collected.files_sha256(item) == sha256(b"no model").hexdigest()
+    assert collected.files_sha256(stand_in_item(file, {"number": 1})) is None

@@ -69,14 +69,14 @@ def test_the_line_of_the_contract_is_read_and_written_as_it_is() -> None:
     line = json.loads(CONTRACT)
     parsed = CaseRecord.model_validate_json(CONTRACT)
     more = {"line": None, "runtime": None, "preflight": [], "fixed": None, "outputs": None}
-    more |= {"asked": None, "emulated": []}
+    more |= {"asked": None, "files_sha256": None, "emulated": []}
     assert parsed.model_dump(mode="json") == line | more
     assert json.loads(parsed.model_dump_json()) == line | more
 
 
 def test_every_key_is_there_even_if_null() -> None:
     line = json.loads(record().model_dump_json())
-    more = {"line", "asked", "runtime", "preflight", "fixed", "outputs", "emulated"}
+    more = {"line", "asked", "files_sha256", "runtime", "preflight", "fixed", "outputs", "emulated"}
     assert set(line) == {*json.loads(CONTRACT), *more}
     assert (line["cause"], line["expected"], line["error"]) == (None, None, None)
 

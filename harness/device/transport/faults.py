@@ -23,13 +23,17 @@ from harness.ground.host.socket_folder import host_file
 
 NO_SERVER: Final = "no adb server at "
 """How the message of each NoServerError begins; then comes the address."""
-_SERVER: Final = re.compile(r"\badb server at (\S+)")
+_SERVER: Final = re.compile(
+    rf"\b(?:{NO_SERVER}(?P<gone>\S+)"
+    r"|adb server at (?P<silent>\S+?)(?:: | is out of reach| does not answer))"
+)
 
 
 def server_lost(message: str) -> str | None:
-    """Return the address of the adb server that a message says is gone or silent."""
+    """Return the address of the adb server that a message says is gone or silent; None of one that
+    only names the server of a device that is lost."""
     found = _SERVER.search(message)
-    return found[1].rstrip(":;,.") if found else None
+    return (found["gone"] or found["silent"]).rstrip(":;,.") if found else None
 
 
 class AdbFailError(Exception):

@@ -156,6 +156,21 @@ def test_devices_that_one_adb_server_lost_are_one_issue_that_names_the_server() 
     assert {kind_of(Attempt.of(record)) for record in records[:3]} == {"no adb server at pc:5037"}
 
 
+def test_phones_that_one_adb_server_does_not_see_are_issues_of_their_own() -> None:
+    why = "it is not attached to the adb server at pc:5037, which sees no device"
+    records = [
+        on(phone, "a error", error=ErrorRecord.of(message=f"device {phone} is unplugged: {why}"))
+        for phone in ("phone-1", "phone-2")
+    ]
+    found = compare([], map(Attempt.of, records))
+    named = {record.case: record for record in records}
+    issues = [issue for issue in followed([], found, named, run="r", seen="s") if issue.cases]
+    assert {title(issue): issue.count for issue in issues} == {
+        f"`lost to the lab: device {phone} is unplugged: {why}`": 1
+        for phone in ("phone-1", "phone-2")
+    }
+
+
 def test_a_new_failure_behind_an_old_signature_is_told() -> None:
     def seen(known: Sequence[Issue], before: Sequence[CaseRecord], *after: CaseRecord) -> Night:
         found = compare(map(Attempt.of, before), map(Attempt.of, after))

@@ -24,7 +24,13 @@ from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.whole_file import read_json
 from harness.ground.host.ending import Ending
 from harness.run.pytest_plugin.asked import Selection
-from harness.run.pytest_plugin.collected import files_sha256, placement_of, selection, test_code
+from harness.run.pytest_plugin.collected import (
+    asked_of,
+    files_sha256,
+    placement_of,
+    selection,
+    test_code,
+)
 from harness.run.pytest_plugin.options import Options
 from harness.run.pytest_plugin.terminal import RECORDS
 
@@ -163,11 +169,20 @@ class Records:
         return placement_of(item) is not None and self._has_verdict(item)
 
     def _has_verdict(self, item: pytest.Item) -> bool:
-        """Whether a case ran on these very files, and has its verdict."""
+        """Whether a case ran on these very files, and has its verdict.
+
+        Raises ConfigError where something else was asked of its file: that is another case.
+        """
         from harness.verdict.results.coverage import LOST_TO
 
         record = self.earlier.get(item.nodeid)
-        if record is None or record.standing in LOST_TO:
+        if record is None:
+            return False
+        if record.asked != (asked := asked_of(item, self._asked.options.contexts)):
+            problem = f"asked something else of {item.nodeid} ({record.asked or 'no option'}) than "
+            advice = f"is asked now ({asked or 'no option'}): name the same, or begin a new run"
+            raise ConfigError(problem + advice, file=self.planned_folder)
+        if record.standing in LOST_TO:
             return False
         return record.files_sha256 == files_sha256(item)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.integration.device_runs import DeviceRuns
+from tests.integration.device_runs import ROOT, DeviceRuns
 
 SUITE = '''"""Cases that note that they ran."""
 from pathlib import Path
@@ -118,6 +119,21 @@ def test_what_was_stopped_before_its_first_verdict_says_how_to_go_on(
     done = lab.run("--resume", "latest", suites=suite)
     assert done.code == 0, done.output
     assert "1 of 1 case has a verdict: 1 passed" in done.output
+
+
+def test_a_run_is_not_completed_by_what_asks_something_else_of_its_file(lab: DeviceRuns) -> None:
+    shutil.copy(ROOT / "tests/field/executorch-3-contexts.pte", lab.folder / "model.pte")
+    code, said, _ = lab.run_files("model.pte", "--quick")
+    assert code == 0, said
+    (run,) = lab.reports.glob("2*")
+
+    code, said, _ = lab.run_files("model.pte", "--quick", "--resume=latest", "--graph=forward")
+    assert code == 2, "its pass is none of the other case"
+    assert f"error: {run}: asked something else of model.pte::test_contexts[" in said
+    assert "(no option) than is asked now (graph forward): name the same, or begin a new" in said
+    code, said, _ = lab.run_files("model.pte", "--quick", "--resume=latest")
+    assert code == 0, said
+    assert f"nothing that was asked for is left to run in {run}" in said
 
 
 FLAKY = (

@@ -6,6 +6,7 @@ its own (`main`); a fork leaves its loop, and ends as any Python does.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import io
@@ -84,7 +85,16 @@ def _server() -> socket.socket:
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MAX_REQUEST)
     with theirs:
         words = [sys.executable, "-m", __name__, str(theirs.fileno())]
-        subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        server = subprocess.Popen(
+            words, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+        )
+
+    @atexit.register
+    def end() -> None:
+        ours.close()
+        server.terminate()
+        server.wait()
+
     return ours
 
 

@@ -121,6 +121,7 @@ class DspProcess:
     ) -> None:
         """Begins it, with a DSP's folder of its own in `folder`."""
         self.dsp = folder / "dsp"
+        self._channels: list[Channel] = []
         lay_out_dsp(self.dsp, programs, limits or DspLimits())
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.settimeout(PATIENCE_S)
@@ -145,8 +146,10 @@ class DspProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Closes the control socket, with which the process ends."""
+        """Closes the control socket, with which the process ends, and all channels."""
         self.end()
+        for channel in self._channels:
+            channel.shut()
 
     def end(self) -> int:
         """How the process ended, once its client has gone."""
@@ -161,7 +164,8 @@ class DspProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             assert self._request(CHANNEL, send=theirs.fileno()) == (0, 0)
-        return Channel(ours)
+        self._channels.append(Channel(ours))
+        return self._channels[-1]
 
     def map(self, name: int, fd: int, size: int, flags: int = 0) -> tuple[int, int]:
         """Maps a file that the client calls `name`: status and address."""

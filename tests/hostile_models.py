@@ -58,6 +58,23 @@ def _body(
     return helper.make_graph(nodes, name, [], [output])
 
 
+def loop(rounds: int) -> onnx.ModelProto:
+    """A Loop of so many rounds, each of one op."""
+    kinds = {"i": TensorProto.INT64, "on": TensorProto.BOOL, "go": TensorProto.BOOL}
+    values = {
+        name: helper.make_tensor_value_info(name, kind, []) for name, kind in kinds.items()
+    } | {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "vw"}
+    nodes = [
+        helper.make_node("Identity", ["on"], ["go"]),
+        helper.make_node("Relu", ["v"], ["w"]),
+    ]
+    ends = [[values[name] for name in names] for names in (("i", "on", "v"), ("go", "w"))]
+    body = helper.make_graph(nodes, "body", *ends)
+    made = model([helper.make_node("Loop", ["rounds", "", "x"], ["y"], body=body)])
+    made.graph.initializer.append(helper.make_tensor("rounds", TensorProto.INT64, [], [rounds]))
+    return made
+
+
 def recursive() -> onnx.ModelProto:
     """A function that calls another one, which calls the first."""
     both = [function("f", ["g"]), function("g", ["f", "Relu"])]
@@ -95,6 +112,20 @@ def made_within(elements: int) -> onnx.ModelProto:
     ]
     made = model(nodes)
     made.graph.initializer.append(helper.make_tensor("size", TensorProto.INT64, [1], [elements]))
+    return made
+
+
+def multiplied(times: int) -> onnx.ModelProto:
+    """A constant of 36 MB that is multiplied with itself so often before anything runs."""
+    value = helper.make_tensor("value", TensorProto.FLOAT, [1], [0.001])
+    nodes = [
+        helper.make_node("ConstantOfShape", ["size"], ["t0"], value=value),
+        *(helper.make_node("MatMul", [f"t{at}"] * 2, [f"t{at + 1}"]) for at in range(times)),
+        helper.make_node("ReduceSum", [f"t{times}"], ["sum"], keepdims=0),
+        helper.make_node("Add", ["x", "sum"], ["y"]),
+    ]
+    made = model(nodes)
+    made.graph.initializer.append(helper.make_tensor("size", TensorProto.INT64, [2], [3000, 3000]))
     return made
 
 

@@ -33,6 +33,7 @@ from harness.contexts.context.metadata import (
 )
 from harness.contexts.context.source import GIVEN, ON_CPU, Context, Reference
 from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.socs import SOCS
 from harness.ground.files.verified_folder import (
     FolderChangedError,
@@ -108,7 +109,8 @@ def made_binary(job: CompileJob) -> Path:
     """The context binary that a job has made. Raises CompileError unless there is exactly one."""
     binaries = list(job.folder.glob("*.bin"))
     if len(binaries) != 1:
-        reason = f"it made {len(binaries)} context binaries instead of one"
+        made = counted(len(binaries), "context binary", "context binaries")
+        reason = f"it made {made} instead of one"
         raise CompileError(job.complaint, chain=[reason])
     return binaries[0]
 
@@ -153,7 +155,7 @@ def tensor_order(
     """
     graphs = entries(metadata, "graphs")
     if len(graphs) != 1:
-        raise CompileError(what, chain=[f"it has {len(graphs)} graphs instead of one"])
+        raise CompileError(what, chain=[f"it has {counted(len(graphs), 'graph')} instead of one"])
     found = []
     for kind, expected in (("inputs", inputs), ("outputs", outputs)):
         sizes = {str(one.get("name")): one.get("bytes") for one in entries(graphs[0], kind)}
@@ -185,6 +187,7 @@ class ContextStore:
         self._warned: set[Path] = set()
         self._keys: dict[Model, str] = {}
         self._known: dict[ContextKey, Context | CompileError | ConfigError] = {}
+        self._wrong: dict[Model, ConfigError] = {}
 
     def get(self, model: Model, compiler: str, htp_arch: int) -> Context:
         """One context; see `get_many`."""
@@ -219,16 +222,23 @@ class ContextStore:
 
     def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
         """The references of models, without their contexts; raises as `get_many`."""
+        self._require_computed(models)
         found = {model: self._reference(model) for model in models}
         if None in found.values():
             what = "computing references"
             with locked(self._lock(compiler), what, timeout_s=_LOCK_TIMEOUT_S):
                 missing = [model for model in found if self._reference(model) is None]
                 self._make(self._catalog.compiler_host(compiler), missing, ())
+        self._require_computed(models)
         made = [self._reference(model) for model in models]
         if None in made:
             raise InfraError(f"references went away from {self._root} while it was used")
         return [one for one in made if one is not None]
+
+    def _require_computed(self, models: Sequence[Model]) -> None:
+        for model in models:
+            if model in self._wrong:
+                raise self._wrong[model]
 
     def _reference(self, spec: Model) -> Reference | None:
         kept = self._open(self._model_folder(spec), self._model_facts(spec))
@@ -261,6 +271,8 @@ class ContextStore:
         """The wanted contexts that are not in the cache; the others go into `_known`."""
         missing = []
         for one in wanted:
+            if one[0] in self._wrong:
+                self._known[one] = self._wrong[one[0]]
             if one not in self._known:
                 reference = self._open(self._model_folder(one[0]), self._model_facts(one[0]))
                 binary = self._open(self._binary_folder(one), self._binary_facts(one))
@@ -299,22 +311,21 @@ class ContextStore:
             }
             results = run_jobs(host, [*references.values(), *binaries.values()])
             failures: list[HarnessError] = []
-            wrong: dict[Model, HarnessError] = {}
             for spec, reference in references.items():
                 failed, path = results[reference.job], getattr(spec, "path", None)
                 if failed is None:
                     self._keep_reference(spec, reference)
-                elif path is not None and wanted:
-                    wrong[spec] = _wrong_model(path, failed)
+                elif path is not None:
+                    self._wrong[spec] = _wrong_model(path, failed)
                 else:
-                    failures.append(failed if path is None else _wrong_model(path, failed))
+                    failures.append(failed)
             refused: dict[ContextKey, HarnessError | None] = {
                 one: results[job.job] for one, job in binaries.items()
             }
             made = {one: job for one, job in binaries.items() if refused[one] is None}
             refused |= self._keep_binaries(host, made)
             for one in wanted:
-                error = wrong.get(one[0]) or refused.get(alike[self._binary_folder(one)])
+                error = self._wrong.get(one[0]) or refused.get(alike[self._binary_folder(one)])
                 if isinstance(error, CompileError | ConfigError):
                     self._known[one] = error
                 elif error is not None:

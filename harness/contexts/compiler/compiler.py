@@ -29,8 +29,11 @@ WORKER: Final = Path(__file__).with_name("worker.py")
 START_TIMEOUT_S: Final = 60.0
 """For starting the worker."""
 
-JOB_CPU_S: Final = 180.0
-"""What a job may compute; 128 MB of weights take 1.5 s. A busy computer does not use it up."""
+JOB_S: Final = 40.0
+"""What a thread of a job may compute. A busy computer does not use it up, nor do many threads."""
+
+BYTES_A_SECOND: Final = 1 << 20
+"""For each of so many bytes of its model a job has a second more; 128 MB of weights take 1.5 s."""
 
 WAITS: Final = 5
 """By the clock a job may take so many times as long; then nothing is known of the compiler."""
@@ -142,13 +145,12 @@ class ReferenceJob:
 Job = CompileJob | ReferenceJob
 
 
-def run_jobs(
-    host: CompilerHost,
-    jobs: Sequence[Job],
-    *,
-    start_timeout_s: float = START_TIMEOUT_S,
-    job_cpu_s: float = JOB_CPU_S,
-) -> dict[str, CompileError | None]:
+def seconds_for(model: Path) -> float:
+    """How long a model may be computed with before it counts as without end."""
+    return JOB_S + model.stat().st_size / BYTES_A_SECOND
+
+
+def run_jobs(host: CompilerHost, jobs: Sequence[Job]) -> dict[str, CompileError | None]:
     """Does all jobs, one after the other: {job: None, or why it failed}.
 
     Raises InfraError if the compiler's process cannot be used, ends early, or waited for too long.
@@ -157,18 +159,18 @@ def run_jobs(
         return {}
     with scratch_folder() as folder, tempfile.TemporaryFile() as out:
         answers = folder / "answers.jsonl"
+        seconds = [seconds_for(job.model) for job in jobs]
+        limits = [{"most_s": most_s, "most_wall_s": WAITS * most_s} for most_s in seconds]
         request = {
             "answers": answers,
             "mark": _MARK,
-            "job_cpu_s": job_cpu_s,
-            "job_wall_s": WAITS * job_cpu_s,
             "ort_root": host.ort_root,
             "plugin": host.plugin,
-            "jobs": [job.request(host) for job in jobs],
+            "jobs": [job.request(host) | of for job, of in zip(jobs, limits, strict=True)],
         }
         command = worker_command(WORKER, folder, request)
         environment = own_environment(PYTHONPATH=f"{host.ort_root}{os.pathsep}{host.qnn_root}")
-        deadline = Deadline(start_timeout_s + WAITS * job_cpu_s * len(jobs))
+        deadline = Deadline(START_TIMEOUT_S + WAITS * sum(seconds))
         with spawn_guarded(command, env=environment, cwd=folder, stdout=out, stderr=out) as worker:
             code = _wait(worker, deadline, answers, len(jobs))
         output, events = output_text(out), _events(answers)
@@ -217,17 +219,23 @@ def results_of(
         elif kind == "died" and event.get("code") in _NOT_ITS_OWN:
             raise InfraError(f"{complaints[job]}: {_NOT_ITS_OWN[event['code']]}")
         elif kind in ("failed", "died"):
-            chain = _errors(event) if kind == "failed" else [_death(event.get("code"))]
+            chain = _errors(event) if kind == "failed" else [_death(event)]
             results[job] = CompileError(complaints[job], chain=chain, output=output_of(output, job))
     return results
 
 
-def _death(code: object) -> str:
+def _death(event: Mapping[str, Any]) -> str:
+    code = event.get("code")
     if code == -signal.SIGPROF:
-        return "it did not come to an end in time"
+        return without_end(event["most_s"])
     if isinstance(code, int) and code < 0:
         return f"the compiler crashed with signal {-code}"
     return f"the compiler ended its process with exit code {code}"
+
+
+def without_end(seconds: float) -> str:
+    """How a model is told of that was ended after so many seconds."""
+    return f"it did not come to an end in {seconds:.0f} s of computing"
 
 
 def output_of(output: str, job: str) -> str:

@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import Final
 
 from harness.contexts.compiler.compiler import (
+    WAITS,
     CompileError,
     output_text,
     own_environment,
+    seconds_for,
+    without_end,
     worker_command,
 )
+from harness.contexts.compiler.worker import LOOK_S, busiest_s
 from harness.ground.errors import InfraError
 from harness.ground.facts.socs import SOCS
 from harness.ground.files.verified_folder import made_once, publish, work_folder, write_manifest
@@ -54,8 +58,7 @@ _LINKED: Final = frozenset((_SAVER, f"{LIBRARY_FOLDER}/libQnnIr.so"))
 # The plug-in is linked with these; what compiles for the HTP calls nothing of them.
 
 WORKER: Final = Path(__file__).with_name("litert_worker.py")
-TIMEOUT_S: Final = 900.0
-"""For a model of any size; one of 5 MB is compiled in a few seconds."""
+_LOCK_TIMEOUT_S: Final = 1800.0
 
 _MODEL: Final = "model.tflite"
 _KEPT_OUTPUT_BYTES: Final = 2 << 20
@@ -64,6 +67,7 @@ _REFUSAL: Final = re.compile(r"^ERROR: \[[\w.]+:\d+\] (.+)$", re.MULTILINE)
 # as the guardian tells of signals
 _NOT_ITS_OWN: Final = {128 + one for one in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)}
 _SIGNALLED: Final = 128
+_ENDLESS: Final = _SIGNALLED + signal.SIGPROF
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,7 @@ def compile_litert(host: LitertHost, model: Path, soc: str, cache_root: Path) ->
             publish(work, folder)
 
     doing = f"compiling {model.name} with LiteRT"
-    kept = made_once(folder, facts, make, doing=doing, timeout_s=2 * TIMEOUT_S)
+    kept = made_once(folder, facts, make, doing=doing, timeout_s=_LOCK_TIMEOUT_S)
     return kept.files[_MODEL].path
 
 
@@ -152,11 +156,12 @@ def _compile(host: LitertHost, model: Path, soc: str, made: Path) -> None:
         paths = f"{qnn}:{host.linked / LIBRARY_FOLDER}:{runtime}:{folder}"
         command = [str(compiler), "--cmd=apply", f"--model={model.absolute()}", f"--o={made}"]
         command += ["--soc_manufacturer=Qualcomm", f"--soc_model={soc}", f"--libs={plugins}"]
-        code, log = _ran(command, own_environment(LD_LIBRARY_PATH=paths), folder, complaint)
+        environment, most_s = own_environment(LD_LIBRARY_PATH=paths), seconds_for(model)
+        code, log = _ran(command, environment, folder, complaint, most_s)
     # with an older QNN it writes an empty file
     if code == 0 and made.exists() and made.stat().st_size:
         return
-    died = f"it ended with signal {code - _SIGNALLED}" if code > _SIGNALLED else refusal_in(log)
+    died = _death(code, most_s) if code > _SIGNALLED else refusal_in(log)
     raise CompileError(complaint, chain=[died], output=log)
 
 
@@ -172,9 +177,10 @@ def run_on_cpu(
     refused = folder / "refused.txt"
     request = {"model": model.absolute(), "inputs": inputs, "wanted": made, "refused": refused}
     command = worker_command(WORKER, folder, request)
-    code, log = _ran(command, own_environment(PYTHONPATH=str(host.root)), folder, doing)
+    environment, most_s = own_environment(PYTHONPATH=str(host.root)), seconds_for(model)
+    code, log = _ran(command, environment, folder, doing, most_s)
     if code > _SIGNALLED:
-        raise RefusedByCpu(f"it ended with signal {code - _SIGNALLED}")
+        raise RefusedByCpu(_death(code, most_s))
     if refused.exists():
         raise RefusedByCpu(read_bounded(refused, _MAX_WORDS).decode("utf-8", "replace"))
     if code or not all(path.exists() for path in made.values()):
@@ -183,15 +189,30 @@ def run_on_cpu(
     return made
 
 
-def _ran(command: Sequence[str], env: dict[str, str], folder: Path, doing: str) -> tuple[int, str]:
-    """Exit code and output of a command; it is ended at its deadline, and when we are ended."""
+def _death(code: int, most_s: float) -> str:
+    return without_end(most_s) if code == _ENDLESS else f"it ended with signal {code - _SIGNALLED}"
+
+
+def _ran(
+    command: Sequence[str], env: dict[str, str], folder: Path, doing: str, most_s: float
+) -> tuple[int, str]:
+    """Exit code and output of a command, `_ENDLESS` of one that computes for longer than `most_s`.
+
+    It is ended at its deadline, and when we are ended.
+    """
+    deadline = Deadline(WAITS * most_s)
     with (
         tempfile.TemporaryFile() as output,
         spawn_guarded(command, env=env, cwd=folder, stdout=output, stderr=output) as child,
     ):
-        code = child.wait(Deadline(TIMEOUT_S))
+        while (code := child.wait(deadline.at_most(LOOK_S))) is None and not deadline.expired:
+            process = child.command_pid()
+            if process is not None and busiest_s(process) > most_s:
+                code = _ENDLESS
+                break
         log = output_text(output, _KEPT_OUTPUT_BYTES)
     if code is None or code in _NOT_ITS_OWN:
-        why = f"did not end within {TIMEOUT_S:g} s" if code is None else "was ended from outside"
+        seconds = f"{deadline.seconds:.0f} s"
+        why = f"did not end within {seconds}" if code is None else "was ended from outside"
         raise InfraError(f"{doing}: its process {why}")
     return code, log

@@ -1,4 +1,4 @@
-"""The program that compiles contexts and computes references: run by compiler.py, never imported.
+"""The program that compiles contexts and computes references: run by compiler.py.
 
     python -P worker.py REQUEST.json
 
@@ -10,10 +10,12 @@ flushed, to the file that the request names; stdout and stderr belong to the lib
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import resource
+import select
 import signal
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from typing import IO, Any, NoReturn
 
 EP_NAME = "qnn"
 MAX_LOG_BYTES = 64 << 20
+LOOK_S = 0.5
 
 
 def main(request_path: str) -> None:
@@ -39,25 +42,52 @@ def _work(request: dict[str, Any], answers: IO[str]) -> None:
     except Exception as error:
         _tell(answers, event="unusable", errors=_chain(error))
         return
+    endless: set[tuple[int, int]] = set()
     for job in request["jobs"]:
+        status = os.stat(job["model"])
+        model = (status.st_dev, status.st_ino)
         _tell(answers, event="begin", job=job["id"])
         print(f"{request['mark']}{job['id']}", file=sys.stderr, flush=True)
-        child = os.fork()
-        if child == 0:
-            # Not handled, they end a job that does not come to its end: SIGPROF one that computes
-            # for too long, SIGALRM one that waits, be it for a processor of a busy computer.
-            # A model can have a tensor of any size made: that is its own error, and not a choice
-            # of the kernel's among all processes.
-            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-            signal.setitimer(signal.ITIMER_PROF, request["job_cpu_s"])
-            signal.setitimer(signal.ITIMER_REAL, request["job_wall_s"])
-            _do(job, devices, answers)
-            _leave()
-        _, status = os.waitpid(child, 0)
-        code = os.waitstatus_to_exitcode(status)
+        # of a model that came to no end once, nothing else is tried
+        code = -signal.SIGPROF if model in endless else _code_of(job, devices, answers)
         if code != 0:
-            _tell(answers, event="died", job=job["id"], code=code)
+            _tell(answers, event="died", job=job["id"], code=code, most_s=job["most_s"])
+        if code == -signal.SIGPROF:
+            endless.add(model)
+
+
+def _code_of(job: dict[str, Any], devices: list[Any], answers: IO[str]) -> int:
+    """Does a job in a fork, and gives its exit code.
+
+    Not handled, signals end a job that does not come to its end: SIGPROF one of which a thread
+    computes for too long, SIGALRM one that waits, be it for a processor of a busy computer.
+    """
+    ended, running = os.pipe()
+    child = os.fork()
+    if child == 0:
+        # A model can have a tensor of any size made: that is its own error, and not a choice
+        # of the kernel's among all processes.
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        signal.setitimer(signal.ITIMER_REAL, job["most_wall_s"])
+        _do(job, devices, answers)
+        _leave()
+    os.close(running)
+    with os.fdopen(ended):
+        while (end := os.waitpid(child, os.WNOHANG)) == (0, 0):
+            if not select.select([ended], [], [], LOOK_S)[0] and busiest_s(child) > job["most_s"]:
+                os.kill(child, signal.SIGPROF)
+    return os.waitstatus_to_exitcode(end[1])
+
+
+def busiest_s(process: int) -> float:
+    """How long that thread of a process has computed that has computed most."""
+    ticks = [0]
+    for thread in Path(f"/proc/{process}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            fields = thread.read_text().rpartition(")")[2].split()
+            ticks.append(int(fields[11]) + int(fields[12]))
+    return max(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def _do(job: dict[str, Any], devices: list[Any], answers: IO[str]) -> None:

@@ -14,7 +14,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from harness.contexts.compiler.compiler import output_text, own_environment, worker_command
+from harness.contexts.compiler.compiler import (
+    BYTES_A_SECOND,
+    WAITS,
+    output_text,
+    own_environment,
+    worker_command,
+)
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.metadata import Tensor
 from harness.contexts.context.source import IN_RANGE, MADE_UP, READ
@@ -99,8 +105,9 @@ MOST_NODES: Final = 200_000
 
 MOST_GROWTH: Final = 16 << 20
 """What its shapes, and the nodes of its functions at each call, are beside twice its bytes."""
-MOST_CPU_S: Final = 60
-_WALL_S: Final = 5.0 * MOST_CPU_S
+MOST_CPU_S: Final = 15
+"""How long shapes are inferred of a model without bytes, see `BYTES_A_SECOND`."""
+
 _MOST_BYTES: Final = 2 << 30
 _BYTES_BY_BYTE: Final = 4
 _MOST_WORDS: Final = 1 << 16
@@ -139,7 +146,9 @@ def _shaped(path: Path, version: tuple[int, int, int]) -> onnx.ModelProto:
 def _read(path: Path, *, inline: bool) -> onnx.ModelProto:
     import onnx
 
-    most_bytes = _MOST_BYTES + _BYTES_BY_BYTE * path.stat().st_size
+    size = path.stat().st_size
+    most_bytes = _MOST_BYTES + _BYTES_BY_BYTE * size
+    most_s = MOST_CPU_S + size // BYTES_A_SECOND
     with scratch_folder() as folder, tempfile.TemporaryFile() as output:
         made, refusal = folder / "made.onnx", folder / "refusal.txt"
         request = {
@@ -149,7 +158,7 @@ def _read(path: Path, *, inline: bool) -> onnx.ModelProto:
             "inline": inline,
             "most_nodes": MOST_NODES,
             "most_growth": MOST_GROWTH,
-            "most_cpu_s": MOST_CPU_S,
+            "most_cpu_s": most_s,
             "most_bytes": most_bytes,
         }
         command = worker_command(WORKER, folder, request)
@@ -157,7 +166,7 @@ def _read(path: Path, *, inline: bool) -> onnx.ModelProto:
         with spawn_guarded(
             command, env=environment, cwd=folder, stdout=output, stderr=output
         ) as child:
-            code = child.wait(Deadline(_WALL_S))
+            code = child.wait(Deadline(WAITS * most_s))
         if made.exists() and code == 0:
             return onnx.load(made, load_external_data=False)
         last = output_text(output).strip().splitlines()[-1:] or ["it wrote nothing"]
@@ -166,7 +175,7 @@ def _read(path: Path, *, inline: bool) -> onnx.ModelProto:
         else:
             ended = "was stopped" if code is None else f"ended with exit code {code}"
             problem = (
-                f"a process that may take {MOST_CPU_S} s of a processor and {most_bytes >> 20} MiB "
+                f"a process that may take {most_s} s of a processor and {most_bytes >> 20} MiB "
                 f"to infer its shapes {ended}: {last[0][:500]}"
             )
     raise ConfigError(f"cannot be read as an ONNX model: {problem}", file=path)

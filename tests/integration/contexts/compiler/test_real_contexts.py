@@ -10,22 +10,33 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
 
-from harness.contexts.compiler import compiler
-from harness.contexts.compiler.compile import ContextStore
-from harness.contexts.compiler.compiler import CompileError, CompileJob, run_jobs
+from harness.contexts.compiler import compile, compiler, worker
+from harness.contexts.compiler.compile import ContextKey, ContextStore
+from harness.contexts.compiler.compiler import (
+    CompileError,
+    CompileJob,
+    InputFile,
+    Job,
+    ReferenceJob,
+    run_jobs,
+)
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.source import Context
+from harness.contexts.sources.onnx_model import OnnxModel
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.files.notices import far, followed_by
 from harness.libraries.runtimes.catalog import Catalog
+from harness.libraries.runtimes.pypi import ORT_HOST_VERSION
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import run_plan_locally
+from tests.hostile_models import loop
 from tests.integration.conftest import HTP_ARCH, ContextFor, RuntimeFor
 from tests.logged import Logged
 
@@ -301,15 +312,80 @@ def test_a_stand_in_worker_that_breaks_off(
     stand_in.write_text(STAND_IN)
     monkeypatch.setattr(compiler, "WORKER", stand_in)
     jobs = [job_for(Model("tiny").build(), tmp_path, one) for one in (name, "other")]
+    monkeypatch.setattr(compiler, "START_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(compiler, "JOB_S", 0.1)
+    monkeypatch.setattr(compiler, "BYTES_A_SECOND", 1 << 60)
     with pytest.raises(InfraError, match=f"{told}.*about to misbehave"):
-        run_jobs(catalog.compiler_host("2.51.0"), jobs, start_timeout_s=0.5, job_cpu_s=0.1)
+        run_jobs(catalog.compiler_host("2.51.0"), jobs)
 
 
-def test_a_job_that_takes_too_long_is_ended(tmp_path: Path, catalog: Catalog) -> None:
-    jobs = [
-        job_for(Model("weights-heavy", 64).build(), tmp_path, "large"),
-        job_for(Model("tiny").build(), tmp_path, "tiny"),
+def test_a_model_without_end_is_ended_once(
+    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "JOB_S", 1.0)
+    (tmp_path / "x.raw").write_bytes(bytes(16))
+    model, x = tmp_path / "endless.onnx", InputFile("x", tmp_path / "x.raw", "<f4", (1, 4))
+    onnx.save(loop(10**12), model)
+    jobs: list[Job] = [
+        ReferenceJob(f"number {number}", "not computed", model, (x,), {"y": tmp_path / "y"})
+        for number in range(20)
     ]
-    results = run_jobs(catalog.compiler_host("2.51.0"), jobs, job_cpu_s=0.3)
-    assert "it did not come to an end in time" in str(results["large"])
-    assert set(results) == {"large", "tiny"}
+    jobs.append(job_for(Model("tiny").build(), tmp_path, "tiny"))
+    began = time.monotonic()
+    *endless, tiny = run_jobs(catalog.compiler_host("2.51.0"), jobs).values()
+    assert tiny is None
+    assert {str(one) for one in endless} == {
+        "not computed: it did not come to an end in 1 s of computing"
+    }
+    assert time.monotonic() - began < len(jobs), "only the first of them was computed"
+
+
+def test_a_model_that_came_to_no_end_is_computed_for_one_case_only(
+    tmp_path: Path, catalog: Catalog, probes: ProbeBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+
+    def run(*jobs: Any) -> dict[str, CompileError | None]:
+        calls.append(jobs)
+        return run_jobs(*jobs)
+
+    monkeypatch.setattr(compiler, "JOB_S", 1.0)
+    monkeypatch.setattr(compile, "run_jobs", run)
+    onnx.save(loop(10**12), tmp_path / "loop.onnx")
+    model = OnnxModel.of(tmp_path / "loop.onnx")
+    store = ContextStore(tmp_path / "cache", catalog, probes)
+    wanted: list[ContextKey] = [
+        (model, "2.51.0", 73),
+        (model, "2.51.0", 75),
+        (model, "2.49.40", 73),
+    ]
+    for _ in range(2):
+        assert {str(one) for one in store.each(wanted)} == {
+            f"{model.path}: this computer's ONNX Runtime {ORT_HOST_VERSION} does not compute it on "
+            "the CPU: it did not come to an end in 1 s of computing"
+        }
+        with pytest.raises(ConfigError, match="did not come to an end"):
+            store.references([model], "2.51.0")
+    assert len(calls) == 1
+
+
+def test_a_large_model_has_more_time(tmp_path: Path) -> None:
+    small, large = tmp_path / "small", tmp_path / "large"
+    small.write_bytes(b"")
+    large.touch()
+    os.truncate(large, 512 << 20)
+    assert [compiler.seconds_for(one) for one in (small, large)] == [40, 552]
+
+
+def test_many_threads_take_no_longer_than_the_busiest() -> None:
+    computes = 'hashlib.pbkdf2_hmac("sha256", b"", b"", 1 << 30)'
+    threads = f"for _ in range(4): threading.Thread(target=lambda: {computes}).start()"
+    program = f"import hashlib, threading\n{threads}\n"
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        stat, total = Path(f"/proc/{process.pid}/stat"), 0.0
+        while total < 1:
+            time.sleep(0.1)
+            times = stat.read_text().rpartition(")")[2].split()[11:13]
+            total = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+        assert 0 < worker.busiest_s(process.pid) < 0.8 * total
+        process.kill()

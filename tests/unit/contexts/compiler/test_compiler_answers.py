@@ -72,13 +72,14 @@ def test_the_first_cause_goes_without_places_in_the_source_of_onnx_runtime() -> 
     ("code", "told"),
     [
         (-11, "the compiler crashed with signal 11"),
-        (-27, "it did not come to an end in time"),
+        (-27, "it did not come to an end in 40 s of computing"),
         (1, "the compiler ended its process with exit code 1"),
         ("?", "exit code ?"),
     ],
 )
 def test_a_job_whose_process_died(code: object, told: str) -> None:
-    found = results([BEGIN_ONE, MADE_ONE, BEGIN_TWO, {"event": "died", "job": "two", "code": code}])
+    died = {"event": "died", "job": "two", "code": code, "most_s": 40.0}
+    found = results([BEGIN_ONE, MADE_ONE, BEGIN_TWO, died])
     assert found["one"] is None
     assert told in str(found["two"])
 

@@ -2,14 +2,16 @@
 
 README.txt says what happened, with its numbers. `reproduce.py` and reproduce.json run the case by
 ONNX Runtime alone, a context binary through an .onnx that names it. Beside each context binary lies
-the list of inputs for qnn-net-run.
+the list of inputs for qnn-net-run, beside a .pte that for ExecuTorch's runner.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +21,7 @@ from harness.contexts.compiler.compile import compile_options
 from harness.contexts.compiler.litert import LITERT_VERSION
 from harness.contexts.sources.artefact_sources import Given, own_folder
 from harness.ground.errors.outgoing_text import counted
-from harness.ground.facts.axes import ENGINES, EXECUTORCH, LITERT
+from harness.ground.facts.axes import ENGINES, LITERT
 from harness.ground.facts.socs import SOCS, claim_of, limits_of_simulation
 from harness.ground.facts.versions import QNN_WHEELS
 from harness.ground.files.names_inside import name_problem
@@ -30,6 +32,7 @@ from harness.verdict.results.record import CaseRecord
 
 SCRIPT: Final = "reproduce.py"
 _DATA: Final = "reproduce.json"
+_INPUT_LIST: Final = "input_list.txt"
 _WINDOW: Final = 4
 _TENSORS: Final = (".npy", ".raw")
 # paths of this computer and of devices; numbers stay
@@ -52,6 +55,14 @@ class LoadedGraph(BaseModel, extra="forbid", frozen=True):
     of: int
     inputs: tuple[NamedTensor, ...]
     outputs: tuple[NamedTensor, ...]
+
+
+@dataclass(frozen=True)
+class RunnerInputs:
+    """What ExecuTorch's runner is given: the number of a method, and raw files in its order."""
+
+    method: int
+    files: tuple[str, ...]
 
 
 def model_files(path: Path, given: Given) -> dict[str, Path]:
@@ -86,6 +97,7 @@ def write_case(
     files: Mapping[str, Path],
     graphs: Mapping[str, LoadedGraph],
     inputs: Mapping[str, Sequence[str]],
+    runner: RunnerInputs | None = None,
 ) -> None:
     """Write the bundle of a case, with all that reproduces it.
 
@@ -98,7 +110,9 @@ def write_case(
     if script is not None:
         texts[_DATA] = f"{json.dumps(script, indent=1)}\n".encode()
         texts[SCRIPT] = Path(__file__).with_name(SCRIPT).read_bytes()
-    readme = "\n".join(_readme(path.name, manifest, record, script is not None, graphs))
+    if runner is not None and runner.files:
+        texts[_INPUT_LIST] = f"{' '.join(runner.files)}\n".encode()
+    readme = "\n".join(_readme(path.name, manifest, record, script is not None, graphs, runner))
     write_bundle(path, manifest, {"README.txt": readme.encode(), **texts}, files)
 
 
@@ -202,6 +216,7 @@ def _readme(
     record: CaseRecord,
     by_script: bool,
     graphs: Mapping[str, LoadedGraph],
+    runner: RunnerInputs | None,
 ) -> Iterable[str]:
     plan = manifest.plan
     assert plan is not None
@@ -247,9 +262,18 @@ def _readme(
             yield f"    --input_list {lists} --use_native_input_files \\"
             yield "    --use_native_output_files --output_dir output"
         yield ""
-    if plan.engine == EXECUTORCH.name:
-        yield from ("With ExecuTorch's runner alone:", "")
-        yield from (f"  qnn_executor_runner --model_path {manifest.model[0].file}", "")
+    if runner is not None:
+        yield "With ExecuTorch's runner alone, in a folder with what is in this archive:"
+        yield from ("", "  mkdir outputs")
+        words = ["qnn_executor_runner", "--model_path", manifest.model[0].file]
+        words += ["--method_index", str(runner.method)] if runner.method else []
+        yield f"  {shlex.join(words)} \\"
+        listed = f"--input_list_path {_INPUT_LIST} " if runner.files else ""
+        yield from (f"    {listed}--output_folder_path outputs", "")
+        if runner.files:
+            yield f"Each line of {_INPUT_LIST} is an inference: the raw file of each input, in the"
+            yield "order of the method, with a space between. Output O of inference I becomes"
+            yield from ("outputs/output_I_O.raw, both from 0.", "")
     if plan.engine == LITERT.name:
         yield from ("With LiteRT's compiler alone, on Linux x86-64:", "")
         yield f"  python -m pip install ai-edge-litert=={LITERT_VERSION}"

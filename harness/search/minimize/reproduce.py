@@ -42,7 +42,7 @@ def main() -> int:
     if case["at_once"] >= len(case["order"]):
         for number, session in loaded:
             wrong += run(session, case["models"][number], case["tolerance"])
-    print("all ran" if not wrong else f"{wrong} outputs are not as expected")
+    print("all ran" if not wrong else f"outputs that are not as expected: {wrong}")
     return 1 if wrong else 0
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from harness.contexts.context.metadata import entries, tensors_of
 from harness.contexts.context.source import ANY_DISTANCE, Context, Residency
-from harness.contexts.sources.artefact_sources import Given, contexts_of
+from harness.contexts.sources.artefact_sources import Given, contexts_of, own_folder
 from harness.contexts.sources.context_file import ContextFile, ContextFiles
 from harness.contexts.sources.contexts import Contexts, SourceList, required
 from harness.device.lab.inventory import Lab
@@ -31,13 +31,14 @@ from harness.libraries.containers.manifest import (
 from harness.libraries.containers.open import open_artefact
 from harness.libraries.runtimes.catalog import Catalog
 from harness.probe.build import ProbeBuilder
-from harness.run.bench.executorch import methods_to_run
+from harness.run.bench.executorch import methods_to_run, open_program
 from harness.run.pytest_plugin.own_contexts import TESTS, is_of_a_file, named_way
 from harness.search.bisect.match import Point
 from harness.search.bisect.request import where_pytest_starts, where_to_run
 from harness.search.minimize.handover import (
     LoadedGraph,
     NamedTensor,
+    RunnerInputs,
     entries_of,
     model_files,
     write_case,
@@ -524,5 +525,13 @@ def pack_model(path: Path, case: str, given: Given, ran: CaseRecord, expects: Ex
     files = model_files(model, given)
     plan = versions_of(plan, ran).model_copy(update={"engine": engine.name})
     manifest = Manifest(pieces=(), model=entries_of(files), plan=plan, expects=expects)
-    write_case(path, manifest, ran, files, {}, {})
+    runner = None
+    if engine == EXECUTORCH:
+        program = open_program(model, graph or methods_to_run(model)[0])
+        folder = own_folder(given.inputs, model.name)
+        # nothing is made of a type without a name
+        raw = program.given("inputs", folder, make=program.inputs is not None)
+        runner = RunnerInputs(program.number, tuple(f"input-{at}.raw" for at in range(len(raw))))
+        files |= dict(zip(runner.files, raw, strict=True))
+    write_case(path, manifest, ran, files, {}, {}, runner)
     return plan

@@ -16,6 +16,7 @@ import pytest
 
 from harness.libraries.runtimes.catalog import Catalog
 from harness.libraries.runtimes.ort import EXECUTORCH_LIBRARIES, RUNNER
+from harness.libraries.runtimes.pypi import LIBRARY_FOLDER
 from harness.probe.build import _EXECUTORCH_DEFINES, _EXECUTORCH_HEADERS, _EXECUTORCH_LIBRARIES
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.in_process import qnn_harness
@@ -83,6 +84,41 @@ def test_a_program_runs_with_a_build_of_ones_own(lab: DeviceRuns, build: Path) -
 def zeros(lab: DeviceRuns) -> Path:
     np.zeros(256, np.float32).tofile(lab.folder / "zeros.raw")
     return lab.folder / "zeros.raw"
+
+
+@pytest.mark.slow
+def test_a_bundle_says_how_the_runner_is_given_its_inputs(
+    lab: DeviceRuns, build: Path, catalog: Catalog
+) -> None:
+    (lab.folder / "in").mkdir()
+    np.save(lab.folder / "in/x.npy", np.ones(16, np.float32))
+    code, said, (record,) = run(
+        lab, build, PROGRAM, "--qnn=2.49.40", "--inputs=in", "--expected", zeros(lab)
+    )
+    assert (code, record["outcome"]) == (1, "failed"), said
+    packed = lab.qnn_harness("contexts", "bundle", record["case"], "--output=case.zip")
+    assert packed.returncode == 0, packed.stderr
+    folder = lab.folder / "unpacked"
+    shutil.unpack_archive(lab.folder / "case.zip", folder)
+    assert (folder / "input-0.raw").read_bytes() == np.ones(16, np.float32).tobytes()
+    words, rest = (folder / "README.txt").read_text().split("  mkdir outputs\n")[1].split("\n\n", 1)
+    assert "input_list.txt is an inference" in rest
+    qnn = catalog.pypi.folder("2.49.40", "linux-x64").path / LIBRARY_FOLDER
+    runner = build / "examples/qualcomm/executor_runner"
+    done = subprocess.run(
+        f"mkdir outputs && {words}",
+        shell=True,
+        cwd=folder,
+        env={
+            "PATH": f"{runner}:/usr/bin:/bin",
+            "LD_LIBRARY_PATH": f"{build / 'backends/qualcomm'}:{qnn}",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert np.fromfile(folder / "outputs/output_0_0.raw", np.float32).any()
 
 
 def test_the_context_that_fails_is_named_with_the_librarys_code(

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from zlib import crc32
 
 from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import counted
 
 FieldType = Literal["text", "number", "real", "word"]
 
@@ -231,7 +232,7 @@ class Plan:
         object.__setattr__(self, "steps", tuple(self.steps))
         most = LIMITS["PLAN_STEPS_MAX"]
         if len(self.steps) > most:
-            raise ConfigError(f"{len(self.steps)} steps, at most {most} are possible")
+            raise ConfigError(f"{counted(len(self.steps), 'step')}, at most {most} are possible")
 
     def text(self) -> str:
         """The plan as the probe reads it: ASCII, one line each, below one that seals them.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from zlib import crc32
 
+from harness.ground.errors.outgoing_text import counted
 from harness.probe.plan import Plan
 
 MAX_KEPT: Final = 100
@@ -172,8 +173,8 @@ def damage(transcript: Transcript) -> str | None:
         return None
     first = transcript.malformed[0]
     excerpt = first.excerpt[:_MAX_EXCERPT_BYTES].decode("utf-8", "replace")
-    count = transcript.malformed_count
-    return f"{count} events were damaged on their way, the first: {first.reason}: {excerpt!r}"
+    damaged = counted(transcript.malformed_count, "event was", "events were")
+    return f"{damaged} damaged on the way, the first: {first.reason}: {excerpt!r}"
 
 
 def misfit(transcript: Transcript, plan: Plan) -> str | None:

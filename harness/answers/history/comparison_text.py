@@ -321,7 +321,7 @@ class ToldComparison(Comparison):
         if name != "added":
             return ""
         bad = sum(one.shown.is_unexplained for one in self[name])
-        return f" ({bad} of them {'fails' if bad == 1 else 'fail'})" if bad else ""
+        return f" ({counted(bad, 'of them fails', 'of them fail')})" if bad else ""
 
     @property
     def _differences(self) -> str:
@@ -402,7 +402,7 @@ def lines(found: ToldComparison) -> Iterator[str]:
         yield f"other outputs: {one.pair.shown.case}"
         yield from (f"  {line}" for line in drift_lines(one.outputs))
     if len(found.drifted) > _DRIFTS:
-        yield f"... and {len(found.drifted) - _DRIFTS} more cases with other outputs"
+        yield f"... and {counted(len(found.drifted) - _DRIFTS, 'more case')} with other outputs"
     if found.speed is not None:
         yield from speed_lines(found.speed)
     if found.ops is not None:

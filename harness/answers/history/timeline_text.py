@@ -455,7 +455,7 @@ def lines(report: History) -> Iterator[str]:
         if kind.facts is not None:
             yield f"        {as_text(facts_line(kind.facts))}"
     if report.kind_rows > _SHOWN:
-        yield f"... and {report.kind_rows - _SHOWN} more kinds"
+        yield f"... and {counted(report.kind_rows - _SHOWN, 'more kind')}"
     limits = dict[str, None]()
     for case in report.cases(_SHOWN, troubled=True):
         limits |= dict.fromkeys([case.limits] if case.limits else [])
@@ -473,7 +473,7 @@ def lines(report: History) -> Iterator[str]:
             command = case.hindrance if case.bisect is None else shlex.join(case.bisect)
             yield f"        {command}"
     if report.troubled > _SHOWN:
-        yield f"... and {report.troubled - _SHOWN} more cases"
+        yield f"... and {counted(report.troubled - _SHOWN, 'more case')}"
     yield from limits
     lost = report.lost_alone
     rest = report.rows - report.troubled - report.unjudged - lost
@@ -511,7 +511,7 @@ def _lacks(report: History) -> str:
 
 def _runs(found: Sequence[RunHeld]) -> str:
     newest = found[-1].run
-    return newest if len(found) == 1 else f"{len(found)} runs, the last of them {newest}"
+    return newest if len(found) == 1 else f"{counted(len(found), 'run')}, the last of them {newest}"
 
 
 def ends(case: CaseRow) -> str:

@@ -130,7 +130,7 @@ def step_summary(
         if (more := len(group.cases) - _CASES) > 0:
             lines.append(f"  - and {more} more")
     if len(groups) > _GROUPS:
-        lines.append(f"- and {len(groups) - _GROUPS} more kinds of failures")
+        lines.append(f"- and {counted(len(groups) - _GROUPS, 'more kind')} of failures")
     if figures:
         lines += ["", *markdown(figures, most=_FIGURE_CHARS).splitlines()]
     text = "\n".join(lines) + "\n\n"

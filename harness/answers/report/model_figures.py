@@ -156,7 +156,7 @@ def _lines(rows: Sequence[_Row]) -> Iterator[Sequence[Line]]:
     for (op, where), number in counts.most_common(shown):
         yield counted(number, "node"), Span(op), where, ""
     if rest := sum(number for _, number in counts.most_common()[shown:]):
-        yield counted(rest, "node"), f"{len(counts) - shown} other ops", "", ""
+        yield counted(rest, "node"), counted(len(counts) - shown, "other op"), "", ""
     others = [one for one in rows if one[3]]
     for node, op, where, reason in others[:_MOST_NODES]:
         # a number alone would read as a count
@@ -191,7 +191,7 @@ def _of_case(record: CaseRecord, page: bool) -> Iterator[Block]:
     shown = ops[: _ON_PAGE if page else _SHOWN]
     if shown:
         unit = next((one for one in _TIMES if one in shown[0][0]), "cycles")
-        title = f"The {len(shown)} most expensive of {len(ops)} ops"
+        title = f"The {len(shown)} most expensive of {counted(len(ops), 'op')}"
         columns = ("Op", "Node", unit, "Share", "Together", "Spread")
         rows = [_row(one, sum_, unit) for one, sum_ in shown]
         yield Table(title, columns, rows, "measured sortable" if page else "")
@@ -219,7 +219,7 @@ def _parts(total: Mapping[str, Any]) -> str:
     share, spread, runs = total.get("ops_share"), total.get("spread"), total.get("runs")
     said = f", of which the ops are {share:.1%}" if is_figure(share) else ""
     if is_figure(spread) and isinstance(runs, list) and len(runs) > 1:
-        said += f"; {len(runs)} runs, {spread:.0%} apart"
+        said += f"; {counted(len(runs), 'run')}, {spread:.0%} apart"
     return said
 
 
@@ -365,9 +365,9 @@ def tokens(records: Iterable[CaseRecord]) -> list[Block]:
 
 def first_token(first: Mapping[str, Any]) -> str:
     """In words, after how long a prompt's first token would be there."""
-    size, of, chunks = (first.get(key) for key in ("prompt_tokens", "chunk", "chunks"))
-    when = duration(first.get("us"))
-    return f"First token of a prompt of {size} tokens: {when}, {chunks} executions of {of} tokens."
+    keys = ("prompt_tokens", "token"), ("chunk", "token"), ("chunks", "execution")
+    size, of, chunks = (counted(first.get(key) or 0, what) for key, what in keys)
+    return f"First token of a prompt of {size}: {duration(first.get('us'))}, {chunks} of {of}."
 
 
 def versions(records: Iterable[CaseRecord]) -> list[Block]:
@@ -437,7 +437,9 @@ def _begun(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
         if isinstance(block, Table) and len(block.rows) > _MOST_TOLD:
             yield replace(block, rows=block.rows[:_MOST_TOLD])
-            yield Paragraph(f"... and {len(block.rows) - _MOST_TOLD} more rows, in the report")
+            yield Paragraph(
+                f"... and {counted(len(block.rows) - _MOST_TOLD, 'more row')}, in the report"
+            )
         else:
             yield block
 
@@ -452,7 +454,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Line]]) ->
     if rows:
         yield Table(title, columns, rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
-        yield Paragraph(f"... and {len(rows) - _MOST_ROWS} more rows: the records have them")
+        yield Paragraph(f"... and {counted(len(rows) - _MOST_ROWS, 'more row')}: see the records")
 
 
 def _usual(graph: Mapping[str, Any], name: str) -> str:

@@ -43,10 +43,11 @@ def remarks(drifting: int, simulated: int) -> list[str]:
     `drifting` outputs are not the same everywhere, `simulated` cases passed with contexts that no
     device takes.
     """
-    verb = "is" if drifting == 1 else "are"
     said = []
     if drifting:
-        said.append(f"{counted(drifting, 'output')} {verb} not the same everywhere: see Drift.")
+        said.append(
+            f"{counted(drifting, 'output is', 'outputs are')} not the same everywhere: see Drift."
+        )
     if simulated:
         words = "passed with contexts that a simulator takes, and no device with this HTP."
         said.append(f"{simulated} {words}")

@@ -15,6 +15,7 @@ from typing import Any, Final, get_args
 
 from harness.answers.report.document import aligned
 from harness.device.transport.faults import server_lost
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import AXES, IN_AXES, VERSIONS
 from harness.ground.facts.versions import QnnVersion
 from harness.verdict.failure.any_log import CAME_TRUE
@@ -184,7 +185,7 @@ def summary_lines(
         if known is not None and section(group.first) != "expected":
             lines.append(_diagnosis_line(known, width, above))
     if len(groups) > _MAX_LINES:
-        lines.append(f"... and {len(groups) - _MAX_LINES} more signatures")
+        lines.append(f"... and {counted(len(groups) - _MAX_LINES, 'more signature')}")
     return [*(_fit(line, width) for line in [*lines, *concluded]), f"report: {report}"]
 
 
@@ -203,8 +204,7 @@ def _conclusions(cases: Iterable[CaseRecord]) -> list[str]:
         named = f"{name} and {len(others)} more" if others else name
         lines += [f"{named}: {first}", *(f"    {one}" for one in more)]
     if retried:
-        named = "1 case was" if retried == 1 else f"{retried} cases were"
-        lines.append(f"{named} tried more than once")
+        lines.append(f"{counted(retried, 'case was', 'cases were')} tried more than once")
     return lines
 
 

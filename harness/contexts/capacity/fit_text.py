@@ -159,8 +159,9 @@ def fit_lines(told: Fit) -> Iterator[str]:
         yield from filter(None, [told.simulated])
         return
     refused = told.first_refused
+    fitting = counted(refused.load, "context fits", "contexts fit")
     yield (
-        f"{counted(refused.load, 'context')} fit, the next does not ({refused.name}, "
+        f"{fitting}, the next does not ({refused.name}, "
         f"{refused.bytes:,} bytes): {refused.missing_bytes:,} bytes are missing ({how})"
     )
     yield from _what_counts(told)

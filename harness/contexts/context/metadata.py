@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from harness.ground.errors import ConfigError, InfraError, VersionError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.codes import describe
 from harness.ground.facts.socs import HTP_ARCHS
 from harness.libraries.containers.artefact import Piece
@@ -80,10 +81,14 @@ def _read(
     culprit = run.transcript.last_begun
     if culprit is None or culprit.ended or culprit.verb != "context-inspect":
         if problem := misfit(run.transcript, run.plan):
-            raise InfraError(f"the probe did not read all of {len(pieces)} contexts: {problem}")
+            raise InfraError(
+                f"the probe did not read all of {counted(len(pieces), 'context')}: {problem}"
+            )
         return found
     if damaged := damage(run.transcript):
-        raise InfraError(f"the probe did not read all of {len(pieces)} contexts: {damaged}")
+        raise InfraError(
+            f"the probe did not read all of {counted(len(pieces), 'context')}: {damaged}"
+        )
     how = f"crashes with signal {run.signal}" if run.signal else f"ends with {run.exit_code}"
     if run.timed_out:
         how = f"does not come to an end within {_TIMEOUT_S:g} s"

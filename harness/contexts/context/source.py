@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Protocol, Self, get_args, runtime_checka
 
 from harness.contexts.context.metadata import entries, named_build, needs
 from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import counted
 from harness.probe.plan import (
     ONCE,
     Plan,
@@ -252,7 +253,8 @@ class DeployedContext:
         """The graph to execute, where a single one can be. Raises ConfigError for several."""
         if self.others:
             names = [str(one.context.graph_name) for one in (self, *self.others)]
-            problem = f"{self.context.source} has {len(names)} graphs, and one is executed here"
+            graphs = counted(len(names), "graph")
+            problem = f"{self.context.source} has {graphs}, and one is executed here"
             raise ConfigError(problem, field="graph", choices=names)
         return self.context.graph
 

@@ -164,7 +164,8 @@ class TensorFiles:
         if nan := _nan_in(io.BytesIO(content) if content is not None else stream, tensor):
             of_inputs = "what targets make of NaN need not agree"
             comes = of_inputs if what == "inputs" else "only NaN agrees with it"
-            _log.warning("%s: %s has NaN in %d elements of %s; %s", what, file, nan, tensor, comes)
+            where = counted(nan, "element")
+            _log.warning("%s: %s has NaN in %s of %s; %s", what, file, where, tensor, comes)
 
     def keep(self, content: bytes) -> Path:
         """A file with this content, after which it is called, so that it never changes."""
@@ -211,7 +212,8 @@ def sample_names(what: str, folder: Path | tuple[Path, ...] | None, binary: Path
             one.name for one in listed if one.is_dir(follow_symlinks=False) and one.name[0] != "."
         ]
     if len(found) > _MAX_SAMPLES:
-        problem = f"{folder} has {len(found)} folders; {_MAX_SAMPLES} sets of tensors are the most"
+        folders = counted(len(found), "folder")
+        problem = f"{folder} has {folders}; {_MAX_SAMPLES} sets of tensors are the most"
         raise ConfigError(problem, file=binary, field=what)
     if odd := next((one for one in found if not _SAMPLE.fullmatch(one)), None):
         problem = f"no set of tensors can be called {odd!r}: letters, digits, . _ - are known"
@@ -295,7 +297,7 @@ def listed_files(
         problem = f"cannot read {folder}: {error.strerror or error}"
         raise ConfigError(problem, file=binary, field=what) from error
     if len(found) > _MAX_LISTED:
-        problem = f"{folder} has {len(found)} files; a graph takes {_MAX_LISTED} at most"
+        problem = f"{folder} has {counted(len(found), 'file')}; a graph takes {_MAX_LISTED} at most"
         raise ConfigError(problem, file=binary, field=what)
     return found
 

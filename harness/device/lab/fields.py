@@ -27,6 +27,7 @@ from harness.device.dsp.dsp import DspLimits
 from harness.device.labgrid.session import Place, Wanted
 from harness.device.ssh.connection import HOST, SSH_COMPUTER, is_port, login_at
 from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.socs import HTP_ARCHS, Target
 from harness.ground.yaml_lines.document import (
     Document,
@@ -330,7 +331,11 @@ def described(place: Place, known: PlaceDevice) -> dict[str, Any]:
     named = [one for one in place.services if one.name == "adb"]
     found = named or list(place.services)
     if len(found) != 1:
-        what = f"{len(found)} services, and not one that is named adb" if found else "no service"
+        what = (
+            f"{counted(len(found), 'service')}, and not one that is named adb"
+            if found
+            else "no service"
+        )
         raise ValueError(f"its exporter shows {what}")
     host = f"[{found[0].address}]" if ":" in found[0].address else found[0].address
     at, serial = f"{host}:{found[0].port}", place.tags.get("adb_serial")

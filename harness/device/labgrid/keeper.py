@@ -54,6 +54,7 @@ from harness.device.labgrid.session import (
     waiting_text,
 )
 from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.whole_file import read_json
 
 Key = tuple[str, str, str, str]
@@ -456,7 +457,7 @@ class Keeper:
         for token in (*self._tokens, *self._passed_over.values()):
             self._coordinator.cancel(token)
         if self._tokens:
-            tell(notice=f"goes on with {len(self._held)} of {number} places of labgrid")
+            tell(notice=f"goes on with {len(self._held)} of {counted(number, 'place')} of labgrid")
         self._tokens.clear()
         held = [asdict(place) for place in self._held.values()]
         text = json.dumps({"wanted": asdict(self._wanted), "places": held})

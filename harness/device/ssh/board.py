@@ -32,6 +32,7 @@ from harness.device.transport.shell import ShellCall
 from harness.device.transport.shell_protocol import TOKEN_VARIABLE, ToldStreams, told_script
 from harness.device.transport.this_computer import Bridge
 from harness.ground.errors import ConfigError, DeviceLost, DeviceTimeout, InfraError, InternalError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.host.deadline import Deadline
 
 _BLOCK: Final = 512
@@ -154,7 +155,7 @@ class SshBoard(PacketTransport):
             raise self._refused("it does not take them", command, done.stderr)
         # tar tells of each that it has written; whoever waits for them may have taken them since
         if (told := done.stdout.count(b"\n")) < len(files):
-            problem = f"{len(files)} files were sent, its tar has written {told}"
+            problem = f"its tar has written {told} of {counted(len(files), 'file')}"
             raise self._error(problem, command)
 
     def stat(

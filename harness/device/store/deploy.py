@@ -41,6 +41,7 @@ from harness.ground.errors import (
     InfraError,
     InternalError,
 )
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.local_file import LocalFile, content_key
 from harness.ground.files.notices import working
 from harness.ground.files.verified_folder import valid_name
@@ -338,7 +339,7 @@ class Deployer:
         ]
         if not doubtful:
             return view
-        _log.info(f"{self._serial} was rebooted: hashing {len(doubtful)} files there")
+        _log.info(f"{self._serial} was rebooted: hashing {counted(len(doubtful), 'file')} there")
         self._store.check(doubtful, view.stored_at_touch, deadline)
         return self._store.look(sets, self._claim, using, deadline)
 
@@ -496,7 +497,7 @@ class Deployer:
                     f"its sha256 is {found}",
                     serial=self._serial,
                 )
-        _log.info(f"{len(damaged)} files arrived damaged on {self._serial}; once more")
+        _log.info(f"{counted(len(damaged), 'file')} arrived damaged on {self._serial}; once more")
 
 
 def _titles(sets: Sequence[FileSet]) -> str:

@@ -128,9 +128,9 @@ _COMMANDS: Final = (
 _GROUP: Final = re.compile(rf"({_BLANK}(?:---|\+\+\+|~~~|\^\^\^))[ ]")
 
 
-def counted(number: int, what: str) -> str:
-    """As in "1 context" and "2 contexts"."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def counted(number: int, what: str, several: str = "") -> str:
+    """As in "1 context" and "2 contexts"; `several` where it takes more than an s."""
+    return f"{number} {what}" if number == 1 else f"{number} {several or what + 's'}"
 
 
 def without_secrets(text: str) -> str:

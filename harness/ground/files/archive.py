@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from harness.ground.errors import InfraError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.names_inside import create_inside, name_problem
 from harness.ground.files.verified_folder import (
     MANIFEST,
@@ -200,7 +201,9 @@ def _zip64_end(file: IO[bytes], locator: bytes, locator_at: int) -> tuple[int, i
 def _judge(opened: zipfile.ZipFile, limits: ArchiveLimits) -> None:
     members = opened.infolist()
     if len(members) > limits.members:
-        raise ValueError(f"{len(members)} members, at most {limits.members} are accepted")
+        raise ValueError(
+            f"{counted(len(members), 'member')}, at most {limits.members} are accepted"
+        )
     total = 0
     for member in members:
         total += member.file_size

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from harness.ground.errors.outgoing_text import outgoing
+from harness.ground.errors.outgoing_text import counted, outgoing
 
 Fact = str | int | float
 Facts = dict[str, Fact]
@@ -108,7 +108,7 @@ class RunCounts:
 
     def plain_line(self, seconds: float) -> str:
         """How far a run is after so many seconds, for a log."""
-        parts = [f"{self.done} of {self.total} cases", self.bad()]
+        parts = [f"{self.done} of {counted(self.total, 'case')}", self.bad()]
         if self.done:
             parts.append(f"about {clock(seconds / self.done * len(self._left))} left")
         return f"qnn-harness: {', '.join(filter(None, parts))}"

@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from harness.ground.errors.outgoing_text import counted
 from harness.libraries.containers.artefact import ArtefactError, FileBytes
 from harness.libraries.containers.pte import FlatTable
 from harness.libraries.containers.tflite import DISPATCH, TFLITE_IDENTIFIER, dispatched
@@ -90,7 +91,9 @@ def read_tflite_graph(path: Path) -> TfliteGraph:
         codes = [_op(code) for code in model.tables(_CODES, "operator code")]
         subgraphs = list(model.tables(_SUBGRAPHS, "subgraph"))
         if len(subgraphs) != 1:
-            problem = f"has {len(subgraphs)} graphs, and only a model of one is taken apart here"
+            problem = (
+                f"has {counted(len(subgraphs), 'graph')}; only a model of one is taken apart here"
+            )
             raise ArtefactError(problem, file=path)
         return _graph(data, subgraphs[0], codes)
 

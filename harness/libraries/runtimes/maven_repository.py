@@ -23,7 +23,7 @@ from typing import Final, Self
 from xml.etree import ElementTree
 
 from harness.ground.errors import ConfigError, InfraError
-from harness.ground.errors.outgoing_text import without_secrets
+from harness.ground.errors.outgoing_text import counted, without_secrets
 from harness.ground.files.names_inside import inside, name_problem, stays_inside
 from harness.ground.files.verified_folder import FetchedFiles
 from harness.ground.files.whole_file import disk_errors, read_bounded
@@ -202,7 +202,7 @@ def metadata_versions(content: bytes) -> list[str]:
         for element in _tree(content).iterfind("./versioning/versions/version")
     ]
     if len(found) > _MAX_VERSIONS:
-        raise ValueError(f"it lists {len(found)} versions")
+        raise ValueError(f"it lists {counted(len(found), 'version')}")
     return [version for version in dict.fromkeys(found) if _is_part(version)]
 
 

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.ground.errors import ConfigError, InfraError, VersionError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.socs import PLATFORMS
 from harness.ground.facts.versions import VersionRange
 from harness.ground.files.local_file import LocalFile
@@ -84,7 +85,8 @@ class OrtLibraries:
         folder = self._unpacked.folder(ort_request(version, target), is_ort_library)
         found = list(folder.files.values())
         if len(found) != 1:
-            raise InfraError(f"{folder.path.name} holds {len(found)} libraries of ORT, expected 1")
+            libraries = counted(len(found), "library", "libraries")
+            raise InfraError(f"{folder.path.name} holds {libraries} of ORT, expected 1")
         return LocalFile.of(found[0])
 
     def damage(self, version: str, target: str) -> list[str]:
@@ -145,7 +147,8 @@ class OrtLibraries:
         files = self._files(path)
         libraries = {name: file for name, file in files.items() if kind_of(name)[0] == "ort"}
         if len(libraries) != 1:
-            raise ConfigError(f"{path} holds {len(libraries)} libraries of ORT, expected one")
+            number = counted(len(libraries), "library", "libraries")
+            raise ConfigError(f"{path} holds {number} of ORT, expected one")
         ((name, file),) = libraries.items()
         facts = read_library(file, name)
         if facts.ort_version is None:

@@ -195,8 +195,7 @@ bool given(const struct step *step, const char *prefix, const char *what, size_t
     for (uint32_t i = 0; i < step->field_count; i++)
         count += strncmp(step->fields[i].key, prefix, strlen(prefix)) == 0;
     return count == 0 || count == wanted ||
-           fail(outcome, "given", "the method has %zu %s, and %zu files are given", wanted, what,
-                count);
+           fail(outcome, "given", "%s of the method: %zu, files given: %zu", what, wanted, count);
 }
 
 bool fits(bool was_read, struct outcome *outcome) {

@@ -137,8 +137,8 @@ static bool append_ep(const struct step *step, const char *ep, const struct pair
         if (name != NULL && strcmp(name, ep) == 0 && seen++ == wanted) chosen = devices[i];
     }
     if (chosen == NULL)
-        return fail(outcome, "no-device", "there are %llu devices of %s, number %llu was asked for",
-                    (unsigned long long)seen, ep, (unsigned long long)wanted);
+        return fail(outcome, "no-device", "%s has no device of number %llu: it has %llu", ep,
+                    (unsigned long long)wanted, (unsigned long long)seen);
     event_call("SessionOptionsAppendExecutionProvider_V2");
     return ort_fine(ort.api->append_devices(options, ort.env, &chosen, 1, pairs->keys,
                                             pairs->values, pairs->count),

@@ -25,6 +25,7 @@ from harness.contexts.context.source import ANY_DISTANCE
 from harness.contexts.sources.context_file import ContextFile, Files
 from harness.contexts.sources.tensor_files import TensorFiles
 from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.cache import cache_root
 from harness.ground.files.whole_file import scratch_folder
 from harness.libraries.containers.artefact import Piece
@@ -101,8 +102,8 @@ class CompiledModel:
     def __str__(self) -> str:
         count, number = len(self.taken), len(self.sources)
         cpu = sum(one is None for one in self.taken)
-        parts = "1 partition" if number == 1 else f"{number} partitions"
-        lines = [f"of {count} nodes {count - cpu} on the NPU, in {parts}, and {cpu} on the CPU"]
+        parts, nodes = counted(number, "partition"), counted(count, "node")
+        lines = [f"of {nodes} {count - cpu} on the NPU, in {parts}, and {cpu} on the CPU"]
         if cpu or number > 1:
             lines.append(
                 "each partition ran by itself, on what LiteRT's CPU computed before it; the nodes "
@@ -157,7 +158,7 @@ def compiled_model(case: CaseSession, path: Path, inputs: Files, tolerance: floa
         compiled = read_tflite_graph(made)
         taken = taken_by(graph, compiled)
         if not any(taken):
-            why = f"its plug-in took none of {len(taken)} nodes for {soc}"
+            why = f"its plug-in took none of {counted(len(taken), 'node')} for {soc}"
             raise CompileError(f"LiteRT compiled nothing of {path.name}", chain=[why])
     except CompileError as error:
         refusal = diagnosed("failed", ErrorRecord.of(message=str(error)), foreseen=case.foreseen)

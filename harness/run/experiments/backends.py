@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, get_args
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.source import schedule, within_session
 from harness.contexts.sources.contexts import SourceList
+from harness.ground.errors.outgoing_text import counted
 from harness.probe.ort_plan import QNN_EP, ort_placement, ort_run, ort_session
 from harness.probe.plan import Settings, context_free, context_load, execute
 from harness.probe.transcript import StepResult, Transcript
@@ -291,7 +292,8 @@ def _refused(phase: Phase, verdict: Verdict) -> Check:
 def _how(phase: Phase, found: Reached) -> str:
     if phase != "op_support":
         return "done"
-    return f"all {sum(sum(one.values()) for one in found.operators.values())} nodes are on QNN"
+    nodes = sum(sum(one.values()) for one in found.operators.values())
+    return f"{counted(nodes, 'node')} on QNN, none elsewhere"
 
 
 def _not_taken(found: Reached) -> str:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from harness.contexts.context.source import Move, Schedule, schedule
 from harness.contexts.sources.contexts import Source
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.codes import same_code
 from harness.probe.plan import Settings
 from harness.run.bench.bench import Bench
@@ -159,8 +160,8 @@ def conclude(points: Sequence[SizePoint]) -> Limit:
         most = max(points, key=lambda point: point.fits * point.bytes_per_context)
         return Limit(
             kind="none",
-            reason=f"nothing was refused: {most.fits} contexts of {most.bytes_per_context} bytes "
-            "were loaded together",
+            reason=f"nothing was refused: {counted(most.fits, 'context was', 'contexts were')} "
+            f"loaded together, of {most.bytes_per_context} bytes each",
         )
     if len({point.bytes_per_context for point in points}) < 2:
         fits = ", ".join(f"{point.fits} x {point.bytes_per_context} fit" for point in points)
@@ -230,9 +231,11 @@ def fill(bench: Bench, source: Source, *, most: int) -> None:
     bench.attempt(bench.context_plan([deployed], Schedule(moves, frees[:fits]), _NO_MEMORY)).check()
     bench.outputs_compared()
     if not refused or failure is None:
-        bench.conclude(f"{fits} contexts of {source} are loaded together, and none was refused")
+        loaded = counted(fits, "context is", "contexts are")
+        bench.conclude(f"{loaded} loaded together, of {source}, and none was refused")
         return
-    told = f"{fits} contexts of {source} fit, and the next is refused with {failure.code}"
+    room = counted(fits, "context fits", "contexts fit")
+    told = f"{room}, of {source}, and the next is refused with {failure.code}"
     bench.expect(held("refused_for_want_of_memory", same_code(failure.code, _NO_ROOM), told))
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from harness.contexts.sources.onnx_model import read_model
 from harness.ground.errors import DeviceError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.codes import ProfileAsked, same_code
 from harness.probe.ort_plan import ort_session_free
 from harness.probe.plan import Plan, ProfileLevel, Step, context_free, given
@@ -183,7 +184,7 @@ def profile_case(
                 notes.append(f"ONNX Runtime's profile cannot be read: {error}")
     found = read_profile(Transcript() if seen is None else seen.run.transcript, csv)
     if found.cut:
-        notes.append(f"at least {found.cut} events are left out")
+        notes.append(f"left out: at least {counted(found.cut, 'event')}")
     told = profile_of(
         level,
         found.graphs,
@@ -206,7 +207,8 @@ def _run(
         notes.append("nothing of what ran can be profiled")
         return None, asked
     if profiling.left_out:
-        notes.append(f"{profiling.left_out} further contexts are not profiled")
+        further = counted(profiling.left_out, "further context is", "further contexts are")
+        notes.append(f"{further} not profiled")
     try:
         seen = bench.attempt(profiling.plan, timeout_s=_TIMEOUT_S)
     except NotPassed as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import AXES
 from harness.run.pytest_plugin.collected import parameters_of, placement_of
 from harness.verdict.results.case_names import NO_PLACEMENT, named, placement_in, split_node_id
@@ -76,7 +77,7 @@ def only_case(wanted: str, items: Sequence[pytest.Item], here: Path) -> list[pyt
         meant, problem = rest_meant(given, by_rest), f"{base} has no case [{given[:200]}]"
     else:
         meant = next(iter(by_rest)) if len(by_rest) == 1 else None
-        problem = f"{base} has {len(by_rest)} cases; name one"
+        problem = f"{base} has {counted(len(by_rest), 'case')}; name one"
     if meant is None:
         raise ConfigError(problem, field="--only-case", choices=_names(by_rest))
     _one_version(by_rest[meant])

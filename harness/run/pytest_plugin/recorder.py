@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.ground.errors import ConfigError, HarnessError
-from harness.ground.errors.outgoing_text import outgoing
+from harness.ground.errors.outgoing_text import counted, outgoing
 from harness.run.pytest_plugin.collected import asks_for_devices
 from harness.run.pytest_plugin.terminal import (
     LAB_ERROR,
@@ -108,7 +108,7 @@ def _finish(
     if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
         problem = "interrupted"
     elif problem is None and coverage.not_run:  # as with -x
-        problem = f"{coverage.not_run} of {coverage.selected} cases were not run"
+        problem = f"not run: {coverage.not_run} of {counted(coverage.selected or 0, 'case')}"
     try:
         _close(session, run)
     finally:

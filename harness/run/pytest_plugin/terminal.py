@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 import pytest
 
 from harness.ground.errors import HarnessError
-from harness.ground.errors.outgoing_text import Command, OutgoingStream, continued, outgoing
+from harness.ground.errors.outgoing_text import (
+    Command,
+    OutgoingStream,
+    continued,
+    counted,
+    outgoing,
+)
 from harness.ground.files.notices import Notices, followed_by, shown_by
 from harness.run.pytest_plugin.options import with_our_options
 from harness.run.pytest_plugin.pytest_internals import (
@@ -131,7 +137,7 @@ def tell_skipped(reporter: Any) -> None:
     whys = [one[2].removeprefix("Skipped: ") for one in told if isinstance(one, tuple)]
     for why, tests in Counter(whys).items():
         if why.startswith((NO_DEVICE, NO_LAB)):
-            some = "1 device test is" if tests == 1 else f"{tests} device tests are"
+            some = counted(tests, "device test is", "device tests are")
             write_line(reporter, f"{some} skipped: {why}", yellow=True)
 
 

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 
 from harness.answers.history.performance import MOST_RUNS, Change
 from harness.ground.errors import ConfigError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import AxisName
 from harness.search.bisect.folder import Answered, BisectFolder, BisectLog
 from harness.search.bisect.loop import Loop, RunEnd, Watcher, judge, record_of
@@ -74,7 +75,7 @@ def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
     ask = _open_end(state, verdicts)
     if ask is not None:
         if spent:
-            return state.finding("undecided", notes=[f"{limit} runs did not suffice"])
+            return state.finding("undecided", notes=[f"{counted(limit, 'run')} did not suffice"])
         return ask
     if len(spec.candidates) == 1:
         said = f"{state.names[0]} is {verdicts[0]}"
@@ -91,7 +92,7 @@ def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
     if wide and not spent:
         return _halve(state, *wide[0])
     changes = [state.change(verdicts, *pair) for pair in pairs]
-    notes = [f"the limit of {evidence.runs} runs was reached"] if wide else []
+    notes = [f"the limit of {counted(evidence.runs, 'run')} was reached"] if wide else []
     return state.finding(
         "change", states=verdicts, notes=notes, changes=changes, asked=pairs.index(order[0])
     )
@@ -343,7 +344,9 @@ class CornerSearch(Search[CornerSpec, CornersFinding]):
         spent = evidence.runs >= self.spec.bound().limit(wasted=evidence.wasted())
         if open_corner is not None:
             if spent:
-                return corners.finding("undecided", [f"{evidence.runs} runs did not suffice"])
+                return corners.finding(
+                    "undecided", [f"{counted(evidence.runs, 'run')} did not suffice"]
+                )
             return open_corner
         if (ended := corners.without_answer()) is not None:
             return ended

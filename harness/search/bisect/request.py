@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from harness.device.lab.inventory import DeviceConfig, Lab
 from harness.device.lab.matching import alike, kinds
 from harness.ground.errors import ConfigError, HarnessError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import VERSIONS, AxisName
 from harness.libraries.runtimes.catalog import Catalog, resolve_versions
 from harness.libraries.runtimes.version_specs import is_path, split_specs
@@ -55,9 +56,8 @@ class Versions:
             path = str(Path(part).expanduser().absolute())
             named = self.meant(axis, path, f"--{axis}")
             if len(named) != 1:
-                problem = (
-                    f"{part} holds {len(named)} versions; name it in `runtimes` of devices.yaml"
-                )
+                versions = counted(len(named), "version")
+                problem = f"{part} holds {versions}; name it in `runtimes` of devices.yaml"
                 raise ConfigError(problem, field=f"--{axis}", choices=named)
             found[named[0]] = path
         return found
@@ -94,7 +94,9 @@ class Versions:
                 continue
             meant = self.meant(axis, spec, f"--{axis}")
             if len(meant) != 1:
-                problem = f"{spec!r} means {len(meant)} versions; this axis is held at one"
+                problem = (
+                    f"{spec!r} means {counted(len(meant), 'version')}; this axis is held at one"
+                )
                 raise ConfigError(problem, field=f"--{axis}", choices=meant)
             held[axis] = meant[0]
         return held

@@ -114,7 +114,7 @@ def lines(found: Divergence) -> Iterator[str]:
     rows = [_row(one, at == found.place) for at, one in enumerate(shown, begin)]
     yield from aligned([_COLUMNS, *rows])
     if len(shown) < len(curve):
-        yield f"{len(curve) - len(shown)} more ops are in the page and in --json"
+        yield f"{counted(len(curve) - len(shown), 'more op')} in the page and in --json"
     yield from _verdict(found)
 
 

@@ -168,7 +168,11 @@ def grid(places: Sequence[PlaceTried], became: str = "fails") -> list[Table | Pa
         for (device, kind), row in rows.items()
     ]
     titles = [became, *(as_code(name or "no versions") for name in columns)]
-    more = [Paragraph(f"and {len(table) - _ROWS} devices more")] if len(table) > _ROWS else []
+    more = (
+        [Paragraph(f"and {counted(len(table) - _ROWS, 'more device')}")]
+        if len(table) > _ROWS
+        else []
+    )
     return [Table("", titles, table[:_ROWS]), *more]
 
 

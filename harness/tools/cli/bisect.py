@@ -18,7 +18,7 @@ from click.core import ParameterSource
 
 from harness.device.lab.inventory import load_lab
 from harness.ground.errors import ConfigError, HarnessError
-from harness.ground.errors.outgoing_text import outgoing
+from harness.ground.errors.outgoing_text import counted, outgoing
 from harness.ground.facts.axes import BACKENDS, VERSIONS, AxisName
 from harness.ground.files.cache import cache_root
 from harness.libraries.runtimes.catalog import Catalog
@@ -200,7 +200,7 @@ def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
         yield from (f"  {line}" for line in summary(result))
         yield f"report: {folder}/report.html, as a bug report: {folder}/report.md"
     else:
-        yield f"not over yet, {len(result.runs)} runs were made: {folder}"
+        yield f"not over yet, after {counted(len(result.runs), 'run')}: {folder}"
 
 
 def _searched(task: Task) -> str:
@@ -212,7 +212,7 @@ def _searched(task: Task) -> str:
     else:
         searched = search.searched()
         ends = f"{searched[0]} to {searched[-1]}"
-        text = f"bisecting {search.axis} over {len(searched)} versions, {ends}"
+        text = f"bisecting {search.axis} over {counted(len(searched), 'version')}, {ends}"
     held = held_text(task.held)
     return f"{text} ({held} held)" if held else text
 

@@ -139,7 +139,7 @@ def minimize_command(
     if as_json:
         say_json(result)
     elif not result.shown and stopped is None:
-        say(f"it did not fail in {result.runs} runs: there is nothing to make smaller")
+        say(f"it did not fail in {counted(result.runs, 'run')}: there is nothing to make smaller")
     elif result.shown:
         for line in _lines(result, found.subject.plan.qnn):
             say(line)
@@ -262,7 +262,7 @@ def _lines(result: Result, qnn: str | None) -> Iterator[str]:
         other = "does not fail so" if result.order_matters else "fails so, too"
         yield f"in the other order it {other}"
     whole = "without any one of them it does not fail so" if result.minimal else "fewer may do"
-    shown = f"{result.shown} of {result.confirmed} runs of just these failed so"
+    shown = f"{result.shown} of {counted(result.confirmed, 'run')} of just these failed so"
     runs = counted(result.runs, "run")
     yield f"{whole}; {shown}; {runs} in {result.seconds:.0f} s"
     if result.bundle is not None:

@@ -25,7 +25,7 @@ from harness.device.lab.recovery import Hands, check, needs_hands
 from harness.device.store.client import Cleaned, clean as clean_device
 from harness.device.store.layout import holder
 from harness.ground.errors import HarnessError, InfraError
-from harness.ground.errors.outgoing_text import outgoing
+from harness.ground.errors.outgoing_text import counted, outgoing
 from harness.ground.files.cache import BOARDS, cache_root, quarantine_root
 from harness.ground.host.deadline import Deadline
 from harness.probe.build import ProbeBuilder
@@ -342,9 +342,12 @@ def clean(
 
 
 def _told(cleaned: Cleaned, everything: bool) -> str:
-    text = f"{cleaned.freed_bytes / 1e6:.1f} MB freed, {len(cleaned.sets_removed)} sets removed"
+    removed = counted(len(cleaned.sets_removed), "set")
+    text = f"{cleaned.freed_bytes / 1e6:.1f} MB freed, {removed} removed"
     if cleaned.kept_bytes or cleaned.sets_kept:
-        text += f"; {cleaned.kept_bytes / 1e6:.1f} MB in {len(cleaned.sets_kept)} sets kept"
+        text += (
+            f"; {cleaned.kept_bytes / 1e6:.1f} MB in {counted(len(cleaned.sets_kept), 'set')} kept"
+        )
     if cleaned.holders:
         who = ", ".join(holder(claim) for claim in cleaned.holders)
         text += f"; {'was in use' if everything else 'in use'} by {who}"

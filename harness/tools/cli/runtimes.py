@@ -9,6 +9,7 @@ from typing import cast
 import click
 
 from harness.ground.errors import ConfigError, HarnessError, InfraError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import BACKENDS, Backend
 from harness.ground.facts.socs import HTP_ARCHS, TARGETS, Target
 from harness.ground.files.cache import cache_root
@@ -202,7 +203,10 @@ def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: b
     for name in orts:
         size = catalog.ort.fetch(name, target).size
         rows.append(FetchedRuntime(name=f"ORT {name}", target=target, files=1, bytes=size))
-    lines = (f"{row.name} {target}: {row.files} files, {row.bytes / 1e6:.1f} MB" for row in rows)
+    lines = (
+        f"{row.name} {target}: {counted(row.files, 'file')}, {row.bytes / 1e6:.1f} MB"
+        for row in rows
+    )
     say_found(RuntimesFetched(runtimes=rows), lines, as_json)
 
 

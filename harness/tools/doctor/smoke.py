@@ -12,6 +12,7 @@ from typing import Final
 from harness.contexts.compiler.models import Model
 from harness.contexts.context.source import Libraries, within_session
 from harness.ground.errors import ConfigError, HarnessError, VersionError
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import BACKEND_LIBRARIES
 from harness.libraries.runtimes.pypi import QNN_PLATFORMS
 from harness.libraries.runtimes.runtime import KnownFacts, Runtime
@@ -51,7 +52,7 @@ def smoke_checks(
         yield Checked("device", device, "runtime", "fail", str(error), _name_source(target))
         yield from untried(patient, Answer("unknown", "not tried, there is no runtime"))
         return
-    size = f"{len(runtime.files)} files, {runtime.size / 1e6:.0f} MB"
+    size = f"{counted(len(runtime.files), 'file')}, {runtime.size / 1e6:.0f} MB"
     yield Checked("device", device, "runtime", "ok", f"QNN {runtime.name} for {target}, {size}")
     kept = logs / f"{device}-session"
     session = try_backend(workbench, device, "htp", runtime, name, kept, bare=True)

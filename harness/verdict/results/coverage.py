@@ -156,7 +156,7 @@ class Coverage(Part):
         """Return what the run came to, as every report begins: `headline`, and what the verdicts
         are. `new` of the failures were not there before, if that is known."""
         of_passed = [f"{self.flaky} of them flaky"] if self.flaky else []
-        of_passed += [f"{self.strict} of them fail by --strict-known"] if self.strict else []
+        of_passed += [f"{self.strict} of them failed by --strict-known"] if self.strict else []
         of_failed = [] if new is None else [f"{new or 'none'} of them new"]
         parts = [
             f"{count} {name} ({', '.join(notes)})" if notes else f"{count} {name}"

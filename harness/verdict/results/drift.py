@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import JsonValue
 
+from harness.ground.errors.outgoing_text import counted
 from harness.libraries.runtimes.runtime import version_key
 from harness.verdict.failure.error import Part
 from harness.verdict.results.record import CaseRecord
@@ -79,9 +80,9 @@ class OutputDifference:
     cosine: float
 
     def __str__(self) -> str:
-        steps = "" if self.max_steps is None else f", {self.max_steps} steps at most"
+        steps = "" if self.max_steps is None else f", {counted(self.max_steps, 'step')} at most"
         figures = f"max abs {self.max_abs:.4g}, cosine {self.cosine:.7f}"
-        return f"{self.elements} of {self.total} elements{steps}, {figures}"
+        return f"{self.elements} of {counted(self.total, 'element')}{steps}, {figures}"
 
 
 class DriftPoint(Part):

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from harness.contexts.context.metadata import entries
+from harness.ground.errors.outgoing_text import counted
 from harness.probe.transcript import StepResult, Transcript
 from harness.verdict.results.record import whole_numbers
 
@@ -363,7 +364,7 @@ def token_graphs(
         }
         cache = by_name or by_shape
         how = "named" if by_name else "that grow by what comes out"
-        caches = f"; {len(cache)} inputs {how} are keys and values" if cache else ""
+        caches = f"; keys and values: {counted(len(cache), 'input')} {how}" if cache else ""
         in_name = _CL.search(key[1])
         length = int(in_name[1]) if in_name else longest
         size = sum(_whole(one.get("bytes")) for one in cache.values())

@@ -13,6 +13,7 @@ from operator import truediv
 from typing import Any, Final, TypeGuard
 
 from harness.contexts.context.metadata import entries
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.codes import KINDS, UNITS, ProfileAsked
 from harness.verdict.results.record import whole_numbers
 
@@ -190,7 +191,7 @@ def profile_of(
     cut = len(ops) - OPS_MOST
     if cut > 0:
         ops = sorted(ops, key=_share, reverse=True)[:OPS_MOST]
-        notes = [*notes, f"{cut} ops that took least are left out"]
+        notes = [*notes, f"left out: {counted(cut, 'op')} that took least"]
     told: dict[str, Any] = {"level": level, "ops": ops, "phases": list(phases)}
     told |= {"total": _totals(graphs), "added_us": added_us, "notes": list(notes)}
     last = [one for runs in graphs.values() for run in runs[-1:] for one in run if not one.depth]

@@ -28,6 +28,7 @@ from pydantic import (
 from harness.device.dsp.dsp import Said
 from harness.device.lab.health import EventKind, LabEvent, State
 from harness.ground.errors import Cause
+from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.bounded_json import INTEGERS, MAX_DEPTH
 from harness.ground.files.names_inside import inner_name
 from harness.ground.files.schema_field import Schema2
@@ -215,8 +216,8 @@ def disagreement(seen: Iterable[Execution]) -> str | None:
         if outputs:
             name = work[0].rpartition("/")[2]
             return (
-                f"the same inputs gave different outputs: {len(set(found))} different ones in "
-                f"{len(found)} executions of {name}, graph {work[1]}, output {outputs[0]}"
+                f"the same inputs gave {counted(len(set(found)), 'different output')} in "
+                f"{counted(len(found), 'execution')}: {name}, graph {work[1]}, output {outputs[0]}"
             )
     return None
 

@@ -157,8 +157,8 @@ def test_files_for_another_number_of_tensors_are_the_users_mistake(
     (tmp_path / "x.raw").write_bytes(X.tobytes())
     file = str(tmp_path / "x.raw")
     for fields, says in (
-        ({"input_0": file}, "the method has 2 inputs, and 1 files are given"),
-        ({"expect_0": file, "expect_1": file}, "the method has 1 outputs, and 2 files are given"),
+        ({"input_0": file}, "inputs of the method: 2, files given: 1"),
+        ({"expect_0": file, "expect_1": file}, "outputs of the method: 1, files given: 2"),
     ):
         done = judge(run_program(TAKEN, execute(**fields), program=FORMS, method="factor"))
         assert done.error is not None

@@ -266,8 +266,8 @@ def test_files_that_do_not_fit_the_model(on_stand: OnStand, stand: Stand) -> Non
     [
         (Provider(EP, builtin=True), None, ""),
         (Provider("QNN", builtin=True), 2, "not built in"),
-        (Provider(EP, device=1), None, "there are 1 devices of StandIn, number 1 was asked for"),
-        (Provider("Other"), None, "there are 0 devices of Other"),
+        (Provider(EP, device=1), None, "StandIn has no device of number 1: it has 1"),
+        (Provider("Other"), None, "Other has no device of number 0: it has 0"),
     ],
 )
 def test_providers(

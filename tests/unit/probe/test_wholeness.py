@@ -73,8 +73,8 @@ def test_a_plan_that_failed() -> None:
         ),
         ([START, HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE | {"failed": 1}], "counted 1 failures"),
         ([START, HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE | {"steps": 9}], "in 9 steps"),
-        ([START, HAD, *FIRST, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "damaged on their way"),
-        ([START, HAD, begin(0, "noop"), *SECOND, CLEANUP, *FREE, DONE], "damaged on their way"),
+        ([START, HAD, *FIRST, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "damaged on the way"),
+        ([START, HAD, begin(0, "noop"), *SECOND, CLEANUP, *FREE, DONE], "damaged on the way"),
         (
             [START, HAD, begin(0, "noop"), end(0, 7), *SECOND, CLEANUP, *FREE, DONE],
             "counted 0 failures in 4 steps, 1 were told",

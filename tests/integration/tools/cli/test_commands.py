@@ -97,7 +97,7 @@ def test_devices_clean_all_removes_what_is_used_too(simulated_lab: Path, tmp_pat
         workdir = Path(device.workdir)
     done = qnn_harness("devices", "clean", "--all", "--lab", simulated_lab)
     assert done.returncode == 0, done.stderr
-    assert f"1 sets removed; was in use by process {os.getpid()} on " in done.stdout
+    assert f"1 set removed; was in use by process {os.getpid()} on " in done.stdout
     assert not workdir.exists()
 
 

@@ -90,7 +90,7 @@ def test_both_graphs_of_a_binary_are_stages(
     prefill, decode = found["stages"]
     assert (prefill["stage"], prefill["tokens"], decode["tokens"]) == ("prefill", 32, 1)
     assert (prefill["context_length"], decode["context_length"]) == (LENGTH, LENGTH)
-    assert "2 inputs named are keys and values" in decode["told"]
+    assert "keys and values: 2 inputs named" in decode["told"]
     assert decode["kv_bytes"] == 2 * (LENGTH - 1) * WIDTH * 4
     assert found["first_token"] == {
         "prompt_tokens": LENGTH - 1,

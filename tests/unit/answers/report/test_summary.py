@@ -29,7 +29,7 @@ def lines_of(made: Sequence[CaseRecord], report: str, **more: Any) -> list[str]:
 def test_what_strictness_fails_is_counted_in_the_first_line() -> None:
     fixed = {"known_issues": ("x",), "fails": True}
     lines = lines_of([record(fixed=fixed), record(case="s/test_b.py::test_c[d]")], "r")
-    assert lines[0] == "2 of 2 cases have a verdict: 2 passed (1 of them fail by --strict-known)"
+    assert lines[0] == "2 of 2 cases have a verdict: 2 passed (1 of them failed by --strict-known)"
 
 
 def test_each_wrong_file_has_a_line_of_its_own() -> None:

@@ -117,7 +117,7 @@ def test_what_stands_behind_passed_is_told_where_it_is_no_reference() -> None:
 def test_forty_signatures_have_a_line_and_as_many_are_no_more() -> None:
     made = [failing(f"{n:02}", error=error(message=chr(65 + n % 26) * (n + 1))) for n in range(41)]
     assert not [one for one in lines_of(made[:40], "r") if "more signatures" in one]
-    assert lines_of(made, "r")[-2] == "... and 1 more signatures"
+    assert lines_of(made, "r")[-2] == "... and 1 more signature"
 
 
 def test_retries_of_several_cases_are_counted() -> None:

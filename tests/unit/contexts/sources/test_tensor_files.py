@@ -135,7 +135,7 @@ def test_a_file_with_nan_is_told_once_by_its_name(
         (found,) = files.given(what, (file,), [X], BINARY)
         assert found.read_bytes() == content.tobytes()
     assert logged.warnings == [
-        f"{what}: {file} has NaN in 1 elements of x (8 bytes of float32); {told}"
+        f"{what}: {file} has NaN in 1 element of x (8 bytes of float32); {told}"
     ]
 
 

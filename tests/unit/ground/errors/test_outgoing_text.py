@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -368,8 +370,36 @@ def test_whatever_is_printed_goes_through_one_place() -> None:
 
 def test_things_are_counted_and_lines_continued() -> None:
     assert [counted(number, "case") for number in (0, 1, 2)] == ["0 cases", "1 case", "2 cases"]
+    assert [counted(number, "box", "boxes") for number in (1, 2)] == ["1 box", "2 boxes"]
     assert continued("a\nb\n  | c") == "a\n  | b\n  | c"
     assert continued(continued("a\nb\n\n")) == continued("a\nb\n\n") == "a\n  | b\n  | \n  | "
+
+
+def _lengths_before_plurals(tree: ast.AST) -> Iterator[str]:
+    """Yield what is said of a length that may be 1, unless it is the whole of which some are."""
+    for text in ast.walk(tree):
+        if isinstance(text, ast.JoinedStr):
+            pieces = [
+                ast.unparse(piece.value)
+                if isinstance(piece, ast.FormattedValue)
+                else str(piece.value)
+                for piece in text.values
+                if isinstance(piece, ast.FormattedValue | ast.Constant)
+            ]
+            for before, length, words in zip(["", *pieces], pieces, pieces[1:], strict=False):
+                plural = re.match(r" ([a-z-]+ )?(?!bytes|others)[a-z]+s\b", words)
+                if length.startswith(("len(", "sum(")) and plural and not before.endswith(" of "):
+                    yield f"{length}{words}"
+
+
+def test_all_that_is_counted_has_a_singular() -> None:
+    root = Path(harness.__file__).parent
+    plurals = {
+        f"{path.relative_to(root)}: {words}"
+        for path in root.rglob("*.py")
+        for words in _lengths_before_plurals(ast.parse(path.read_text()))
+    }
+    assert not plurals, "say it by `counted`"
 
 
 @pytest.mark.parametrize("code", [0x00, 0x1F, 0x7F, 0x9F, 0xFEFF, 0xD800, 0xE0000, 0xE007F])

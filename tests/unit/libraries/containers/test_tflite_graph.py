@@ -92,7 +92,7 @@ def with_two_graphs() -> bytes:
     [
         (b"short", "is no .tflite"),
         (COMPILED.read_bytes().replace(b"TFL3", b"TFL4", 1), "is no .tflite"),
-        (with_two_graphs(), "has 2 graphs, and only a model of one is taken apart here"),
+        (with_two_graphs(), "has 2 graphs; only a model of one is taken apart here"),
         (tflite([("DISPATCH_OP", dispatch(0, 0, "p"))]), "has no byte code in this file"),
     ],
 )

@@ -162,7 +162,7 @@ def test_where_it_fails_is_one_sentence_and_one_grid() -> None:
     assert rows[6] == "| `q\\|'x'` (`SM8650`) | - | ✅ 0 of 2 |"
     assert rows[7] == "| `r` (`V`) | - | ⚠️ 1 of 2 |"
     many = [place(f"d{n}", "K", "", 1) for n in range(50)]
-    assert markdown(grid(many)).endswith(" |\n\nand 10 devices more\n\n")
+    assert markdown(grid(many)).endswith(" |\n\nand 10 more devices\n\n")
     wide = [place("d", "K", f"qnn 2.{n}.0", 1) for n in range(50)]
     assert markdown(grid(wide)).splitlines()[0].split(" | ")[1::7] == [
         "`qnn 2.42.0`",

@@ -154,7 +154,7 @@ SKEL = error(
             "/logs",
         ),
         (
-            Verdict("error", "infra", error("", None, "2 events were damaged on their way")),
+            Verdict("error", "infra", error("", None, "2 events were damaged on the way")),
             "fail",
             "2 events were damaged",
             "the lab failed, not the target: `qnn-harness devices heal desk`",

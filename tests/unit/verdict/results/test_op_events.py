@@ -147,7 +147,7 @@ def test_more_ops_than_are_kept_are_told() -> None:
     ]
     told = profile_of("ops", {"g": [run]})
     assert len(told["ops"]) == OPS_MOST
-    assert told["notes"] == ["3 ops that took least are left out"]
+    assert told["notes"] == ["left out: 3 ops that took least"]
     assert min(one["cycles"] for one in told["ops"]) == 3
 
 

@@ -127,8 +127,7 @@ def test_different_outputs_are_named() -> None:
         seen(ONCE, ("/store/a.bin", "x", False, (1,)), ("/store/a.bin", "x", False, (7,)))
     )
     assert told == (
-        "the same inputs gave different outputs: 2 different ones in 2 executions of a.bin, "
-        "graph 0, output 0"
+        "the same inputs gave 2 different outputs in 2 executions: a.bin, graph 0, output 0"
     )
     kept = [Execution("io-run", ("/a", "0"), False, (one,)) for one in (1, 2)]
     assert disagreement(kept) is None
@@ -221,6 +220,5 @@ def test_of_digests_only_numbers_count_and_none_of_a_step_that_was_wrong() -> No
 def test_the_first_output_that_differs_is_named_also_where_one_has_more() -> None:
     given = [("/s/a.bin", "x", False, digests) for digests in ((1, 2, 3), (1, 9), (1, 2))]
     assert disagreement(seen(*given)) == (
-        "the same inputs gave different outputs: 3 different ones in 3 executions of a.bin, "
-        "graph 0, output 1"
+        "the same inputs gave 3 different outputs in 3 executions: a.bin, graph 0, output 1"
     )

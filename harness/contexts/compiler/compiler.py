@@ -35,8 +35,8 @@ JOB_S: Final = 40.0
 BYTES_A_SECOND: Final = 1 << 20
 """For each of so many bytes of its model a job has a second more; 128 MB of weights take 1.5 s."""
 
-WAITS: Final = 5
-"""By the clock a job may take so many times as long; then nothing is known of the compiler."""
+WAIT_S: Final = 400.0
+"""So much longer a job may take by the clock; then nothing is known of the compiler."""
 
 _NOT_ITS_OWN: Final = {
     -signal.SIGALRM: "it did not come to an end, and hardly computed: this computer is too busy, "
@@ -160,7 +160,7 @@ def run_jobs(host: CompilerHost, jobs: Sequence[Job]) -> dict[str, CompileError 
     with scratch_folder() as folder, tempfile.TemporaryFile() as out:
         answers = folder / "answers.jsonl"
         seconds = [seconds_for(job.model) for job in jobs]
-        limits = [{"most_s": most_s, "most_wall_s": WAITS * most_s} for most_s in seconds]
+        limits = [{"most_s": most_s, "most_wall_s": most_s + WAIT_S} for most_s in seconds]
         request = {
             "answers": answers,
             "mark": _MARK,
@@ -170,7 +170,7 @@ def run_jobs(host: CompilerHost, jobs: Sequence[Job]) -> dict[str, CompileError 
         }
         command = worker_command(WORKER, folder, request)
         environment = own_environment(PYTHONPATH=f"{host.ort_root}{os.pathsep}{host.qnn_root}")
-        deadline = Deadline(START_TIMEOUT_S + WAITS * sum(seconds))
+        deadline = Deadline(START_TIMEOUT_S + sum(seconds) + WAIT_S * len(jobs))
         with spawn_guarded(command, env=environment, cwd=folder, stdout=out, stderr=out) as worker:
             code = _wait(worker, deadline, answers, len(jobs))
         output, events = output_text(out), _events(answers)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.contexts.compiler.compiler import (
-    WAITS,
+    WAIT_S,
     CompileError,
     output_text,
     own_environment,
@@ -200,7 +200,7 @@ def _ran(
 
     It is ended at its deadline, and when we are ended.
     """
-    deadline = Deadline(WAITS * most_s)
+    deadline = Deadline(most_s + WAIT_S)
     with (
         tempfile.TemporaryFile() as output,
         spawn_guarded(command, env=env, cwd=folder, stdout=output, stderr=output) as child,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from harness.contexts.compiler.compiler import (
     BYTES_A_SECOND,
-    WAITS,
+    WAIT_S,
     output_text,
     own_environment,
     worker_command,
@@ -166,7 +166,7 @@ def _read(path: Path, *, inline: bool) -> onnx.ModelProto:
         with spawn_guarded(
             command, env=environment, cwd=folder, stdout=output, stderr=output
         ) as child:
-            code = child.wait(Deadline(WAITS * most_s))
+            code = child.wait(Deadline(most_s + WAIT_S))
         if made.exists() and code == 0:
             return onnx.load(made, load_external_data=False)
         last = output_text(output).strip().splitlines()[-1:] or ["it wrote nothing"]

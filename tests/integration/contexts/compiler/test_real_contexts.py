@@ -313,6 +313,7 @@ def test_a_stand_in_worker_that_breaks_off(
     monkeypatch.setattr(compiler, "WORKER", stand_in)
     jobs = [job_for(Model("tiny").build(), tmp_path, one) for one in (name, "other")]
     monkeypatch.setattr(compiler, "START_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(compiler, "WAIT_S", 0.4)
     monkeypatch.setattr(compiler, "JOB_S", 0.1)
     monkeypatch.setattr(compiler, "BYTES_A_SECOND", 1 << 60)
     with pytest.raises(InfraError, match=f"{told}.*about to misbehave"):

@@ -101,13 +101,12 @@ def command(*words: object, negative: str = "\0") -> int:
     """
     began, computed, said = time.monotonic(), _computed_s(), io.StringIO()
     try:
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             code = commands.main([*map(str, words)], standalone_mode=False)
     except click.ClickException as error:
         code = error.exit_code
     except HarnessError as error:
         code = error.exit_code
-        said.write(str(error))
     assert _computed_s() - computed < MOST_S, words
     assert time.monotonic() - began < _MOST_WAITS * MOST_S, words
     assert code != 1 or negative in said.getvalue(), (words, said.getvalue()[-1000:])

@@ -231,16 +231,16 @@ ENDINGS = [
     ([START, begin(), end(code=1002), DONE], CUT | {"signal": 11}, "failed", "target", "SIGSEGV"),
     ([START, begin()], CUT | {"exit_code": 139}, "crashed", "target", "ended by SIGSEGV"),
     ([START, begin(), end(), DONE], STRAY, "error", "infra", "1 event was damaged on the way"),
-    ([START, begin()], STRAY | {"exit_code": 139}, "error", "infra", "were damaged on the way"),
-    ([START, begin()], STRAY | {"timed_out": True}, "error", "infra", "were damaged on the way"),
-    ([START], STRAY | {"exit_code": 125}, "error", "infra", "were damaged on the way"),
-    ([START, begin()], STRAY | {"truncated": True}, "error", "infra", "were damaged on the way"),
+    ([START, begin()], STRAY | {"exit_code": 139}, "error", "infra", "damaged on the way"),
+    ([START, begin()], STRAY | {"timed_out": True}, "error", "infra", "damaged on the way"),
+    ([START], STRAY | {"exit_code": 125}, "error", "infra", "damaged on the way"),
+    ([START, begin()], STRAY | {"truncated": True}, "error", "infra", "damaged on the way"),
     (
         [{"event": "plan-error", "line": 3, "message": "unknown verb"}],
         STRAY | {"exit_code": 2},
         "error",
         "infra",
-        "were damaged on the way",
+        "damaged on the way",
     ),
 ]
 

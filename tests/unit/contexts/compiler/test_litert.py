@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from harness.contexts.compiler.litert import refusal_in, soc_for
+from harness.contexts.compiler import compiler
+from harness.contexts.compiler.litert import (
+    LitertHost,
+    RefusedByCpu,
+    refusal_in,
+    run_on_cpu,
+    soc_for,
+)
 from harness.ground.facts.socs import HTP_ARCHS, SOCS
 
 OLD_QNN = """\
@@ -43,3 +52,15 @@ def test_there_is_a_soc_for_each_htp() -> None:
 )
 def test_why_nothing_was_written(log: str, said: str) -> None:
     assert refusal_in(log).startswith(said)
+
+
+def test_a_model_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = tmp_path / "ai_edge_litert"
+    stand_in.mkdir()
+    (stand_in / "interpreter.py").write_text("while True: pass")
+    model = tmp_path / "model.tflite"
+    model.write_bytes(b"")
+    monkeypatch.setattr(compiler, "JOB_S", 1.0)
+    host = LitertHost("2.51.0", tmp_path, tmp_path, tmp_path)
+    with pytest.raises(RefusedByCpu, match="it did not come to an end in 1 s of computing"):
+        run_on_cpu(host, model, {}, [], tmp_path)

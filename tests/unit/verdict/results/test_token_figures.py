@@ -61,7 +61,9 @@ def test_executorchs_graphs_are_told_by_shapes() -> None:
     assert (decode["stage"], decode["tokens"], decode["tokens_per_s"]) == ("decode", 1, 500)
     assert (prefill["context_length"], decode["context_length"]) == (16, 16)
     assert decode["kv_bytes"] == 2 * 2 * 8 * 15 * 4
-    assert decode["told"].startswith("its input input_0_tokens@0 is [1, 1]; keys and values: 2 inputs")
+    assert decode["told"].startswith(
+        "its input input_0_tokens@0 is [1, 1]; keys and values: 2 inputs"
+    )
     # of 16 tokens one is the answer's
     expected = {"prompt_tokens": 15, "chunk": 8, "chunks": 2, "us": 16000}
     assert found["first_token"] == expected

@@ -246,15 +246,24 @@ def _is_told(finding: PreflightRecord, record: CaseRecord) -> bool:
 
 
 def event_lines(events: Iterable[DeviceEvent], *, width: int = _WIDTH) -> list[str]:
-    """One line per device that was not well: what was done to it, and how it was at the end."""
+    """One line per device that was not well: what was done to it, and how it was at the end.
+
+    Those that one adb server lost share a line.
+    """
     by_device: dict[str, list[DeviceEvent]] = {}
     for event in (one for one in events if not one.is_routine):
         by_device.setdefault(event.device, []).append(event)
-    lines = []
+    together: dict[tuple[str, str], list[str]] = {}
     for device, seen in by_device.items():
-        done = Counter(event.event for event in seen)
+        server = server_lost(seen[-1].detail)
+        together.setdefault((server or "", "" if server else device), []).append(device)
+    lines = []
+    for devices in together.values():
+        done = Counter(event.event for device in devices for event in by_device[device])
         steps = ", ".join(f"{name} x {n}" if n > 1 else name for name, n in done.items())
-        lines.append(_fit(f"device {device}: {steps}; at the end {seen[-1].detail}", width))
+        named = f"device{'s' * (len(devices) > 1)} {', '.join(devices)}"
+        at_end = by_device[devices[0]][-1].detail
+        lines.append(_fit(f"{named}: {steps}; at the end {at_end}", width))
     return lines
 
 

@@ -21,6 +21,7 @@ from harness.answers.history.database import (
 from harness.answers.report.document import as_code
 from harness.answers.site.build import build
 from harness.device.lab.inventory import SIMULATED_LAB
+from harness.device.transport.faults import server_lost
 from harness.ground.errors import ConfigError, InfraError
 from harness.ground.errors.outgoing_text import INSTEAD, counted
 from harness.ground.files.bounded_json import parse_model, problem_in
@@ -112,17 +113,27 @@ def lab_lines(
             back = f"out of reach since {at_end[host][:16]}" if host in at_end else "there"
             told.append(f"at the end {back}")
         yield f"- host {as_code(host)}: {'; '.join(told)}"
+    together: dict[object, list[str]] = {}
     for name in dict.fromkeys((*first, *last, *lost)):
-        told = [_said(one) for one in (first.get(name),) if one and one.state != "good"]
-        then, now = first.get(name), last.get(name)
+        together.setdefault(_fault(name, first.get(name), last.get(name)), []).append(name)
+    for names in together.values():
+        then, now = first.get(names[0]), last.get(names[0])
+        told = [_said(then)] if then and then.state != "good" else []
         if now and (now.state != then.state if then else now.state != "good"):
             told.append(f"at the end {_said(now)}")
         if (seen := now or then) and seen.hands:
             told.append(f"needs hands: {as_code(seen.hands, 300)}")
-        if name in lost:
-            told.append(f"{counted(lost[name], 'case')} not tested there")
+        if not_tested := sum(lost.get(name, 0) for name in names):
+            told.append(f"{counted(not_tested, 'case')} not tested there")
         if told:
-            yield f"- {as_code(name)}: {'; '.join(told)}"
+            yield f"- {', '.join(map(as_code, names))}: {'; '.join(told)}"
+
+
+def _fault(name: str, *seen: DeviceSeen | None) -> object:
+    """Return what devices that one host or adb server lost have in common; else the name."""
+    lost = [one and (one.host if one.host_lost else server_lost(one.why)) for one in seen]
+    states = [one and (one.state, at or one.why) for one, at in zip(seen, lost, strict=True)]
+    return tuple(states) if any(lost) else name
 
 
 def _there(seen: Iterable[DeviceSeen]) -> int:

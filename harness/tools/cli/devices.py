@@ -167,7 +167,7 @@ def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
         for line in remark_lines(rows):
             say(line)
     failed = [row for row in rows if row.enabled and row.problem]
-    for line in _once_each((str(row.name), str(row.problem)) for row in failed):
+    for line in _once_each((str(row.name), str(row.problem)) for row in failed if not as_json):
         say(f"error: {line}", err=True)
     bad = any(row.enabled and row.health in ("bad", "quarantine") for row in rows)
     context.exit(3 if failed else 1 if bad else 0)

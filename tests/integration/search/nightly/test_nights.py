@@ -522,3 +522,24 @@ def test_an_issue_of_a_file_has_the_command_that_packs_it(
     model.unlink()
     code, said, _ = farm.run_files("case.zip", "--device", "sim-v73", "--qnn", OLD)
     assert (code, "what was packed did not come" in said) == (1, False), said
+
+
+@pytest.mark.slow
+def test_an_adb_server_that_is_gone_is_one_line_and_one_issue_of_all_its_devices(
+    farm: DeviceRuns,
+) -> None:
+    device = "  - {{name: p{0}, host: rack, serial: s{0}, soc: SM8650, target: linux-x64}}\n"
+    host = "hosts: [{name: rack, host: 127.0.0.1, port: 1}]\n"
+    farm.file.write_text(f"schema: 1\n{host}devices:\n" + "".join(map(device.format, "123")))
+    _, *more = (word for word in words(NEW) if word not in ("--json", "--device", "sim-v73"))
+    done = called(farm, "harness.tools.cli.main", *more)
+    assert done.returncode == 3, done.stderr
+    told = [line for line in done.stdout.splitlines() if "no adb server at 127.0.0.1:1" in line]
+    issue, lab = sorted(told)
+    assert issue.startswith(
+        "- **new** open: `lost to the lab: no adb server at 127.0.0.1:1` (6 cases"
+    )
+    assert lab.startswith("- `p1`, `p2`, `p3`: away since ")
+    assert lab.endswith("; 6 cases not tested there")
+    assert "devices p1, p2, p3: " in done.stderr
+    assert "error: p1" not in done.stderr

@@ -171,8 +171,8 @@ def test_a_first_cause_is_told_where_it_says_more(link: ChainLink | None, said: 
     assert line == f"   1 x FAILED: {said}  [first: a]"
 
 
-def event(what: str, detail: str) -> DeviceEvent:
-    given = {"run": "r", "device": "phone", "started": "2026-11-20T10:00:00Z", "duration_s": 1.0}
+def event(what: str, detail: str, device: str = "phone") -> DeviceEvent:
+    given = {"run": "r", "device": device, "started": "2026-11-20T10:00:00Z", "duration_s": 1.0}
     return DeviceEvent(event=what, state="bad", detail=detail, **given)
 
 
@@ -181,6 +181,24 @@ def test_steps_of_a_device_are_counted_in_one_line() -> None:
     assert event_lines(seen) == ["device phone: reboot x 2, health; at the end c"]
     (line,) = event_lines([event("health", "x" * 99)], width=60)
     assert line == f"device phone: health; at the end {'x' * 24}..."
+
+
+def test_devices_that_one_adb_server_lost_share_a_line() -> None:
+    gone, other = "no adb server at pc:5037: refused", "no adb server at pc:5038: refused"
+    seen = [
+        event("health", f"bad: {gone}", "a"),
+        event("quarantine", f"it does not answer: {gone}", "b"),
+        event("health", f"bad: {other}", "c"),
+        event("health", f"bad: {gone}", "b"),
+        event("health", "bad: hot", "d"),
+        event("health", "bad: hot", "e"),
+    ]
+    assert event_lines(seen) == [
+        f"devices a, b: health x 2, quarantine; at the end bad: {gone}",
+        f"device c: health; at the end bad: {other}",
+        "device d: health; at the end bad: hot",
+        "device e: health; at the end bad: hot",
+    ]
 
 
 def test_preflight_counts_a_case_once_and_says_how_many_more_there_are() -> None:

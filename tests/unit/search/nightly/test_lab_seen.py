@@ -85,12 +85,12 @@ def test_what_a_person_must_do_is_told_once(code: str, text: str, told: str) -> 
     begin = devices_seen(sick, (), "2026-11-26T22:00:00+00:00")
     line = f"- `a`: {told}"
     assert list(lab_lines(begin, (), {}))[1:] == [line], "the night was over before its end"
-    assert list(lab_lines(begin, devices_seen(sick, begin, "later"), ()))[1:] == [line]
+    assert list(lab_lines(begin, devices_seen(sick, begin, "later"), {}))[1:] == [line]
     mended = devices_seen({"devices": [row("a", hands=None)]}, begin, "later")
     (line,) = list(lab_lines(begin, mended, {}))[1:]
     assert line.endswith("; at the end good")
     assert "hands" not in line
-    (late,) = list(lab_lines(mended, devices_seen(sick, mended, "now"), ()))[1:]
+    (late,) = list(lab_lines(mended, devices_seen(sick, mended, "now"), {}))[1:]
     assert late.startswith("- `a`: at the end ")
     assert "; needs hands: `" in late
 
@@ -164,7 +164,7 @@ def test_which_hosts_were_there_and_since_when_not() -> None:
     told = [*lab_lines(begin, (), {})]
     assert told[0] == "Lab: 2 of 4 devices there, 1 of 2 other hosts."
     assert told[1] == "- host `lab-pc`: out of reach since 2026-11-26T22:00"
-    assert [line[:5] for line in told[2:]] == ["- `a`", "- `b`"]
+    assert told[2:] == ["- `a`, `b`: away since 2026-11-26T22:00 (`no route`)"]
     later = [row("a", **far), row("b", **far), row("c", **near, **gone), row("d")]
     end = devices_seen({"devices": later}, begin, "2026-11-27T02:00:00+00:00")
     assert [*lab_lines(begin, end, {})][1:3] == [
@@ -173,6 +173,25 @@ def test_which_hosts_were_there_and_since_when_not() -> None:
     ]
     same = devices_seen({"devices": said}, begin, "2026-11-27T02:00:00+00:00")
     assert [*lab_lines(begin, same, {})][1] == told[1]
+
+
+def test_what_one_adb_server_lost_is_one_line_that_names_all_its_devices() -> None:
+    refused, silent = "no adb server at pc:5037: refused", "adb server at pc:5037 does not answer"
+    hands = {"do": "see why its adb server does not answer", "why": refused}
+    dead = {"a": refused, "b": f"it does not answer: {refused}", "c": silent}
+    rows = [row(name, problem=why, hands=hands) for name, why in dead.items()]
+    rows += [row("d", problem="no adb server at pc:5038: refused"), row("e", problem="offline")]
+    begin = devices_seen({"devices": rows}, (), "2026-11-26T22:00:00+00:00")
+    assert list(lab_lines(begin, begin, {"c": 2, "b": 3, "d": 1}))[1:] == [
+        f"- `a`, `b`, `c`: away since 2026-11-26T22:00 (`{refused}`); needs hands: "
+        "`see why its adb server does not answer`; 5 cases not tested there",
+        "- `d`: away since 2026-11-26T22:00 (`no adb server at pc:5038: refused`); "
+        "1 case not tested there",
+        "- `e`: away since 2026-11-26T22:00 (`offline`)",
+    ]
+    back = devices_seen({"devices": [row("a"), *rows[1:]]}, begin, "2026-11-27T02:00:00+00:00")
+    told = [line.partition(": ")[0] for line in lab_lines(begin, back, {})]
+    assert told == ["Lab", "- `a`", "- `b`, `c`", "- `d`", "- `e`"]
 
 
 def test_a_headline_names_the_devices_on_which_most_was_lost() -> None:

@@ -12,6 +12,13 @@ from markupsafe import Markup
 
 _PACKED = re.compile(r'<script type="text/plain" id="(rows|blocks)">([^<]*)</script>')
 
+_CODE = re.compile(r"(?<!`)(`{1,2})(?!`).*?(?<!`)\1(?!`)")
+
+
+def without_code(line: str) -> str:
+    """A line of Markdown without the words that are code in it."""
+    return _CODE.sub("", line)
+
 
 def unpacked(text: str) -> Any:
     """What `harness.answers.report.html.packed` packed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -164,9 +165,13 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def as_code(text: str, most: int = 200) -> str:
-    """Text as one line of code, in which nothing is a tag, a link, a mention or its end."""
-    plain = " ".join(outgoing(text).split()).replace("`", "'")
-    return f"`{shortened(plain, most) or ' '}`"
+    """Text as one line of code, in which nothing is a tag, a link, a mention or its end.
+
+    Two backticks stand around one that has some, so that a command in it stays as it is.
+    """
+    plain = re.sub("`+", "`", " ".join(outgoing(text).split()))
+    said = shortened(plain, most) or " "
+    return f"`` {said} ``" if "`" in said else f"`{said}`"
 
 
 def shortened(text: str, most: int) -> str:

@@ -544,9 +544,10 @@ def bisected(issue: Issue) -> str:
     if search is None and issue.flaky:
         return f"not bisected: flaky: {issue.flaky}"
     if search is None:
+        words = ("qnn-harness", "bisect", "--axis", "qnn", "--case", issue.cases[0])
         why = issue.hindrance or (
-            "no run of this selection before it came is known in which it passed; `qnn-harness "
-            f"bisect --axis qnn --case {shlex.quote(issue.cases[0])}` looks for a version"
+            "no run of this selection before it came is known in which it passed; "
+            f"`{shlex.join(words)}` looks for a version"
         )
         return f"not bisected: {why}"
     if not search.is_open:

@@ -16,6 +16,7 @@ from harness.answers.history.comparison_text import ToldComparison, lines, markd
 from harness.tools.cli.schema import schemas
 from harness.verdict.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY, steering
+from tests.report_page import without_code
 from tests.unit.answers.history.runs import attempt, comparison_report, with_speed
 
 HOSTILE = (
@@ -240,9 +241,7 @@ def test_words_stay_words(text: str) -> None:
     assert len(comment) <= 65_536
     assert steering(comment.encode()) == []
     for line in comment.splitlines():
-        outside = "".join(line.split("`")[::2])
-        assert line.count("`") % 2 == 0
-        assert not set(outside) & set("<@|["), line
+        assert not set(without_code(line)) & set("`<@|["), line
     whole = page(found)
     plain = page(told_of([attempt("a passed")], [attempt("a failed")]))
     assert tags(whole) == tags(plain), "no word became a tag"

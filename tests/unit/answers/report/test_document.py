@@ -44,7 +44,7 @@ from harness.answers.report.document import (
         (CodeBlock(["a", "```"]), "```\na\n'''\n```\n\n", "<pre>a\n```</pre>"),
         (
             Table("", ("A", "B"), [("", code("x|`y`"))]),
-            "| A | B |\n| --- | --- |\n|   | `x\\|'y'` |\n\n",
+            "| A | B |\n| --- | --- |\n|   | `` x\\|`y` `` |\n\n",
             '<div class="scroll"><table class=""><thead><tr><th scope="col">A</th>'
             '<th scope="col">B</th></tr></thead><tbody>\n<tr><td></td><td><code>x|`y`</code></td>'
             "</tr>\n</tbody></table></div>",

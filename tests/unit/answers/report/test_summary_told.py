@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, strategies as st
+from markdown_it import MarkdownIt
 
 from harness.answers.report.document import as_code, shortened
 from harness.answers.report.summary import (
@@ -37,7 +41,7 @@ def test_of_what_is_too_long_both_ends_are_shown(text: str, most: int, told: str
 
 
 def test_code_is_one_line_without_an_end_of_its_own() -> None:
-    assert as_code("a `b`\n c  d") == "`a 'b' c d`"
+    assert as_code("a `b`\n c ```d") == "`` a `b` c `d ``"
     assert as_code("") == "` `"
     assert as_code("x" * 200) == f"`{'x' * 200}`"
     assert as_code("x" * 201) == f"`{'x' * 97} ... {'x' * 97}`"
@@ -152,6 +156,22 @@ def test_a_thread_stays_if_it_takes_half_of_a_line_at_most(thread: str, is_told:
     assert len(line) == 60
     assert line.endswith(f"...  [{thread}]" if is_told else "...")
     assert line.startswith("       x")
+
+
+@given(st.text("`'<@[](!_*\\| a\n"))
+def test_code_is_what_was_said_to_whoever_reads_markdown(text: str) -> None:
+    (line,) = MarkdownIt().parseInline(f"- {as_code(text)}")
+    before, *rest = line.children or []
+    assert (before.content, [one.type for one in rest]) == ("- ", ["code_inline"])
+    assert rest[0].content.strip() == re.sub("`+", "`", " ".join(text.split()))
+
+
+@given(st.lists(st.text("ab[]'\" -:./$", min_size=1), min_size=1, max_size=4))
+def test_a_command_that_a_message_names_stays_as_it_is(words: list[str]) -> None:
+    command = shlex.join(words)
+    assume(" ".join(command.split()) == command)
+    told = as_code(f"not found; `{command}` looks for it", 500)
+    assert shlex.split(re.split("(?<!`)`(?!`)", told)[1]) == words
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_a_night_that_people_wait_for_tells_that_it_was_refused(
     if same_lab:
         summary = (tmp_path / "latest-nightly/summary.md").read_text()
         assert summary.startswith("### Devices: not over: no case was run\n")
-        assert "\n`pytest does not take these arguments" in summary
+        assert "\n`` pytest does not take these arguments" in summary
     assert (chain.reports / well.night.night).is_dir()
 
 

@@ -200,6 +200,11 @@ _MEANS: Final[Mapping[str, str]] = {
 }
 
 
+def fails_because(failed_on: Iterable[str]) -> str:
+    """Return the sentence that says for what a comparison or a night ends with 1."""
+    return f"Fails because of: {', '.join(_MEANS.get(one, one) for one in failed_on)}."
+
+
 @dataclass(frozen=True)
 class Alike:
     """Cases that ended alike, and what is to be done about them."""
@@ -446,8 +451,7 @@ def _blocks(
     if found.changed_around:
         yield Paragraph(["Changed since then: ", said(found.changed_around)])
     if found.failed_on:
-        reasons = (_MEANS.get(one, one) for one in found.failed_on)
-        yield Paragraph(f"Fails because of: {', '.join(reasons)}.")
+        yield Paragraph(fails_because(found.failed_on))
     known = found.base is not None
     for name, title in TITLES.items():
         if listed := found.groups[name]:

@@ -447,17 +447,21 @@ class CauseTold(Part):
 class NightTold(Part):
     """A night: its devices by name, its open causes by id, and what went wrong besides.
 
-    It ended with `exit_code`; `failed_on` is what of it was new and bad, in the words of `compare
-    --fail-on`, `vanished` the first cases that are so, if it is that.
+    It ended with `exit_code`; `verdict` is what it came to, `failed_on` what of it was new and bad,
+    in the words of `compare --fail-on`, `vanished` the first cases that are so, if it is that.
+    `new` are the first cases that fail and did not in the night before, though another run since
+    may have seen that.
     """
 
     night: str
     run: str
     exit_code: int = 0
+    verdict: str = ""
     devices: Mapping[str, DeviceTold] = {}
     causes: Mapping[str, CauseTold] = {}
     besides: tuple[str, ...] = ()
     failed_on: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
     vanished: tuple[str, ...] = ()
 
 

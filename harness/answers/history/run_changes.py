@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
 from sqlalchemy import Row, bindparam, func, select
@@ -29,6 +30,7 @@ from harness.ground.files.bounded_json import parse_model
 from harness.verdict.failure.error import ErrorRecord
 from harness.verdict.results.coverage import Coverage
 
+NOTHING_NEW: Final[Mapping[int, Collection[str]]] = MappingProxyType({})
 WINDOW: Final = 60
 """So many runs are looked at for what a case is at, and drawn."""
 _COLUMNS: Final = ", ".join(f'"{name}"' for name in NightChange._fields)
@@ -185,11 +187,12 @@ class StandingCounts(Counter[str]):
 class Harvest:
     """The changes of the runs that are written about, and how many cases came to what in each."""
 
-    def __init__(self, shown: int) -> None:
-        """Pages of anything but a night tell changes of runs from the place `shown` on."""
+    def __init__(self, shown: int, new: Mapping[int, Collection[str]] = NOTHING_NEW) -> None:
+        """Pages of anything but a night tell changes of runs from the place `shown` on. What nights
+        told as `new`, by their places, is new also where a run between them had seen it."""
         self.by_run: Mapping[int, StandingCounts] = defaultdict(StandingCounts)
         self.by_device: Mapping[tuple[str, int], StandingCounts] = defaultdict(StandingCounts)
-        self._shown = shown
+        self._shown, self._new = shown, new
         self._rows = sqlite3.connect("", isolation_level=None)
         self._rows.execute(f"CREATE TABLE changes ({_COLUMNS})")
         self._rows.execute("CREATE INDEX by_test ON changes (test)")
@@ -214,7 +217,7 @@ class Harvest:
                 changes = list(changes_of(line, first))
                 if any(change.since <= line.seen[0].at for change in changes):
                     changes = [*changes_of(line, first, earlier_runs(database, before, kin, line))]
-                told += changes
+                told += map(self._as_told, changes)
                 for one in line.seen:
                     self.by_run[one.at].add(one)
             for one in (one for line in kin.drawn for one in line.seen if one.last.device):
@@ -236,6 +239,10 @@ class Harvest:
             if seen.at in changed and seen.last.device and seen.verdicts
         )
         self._rows.executemany("INSERT INTO tested VALUES (?, ?, ?, ?, ?)", tested)
+
+    def _as_told(self, change: NightChange) -> NightChange:
+        is_new = change.became == "still" and change.case in self._new.get(change.at, ())
+        return change._replace(became="new") if is_new else change
 
     def index(self) -> None:
         """All is taken: from now on it is looked for by any of these."""

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from harness import __version__
 from harness.answers.history.attempts import FIGURES, Attempt
+from harness.answers.history.comparison_text import fails_because
 from harness.answers.history.database import Database, DeviceTold, NightTold, nights_held
 from harness.answers.history.importing import runs_held
 from harness.answers.history.run_changes import (
@@ -347,11 +348,12 @@ def nights_page(known: Known, said: Mapping[str, str]) -> str:
 
 
 def sentence(known: Known, at: int, changes: Sequence[NightChange]) -> str:
-    """Return what the night at a place comes to, which said this."""
+    """Return what the night at a place came to by its own words, or else what a run did that said
+    this."""
+    night = known.nights.get(known.runs[at].run)
     new = len({change.case for change in changes if change.became == "new"})
-    said = _coverage(known, at).sentence(new)
-    vanished = " Cases have vanished." if _tests_less(known, at) else ""
-    return f"{said[:1].upper()}{said[1:]}.{vanished}"
+    said = (night.verdict if night else "") or _coverage(known, at).sentence(new)
+    return f"{said[:1].upper()}{said[1:]}."
 
 
 def _coverage(known: Known, at: int) -> Coverage:
@@ -373,6 +375,8 @@ def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -
         1,
     )
     yield Paragraph(sentence(known, at, changes), "verdict bad" if bad else "verdict")
+    if night is not None and night.failed_on:
+        yield Paragraph(fails_because(night.failed_on))
     if devices := unwell(known, at):
         yield Items([Item([Span(name, style="code"), f": {said}"]) for name, said in devices])
     if night is not None and night.vanished:
@@ -383,11 +387,6 @@ def _head(known: Known, at: int, changes: Sequence[NightChange], links: Links) -
     leads += [links.kept(beside, "beside the run before, with speed and memory")] if beside else []
     if leads:
         yield Paragraph(["Its pages: ", *joined(leads)])
-
-
-def _tests_less(known: Known, at: int) -> bool:
-    night = known.nights.get(known.runs[at].run)
-    return night is not None and "vanished" in night.failed_on
 
 
 def _trend(known: Known, places: Sequence[int]) -> Line:
@@ -639,7 +638,8 @@ def build(database: Database, out: Path) -> Built:
             if one.run not in note.nights or note.nights[one.run].digest != digests[one.run]
         ]
         told = min([max(0, len(runs) - MARKS), *anew])
-        with Harvest(max(0, len(runs) - MARKS)) as gathered:
+        new = {at: nights[one.run].new for at, one in enumerate(runs) if one.run in nights}
+        with Harvest(max(0, len(runs) - MARKS), new) as gathered:
             known = Known(
                 runs,
                 gathered,

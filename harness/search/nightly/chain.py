@@ -46,7 +46,7 @@ from harness.search.nightly.issues import (
     with_facts,
 )
 from harness.search.nightly.night import (
-    MOST_VANISHED,
+    MOST_CASES,
     STATE,
     STEPS,
     SUFFIX,
@@ -351,9 +351,8 @@ class Chain:
             coverage=found.coverage,
             lost=lost_on(run.contents().cases),
             failed_on=tuple(reasons),
-            vanished=tuple(
-                found.cases("vanished")[:MOST_VANISHED] if "vanished" in reasons else ()
-            ),
+            new=tuple(found.cases("new")[:MOST_CASES]),
+            vanished=tuple(found.cases("vanished")[:MOST_CASES] if "vanished" in reasons else ()),
             issues=issues,
         )
 

@@ -167,8 +167,8 @@ def _said(one: DeviceSeen) -> str:
 
 NightStep = Literal["fetch", "run", "compare", "bisect", "publish"]
 STEPS: Final[tuple[NightStep, ...]] = get_args(NightStep)
-MOST_VANISHED: Final = 200
-"""So many cases that vanished are named."""
+MOST_CASES: Final = 200
+"""So many cases that are new or vanished are named."""
 
 
 class Night(Part):
@@ -180,7 +180,7 @@ class Night(Part):
     cut the run short, `other_failures` whether it failed for what is in no record. `lab_before` and
     `lab_after` are how devices were when it began and ended, `lost` is how many cases were not
     tested on each. `coverage` is how many of its cases have a verdict, `failed_on` what of it is
-    new and bad. `vanished` are the first cases that are so, if it is that.
+    new and bad. `new` and `vanished` are the first cases that are so, if it is that.
     `told` is what went wrong without ending it.
     """
 
@@ -209,6 +209,7 @@ class Night(Part):
     verdict: str | None = None
     coverage: Coverage | None = None
     failed_on: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
     vanished: tuple[str, ...] = ()
     issues: tuple[Issue, ...] = ()
     told: tuple[str, ...] = ()
@@ -398,10 +399,12 @@ def night_told(night: Night) -> NightTold | None:
         night=night.night,
         run=night.run,
         exit_code=night.exit_code,
+        verdict=night.verdict or "",
         devices=seen,
         causes={one.id: _cause(one) for one in night.issues if one.state == "open"},
         besides=night.told,
         failed_on=night.failed_on,
+        new=night.new,
         vanished=night.vanished,
     )
 

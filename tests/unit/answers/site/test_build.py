@@ -277,7 +277,7 @@ def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
     keep_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path)
     text = front.read_text()
-    assert "1 of 1 case has a verdict: 1 passed. Cases have vanished." in text
+    assert "Fails because of: vanished (what was judged before was not)." in text
     assert "<code>test_b[gone]</code>" in text
     assert 'class="verdict bad"' in text
 
@@ -316,14 +316,23 @@ def test_a_test_ends_only_so_where_its_verdict_is_current(
     assert said(THIRD, ("p", "error"), ("q", "error")) == none
 
 
-def test_vanished_cases_are_told_beside_what_fails(tmp_path: Path) -> None:
-    both = run_folder(tmp_path, attempt("a passed"), attempt("b passed"), run_id=FIRST)
-    built(tmp_path, both, run_folder(tmp_path, attempt("a failed"), run_id=SECOND))
-    told = NightTold(night="n", run=SECOND, failed_on=("new", "vanished"))
-    keep_night(open_database(str(tmp_path / "history.sqlite")), told)
-    built(tmp_path)
+def test_what_is_new_since_the_night_before_is_new_though_a_run_by_hand_saw_it(
+    tmp_path: Path,
+) -> None:
+    good = run_folder(tmp_path, attempt("a passed"), run_id=FIRST)
+    by_hand = run_folder(tmp_path, attempt("a failed"), run_id=SECOND)
+    night = run_folder(tmp_path, failing := attempt("a failed"), run_id=THIRD)
+    said = "1 of 1 case has a verdict: 1 failed; 1 new; 0 still failing, 0 still passing"
+    database = open_database(str(tmp_path / "history.sqlite"))
+    keep_night(database, NightTold(night="n", run=FIRST))
+    new = {"failed_on": ("new", "vanished"), "new": (failing.case,), "verdict": said}
+    keep_night(database, NightTold(night="o", run=THIRD, exit_code=1, **new))
+    built(tmp_path, good, by_hand, night)
     text = (tmp_path / "site/index.html").read_text()
-    assert "1 failed (1 of them new). Cases have vanished." in text
+    assert f">{said}.</p>" in text
+    assert "Fails because of: new, vanished (what was judged before was not)." in text
+    assert ">New: 1 case<" in text
+    assert "Still failing" not in text
 
 
 def test_a_device_that_was_lost_is_not_said_to_have_failed_nothing_ever(tmp_path: Path) -> None:

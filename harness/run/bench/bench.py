@@ -273,7 +273,7 @@ class Bench:
             raise TargetFailure(Verdict("failed", "target", error))
 
     def accept_refusal(self) -> None:
-        """Says that the target had to refuse what ran last. ConfigError: it gave wrong outputs."""
+        """Says that the target had to refuse what ran last. ConfigError: it refused nothing."""
         self._case.notes.accept_refusal()
 
     def outputs_compared(self) -> None:

@@ -159,7 +159,12 @@ class Notes:
 
     def accept_refusal(self) -> None:
         """What the last plan came to is as it must be; its code becomes a figure."""
+        outcome = self.verdict.outcome if self.verdict else None
         refused = self.verdict and self.verdict.error
+        if outcome is None and not self.logs:
+            raise ConfigError("nothing has run yet: `accept_refusal()` is for what ran before it")
+        if outcome in ("passed", "crashed", "hung"):
+            raise ConfigError(f"nothing was refused: what ran last {outcome}")
         if refused and refused.code == 0:
             raise ConfigError("nothing was refused: the call succeeded, and its outputs are wrong")
         self.measurements["refused_code"] = refused.code if refused else None

@@ -221,11 +221,12 @@ def fill(bench: Bench, source: Source, *, most: int) -> None:
     seen = bench.run(bench.context_plan([deployed], Schedule(loads, frees), _NO_MEMORY))
     failure = seen.run.transcript.first_failure
     refused = failure is not None and failure.verb == "context-load" and failure.code
-    if not refused:
+    if refused:
+        bench.accept_refusal()
+    else:
         seen.check()
     fits = seen.loaded
     bench.measure(fits=fits)
-    bench.accept_refusal()
     executed = {*range(0, fits, max(1, fits // _EXECUTED)), fits - 1} if fits else set()
     moves = (*loads[:fits], *(Move("execute", number) for number in sorted(executed)))
     bench.attempt(bench.context_plan([deployed], Schedule(moves, frees[:fits]), _NO_MEMORY)).check()

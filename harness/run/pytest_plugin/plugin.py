@@ -87,7 +87,8 @@ RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
 
 _EXPECTED = (
-    "the test went on; if it expects this failure, `bench.accept_refusal()` says so of a refusal, "
+    "the test went on; if it expects this failure, `bench.accept_refusal()` after it says so of a "
+    "refusal, "
     "and `@pytest.mark.xfail(raises=TargetFailure, strict=True)` of any"
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from harness.ground.errors import ConfigError
@@ -85,4 +87,18 @@ def test_only_a_refusal_is_accepted() -> None:
     wrong = ErrorRecord.of(message="output 0 differs", api="QnnGraph_execute", code=0)
     notes = Notes(verdict=Verdict("failed", "target", wrong))
     with pytest.raises(ConfigError, match="nothing was refused: the call succeeded"):
+        notes.accept_refusal()
+
+
+@pytest.mark.parametrize(
+    ("notes", "problem"),
+    [
+        (Notes(), "nothing has run yet: `accept_refusal()` is for what ran before it"),
+        (Notes(verdict=Verdict("passed")), "nothing was refused: what ran last passed"),
+        (Notes(verdict=Verdict("crashed", "target")), "nothing was refused: what ran last crashed"),
+        (Notes(verdict=Verdict("hung", "target")), "nothing was refused: what ran last hung"),
+    ],
+)
+def test_what_refused_nothing_is_no_refusal(notes: Notes, problem: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(problem)):
         notes.accept_refusal()

@@ -161,8 +161,13 @@ class Chain:
         return self.night
 
     def _so_far(self, run: RunFolder | None) -> tuple[Night, str]:
-        """Return the night as it is reported before it is over, and its headline."""
-        night = self.night.not_over(*((run.run_id, run.coverage()) if run else (None, None)))
+        """Return the night as it is reported before it is over, and its headline.
+
+        It has no run where that cannot be read, which may be why it is not over.
+        """
+        night = self.night.not_over(None, None)
+        with contextlib.suppress(ConfigError):
+            night = self.night.not_over(run.run_id, run.coverage()) if run else night
         return night, f"### Devices: {night.verdict}"
 
     def _failed(self, error: Exception) -> None:

@@ -89,9 +89,15 @@ def send(
 ) -> dict[str, str | None]:
     """Send a message to all channels at once; return why each of them failed, None if it did not.
 
-    `sent` is a file of what was sent before: that is not sent again.
+    `sent` is a file of what was sent before, by title and first line: that is not sent again.
     """
-    title = _safe(shortened(" ".join(outgoing(message.title).split()), _TITLE_CHARS))
+    title, begins = (
+        _safe(shortened(" ".join(outgoing(text).split()), most))
+        for text, most in (
+            (message.title, _TITLE_CHARS),
+            (message.body.partition("\n")[0], _LINE_CHARS),
+        )
+    )
     before = _lines(sent)
     deadline = Deadline(SEND_S)
     failures: dict[str, str | None] = {}
@@ -99,7 +105,7 @@ def send(
         processes = {}
         for channel in channels:
             failures[channel.name] = None
-            mark = f"{channel.name}\t{title}"
+            mark = f"{channel.name}\t{title}\t{begins}"
             if mark in before:
                 continue
             try:

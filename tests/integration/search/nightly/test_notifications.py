@@ -92,13 +92,15 @@ def test_all_channels_get_a_message_once(
     assert (receivers, mail["subject"]) == (["me@example.com"], got["title"])
     html = mail.get_body(("html",)).get_content()
     assert "<strong>new</strong> open: <code>failed: &lt;b&gt;&amp;|</code>" in html
+    begins = MESSAGE.body.partition("\n")[0]
     assert sorted((tmp_path / SENT).read_text().splitlines()) == [
-        f"{name}\t{got['title']}" for name in ("mail", "team")
+        f"{name}\t{got['title']}\t{begins}" for name in ("mail", "team")
     ]
     assert "s3cret" not in repr(load_lab(file))
     assert "notify" not in load_lab(file).model_dump(mode="json")
-    assert send(Message("other", ""), load_channels(file), tmp_path / SENT)["team"] is None
-    assert titles(hook)[1:] == ["other"]
+    for other in (Message("other", ""), Message("other", "for another reason")):
+        assert send(other, load_channels(file), tmp_path / SENT)["team"] is None
+    assert titles(hook)[1:] == ["other", "other"]
     mailbox.close()
 
 
@@ -275,7 +277,7 @@ def test_a_night_that_is_refused_sends_why(
     nothing = qnn_harness(*words, tmp_path / "test_none.py")
     assert nothing.returncode == 2, nothing
     assert hook.got[-1]["title"].startswith("Devices: not over: no case was run (")
-    assert hook.got[-1]["message"].startswith("`nothing was selected: ")
+    assert "`` nothing was selected: " in hook.got[-1]["message"]
     assert not [*reports.glob("2*")]
     database = qnn_harness(*words, "--database", "nosuch://host/db")
     assert (database.returncode, len(hook.got)) == (2, 2), database

@@ -20,7 +20,7 @@ from harness.search.nightly.chain import AGAIN as TIMES, SUMMARY, Chain
 from harness.search.nightly.night import STEPS, DeviceSeen, Night
 from harness.search.nightly.notifications import Message
 from harness.verdict.results.record import CaseRecord
-from harness.verdict.results.run_folder import RunFolder
+from harness.verdict.results.run_folder import JOURNAL, RunFolder
 from tests.unit.answers.history.runs import attempt, run_folder
 from tests.unit.search.nightly.nights import a_night
 
@@ -152,9 +152,10 @@ def test_headline_exit_code_message_and_site_agree(
             assert line.startswith("- **new** " if not issue.flaky else "- **flaky** ")
 
 
+@pytest.mark.parametrize("journal", [None, b'{"schema": 99}\n'])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug"), OSError("full")])
 def test_a_night_that_is_cut_short_tells_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, journal: bytes | None
 ) -> None:
     titles = list[str]()
     monkeypatch.setattr(
@@ -165,8 +166,11 @@ def test_a_night_that_is_cut_short_tells_so(
         raise error
 
     monkeypatch.setattr(Chain, "_compare", fail)
-    run = run_folder(tmp_path, attempt("a passed"))
+    run = run_folder(tmp_path, attempt("a passed"), command=("pytest", "n"))
     chain = PlannedNight(a_night(run=run.name, done=STEPS[:2]), (), tmp_path, None)
+    if journal is not None:
+        (run / JOURNAL).write_bytes(journal)
     with pytest.raises((type(error), HarnessError)):
         chain.go_on()
-    assert titles == ["Devices: not over: no case was run (n)"]
+    so_far = "1 of 1 case has a verdict" if journal is None else "no case was run"
+    assert titles == [f"Devices: not over: {so_far} (n)"]

@@ -49,6 +49,7 @@ from harness.answers.report.document import (
 from harness.answers.report.summary import cut_short
 from harness.ground.errors import HarnessError
 from harness.ground.errors.outgoing_text import counted, outgoing
+from harness.verdict.failure.error import signature_text
 from harness.verdict.results.coverage import LOST_TO
 from harness.verdict.results.drift import drift_lines
 from harness.verdict.results.run_folder import JOURNAL, RunFolder
@@ -227,7 +228,11 @@ class Alike:
             return "not run"
         known = f"{one.known_issue}: " if one.known_issue else ""
         named = f" ({one.diagnosis})" if one.diagnosis else ""
-        told = f"{known}{one.outcome}{named}: {one.signature}" if one.is_bad else one.outcome
+        told = (
+            f"{known}{one.outcome}{named}: {signature_text(one.signature)}"
+            if one.is_bad
+            else one.outcome
+        )
         return " ".join(f"{told}; {self.state}".split() if self.state else told.split())
 
     @property
@@ -249,7 +254,7 @@ def was_of(pair: Pair) -> str:
         now and (one.outcome, one.signature) == (now.outcome, now.signature)
     ):
         return ""
-    return " ".join((one.signature if one.is_bad else one.outcome).split())
+    return " ".join((signature_text(one.signature) if one.is_bad else one.outcome).split())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,8 +346,7 @@ class ToldComparison(Comparison):
             counts.append(f"{counted(len(self.drifted), 'case')} with other outputs")
         if self.speed is not None:
             counts += speed_counts(self.speed)
-            noise = noise_said(self.speed)
-            counts = [noise, *counts] if noise is not None else counts
+            counts += filter(None, [noise_said(self.speed)])
         if self.ops is not None:
             counts += op_counts(self.ops)
         failing, passing = self["failing"], self["passing"]

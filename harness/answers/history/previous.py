@@ -39,9 +39,11 @@ def previous_of(folder: RunFolder) -> RunFolder:
     found = next(_asked_for(wanted, _before(folder)), None)
     if found is not None:
         return found
+    asked = "it does not say which"
+    if isinstance(wanted, list):
+        asked = " ".join(map(str, wanted)) or "all that pytest finds"
     raise ConfigError(
-        f"has no finished run before {folder.run_id} that was asked for the same cases "
-        f"({' '.join(map(str, wanted)) if isinstance(wanted, list) else 'it does not say which'})",
+        f"has no finished run before {folder.run_id} that was asked for the same cases ({asked})",
         file=folder.path.parent,
         field="--previous",
         choices=["BASE NEW"],
@@ -80,7 +82,7 @@ def _asked_for(wanted: object, runs: Iterable[Path]) -> Iterator[RunFolder]:
     for path in islice(runs, _MOST_RUNS):
         run = RunFolder(path)
         # one that was interrupted has an end, too, but not all cases
-        if wanted and run.info().get("selection") == wanted and run.ended_in_order:
+        if wanted is not None and run.info().get("selection") == wanted and run.ended_in_order:
             yield RunFolder.open(path)
 
 

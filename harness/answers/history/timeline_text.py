@@ -41,7 +41,7 @@ from harness.ground.errors import InfraError
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.files.bounded_json import parse_json, parse_model
 from harness.ground.files.schema_field import Schema1
-from harness.verdict.failure.error import Part
+from harness.verdict.failure.error import Part, signature_text
 from harness.verdict.results.coverage import LOST_TO, Fault
 
 _DEVICES: Final = 5
@@ -448,7 +448,7 @@ def lines(report: History) -> Iterator[str]:
     yield headline(report)
     for kind in report.kinds(_SHOWN):
         yield (
-            f"{kind.failures:5} x {shortened(kind.kind, _WIDTH)}: {_days(kind)}, "
+            f"{kind.failures:5} x {shortened(signature_text(kind.kind), _WIDTH)}: {_days(kind)}, "
             f"{counted(kind.cases, 'case')}"
         )
         yield f"        on {_some(kind.devices)}; {_some(kind.versions)}"
@@ -462,7 +462,8 @@ def lines(report: History) -> Iterator[str]:
         yield f"{case.recent}  {case.case}"
         yield f"        {ends(case)}; {rates(case)}"
         if len(case.kinds) > 1:
-            yield f"        failed for {counted(len(case.kinds), 'cause')}: {_some(case.kinds)}"
+            kinds = tuple(map(signature_text, case.kinds))
+            yield f"        failed for {counted(len(kinds), 'cause')}: {_some(kinds)}"
         if case.first_bad_at and case.last_good_at:
             good, bad = case.last_good_at[:19], case.first_bad_at[:19]
             if case.changed:

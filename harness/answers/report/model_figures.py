@@ -95,7 +95,7 @@ def nodes_tables(records: Iterable[CaseRecord]) -> list[Block]:
         cut = "".join(f"; {words}" for words in (*_added(added), *_cut(record)))
         title, which = "What ran where", "of"
         if not _ran(record):
-            title, which = "What would run where", "nothing ran; if it did, of"
+            title, which = "What would run where", "no run came to its end; if one did, of"
         line: list[str | Span] = [
             code(record.case.rpartition("/")[2]),
             f": {which} {counted(len(rows), 'node')} ",

@@ -55,6 +55,7 @@ from harness.ground.errors import HarnessError
 from harness.ground.errors.outgoing_text import counted, printable
 from harness.ground.files.names_inside import flat_name, open_below
 from harness.ground.files.whole_file import write_whole
+from harness.verdict.failure.error import signature_text
 from harness.verdict.results.run_folder import JOURNAL, RunFolder, case_slug
 
 FRONT: Final = "index.html"
@@ -313,7 +314,7 @@ def happened(known: Known, changes: Sequence[NightChange], links: Links) -> Tabl
 
 def title_of(of: NightChange | CauseHeld) -> str:
     """What went wrong, in a few words."""
-    named = " ".join(part for part in of.kind.split("|") if part != "-")
+    named = signature_text(of.kind)
     return shortened(named if named.startswith(of.outcome) else f"{of.outcome}: {named}", 120)
 
 

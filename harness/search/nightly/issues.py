@@ -33,7 +33,7 @@ from harness.ground.facts.axes import VERSIONS
 from harness.ground.files.names_inside import flat_name
 from harness.run.pytest_plugin.own_contexts import is_of_a_file
 from harness.search.bisect.new_failures import NewFailure
-from harness.verdict.failure.error import Part
+from harness.verdict.failure.error import Part, signature_text
 from harness.verdict.results.coverage import LOST_TO, VERDICTS, Coverage, Fault
 from harness.verdict.results.record import CaseRecord
 
@@ -532,6 +532,7 @@ def with_facts(
 
 
 _SHOWN: Final = 50
+_REASON: Final = 100
 
 
 def bisected(issue: Issue) -> str:
@@ -577,7 +578,7 @@ def issue_text(issue: Issue, reports: str = "reports") -> str:
 
 def title(issue: Issue) -> str:
     """How its cases ended, why if that is known, and the test or the device, as code."""
-    named = " ".join(part for part in issue.signature.split("|") if part != "-")
+    named = signature_text(issue.signature)
     if issue.diagnosis:
         named = issue.diagnosis.partition(" ")[0].rstrip(":")
     server = server_lost(issue.message or "")
@@ -585,6 +586,7 @@ def title(issue: Issue) -> str:
         return as_code(f"{LOST_TO['lab']}: {NO_SERVER}{server}", 120)
     if issue.fault == "lab" and issue.message:  # a signature has no names
         named = issue.message.partition("\n")[0]
+        named = named if len(named) <= _REASON else named[:_REASON].rpartition(": ")[0] or named
         places = issue.example.places if issue.example else ()
         device = next((place.device for place in places if place.failed), "")
         on = f" on {device}" if device not in named else ""

@@ -231,6 +231,11 @@ def signature(api: str | None, code: int | None, message: str) -> str:
     return f"{api or '-'}|{'-' if code is None else code}|{without_varying_parts(message) or '-'}"
 
 
+def signature_text(signature: str) -> str:
+    """Return a signature as people read it: its parts, without those that are missing."""
+    return " ".join(part for part in signature.split("|") if part != "-")
+
+
 def without_varying_parts(message: str) -> str:
     """The message as it stands in a signature; applied twice it changes nothing more."""
     lines = (_without(line) for line in message[: 20 * MAX_SIGNATURE_CHARS].splitlines())

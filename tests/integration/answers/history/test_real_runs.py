@@ -86,7 +86,7 @@ def test_what_the_runs_before_show_to_be_flaky_is_not_new(tmp_path: Path) -> Non
         newest = run_folder(tmp_path, attempt(f"a {outcome}"), attempt("b passed"))
     done = qnn_harness("compare", "--previous", newest)
     assert done.returncode == 0, done.stdout
-    told = "flaky: failed: call|1002|it broke; 2 of 4 attempts failed on the same versions, first "
+    told = "flaky: failed: call 1002 it broke; 2 of 4 attempts failed on the same versions, first "
     told += "on "
     assert told in done.stdout
     assert "2 of 2 cases have a verdict: 1 passed, 1 failed; 1 flaky; " in done.stdout

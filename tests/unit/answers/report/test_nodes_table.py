@@ -59,7 +59,9 @@ def test_where_nothing_ran_it_is_told_as_planned(
     failed = record(outcome="failed", measurements=figures, outputs=compared)
     line, table = nodes_tables([failed])
     assert isinstance(table, Table)
-    assert ("nothing ran; if it did, of 1 node 1 on the CPU" in markdown([line])) is (not executed)
+    assert ("no run came to its end; if one did, of 1 node 1 on the CPU" in markdown([line])) is (
+        not executed
+    )
     assert table.title == ("What ran where" if executed else "What would run where")
     assert "| node 1 | Sigmoid |" in markdown([table])
 

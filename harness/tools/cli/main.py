@@ -142,6 +142,9 @@ def _told(error: Exception) -> int:
     if isinstance(error, OSError) and error.filename is not None and number in _INPUT:
         _complain(f"error: {error.filename}: {error.strerror}")
         return int(ConfigError.exit_code)
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd()
+        _complain("error: the current folder is gone; change to another one")
+        return int(ConfigError.exit_code)
     if isinstance(error, OSError) and number in _NO_ROOM:
         _complain(f"error: what this prints or keeps could not be written: {error.strerror}")
         _forget_output()

@@ -187,9 +187,10 @@ def ordered(folders: Iterable[Path]) -> list[Path]:
     Leave out those whose run.json cannot be read, and say so once.
     """
     numbers: dict[Path, RunNumber] = {}
-    for folder in folders:
+    for folder in sorted(folders):
         try:
-            numbers[folder] = RunNumber.of(folder.name, info_in(folder))
+            # by one name, whoever asks, so that it is said once
+            numbers[folder] = RunNumber.of(folder.name, info_in(folder.absolute()))
         except ConfigError as error:
             _log.warning("left out: %s", error, extra=ONCE)
     return in_order(numbers, numbers.__getitem__)

@@ -49,6 +49,15 @@ def test_versions_and_places_choose_no_cases(one: str, other: str, same: bool) -
     assert (selection(one.split()) == selection(other.split())) == same
 
 
+def test_who_chose_no_cases_asked_for_all(tmp_path: Path) -> None:
+    first = run_folder(tmp_path, ONE, command=("pytest",))
+    run_folder(tmp_path, ONE)
+    last = run_folder(tmp_path, ONE, command=("pytest", "-q"))
+    assert previous_of(RunFolder(last)).path == first
+    with pytest.raises(ConfigError, match=r"the same cases \(all that pytest finds\)"):
+        previous_of(RunFolder(first))
+
+
 def test_the_last_finished_one_of_the_same_cases_is_taken(tmp_path: Path) -> None:
     run_folder(tmp_path, ONE)
     wanted = run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "--qnn", "2.50.40"))

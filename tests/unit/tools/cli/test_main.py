@@ -149,6 +149,7 @@ def test_a_fault_of_ours_is_3_and_one_line_and_its_traceback_only_with_v(
         (OSError(errno.ENOSPC, "No space left"), 3, "error: what this prints or keeps could not"),
         (PermissionError(errno.EACCES, "Permission denied", "x"), 2, "error: x: Permission denied"),
         (PermissionError(errno.EPERM, "not permitted"), 3, "error: internal error: PermissionErr"),
+        (FileNotFoundError(errno.ENOENT, "none"), 2, "error: the current folder is gone; change"),
         (OSError(errno.EIO, "broken", "x"), 3, "error: internal error: OSError: [Errno 5] broken"),
         (KeyboardInterrupt(), 130, ""),
         (MemoryError(), 3, "error: this computer has not enough memory for that"),

@@ -170,12 +170,12 @@ function times(data, shown, section, open) {
     if (list.length > 60) for (const [bin, values] of bins) {
       const tall = Math.max(2, 20 * Math.sqrt(values.length / highest));
       svg.append(el("rect", {x: bin * 6 - 2.5, y: y + 10 - tall, width: 5, height: tall, fill: LINES[0], "fill-opacity": 0.75},
-        el("title", {}, `${values.length} cases with a median of about ${micros(values[0])}`)));
+        el("title", {}, `${counted(values.length, "case")} with a median of about ${micros(values[0])}`)));
     }
     else list.forEach(([at, [, n, least, quarter, middle, three, most]]) => {
       svg.append(el("line", {x1: toX(quarter), x2: toX(three), y1: y, y2: y, stroke: LINES[0], "stroke-opacity": 0.35, "stroke-width": 5}),
         el("circle", {cx: toX(middle), cy: y, r: 3.4, fill: LINES[0], "fill-opacity": 0.6, style: "cursor:pointer", onclick: () => open(at)},
-          el("title", {}, `${data.short(at)}: ${n} values, ${micros(least)} to ${micros(most)}, median ${micros(middle)}`)));
+          el("title", {}, `${data.short(at)}: ${counted(n, "value")}, ${micros(least)} to ${micros(most)}, median ${micros(middle)}`)));
     });
     const all = list.map(([, one]) => one[4]).sort((a, b) => a - b), middle = all[Math.floor(all.length / 2)];
     svg.append(el("line", {x1: toX(middle), x2: toX(middle), y1: y - 9, y2: y + 9, stroke: LINES[1], "stroke-width": 2}));
@@ -207,7 +207,7 @@ function timeline(data, shown, section, open) {
   const height = tops[lanes.length] + 32;
   const toX = ms => left + ms / 1000 / last * (width - left - 10);
   const svg = el("svg", {class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": `what ran when on ${lanes.length} devices, ${seconds(last)} in all`});
+    "aria-label": `what ran when on ${counted(lanes.length, "device")}, ${seconds(last)} in all`});
   for (const value of clock(last, width / 110)) svg.append(
     el("line", {class: "grid", x1: toX(value * 1000), x2: toX(value * 1000), y1: 4, y2: height - 26}),
     el("text", {x: toX(value * 1000), y: height - 10, "text-anchor": toX(value * 1000) > width - 40 ? "end" : "middle"}, value < 60 ? `${number(value)} s` : seconds(value).replace(/ 0+ (s|min)$/, "")));
@@ -241,7 +241,7 @@ function timeline(data, shown, section, open) {
   put(section, el("h2", {}, "When, on which device"),
     el("div", {class: "legend"}, kinds.map(kind => el("span", {}, el("i", {style: `background:var(--${DOINGS[kind][0]})`}), DOINGS[kind][1])),
       heats.size ? el("span", {}, el("i", {style: `background:${LINES[1]}`}), "temperature, as far as a device told") : null), svg,
-    told.length ? el("details", {}, el("summary", {}, `${told.length} events of devices`), el("div", {class: "scroll"}, el("table", {}, el("tbody", {},
+    told.length ? el("details", {}, el("summary", {}, `${counted(told.length, "event")} of devices`), el("div", {class: "scroll"}, el("table", {}, el("tbody", {},
       told.map(one => el("tr", {}, el("td", {}, seconds(one.start / 1000)), el("td", {class: "mono"}, one.device), el("td", {}, one.event),
         el("td", {}, one.state), el("td", {}, one.celsius !== null ? `${one.celsius} °C` : ""), el("td", {}, one.detail))))))) : "");
 }

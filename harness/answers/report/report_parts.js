@@ -42,6 +42,7 @@ function micros(value) {
 }
 function megabytes(value) { return `${round3(value / 1e6)} MB`; }
 function round3(value) { return Number(value.toPrecision(3)).toLocaleString("en"); }
+function counted(number, what) { return `${number} ${what}${number === 1 ? "" : "s"}`; }
 function number(value) { return value.toLocaleString("en", {maximumFractionDigits: 6}); }
 
 const BY_NUMBER = new Intl.Collator("en", {numeric: true}).compare;

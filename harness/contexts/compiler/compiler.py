@@ -147,7 +147,8 @@ Job = CompileJob | ReferenceJob
 
 def seconds_for(model: Path) -> float:
     """How long a model may be computed with before it counts as without end."""
-    return JOB_S + model.stat().st_size / BYTES_A_SECOND
+    size = model.stat().st_size if model.exists() else 0  # the job itself says so
+    return JOB_S + size / BYTES_A_SECOND
 
 
 def run_jobs(host: CompilerHost, jobs: Sequence[Job]) -> dict[str, CompileError | None]:

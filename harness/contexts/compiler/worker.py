@@ -42,10 +42,10 @@ def _work(request: dict[str, Any], answers: IO[str]) -> None:
     except Exception as error:
         _tell(answers, event="unusable", errors=_chain(error))
         return
-    endless: set[tuple[int, int]] = set()
+    endless: set[int] = set()
     for job in request["jobs"]:
-        status = os.stat(job["model"])
-        model = (status.st_dev, status.st_ino)
+        # models that differ in their inputs only are one file
+        model = os.stat(job["model"]).st_ino if os.path.exists(job["model"]) else 0
         _tell(answers, event="begin", job=job["id"])
         print(f"{request['mark']}{job['id']}", file=sys.stderr, flush=True)
         # of a model that came to no end once, nothing else is tried

@@ -185,7 +185,8 @@ class NightChange(NamedTuple):
 
     `cause` is the id of what went wrong, of what is fixed that of before, and `kind` its diagnosis
     or signature. `since` is the place of the run with which it began; `changed` are the versions
-    that changed then, None if no run before it has the case.
+    that changed then, None if no run before it has the case. `known_issue` is the id of the one
+    that expects it.
     """
 
     at: int
@@ -199,6 +200,7 @@ class NightChange(NamedTuple):
     since: int
     changed: str | None
     versions: str
+    known_issue: str | None
 
 
 def changes_of(
@@ -249,7 +251,8 @@ def _change(
 ) -> NightChange:
     device = now.device or ""
     names = (cause_id(told), kind_of(told), told.outcome, now.test, now.case, device)
-    return NightChange(at, became, *names, since, changed, said_versions(versions_of(now)))
+    versions = said_versions(versions_of(now))
+    return NightChange(at, became, *names, since, changed, versions, now.known_issue)
 
 
 def versions_changed(before: Attempt, after: Attempt) -> str:

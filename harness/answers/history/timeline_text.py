@@ -162,7 +162,7 @@ def _places(facts: CauseFacts, result: str, link: LinkTo) -> Iterator[str | Span
     for device in facts.devices:
         by_soc.setdefault(device.soc, []).append(device)
     parts = list[list[str | Span]]()
-    judged = "" if result == "affected" and facts.shows == "no verdict" else "tested "
+    judged = "" if facts.shows == "no verdict" else "tested "
     for soc, of_soc in sorted(by_soc.items(), key=lambda item: item[0] or ""):
         names = [device.device for device in of_soc if device.result == result]
         if not names:

@@ -172,9 +172,12 @@ def _device_blocks(known: Known, device: str) -> Iterator[Block]:
     changes = known.gathered.changes("device = ? AND at = ?", device, last)
     row, state = known.devices.get((device, last)), state_of_device(known, device)
     bad = [one for one in changes if one.became in ("new", "still", "flaky")]
+    expected = sum(one.became == "known" for one in changes)
     yield Heading(["Device ", Span(device, style="code")], 1)
     lost = known.gathered.by_device.get((device, last), StandingCounts()).lost
-    said = f"{counted(len(bad), 'case')} failed there" if bad else "nothing failed there"
+    failed = [f"{counted(len(bad), 'case')} failed there"] if bad else []
+    failed += [f"{counted(expected, 'case')} failed there as known"] if expected else []
+    said = ", ".join(failed or ["nothing failed there"])
     said += f", {lost} without a verdict" if lost else ""
     said += f" on {known.day(last)}"
     well = f"{state.state} since {state.since[:10]}" if state.since else state.state

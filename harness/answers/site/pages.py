@@ -281,7 +281,10 @@ def _row(known: Known, became: Became, found: Sequence[NightChange], links: Link
     what += _first_of(tests)
     told = known.cause(first.at, first.cause)
     said: list[str | Span] = [links.kept(known.kept.run(told.folder), told.known)]
-    if told.command:
+    if became == "known":
+        issues = dict.fromkeys(one.known_issue for one in found if one.known_issue)
+        said = ["known issue ", *joined([Span(one, style="code") for one in issues])]
+    elif told.command:
         said += [" ", _FOLDED.format(f"qnn-harness {shlex.join(told.command)}")]
     facts = known.facts(first.at, first.cause, fixed=became == "fixed")
     return [what, facts_line(facts, links.to), said]

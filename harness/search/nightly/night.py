@@ -102,8 +102,8 @@ def lab_lines(
     away, at_end = _lost_hosts(first.values()), _lost_hosts(last.values())
     if first:
         far = f", {len(hosts) - len(away)} of {counted(len(hosts), 'other host')}" if hosts else ""
-        changed = last and still_there != there
-        when = f" at the beginning, {still_there} at the end" if changed else ""
+        at_the_end = f"{still_there} at the end" if last else "not asked at the end"
+        when = "" if last and still_there == there else f" at the beginning, {at_the_end}"
         short = f"; {counted(len(lost), 'device')} did not test all cases" if lost else ""
         kind = _simulated(first.values())
         yield f"Lab: {there} of {counted(len(first), 'device')} there{when}{far}{short}.{kind}"

@@ -132,7 +132,9 @@ def test_what_is_flaky_or_lost_says_so(tmp_path: Path) -> None:
     nights = [on("p", "S", "a error"), on("q", "S", "a passed")]
     (lost,) = all_facts(held(tmp_path / "lost", nights)).values()
     assert results(lost) == {"p": "affected", "q": "passes"}
-    assert as_text(facts_line(lost)).startswith("no verdict on 1 of 2 S (p); passes on ")
+    assert as_text(facts_line(lost)).startswith(
+        "no verdict on 1 of 2 S (p); passes on 1 of 2 S (q); since "
+    )
 
 
 def several(number: int, soc: str, result: Any = "affected") -> tuple[DeviceResult, ...]:

@@ -342,3 +342,11 @@ def test_a_device_that_was_lost_is_not_said_to_have_failed_nothing_ever(tmp_path
     assert "nothing failed there, 1 without a verdict on 2026-" in page
     head = re.findall("<th[^>]*>([^<]*)</th>", page[page.index("Night by night") :])
     assert head[:4] == ["Night", "State", "Found", "Passed"]
+
+
+def test_a_failure_that_a_known_issue_expects_is_one_of_its_device(tmp_path: Path) -> None:
+    built(tmp_path, run_folder(tmp_path, attempt("a failed known=slow-load"), run_id=FIRST))
+    page = (tmp_path / "site" / page_of("device", "sim")).read_text()
+    assert "1 case failed there as known on 2026-" in page
+    for text in (page, (tmp_path / "site/index.html").read_text()):
+        assert "known issue <code>slow-load</code>" in text[text.index("As a known issue says") :]

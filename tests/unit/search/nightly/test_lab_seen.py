@@ -161,7 +161,7 @@ def test_which_hosts_were_there_and_since_when_not() -> None:
     gone = {"problem": "no route", "host_lost": True}
     said = [row("a", **far, **gone), row("b", **far, **gone), row("c", **near), row("d")]
     begin = devices_seen({"devices": said}, (), "2026-11-26T22:00:00+00:00")
-    told = [*lab_lines(begin, (), {})]
+    told = [*lab_lines(begin, begin, {})]
     assert told[0] == "Lab: 2 of 4 devices there, 1 of 2 other hosts."
     assert told[1] == "- host `lab-pc`: out of reach since 2026-11-26T22:00"
     assert told[2:] == ["- `a`, `b`: away since 2026-11-26T22:00 (`no route`)"]
@@ -221,4 +221,7 @@ def test_what_is_simulated_is_told(simulated: tuple[bool, ...], said: str) -> No
         {"name": str(at), "enabled": True, "health": "good", "simulated": one}
         for at, one in enumerate(simulated)
     ]
-    assert list(lab_lines(devices_seen({"devices": rows}, (), "now"), (), {})) == [said]
+    seen = devices_seen({"devices": rows}, (), "now")
+    assert list(lab_lines(seen, seen, {})) == [said]
+    (only,) = lab_lines(seen, (), {})
+    assert " there at the beginning, not asked at the end." in only

@@ -100,7 +100,8 @@ def import_run(database: Database, path: Path) -> Imported:
             beside = held.folder
             run = f"{run}~{hashlib.sha256(f'{folder.path} {started}'.encode()).hexdigest()[:16]}"
             held = _held(connection, run)
-        if held.digest == digest and held.told == told:
+        known = held.told == told or _is_copy(folder.path, held)
+        if held.digest == digest and known:
             size = _attempts_in(connection, run)
             return Imported(run, size, changed=False, beside=beside)
         _count_once(connection, run, 0)
@@ -189,6 +190,14 @@ def _is_other(connection: Connection, held: Any, folder: Path, started: str) -> 
         if number in known and known[number] != same:
             return True
     return False
+
+
+def _is_copy(folder: Path, held: Any) -> bool:
+    """Whether a folder with the journal of a held run is a copy, whose run.json says nothing of
+    it: that run is held of another one, which is there and is not the one with the wrong name."""
+    other = Path(held.folder)
+    is_named = other.name == held.run or folder.name != held.run
+    return other != folder and is_named and (other / JOURNAL).is_file()
 
 
 def refuse_unknown(database: Database, asked: Filter) -> None:

@@ -24,7 +24,7 @@ from harness.ground.errors import ConfigError, InfraError
 from harness.tools.cli.history import history
 from harness.verdict.results.coverage import coverage_of
 from harness.verdict.results.record import CaseRecord
-from harness.verdict.results.run_folder import new_run_id
+from harness.verdict.results.run_folder import INFO, new_run_id
 from tests.properties import reached, reaches
 from tests.unit.answers.history.runs import attempt, run_folder, stored_runs
 
@@ -335,6 +335,23 @@ def test_a_copy_of_a_run_that_went_on_is_the_same_run(tmp_path: Path) -> None:
     assert import_run(database, folder).attempts == 1
     done = import_run(database, copy)
     assert (done.run, done.attempts, done.beside) == (folder.name, 2, None)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_copy_whose_run_json_says_otherwise_changes_nothing_of_its_run(
+    tmp_path: Path, first: int
+) -> None:
+    folder = run_folder(tmp_path, attempt("a passed"))
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    info = json.loads((copy / INFO).read_text())
+    (copy / INFO).write_text(json.dumps(info | {"selected": 9_000}))
+    database = open_database(str(tmp_path / "h"))
+    for path in [(copy, folder), (folder, copy)][first] * 2:
+        import_run(database, path)
+    assert [(one.run, one.not_run) for one in runs_held(database)] == [(folder.name, 0)]
+    shutil.rmtree(folder)
+    import_run(database, copy)
+    assert [one.not_run for one in runs_held(database)] == [8_999], "now it is the run"
 
 
 def test_a_run_of_next_year_is_followed_by_those_that_came_after_it(tmp_path: Path) -> None:

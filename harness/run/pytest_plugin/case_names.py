@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.ground.errors import ConfigError
 from harness.ground.errors.outgoing_text import counted
-from harness.ground.facts.axes import AXES
 from harness.run.pytest_plugin.collected import parameters_of, placement_of
 from harness.verdict.results.case_names import NO_PLACEMENT, named, placement_in, split_node_id
 
@@ -137,16 +136,3 @@ def _one_version(items: Sequence[pytest.Item]) -> None:
     if len(versions) > 1:
         shown = [str(place) for place in places[:_MOST_LISTED]]
         raise ConfigError("one version of each is wanted", field="--only-case", choices=shown)
-
-
-def refuse_names_of_axes(cases: Iterable[pytest.Item]) -> None:
-    """Raises ConfigError for a test's parameter that is called like an axis of the harness.
-
-    A record would have the parameter where readers look for the axis.
-    """
-    for case in cases:
-        taken = [name for name in parameters_of(case) if name in AXES]
-        if taken:
-            path, line, _ = case.location
-            problem = f"parameter {taken[0]!r} is called like an axis of every case; rename it"
-            raise ConfigError(problem, file=Path(path), line=(line or 0) + 1, field="parametrize")

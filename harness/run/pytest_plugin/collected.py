@@ -18,7 +18,7 @@ import pytest
 
 import harness
 from harness.ground.errors import ConfigError, HarnessError, InfraError, NoLabError
-from harness.ground.facts.axes import EXECUTORCH
+from harness.ground.facts.axes import AXES, EXECUTORCH
 from harness.run.pytest_plugin.options import OPTIONS, WITH_VALUE, in_long_forms, with_our_options
 from harness.run.pytest_plugin.own_contexts import TAKES, ArtefactFile, choose_contexts, suite_of
 from harness.run.pytest_plugin.pytest_internals import marks_asked
@@ -77,6 +77,10 @@ def note_mistakes(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
         problem = mistake(unknown, marked=marked, fixtures=getattr(item, "fixturenames", ()))
         if problem is None and marked and _is_marked_late(item):
             problem = _LATE
+        # a record would have the parameter where readers look for the axis
+        taken = [name for name in parameters_of(item) if name in AXES] if marked else []
+        if problem is None and taken:
+            problem = f"has the parameter {taken[0]!r}, called like an axis: rename it"
         wrong = getattr(getattr(item, "callspec", None), "params", {}).get("placement")
         if problem is not None:
             file, line, _ = item.location

@@ -229,10 +229,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     try:
         cases = [item for item in items if placement_of(item)]
         refuse_cases_of_one_name(cases)
-        if cases:
-            from harness.run.pytest_plugin.case_names import refuse_names_of_axes
-
-            refuse_names_of_axes(cases)
         if run.options.only_case is not None:
             from harness.run.pytest_plugin.case_names import only_case, refuse_a_compiler
 

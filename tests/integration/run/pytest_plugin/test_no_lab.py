@@ -141,6 +141,12 @@ def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Pat
             "def test_device(bench, n)",
             "test_device is marked `device` by a parameter or a hook, which is too late: mark the",
         ),
+        (
+            (),
+            'device(backend="htp")\ndef test_device(bench)',
+            "device\n@pytest.mark.parametrize('qnn', [1])\ndef test_device(bench, qnn)",
+            "test_device has the parameter 'qnn', called like an axis: rename it",
+        ),
     ],
 )
 def test_a_slip_in_a_marker_is_an_error_of_its_test_and_names_its_place(

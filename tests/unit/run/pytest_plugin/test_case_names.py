@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.ground.errors import ConfigError
-from harness.run.pytest_plugin.case_names import refuse_names_of_axes, rest_meant, without_placement
+from harness.run.pytest_plugin.case_names import rest_meant, without_placement
 from harness.run.workbench.placement import Placement
 from harness.verdict.results.case_names import placement_in
 from tests.properties import reached, reaches
@@ -65,16 +61,3 @@ def test_a_case_is_found_under_the_names_of_other_versions(placement: Placement,
 @pytest.mark.parametrize("name", ["nothing", "sim-a-htp-2.51.0-huge", "sim-a-npu-2.51.0-66"])
 def test_what_is_no_case_means_none(name: str) -> None:
     assert rest_meant(name, {"66", "resident-66", "tiny"}) is None
-
-
-@pytest.mark.parametrize("name", ["device", "soc", "qnn", "contexts"])
-def test_a_parameter_called_like_an_axis_of_every_case_is_refused(name: str) -> None:
-    case: Any = SimpleNamespace(
-        location=("suites/test_a.py", 4, "test_a"),
-        callspec=SimpleNamespace(params={"placement": None, name: 1}),
-    )
-    if name == "contexts":
-        refuse_names_of_axes([case])
-        return
-    with pytest.raises(ConfigError, match=rf"^suites/test_a.py:5: parametrize: parameter '{name}'"):
-        refuse_names_of_axes([case])

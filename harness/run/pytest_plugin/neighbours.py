@@ -25,6 +25,7 @@ from harness.run.pytest_plugin.pytest_internals import (
 _WITH_VALUE: Final = WITH_VALUE | {short for short, name in LONG.items() if name in WITH_VALUE}
 _CLOSE: Final = 0.75
 """How like an option of ours an unknown one is that may be meant for it."""
+_REPEATING: Final = ("rerunfailures", "pytest-retry")
 _RERUNS: Final = (
     "what only the lab failed is tried again without it (--retries N), and a verdict about the "
     "target stands; for how often it fails see `qnn-harness bisect --repeat N`"
@@ -35,15 +36,17 @@ _TIMEOUT: Final = (
 )
 
 
-def ignored_options(config: pytest.Config, items: Sequence[pytest.Item]) -> list[str]:
+def ignored_options(config: pytest.Config, cases: Sequence[pytest.Item]) -> list[str]:
     """What was asked of other plug-ins and is not done for these cases, and what to use instead."""
-    if not config.pluginmanager.hasplugin("rerunfailures"):
+    if not any(map(config.pluginmanager.hasplugin, _REPEATING)):
         return []
     asked = ["--reruns"] if config.getoption("reruns", None) else []
     asked += ["--force-reruns"] if config.getoption("force_reruns", None) else []
     asked += ["reruns of the configuration"] if not asked and _ini(config, "reruns") else []
-    marked = sum(item.get_closest_marker("flaky") is not None for item in items)
-    asked += [f"the mark flaky (on {marked} of them)"] if marked else []
+    marked = [case for case in cases if case.get_closest_marker("flaky") is not None]
+    asked += [f"the mark flaky (on {len(marked)} of them)"] if marked else []
+    for case in marked:  # pytest-retry repeats a test within its report, unless told not to
+        case.add_marker(pytest.mark.flaky(condition=False), append=False)
     if not asked:
         return []
     return [f"cases with devices are not repeated for {' and '.join(asked)}: {_RERUNS}"]

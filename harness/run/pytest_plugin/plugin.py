@@ -307,9 +307,9 @@ def pytest_runtestloop(session: pytest.Session) -> object:
 
             show_plan(session, run)
             return True
-        for text in ignored_options(session.config, session.items):
-            _log.warning(text)
         cases = [item for item in session.items if placement_of(item)]
+        for text in ignored_options(session.config, cases):
+            _log.warning(text)
         run.records.note_code(cases)
         run.will_run([case.nodeid for case in cases])
         run.begin(needs)

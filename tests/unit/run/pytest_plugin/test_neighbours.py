@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from _pytest.config import _prepareconfig
 from _pytest.config.argparsing import Parser
 
 from harness.ground.errors import ConfigError
-from harness.run.pytest_plugin.neighbours import refuse_cases_of_one_name, words_after
-from harness.run.pytest_plugin.options import WITH_VALUE, add_options
+from harness.run.pytest_plugin.neighbours import (
+    ignored_options,
+    refuse_cases_of_one_name,
+    words_after,
+)
+from harness.run.pytest_plugin.options import WITH_VALUE, add_options, named
 
 
 def test_all_options_that_take_a_value_are_known() -> None:
@@ -116,3 +121,15 @@ def test_cases_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="collect it once"):
         refuse_cases_of_one_name([both[0], both[0], case("/x/a/test_y.py", "test_y.py::t")])
     refuse_cases_of_one_name([both[0], case("/x/b/test_y.py", "b/test_y.py::t")])
+
+
+def test_no_case_is_repeated_within_its_report(request: pytest.FixtureRequest) -> None:
+    case = pytest.Function.from_parent(request.node.parent, name="test_it", callobj=named)
+    case.add_marker(pytest.mark.flaky(retries=2))  # as its `--retries` does to all tests
+    names = SimpleNamespace(hasplugin="pytest-retry".__eq__)
+    config: Any = SimpleNamespace(pluginmanager=names, getoption=lambda *_: None, getini={}.get)
+    (told,) = ignored_options(config, [case])
+    assert told.startswith("cases with devices are not repeated for the mark flaky (on 1 of them)")
+    mark = case.get_closest_marker("flaky")
+    assert mark is not None
+    assert mark.kwargs == {"condition": False}, "this is what pytest-retry looks at"

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from harness.contexts.compiler.compile import compile_options
 from harness.contexts.compiler.litert import LITERT_VERSION
+from harness.contexts.context.source import ANY_DISTANCE
 from harness.contexts.sources.artefact_sources import Given, own_folder
 from harness.ground.errors.outgoing_text import counted
 from harness.ground.facts.axes import ENGINES, LITERT
@@ -156,12 +157,15 @@ def _reproducing(
         models.append({"file": manifest.model[0].file, **named, "on_cpu": plain})
     else:
         return None
+    limits = {"max error": plan.max_error, "cosine": plan.min_cosine, "SQNR": plan.min_sqnr}
     at_once = {"sequential": 1, "window": _WINDOW}.get(plan.residency, len(order))
     return {
         "models": models,
         "order": order,
         "at_once": at_once,
-        "tolerance": plan.tolerance,
+        # what has only limits may be off by any distance within them
+        "tolerance": plan.tolerance if plan.tolerance < ANY_DISTANCE else None,
+        "limits": {name: limit for name, limit in limits.items() if limit is not None},
         "provider_options": options,
         "session_options": session,
     }

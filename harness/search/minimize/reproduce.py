@@ -38,10 +38,10 @@ def main() -> int:
         print(f"session {place + 1} of {len(case['order'])}: {model['file']}", flush=True)
         loaded.append((number, session_of(model["file"], devices, case)))
         if case["at_once"] < len(case["order"]):
-            wrong += run(loaded[-1][1], model, case["tolerance"])
+            wrong += run(loaded[-1][1], model, case)
     if case["at_once"] >= len(case["order"]):
         for number, session in loaded:
-            wrong += run(session, case["models"][number], case["tolerance"])
+            wrong += run(session, case["models"][number], case)
     print("all ran" if not wrong else f"outputs that are not as expected: {wrong}")
     return 1 if wrong else 0
 
@@ -63,7 +63,7 @@ def session_of(file: str, devices: list[Any], case: dict[str, Any]) -> Any:
         return onnxruntime.InferenceSession(str(HERE / file), options, enable_fallback=False)
 
 
-def run(session: Any, model: dict[str, Any], tolerance: float) -> int:
+def run(session: Any, model: dict[str, Any], case: dict[str, Any]) -> int:
     """Execute a session, and return how many outputs are further off than they may be."""
     import onnxruntime
 
@@ -87,13 +87,33 @@ def run(session: Any, model: dict[str, Any], tolerance: float) -> int:
     wrong = 0
     for name, right in wanted.items():
         made, right = (numpy.asarray(one, numpy.float64) for one in (outputs[name], right))
-        off = numpy.asarray(numpy.abs(made - right))
-        far = numpy.count_nonzero(~(off <= tolerance))
-        wrong += bool(far) and name in model["expected"]
-        nan, most = numpy.count_nonzero(numpy.isnan(made)), numpy.nanmax(off, initial=0.0)
-        print(f"  {name}: {far} of {off.size} elements beyond {tolerance:g} of {against},", end=" ")
-        print(f"max error {most:.7g}, {nan} NaN")
+        figures = distance(made, right)
+        told = ", ".join(f"{figure} {value:.7g}" for figure, value in figures.items())
+        print(f"  {name}: {told}, {numpy.count_nonzero(numpy.isnan(made))} NaN against {against}")
+        bad = False
+        for figure, limit in case["limits"].items():
+            value = figures[figure]
+            if not (value <= limit if figure == "max error" else value >= limit):
+                print(f"  {name}: {figure} {value:.7g}, and {limit:g} is asked")
+                bad = True
+        if case["tolerance"] is not None:
+            far = numpy.count_nonzero(~(numpy.abs(made - right) <= case["tolerance"]))
+            bad |= bool(far) and name in model["expected"]
+            print(f"  {name}: {far} of {made.size} elements beyond {case['tolerance']:g}")
+        wrong += bad
     return wrong
+
+
+def distance(made: Any, right: Any) -> dict[str, float]:
+    """Return how far an output is from what is right; of what is equal the SQNR is infinite."""
+    off, norms = made - right, numpy.linalg.norm(made) * numpy.linalg.norm(right)
+    noise, signal = float(numpy.square(off).sum()), float(numpy.square(right).sum())
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        return {
+            "max error": float(numpy.abs(off).max(initial=0.0)),
+            "cosine": float(numpy.vdot(made, right) / norms) if norms else float(not noise),
+            "SQNR": float(10 * numpy.log10(numpy.float64(signal) / noise)) if noise else numpy.inf,
+        }
 
 
 def values(file: str | None, name: str, like: Any) -> Any:

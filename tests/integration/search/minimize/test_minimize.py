@@ -30,7 +30,7 @@ from tests.integration.run.pytest_plugin.executorch_programs import write_progra
 FIELD = ROOT / "tests/field"
 (OLD,) = FIELD.glob("add_add_1_quant*.bin")
 TIMEOUT_S = 550
-WRONG = "elements beyond 0.01 of the expected file"
+WRONG = "64 of 64 elements beyond 0.01\n"
 LIMITS = ("--inputs=in", "--expected=out", "--tolerance=0.01")
 SCHEMA = json.loads((ROOT / "docs/schema/minimize.schema.json").read_text())
 
@@ -251,6 +251,7 @@ def plain_onnx(bundle: Path, lab: DeviceRuns) -> subprocess.CompletedProcess[str
     [
         ("refused.onnx", (), "fallback to CPU EP has been explicitly disabled"),
         ("model.onnx", LIMITS, WRONG),
+        ("model.onnx", (*LIMITS[:2], "--min-sqnr=3"), "y: SQNR -inf, and 3 is asked\n"),
         *(
             pytest.param(file, ("--engine=ort", *LIMITS), WRONG, marks=pytest.mark.slow)
             for file in ("model.onnx", "packed.onnx")

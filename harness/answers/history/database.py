@@ -449,12 +449,13 @@ class NightTold(Part):
 
     It ended with `exit_code`; `verdict` is what it came to, `failed_on` what of it was new and bad,
     in the words of `compare --fail-on`, `vanished` the first cases that are so, if it is that.
-    `new` are the first cases that fail and did not in the night before, though another run since
-    may have seen that.
+    `new` are the first cases that fail and did not in the run `base` of the night before, though
+    another one since may have seen that.
     """
 
     night: str
     run: str
+    base: str | None = None
     exit_code: int = 0
     verdict: str = ""
     devices: Mapping[str, DeviceTold] = {}

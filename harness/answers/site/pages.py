@@ -144,16 +144,26 @@ def keep_pages(database: Database, nights: Mapping[str, NightTold], out: Path) -
         for one in found:
             _keep(out, reports, one.name, _RUN)
     for run, folder in folders.items():
-        _keep(out, folder.parent, run, _RUN, JOURNAL)
-        if (night := nights.get(run)) is not None:
+        night = nights.get(run)
+        base = folders.get(night.base or "") if night else None
+        _keep(out, folder.parent, run, _RUN, JOURNAL, RunFolder(base) if base else None)
+        if night is not None:
             _keep(out, folder.parent, night.night, _COMPARISON)
     return KeptPages(out, tuple(found))
 
 
-def _keep(out: Path, reports: Path, folder: str, name: str, made_of: str = "") -> None:
+def _keep(
+    out: Path,
+    reports: Path,
+    folder: str,
+    name: str,
+    made_of: str = "",
+    base: RunFolder | None = None,
+) -> None:
     """Keep a page, unless it is that of the same time; what cannot be read is not there.
 
-    It is made of the journal `made_of` where that is named, else copied without its scripts.
+    It is made of the journal `made_of` where that is named, beside the run `base`, else copied
+    without its scripts.
     """
     try:
         path = out / _REPORTS / flat_name(folder) / name
@@ -167,7 +177,7 @@ def _keep(out: Path, reports: Path, folder: str, name: str, made_of: str = "") -
     if made_of:
         run = RunFolder(reports / folder)
         with contextlib.suppress(HarnessError, OSError):
-            text = printable(html_text(run_data(run, since_previous(run))))
+            text = printable(html_text(run_data(run, since_previous(run, base))))
         if not text:
             return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -398,6 +398,7 @@ def night_told(night: Night) -> NightTold | None:
     return NightTold(
         night=night.night,
         run=night.run,
+        base=night.base,
         exit_code=night.exit_code,
         verdict=night.verdict or "",
         devices=seen,

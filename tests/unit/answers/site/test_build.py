@@ -325,7 +325,7 @@ def test_what_is_new_since_the_night_before_is_new_though_a_run_by_hand_saw_it(
     said = "1 of 1 case has a verdict: 1 failed; 1 new; 0 still failing, 0 still passing"
     database = open_database(str(tmp_path / "history.sqlite"))
     keep_night(database, NightTold(night="n", run=FIRST))
-    new = {"failed_on": ("new", "vanished"), "new": (failing.case,), "verdict": said}
+    new = {"failed_on": ("new", "vanished"), "new": (failing.case,), "verdict": said, "base": FIRST}
     keep_night(database, NightTold(night="o", run=THIRD, exit_code=1, **new))
     built(tmp_path, good, by_hand, night)
     text = (tmp_path / "site/index.html").read_text()
@@ -333,6 +333,8 @@ def test_what_is_new_since_the_night_before_is_new_though_a_run_by_hand_saw_it(
     assert "Fails because of: new, vanished (what was judged before was not)." in text
     assert ">New: 1 case<" in text
     assert "Still failing" not in text
+    kept = (tmp_path / "site/reports" / THIRD / "report.html").read_text()
+    assert "1 failed (1 of them new)." in kept
 
 
 def test_a_device_that_was_lost_is_not_said_to_have_failed_nothing_ever(tmp_path: Path) -> None:

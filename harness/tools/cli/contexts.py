@@ -54,7 +54,6 @@ from harness.libraries.containers.extract import extract, nothing_in, piece_file
 from harness.libraries.containers.manifest import MANIFEST, PieceEntry
 from harness.libraries.containers.open import open_artefact, open_artefacts
 from harness.libraries.runtimes.catalog import Catalog, resolve_versions
-from harness.libraries.runtimes.pypi import all_versions
 from harness.libraries.runtimes.runtime import Runtime
 from harness.probe.build import ProbeBuilder
 from harness.tools.cli.contexts_diverge import diverge_command
@@ -66,6 +65,7 @@ from harness.tools.cli.lab_options import (
     host_runtime,
     json_option,
     lab_option,
+    only_version,
     open_catalog,
     require_output,
 )
@@ -119,20 +119,13 @@ def compile_command(
     if output.exists() and output.samefile(model):
         raise ConfigError("is the model itself; name another file", file=output, field="--output")
     chosen, source = soc_with_htp(soc), OnnxModel.of(model.absolute())
-    versions = resolve_versions(qnn, field="--qnn") if qnn else all_versions()
-    if len(versions) > 1 and qnn:
-        raise ConfigError(f"{qnn!r} is several versions", field="--qnn", choices=versions)
-    host = open_catalog(lab_file).compiler_host(versions[-1])
+    version = only_version(qnn, resolve_versions, "--qnn")
+    host = open_catalog(lab_file).compiler_host(version)
     probes = ProbeBuilder(cache_root() / "probe")
     try:
         made = compile_to_file(source, host, chosen, probes, output)
     except CompileError as error:
-        refused = refused_nodes(messages_of(error.output))
-        words = str(error)
-        if refused:
-            words = refusal_text(refused, OnnxNodes.of(model).shapes(), words.partition(": ")[0])
-        say(f"error: {words}", err=True)
-        return _NEGATIVE
+        return _say_refused(error, [model])
     compiled = ContextCompiled(
         files=[str(output)],
         bytes=made.bytes,
@@ -419,13 +412,18 @@ def fit_command(
 
     What each takes is what the real library reserves when it loads it alone, here. Without
     --budget the simulator's own is taken, which is measured once and kept; a device has another.
-    Ends with 1 if not all fit, or that is not known, as of a simulator that has no limit.
+    Ends with 1 if not all fit, if that is not known, as of a simulator that has no limit, or if
+    the compiler refuses a model.
     """
     if remeasure and budget is not None:
         raise click.UsageError("--remeasure measures the budget, and --budget gives it: name one")
     catalog = open_catalog(lab_file)
     runtime = host_runtime(catalog, qnn)
-    measured = _measured(runtime, _contexts(files, catalog, runtime, soc_with_htp(soc)))
+    try:
+        named = _contexts(files, catalog, runtime, soc_with_htp(soc))
+    except CompileError as error:
+        return _say_refused(error, files)
+    measured = _measured(runtime, named)
     wanted = list(islice(cycle(measured), contexts or len(measured)))
     if budget is not None:
         room: Room | None = Room(budget)
@@ -446,6 +444,16 @@ def fit_command(
     )
     say_found(told, fit_lines(told), as_json)
     return 0 if told.fits else _NEGATIVE
+
+
+def _say_refused(error: CompileError, files: Sequence[Path]) -> int:
+    """Say why a model was not compiled, the nodes with their shapes if it is the only file."""
+    refused, words = refused_nodes(messages_of(error.output)), str(error)
+    if refused:
+        shapes = OnnxNodes.of(files[0]).shapes() if len(files) == 1 else {}
+        words = refusal_text(refused, shapes, words.partition(": ")[0])
+    say(f"error: {words}", err=True)
+    return _NEGATIVE
 
 
 def _contexts(

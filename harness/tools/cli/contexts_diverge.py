@@ -13,7 +13,6 @@ from harness.ground.facts.socs import SOCS
 from harness.ground.files.whole_file import disk_errors, scratch_folder, write_whole
 from harness.libraries.containers.open import open_artefact
 from harness.libraries.runtimes.catalog import resolve_versions
-from harness.libraries.runtimes.pypi import all_versions
 from harness.search.diverge.divergence import as_page, lines
 from harness.search.diverge.driver import FirstWrong
 from harness.search.diverge.network import Cpu, HtpPlace, Qnn
@@ -22,6 +21,7 @@ from harness.tools.cli.lab_options import (
     NamedPath,
     complete_devices,
     json_option,
+    only_version,
     open_catalog,
     simulated_instead,
 )
@@ -88,11 +88,11 @@ def diverge_command(
     """
     for file in filter(None, (model, reference)):
         _require_model(file)
-    tested = resolve_versions(qnn, field="--qnn")[-1] if qnn else all_versions()[-1]
+    tested = only_version(qnn, resolve_versions, "--qnn")
     backend, other = _BACKENDS.get(against), tested
     if backend is None and against != "cpu":
         backend = "htp"
-        other = resolve_versions(against, field="--against")[-1]
+        other = only_version(against, resolve_versions, "--against")
         if other == tested:
             problem = f"QNN {tested} is what is tested: name another version, or --qnn"
             raise ConfigError(problem, field="--against")

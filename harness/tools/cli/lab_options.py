@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -170,13 +171,26 @@ def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:
     )
 
 
+def only_version(spec: str | None, resolve: Callable[..., Sequence[str]], field: str) -> str:
+    """Return the QNN version that a spec means; the newest where none is named.
+
+    Raises ConfigError for several, and for one that there is not.
+    """
+    if spec is None:
+        return all_versions()[-1]
+    names = resolve(spec, field=field)
+    if len(names) > 1:
+        raise ConfigError(f"{spec!r} is several versions", field=field, choices=names)
+    return names[0]
+
+
 def host_runtime(catalog: Catalog, qnn: str | None) -> Runtime:
     """The libraries of a QNN version for this computer; the newest where none is named.
 
     Raises ConfigError for a version that there is not, InfraError if it cannot be had.
     """
-    names = catalog.resolve(qnn, HOST_TARGET, field="--qnn") if qnn else all_versions()
-    return catalog.runtime(names[-1], HOST_TARGET)
+    resolve = partial(catalog.resolve, target=HOST_TARGET)
+    return catalog.runtime(only_version(qnn, resolve, "--qnn"), HOST_TARGET)
 
 
 def open_catalog(lab_file: Path) -> Catalog:

@@ -91,6 +91,8 @@ def test_what_the_compiler_refuses_ends_with_1_and_no_file(tmp_path: Path) -> No
     assert "op acosh_1 (Acosh, float32 [2, 8]) is not supported here: " in done.stderr
     assert "does not compile model.onnx for HTP v75" in done.stderr
     assert [one.name for one in tmp_path.iterdir()] == ["model.onnx"]
+    fits = qnn_harness("contexts", "fit", model, "--soc", "SM8650")
+    assert (fits.returncode, fits.stderr) == (1, done.stderr), "in the same words"
 
 
 @pytest.mark.parametrize(

@@ -45,16 +45,21 @@ def test_a_bisection_without_a_lab_is_on_a_simulated_device(
     [
         (None, all_versions()[-1]),
         ("latest", all_versions()[-1]),
-        ("2.48.40", "2.48.40"),
-        ("2.47.0,2.48.40", "2.48.40"),
-        ("<=2.48.40", "2.48.40"),
+        ("2.48", "2.48.40"),
+        ("<2.48", "2.47.0"),
     ],
 )
-def test_the_newest_of_what_is_asked_for_is_taken(
+def test_the_version_that_is_asked_for_is_taken_or_else_the_newest(
     tmp_path: Path, asked: str | None, had: str
 ) -> None:
     found: Any = host_runtime(CatalogWithoutDownloads(tmp_path), asked)
     assert found == (had, HOST_TARGET)
+
+
+@pytest.mark.parametrize("asked", ["2.47.0,2.48.40", "<=2.48.40", "all"])
+def test_none_of_several_versions_is_chosen(tmp_path: Path, asked: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--qnn: '{asked}' is several versions"):
+        host_runtime(CatalogWithoutDownloads(tmp_path), asked)
 
 
 def test_a_version_that_there_is_not_is_wrong_input(tmp_path: Path) -> None:

@@ -399,14 +399,19 @@ def need_of(item: pytest.Item) -> Need | None:
     return Need(placement, sources_of(given, item.path.parent), files_of(given))
 
 
+_OF_MODELS: Final = "inputs and expected outputs of models"
+
+
 def test_code(items: Sequence[pytest.Item], asked: Selection) -> dict[str, str]:
     """The SHA-256 of each file that says what cases of these names do, by a name for it.
 
     These are test modules, what was imported from beside or below them, conftests, files of models
-    and known issues. Of inputs and expected outputs there is one for each folder. A checkout may
+    and known issues. Of inputs and expected outputs there is one for each folder, and one of all
+    that models are given: files of the cache, which are called by what they hold. A checkout may
     lie anywhere: modules are called as from the folder that they have in common, other files by
     their own name. What cannot be read is left out: its case says so.
     """
+    from harness.ground.files.cache import cache_root
     from harness.ground.files.whole_file import sha256_of
 
     tests = {item.path for item in items}
@@ -422,7 +427,8 @@ def test_code(items: Sequence[pytest.Item], asked: Selection) -> dict[str, str]:
         others |= _files_taken(item)
     for path, digest in others.items():
         if digest is not None:
-            found.setdefault(path.name, []).append(digest)
+            name = _OF_MODELS if path.is_relative_to(cache_root()) else path.name
+            found.setdefault(name, []).append(digest)
     return {name: _one_digest(digests) for name, digests in found.items()}
 
 

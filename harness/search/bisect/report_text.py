@@ -121,7 +121,7 @@ def _edge(result: BisectionResult, edge: Edge) -> Iterator[Block]:
     if found is None:
         yield Paragraph("Not known: one of the runs left no record.")
     elif not (found.gone or found.new or found.both):
-        yield Paragraph("Nothing, of neither side.")
+        yield Paragraph("No findings on either side.")
     else:
         of = {"only of the older": found.gone, "only of the newer": found.new}
         of["of both"] = found.both

@@ -89,6 +89,24 @@ def test_another_model_to_compile_is_told(machines: list[Path]) -> None:
     assert {name for name in first if first[name] != second[name]} == {"m.onnx"}
 
 
+def test_files_of_the_cache_are_not_called_by_what_they_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QNN_HARNESS_CACHE", str(tmp_path / "cache"))
+    (test := tmp_path / "test_it.py").write_text("")
+    (tmp_path / "cache").mkdir()
+    asked: Any = SimpleNamespace(options=SimpleNamespace(known_issues=None))
+    told = []
+    for number in range(2):
+        (read := tmp_path / f"cache/{number}.raw").write_text(str(number))
+        model = OnnxModel("m", path=tmp_path / "m.onnx", digest="0" * 64, read=(read,))
+        told.append(collected.test_code([stand_in_item(test, {"model": model})], asked))
+    assert {name for name in told[0] if told[0][name] != told[1][name]} == {
+        "inputs and expected outputs of models"
+    }
+    assert told[0].keys() == told[1].keys()
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_case_has_another_digest_exactly_if_a_file_of_its_own_holds_something_else(
     machines: list[Path], name: str

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.integration.forked import ROOT, run_module
 
-RUN_TIMEOUT_S = 400
+RUN_TIMEOUT_S = 1500
 WITHOUT_HYPOTHESIS = "-p no:hypothesispytest"
 """Its plug-in imports all of it as a run ends, which takes as long as a case."""
 

@@ -34,7 +34,7 @@ RUN_ELSEWHERE = {
 }
 IN_ORDER = ("own-contexts.md", "how-well.md", "results.md")
 NOT_IN_ORDER = {
-    "litert": "tests/integration/tools/cli/test_run_litert.py has a model for it",
+    "tflite": "tests/integration/tools/cli/test_run_litert.py has a model for it",
     "model_ctx": "test_run_ort.py there makes such a file",
     "minimize": "wants a failure, as tests/integration/search/minimize has one",
     "bisect": "takes minutes; tests/integration/search/bisect has each kind",
@@ -131,7 +131,9 @@ def test_commands_run(
         # the phone of README, for want of one
         arguments = [one.replace("sm-s921u", "sim-v73") for one in arguments]
         folder, arguments = tmp_path, [*arguments, "--lab", str(ROOT / "devices.yaml")]
-    if arguments[:2] == ["report", "site"]:
+    if arguments[:2] == ["devices", "reserve"] and "--for" not in arguments:
+        arguments += ["--for", "1s"]  # else it is held until Ctrl-C
+    if arguments[:2] == ["report", "site"] or arguments == ["history"]:
         folder = lab.folder
         assert lab.run("-k", "tiny and 66 and window").code == 0
     if arguments[:2] == ["report", "merge"]:
@@ -151,7 +153,7 @@ def test_commands_run(
             shutil.copyfile(context_for("tiny", "2.47.0").path, folder / f"{name}.bin")
         shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")
     words = ("harness.tools.cli.main", *arguments)
-    done = run_module(words, folder, lab.environment, 120)
+    done = run_module(words, folder, lab.environment, 600)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -167,7 +169,7 @@ def test_the_first_commands_say_what_is_shown(lab: DeviceRuns, tmp_path: Path) -
     for step in steps:
         command, _, told = step.partition("\n")
         words = ("harness.tools.cli.main", *shlex.split(command)[1:])
-        done = run_module(words, folder, lab.environment, 120, stderr=subprocess.STDOUT)
+        done = run_module(words, folder, lab.environment, 600, stderr=subprocess.STDOUT)
         said = _lasting(done.stdout.replace(f"{folder}/", ""))
         parts = [_lasting(part) for part in told.split("...\n")]
         assert said.startswith(parts[0]), done.stdout

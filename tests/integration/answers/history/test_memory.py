@@ -26,7 +26,7 @@ print(int(peak[1]) // 1024, file=sys.stderr)
 def peak_mb(*words: object) -> int:
     """The most memory that a command held, in a process of its own, in MiB."""
     command = [sys.executable, "-c", MEASURED, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=7200, check=True)
     return int(done.stderr.splitlines()[-1])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -174,13 +175,16 @@ def test_which_runtime_gives_other_outputs(lab: DeviceRuns, context_for: Context
     assert (done.code, "is for a case that keeps outputs" in done.errors) == (2, True)
 
 
+ADDED_US = 20_000
+
+
 @pytest.mark.nightly
 def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: Path) -> None:
     """The graph takes half as long again; all else, its noise included, is the real run's.
 
     On a busy computer noise may hide a version: then it is said to hide as much as this.
     """
-    match, step = "measurement execute_us > 1.2 * good", 1.5
+    match = "measurement execute_us > 1.2 * good"
     done = bisect_stand_in(
         lab,
         tmp_path / "stand-in",
@@ -188,7 +192,7 @@ def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: 
         *("--good", QNN[0], "--match", match),
         FLAKY_RATE="0",
         FLAKY_GOOD="slow_us=40000",
-        FLAKY_BAD="slow_us=60000",
+        FLAKY_BAD=f"slow_us={40_000 + ADDED_US}",
     )
     assert "believed" not in done.errors
     assert done.result["repeat"] == "judged"
@@ -201,8 +205,10 @@ def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: 
         assert answer in ("good" if version in QNN[:2] else "bad", "untestable"), (version, runs)
     hidden = [run["why"] for run in runs if run["answer"] == "untestable"]
     for why in hidden:
-        said = why.partition("; this computer is too noisy to tell less than x ")[2]
-        assert float(said) > step, why
+        # of a graph that other processes keep waiting, too, 20 ms are a smaller part
+        us, ratio = map(float, re.match(r"(\d+): noise hides it: x ([\d.]+) of good", why).groups())
+        tells = why.partition("; this computer is too noisy to tell less than x ")[2]
+        assert float(tells) > 1 + ADDED_US / (us / ratio), why
     if not hidden:
         assert done.code == 0, done.errors
         assert done.result["answer"]["text"] == f"last good {QNN[1]}, first bad {QNN[2]}"

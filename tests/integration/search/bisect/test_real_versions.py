@@ -206,9 +206,9 @@ def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: 
     hidden = [run["why"] for run in runs if run["answer"] == "untestable"]
     for why in hidden:
         # of a graph that other processes keep waiting, too, 20 ms are a smaller part
-        us, ratio = map(float, re.match(r"(\d+): noise hides it: x ([\d.]+) of good", why).groups())
+        ((us, ratio),) = re.findall(r"^(\d+): noise hides it: x ([\d.]+) of good", why)
         tells = why.partition("; this computer is too noisy to tell less than x ")[2]
-        assert float(tells) > 1 + ADDED_US / (us / ratio), why
+        assert float(tells) > 1 + ADDED_US * float(ratio) / float(us), why
     if not hidden:
         assert done.code == 0, done.errors
         assert done.result["answer"]["text"] == f"last good {QNN[1]}, first bad {QNN[2]}"

@@ -264,7 +264,18 @@ class BisectionPlanned(Printout):
     most_runs: int
 
 
-@click.group(invoke_without_command=True)
+class _Bisect(click.Group):
+    """Takes a case where a command is meant for a slip: pytest takes one without an option."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if "::" in args[0]:
+            raise click.UsageError(f"name the case by --case {shlex.quote(args[0])}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Bisect, invoke_without_command=True)
 @click.option("--case", metavar="NODEID", help="The case, as reports name it; any versions in it.")
 @click.option(
     "--axis",

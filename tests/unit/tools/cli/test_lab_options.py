@@ -40,6 +40,12 @@ def test_a_bisection_without_a_lab_is_on_a_simulated_device(
     assert "no such file" not in str(done.exception)
 
 
+def test_a_case_that_no_option_names_is_told_how_it_is_named() -> None:
+    done = CliRunner().invoke(bisect, ["--axis", "qnn", "test_a.py::test_it[a b]"])
+    assert done.exit_code == 2
+    assert "Error: name the case by --case 'test_a.py::test_it[a b]'\n" in done.output
+
+
 @pytest.mark.parametrize(
     ("asked", "had"),
     [

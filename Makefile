@@ -62,7 +62,7 @@ dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: export ANDROID_NDK_HOME ?= $(QNN_HARNESS_ANDROID_ROOTS:%=%/ndk)
 dist: $(READY_DEV)
 	@rm -rf dist
-	@$(VENV)/bin/python -m harness.tools.cli.ship
+	@$(VENV)/bin/python -m harness.cli.ship
 	@$(VENV)/bin/python -m build --no-isolation --outdir dist .; code=$$?; \
 	rm -rf harness/probe/shipped; exit $$code
 	@$(VENV)/bin/twine check --strict dist/*
@@ -74,13 +74,13 @@ lint: $(READY_DEV)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/mypy
-	@# what only Linux has is reached in harness/ground/host and by simulated devices
+	@# what only Linux has is reached in harness/core and by simulated devices
 	! $(VENV)/bin/mypy --platform darwin --cache-dir .mypy_cache/darwin harness | \
-	grep ': error: ' | grep -v '^harness/device/simulator/'
-	$(SHELLCHECK) .ci/run tests/android/*.sh tests/integration/device/adb/*.sh
-	$(SHELLCHECK) --shell=dash harness/device/transport/*.sh
+	grep ': error: ' | grep -v '^harness/simulator/'
+	$(SHELLCHECK) .ci/run tests/android/*.sh tests/integration/transport/adb/*.sh
+	$(SHELLCHECK) --shell=dash harness/transport/*.sh
 	@# scripts that stand behind a prelude are checked as a device gets them
-	for room in store evidence; do cd $(CURDIR)/harness/device/$$room/device; for script in *.sh; do \
+	for package in deploy evidence; do cd $(CURDIR)/harness/$$package/device; for script in *.sh; do \
 	[ $$script = prelude.sh ] || \
 	cat prelude.sh $$script | $(CURDIR)/$(SHELLCHECK) --shell=dash - || exit 1; done; done
 

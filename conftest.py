@@ -1,4 +1,4 @@
-"""Tells a newcomer what to install; everything else is in harness/run/pytest_plugin."""
+"""Tells a newcomer what to install; everything else is in harness/plugin."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ VERSIONS = (
 UNIT = ("neighbours", "notices", "parallel", "scheduler", "terminal")
 INTEGRATION = ("live", "parallel", "programs_beside", "retries")
 TESTS = (
-    *(f"tests/unit/run/pytest_plugin/test_{name}.py" for name in UNIT),
-    *(f"tests/integration/run/pytest_plugin/test_{name}.py" for name in INTEGRATION),
+    *(f"tests/unit/plugin/test_{name}.py" for name in UNIT),
+    *(f"tests/integration/plugin/test_{name}.py" for name in INTEGRATION),
 )
 LAB = """schema: 1
 devices:

@@ -14,16 +14,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from harness.contexts.compiler.models import Model
-    from harness.contexts.context.source import ContextSource
-    from harness.contexts.sources.context_file import ContextFile
-    from harness.ground.errors import ConfigError
+    from harness import experiments
+    from harness.bench.bench import Bench
+    from harness.bench.case_session import Observation, TargetFailure
+    from harness.core.errors import ConfigError
+    from harness.models.context_file import ContextFile
+    from harness.models.models import Model
+    from harness.models.source import ContextSource
     from harness.probe import steps
     from harness.probe.plan import Plan, Rounds, Settings
-    from harness.run import experiments
-    from harness.run.bench.bench import Bench
-    from harness.run.bench.case_session import Observation, TargetFailure
-    from harness.verdict.results.record import Check, held, undecided
+    from harness.results.record import Check, held, undecided
 
 __version__ = "0.1.0"
 
@@ -46,21 +46,21 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Bench": "harness.run.bench.bench",
-    "Check": "harness.verdict.results.record",
-    "ConfigError": "harness.ground.errors",
-    "ContextFile": "harness.contexts.sources.context_file",
-    "ContextSource": "harness.contexts.context.source",
-    "Model": "harness.contexts.compiler.models",
-    "Observation": "harness.run.bench.case_session",
+    "Bench": "harness.bench.bench",
+    "Check": "harness.results.record",
+    "ConfigError": "harness.core.errors",
+    "ContextFile": "harness.models.context_file",
+    "ContextSource": "harness.models.source",
+    "Model": "harness.models.models",
+    "Observation": "harness.bench.case_session",
     "Plan": "harness.probe.plan",
     "Rounds": "harness.probe.plan",
     "Settings": "harness.probe.plan",
-    "TargetFailure": "harness.run.bench.case_session",
-    "experiments": "harness.run.experiments",
-    "held": "harness.verdict.results.record",
+    "TargetFailure": "harness.bench.case_session",
+    "experiments": "harness.experiments",
+    "held": "harness.results.record",
     "steps": "harness.probe.steps",
-    "undecided": "harness.verdict.results.record",
+    "undecided": "harness.results.record",
 }
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.ground.facts.codes import GPU_ERRORS, describe
-from harness.ground.facts.versions import QnnVersion
+from harness.core.codes import GPU_ERRORS, describe
+from harness.core.versions import QnnVersion
 
 HEAD = """# Error codes that the real libraries give
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from harness.ground.files.notices import Notices, shown_by
+from harness.core.notices import Notices, shown_by
 from tests.integration.device_runs import WITHOUT_HYPOTHESIS
 from tests.logged import Logged
 from tests.needed import LEFT_OUT, need

@@ -15,18 +15,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from harness.answers.report.projections import finish
-from harness.device.lab.facts import Vitals
-from harness.device.lab.health import LabEvent
-from harness.device.lab.inventory import Lab
-from harness.ground.files.whole_file import read_json
-from harness.run.pytest_plugin.collected import selection
-from harness.search.nightly.chain import AGAIN, Chain
-from harness.search.nightly.night import STATE, STEPS, DeviceSeen, Night
-from harness.verdict.failure.error import ErrorRecord
-from harness.verdict.results.coverage import Coverage
-from harness.verdict.results.record import CaseRecord, DeviceEvent
-from harness.verdict.results.run_folder import (
+from harness.core.whole_file import read_json
+from harness.diagnosis.error import ErrorRecord
+from harness.lab.facts import Vitals
+from harness.lab.health import LabEvent
+from harness.lab.inventory import Lab
+from harness.nightly.chain import AGAIN, Chain
+from harness.nightly.night import STATE, STEPS, DeviceSeen, Night
+from harness.plugin.collected import selection
+from harness.report.projections import finish
+from harness.results.coverage import Coverage
+from harness.results.record import CaseRecord, DeviceEvent
+from harness.results.run_folder import (
     INFO,
     JOURNAL,
     RunFolder,

@@ -21,7 +21,7 @@ def without_code(line: str) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """What `harness.answers.report.html.packed` packed."""
+    """What `harness.report.html.packed` packed."""
     return json.loads(gzip.decompress(base64.b64decode(text, validate=True)))
 
 

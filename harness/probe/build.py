@@ -4,7 +4,7 @@ The layout is that of the NDK's own documentation ("Use the NDK with other build
 toolchains/llvm/prebuilt/<host>/bin/aarch64-linux-android<API>-clang, one per API level.
 
 `QNN_HARNESS_PROBES` names a folder with `<target>/qnn-probe` or `qnn-probe-<target>` in it. The
-package from an index has such a folder, too (`python -m harness.tools.cli.ship` makes it), so that
+package from an index has such a folder, too (`python -m harness.cli.ship` makes it), so that
 who installs it needs no compiler.
 """
 
@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from harness.device.simulator.board import ZIG_TARGET, first_program, run_program
-from harness.ground.errors import ConfigError
-from harness.ground.facts.socs import PLATFORMS
-from harness.ground.files.verified_folder import made_file
-from harness.ground.files.whole_file import read_bounded
-from harness.libraries.runtimes.elf import ElfError, ElfFacts, read_elf
+from harness.core.errors import ConfigError
+from harness.core.socs import PLATFORMS
+from harness.core.verified_folder import made_file
+from harness.core.whole_file import read_bounded
 from harness.probe.plan import SOURCE_FOLDER
+from harness.runtimes.elf import ElfError, ElfFacts, read_elf
+from harness.simulator.board import ZIG_TARGET, first_program, run_program
 
 VARIABLES: Final = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
 _CLANG: Final = "toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from zlib import crc32
 
-from harness.ground.errors.outgoing_text import (
+from harness.core.bounded_json import JsonError, parse_json, without_depths
+from harness.core.outgoing_text import (
     OpenKey,
     log_without_secrets,
     may_have_secrets,
     without_secrets_in,
 )
-from harness.ground.files.bounded_json import JsonError, parse_json, without_depths
 from harness.probe.plan import LIMITS
 from harness.probe.transcript import (
     MAX_KEPT,

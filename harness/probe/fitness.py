@@ -6,14 +6,14 @@ import logging
 import posixpath
 from typing import Final
 
-from harness.device.lab.attach import AttachedDevice
-from harness.device.store.deploy import Deployer
-from harness.device.transport.device import Transport
-from harness.ground.errors import ConfigError, DeviceError, DeviceLost, DeviceRefused, DeviceTimeout
+from harness.core.errors import ConfigError, DeviceError, DeviceLost, DeviceRefused, DeviceTimeout
+from harness.deploy.deploy import Deployer
+from harness.lab.attach import AttachedDevice
 from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources, source_hash
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import EXIT_DONE, run_plan
 from harness.probe.transcript import misfit
+from harness.transport.device import Transport
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 10.0

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from harness.ground.errors import ConfigError
-from harness.ground.facts.codes import TensorMemory
+from harness.core.codes import TensorMemory
+from harness.core.errors import ConfigError
 from harness.probe.plan import ProfileLevel, Rounds, Step, executed_fields, given, numbered
 
 QNN_EP: Final = "QNNExecutionProvider"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, Literal
 from zlib import crc32
 
-from harness.ground.errors import ConfigError
-from harness.ground.errors.outgoing_text import counted
+from harness.core.errors import ConfigError
+from harness.core.outgoing_text import counted
 
 FieldType = Literal["text", "number", "real", "word"]
 

@@ -15,17 +15,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from harness.device.transport.shell import Completed, Found, ScriptTimeout
-from harness.device.transport.this_computer import ThisComputer
-from harness.ground.errors import ConfigError, DeviceError, InfraError
-from harness.ground.files.notices import at_work, followed
-from harness.ground.host.deadline import Deadline
+from harness.core.deadline import Deadline
+from harness.core.errors import ConfigError, DeviceError, InfraError
+from harness.core.notices import at_work, followed
 from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan, loads
 from harness.probe.transcript import Transcript
+from harness.transport.shell import Completed, Found, ScriptTimeout
+from harness.transport.this_computer import ThisComputer
 
 if TYPE_CHECKING:
-    from harness.device.transport.device import Transport
+    from harness.transport.device import Transport
 
 
 LOOK_S: Final = 8.0

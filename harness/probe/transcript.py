@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from zlib import crc32
 
-from harness.ground.errors.outgoing_text import counted
+from harness.core.outgoing_text import counted
 from harness.probe.plan import Plan
 
 MAX_KEPT: Final = 100

@@ -16,9 +16,9 @@ import yaml
 from tests.android.bionic import ndk
 from tests.android.system import SOC, android
 from tests.faults.breakable import KeptServer
-from tests.integration.device.adb.faulty_link import FaultyLink
-from tests.integration.device.adb.real_adbd import RealDevice
 from tests.integration.device_runs import DeviceRuns
+from tests.integration.transport.adb.faulty_link import FaultyLink
+from tests.integration.transport.adb.real_adbd import RealDevice
 from tests.needed import FORMATS, need
 
 ADBD = "QNN_HARNESS_ADBD_ROOT"

@@ -7,12 +7,12 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from harness.contexts.context.source import Context
-from harness.libraries.runtimes.maven_repository import Coordinates
+from harness.models.source import Context
 from harness.probe.plan import SOURCE_FOLDER
+from harness.runtimes.maven_repository import Coordinates
 from tests.android.bionic import ARM64, compile_c, compiler
-from tests.integration.libraries.runtimes.maven_server import make_aar
-from tests.unit.libraries.runtimes.elf_files import elf_file
+from tests.integration.runtimes.maven_server import make_aar
+from tests.unit.runtimes.elf_files import elf_file
 
 QNN = Coordinates.parse("com.qualcomm.qti:qnn-runtime")
 REAL_BUDGET = 3_650_722_201

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from harness.device.simulator.programs import device_properties, getprop_text
+from harness.simulator.programs import device_properties, getprop_text
 from tests.android.bionic import plain_signals, roots, x64_root
-from tests.integration.device.adb.real_adbd import Android
-from tests.unit.libraries.runtimes.elf_files import elf_file
+from tests.integration.transport.adb.real_adbd import Android
+from tests.unit.runtimes.elf_files import elf_file
 
 SOC = "QCS8550"
 API = 30

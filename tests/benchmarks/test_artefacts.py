@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.files.local_file import copy_range
-from tests.unit.libraries.containers.made import CONTEXT, Pte, wrapped
+from harness.core.local_file import copy_range
+from tests.unit.containers.made import CONTEXT, Pte, wrapped
 
 GIB = 1 << 30
 LARGE = (4 * GIB - (4 << 20)) // 3 // 4096 * 4096
@@ -46,7 +46,7 @@ def test_a_large_pte(tmp_path: Path, show_figures: Callable[..., None]) -> None:
     Pte(methods, blobs, sizes=sizes).write(path)
     assert path.stat().st_size > 3.99 * GIB
 
-    command = [sys.executable, "-m", "harness.tools.cli.main", "contexts"]
+    command = [sys.executable, "-m", "harness.cli.main", "contexts"]
     seconds, memory, said = timed([*command, "inspect", path, "--json"])
     told = json.loads(said)["contexts"]
     assert [one["size"] for one in told] == [len(CONTEXT), LARGE, LARGE, LARGE]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.facts.versions import QNN_WHEELS
+from harness.core.versions import QNN_WHEELS
+from tests.integration.bisect.bisections import PLAIN, RESIDENT
+from tests.integration.bisect.loops import beside_a_loop
 from tests.integration.device_runs import DeviceRuns
-from tests.integration.search.bisect.bisections import PLAIN, RESIDENT
-from tests.integration.search.bisect.loops import beside_a_loop
 
 QNN = tuple(QNN_WHEELS)
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.search.bisect.match import Repeat
-from harness.search.bisect.result import AxisFinding
-from harness.search.bisect.search import AxisSpec
+from harness.bisect.match import Repeat
+from harness.bisect.result import AxisFinding
+from harness.bisect.search import AxisSpec
 from tests.benchmarks.test_performance_history import (
     FEWEST_EARLIER,
     Rerun,
@@ -28,7 +28,7 @@ from tests.benchmarks.test_performance_history import (
     reruns,
     wilson,
 )
-from tests.unit.search.bisect.scripted_runs import ScriptedRuns, new_bisection
+from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection
 
 VERSIONS = tuple(f"2.{number}.0" for number in range(40, 50))
 MATCH = "measurement took_us > 1.1 * good"

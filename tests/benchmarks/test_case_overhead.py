@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 CASES = 200
 TRIVIAL_SUITE = f'''"""Cases that do nothing on the device."""
 import pytest
-from harness.device.adb.server import adb_binary
+from harness.transport.adb_server import adb_binary
 from harness.probe.plan import Plan, Step
 
 PLAN = Plan(steps=(Step("noop"),))

@@ -18,21 +18,21 @@ from typing import Any
 import adbutils
 import pytest
 
-from harness.device.adb.address import SshAddress
-from harness.device.adb.client import SyncStream
-from harness.device.adb.device import AdbDevice
-from harness.device.adb.server import adb_binary
-from harness.device.simulator.device import SimulatedDevice
-from harness.device.simulator.private_server import PrivateAdbServer, harness_key
-from harness.device.simulator.programs import device_properties
-from harness.device.store.deploy import Deployer
-from harness.device.store.layout import FileSet
-from harness.device.transport.shell import Completed
-from harness.ground.files.cache import cache_root
-from harness.ground.host.deadline import Deadline
-from harness.libraries.runtimes.catalog import Catalog
-from harness.libraries.runtimes.runtime import runtime_set
-from tests.integration.device.adb.real_adbd import RealDevice
+from harness.core.cache import cache_root
+from harness.core.deadline import Deadline
+from harness.deploy.deploy import Deployer
+from harness.deploy.layout import FileSet
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.runtime import runtime_set
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.private_server import PrivateAdbServer, harness_key
+from harness.simulator.programs import device_properties
+from harness.transport.adb_address import SshAddress
+from harness.transport.adb_client import SyncStream
+from harness.transport.adb_device import AdbDevice
+from harness.transport.adb_server import adb_binary
+from harness.transport.shell import Completed
+from tests.integration.transport.adb.real_adbd import RealDevice
 
 CONTEXTS = 66
 CONTEXT_BYTES = 6 << 20

@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from harness.device.adb.server import adb_binary
-from harness.device.simulator.device import SimulatedDevice
-from harness.device.simulator.farm import lab_text
-from harness.device.simulator.private_server import PrivateAdbServer, harness_key
-from harness.device.simulator.programs import device_properties
-from harness.ground.host.deadline import Deadline
-from tests.integration.device.adb.faulty_link import FaultyLink
+from harness.core.deadline import Deadline
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.farm import lab_text
+from harness.simulator.private_server import PrivateAdbServer, harness_key
+from harness.simulator.programs import device_properties
+from harness.transport.adb_server import adb_binary
 from tests.integration.device_runs import DeviceRuns
+from tests.integration.transport.adb.faulty_link import FaultyLink
 
 pytestmark = pytest.mark.benchmark
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.lab.inventory import DeviceConfig, load_lab
-from harness.device.lab.matching import kinds
-from harness.device.labgrid.session import FoundPlaces, Place, Service
+from harness.lab.inventory import DeviceConfig, load_lab
+from harness.lab.matching import kinds
+from harness.labgrid.session import FoundPlaces, Place, Service
 
 pytestmark = pytest.mark.benchmark
 
@@ -50,7 +50,7 @@ def places_of_a_coordinator(folder: Path, count: int) -> Callable[[], object]:
     """What a connection makes of what it was told; there is none here."""
     from labgrid.remote.generated import labgrid_coordinator_pb2 as pb
 
-    from harness.device.labgrid.keeper import Coordinator, Resources
+    from harness.labgrid.keeper import Coordinator, Resources
 
     made = object.__new__(Coordinator)
     made._lock, made._resources, made._places = threading.Lock(), Resources(), {}

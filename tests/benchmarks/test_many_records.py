@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.verdict.results.records import DEVICE, record
+from tests.unit.results.records import DEVICE, record
 
 CASES = 100_000
 MOST_RATIO, MOST_MB, MOST_REPORT_MB = 15, 200, 250
@@ -59,7 +59,7 @@ def test_comparing_costs_a_few_times_what_reading_does(tmp_path: Path) -> None:
 @pytest.mark.benchmark
 def test_taking_in_costs_a_few_times_what_reading_does(tmp_path: Path) -> None:
     run = journal(tmp_path / "a", failing=10)
-    words = [sys.executable, "-m", "harness.tools.cli.main", "history", "import", run, "--reports"]
+    words = [sys.executable, "-m", "harness.cli.main", "history", "import", run, "--reports"]
     for what in ("import", "import again"):
         loads = loaded_s(run)
         began = time.perf_counter()
@@ -97,7 +97,7 @@ def test_reports_cost_a_few_times_what_reading_does(tmp_path: Path, earlier: boo
 # what a process used at most, from its start on, and not what began it
 COMPARE = """
 import atexit, sys
-from harness.tools.cli.main import main
+from harness.cli.main import main
 def say():
     sys.stderr.writelines(line for line in open("/proc/self/status") if "VmHWM" in line)
 atexit.register(say)
@@ -108,7 +108,7 @@ main()
 REPORT = """
 import json, sys, time
 from pathlib import Path
-from harness.tools.cli.main import commands
+from harness.cli.main import commands
 run = Path(sys.argv[1])
 commands(["report", "write", str(run)], standalone_mode=False)
 took = time.process_time()

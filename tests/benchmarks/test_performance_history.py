@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.answers.history.performance import MOST_RUNS, judge
+from harness.history.performance import MOST_RUNS, judge
 from tests.needed import PERF_HISTORY, need
 
 STEP = 1.15

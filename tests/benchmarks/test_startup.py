@@ -42,7 +42,7 @@ def ratio(ours: list[object], plain: list[object], folder: Path) -> tuple[float,
 
 @pytest.mark.benchmark
 def test_help(tmp_path: Path, show_figures: Callable[..., None]) -> None:
-    ours = [sys.executable, "-m", "harness.tools.cli.main", "--help"]
+    ours = [sys.executable, "-m", "harness.cli.main", "--help"]
     our_s, plain_s, times = ratio(ours, [sys.executable, "-c", "import click"], tmp_path)
     show_figures("--help", s=round(our_s, 3), import_click_s=round(plain_s, 3), ratio=times)
     assert times < 3

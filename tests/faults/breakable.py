@@ -14,26 +14,26 @@ from typing import Any, Self
 
 import yaml
 
-from harness.contexts.compiler.compile import ContextStore
-from harness.contexts.compiler.models import Model
-from harness.device.adb.address import TcpAddress
-from harness.device.adb.server import AdbServer, adb_binary
-from harness.device.simulator.device import SimulatedDevice
-from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.programs import device_properties
-from harness.ground.files.cache import cache_root
-from harness.ground.host.deadline import Deadline
-from harness.ground.host.guard import GuardedProcess, spawn_guarded
-from harness.libraries.runtimes.catalog import Catalog
+from harness.core.cache import cache_root
+from harness.core.deadline import Deadline
+from harness.core.guard import GuardedProcess, spawn_guarded
+from harness.models.compile import ContextStore
+from harness.models.models import Model
 from harness.probe.build import ProbeBuilder
+from harness.runtimes.catalog import Catalog
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.private_server import harness_key
+from harness.simulator.programs import device_properties
+from harness.transport.adb_address import TcpAddress
+from harness.transport.adb_server import AdbServer, adb_binary
 from tests.android.bionic import ndk
 from tests.android.runtimes import NO_BUDGET, add_stand_in
 from tests.android.system import android
 from tests.faults.control import VARIABLE, controlled
 from tests.faults.table import ANDROID, SIMULATED
-from tests.integration.device.adb.faulty_link import FaultyLink
-from tests.integration.device.adb.real_adbd import Android, RealDevice
 from tests.integration.device_runs import DeviceRuns, Finished
+from tests.integration.transport.adb.faulty_link import FaultyLink
+from tests.integration.transport.adb.real_adbd import Android, RealDevice
 from tests.needed import FORMATS, need
 
 CONNECT_S = 15.0

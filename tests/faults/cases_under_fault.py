@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.contexts.compiler.models import Model
-from harness.contexts.context.source import schedule
-from harness.device.adb.device import AdbDevice
-from harness.device.transport.files import PushItem
+from harness.bench.bench import Bench
+from harness.models.models import Model
+from harness.models.source import schedule
 from harness.probe.events import MARK
 from harness.probe.plan import Plan, Settings, Step, backend_load
 from harness.probe.plan_runner import run_plan
-from harness.run.bench.bench import Bench
+from harness.transport.adb_device import AdbDevice
+from harness.transport.files import PushItem
 from tests.faults.control import ask
 from tests.faults.inside import deploy_anew, preloaded, probe_of, use_probe
 from tests.faults.table import CASES, Fault

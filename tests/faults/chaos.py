@@ -15,19 +15,19 @@ from typing import Any
 
 import yaml
 
-from harness.device.simulator.device import SimulatedDevice
-from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.programs import device_properties
-from harness.ground.host.deadline import Deadline
-from harness.verdict.results.journal import read_journal
+from harness.core.deadline import Deadline
+from harness.results.journal import read_journal
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.private_server import harness_key
+from harness.simulator.programs import device_properties
 from tests.faults.breakable import CONNECT_S, KeptServer
 from tests.faults.chaos_link import CASE_S, ChaosLink, Disturbance
 from tests.faults.chaos_suite import KINDS, kind_of
 from tests.faults.control import VARIABLE, controlled
 from tests.faults.table import REAL, SSH
-from tests.integration.device.adb.real_adbd import RealDevice
-from tests.integration.device.lab.ssh_host import SshHost
 from tests.integration.device_runs import ROOT, DeviceRuns, Finished
+from tests.integration.lab.ssh_host import SshHost
+from tests.integration.transport.adb.real_adbd import RealDevice
 
 SUITE = Path(__file__).parent / "chaos_suite.py"
 MOST_IN_A_RUN = 30

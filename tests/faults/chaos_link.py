@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tests.integration.device.adb.faulty_link import FaultyLink
+from tests.integration.transport.adb.faulty_link import FaultyLink
 
 CASE_S: Final = 3.0
 """The deadline of each disturbed case; stalls are drawn around it."""

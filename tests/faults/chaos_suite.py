@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.contexts.compiler.models import Model
-from harness.contexts.context.source import schedule
-from harness.ground.errors import DeviceError
+from harness.bench.bench import Bench
+from harness.core.errors import DeviceError
+from harness.models.models import Model
+from harness.models.source import schedule
 from harness.probe.plan import Plan, Settings, Step
-from harness.run.bench.bench import Bench
 from tests.faults.chaos_link import CASE_S
 from tests.faults.control import ask
 

@@ -17,8 +17,8 @@ from tests.faults.breakable import BreakableLab
 from tests.faults.cases_under_fault import ON
 from tests.faults.table import ANDROID, REAL, SIMULATED, SSH
 from tests.faults.unreachable import run_all
-from tests.integration.device.lab.ssh_host import SSHD
 from tests.integration.device_runs import Finished
+from tests.integration.lab.ssh_host import SSHD
 from tests.needed import ANDROID as KIT
 
 HERE = Path(__file__).parent

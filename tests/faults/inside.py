@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harness.run.bench.bench import Bench
+from harness.bench.bench import Bench
 
 
 def probe_of(bench: Bench) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.verdict.results.journal import read_journal
+from harness.results.journal import read_journal
 from tests.faults.conftest import Background, daemon_parameters
 from tests.faults.table import (
     ALL,
@@ -25,8 +25,8 @@ from tests.faults.table import (
     UNREACHABLE,
     Fault,
 )
-from tests.integration.device.adb.remote import SLACK_S
 from tests.integration.device_runs import Finished
+from tests.integration.transport.adb.remote import SLACK_S
 
 needs_real = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
 

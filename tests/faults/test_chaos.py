@@ -11,7 +11,7 @@ import pytest
 from tests.faults.chaos import EXPECTED, Chaos, run_many
 from tests.faults.conftest import daemon_parameters
 from tests.faults.table import REAL, SIMULATED, SSH
-from tests.integration.device.lab.ssh_host import SSHD
+from tests.integration.lab.ssh_host import SSHD
 
 CASES = 12
 AT_ONCE = 2  # six cases in each run: plans of all kinds

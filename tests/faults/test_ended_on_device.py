@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.adb.device import AdbDevice
+from harness.transport.adb_device import AdbDevice
 from tests.faults.breakable import BreakableLab
 from tests.faults.cases_under_fault import WAITING, left_behind
 from tests.faults.conftest import HERE, daemon_parameters

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from harness.ground.host.deadline import Deadline
-from harness.verdict.results.journal import read_journal
+from harness.core.deadline import Deadline
+from harness.results.journal import read_journal
 from tests.faults.conftest import HERE, Background
 from tests.integration.device_runs import ROOT, DeviceRuns
-from tests.integration.run.pytest_plugin.test_killed import environment_of, running
+from tests.integration.plugin.test_killed import environment_of, running
 
 SUITE = HERE / "ended_suite/cases_that_end.py"
 PHASES = ("collection", "preparation", "case", "teardown", "reporting")

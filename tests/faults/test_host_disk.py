@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.verdict.results.journal import read_journal
+from harness.results.journal import read_journal
 from tests.integration.device_runs import ROOT, RUN_TIMEOUT_S, DeviceRuns
 
 BYTES = 256 << 10

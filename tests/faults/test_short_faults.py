@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.verdict.results.journal import read_journal
+from harness.results.journal import read_journal
 from tests.faults.breakable import BreakableLab
 from tests.faults.chaos import EXPECTED, run_once, verdict_of
 from tests.faults.chaos_link import Disturbance
 from tests.faults.chaos_suite import KINDS, kind_of
 from tests.faults.table import SIMULATED
-from tests.integration.device.adb.faulty_link import FaultyLink
 from tests.integration.device_runs import ROOT, Finished
+from tests.integration.transport.adb.faulty_link import FaultyLink
 
 SUITE = '''"""Many quick cases, which give a device time while it is away."""
 import time

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from harness.device.adb.device import AdbDevice
-from harness.device.transport.device import Transport
-from harness.device.transport.files import PushItem
-from harness.device.transport.shell import END_GRACE_S
-from harness.ground.errors import InfraError
+from harness.core.errors import InfraError
+from harness.transport.adb_device import AdbDevice
+from harness.transport.device import Transport
+from harness.transport.files import PushItem
+from harness.transport.shell import END_GRACE_S
 from tests.faults.breakable import BreakableLab
 from tests.faults.conftest import daemon_parameters
 from tests.faults.table import ALL, ANDROID, SIMULATED, TRANSPORT, Fault
-from tests.integration.device.adb.faulty_link import FaultyLink
-from tests.integration.device.adb.remote import SLACK_S, wait_ready
+from tests.integration.transport.adb.faulty_link import FaultyLink
+from tests.integration.transport.adb.remote import SLACK_S, wait_ready
 
 BIG = 4 << 20
 AFTER = 1 << 20

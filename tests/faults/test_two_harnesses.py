@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.adb.device import AdbDevice
-from harness.verdict.results.journal import read_journal
+from harness.results.journal import read_journal
+from harness.transport.adb_device import AdbDevice
 from tests.faults.breakable import BreakableLab
 from tests.faults.cases_under_fault import left_behind
 from tests.faults.conftest import HERE, daemon_parameters

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import yaml
 
-from harness.device.simulator.device import SimulatedDevice
-from harness.device.simulator.private_server import harness_key
-from harness.device.simulator.programs import device_properties
-from harness.ground.host.deadline import Deadline
+from harness.core.deadline import Deadline
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.private_server import harness_key
+from harness.simulator.programs import device_properties
 from tests.faults.breakable import CONNECT_S, KeptServer
 from tests.faults.mocks import MockAdbServer, MockHangingUpDaemon, MockMuteDaemon
 from tests.integration.device_runs import DeviceRuns, Finished

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from harness.contexts.compiler.compile import ContextStore
-from harness.contexts.compiler.models import Model
-from harness.contexts.context.source import Context
-from harness.device.ssh import connection
-from harness.ground.files.cache import cache_root
-from harness.libraries.runtimes.catalog import Catalog
-from harness.libraries.runtimes.runtime import Runtime
+from harness.core.cache import cache_root
+from harness.models.compile import ContextStore
+from harness.models.models import Model
+from harness.models.source import Context
 from harness.probe.build import ProbeBuilder
-from tests.integration.device.lab.ssh_host import SshHost
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.runtime import Runtime
+from harness.transport import ssh_connection as connection
 from tests.integration.device_runs import DeviceRuns
+from tests.integration.lab.ssh_host import SshHost
 
 HTP_ARCH = 73
 

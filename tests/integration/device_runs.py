@@ -118,7 +118,7 @@ class DeviceRuns:
         self, *arguments: object, timeout_s: float = RUN_TIMEOUT_S
     ) -> subprocess.CompletedProcess[str]:
         """A command in a process of its own, called in the folder of the lab."""
-        words = ["harness.tools.cli.main", *map(str, arguments)]
+        words = ["harness.cli.main", *map(str, arguments)]
         return run_module(words, self.folder, self.environment, timeout_s)
 
     def run_files(

@@ -30,7 +30,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 _READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_")
-_NOT_IMPORTED = ("harness.device.labgrid.", "harness.tools.cli.main")
+_NOT_IMPORTED = ("harness.labgrid.", "harness.cli.main")
 _MAX_REQUEST = 1 << 20
 
 

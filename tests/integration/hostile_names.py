@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from tests.unit.libraries.containers.made import CONTEXT
+from tests.unit.containers.made import CONTEXT
 
 Place = Literal["file", "link", "link-inside", "folder-link", "hard", "fifo", "dangling", "nothing"]
 PLACES: Final[tuple[Place, ...]] = get_args(Place)

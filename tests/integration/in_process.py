@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from unittest import mock
 
-from harness.tools.cli.main import main
+from harness.cli.main import main
 
 _WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -186,7 +186,7 @@ def test_jenkins(lab: DeviceRuns, tmp_path: Path) -> None:
 PYTEST_MOCK = f"""#!{sys.executable}
 import pathlib, sys
 sys.path.insert(0, {str(ROOT)!r})
-from tests.unit.answers.history.runs import attempt, run_folder
+from tests.unit.history.runs import attempt, run_folder
 code = int(pathlib.Path("ends").read_text())
 ends = ["passed", "failed", "error cause=config", "error"][code]
 folder = run_folder(pathlib.Path("reports"), attempt(f"a {{ends}}"))

@@ -16,9 +16,9 @@ import click
 import numpy as np
 import pytest
 
-from harness.contexts.compiler.models import Model
-from harness.device.lab.inventory import load_lab
-from harness.tools.cli.main import commands
+from harness.cli.main import commands
+from harness.lab.inventory import load_lab
+from harness.models.models import Model
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.forked import run_module
@@ -34,11 +34,11 @@ RUN_ELSEWHERE = {
 }
 IN_ORDER = ("own-contexts.md", "how-well.md", "results.md")
 NOT_IN_ORDER = {
-    "tflite": "tests/integration/tools/cli/test_run_litert.py has a model for it",
+    "tflite": "tests/integration/cli/test_run_litert.py has a model for it",
     "model_ctx": "test_run_ort.py there makes such a file",
-    "minimize": "wants a failure, as tests/integration/search/minimize has one",
-    "bisect": "takes minutes; tests/integration/search/bisect has each kind",
-    "compare": "names runs that the reader has; tests/integration/answers/history has such",
+    "minimize": "wants a failure, as tests/integration/reduce has one",
+    "bisect": "takes minutes; tests/integration/bisect has each kind",
+    "compare": "names runs that the reader has; tests/integration/history has such",
     "(cd ": "the same",
     "import": "the same",
 }
@@ -120,11 +120,9 @@ def test_commands_run(
         assert re.search(r"\d cases?; ", planned.output)
         return
     if arguments[0] == "simulator":
-        return  # tests/integration/tools/cli starts and ends it
+        return  # tests/integration/cli starts and ends it
     folder = ROOT
-    if (
-        arguments[0] == "init"
-    ):  # tests/integration/tools/cli/test_init.py has devices attached to it
+    if arguments[0] == "init":  # tests/integration/cli/test_init.py has devices attached to it
         folder, arguments = tmp_path / "new", [*arguments, "--simulated"]
         folder.mkdir()
     if "--acceptance" in arguments:
@@ -152,7 +150,7 @@ def test_commands_run(
         for name in ("model", "other", "a", "b", "c"):
             shutil.copyfile(context_for("tiny", "2.47.0").path, folder / f"{name}.bin")
         shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")
-    words = ("harness.tools.cli.main", *arguments)
+    words = ("harness.cli.main", *arguments)
     done = run_module(words, folder, lab.environment, 600)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -168,7 +166,7 @@ def test_the_first_commands_say_what_is_shown(lab: DeviceRuns, tmp_path: Path) -
     assert len(steps) == 3
     for step in steps:
         command, _, told = step.partition("\n")
-        words = ("harness.tools.cli.main", *shlex.split(command)[1:])
+        words = ("harness.cli.main", *shlex.split(command)[1:])
         done = run_module(words, folder, lab.environment, 600, stderr=subprocess.STDOUT)
         said = _lasting(done.stdout.replace(f"{folder}/", ""))
         parts = [_lasting(part) for part in told.split("...\n")]
@@ -200,7 +198,7 @@ def test_commands_of_a_page_run_in_their_order(
                 continue
             words = shlex.split(command, comments=True)
             done = subprocess.run(
-                [sys.executable, "-m", "harness.tools.cli.main", *words[1:]],
+                [sys.executable, "-m", "harness.cli.main", *words[1:]],
                 cwd=folder,
                 env=lab.environment,
                 capture_output=True,

@@ -16,39 +16,39 @@ import onnx
 import pytest
 from pydantic import ValidationError
 
-from harness.answers.history.importing import _digest
-from harness.answers.report.html import _tail
-from harness.answers.report.merge import _copied
-from harness.contexts.context.metadata import Tensor
-from harness.contexts.sources.artefact_sources import contexts_of
-from harness.contexts.sources.context_file import ContextFile, ContextFiles
-from harness.contexts.sources.onnx_model import OnnxModel
-from harness.contexts.sources.tensor_files import TensorFiles
-from harness.device.evidence.case_evidence import CaseEvidence
-from harness.device.evidence.text import EvidenceFile
-from harness.device.simulator.storage import Storage
-from harness.device.store.instances import keep_store
-from harness.ground.errors import ConfigError, HarnessError
-from harness.ground.files.archive import names_of, unpacked_once
-from harness.ground.files.names_inside import create_inside, listed_inside, open_inside
-from harness.ground.files.verified_folder import FolderChangedError, damage_of, open_verified
-from harness.libraries.containers.artefact import Artefact
-from harness.libraries.containers.extract import extract
-from harness.libraries.containers.open import open_artefacts
-from harness.libraries.runtimes.local_sources import FolderSource, SdkSource
-from harness.libraries.runtimes.maven_repository import (
+from harness.bench.session import open_session
+from harness.containers.artefact import Artefact
+from harness.containers.extract import extract
+from harness.containers.open import open_artefacts
+from harness.core.archive import names_of, unpacked_once
+from harness.core.errors import ConfigError, HarnessError
+from harness.core.names_inside import create_inside, listed_inside, open_inside
+from harness.core.verified_folder import FolderChangedError, damage_of, open_verified
+from harness.deploy.instances import keep_store
+from harness.evidence.case_evidence import CaseEvidence
+from harness.evidence.text import EvidenceFile
+from harness.history.importing import _digest
+from harness.models.artefact_sources import contexts_of
+from harness.models.context_file import ContextFile, ContextFiles
+from harness.models.metadata import Tensor
+from harness.models.onnx_model import OnnxModel
+from harness.models.tensor_files import TensorFiles
+from harness.report.html import _tail
+from harness.report.merge import _copied
+from harness.results.journal import read_journal
+from harness.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder
+from harness.runtimes.local_sources import FolderSource, SdkSource
+from harness.runtimes.maven_repository import (
     Coordinates,
     Repository,
     metadata_versions,
     pom_dependencies,
 )
-from harness.run.bench.session import open_session
-from harness.verdict.results.journal import read_journal
-from harness.verdict.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder
+from harness.simulator.storage import Storage
 from tests.integration.hostile_names import Example, Watched, example, stays_below
-from tests.unit.libraries.containers.made import CONTEXT, epcontext
-from tests.unit.libraries.runtimes.elf_files import elf_file
-from tests.unit.verdict.results.records import record
+from tests.unit.containers.made import CONTEXT, epcontext
+from tests.unit.results.records import record
+from tests.unit.runtimes.elf_files import elf_file
 
 BY_DAY, BY_NIGHT = 200, 10_000
 SIZE = len(CONTEXT)

@@ -8,15 +8,15 @@ from typing import get_args
 
 import pytest
 
-from harness.contexts.compiler.models import Model
-from harness.device.adb.device import AdbDevice
-from harness.device.lab.attach import AttachedDevice
-from harness.device.lab.inventory import load_lab
-from harness.device.store.client import ScriptName, script
-from harness.device.transport.shell import Completed
-from harness.ground.files.cache import cache_root, simulated_root
-from harness.run.workbench.placement import Placement
-from harness.run.workbench.workbench import Workbench
+from harness.bench.placement import Placement
+from harness.bench.workbench import Workbench
+from harness.core.cache import cache_root, simulated_root
+from harness.deploy.client import ScriptName, script
+from harness.lab.attach import AttachedDevice
+from harness.lab.inventory import load_lab
+from harness.models.models import Model
+from harness.transport.adb_device import AdbDevice
+from harness.transport.shell import Completed
 from tests.logged import Logged
 
 MODELS = (Model("tiny"),)

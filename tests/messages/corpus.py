@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from harness.verdict.failure.any_log import read_log
-from harness.verdict.failure.chain import is_benign
-from harness.verdict.failure.explanation import explain
+from harness.diagnosis.any_log import read_log
+from harness.diagnosis.chain import is_benign
+from harness.diagnosis.explanation import explain
 from tests.messages.patterns import sample_of
 
 TABLE: Final = Path(__file__).with_name("corpus.tsv")

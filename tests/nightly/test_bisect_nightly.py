@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.facts.versions import QNN_WHEELS
-from tests.integration.device_runs import DeviceRuns
-from tests.integration.search.bisect.bisections import (
+from harness.core.versions import QNN_WHEELS
+from tests.integration.bisect.bisections import (
     PLAIN,
     bisect,
     every_version,
     killed_after,
     require_nothing_made_twice,
 )
+from tests.integration.device_runs import DeviceRuns
 
 QNN = list(QNN_WHEELS)
 DEATHS = 50

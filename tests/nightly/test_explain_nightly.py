@@ -11,13 +11,13 @@ from pathlib import Path
 import onnx
 import pytest
 
-from harness.verdict.failure.any_log import read_log
-from harness.verdict.failure.explanation import explain
+from harness.diagnosis.any_log import read_log
+from harness.diagnosis.explanation import explain
+from tests.integration.cli.test_run_litert import SELFIE, take
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.probe.test_executorch_forms import LLAMA
-from tests.integration.tools.cli.test_run_litert import SELFIE, take
 from tests.planted import Graph
-from tests.unit.verdict.failure.test_field_logs import NOISE
+from tests.unit.diagnosis.test_field_logs import NOISE
 
 FAILURE = "QnnDsp <E> Failed to find available PD for contextId 56 on deviceId 0"
 HUGE = 200_000_000

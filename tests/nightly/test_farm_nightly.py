@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.device.simulator.farm_chaos import Chaos, problems
+from tests.integration.simulator.farm_chaos import Chaos, problems
 
 DEVICES = int(os.environ.get("QNN_FARM_DEVICES", "12"))
 CASES = int(os.environ.get("QNN_FARM_CASES", "1000"))

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 import pytest
 
-from harness.answers.history.database import open_database
-from harness.answers.history.importing import import_run
-from harness.answers.site.build import build
+from harness.history.database import open_database
+from harness.history.importing import import_run
+from harness.site.build import build
 from tests.farm_nights import many_nights
-from tests.integration.answers.history.test_memory import peak_mb
-from tests.unit.answers.history.test_facts import all_facts
+from tests.integration.history.test_memory import peak_mb
+from tests.unit.history.test_facts import all_facts
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(4 * 3600)]
 _T = TypeVar("_T")

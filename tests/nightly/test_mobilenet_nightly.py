@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from harness.contexts.compiler.models import Model
-from harness.libraries.runtimes.pypi import all_versions
+from harness.models.models import Model
+from harness.runtimes.pypi import all_versions
 from tests.integration.device_runs import DeviceRuns
 
 WITH_CPU = "2.47.0"

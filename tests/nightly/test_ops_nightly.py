@@ -8,9 +8,9 @@ from pathlib import Path
 import onnx
 import pytest
 
-from harness.answers.history.attempts import COMPARED, read_attempts
-from harness.answers.history.ops import judge_ops
-from harness.verdict.results.run_folder import JOURNAL
+from harness.history.attempts import COMPARED, read_attempts
+from harness.history.ops import judge_ops
+from harness.results.run_folder import JOURNAL
 from tests.integration.device_runs import DeviceRuns
 from tests.planted import Graph
 

@@ -23,7 +23,7 @@ def test_twenty_runs_beside_each_other(tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     words = [sys.executable, "-m", "pytest", "-m", "device", "-q", "--device=sim-v73"]
     words.append(f"--reports={reports}")
-    compare = [sys.executable, "-m", "harness.tools.cli.main", "compare", "--fail-on", "perf:10%"]
+    compare = [sys.executable, "-m", "harness.cli.main", "compare", "--fail-on", "perf:10%"]
     told = []
     for number in range(RUNS):
         ended = subprocess.run(

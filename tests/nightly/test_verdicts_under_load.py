@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.device_runs import DeviceRuns
-from tests.integration.run.experiments.test_suites import sessions_that_leave, verdicts
+from tests.integration.experiments.test_suites import sessions_that_leave, verdicts
 
 RUNS = int(os.environ.get("QNN_HARNESS_LOADED_RUNS", "20"))
 LOOPS = 3

@@ -15,9 +15,9 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from harness.contexts.context.source import Libraries
-    from harness.run.bench.bench import Bench
-    from harness.run.bench.session import OrtOnDevice
+    from harness.bench.bench import Bench
+    from harness.bench.session import OrtOnDevice
+    from harness.models.source import Libraries
 
     del config
     folder, behind = Path(os.environ["STAND_IN_FOLDER"]), os.environ["STAND_IN_BEHIND"]

@@ -1,7 +1,7 @@
 """A fake DSP: speaks the wire to libcdsprpc.so instead of a Hexagon program that loads a skel.
 
 `install` writes the program that stands where the emulator does. Its methods are known to
-`tests/integration/device/dsp/fastrpc.py`. In `$QNN_DSP/seen` it writes what it was begun with.
+`tests/integration/dsp/fastrpc.py`. In `$QNN_DSP/seen` it writes what it was begun with.
 """
 
 from __future__ import annotations

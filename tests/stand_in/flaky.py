@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.facts.versions import QnnVersion
+from harness.core.versions import QnnVersion
 
 
 def pytest_configure(config: pytest.Config) -> None:

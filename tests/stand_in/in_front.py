@@ -15,8 +15,8 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from harness.contexts.context.source import Libraries
-    from harness.run.bench.bench import Bench
+    from harness.bench.bench import Bench
+    from harness.models.source import Libraries
 
     del config
     folder = Path(os.environ["STAND_IN_FOLDER"])

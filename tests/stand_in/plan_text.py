@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 from zlib import crc32
 
-from harness.ground.errors import ConfigError
+from harness.core.errors import ConfigError
 from harness.probe.plan import LIMITS, Plan, Settings, Step, check_fields
 
 _HEADER: Final = re.compile(r"probe-plan 2 bytes=(0|[1-9][0-9]{0,7}) crc32=([0-9a-f]{8})")

@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from harness.answers.history.database import open_database
-from harness.device.adb.server import adb_binary
-from harness.device.lab.lease import Leases
-from harness.device.lab.new_devices import with_addresses
-from harness.device.simulator.private_server import harness_key
-from harness.ground.errors import ConfigError, HarnessError, InfraError
-from harness.ground.files.archive import names_of
-from harness.ground.host.guard import spawn_guarded
-from harness.libraries.runtimes.catalog import Catalog
-from harness.libraries.runtimes.maven_repository import Bounds, download
-from harness.libraries.runtimes.pypi import require_compiling_host
+from harness.bisect.folder import BisectFolder
+from harness.core.archive import names_of
+from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.guard import spawn_guarded
+from harness.doctor.examine import index_problem
+from harness.history.database import open_database
+from harness.lab.lease import Leases
+from harness.lab.new_devices import with_addresses
+from harness.nightly.night import held
 from harness.probe.build import ProbeBuilder, read_sources
-from harness.search.bisect.folder import BisectFolder
-from harness.search.nightly.night import held
-from harness.tools.doctor.examine import index_problem
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.maven_repository import Bounds, download
+from harness.runtimes.pypi import require_compiling_host
+from harness.simulator.private_server import harness_key
+from harness.transport.adb_server import adb_binary
 
 BOUNDS = Bounds(1000, 5)
 

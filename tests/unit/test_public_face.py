@@ -127,7 +127,7 @@ def test_plain_tests_load_nothing_heavy(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "pytest", "-sp", "no:cacheprovider"]
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command += ["-p", "harness.run.pytest_plugin.plugin", "-c", os.devnull, tmp_path]
+    command += ["-p", "harness.plugin.plugin", "-c", os.devnull, tmp_path]
     done = subprocess.run(
         [*map(str, command), str(tmp_path)],
         env=environment,
@@ -137,5 +137,5 @@ def test_plain_tests_load_nothing_heavy(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout
     (loaded,) = re.findall("loaded (.*)", done.stdout)
-    assert "harness.run.pytest_plugin.plugin" in loaded.split()
+    assert "harness.plugin.plugin" in loaded.split()
     assert not HEAVY & set(loaded.split())

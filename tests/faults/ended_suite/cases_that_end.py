@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from harness.bench.bench import Bench
 from harness.probe.plan import Plan, Step
-from harness.run.bench.bench import Bench
 
 
 @pytest.mark.device

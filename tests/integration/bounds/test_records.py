@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.verdict.results.run_folder import RunFolder
+from harness.results.run_folder import RunFolder
 from tests.integration.bounds.test_streams import MOST_KB, peak_kb
-from tests.unit.verdict.results.records import DEVICE, record
+from tests.unit.results.records import DEVICE, record
 
 COMMAND = """
 import sys
-from harness.tools.cli.main import commands
+from harness.cli.main import commands
 commands(sys.argv[1:], standalone_mode=False)
 print()
 """
@@ -74,8 +74,8 @@ STEPS = b'{"event":"begin","t_us":1,"step":1}\n{"event":"end","t_us":2,"step":1}
 REFUSED = """
 import sys
 from pathlib import Path
-from harness.ground.errors import ConfigError
-from harness.verdict.results.run_folder import RunFolder
+from harness.core.errors import ConfigError
+from harness.results.run_folder import RunFolder
 try:
     RunFolder.open(Path(sys.argv[1]))
 except ConfigError as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.verdict.failure.any_log import MAX_LINES
+from harness.diagnosis.any_log import MAX_LINES
 
 MOST_KB = 200_000
 _PEAK = """
@@ -37,8 +37,8 @@ def peak_kb(program: str, *words: object) -> tuple[int, str]:
 
 COORDINATOR = """
 import sys
-from harness.ground.errors import InfraError
-from harness.device.labgrid.keeper import Away, Coordinator
+from harness.core.errors import InfraError
+from harness.labgrid.keeper import Away, Coordinator
 try:
     Coordinator(sys.argv[1], "host/user")
 except InfraError as error:
@@ -92,7 +92,7 @@ for n in range(2, 100_000_000):
 RUN = """
 import sys
 from pathlib import Path
-from harness.verdict.failure.verdict import judge
+from harness.diagnosis.verdict import judge
 from harness.probe.events import kept_events
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import run_plan_locally
@@ -124,7 +124,7 @@ def test_a_case_that_logs_without_end(tmp_path: Path, text: str) -> None:
 
 EXPLAIN = """
 import sys
-from harness.tools.cli.explain import explain
+from harness.cli.explain import explain
 explain.main([sys.argv[1], "--json"], standalone_mode=False)
 """
 LETTERS: dict[int, int] = str.maketrans("0123456789", "ghijklmnop")

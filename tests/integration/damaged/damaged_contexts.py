@@ -12,11 +12,11 @@ from typing import Final
 
 import pytest
 
-from harness.contexts.compiler.models import Model
-from harness.contexts.context.source import Move, Schedule
-from harness.device.transport.files import PushItem
+from harness.bench.bench import Bench
+from harness.models.models import Model
+from harness.models.source import Move, Schedule
 from harness.probe.plan import Settings
-from harness.run.bench.bench import Bench
+from harness.transport.files import PushItem
 
 TINY = Model.parse("tiny")
 CASES = 400

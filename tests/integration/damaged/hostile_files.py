@@ -18,24 +18,24 @@ from zlib import crc32
 
 import click
 
-from harness.answers.history.database import HISTORY, open_database
-from harness.answers.history.importing import runs_held
-from harness.answers.report.sections import bisections_in
-from harness.answers.site.build import NOTE, SiteNote
-from harness.device.lab.health import Quarantine
-from harness.device.lab.inventory import load_lab
-from harness.device.lab.lease import parse_holder
-from harness.ground.errors import ConfigError, HarnessError
-from harness.ground.files.cache import QUARANTINE_VARIABLE
-from harness.ground.files.verified_folder import FolderChangedError, HashCache, open_verified
-from harness.ground.files.whole_file import read_note
+from harness.bisect.folder import read_log
+from harness.cli.lab_options import open_lab
+from harness.cli.main import commands
+from harness.core.cache import QUARANTINE_VARIABLE
+from harness.core.errors import ConfigError, HarnessError
+from harness.core.verified_folder import FolderChangedError, HashCache, open_verified
+from harness.core.whole_file import read_note
+from harness.history.database import HISTORY, open_database
+from harness.history.importing import runs_held
+from harness.lab.health import Quarantine
+from harness.lab.inventory import load_lab
+from harness.lab.lease import parse_holder
+from harness.nightly.night import nights
+from harness.plugin.problem import read_problem
 from harness.probe.events import MARK, SEAL, TranscriptParser, kept_events
-from harness.run.pytest_plugin.problem import read_problem
-from harness.search.bisect.folder import read_log
-from harness.search.nightly.night import nights
-from harness.tools.cli.lab_options import open_lab
-from harness.tools.cli.main import commands
-from harness.verdict.results.run_folder import CASES, INFO, JOURNAL, RunFolder, run_folders
+from harness.report.sections import bisections_in
+from harness.results.run_folder import CASES, INFO, JOURNAL, RunFolder, run_folders
+from harness.site.build import NOTE, SiteNote
 from tests.hostile_models import (
     bodies,
     loop,
@@ -48,10 +48,10 @@ from tests.hostile_models import (
     relu_many,
     weighty,
 )
-from tests.unit.answers.history.runs import attempt, run_folder
-from tests.unit.libraries.containers.damage import SMALL, damaged, seeds
+from tests.unit.containers.damage import SMALL, damaged, seeds
+from tests.unit.history.runs import attempt, run_folder
+from tests.unit.nightly.nights import a_night
 from tests.unit.probe.test_events import WHOLE
-from tests.unit.search.nightly.nights import a_night
 
 MOST_S: Final = 60.0
 _MOST_WAITS: Final = 4

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.verdict.results.journal import read_journal
+from harness.results.journal import read_journal
 from tests.integration.damaged.damaged_contexts import CASES, DAMAGED, TIMEOUT_S
 from tests.integration.device_runs import DeviceRuns, Finished
 

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.contexts.context.source import Libraries, within_session
-from harness.device.dsp.hexagon import FASTRPC, build_fastrpc
-from harness.device.simulator.board import find_tools, soc_files
-from harness.ground.facts.codes import dsp_error, dsp_errors
-from harness.ground.files.cache import BOARDS, cache_root
+from harness.core.cache import BOARDS, cache_root
+from harness.core.codes import dsp_error, dsp_errors
+from harness.dsp.hexagon import FASTRPC, build_fastrpc
+from harness.models.source import Libraries, within_session
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings
 from harness.probe.plan_runner import ProbeRun
+from harness.simulator.board import find_tools, soc_files
 from tests.stand_in.events import parse_transcript
 
 CHAINS: Final = Path(__file__).parents[2] / "field" / "fastrpc-chains.tsv"

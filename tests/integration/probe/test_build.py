@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.errors import ConfigError, InfraError
+from harness.core.errors import ConfigError, InfraError
 from harness.probe import build
 from harness.probe.build import ProbeBuilder, check_probe, read_sources, source_hash
 from harness.probe.plan import Plan, Step

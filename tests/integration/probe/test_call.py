@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.simulator.device import DeviceSettings
-from harness.device.simulator.programs import install
-from harness.libraries.runtimes.runtime import Runtime
 from harness.probe import plan
 from harness.probe.ort_plan import APP_READ, APP_WRITE, call, operation, tensor
 from harness.probe.plan import Step
 from harness.probe.plan_runner import EXIT_DONE, ProbeRun
+from harness.runtimes.runtime import Runtime
+from harness.simulator.device import DeviceSettings
+from harness.simulator.programs import install
 from tests.integration.probe.conftest import PLAIN_ONLY, Runner
 
 BYTES = 8 * 8 * 4 * 4

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.ground.errors import ConfigError
-from harness.ground.files.cache import cache_root
-from harness.libraries.runtimes.catalog import Catalog
+from harness.bench.provisioner import Provisioner
+from harness.core.cache import cache_root
+from harness.core.errors import ConfigError
+from harness.diagnosis.verdict import judge
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import ProbeRun, run_plan_locally
-from harness.run.workbench.provisioner import Provisioner
-from harness.verdict.failure.verdict import judge
-from harness.verdict.results.measurements import measure
+from harness.results.measurements import measure
+from harness.runtimes.catalog import Catalog
 from tests.integration.conftest import RuntimeFor
 from tests.needed import need
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.libraries.runtimes.catalog import Catalog
+from harness.diagnosis.verdict import judge
 from harness.probe.plan import Step
-from harness.verdict.failure.verdict import judge
+from harness.runtimes.catalog import Catalog
 from tests.integration.conftest import RuntimeFor
 from tests.integration.probe.test_executorch import TAKEN, RunProgram, execute, run_program
 from tests.needed import need

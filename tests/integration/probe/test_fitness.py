@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.lab.attach import AttachedDevice, OpenLab
-from harness.device.lab.inventory import load_lab
+from harness.lab.attach import AttachedDevice, OpenLab
+from harness.lab.inventory import load_lab
 from harness.probe.build import FOLDER_VARIABLE, ProbeBuilder, read_sources, source_hash
 from harness.probe.fitness import built_probe_problem
 from tests.logged import Logged

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from harness.diagnosis.verdict import Verdict, judge
 from harness.probe import plan
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import ProbeRun, run_plan_locally
 from harness.probe.transcript import Transcript, misfit
-from harness.verdict.failure.verdict import Verdict, judge
 from tests.integration.probe.conftest import StandIn
 from tests.stand_in.build import build_backend
 from tests.stand_in.events import parse_transcript

@@ -10,10 +10,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from harness.contexts.compiler.models import Model, OnnxFiles
-from harness.contexts.context.source import Context, DeployedModel
-from harness.libraries.runtimes.catalog import Catalog
-from harness.libraries.runtimes.runtime import DeployedRuntime
+from harness.bench.session import OrtOnDevice, ort_on_device
+from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.verdict import judge
+from harness.models.models import Model, OnnxFiles
+from harness.models.source import Context, DeployedModel
 from harness.probe.ort_plan import (
     CPU_EP,
     QNN_EP,
@@ -27,10 +28,9 @@ from harness.probe.ort_plan import (
 from harness.probe.plan import Settings, Step
 from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.probe.transcript import StepResult
-from harness.run.bench.session import OrtOnDevice, ort_on_device
-from harness.verdict.failure.error import ErrorRecord
-from harness.verdict.failure.verdict import judge
-from harness.verdict.results.measurements import ort_figures
+from harness.results.measurements import ort_figures
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.runtime import DeployedRuntime
 from tests.integration.conftest import HTP_ARCH
 from tests.integration.probe.conftest import PLAIN_ONLY, Runner
 

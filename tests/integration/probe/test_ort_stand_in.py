@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.diagnosis.verdict import judge
 from harness.probe.ort_plan import (
     Provider,
     ort_end,
@@ -25,7 +26,6 @@ from harness.probe.ort_plan import (
 from harness.probe.plan import SOURCE_FOLDER, Settings, Step
 from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.probe.transcript import StepResult
-from harness.verdict.failure.verdict import judge
 from tests.android.bionic import ProbeBuild
 from tests.integration.probe.conftest import ALL_BUILDS, Runner
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.adb.device import AdbDevice
-from harness.device.simulator.device import SimulatedDevice
-from harness.device.simulator.private_server import PrivateAdbServer, harness_key
-from harness.device.transport.files import PushItem
-from harness.device.transport.shell_protocol import exit_status
-from harness.ground.errors import ConfigError, DeviceError, DeviceLost
-from harness.ground.files.notices import followed_by
-from harness.ground.host.deadline import Deadline
+from harness.core.deadline import Deadline
+from harness.core.errors import ConfigError, DeviceError, DeviceLost
+from harness.core.notices import followed_by
 from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan, Settings, Step, backend_load
 from harness.probe.plan_runner import EXIT_DONE, ProbeRun, run_plan
-from tests.integration.device.adb.remote import SLACK_S
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.private_server import PrivateAdbServer, harness_key
+from harness.transport.adb_device import AdbDevice
+from harness.transport.files import PushItem
+from harness.transport.shell_protocol import exit_status
+from tests.integration.transport.adb.remote import SLACK_S
 
 FOLDER = "data/local/tmp/probe it's"
 
@@ -178,9 +178,7 @@ CRASH = Step("crash", {"signal": "11"})
 def test_an_exit_status_that_changed_on_its_way_is_no_verdict(
     connected: AdbDevice, folder: str, monkeypatch: pytest.MonkeyPatch, step: Step, code: int
 ) -> None:
-    monkeypatch.setattr(
-        "harness.device.transport.shell.exit_status", lambda _status: exit_status(code)
-    )
+    monkeypatch.setattr("harness.transport.shell.exit_status", lambda _status: exit_status(code))
     with pytest.raises(DeviceError, match="exit status is not what the shell"):
         run(connected, folder, step)
 

@@ -15,7 +15,7 @@ from zlib import crc32
 
 import pytest
 
-from harness.ground.errors import ConfigError, InfraError
+from harness.core.errors import ConfigError, InfraError
 from harness.probe import plan
 from harness.probe.plan import LIMITS, VERBS, Field, Plan, Settings, Step
 from harness.probe.plan_runner import (
@@ -25,8 +25,8 @@ from harness.probe.plan_runner import (
     MAX_STDERR_BYTES,
     run_plan_locally,
 )
-from tests.integration.device.adb.remote import SLACK_S
 from tests.integration.probe.conftest import ALL_BUILDS, ENVIRONMENT, Runner
+from tests.integration.transport.adb.remote import SLACK_S
 from tests.stand_in.events import parse_transcript
 from tests.stand_in.plan_text import parse
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.verdict.failure.verdict import judge
+from harness.diagnosis.verdict import judge
 from tests.integration.conftest import RuntimeFor
 from tests.integration.probe.scripted_fastrpc import Board, Chain, chain_of, recorded
-from tests.unit.verdict.failure.test_fastrpc_chains import expected
+from tests.unit.diagnosis.test_fastrpc_chains import expected
 
 pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linux-gnu-gcc")]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.diagnosis.diagnosis import diagnosed
+from harness.diagnosis.verdict import judge
 from harness.probe import plan
 from harness.probe.plan import LIMITS, Settings, Step
 from harness.probe.transcript import StepResult
-from harness.verdict.failure.diagnosis import diagnosed
-from harness.verdict.failure.verdict import judge
 from tests.android.bionic import ProbeBuild
 from tests.integration.probe.conftest import ALL_BUILDS, Runner, StandIn
 

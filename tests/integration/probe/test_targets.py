@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.errors import ConfigError
-from harness.libraries.runtimes.elf import read_elf
+from harness.core.errors import ConfigError
 from harness.probe import build
 from harness.probe.build import (
     FOLDER_VARIABLE,
@@ -22,6 +21,7 @@ from harness.probe.build import (
     read_sources,
     source_hash,
 )
+from harness.runtimes.elf import read_elf
 from tests.android import bionic
 from tests.integration.probe.stand_in_ndk import CROSS, make_stand_in_ndk
 from tests.needed import ANDROID, need

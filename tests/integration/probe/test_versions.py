@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.contexts.context.source import Context
-from harness.libraries.runtimes.runtime import Runtime
+from harness.diagnosis.any_log import read_log
+from harness.diagnosis.explanation import explain
+from harness.diagnosis.verdict import judge
+from harness.models.source import Context
 from harness.probe import plan
 from harness.probe.plan import Settings, Step
 from harness.probe.plan_runner import EXIT_DONE, EXIT_STEP_FAILED, ProbeRun
 from harness.probe.transcript import StepResult
-from harness.verdict.failure.any_log import read_log
-from harness.verdict.failure.explanation import explain
-from harness.verdict.failure.verdict import judge
+from harness.runtimes.runtime import Runtime
 from tests.integration.probe.conftest import PLAIN_ONLY, PLAIN_TOO, Runner
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.device.dsp.hexagon import find_qemu
-from harness.ground.files.cache import BOARDS, cache_root
+from harness.core.cache import BOARDS, cache_root
+from harness.dsp.hexagon import find_qemu
 from tests.integration.qemu_hexagon import hmx_program as program
 from tests.integration.qemu_hexagon.hmx_program import ACTIVATIONS, AT, WEIGHTS
 from tests.needed import HEXAGON

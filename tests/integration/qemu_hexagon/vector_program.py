@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.device.dsp.hexagon import hexagon_program
+from harness.dsp.hexagon import hexagon_program
 
 _IN, _OUT = 0x400000, 0x800000
 OPERANDS = 4 * 128

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.ground.errors import ConfigError
+from harness.core.errors import ConfigError
 from harness.probe.ort_plan import (
     APP_READ,
     APP_WRITE,

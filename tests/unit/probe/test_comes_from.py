@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ground.errors import ConfigError
+from harness.core.errors import ConfigError
 from harness.probe import build
 from harness.probe.build import CAME_ALONG, ProbeBuilder, read_sources, source_hash
 

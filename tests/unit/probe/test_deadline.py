@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.device.transport.shell import Found
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import LOOK_S, alive_at_deadline, with_deadline
 from harness.probe.transcript import Accepted, Done, Start, Transcript
+from harness.transport.shell import Found
 
 NOTHING = Plan((Step("noop"),))
 

@@ -9,7 +9,7 @@ from zlib import crc32
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.ground.errors.outgoing_text import log_without_secrets
+from harness.core.outgoing_text import log_without_secrets
 from harness.probe import events
 from harness.probe.events import MARK, SEAL, TranscriptParser, kept_events
 

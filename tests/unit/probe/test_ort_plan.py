@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.ground.errors import ConfigError
+from harness.core.errors import ConfigError
 from harness.probe.ort_plan import (
     CPU_EP,
     QNN_EP,

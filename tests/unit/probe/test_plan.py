@@ -8,8 +8,8 @@ from typing import get_args
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.ground.errors import ConfigError
-from harness.ground.facts.codes import TENSOR_MEMORIES
+from harness.core.codes import TENSOR_MEMORIES
+from harness.core.errors import ConfigError
 from harness.probe import ort_plan, plan
 from harness.probe.plan import (
     LIMITS,

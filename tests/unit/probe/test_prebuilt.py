@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.ground.errors import ConfigError
-from harness.libraries.runtimes.elf import ElfFacts
+from harness.core.errors import ConfigError
 from harness.probe.build import (
     FOLDER_VARIABLE,
     PROTOCOL,
@@ -22,6 +21,7 @@ from harness.probe.build import (
     mismatches,
     read_ndk,
 )
+from harness.runtimes.elf import ElfFacts
 
 SOURCE = "ab" * 32
 OTHER = "cd" * 32

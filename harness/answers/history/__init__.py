@@ -1,1 +1,0 @@
-"""Runs beside each other and after each other: what changed, since when, where."""

@@ -1,0 +1,1 @@
+"""The `bench` fixture: sessions, and the deployment of what a case needs."""

@@ -1,0 +1,366 @@
+"""What this computer makes for devices: libraries, programs, contexts, ONNX files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel
+
+from harness.bench.placement import Placement
+from harness.core.axes import ENGINES, EXECUTORCH, ORT, RPC_LIBRARY, backend_of
+from harness.core.cache import BOARDS, cache_root
+from harness.deploy.deploy import Deployer
+from harness.deploy.layout import FileSet
+from harness.dsp.hexagon import lacks_floats
+from harness.lab.attach import AttachedDevice
+from harness.models.contexts import Contexts, Source
+from harness.models.metadata import entries, memory_bytes, named_build, needs
+from harness.models.models import Model, OnnxFiles
+from harness.models.source import (
+    Context,
+    ContextSource,
+    DeployedContext,
+    DeployedModel,
+    Reference,
+)
+from harness.probe.build import PROBE_NAME, ProbeBuilder
+from harness.results.record import RuntimeRecord
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.findings import Finding
+from harness.runtimes.ort import (
+    EXECUTORCH_LIBRARIES,
+    EXECUTORCH_VERSION,
+    OWN_BUILD,
+    PLUGIN,
+    RUNNER,
+    runner_files,
+)
+from harness.runtimes.preflight import (
+    SYSTEM_LIBRARIES,
+    ContextFacts,
+    PreflightInput,
+    TargetFacts,
+    preflight,
+)
+from harness.runtimes.runtime import (
+    KnownFacts,
+    Runtime,
+    build_id_of,
+    narrowed,
+    runtime_set,
+)
+
+_BINARY: Final = "context.bin"
+_MODEL: Final = "model.onnx"
+
+
+class FileToPush(BaseModel, frozen=True):
+    """A file that a case needs on its device; `size` in bytes, `origin` says where it is from."""
+
+    name: str
+    size: int
+    origin: str
+
+
+@dataclass(frozen=True)
+class EngineProgram:
+    """What an engine brings to a device: a program called `program`, and libraries beside it.
+
+    `name` is that of the folder, for people; `version` is what records call it. One that `is_own`
+    is a user's own build.
+    """
+
+    name: str
+    version: str
+    program: str
+    files: Mapping[str, Path]
+    is_own: bool
+
+    def files_on(self, deployer: Deployer) -> FileSet:
+        """The set that it is put there as."""
+        return deployer.file_set(self.name, self.files, [self.program])
+
+
+@dataclass(frozen=True)
+class Materials:
+    """All that a case has on its device, on this computer.
+
+    `models` are for ONNX Runtime. `files` are those of a user's that an engine loads as they are;
+    they are put there with the inputs that a test names for them.
+    """
+
+    runtime: Runtime
+    probe: Path
+    contexts: Mapping[Source, Context]
+    models: Mapping[Model, tuple[Path, Reference]]
+    program: EngineProgram | None
+    files: Sequence[Path] = ()
+
+    def sets(self, deployer: Deployer) -> list[FileSet]:
+        """What is put on a device before a case begins."""
+        found = [runtime_set(self.runtime), probe_set(deployer, self.probe)]
+        found += [context_set(deployer, *made) for made in self.contexts.items()]
+        found += [model_set(deployer, *made) for made in self.models.values()]
+        return found if self.program is None else [*found, self.program.files_on(deployer)]
+
+    def listed(self) -> list[FileToPush]:
+        """All of it for people. Sizes are in bytes."""
+        runtime = self.runtime
+        origin = f"QNN {runtime.qnn_version}"
+        if runtime.ort_version is not None:
+            origin += f", ORT {runtime.ort_version}"
+        found = [_listed("probe", PROBE_NAME, self.probe)]
+        found += [
+            FileToPush(name=file.name, size=file.size, origin=origin) for file in runtime.files
+        ]
+        made: list[tuple[Source, Path, Context | Reference]] = [
+            *((source, context.path, context) for source, context in self.contexts.items()),
+            *((model, onnx, reference) for model, (onnx, reference) in self.models.items()),
+        ]
+        for source, main, beside in made:
+            paths = [main, *_beside(beside).values()]
+            found += [_listed(str(source), path.name, path) for path in paths]
+        if self.program is not None:
+            of = f"ExecuTorch {self.program.version}"
+            found += [_listed(of, name, path) for name, path in self.program.files.items()]
+        return found + [_listed(path.name, path.name, path) for path in self.files]
+
+
+def _listed(origin: str, name: str, path: Path) -> FileToPush:
+    return FileToPush(name=name, size=path.stat().st_size, origin=origin)
+
+
+def probe_set(deployer: Deployer, probe: Path) -> FileSet:
+    """The probe, to be put into a folder of its own."""
+    return deployer.file_set("probe", {PROBE_NAME: probe}, [PROBE_NAME])
+
+
+def context_set(deployer: Deployer, source: ContextSource, context: Context) -> FileSet:
+    """A context's binary, inputs and expected outputs, to be put into a folder of their own."""
+    return deployer.file_set(str(source), {_BINARY: context.path, **_beside(context)})
+
+
+def model_set(deployer: Deployer, onnx: Path, reference: Reference) -> FileSet:
+    """An ONNX file, its inputs and expected outputs, to be put into a folder of their own."""
+    return deployer.file_set(onnx.stem, {_MODEL: onnx, **_beside(reference)})
+
+
+def _beside(made: Context | Reference) -> dict[str, Path]:
+    """Inputs and expected outputs, as they are called on a device."""
+    found: dict[str, Path] = {}
+    for one in (made, *made.others) if isinstance(made, Context) else (made,):
+        prefix = _prefix(one) if isinstance(one, Context) else ""
+        found |= dict(zip(_names(f"{prefix}input", one.inputs), one.inputs, strict=True))
+        found |= dict(zip(_names(f"{prefix}expected", one.expected), one.expected, strict=True))
+    return found
+
+
+def _prefix(context: Context) -> str:
+    return f"graph{context.graph}." if context.graph else ""
+
+
+def deployed_model(model: Model, reference: Reference, folder: str) -> DeployedModel:
+    """The model whose files lie in `folder` on a device."""
+    return DeployedModel(
+        file=f"{folder}/{_MODEL}",
+        inputs=_paths(folder, "input", reference.inputs),
+        expected=_paths(folder, "expected", reference.expected),
+        tolerance=model.tolerance,
+    )
+
+
+def deployed_context(context: Context, folder: str) -> DeployedContext:
+    """The context whose files lie in `folder` on a device."""
+    return DeployedContext(
+        context=context,
+        binary=f"{folder}/{_BINARY}",
+        inputs=_paths(folder, f"{_prefix(context)}input", context.inputs),
+        expected=_paths(folder, f"{_prefix(context)}expected", context.expected),
+        others=tuple(deployed_context(one, folder) for one in context.others),
+    )
+
+
+def _paths(folder: str, kind: str, paths: Sequence[Path]) -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}" for name in _names(kind, paths))
+
+
+def _names(kind: str, paths: Sequence[Path]) -> list[str]:
+    return [f"{kind}.{index}.raw" for index in range(len(paths))]
+
+
+class Provisioner:
+    """Fetches, builds and compiles, each thing once for all devices. Methods raise HarnessError.
+
+    Runtimes are cut down to what the processes of a placement need.
+    """
+
+    def __init__(self, catalog: Catalog, cache: Path, executorch: Path | None = None) -> None:
+        """`executorch` is the folder of a user's own build of ExecuTorch."""
+        self.catalog = catalog
+        self.probes = ProbeBuilder(cache / "probe")
+        self.contexts = Contexts(cache, catalog, self.probes)
+        self.onnx = OnnxFiles(cache)
+        self._own_executorch = executorch
+        self._known = KnownFacts(cache)
+        self._wholes: dict[tuple[object, ...], Runtime] = {}
+        self._narrowed: dict[tuple[object, ...], Runtime] = {}
+        self._built: dict[tuple[str, int | None], Path] = {}
+
+    def runtime(self, placement: Placement, target: str, htp_arch: int | None) -> Runtime:
+        """What is pushed; of stubs and skels the pair for `htp_arch` (73), or all if that is None.
+
+        Raises as `Catalog.runtime`.
+        """
+        key = (placement.qnn, placement.engine, placement.ort, target, placement.backend, htp_arch)
+        if key not in self._narrowed:
+            whole = self._whole(placement, target)
+            facts = self._known.of(whole)
+            needed = {one.file_name: one.elf.needed for one in facts if one.elf is not None}
+            self._narrowed[key] = narrowed(
+                whole,
+                placement.backend,
+                _engine(placement, whole),
+                htp_arch,
+                online_prepare=placement.takes_models,
+                needed=needed,
+            )
+        return self._narrowed[key]
+
+    def _whole(self, placement: Placement, target: str) -> Runtime:
+        """All files of a runtime; asked of its source once, and not for every case."""
+        key = (placement.qnn, placement.engine, placement.ort, target)
+        if key not in self._wholes:
+            self._wholes[key] = (
+                self.catalog.with_ort(placement.qnn, placement.ort, target)
+                if placement.takes_models
+                else self.catalog.runtime(placement.qnn, target)
+            )
+        return self._wholes[key]
+
+    def findings(
+        self, placement: Placement, device: TargetFacts, contexts: Sequence[ContextFacts]
+    ) -> tuple[Finding, ...]:
+        """What preflight finds; looks at every stub and skel there is, since one may be misnamed.
+
+        Raises as `Catalog.runtime`.
+        """
+        whole = self._whole(placement, device.target)
+        of_use = {file.name for file in self.runtime(placement, device.target, None).files}
+        is_wheel = placement.engine == EXECUTORCH.name and self._own_executorch is None
+        subject = PreflightInput(
+            files=[one for one in self._known.of(whole) if one.name in of_use],
+            device=device,
+            backend=backend_of(placement.backend) or "htp",
+            contexts=contexts,
+            qnn_version=whole.qnn_version,
+            executorch=EXECUTORCH_VERSION if is_wheel else None,
+        )
+        return tuple(preflight(subject))
+
+    def identity(self, placement: Placement, target: str) -> RuntimeRecord:
+        """Version, build and source of a placement's runtime. Raises as `Catalog.runtime`."""
+        whole = self._whole(placement, target)
+        return RuntimeRecord(
+            qnn=whole.qnn_version,
+            build_id=build_id_of(self._known.of(whole)),
+            source=whole.source,
+            ort=whole.ort_version if placement.takes_models else None,
+        )
+
+    def probe(self, target: str, android_api: int | None) -> Path:
+        """The probe for a target; `android_api` is that of the device, for Android."""
+        if (target, android_api) not in self._built:
+            self._built[target, android_api] = self.probes.build(target, android_api=android_api)
+        return self._built[target, android_api]
+
+    def program(self, engine: str, target: str) -> EngineProgram | None:
+        """What an engine brings to a device in the place of our probe; None where the probe serves.
+
+        Raises ConfigError for a build of the user's without a runner, or for another target, and
+        for a device that ExecuTorch's wheel has no libraries for.
+        """
+        if engine != EXECUTORCH.name:
+            return None
+        if self._own_executorch is not None:
+            files = runner_files(self._own_executorch, target)
+            return EngineProgram("executorch-build", OWN_BUILD, RUNNER, files, is_own=True)
+        return EngineProgram(
+            "executorch", EXECUTORCH_VERSION, PROBE_NAME, self.executorch(target), is_own=False
+        )
+
+    def executorch(self, target: str) -> dict[str, Path]:
+        """The probe with ExecuTorch in it, and the libraries that are to lie beside it, by name."""
+        wheel = self.catalog.executorch(target)
+        root = wheel.path / "executorch"
+        identity = " ".join(
+            wheel.files[f"executorch/lib/{name}"].sha256 for name in EXECUTORCH_LIBRARIES
+        )
+        program = self.probes.build_with_executorch(root, identity)
+        libraries = {name: root / "lib" / name for name in EXECUTORCH_LIBRARIES}
+        return {PROBE_NAME: program, **libraries}
+
+
+def _engine(placement: Placement, whole: Runtime) -> str:
+    engine = ENGINES[placement.engine]
+    if engine is not ORT:
+        return engine.libraries or engine.name
+    plugin = any(file.path.name == PLUGIN for file in whole.files)
+    return "ort-plugin" if plugin else "ort-builtin"
+
+
+PreflightMode = Literal["strict", "warn", "off"]
+"""strict: an error of preflight keeps a case from running; warn: it is recorded; off: no look."""
+
+_SIDES: Final = ("inputs", "outputs")
+
+
+def preflight_device(device: AttachedDevice) -> TargetFacts:
+    """What preflight wants to know of an attached device."""
+    return TargetFacts(
+        target=device.target,
+        soc=device.soc,
+        htp_arch=device.htp_arch,
+        glibc=device.facts.glibc,
+        android_api=device.facts.android_api,
+        libraries=_libraries_of(device),
+        page_bytes=device.facts.page_bytes,
+        lacks_floats=device.simulated_dsp is not None and lacks_floats(cache_root() / BOARDS),
+    )
+
+
+def preflight_context(name: str, context: Context) -> ContextFacts:
+    """What preflight wants to know of a context."""
+    facts = preflight_file(name, context.metadata)
+    # of one that is compiled here the compiler chose the SoC, by the device's HTP
+    soc_model = None if context.source.compiled else facts.soc_model
+    made_by, arch = context.made_by, context.htp_arch
+    return replace(facts, compiler=made_by, htp_arch=arch, soc_model=soc_model)
+
+
+def preflight_file(name: str, metadata: Mapping[str, Any]) -> ContextFacts:
+    """What preflight wants to know of a binary, as far as its own metadata tell."""
+    arch, soc = metadata.get("dsp_arch"), metadata.get("soc_model")
+    graphs = entries(metadata, "graphs")
+    tensors = (one for graph in graphs for side in _SIDES for one in entries(graph, side))
+    has_floats = any(str(one.get("data_type")).startswith("float") for one in tensors)
+    return ContextFacts(
+        name,
+        named_build(metadata),
+        arch if isinstance(arch, int) else None,
+        needs(metadata)["vtcm_bytes"],
+        memory_bytes(metadata),
+        soc if isinstance(soc, int) else None,
+        has_floats,
+    )
+
+
+def _libraries_of(device: AttachedDevice) -> frozenset[str] | None:
+    shown = device.facts.coprocessors
+    usual = SYSTEM_LIBRARIES[device.target]
+    if shown is None or RPC_LIBRARY not in usual:
+        return None
+    has_rpc = any(path.rpartition("/")[2].startswith(RPC_LIBRARY) for path in shown.dsp)
+    return usual if has_rpc else usual - {RPC_LIBRARY}

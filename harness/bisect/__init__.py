@@ -1,0 +1,1 @@
+"""The search for the version that changed an outcome."""

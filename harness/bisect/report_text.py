@@ -1,0 +1,439 @@
+"""A result as Markdown, ready to be a bug report, and as a page (pure but for the template)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from harness.bisect.folder import Answered, BisectFolder
+from harness.bisect.loop import record_of
+from harness.bisect.match import Point, Unmeasured, parse_match
+from harness.bisect.request import COMPILING_TARGET
+from harness.bisect.result import (
+    BisectionResult,
+    Builds,
+    CornersFinding,
+    Edge,
+    Finding,
+    Run,
+    build_date,
+    edges_of,
+    result_of,
+)
+from harness.bisect.search import Task
+from harness.core.axes import AXES, AxisName
+from harness.core.errors import ConfigError, HarnessError
+from harness.core.local_file import LocalFile
+from harness.core.outgoing_text import counted, printable, without_secrets_in
+from harness.core.socs import claim_of, limits_of_simulation
+from harness.core.whole_file import disk_errors, write_whole
+from harness.diagnosis.error import ErrorRecord
+from harness.history.performance import EFFECT, least_told
+from harness.report.document import (
+    Block,
+    CodeBlock,
+    Heading,
+    Item,
+    Items,
+    Line,
+    Paragraph,
+    Span,
+    Table,
+    clip,
+    code,
+    joined,
+    link,
+    markdown,
+    page,
+)
+from harness.results.record import CaseRecord
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.difference import Difference, difference
+from harness.runtimes.runtime import KnownFacts, build_id_of, kind_of
+
+_TITLE_CHARS: Final = 120
+_SAID_CHARS: Final = 50
+_SHOWN_CHARS: Final = 4000
+_RUN_COLUMNS: Final = ("answer", "why", "device", "seconds", "results")
+_MARKS: Final = {"good": "passed", "bad": "failed", "unknown": "error"} | dict.fromkeys(
+    ("untestable", "unsure"), "unsupported"
+)
+
+
+def bug_report(result: BisectionResult) -> str:
+    """What changed where, how to see it, both sides, every run: as Markdown."""
+    return markdown(_blocks(result))
+
+
+def page_of(result: BisectionResult) -> str:
+    """The report as a page without network or assets."""
+    return page(title(result), _blocks(result))
+
+
+def _blocks(result: BisectionResult) -> Iterator[Block]:
+    yield Heading(Span(title(result)), level=1)
+    yield from (Paragraph(line) for line in doubts(result))
+    answer = result.answer.text if result.answer else "The bisection is not over."
+    yield Paragraph(Span(answer, style="strong"), style="verdict")
+    yield Items([Item(line) for line in summary(result)])
+    yield Heading("How to see it")
+    yield CodeBlock(commands(result))
+    yield from chain.from_iterable(_edge(result, edge) for edge in result.edges)
+    if isinstance(result.answer, CornersFinding):
+        yield Heading("The corners")
+        rows = [(*one.at, _cell(one.verdict or "untestable")) for one in result.answer.corners]
+        yield Table("", (*result.axes, "answer"), rows)
+    for axis, found in result.libraries.items():
+        yield Heading(f"What changed in the libraries of {axis}")
+        yield Items(list(_libraries(found)))
+    yield Heading("Every run")
+    runs = [*map(_run_row, result.runs)]
+    yield Table("", ("run", *result.axes, *_RUN_COLUMNS), runs, "stacked")
+
+
+def _edge(result: BisectionResult, edge: Edge) -> Iterator[Block]:
+    """Both sides of a change, and what preflight said of them."""
+    sides = result.sides(edge)
+    version = dict(zip(result.axes, sides[1].at, strict=True))[edge.axis]
+    named = f" at {edge.axis} {version}" if len(result.edges) > 1 else ""
+    yield Heading(f"Side by side{named}")
+    cells = [_side_cells(side) for side in sides]
+    rows: list[list[Line]] = [
+        [name, *(_cell(side.get(name)) for side in cells)]
+        for name in dict.fromkeys([*cells[0], *cells[1]])
+    ]
+    yield Table("", ("", *(" with ".join(side.at) for side in sides)), rows)
+    bad = next((side for side in sides if side.answer == "bad"), None)
+    record = bad.record if bad is not None else None
+    if record is not None and record.error is not None:
+        yield Paragraph("What it said:")
+        yield CodeBlock(record.error.message[:_SHOWN_CHARS].splitlines())
+    if bad is not None and record is not None and record.logs:
+        folders = _outermost_folders(f"{bad.run}/{log}" for log in record.logs)
+        yield Paragraph(["Evidence: ", *joined(Span(one, link=link(one)) for one in folders)])
+    yield Heading(f"What preflight says{named}", level=3)
+    found = edge.preflight
+    if found is None:
+        yield Paragraph("Not known: one of the runs left no record.")
+    elif not (found.gone or found.new or found.both):
+        yield Paragraph("No findings on either side.")
+    else:
+        of = {"only of the older": found.gone, "only of the newer": found.new}
+        of["of both"] = found.both
+        yield Items(
+            [
+                Item([f"{side}: ", Span(f"{one.severity} {one.code}: {one.explanation}")])
+                for side, listed in of.items()
+                for one in listed
+            ]
+        )
+
+
+def _libraries(found: Difference) -> Iterator[Item]:
+    yield from (Item(f"gone: {name} ({size:,} bytes)") for name, size in found.gone.items())
+    yield from (Item(f"new: {name} ({size:,} bytes)") for name, size in found.new.items())
+    for one in found.changed:
+        line = f"{one.name}: {one.size_before:,} -> {one.size_after:,} bytes"
+        listed = ("no longer needs", one.needs_gone), ("needs besides", one.needs_new)
+        below: list[Line] = [
+            [f"{what}: ", *joined(map(code, names))] for what, names in listed if names
+        ]
+        if one.problem:
+            below = [f"cannot be compared: {one.problem}"]
+        yield Item(line, below, folded=True)
+    yield Item(f"unchanged: {counted(len(found.same), 'file')}")
+
+
+def _run_row(run: Run) -> list[Line]:
+    page_of_run = Span(run.run, link=link(f"{run.run}/report.html")) if run.run else "-"
+    seconds = "-" if run.seconds is None else f"{run.seconds:g}"
+    why = run.why
+    if run.record is not None and why == run.record.outcome and (failure := _failure(run.record)):
+        why = f"{why}: {failure}"
+    told: list[Line] = [_cell(run.answer), _cell(why), _cell(run.device), seconds, page_of_run]
+    return [str(run.number), *run.at, *told]
+
+
+def _failure(record: CaseRecord) -> str:
+    error = record.error
+    return (error.call or _shortened(error.began, _SAID_CHARS)) if error is not None else ""
+
+
+def held_text(held: Mapping[Any, str]) -> str:
+    """The versions at which axes are held."""
+    return ", ".join(f"{axis} {version}" for axis, version in held.items())
+
+
+def title(result: BisectionResult) -> str:
+    """One line that names since when it fails, with what, and the case as far as that fits."""
+    answer = result.answer
+    error = _error_of(result)
+    said = f"{', '.join(result.axes)}: {answer.text if answer else 'not over'}"
+    message = error.message if error is not None else ""
+    what = (error.call if error else "") or _shortened(" ".join(message.split()), _SAID_CHARS)
+    name = result.case.rpartition("::")[2]
+    text = _shortened(" ".join(said.split()), _TITLE_CHARS)
+    # a case's name is one long word: all of it, or the test's alone, or none
+    names: tuple[list[str], ...] = ([name], [name.partition("[")[0]], [])
+    for words in ([what, *found] for found in names):
+        whole = "; ".join([text, *(" ".join(word.split()) for word in words if word)])
+        if len(whole) <= _TITLE_CHARS:
+            return whole
+    return text
+
+
+def _shortened(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    kept, space, _ = text[: most - 3].rpartition(" ")
+    return f"{kept.rstrip(',;') if space else text[: most - 4]} ..."
+
+
+def _error_of(result: BisectionResult) -> ErrorRecord | None:
+    """The failure on the bad side of the change asked for, if there is one."""
+    sides = result.sides(result.edges[0]) if result.edges else ()
+    records = (side.record for side in sides if side.answer == "bad")
+    return next((record.error for record in records if record is not None), None)
+
+
+def summary(result: BisectionResult) -> list[str]:
+    """The circumstances, a line each."""
+    answer = result.answer
+    lines = [f"case: `{result.case}`"]
+    if isinstance(answer, CornersFinding):
+        for corner in answer.corners:
+            named = " with ".join(map(" ".join, zip(result.axes, corner.at, strict=True)))
+            lines.append(f"{named}: {corner.verdict or 'cannot be tested'}")
+    lines += [one.said for one in answer.flaky] if answer else []
+    if answer and result.repeat == "judged":
+        lines.append("each answer is of as many runs as it took to tell it from noise")
+    elif answer and result.repeat == 1:
+        lines.append("each was run once; --repeat N is for tests that are flaky")
+    elif answer:
+        lines.append(f"each was run {result.repeat} times (--repeat): bad if any run is bad")
+    lines += _notes(result)
+    for axis, found in result.versions.items():
+        for version, build in found.items():
+            if build:
+                day = f", built on {date}" if (date := build_date(build)) else ""
+                lines.append(f"{axis} {version}: build {build}{day}")
+    if held := held_text(result.held):
+        lines.append(f"held fixed: {held}")
+    lines.append(f"counts as bad: {result.match or 'any failure'}")
+    lines += _reasons(result)
+    devices = sorted({str(run.device) for run in result.runs if run.device})
+    lines.append(f"device: {', '.join(devices)} ({result.target}, {result.backend})")
+    lines += filter(None, [_simulated(result)])
+    if answer:
+        spoilt = f", {answer.unknown} more spoilt by the lab" if answer.unknown else ""
+        lines.append(f"runs: {answer.runs}{spoilt}; {result.bound}")
+    return lines
+
+
+def _simulated(result: BisectionResult) -> str | None:
+    """What a change found on simulated devices leaves open; nothing where none was found."""
+    records = [run.record for run in result.runs if run.record is not None]
+    devices = [record.device for record in records if record.device is not None]
+    if not result.edges or not devices:
+        return None
+    timed = (result.match or "").startswith(("measurement", "op-slower:"))
+    error = _error_of(result)
+    return limits_of_simulation(
+        "speed" if timed else claim_of(error.code if error is not None else None),
+        result.target,
+        [record.placement.qnn for record in records if record.placement is not None],
+        simulated=all(device.simulated for device in devices),
+    )
+
+
+def _notes(result: BisectionResult) -> Iterator[str]:
+    """Remarks on the search, and on those of single axes."""
+    if result.answer is not None:
+        yield from result.answer.notes
+    if isinstance(result.answer, CornersFinding):
+        for search in result.answer.searches:
+            yield from (f"{search.axis}: {note}" for note in search.answer.notes)
+
+
+def _reasons(result: BisectionResult) -> list[str]:
+    """Says that what counts as bad failed for several reasons, where no one of them was asked for:
+    each may have come with another version.
+    """
+    found: dict[str | None, list[Run]] = {}
+    for run in result.runs if not result.match else ():
+        if run.answer == "bad" and run.record is not None:
+            error = run.record.error
+            found.setdefault(error.signature if error is not None else None, []).append(run)
+    if len(found) < 2:
+        return []
+    said = []
+    for runs in found.values():
+        named = dict.fromkeys(" with ".join(run.at) for run in runs)
+        first = runs[0].record
+        said.append(f"{', '.join(named)}: {_failure(first) if first is not None else ''}")
+    return [f"bad for different reasons, of which --match looks for one: {'; '.join(said)}"]
+
+
+def doubts(result: BisectionResult) -> list[str]:
+    """What stands before the answer: that times differ by more than what was asked about.
+
+    Noise is learned from how the runs of each version differ.
+    """
+    compared = parse_match(result.match).comparison if result.match else None
+    if compared is None or not (compared.is_time or compared.limit):
+        return []
+    measured: dict[tuple[str, ...], list[float]] = {}
+    for run in result.runs:
+        if run.record is not None and run.record.outcome == "passed":
+            with contextlib.suppress(Unmeasured):
+                value = compared.value(run.record.measurements)
+                measured.setdefault(run.at, []).append(value)
+    # the first row is the one that is judged, by its own noise and that of the others
+    rows = sorted(measured.values(), key=len, reverse=True)
+    with contextlib.suppress(ConfigError):
+        tells = least_told(rows, compared.step)
+        if tells is not None and tells > max(compared.factor, 1 + EFFECT):
+            return [
+                f"this computer is too noisy to tell less than x {tells:.3g} of {compared.name}"
+            ]
+    return []
+
+
+def commands(result: BisectionResult) -> list[str]:
+    """A command for each side that runs the case there."""
+    points = dict.fromkeys(side.at for edge in result.edges for side in result.sides(edge))
+    return [command_at(result, at) for at in points] or [command_at(result, None)]
+
+
+def command_at(result: BisectionResult, at: Point | None) -> str:
+    """The command that runs the case at a point, or with the usual versions."""
+    versions = dict(result.held)
+    if at is not None:
+        versions |= dict(zip(result.axes, at, strict=True))
+    words = ["pytest", "-m", "device", result.case.partition("[")[0]]
+    words += ["--qnn-only-case", result.case, "--qnn-device", result.devices[0]]
+    words += ["--qnn-backend", result.backend] if result.backend != "htp" else []
+    for axis, version in versions.items():
+        path = result.paths.get(axis, {}).get(version)
+        # a path as a word of its own would be taken for one of tests
+        words += [f"{AXES[axis].option}={path}"] if path else [f"{AXES[axis].option}", version]
+    return shlex.join(words)
+
+
+def _outermost_folders(paths: Iterable[str]) -> list[str]:
+    folders = sorted({path.rpartition("/")[0] for path in paths})
+    inner = {one for one in folders for other in folders if one.startswith(f"{other}/")}
+    return [one for one in folders if one not in inner]
+
+
+def _side_cells(run: Run) -> dict[str, object]:
+    """What is told of one side of a change."""
+    cells: dict[str, object] = {"answer": run.answer}
+    if (record := run.record) is None:
+        return cells
+    error, runtime, measured = record.error, record.runtime, record.measurements
+    cells["outcome"] = record.outcome
+    cells["code"] = (error.call or None) if error is not None else None
+    cells["signature"] = error.signature if error is not None else None
+    cells["runtime"] = runtime.build_id if runtime is not None else None
+    counts = ("loaded", "executed", "freed", "sessions")
+    cells |= {name: measured[name] for name in counts if name in measured}
+    if error is not None:
+        cells |= {"failed step": error.step, "failed context": error.context}
+    return cells | {"seconds": record.duration_s}
+
+
+def _cell(value: object) -> Span:
+    if value is None:
+        return Span("-")
+    text = clip(str(value), _SHOWN_CHARS)
+    return Span(text, mark=_MARKS.get(text))
+
+
+RESULT: Final = "result.json"
+REPORT_TEXT: Final = "report.md"
+REPORT_PAGE: Final = "report.html"
+
+
+def write_reports(
+    folder: BisectFolder,
+    finding: Finding | None,
+    catalog: Catalog | None,
+    cache: Path,
+) -> BisectionResult:
+    """Makes and writes the result; without a catalog nothing is said of the libraries.
+
+    Raises InfraError if it cannot be written.
+    """
+    log = folder.read()
+    answers = log.answers()
+    records = [record_of(folder.path, entry) for entry in answers]
+    differences: Mapping[AxisName, Difference] = {}
+    builds: Builds = {}
+    if catalog is not None:
+        edges = edges_of(finding, answers)
+        with_ort = any(one and one.runtime and one.runtime.ort for one in records)
+        differences, builds = _write_libraries(log.spec, with_ort, answers, edges, catalog, cache)
+    result = result_of(
+        folder.path.name, log, finding, records, differences=differences, builds=builds
+    )
+    result = BisectionResult.model_validate(without_secrets_in(result.as_json()))
+    report = printable(bug_report(result))
+    text = json.dumps(result.as_json(), indent=2, ensure_ascii=False) + "\n"
+    with disk_errors(f"cannot write to {folder.path}"):
+        write_whole(folder.path / RESULT, text.encode("utf-8", "replace"))
+        write_whole(folder.path / REPORT_TEXT, report.encode("utf-8", "replace"))
+        write_whole(folder.path / REPORT_PAGE, printable(page_of(result)).encode())
+    return result
+
+
+def _write_libraries(
+    task: Task,
+    with_ort: bool,
+    answers: list[Answered],
+    edges: Sequence[tuple[int, int]],
+    catalog: Catalog,
+    cache: Path,
+) -> tuple[Mapping[AxisName, Difference], Builds]:
+    """What changed between the libraries at each edge, and their build ids."""
+    differences: dict[AxisName, Difference] = {}
+    builds: dict[AxisName, dict[str, str | None]] = {}
+    facts = KnownFacts(cache)
+    for edge in edges:
+        before, after = (task.versions(answers[number].at) for number in edge)
+        for axis in task.axes:
+            if before[axis] == after[axis] or axis in differences:
+                continue
+            try:
+                old, new = (
+                    _files_of(axis, versions, task.target, with_ort, catalog)
+                    for versions in (before, after)
+                )
+            except HarnessError:
+                continue  # the answer stands without it
+            differences[axis] = difference(old, new)
+            if axis == "compiler":
+                builds[axis] = {
+                    version: build_id_of(facts.of(catalog.runtime(version, COMPILING_TARGET)))
+                    for version in (before[axis], after[axis])
+                }
+    return differences, builds
+
+
+def _files_of(
+    axis: AxisName, versions: Mapping[AxisName, str], target: str, with_ort: bool, catalog: Catalog
+) -> tuple[LocalFile, ...]:
+    """The libraries that one version brings: with ORT in the game, QNN's plug-in for it as well."""
+    if axis == "ort":
+        return (catalog.ort.fetch(versions["ort"], target),)
+    if axis == "compiler":
+        return tuple(catalog.runtime(versions["compiler"], COMPILING_TARGET).files)
+    if not with_ort:
+        return tuple(catalog.runtime(versions["qnn"], target).files)
+    whole = catalog.with_ort(versions["qnn"], versions.get("ort"), target)
+    return tuple(file for file in whole.files if kind_of(file.name)[0] != "ort")

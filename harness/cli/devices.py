@@ -1,0 +1,473 @@
+"""`qnn-harness devices`: what is configured, and what adb sees of it; and its subcommands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import click
+from pydantic import ConfigDict, Field
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.cli.lab_options import (
+    json_option,
+    lab_option,
+    lab_or_simulated,
+    open_lab,
+    seconds_of,
+)
+from harness.cli.printout import Printout
+from harness.cli.say import say, say_json
+from harness.core.cache import BOARDS, cache_root, quarantine_root
+from harness.core.deadline import Deadline
+from harness.core.errors import HarnessError, InfraError
+from harness.core.outgoing_text import counted, outgoing
+from harness.deploy.client import Cleaned, clean as clean_device
+from harness.deploy.layout import holder
+from harness.diagnosis.error import Part
+from harness.dsp.hexagon import loader_missing
+from harness.lab.attach import LabDevice, OpenLab
+from harness.lab.device_watch import DeviceWatch
+from harness.lab.facts import Vitals
+from harness.lab.health import LabEvent, Quarantine, Quarantined, State
+from harness.lab.inventory import DeviceConfig, load_lab
+from harness.lab.lease import DeviceHeld, Held
+from harness.lab.recovery import Hands, check, needs_hands
+from harness.probe.build import ProbeBuilder
+from harness.probe.fitness import built_probe_problem
+from harness.transport.adb_device import UNPLUGGED
+
+_DESCRIBED = ("soc", "htp_arch", "adreno", "target")
+_ASKED = ("os_build", "free_storage_bytes", "ram_bytes")
+COLUMNS = ("name", "serial", "state", "health", "holder", *_DESCRIBED, *_ASKED)
+
+_LOOK_S: Final = 5.0
+_MOST_NAMES: Final = 4
+SIMULATED_DSP = (
+    "its DSP is an emulator: what kernel and driver answer is the harness's (docs/dsp.md)"
+)
+PREPARES = "its GPU backend prepares graphs, and executes none: there is no GPU behind it"
+
+
+class ListedDevice(Part):
+    """A device. What it did not say, or was not asked, is null.
+
+    `configured`: devices.yaml names it. `state` is device (it answers), disabled, off (a simulated
+    one that lacks something here), leased, unplugged, unreachable, or what adb says of one that
+    devices.yaml does not name. `health` is good, suspect, bad or quarantine. `lease` says who holds
+    it, as far as that can be told, `silent_s` for how long its lease has not moved. `host` is the
+    computer it hangs on, `host_lost` whether that does not answer.
+    `findings` and `problem` are for people.
+    """
+
+    model_config = ConfigDict(frozen=False)
+
+    name: str | None = None
+    serial: str | None
+    configured: bool
+    enabled: bool
+    simulated: bool
+    state: str | None = None
+    health: State | Literal["quarantine"] | None = None
+    lease: Held | None = None
+    soc: str | None = None
+    htp_arch: int | None = None
+    adreno: str | None = None
+    target: str | None = None
+    os_build: str | None = None
+    free_storage_bytes: int | None = None
+    ram_bytes: int | None = None
+    host: str | None = None
+    host_lost: bool | None = None
+    problem: str | None = None
+    findings: list[str] = Field(default_factory=list)
+    hands: Hands | None = None
+    quarantine: Quarantined | None = None
+    vitals: Vitals | None = None
+
+    @property
+    def holder(self) -> str | None:
+        """The holder for people."""
+        if self.lease is None:
+            return None
+        who = self.lease.holder
+        return f"{who.user} ({who.pid}): {who.purpose}" if who else "unknown"
+
+
+class DevicesListed(Printout):
+    """`devices --json`: the devices of the lab, then others that adb sees."""
+
+    devices: list[ListedDevice]
+
+
+class CleanedDevice(Part):
+    """A device and what was done; only `problem` if it could not be cleaned."""
+
+    name: str
+    problem: str | None = None
+    cleaned: Cleaned | None = None
+
+
+class DevicesCleaned(Printout):
+    """`devices clean --json`."""
+
+    devices: list[CleanedDevice]
+
+
+class HealedDevice(Part):
+    """A device after `steps`. If another process holds it, only `problem` says so."""
+
+    name: str
+    state: State | None = None
+    problem: str | None = None
+    findings: list[str] = Field(default_factory=list)
+    was_in_quarantine: bool | None = None
+    in_quarantine: bool | None = None
+    steps: list[LabEvent] = Field(default_factory=list)
+
+
+class DevicesHealed(Printout):
+    """`devices heal --json`."""
+
+    devices: list[HealedDevice]
+
+
+@click.group(invoke_without_command=True)
+@lab_option
+@json_option
+@click.pass_context
+def devices(context: click.Context, lab_file: Path, as_json: bool) -> None:
+    """List the lab's devices, configured ones first, then others that adb sees.
+
+    Simulated devices are started for the moment of asking; a device that another process holds is
+    left alone. Exit code 1 if an enabled device is bad or in quarantine, 3 if one does not answer.
+    """
+    if context.invoked_subcommand is None:
+        _list(context, lab_file, as_json)
+        return
+    # `devices --lab FILE clean` means the same as `devices clean --lab FILE`
+    given = {"lab_file": lab_file, "as_json": as_json}
+    context.default_map = dict.fromkeys(devices.commands, given)
+
+
+def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
+    lab = load_lab(lab_file)
+    quarantine = Quarantine(quarantine_root(cache_root()))
+    with open_lab(lab, "devices") as opened:
+        rows = [describe(opened, config, quarantine) for config in lab.devices]
+        rows += strangers(opened, rows)
+    if as_json:
+        say_json(DevicesListed(devices=rows))
+    else:
+        _print_table(rows)
+        for line in remark_lines(rows):
+            say(line)
+    failed = [row for row in rows if row.enabled and row.problem]
+    for line in _once_each((str(row.name), str(row.problem)) for row in failed if not as_json):
+        say(f"error: {line}", err=True)
+    bad = any(row.enabled and row.health in ("bad", "quarantine") for row in rows)
+    context.exit(3 if failed else 1 if bad else 0)
+
+
+def remark_lines(rows: Sequence[ListedDevice]) -> list[str]:
+    """What a person should know of rows besides the table, each remark once (pure)."""
+    return _once_each((str(row.name), line) for row in rows for line in remarks(row))
+
+
+def _once_each(told: Iterable[tuple[str, str]]) -> list[str]:
+    """Lines of devices, each once with the names of all that it is of, as of one adb server."""
+    names: dict[str, list[str]] = {}
+    for name, line in told:
+        names.setdefault(line, []).append(name)
+    return [f"{_named(named)}: {line}" for line, named in names.items()]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def remarks(row: ListedDevice) -> list[str]:
+    """What a person should know of a row besides the table: findings, and why it is kept out."""
+    lines = [] if row.problem else list(row.findings)
+    if row.lease and (holder := row.lease.holder):
+        until = f" until {holder.until}" if holder.until else ""
+        lines.insert(0, f"held since {holder.since}{until}")
+    if entry := row.quarantine:
+        what = "in quarantine" if entry.until == "healed" else "out of reach"
+        lines.append(f"{what} since {entry.since}: {entry.why}. {entry.end(str(row.name))}")
+    if row.hands is not None:
+        lines.append(f"needs hands: {row.hands.do} ({row.hands.why})")
+    return lines
+
+
+def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> ListedDevice:
+    """One row: what devices.yaml says, completed by what the device says if it answers."""
+    why_off = lab.described.why_off(config)
+    row = ListedDevice(
+        **{name: getattr(config, name) for name in ("name", "serial", "simulated", *_DESCRIBED)},
+        configured=True,
+        enabled=why_off is None,
+    )
+    if why_off is not None:
+        row.state = "off" if config.enabled else "disabled"
+        row.findings = [why_off] if config.enabled else []
+        return row
+    if config.dsp is not None and (missing := loader_missing(cache_root() / BOARDS)) is not None:
+        row.state, row.findings = "off", [missing]
+        return row
+    device = lab.device(config.name)
+    try:
+        row.quarantine = quarantine.find(device.key)
+    except InfraError as error:
+        row.problem = str(error)
+    row.host = device.far_host
+    try:
+        device.hold()
+        health = check(device, lambda device: None)
+    except DeviceHeld as error:
+        row.state, row.lease = "leased", error.held
+        row.findings = [] if error.held.holder else [str(error)]
+        return row
+    if row.quarantine and row.quarantine.until == "answers" and health.state != "bad":
+        quarantine.lift(device.key)
+        row.quarantine = None
+    kept_out = row.quarantine is not None and row.quarantine.until == "healed"
+    row.health = "quarantine" if kept_out else health.state
+    row.findings = [finding.text for finding in health.findings]
+    row.hands = needs_hands(config.name, health.findings, simulated=config.simulated)
+    row.vitals = health.vitals
+    gone = next((found for found in health.findings if found.code == "unreachable"), None)
+    if gone is not None:
+        row.state = "unplugged" if UNPLUGGED in gone.text else "unreachable"
+        row.host_lost, row.problem = device.lost_host is not None, gone.text
+        return row
+    try:
+        attached = device.attach()
+    except HarnessError as error:
+        row.state, row.problem = "unreachable", str(error)
+        return row
+    facts = attached.facts
+    if facts.coprocessors is not None and facts.coprocessors.gpu_compiler:
+        row.findings.append(PREPARES)
+    if attached.simulated_dsp is not None:
+        row.findings.append(SIMULATED_DSP)
+    row.serial, row.state = attached.transport.serial, "device"
+    for name in (*_DESCRIBED, "simulated"):
+        setattr(row, name, getattr(attached, name))
+    for name in _ASKED:
+        setattr(row, name, getattr(facts, name))
+    return row
+
+
+def strangers(lab: OpenLab, rows: list[ListedDevice]) -> list[ListedDevice]:
+    """What the user's adb server sees beyond the lab; nothing if no server is running."""
+    known = {row.serial for row in rows}
+    return [
+        ListedDevice(
+            serial=seen.serial, state=seen.state, configured=False, enabled=False, simulated=False
+        )
+        for seen in lab.seen()
+        if seen.serial not in known
+    ]
+
+
+def _print_table(rows: list[ListedDevice]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for column in COLUMNS:
+        # htp_arch is HTP, free_storage_bytes is FREE
+        head = column.partition("_")[0].upper()
+        table.add_column(head, justify="right" if column.endswith("_bytes") else "left")
+    for row in rows:
+        # whatever a device said is text and never markup
+        table.add_row(*(Text(outgoing(_cell(column, getattr(row, column)))) for column in COLUMNS))
+    Console(width=None if Console().is_terminal else 200).print(table)
+
+
+def _cell(column: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if column == "htp_arch":
+        return f"v{value}"
+    if column.endswith("_bytes") and isinstance(value, int):
+        return f"{value / 1e9:.1f} GB"
+    return str(value)
+
+
+@devices.command()
+@click.argument("names", nargs=-1, metavar="[DEVICE]...")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Remove everything, also what a running case uses.",
+)
+@lab_option
+@json_option
+@click.pass_context
+def clean(
+    context: click.Context,
+    names: tuple[str, ...],
+    everything: bool,
+    lab_file: Path,
+    as_json: bool,
+) -> None:
+    """Remove deployed runtimes and contexts that nobody uses from DEVICEs (default: all enabled).
+
+    Only files of the harness in a device's work folder are touched. Exit code 3 if a device does
+    not answer or is in use; the others are cleaned all the same.
+    """
+    lab = load_lab(lab_file)
+    configs = lab.select(list(names)) if names else lab.in_use()
+    rows: list[CleanedDevice] = []
+    with open_lab(lab, "devices clean") as opened:
+        for config in configs:
+            try:
+                device = opened.device(config.name).attach()
+                cleaned = clean_device(device.transport, device.workdir, everything=everything)
+            except HarnessError as error:
+                rows.append(CleanedDevice(name=config.name, problem=str(error)))
+                say(f"error: {error}", err=True)
+                continue
+            rows.append(CleanedDevice(name=config.name, cleaned=cleaned))
+            if not as_json:
+                say(f"{config.name}: {_told(cleaned, everything)}")
+    if as_json:
+        say_json(DevicesCleaned(devices=rows))
+    context.exit(3 if any(row.problem for row in rows) else 0)
+
+
+def _told(cleaned: Cleaned, everything: bool) -> str:
+    removed = counted(len(cleaned.sets_removed), "set")
+    text = f"{cleaned.freed_bytes / 1e6:.1f} MB freed, {removed} removed"
+    if cleaned.kept_bytes or cleaned.sets_kept:
+        text += (
+            f"; {cleaned.kept_bytes / 1e6:.1f} MB in {counted(len(cleaned.sets_kept), 'set')} kept"
+        )
+    if cleaned.holders:
+        who = ", ".join(holder(claim) for claim in cleaned.holders)
+        text += f"; {'was in use' if everything else 'in use'} by {who}"
+    return text
+
+
+@devices.command()
+@click.argument("name", metavar="DEVICE")
+@click.option(
+    "--for",
+    "how_long",
+    default="30m",
+    show_default=True,
+    help="How long: 30m, 1h30m; then it ends.",
+)
+@click.option("--why", default="", help="What for, as others are told.")
+@lab_option
+def reserve(name: str, how_long: str, why: str, lab_file: Path) -> None:
+    """Have DEVICE for yourself, also in the middle of a run, until Ctrl-C or for the time asked.
+
+    It is yours once the case on it has ended. Runs go on with other devices meanwhile, or wait.
+    Exit code 3 if it is not to be had, or lost before.
+    """
+    loan_s = seconds_of(how_long, "--for")
+    lab = load_lab(lab_file)
+    lab.select([name])
+    purpose = f"devices reserve{': ' if why else ''}{why}"
+    with open_lab(lab, purpose, loan_s=loan_s) as opened:
+        device = opened.device(name)
+        device.hold()
+        ends = Deadline(loan_s)
+        say(f"{name} is yours for {how_long}; Ctrl-C gives it back")
+        try:
+            if not device.is_ours:
+                _claim(device)
+            while not ends.expired:
+                device.require_held()
+                time.sleep(min(_LOOK_S, ends.remaining()))
+        except KeyboardInterrupt:
+            pass
+    say(f"{name} is given back")
+
+
+def _claim(device: LabDevice) -> None:
+    """Leases what a device says it is, too, since it may have other addresses."""
+    try:
+        device.attach()
+    except DeviceHeld:
+        raise
+    except InfraError as error:
+        say(f"{device.name} does not answer: {error}", err=True)
+
+
+@devices.command()
+@click.argument("names", nargs=-1, required=True, metavar="DEVICE...")
+@click.option("--force", is_flag=True, help="End the quarantine even of a device that is bad.")
+@lab_option
+@json_option
+@click.pass_context
+def heal(
+    context: click.Context,
+    names: tuple[str, ...],
+    force: bool,
+    lab_file: Path,
+    as_json: bool,
+) -> None:
+    """Check DEVICEs, bring back those that are bad, and end the quarantine of those that are well.
+
+    What is done is what runs do, too: reconnect, end leftovers, restart an adb server of ours,
+    reboot (unless `recovery: {reboot: false}` in devices.yaml). A device is well when our probe
+    runs on it, if it can be built for it here. Exit code 1 if one is still bad, 3
+    if another process holds one; the others are seen to all the same.
+    """
+    lab = load_lab(lab_or_simulated(lab_file, names))
+    lab.select(names)
+    quarantine = Quarantine(quarantine_root(cache_root()))
+    builder = ProbeBuilder(cache_root() / "probe")
+    rows: list[HealedDevice] = []
+    steps: list[LabEvent] = []
+
+    def tell(event: LabEvent) -> None:
+        steps.append(event)
+        if not as_json:
+            say(f"{event.device}: {event.event}: {event.detail}", err=True)
+
+    with open_lab(lab, "devices heal") as opened:
+        watch = DeviceWatch(
+            quarantine,
+            probe_problem=lambda device: None,
+            thorough=lambda device: built_probe_problem(builder, device.attach()),
+            tell=tell,
+        )
+        for name in dict.fromkeys(names):
+            device = opened.device(name)
+            try:
+                device.hold()
+                before = quarantine.find(device.key)
+                health = watch.heal(device)
+            except DeviceHeld as held:
+                rows.append(HealedDevice(name=name, problem=str(held)))
+                say(f"error: {held}", err=True)
+                continue
+            if force:
+                quarantine.lift(device.key)
+            entry = quarantine.find(device.key)
+            rows.append(
+                HealedDevice(
+                    name=name,
+                    state=health.state,
+                    findings=[finding.text for finding in health.findings],
+                    was_in_quarantine=before is not None,
+                    in_quarantine=entry is not None,
+                    steps=[step for step in steps if step.device == name],
+                )
+            )
+            if not as_json:
+                what = "in quarantine" if entry else "no longer in quarantine" if before else ""
+                say(f"{name}: {health}" + (f" ({what})" if what else ""))
+    if as_json:
+        say_json(DevicesHealed(devices=rows))
+    if any(row.problem for row in rows):
+        context.exit(3)
+    context.exit(1 if any(row.state == "bad" for row in rows) else 0)

@@ -1,0 +1,141 @@
+"""`qnn-harness init`: writes a devices.yaml of what adb sees, and of boards behind ssh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+
+from harness.cli.lab_options import json_option, lab_option, open_lab
+from harness.cli.printout import Printout
+from harness.cli.say import say, say_json
+from harness.core.errors import ConfigError, InfraError
+from harness.core.whole_file import write_whole
+from harness.diagnosis.error import Part
+from harness.doctor.new_lab import lab_text
+from harness.lab.attach import OpenLab
+from harness.lab.inventory import Lab
+from harness.lab.new_devices import SIMULATED, FoundDevice, find_boards, find_devices
+from harness.transport.adb_address import USER_SERVER, TcpAddress
+from harness.transport.adb_server import AdbServer, adb_binary
+
+_WITHOUT: Final = "Without one: qnn-harness init --simulated"
+
+
+class NewDevice(Part):
+    """A device that was found; `problem` says why it is left out of devices.yaml."""
+
+    name: str
+    serial: str
+    target: str | None
+    soc: str | None
+    htp_arch: int | None
+    problem: str | None
+
+    @classmethod
+    def of(cls, found: FoundDevice) -> NewDevice:
+        """Return what is printed of a device."""
+        return cls(
+            name=found.name,
+            serial=found.serial,
+            target=found.device.target if found.device else None,
+            soc=found.soc.name,
+            htp_arch=found.soc.htp_arch,
+            problem=found.problem or None,
+        )
+
+
+class LabWritten(Printout):
+    """`init --json`: the file that was written, and the devices that were found."""
+
+    file: str
+    devices: list[NewDevice]
+
+
+@click.command()
+@click.option("--simulated", is_flag=True, help="Switch the simulated device on.")
+@click.option(
+    "--server",
+    metavar="HOST[:PORT]",
+    default=str(USER_SERVER),
+    show_default=True,
+    help="The adb server that is asked.",
+)
+@click.option(
+    "--board", "boards", metavar="[USER@]HOST[:PORT]", multiple=True, help="A board with sshd."
+)
+@lab_option
+@json_option
+def init(
+    simulated: bool, server: str, boards: Sequence[str], lab_file: Path, as_json: bool
+) -> None:
+    """Write a devices.yaml of the devices that the adb server sees, with what each says it is.
+
+    --board names boards that ssh leads to; no adb server is needed for them.
+
+    Nothing is overwritten: --lab FILE names another place. A device that does not answer stands
+    there as a comment with what to do. Exit code 3 if there is none that answers.
+    """
+    if lab_file.exists():
+        raise _there_already(lab_file)
+    address = _address(server)
+    found = _found(address, boards, simulated)
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    text = lab_text(found, address, simulated=simulated, day=day)
+    try:
+        write_whole(lab_file, text.encode(), new=True)
+    except FileExistsError as error:
+        raise _there_already(lab_file) from error
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=lab_file) from error
+    if as_json:
+        say_json(LabWritten(file=str(lab_file), devices=[NewDevice.of(device) for device in found]))
+        return
+    for device in found:
+        say(f"{device.name} ({device.serial}): {device.problem or device.told}")
+    first = next((device.name for device in found if device.device), SIMULATED)
+    say(f"written: {lab_file}; next: qnn-harness doctor {first}")
+
+
+def _there_already(lab_file: Path) -> ConfigError:
+    return ConfigError(
+        "is there, and is not overwritten; --lab FILE names a new one", file=lab_file
+    )
+
+
+def _address(server: str) -> TcpAddress:
+    host, colon, port = server.rpartition(":")
+    if server and not colon:
+        return TcpAddress(server)
+    if not (host and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        raise ConfigError(f"{server[:200]!r} is not HOST or HOST:PORT", field="--server")
+    return TcpAddress(host, int(port))
+
+
+def _found(address: TcpAddress, boards: Sequence[str], simulated: bool) -> Sequence[FoundDevice]:
+    """The boards, and what the server sees. Raises InfraError where no device of them answers."""
+
+    def look(lab: Lab) -> OpenLab:
+        return open_lab(lab, "init")
+
+    adb, by_ssh = AdbServer(address), find_boards(boards, look)
+    if not adb.is_running():
+        if simulated or any(one.device for one in by_ssh):
+            return by_ssh
+        if by_ssh:
+            said = "; ".join(f"{one.serial}: {one.problem}" for one in by_ssh)
+            raise InfraError(f"no board answers: {said}. {_WITHOUT}")
+        start, where = address.start_command, f" on {address.host}"
+        if address.is_here:
+            start, where = f"{adb_binary()} {start.removeprefix('adb ')}", ""
+        how = f"`{start}`{where} starts one"
+        raise InfraError(f"no adb server answers at {address}; {how}. {_WITHOUT}")
+    found = find_devices(adb, look, [one.name for one in by_ssh]) + by_ssh
+    if simulated or any(one.device for one in found):
+        return found
+    seen = "; ".join(f"{one.serial}: {one.problem}" for one in found)
+    plug = "plug one in with USB debugging enabled, and accept this computer's key on it"
+    raise InfraError(f"no device answers at {address}: {seen or plug}. {_WITHOUT}")

@@ -1,0 +1,217 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from harness.cli.say import say
+from harness.core.cache import cache_root, lease_root, simulated_root
+from harness.core.errors import ConfigError, HarnessError
+from harness.lab.attach import OpenLab
+from harness.lab.inventory import Lab, load_lab, shipped_lab
+from harness.lab.lease import Leases
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.pypi import all_versions
+from harness.runtimes.runtime import Runtime
+
+_LONGEST_WAIT_S: Final = 86400.0
+
+DEFAULT_LAB: Final = Path("devices.yaml")
+"""The lab where none is named."""
+
+HOST_TARGET: Final = "linux-x64"
+"""What runs on this computer: the simulator's libraries, and those that read binaries."""
+
+
+class NamedPath(click.Path):
+    """A path that is not empty, as that of a shell variable that is not set would be."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)  # who opens it tells of that
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """The path."""
+        if value == "":
+            self.fail("it is empty; name a file or a folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def require_output(file: Path, *, new: bool = False) -> None:
+    """Raise ConfigError for an --output that cannot be written, before minutes of work for it."""
+    folder, problem = file.parent, None
+    if file.is_dir():
+        problem = "is a folder: name a file"
+    elif new and file.exists():
+        problem = "is there already; name another file"
+    elif not folder.is_dir():
+        file, problem = folder, "there is no such folder"
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        file, problem = folder, "the folder cannot be written"
+    if problem is not None:
+        raise ConfigError(problem, file=file, field="--output")
+
+
+files_argument = click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=NamedPath()
+)
+"""`FILE...`, one or more, given to the command as `files`."""
+
+lab_option = click.option(
+    "--lab",
+    "lab_file",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_LAB,
+    show_default=True,
+    help="The lab's devices.",
+)
+"""`--lab FILE`, given to the command as `lab_file`."""
+
+run_timeout_option = click.option(
+    "--run-timeout",
+    "run_timeout_s",
+    type=click.IntRange(1),
+    default=1800,
+    show_default=True,
+    help="Seconds that one run may take.",
+)
+"""`--run-timeout SECONDS`, given to the command as `run_timeout_s`."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+"""`--json`, given to the command as `as_json`."""
+
+
+database_option = click.option(
+    "--database",
+    metavar="FILE|URL",
+    envvar="QNN_HARNESS_HISTORY",
+    help="SQLite's file, or postgresql://USER@HOST/NAME (default: history.sqlite in reports).",
+)
+
+reports_option = click.option(
+    "--reports",
+    type=click.Path(path_type=Path),
+    default=Path("reports"),
+    show_default=True,
+    help="Where runs are.",
+)
+
+
+def lab_to_name(lab_file: Path) -> str:
+    """What another command is to be told of the lab: nothing of the usual one, if it is not there.
+
+    Then that command runs on a simulated device, as this one did.
+    """
+    return "" if lab_file == DEFAULT_LAB and not lab_file.exists() else str(lab_file)
+
+
+def simulated_instead(names: Sequence[str]) -> Path | None:
+    """The lab of this computer's simulated devices, told on stderr; None if it has not all names.
+
+    Without names it is the first device. Raises ConfigError for one that cannot be simulated here.
+    """
+    if (shipped := shipped_lab(names)) is None:
+        return None
+    devices = [device.name for device in load_lab(shipped).select(names or None)]
+    which = "device" if len(devices) == 1 else "devices"
+    say(
+        f"no {DEFAULT_LAB} here: running on the simulated {which} {', '.join(devices)} of this "
+        "computer; --lab FILE names your own devices",
+        err=True,
+    )
+    return shipped
+
+
+def lab_or_simulated(lab_file: Path, names: Sequence[str]) -> Path:
+    """The lab's file; that of this computer's simulated devices where there is none at the default
+    place, and all names are theirs. Raises ConfigError for one that cannot be simulated here."""
+    if lab_file != DEFAULT_LAB or lab_file.exists():
+        return lab_file
+    return shipped_lab(names) or lab_file
+
+
+def complete_devices(
+    context: click.Context, _: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    """What the Tab key writes behind the last comma: devices of the lab, if it can be read."""
+    before, comma, name = begun.rpartition(",")
+    given = context.params.get("lab") or context.params.get("lab_file") or DEFAULT_LAB
+    with contextlib.suppress(HarnessError):
+        devices = load_lab(lab_or_simulated(Path(given), ()), places=None).devices
+        names = [device.name for device in devices if device.name.startswith(name)]
+        return [CompletionItem(f"{before}{comma}{one}") for one in names]
+    return []
+
+
+def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:
+    """The lab for one command, which holds every device that it uses; it waits for none.
+
+    With `loan_s` a person takes devices for so long, each once the case on it has ended.
+    """
+    cache = cache_root()
+    return OpenLab(
+        lab,
+        key_folder=cache / "keys",
+        storage_root=simulated_root(cache),
+        leases=Leases(lease_root(), purpose=f"qnn-harness {command}", loan_s=loan_s),
+        lease_wait_s=_LONGEST_WAIT_S if loan_s else 0.0,
+    )
+
+
+def only_version(spec: str | None, resolve: Callable[..., Sequence[str]], field: str) -> str:
+    """Return the QNN version that a spec means; the newest where none is named.
+
+    Raises ConfigError for several, and for one that there is not.
+    """
+    if spec is None:
+        return all_versions()[-1]
+    names = resolve(spec, field=field)
+    if len(names) > 1:
+        raise ConfigError(f"{spec!r} is several versions", field=field, choices=names)
+    return names[0]
+
+
+def host_runtime(catalog: Catalog, qnn: str | None) -> Runtime:
+    """The libraries of a QNN version for this computer; the newest where none is named.
+
+    Raises ConfigError for a version that there is not, InfraError if it cannot be had.
+    """
+    resolve = partial(catalog.resolve, target=HOST_TARGET)
+    return catalog.runtime(only_version(qnn, resolve, "--qnn"), HOST_TARGET)
+
+
+def open_catalog(lab_file: Path) -> Catalog:
+    """The catalog of the lab, or PyPI's alone where there is no lab at the default place."""
+    none = lab_file == DEFAULT_LAB and not lab_file.exists()
+    nothing = Lab.model_construct(schema_number=1, runtimes=())
+    lab = nothing if none else load_lab(lab_file, places=None)
+    return Catalog.of(lab, os.environ, cache_root())
+
+
+_TIME: Final = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
+_MOST_S: Final = 7 * 24 * 3600
+
+
+def seconds_of(text: str, field: str) -> float:
+    """Seconds that the option `field` says: 4h, 90m, 1h30m. Raises ConfigError."""
+    found = _TIME.fullmatch(text.strip())
+    hours, minutes, seconds = (int(part or 0) for part in (found.groups() if found else ("",) * 3))
+    total = 3600 * hours + 60 * minutes + seconds
+    if not 0 < total <= _MOST_S:
+        most = f"longer than {_MOST_S // 3600}h"
+        problem = f"{text!r} is {'no time' if not total else most}"
+        raise ConfigError(problem, field=field, choices=["4h", "90m", "1h30m"])
+    return float(total)

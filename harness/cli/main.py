@@ -1,0 +1,178 @@
+"""The qnn-harness command: its groups, and how errors become exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import io
+import os
+import sys
+import traceback
+from importlib import resources
+from typing import Final, TextIO, cast
+
+import click
+from click.shell_completion import CompletionItem
+
+from harness import __version__
+from harness.cli.say import say, show_notices
+from harness.core.errors import ConfigError, HarnessError
+from harness.core.outgoing_text import OutgoingStream
+
+COMMANDS: Final = {
+    "bisect": "Find the version that changed a case: which QNN runtime, ONNX Runtime or compiler.",
+    "compare": "Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.",
+    "contexts": "Context binaries in files that you have.",
+    "devices": "List the lab's devices, configured ones first, then others that adb sees.",
+    "doctor": "Check this computer, the lab and DEVICEs (default: all enabled), and say "
+    "what to do.",
+    "explain": "Say why a log tells of a failure: any log of a program that uses QNN or FastRPC.",
+    "history": "Say what all runs together say: since when, where, how often, and what to bisect.",
+    "init": "Write a devices.yaml of the devices that the adb server sees, with what each says it "
+    "is.",
+    "nightly": "Fetch what is new, run `pytest -m device`, compare, bisect what is new, and "
+    "publish.",
+    "notify": "Send the head of a summary to the channels of `notify` in devices.yaml.",
+    "report": "Write reports of runs anew, merge runs into one, or write the lab's pages.",
+    "run": "Load and run the contexts of FILEs on devices: context binaries, or what holds some.",
+    "runtimes": "QNN runtimes: where they come from, their files, download.",
+    "simulator": "Start simulated devices, or build what their DSPs run in.",
+}
+"""Each command, a function in the module of its name, and the first sentence of its help."""
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_INPUT: Final = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM)
+_MOST_CHARS: Final = 300
+
+
+class LazyGroup(click.Group):
+    """Loads the module of a command when that is used; the list of commands needs none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name."""
+        if cmd_name not in COMMANDS:
+            from harness.core.yaml_document import did_you_mean
+
+            if meant := did_you_mean(cmd_name, COMMANDS):
+                raise click.UsageError(f"No such command {cmd_name!r}{meant}", ctx)
+            return None
+        module = importlib.import_module(f"harness.cli.{cmd_name}")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What completes a word: names and options, for which no command is loaded."""
+        names = [CompletionItem(name, help=text) for name, text in COMMANDS.items()]
+        fitting = [one for one in names if one.value.startswith(incomplete)]
+        return [*fitting, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Runs a command; a reader that goes away (`| head`) has what it wanted.
+
+        Click would end with 1, which here says that the answer is negative.
+        """
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _forget_output()
+            return 0
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes names and first sentences."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=f"\b\nAll pages to read:\n{resources.files('harness') / 'docs' / 'index.md'}",
+)
+@click.version_option(
+    __version__,
+    prog_name="qnn-harness",
+    help="Print the versions of the package and of what it writes.",
+    message="%(prog)s, version %(version)s\nschemas: results 2, all others 1",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Print the traceback of an internal error.")
+@click.pass_context
+def commands(context: click.Context, verbose: bool) -> None:
+    """Validate QNN runtimes and context binaries on devices. Tests run with `pytest -m device`.
+
+    Exit codes: 0 fine, 1 the answer is negative, 2 the input is wrong, 3 the lab failed, 130 it was
+    interrupted.
+    """
+    show_notices(context)
+
+
+def main() -> None:
+    """Entry point: every error of the harness is one line on stderr and its exit code."""
+    from harness.core.ending import Ending
+
+    sys.stdout, sys.stderr = map(_guarded, (sys.stdout, sys.stderr))
+    Ending().watch()
+    try:
+        code = commands.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        code = 130
+    except click.ClickException as error:
+        told = io.StringIO()
+        error.show(file=told)
+        _complain(told.getvalue(), nl=False)
+        code = 2
+    except HarnessError as error:
+        _complain(f"error: {error}")
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = 130
+    except Exception as error:
+        code = _told(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _told(error: Exception) -> int:
+    """Say what went wrong that is no error of the harness's own kind; return the exit code."""
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, OSError) and error.filename is not None and number in _INPUT:
+        _complain(f"error: {error.filename}: {error.strerror}")
+        return int(ConfigError.exit_code)
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd()
+        _complain("error: the current folder is gone; change to another one")
+        return int(ConfigError.exit_code)
+    if isinstance(error, OSError) and number in _NO_ROOM:
+        _complain(f"error: what this prints or keeps could not be written: {error.strerror}")
+        _forget_output()
+    elif isinstance(error, MemoryError):
+        _complain("error: this computer has not enough memory for that")
+    else:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST_CHARS].rstrip(":")
+        verbose = {"-v", "--verbose"} & set(sys.argv[1:2])
+        advice = "it with this traceback" if verbose else "it with what `qnn-harness -v ...` prints"
+        if verbose:
+            _complain("".join(traceback.format_exception(error)))
+        _complain(f"error: internal error: {said}; please report {advice}")
+    return int(HarnessError.exit_code)
+
+
+def _guarded(stream: TextIO) -> TextIO:
+    return cast("TextIO", OutgoingStream(stream)) if stream is not None else stream
+
+
+def _complain(text: str, *, nl: bool = True) -> None:
+    with contextlib.suppress(OSError):
+        say(text, err=True, nl=nl)
+
+
+def _forget_output() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""The base of the JSON documents that commands print; each stands beside its command."""
+
+from __future__ import annotations
+
+from harness.core.schema_field import Schema1
+from harness.diagnosis.error import Part
+
+
+class Printout(Part):
+    """A document of schema 1."""
+
+    schema_number: Schema1 = 1

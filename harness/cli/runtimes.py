@@ -1,0 +1,389 @@
+"""`qnn-harness runtimes`: the libraries that can be had, what they are, whether they are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import click
+
+from harness.cli.lab_options import json_option, lab_option, open_catalog
+from harness.cli.printout import Printout
+from harness.cli.say import say, say_found, say_json
+from harness.core.axes import BACKENDS, Backend
+from harness.core.cache import cache_root
+from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.local_file import LocalFile
+from harness.core.notices import Notices, shown_by
+from harness.core.outgoing_text import counted
+from harness.core.socs import HTP_ARCHS, TARGETS, Target
+from harness.diagnosis.error import Part
+from harness.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
+from harness.runtimes.findings import Finding
+from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
+from harness.runtimes.pypi import PYPI
+from harness.runtimes.runtime import (
+    KnownFacts,
+    LibraryFacts,
+    Runtime,
+    build_id_of,
+    narrowed,
+)
+
+_NEGATIVE = 1
+_ENGINE = "qnn"
+
+target_option = click.option(
+    "--target",
+    type=click.Choice(TARGETS),
+    default="linux-x64",
+    show_default=True,
+    help="What the libraries are built for.",
+)
+
+
+class ListedOrt(Part):
+    """A version of ONNX Runtime that can be had. `cached`: it needs no network."""
+
+    ort: str
+    target: str
+    source: str
+    cached: bool
+
+
+class RuntimesListed(Printout):
+    """`runtimes list --json`. `problems` are of sources that did not answer."""
+
+    runtimes: list[CatalogEntry]
+    orts: list[ListedOrt]
+    problems: list[str]
+
+
+class FetchedRuntime(Part):
+    """A runtime, or an ONNX Runtime, that is in the cache now."""
+
+    name: str
+    target: str
+    files: int
+    bytes: int
+
+
+class RuntimesFetched(Printout):
+    """`runtimes fetch --json`."""
+
+    runtimes: list[FetchedRuntime]
+
+
+class RuntimeFile(Part):
+    """A file of a runtime. `pushed`: a device would get it. `problem`: why nothing is known of it.
+
+    `kind` is what it is (stub, skel), `build` the SDK build that it names, `min_glibc` the oldest
+    C library that runs it, `needed` the libraries that it asks for.
+    """
+
+    name: str
+    bytes: int
+    sha256: str
+    pushed: bool
+    kind: str
+    htp_arch: int | None
+    build: str | None
+    machine: str | None
+    libc: str | None
+    min_glibc: str | None
+    needed: list[str]
+    problem: str | None
+
+
+class ShownRuntime(Part):
+    """A runtime with all its files, and what preflight says of it.
+
+    `htp_archs` are those that it is for; `backend` and `htp_arch` are the device's that was meant.
+    """
+
+    name: str
+    qnn: str | None
+    build_id: str | None
+    ort: str | None
+    target: str
+    source: str
+    root: str
+    htp_archs: list[int]
+    backend: str
+    htp_arch: int | None
+    files: list[RuntimeFile]
+    preflight: list[Finding]
+
+
+class RuntimesShown(Printout):
+    """`runtimes show --json`."""
+
+    runtimes: list[ShownRuntime]
+
+
+class VerifiedRuntime(Part):
+    """A runtime on this computer; `damage` names each file that is not as it was."""
+
+    name: str
+    target: str
+    damage: list[str]
+
+
+class RuntimesVerified(Printout):
+    """`runtimes verify --json`."""
+
+    runtimes: list[VerifiedRuntime]
+
+
+@click.group()
+@click.pass_context
+def runtimes(context: click.Context) -> None:
+    """QNN runtimes: where they come from, their files, download.
+
+    A runtime is named by its version (2.51.0, a short form, latest, all, or a range such as
+    '>=2.48,<2.51'), with the name of a source of devices.yaml in front (sdk:latest), or by the
+    path of a QAIRT SDK, an AAR, a Maven repository or a folder with libraries.
+    """
+
+    def tell(text: str) -> None:
+        say(text, err=True)
+
+    context.with_resource(shown_by(Notices(progress=tell, warn=tell)))
+
+
+@runtimes.command("list")
+@lab_option
+@click.option("--target", type=click.Choice(TARGETS), help="Only what is for this target.")
+@json_option
+def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
+    """List the runtimes there are, source by source, and which need no network."""
+    catalog = open_catalog(lab_file)
+    entries: list[CatalogEntry] = []
+    problems: dict[str, HarnessError] = {}
+    for one in [target] if target else TARGETS:
+        for source in catalog.sources:
+            try:
+                entries += catalog.entries_of(source, one)
+            except HarnessError as error:
+                problems.setdefault(f"{source.name}: {error}", error)
+    orts = _orts(catalog, [target] if target else TARGETS)
+    say_found(
+        RuntimesListed(runtimes=entries, orts=orts, problems=list(problems)),
+        (*_table("RUNTIME", "name", entries), "", *_table("ONNX RUNTIME", "ort", orts)),
+        as_json,
+    )
+    for problem in () if as_json else problems:
+        say(f"error: {problem}", err=True)
+    return max((error.exit_code for error in problems.values()), default=0)
+
+
+def _table(head: str, name: str, rows: Iterable[CatalogEntry | ListedOrt]) -> Iterator[str]:
+    yield f"{head:<24} {'TARGET':<14} {'SOURCE':<12} CACHED"
+    for row in rows:
+        cached = "yes" if row.cached else "no"
+        yield f"{getattr(row, name):<24} {row.target:<14} {row.source:<12} {cached}"
+
+
+@runtimes.command()
+@lab_option
+@click.argument("version")
+@click.option("--ort", metavar="VERSION", help="Fetch these versions of ONNX Runtime, too.")
+@target_option
+@json_option
+def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: bool) -> None:
+    """Fetch runtimes into the cache, so that a later run needs no network."""
+    catalog = open_catalog(lab_file)
+    orts = catalog.ort.resolve(ort, target, field="--ort") if ort else []
+    rows: list[FetchedRuntime] = []
+    for name in catalog.resolve(version, target, field="VERSION"):
+        runtime = catalog.runtime(name, target)
+        files, size = len(runtime.files), runtime.size
+        rows.append(FetchedRuntime(name=name, target=target, files=files, bytes=size))
+    for name in orts:
+        size = catalog.ort.fetch(name, target).size
+        rows.append(FetchedRuntime(name=f"ORT {name}", target=target, files=1, bytes=size))
+    lines = (
+        f"{row.name} {target}: {counted(row.files, 'file')}, {row.bytes / 1e6:.1f} MB"
+        for row in rows
+    )
+    say_found(RuntimesFetched(runtimes=rows), lines, as_json)
+
+
+@runtimes.command()
+@lab_option
+@click.argument("version")
+@target_option
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default="htp",
+    show_default=True,
+    help="Whose libraries a device would get.",
+)
+@click.option(
+    "--htp-arch",
+    type=click.Choice([str(arch) for arch in HTP_ARCHS]),
+    metavar="NN",
+    help="The device's HTP, such as 73.",
+)
+@json_option
+def show(
+    lab_file: Path, version: str, target: str, backend: str, htp_arch: str | None, as_json: bool
+) -> int:
+    """Show what a runtime is made of, what of it a device would get, and what does not fit.
+
+    Give the HTP architecture of the device that is meant (73 for v73) to have its stub and skel
+    looked at. What is not here yet is fetched. Ends with 1 if something does not fit.
+    """
+    catalog = open_catalog(lab_file)
+    shown: list[ShownRuntime] = []
+    arch = None if htp_arch is None else int(htp_arch)
+    for name in catalog.resolve(version, target, field="VERSION"):
+        shown.append(_shown(catalog.runtime(name, target), backend, arch))
+        if not as_json:
+            for line in _show_lines(shown[-1]):
+                say(line)
+    if as_json:
+        say_json(RuntimesShown(runtimes=shown))
+    findings = [finding for runtime in shown for finding in runtime.preflight]
+    return _NEGATIVE if any(finding.severity == "error" for finding in findings) else 0
+
+
+@runtimes.command()
+@lab_option
+@click.argument("version", required=False)
+@click.option("--target", type=click.Choice(TARGETS), help="Only what is for this target.")
+@json_option
+def verify(lab_file: Path, version: str | None, target: str | None, as_json: bool) -> int:
+    """Read every byte of the runtimes on this computer and tell what is not as it was.
+
+    Without VERSION all that are here. What was fetched is mended by its next use; what is yours
+    (an SDK, a folder) is taken as it is then.
+    """
+    catalog = open_catalog(lab_file)
+    rows: list[VerifiedRuntime] = []
+    if version is not None:
+        # what means nothing anywhere is an error with its reason
+        choose_runtimes(
+            lambda spec, one: catalog.resolve(spec, one, field="VERSION"),
+            [version],
+            [target] if target else TARGETS,
+        )
+    for one in [target] if target else TARGETS:
+        for name in _here(catalog, version, one):
+            damage = catalog.damage(name, one)
+            rows.append(VerifiedRuntime(name=name, target=one, damage=damage))
+        if version is None:
+            for ort in filter(lambda ort: ort.cached, _orts(catalog, [one])):
+                damage = catalog.ort.damage(ort.ort, one)
+                rows.append(VerifiedRuntime(name=f"ORT {ort.ort}", target=one, damage=damage))
+    if not rows:
+        raise ConfigError(f"no runtime {version or ''} is on this computer".replace("  ", " "))
+    lines = (f"{row.name} {row.target}: {'; '.join(row.damage) or 'whole'}" for row in rows)
+    say_found(RuntimesVerified(runtimes=rows), lines, as_json)
+    return _NEGATIVE if any(row.damage for row in rows) else 0
+
+
+def _here(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
+    """The runtimes of a target that need no network; none where no source has any for it."""
+    if version is not None:
+        try:
+            named = catalog.resolve(version, target, field="VERSION")
+        except ConfigError:
+            return []
+        return [name for name in named if catalog.is_cached(name, target)]
+    found = []
+    for source in catalog.sources:
+        try:
+            found += [one.name for one in catalog.entries_of(source, target) if one.cached]
+        except InfraError as error:
+            say(f"{source.name}: {error}", err=True)
+    return found
+
+
+def _orts(catalog: Catalog, targets: Iterable[str]) -> list[ListedOrt]:
+    """Return the versions of ONNX Runtime that can be had for these targets."""
+    return [
+        ListedOrt(
+            ort=version, target=target, source=PYPI, cached=catalog.ort.is_cached(version, target)
+        )
+        for target in targets
+        for version in catalog.ort.versions(target)
+    ]
+
+
+def _shown(runtime: Runtime, backend: str, htp_arch: int | None) -> ShownRuntime:
+    """Return a runtime with all its files: the kind of each, and whether a device would get it."""
+    facts = KnownFacts(cache_root()).of(runtime)
+    needed = {one.file_name: one.elf.needed for one in facts if one.elf is not None}
+    chosen = narrowed(runtime, backend, _ENGINE, htp_arch, needed=needed)
+    pushed = {file.name for file in chosen.files}
+    any_arch = narrowed(runtime, backend, _ENGINE, None, needed=needed)
+    looked_at = {file.name for file in any_arch.files}
+    subject = PreflightInput(
+        files=[one for one in facts if one.name in looked_at],
+        device=TargetFacts(target=cast(Target, runtime.target), htp_arch=htp_arch),
+        backend=cast(Backend, backend),
+        qnn_version=runtime.qnn_version,
+    )
+    return ShownRuntime(
+        name=runtime.name,
+        qnn=runtime.qnn_version,
+        build_id=build_id_of(facts),
+        ort=runtime.ort_version,
+        target=runtime.target,
+        source=runtime.source,
+        root=str(runtime.root),
+        htp_archs=list(runtime.htp_archs),
+        backend=backend,
+        htp_arch=htp_arch,
+        files=[
+            _file(file, fact, file.name in pushed)
+            for file, fact in zip(runtime.files, facts, strict=True)
+        ],
+        preflight=preflight(subject),
+    )
+
+
+def _file(file: LocalFile, fact: LibraryFacts, pushed: bool) -> RuntimeFile:
+    elf = fact.elf
+    return RuntimeFile(
+        name=file.name,
+        bytes=file.size,
+        sha256=file.sha256,
+        pushed=pushed,
+        kind=fact.kind,
+        htp_arch=fact.htp_arch,
+        build=_build_text(fact),
+        machine=elf.machine if elf else None,
+        libc=elf.libc if elf else None,
+        min_glibc=".".join(map(str, elf.min_glibc)) if elf and elf.min_glibc else None,
+        needed=list(elf.needed) if elf else [],
+        problem=fact.problem,
+    )
+
+
+def _build_text(fact: LibraryFacts) -> str | None:
+    build = fact.build
+    return ".".join(filter(None, (build.version, build.stamp))) if build else None
+
+
+def _show_lines(runtime: ShownRuntime) -> Iterator[str]:
+    """The files of a runtime for people."""
+    archs = ", ".join(f"v{arch}" for arch in runtime.htp_archs)
+    yield (
+        f"{runtime.name} for {runtime.target}: build {runtime.build_id or 'not told'}, "
+        f"from {runtime.source} ({runtime.root})"
+        + (f", ORT {runtime.ort}" if runtime.ort else "")
+        + (f", HTP {archs}" if archs else "")
+    )
+    for file in runtime.files:
+        mark = "*" if file.pushed else " "
+        libc = file.libc and f"{file.libc} {file.min_glibc or ''}".strip()
+        facts = " ".join(filter(None, (file.kind, file.machine, libc, file.build)))
+        size, digest = f"{file.bytes / 1e6:>7.1f} MB", file.sha256[:12]
+        yield f" {mark} {size}  {digest}  {file.name}  {file.problem or facts}"
+    arch = f" on HTP v{runtime.htp_arch}" if runtime.htp_arch else ""
+    yield f" * is pushed for backend {runtime.backend}{arch}"
+    yield from (f"   {finding}" for finding in runtime.preflight)

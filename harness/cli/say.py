@@ -1,0 +1,87 @@
+"""The one way in which commands print: nothing that a device said can steer the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.core.outgoing_text import (
+    Command,
+    continued,
+    outgoing,
+    without_commands,
+    without_secrets_in,
+)
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Prints a line for people, on stderr with `err`; text as it is if not `nl`.
+
+    What a line has behind a newline, which others said, is marked as its own.
+    """
+    if isinstance(text, Command):
+        sys.stdout.write(Command(f"{text}\n"))  # click makes a text of its own of it
+    else:
+        plain = outgoing(text)
+        click.echo(continued(plain) if nl else plain, err=err, nl=nl)
+
+
+def show_notices(context: click.Context) -> None:
+    """Shows progress to whoever looks at a terminal, and warnings also in a pipe; on stderr."""
+    from harness.core.notices import Notices, shown_by
+
+    def progress(text: str) -> None:
+        if sys.stderr.isatty():
+            say(text, err=True)
+
+    def warn(text: str) -> None:
+        say(f"warning: {text}", err=True)
+
+    context.with_resource(shown_by(Notices(progress=progress, warn=warn)))
+
+
+def say_found(document: object, lines: Iterable[str], as_json: bool) -> None:
+    """Print the answer of a command: as JSON for programs, or in lines for people."""
+    if as_json:
+        say_json(document)
+    else:
+        for line in lines:
+            say(line)
+
+
+def say_json(document: object) -> None:
+    """Print a model, or a list of models; every character beyond printable ASCII is escaped."""
+    click.echo(_json_text(_plain(document)))
+
+
+def say_long_json(head: BaseModel, **lists: Iterable[BaseModel]) -> None:
+    """As `say_json`, of a model whose `lists` are too long to be held; they come last."""
+    fields = {name: value for name, value in _plain(head).items() if name not in lists}
+    click.echo(_json_text(fields)[:-2], nl=False)
+    for name, items in lists.items():
+        click.echo(f',\n  "{name}": [', nl=False)
+        before, behind = "\n", ""
+        for item in items:
+            text = _json_text(_plain(item)).replace("\n", "\n    ")
+            click.echo(f"{before}    {text}", nl=False)
+            before, behind = ",\n", "\n  "
+        click.echo(f"{behind}]", nl=False)
+    click.echo("\n}")
+
+
+def _plain(document: object) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(type(document)).dump_python(document, mode="json", by_alias=True)
+
+
+def _json_text(value: object) -> str:
+    text = json.dumps(without_secrets_in(value), indent=2)
+    return without_commands(text.replace("\x7f", "\\u007f"))

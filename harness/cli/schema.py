@@ -1,0 +1,161 @@
+"""JSON Schemas of the files that people and programs exchange with the harness.
+
+`python -m harness.cli.schema` writes them to docs/schema.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import json
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, TypeAdapter
+
+from harness.bisect.result import BisectionResult
+from harness.cli.bisect import BisectionPlanned
+from harness.cli.contexts import ContextCompiled, ContextsExtracted
+from harness.cli.contexts_minimize import CaseBundled
+from harness.cli.devices import DevicesCleaned, DevicesHealed, DevicesListed
+from harness.cli.history import RunsImported
+from harness.cli.init import LabWritten
+from harness.cli.report import RunsMerged
+from harness.cli.run import OutputDrifted
+from harness.cli.runtimes import (
+    RuntimesFetched,
+    RuntimesListed,
+    RuntimesShown,
+    RuntimesVerified,
+)
+from harness.containers.manifest import Manifest
+from harness.core.whole_file import write_whole
+from harness.diagnosis.explanation import Explanation
+from harness.doctor.check import DoctorReport
+from harness.history.comparison_json import ComparisonReport
+from harness.history.timeline_text import HistoryReport
+from harness.lab import (
+    fields,
+    health,
+    inventory,
+)
+from harness.lab.inventory import Lab
+from harness.layers.divergence import Divergence
+from harness.models.fit_text import Fit
+from harness.models.inspection import Inspection
+from harness.nightly.night import Night
+from harness.plugin.plan_view import PlanReport
+from harness.reduce.driver import Result
+from harness.results import known_issues
+from harness.results.known_issues import KnownIssues
+from harness.results.record import JournalLine
+
+FOLDER: Final = Path("docs/schema")
+_OF_LAB: Final = (fields, health, inventory)
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+Printed = (
+    DevicesListed
+    | DevicesCleaned
+    | DevicesHealed
+    | LabWritten
+    | RuntimesListed
+    | RuntimesFetched
+    | RuntimesShown
+    | RuntimesVerified
+    | ContextsExtracted
+    | ContextCompiled
+    | CaseBundled
+    | RunsMerged
+    | RunsImported
+    | BisectionPlanned
+    | OutputDrifted
+)
+"""The documents of commands whose schema is not a file of its own."""
+
+
+def schemas() -> dict[str, str]:
+    """Name of each schema file and its text."""
+    made = {
+        # As it is written: every key is there.
+        "results.schema.json": _schema(JournalLine, "A line of results.jsonl"),
+        "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints"),
+        "bisect.schema.json": _schema(
+            BisectionResult,
+            "What bisect --json prints, and its result.json",
+            "validation",
+        ),
+        "compare.schema.json": _schema(ComparisonReport, "What compare --json prints"),
+        "contexts.schema.json": _schema(Inspection, "What contexts inspect --json prints"),
+        "explain.schema.json": _schema(Explanation, "What explain --json prints"),
+        "fit.schema.json": _schema(Fit, "What contexts fit --json prints"),
+        "history.schema.json": _schema(HistoryReport, "What history --json prints"),
+        "diverge.schema.json": _schema(Divergence, "What contexts diverge --json prints"),
+        "minimize.schema.json": _schema(Result, "What contexts minimize --json prints"),
+        "nightly.schema.json": _schema(Night, "What nightly --json prints, and its nightly.json"),
+        "printed.schema.json": _schema(Printed, "What other commands print with --json"),
+        "plan.schema.json": _schema(PlanReport, "What run --plan --json prints"),
+        "devices.schema.json": _described(
+            _schema(Lab, "devices.yaml", "validation"), Lab, *_OF_LAB
+        ),
+        "manifest.schema.json": _schema(
+            Manifest, "The manifest.json of contexts extract, and of a bundle", "validation"
+        ),
+        "known_issues.schema.json": _described(
+            _schema(KnownIssues, "known_issues.yaml", "validation"), KnownIssues, known_issues
+        ),
+    }
+    return {name: json.dumps(schema, indent=2) + "\n" for name, schema in made.items()}
+
+
+def main() -> None:
+    """Write the files."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in schemas().items():
+        write_whole(FOLDER / name, text.encode())
+
+
+def _schema(
+    model: Any, title: str, mode: Literal["serialization", "validation"] = "serialization"
+) -> dict[str, Any]:
+    made = TypeAdapter(model).json_schema(by_alias=True, mode=mode)
+    return {"$schema": _DIALECT} | made | {"title": title}
+
+
+def _described(
+    schema: dict[str, Any], whole: type[BaseModel], *modules: ModuleType
+) -> dict[str, Any]:
+    """The schema of `whole`, described by the texts below the fields of modules' models.
+
+    Pydantic could read them as well, but would do it whenever a file is read.
+    """
+    models = {whole.__name__: schema} | schema["$defs"]
+    for module in modules:
+        for name, model in inspect.getmembers(module, inspect.isclass):
+            if (
+                name in models
+                and issubclass(model, BaseModel)
+                and model.__module__ == module.__name__
+            ):
+                properties = models[name]["properties"]
+                for field, text in _texts_below(model):
+                    key = model.model_fields[field].alias or field
+                    properties[key] = dict(sorted({**properties[key], "description": text}.items()))
+    return schema
+
+
+def _texts_below(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(body, ast.ClassDef)
+    for field, below in itertools.pairwise(body.body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                yield name, inspect.cleandoc(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""`qnn-harness simulator`: simulated devices in the foreground, one or a farm, for plain adb."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from harness.cli.lab_options import NamedPath, lab_option, open_lab, require_output
+from harness.cli.say import say
+from harness.core.cache import BOARDS, cache_root
+from harness.core.errors import ConfigError, InfraError
+from harness.core.notices import Notices, followed_by, shown_by
+from harness.core.outgoing_text import counted, outgoing
+from harness.lab.inventory import load_lab
+from harness.transport.adb_device import AdbDevice
+
+if TYPE_CHECKING:
+    from harness.simulator.device import SimulatedDevice
+
+
+@click.command("build-dsp")
+@click.option("--source", type=NamedPath(), metavar="FILE", help="QEMU's source, as a .tar.xz.")
+@click.option("--mirror", metavar="URL", help="A mirror of Debian (default: apt's).")
+@click.option("--anew", is_flag=True, help="Build also where it is there already.")
+def build_dsp_command(source: Path | None, mirror: str | None, anew: bool) -> None:
+    """Build the emulator for DSPs of simulated devices, in some minutes and without root.
+
+    It is QEMU of Debian with vector instructions for floating point and the matrix unit.
+    """
+    from harness.dsp.hexagon import VARIABLE, build_loader, find_qemu, why_no_loader
+    from harness.dsp.qemu_build import build_qemu
+
+    cache = cache_root() / BOARDS
+    # a console that is no terminal shows nothing of what is under way
+    with Console(file=sys.stderr).status("looking around ...") as spinner:
+
+        def show(text: str) -> None:
+            spinner.update(Text(outgoing(f"{text} ...")))
+
+        def follow(_: str, facts: Mapping[str, object]) -> None:
+            if facts.get("doing"):
+                show(f"{facts['doing']}: {facts['done']} of {facts['total']} steps")
+
+        notices = Notices(progress=show, warn=lambda text: say(f"qnn-harness: {text}", err=True))
+        with shown_by(notices), followed_by(follow):
+            built = build_qemu(cache, source=source, mirror=mirror, anew=anew)
+            used = find_qemu(cache)
+            lacking = why_no_loader(cache)
+            if lacking is None:
+                build_loader(cache)
+    more = f" with {', '.join(sorted(used.can))}" if used.can else ""
+    say(f"{used.path}: QEMU {used.version}{more}")
+    if used.path != built:
+        say(f"note: {built} was built, but {VARIABLE} names another, {used.path}", err=True)
+    if lacking is not None:
+        say(f"note: {lacking}", err=True)
+
+
+_log = logging.getLogger(__name__)
+
+_LOOK_S: Final = 1.0
+_MOST_DEVICES: Final = 200
+
+
+@click.group()
+def simulator() -> None:
+    """Start simulated devices, or build what their DSPs run in."""
+
+
+simulator.add_command(build_dsp_command)
+
+
+@simulator.command("start")
+@click.argument("name", required=False)
+@lab_option
+def start_command(name: str | None, lab_file: Path) -> None:
+    """Start the simulated device NAME (default: the lab's first) until Ctrl-C."""
+    lab = load_lab(lab_file)
+    simulated = [device.name for device in lab.devices if device.simulated]
+    chosen = name or next(iter(simulated), None)
+    if chosen not in simulated:
+        raise ConfigError(
+            f"{name!r} is not a simulated device of {lab_file}" if name else "no simulated device",
+            file=lab_file,
+            field="devices",
+            choices=simulated or None,
+        )
+    done = _told_to_end()
+    with open_lab(lab, "simulator") as opened:
+        device = opened.device(chosen).attach()
+        assert isinstance(device.transport, AdbDevice)
+        address, serial = device.transport.server.address, device.transport.serial
+        say(f"{chosen} is up as {serial}; in another terminal:")
+        say(f"    export ADB_SERVER_SOCKET={address.spec}")
+        say("    adb devices -l")
+        say(f"    adb -s {serial} shell")
+        say("Ctrl-C ends it.")
+        _wait_while_up(done, address.spec, [opened.simulation.devices[chosen]])
+
+
+@simulator.command("farm")
+@click.option(
+    "--devices",
+    "count",
+    type=click.IntRange(1, _MOST_DEVICES),
+    metavar="N",
+    default=8,
+    show_default=True,
+    help="How many it has.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=NamedPath(),
+    metavar="FILE",
+    default=Path("farm.yaml"),
+    show_default=True,
+    help="Its lab; the file goes with it.",
+)
+def farm_command(count: int, output: Path) -> None:
+    """Start a farm of simulated devices until Ctrl-C, and write the lab that has them.
+
+    They are on an adb server of their own, whose socket is printed; yours is not touched. A device
+    that ends leaves the others up, as one that is unplugged.
+    """
+    from harness.core.cache import cache_root
+    from harness.core.whole_file import write_whole
+    from harness.simulator.farm import SimulatedFarm
+
+    require_output(output, new=True)
+    done = _told_to_end()
+    with SimulatedFarm(count, key_folder=cache_root() / "keys") as farm:
+        try:
+            write_whole(output, farm.lab.encode(), new=True)
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}", file=output) from error
+        try:
+            say(f"started {counted(count, 'device')}, as {output} has them; in another terminal:")
+            tests = f"pytest --lab {output} -m device --any-device -n auto"
+            say(f"    {tests}   # tests in this folder")
+            say(f"    {tests} --pyargs harness.suites   # those that come along")
+            say(f"    ADB_SERVER_SOCKET={farm.server.address.spec} adb devices -l")
+            say("Ctrl-C ends them.")
+            _wait_while_up(done, farm.server.address.spec, farm.devices)
+        finally:
+            output.unlink(missing_ok=True)
+
+
+def _wait_while_up(done: threading.Event, server: str, devices: Sequence[SimulatedDevice]) -> None:
+    """Returns when it is told to end. Raises InfraError once the server or all devices are gone."""
+    path, up = server.partition(":")[2], list(devices)
+    while not done.wait(_LOOK_S):
+        with socket.socket(socket.AF_UNIX) as visitor:
+            visitor.settimeout(_LOOK_S)
+            try:
+                visitor.connect(path)
+            except TimeoutError:
+                continue  # a server that is busy
+            except OSError as error:
+                raise InfraError(f"its adb server has ended: {path}: {error.strerror}") from error
+        for device in [device for device in up if not device.running]:
+            up.remove(device)
+            ended = f"{device.name} has ended: {device.messages() or 'it was killed'}"
+            if not up:
+                raise InfraError(ended)
+            _log.warning("%s; still up: %s", ended, counted(len(up), "device"))
+
+
+def _told_to_end() -> threading.Event:
+    done = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: done.set())
+    return done

@@ -1,0 +1,300 @@
+"""manifest.json: contexts as files beside it, where they came from, and how they are to be run.
+
+The manifest is the zip's first file. Nothing is unpacked: contexts are loaded from their places
+inside, as those of a .pte are, and what is compressed is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import struct
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, Field
+
+from harness.containers.artefact import (
+    Artefact,
+    ArtefactError,
+    Blob,
+    FileBytes,
+    Piece,
+    PieceKind,
+)
+from harness.core.archive import ArchiveError, ArchiveLimits, opened_archive
+from harness.core.bounded_json import parse_model, problem_in
+from harness.core.errors import ConfigError, InfraError
+from harness.core.names_inside import name_problem
+from harness.core.schema_field import Schema1
+from harness.core.whole_file import written_whole
+
+MANIFEST: Final = "manifest.json"
+MANIFEST_HEAD: Final = b"{"
+
+_MAX_PIECES: Final = 1 << 14
+_MAX_TENSORS: Final = 512
+
+
+class TensorEntry(BaseModel, extra="forbid", frozen=True):
+    """The raw file of an input or of an expected output."""
+
+    file: str
+    size: Annotated[int, Field(ge=0)]
+
+
+Tensors = Annotated[tuple[TensorEntry, ...], Field(max_length=_MAX_TENSORS)]
+
+
+class PieceEntry(BaseModel, extra="forbid", frozen=True):
+    """One piece: its file beside the manifest (none if it was empty), and where it came from.
+
+    Several may have one file. Without `inputs` some are made up when it runs; without `expected` it
+    is not known what it should give.
+    """
+
+    file: str | None
+    size: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None
+    kind: PieceKind
+    artefact: str
+    origin: str
+    facts: dict[str, Any]
+    inputs: Tensors = ()
+    expected: Tensors = ()
+
+
+class ModelFile(BaseModel, extra="forbid", frozen=True):
+    """A file that a case was run with: of its model, or a tensor of `inputs` or `expected`."""
+
+    file: Annotated[str, Field(pattern="^(model|inputs|expected)/.")]
+    size: Annotated[int, Field(ge=0)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+# packed outputs of a model on the CPU are files then
+_AGAINST: Final = re.compile(r" of [^;]{1,100}? is asked")
+_Limit = Annotated[float | None, Field(allow_inf_nan=False)]
+
+
+class RunPlan(BaseModel, extra="forbid", frozen=True):
+    """How the pieces, or the model, were run. Whoever runs them again may say otherwise.
+
+    Of the versions `qnn` and `backend` are those that ran, `build_id` what its libraries said. The
+    limits are what was asked of each output.
+    """
+
+    engine: Literal["qnn", "ort", "executorch", "litert"] = "qnn"
+    residency: Literal["resident", "sequential", "window"] = "resident"
+    fallback: bool = False
+    tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    graph: str | None = None
+    qnn: str | None = None
+    backend: str | None = None
+    build_id: str | None = None
+    soc: str | None = None
+    target: str | None = None
+    max_error: _Limit = None
+    min_cosine: _Limit = None
+    min_sqnr: _Limit = None
+
+
+class Expects(BaseModel, extra="forbid", frozen=True):
+    """How the run ended that was packed. A run of what was packed should end so, too."""
+
+    outcome: Literal["passed", "failed", "crashed", "hung"]
+    signature: str | None
+
+    def met_by(self, outcome: str, signature: str | None) -> bool:
+        """Whether a run that ended so came to the same, whatever its outputs were told against."""
+        now, then = (_AGAINST.sub(" is asked", one or "") for one in (signature, self.signature))
+        return (outcome, now) == (self.outcome, then)
+
+    def __str__(self) -> str:
+        return self.outcome if self.signature is None else f"{self.outcome}, {self.signature}"
+
+
+class Manifest(BaseModel, extra="forbid", frozen=True):
+    """The pieces in the order in which a runtime would load them.
+
+    `model` are the files of what the case is of, the model itself first. Without pieces it is run.
+    """
+
+    schema_number: Schema1 = 1
+    pieces: Annotated[tuple[PieceEntry, ...], Field(max_length=_MAX_PIECES)]
+    model: Annotated[tuple[ModelFile, ...], Field(max_length=_MAX_TENSORS)] = ()
+    plan: RunPlan | None = None
+    expects: Expects | None = None
+
+    def told(self) -> dict[str, Any]:
+        """What its JSON says, without what is usual."""
+        said = self.model_dump(mode="json", exclude_defaults=True)
+        return {"schema": self.schema_number, **said}
+
+    def text(self) -> str:
+        """Its JSON, as short as it can be: a manifest is read as a whole."""
+        return json.dumps(self.told(), sort_keys=True) + "\n"
+
+
+def read_manifest(data: FileBytes) -> Artefact:
+    """The pieces that a manifest lists, as those of the artefacts that they were copied from.
+
+    Their facts name that `artefact`, and the `sha256` that is compared when they are used. Raises
+    ArtefactError for what is no manifest, and for files that are gone or of another size.
+    """
+
+    def beside(name: str) -> Blob:
+        folder = data.path.parent
+        with FileBytes(folder / name, folder) as found:
+            return Blob(found.path, 0, found.size, name, within=folder)
+
+    return listed(data, 0, data.size, beside)
+
+
+def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Blob]) -> Artefact:
+    """What the manifest at this place of a file lists; `find` says where a file of it lies.
+
+    It names files right beside it; only those of a model lie in folders. Raises ArtefactError.
+    """
+    try:
+        manifest = parse_model(Manifest, data.at(offset, size, "the manifest"))
+    except ValueError as error:
+        problem = f"is no manifest of `contexts extract`: {problem_in(error)}"
+        raise data.error(problem, offset) from error
+    places: dict[str, Blob] = {}
+
+    def found(entry: PieceEntry | TensorEntry | ModelFile, name: str) -> Blob:
+        if why := name_problem(name, flat=not isinstance(entry, ModelFile)):
+            problem = f"names the file {name[:200]!r}, which {why}; it names files beside it"
+            raise data.error(problem, offset)
+        place = places.get(name) or places.setdefault(name, find(name))
+        if place.size != entry.size:
+            where = name if place.path == data.path else "it"
+            problem = f"{where} has {place.size} bytes, {entry.size} when it was extracted"
+            raise ArtefactError(problem, file=place.path, offset=place.offset)
+        return place
+
+    def piece(entry: PieceEntry) -> Piece:
+        facts = {**entry.facts, "artefact": entry.artefact}
+        if entry.file is None:
+            return Piece(data.path, 0, 0, entry.origin, "empty", facts)
+        facts["sha256"] = entry.sha256
+        place = found(entry, entry.file)
+        return Piece(
+            place.path,
+            place.offset,
+            place.size,
+            entry.origin,
+            entry.kind,
+            facts,
+            tuple(found(one, one.file) for one in entry.inputs),
+            tuple(found(one, one.file) for one in entry.expected),
+            within=place.within,
+        )
+
+    pieces = tuple(map(piece, manifest.pieces))
+    artefacts = list(dict.fromkeys(entry.artefact for entry in manifest.pieces))
+    model = tuple((one, found(one, one.file)) for one in manifest.model)
+    told = {
+        "artefacts": artefacts,
+        "model": model,
+        "plan": manifest.plan,
+        "expects": manifest.expects,
+    }
+    return Artefact(data.path, "manifest", pieces, told)
+
+
+_CHUNK: Final = 1 << 20
+# of the head of a file in a zip: its bytes, and the length of its name and of what follows that
+_HEAD_BYTES: Final = 30
+_LENGTHS: Final = struct.Struct("<26xHH")
+# contexts may be as large as a disk, since nothing is unpacked
+_LIMITS: Final = ArchiveLimits(
+    members=1 << 15,
+    directory_bytes=8 << 20,
+    archive_bytes=1 << 50,
+    total_bytes=1 << 50,
+    ratio=1 << 50,
+    zip64=True,
+)
+
+
+def read_bundle(data: FileBytes) -> Artefact | None:
+    """What the manifest in a bundle lists; None if a zip begins with none. Raises ArtefactError."""
+    name = MANIFEST.encode()
+    held = max(0, min(len(name), data.size - _HEAD_BYTES))
+    if data.at(_HEAD_BYTES if held else 0, held, "the name of the first file") != name:
+        return None
+    places: dict[str, Blob] = {}
+    for file, offset, size in _files(data):
+        if file in places:
+            raise data.error(f"has the file {file!r} twice", offset)
+        places[file] = Blob(data.path, offset, size, file, within=data.within)
+
+    def inside(name: str) -> Blob:
+        if name not in places:
+            raise data.error(f"the bundle has no file {name!r}, which its manifest names", 0)
+        return places[name]
+
+    if MANIFEST not in places:
+        raise data.error(f"the name of the first file is longer than {MANIFEST!r}", 0)
+    manifest = places[MANIFEST]
+    return replace(listed(data, manifest.offset, manifest.size, inside), kind="bundle")
+
+
+def _files(data: FileBytes) -> Iterator[tuple[str, int, int]]:
+    """Name, place and size of each file in a zip that compresses none."""
+    try:
+        with data.open() as file, opened_archive(file, _LIMITS) as opened:
+            members = opened.infolist()
+    except (ArchiveError, OSError) as error:
+        raise data.error(f"the zip is damaged: {error}", 0) from error
+    for member in members:
+        name, at = member.orig_filename, member.header_offset
+        if problem := name_problem(name):
+            raise data.error(f"the file {name[:200]!r} in the zip {problem}", at)
+        stored = member.compress_type == zipfile.ZIP_STORED
+        if not stored or member.compress_size != member.file_size:
+            raise data.error(f"{name!r} is compressed: a bundle holds files as they are", at)
+        lengths = _LENGTHS.unpack(data.at(at, _HEAD_BYTES, f"the head of {name!r}"))
+        content = at + _HEAD_BYTES + sum(lengths)
+        data.require(content, member.file_size, f"{name!r}")
+        yield name, content, member.file_size
+
+
+def write_bundle(
+    path: Path, manifest: Manifest, texts: Mapping[str, bytes], files: Mapping[str, Path]
+) -> None:
+    """Writes a bundle of a manifest, the files that it names and texts for whoever gets it.
+
+    The same bytes come of the same.
+
+    It is there whole or not at all. Raises ConfigError for a path that cannot be one, InfraError.
+    """
+    try:
+        if path.is_dir():
+            raise ConfigError("is a folder; name a file", file=path, field="--output")
+        with written_whole(path) as stream, zipfile.ZipFile(stream, "w") as archive:
+            for name, text in {MANIFEST: manifest.text().encode(), **texts}.items():
+                archive.writestr(undated_entry(name), text)
+            for name, file in sorted(files.items()):
+                entry = undated_entry(name)
+                entry.file_size = file.stat().st_size
+                with file.open("rb") as content, archive.open(entry, "w") as target:
+                    shutil.copyfileobj(content, target, _CHUNK)
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=path) from error
+    except OSError as error:
+        raise InfraError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def undated_entry(name: str) -> zipfile.ZipInfo:
+    """A file without date, owner and system, which would tell who made it."""
+    entry = zipfile.ZipInfo(name)
+    entry.create_system = 3
+    entry.external_attr = 0o644 << 16
+    return entry

@@ -1,0 +1,336 @@
+"""ExecuTorch programs (.pte): which contexts their QNN delegates bring.
+
+The layout is that of pytorch/executorch: schema/program.fbs and schema/extended_header.h.
+
+The library `flatbuffers` reads what it trusts, and has no verifier for Python.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from harness.containers.artefact import Artefact, FileBytes, Piece, delegate_blob
+from harness.containers.graph_nodes import CPU, NPU, GraphNode, Placed
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Where the items of a vector lie: offset of the first one in the file, and their number."""
+
+    offset: int
+    count: int
+
+
+class FlatTable:
+    """One table; fields are named by their number in the schema, from 0.
+
+    Everything raises ArtefactError for what does not lie within the file. `what` is what the table
+    is called in such an error.
+    """
+
+    def __init__(self, data: FileBytes, position: int, what: str) -> None:
+        self._data = data
+        self._position = position
+        self.what = what
+        fields = position - data.number("<i", position, what)
+        size = data.number("<H", fields, f"the list of fields of {what}")
+        if size < 4 or size % 2:
+            raise data.error(f"{what} is no table: its list of fields has {size} bytes", fields)
+        self._fields = data.at(fields, size, f"the list of fields of {what}")
+
+    @classmethod
+    def root(cls, data: FileBytes, what: str) -> FlatTable:
+        """The table that the first four bytes of the file point to."""
+        return cls(data, data.number("<I", 0, what), what)
+
+    def number(self, field: int, form: str, default: Any = 0) -> Any:
+        """A number in a form of `struct`."""
+        place = self._place(field)
+        return default if place is None else self._data.number(form, place, self._named(field))
+
+    def table(self, field: int, what: str) -> FlatTable | None:
+        """The table that a field points to; None if it is not there."""
+        target = self._target(field)
+        return None if target is None else FlatTable(self._data, target, what)
+
+    def text(self, field: int) -> str:
+        """A text; "" if it is not there. What is no UTF-8 in it is replaced."""
+        vector = self.vector(field, 1)
+        content = self._data.at(vector.offset, vector.count, self._named(field))
+        return content.decode("utf-8", "replace")
+
+    def vector(self, field: int, item_bytes: int) -> Vector:
+        """The items of a field; none if it is not there."""
+        target = self._target(field)
+        if target is None:
+            return Vector(0, 0)
+        count = self._data.number("<I", target, self._named(field))
+        self._data.require(target + 4, count * item_bytes, f"{self._named(field)}, {count} items,")
+        return Vector(target + 4, count)
+
+    def integers(self, field: int) -> tuple[int, ...]:
+        """The numbers of 32 bits that a field lists, at most 1 MiB of them."""
+        vector = self.vector(field, 4)
+        content = self._data.at(vector.offset, 4 * vector.count, self._named(field))
+        return struct.unpack(f"<{vector.count}i", content)
+
+    def tables(self, field: int, what: str) -> Iterator[FlatTable]:
+        """The tables that a field lists, called `what` and their number."""
+        vector = self.vector(field, 4)
+        for index in range(vector.count):
+            yield self._listed(vector, index, f"{what} {index}")
+
+    def table_at(self, field: int, index: int, what: str) -> FlatTable:
+        """One of the tables that a field lists."""
+        vector = self.vector(field, 4)
+        if not 0 <= index < vector.count:
+            problem = f"{what} {index} is asked for, but there are {vector.count}"
+            raise self._data.error(problem, self._position)
+        return self._listed(vector, index, f"{what} {index}")
+
+    def _listed(self, vector: Vector, index: int, what: str) -> FlatTable:
+        place = vector.offset + 4 * index
+        return FlatTable(self._data, place + self._data.number("<I", place, what), what)
+
+    def _place(self, field: int) -> int | None:
+        entry = 4 + 2 * field
+        if entry + 2 > len(self._fields):
+            return None
+        (distance,) = struct.unpack_from("<H", self._fields, entry)
+        return self._position + distance if distance else None
+
+    def _target(self, field: int) -> int | None:
+        place = self._place(field)
+        if place is None:
+            return None
+        return place + int(self._data.number("<I", place, self._named(field)))
+
+    def _named(self, field: int) -> str:
+        return f"field {field} of {self.what}"
+
+
+PTE_IDENTIFIER: Final = b"ET12"
+"""At byte 4."""
+
+_BACKEND: Final = "QnnBackend"
+_HEADER_MAGIC: Final = b"eh00"
+_HEADER_AT: Final = 8
+_HEADER_BYTES: Final = 24
+_HEADER_BYTES_WITH_SIZE: Final = 32
+
+# numbers of fields in program.fbs
+_PLANS, _INLINE, _SEGMENTS = 1, 3, 4
+_NAME, _VALUES, _INPUTS, _OUTPUTS, _CHAINS, _OPERATORS, _DELEGATES = 0, 2, 3, 4, 5, 6, 7
+_INSTRUCTIONS: Final = 2
+_KERNEL_CALL, _DELEGATE_CALL = 1, 2
+_PORTABLE: Final = "a kernel of ExecuTorch's own: the export left it to the CPU"
+_VALUE_TYPE, _VALUE = 0, 1
+_TENSOR: Final = 5
+_SCALAR_TYPE, _SIZES = 0, 2
+# other values that have a size: whole numbers, truth values, reals; by the number of their type
+_NUMBERS: Final = {2: ("int64", 8), 3: ("bool8", 1), 4: ("float64", 8)}
+_ID, _PROCESSED = 0, 1
+_LOCATION, _INDEX = 0, 1
+_IN_SEGMENT: Final = 1
+
+# names and bytes of an element; numbers are those of schema/scalar_type.fbs
+_ELEMENTS: Final = dict(
+    [
+        *enumerate([("uint8", 1), ("int8", 1), ("int16", 2), ("int32", 4), ("int64", 8)]),
+        *enumerate([("float16", 2), ("float32", 4), ("float64", 8)], start=5),
+        (11, ("bool8", 1)),
+        *enumerate([("uint16", 2), ("uint32", 4), ("uint64", 8)], start=27),
+    ]
+)
+_MOST_DIMENSIONS: Final = 16
+
+
+def read_pte(data: FileBytes) -> Artefact:
+    """The contexts in the order in which the runtime loads them: by method, then by delegate.
+
+    A context that several delegates share is one piece, as ExecuTorch loads it once; `also` in its
+    facts names the others. Raises ArtefactError.
+    """
+    base, end = _segments_of(data)
+    program = FlatTable.root(data, "the program")
+    pieces: dict[tuple[int, int], Piece] = {}
+    shared: dict[tuple[int, int], list[str]] = {}
+    backends: Counter[str] = Counter()
+    methods, others = [], 0
+    for number, plan in enumerate(program.tables(_PLANS, "method")):
+        methods.append(plan.text(_NAME) or str(number))
+        others += sum(what != _BACKEND for _, what, _, _ in _calls(plan))
+        for index, delegate in enumerate(plan.tables(_DELEGATES, f"{methods[-1]}: delegate")):
+            backend = delegate.text(_ID)
+            backends[backend] += 1
+            if backend == _BACKEND:
+                origin = f"{methods[-1]}/{index}"
+                where = _place(data, program, delegate, base, end)
+                if where in pieces:
+                    shared[where].append(origin)
+                else:
+                    pieces[where] = delegate_blob(data, *where, origin)
+                    shared[where] = []
+    for segment in program.tables(_SEGMENTS, "segment"):
+        _segment(data, segment, base, end)  # also one that nobody uses must lie within the file
+    found = tuple(
+        replace(one, facts={**one.facts, "also": also}) if (also := shared[where]) else one
+        for where, one in pieces.items()
+    )
+    facts = {"methods": methods, "delegates": dict(backends), "other_nodes": others}
+    return Artefact(data.path, "pte", found, facts)
+
+
+def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, int]]:
+    """What a method does, in order: calls of delegates and portable kernels; bytes of tensors.
+
+    What a delegate was made of is not in the file: each call of one is a node. Raises ArtefactError
+    as `method_tensors`.
+    """
+    plan = _plan(data, method)
+    values = list(plan.tables(_VALUES, "value"))
+    tensors = {at: one.table(_VALUE, one.what) for at, one in enumerate(values) if _is_tensor(one)}
+    seen, placed = set(plan.integers(_INPUTS)), list[Placed]()
+    for kind, what, index, call in _calls(plan):
+        used = [at for at in call.integers(1) if at in tensors]
+        writes = [str(at) for at in used if at not in seen]
+        reads = [str(at) for at in used if at in seen]
+        seen |= {*used}
+        node = GraphNode(f"{len(placed)}", what, tuple(reads), tuple(writes))
+        if kind == _DELEGATE_CALL:
+            own = replace(node, name=f"{method}/{index}")
+            on = NPU if what == _BACKEND else CPU
+            placed.append(Placed(own, on, str(index), None if on == NPU else "another delegate"))
+        else:
+            placed.append(Placed(node, CPU, None, _PORTABLE))
+    known = {at: None if one is None else _tensor(one) for at, one in tensors.items()}
+    return placed, {str(at): one.size for at, one in known.items() if one is not None}
+
+
+def _calls(plan: FlatTable) -> Iterator[tuple[int, str, int, FlatTable]]:
+    """What a method calls, in order: the kind, the name and the number of each, and the call."""
+    names = {
+        _KERNEL_CALL: [_op(one) for one in plan.tables(_OPERATORS, "operator")],
+        _DELEGATE_CALL: [one.text(_ID) for one in plan.tables(_DELEGATES, "delegate")],
+    }
+    for chain in plan.tables(_CHAINS, "chain"):
+        for step in chain.tables(_INSTRUCTIONS, "instruction"):
+            kind, call = step.number(_VALUE_TYPE, "<B"), step.table(_VALUE, step.what)
+            if call is None or kind not in names:
+                continue
+            named, index = names[kind], call.number(0, "<i")
+            known = 0 <= index < len(named)
+            what = named[index] if known else f"number {index} of {len(named)}"
+            yield kind, what, index, call
+
+
+def _op(operator: FlatTable) -> str:
+    name, overload = operator.text(0), operator.text(1)
+    return f"{name}.{overload}" if overload else name
+
+
+def _is_tensor(value: FlatTable) -> bool:
+    return bool(value.number(_VALUE_TYPE, "<B") == _TENSOR)
+
+
+def _plan(data: FileBytes, method: str) -> FlatTable:
+    for plan in FlatTable.root(data, "the program").tables(_PLANS, "method"):
+        if plan.text(_NAME) == method:
+            return plan
+    raise data.error(f"it has no method {method!r}", 0)
+
+
+@dataclass(frozen=True)
+class MethodTensor:
+    """An input or output of a method that a file can hold; `size` in bytes."""
+
+    data_type: str
+    size: int
+    shape: tuple[int, ...] = ()
+
+
+def method_tensors(
+    data: FileBytes, method: str
+) -> tuple[list[MethodTensor | None], list[MethodTensor | None]]:
+    """Inputs and outputs of a method; None for a tensor of a type without a name.
+
+    Only tensors are inputs: anything else keeps the value that it was exported with. Numbers are
+    outputs, too; what has no size (nothing, texts, lists) is none. Raises ArtefactError, also for a
+    program without such a method.
+    """
+    plan = _plan(data, method)
+    return _tensors(plan, _INPUTS, {}), _tensors(plan, _OUTPUTS, _NUMBERS)
+
+
+def _tensors(
+    plan: FlatTable, field: int, numbers: Mapping[int, tuple[str, int]]
+) -> list[MethodTensor | None]:
+    found: list[MethodTensor | None] = []
+    for index in plan.integers(field):
+        value = plan.table_at(_VALUES, index, "value")
+        kind = value.number(_VALUE_TYPE, "<B")
+        if kind == _TENSOR:
+            tensor = value.table(_VALUE, value.what)
+            found.append(None if tensor is None else _tensor(tensor))
+        elif kind in numbers:
+            found.append(MethodTensor(*numbers[kind]))
+    return found
+
+
+def _tensor(tensor: FlatTable) -> MethodTensor | None:
+    element = _ELEMENTS.get(tensor.number(_SCALAR_TYPE, "<b"))
+    if element is None or tensor.vector(_SIZES, 4).count > _MOST_DIMENSIONS:
+        return None
+    name, size = element
+    shape = tuple(max(0, side) for side in tensor.integers(_SIZES))
+    return MethodTensor(name, size * math.prod(shape), shape)
+
+
+def _segments_of(data: FileBytes) -> tuple[int, int]:
+    """Where segments begin and end, behind the program. Without a header there are none."""
+    if data.size < _HEADER_AT + _HEADER_BYTES:
+        raise data.error("the file ends before its program does", data.size)
+    if data.at(_HEADER_AT, 4, "the extended header") != _HEADER_MAGIC:
+        return data.size, data.size
+    length = data.number("<I", _HEADER_AT + 4, "the length of the extended header")
+    if length < _HEADER_BYTES:
+        problem = f"the extended header says that it has {length} bytes; it has {_HEADER_BYTES}"
+        raise data.error(f"{problem} or more", _HEADER_AT + 4)
+    program = data.number("<Q", _HEADER_AT + 8, "the size of the program")
+    data.require(0, program, "the program")
+    base = data.number("<Q", _HEADER_AT + 16, "where segments begin")
+    if base and base < program:
+        problem = f"segments begin at {base}, within the program of {program} bytes"
+        raise data.error(problem, _HEADER_AT + 16)
+    if length < _HEADER_BYTES_WITH_SIZE or not base:
+        return base or data.size, data.size
+    size = data.number("<Q", _HEADER_AT + 24, "the size of all segments")
+    data.require(base, size, "the room of all segments")
+    return base, base + size
+
+
+def _segment(data: FileBytes, segment: FlatTable, base: int, end: int) -> tuple[int, int]:
+    offset, size = base + segment.number(0, "<Q"), segment.number(1, "<Q")
+    if offset + size > end:
+        problem = f"{segment.what} of {size} bytes ends behind byte {end}, where segments end"
+        raise data.error(problem, offset)
+    return offset, size
+
+
+def _place(
+    data: FileBytes, program: FlatTable, delegate: FlatTable, base: int, end: int
+) -> tuple[int, int]:
+    """Offset and size of what a delegate is given, in a segment or in the program itself."""
+    reference = delegate.table(_PROCESSED, f"the data of {delegate.what}")
+    if reference is None:
+        return 0, 0
+    index = reference.number(_INDEX, "<I")
+    if reference.number(_LOCATION, "<b") == _IN_SEGMENT:
+        return _segment(data, program.table_at(_SEGMENTS, index, "segment"), base, end)
+    content = program.table_at(_INLINE, index, "inline data").vector(0, 1)
+    return content.offset, content.count

@@ -1,1 +1,0 @@
-"""Context binaries: where they come from, what they need, whether they fit."""

@@ -1,1 +1,0 @@
-"""Whether contexts fit into protection domains: measured, packed, forecast."""

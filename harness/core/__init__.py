@@ -1,0 +1,1 @@
+"""Errors, files, processes, progress, and tables of facts."""

@@ -1,0 +1,278 @@
+"""Takes zip archives (wheels, AARs, DLCs) apart without trusting a byte of them.
+
+Nothing else in the harness unpacks archives. Only deflate is accepted: it is unpacked piece by
+piece, where bzip2 makes 850 MB of 428 bytes at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import struct
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from harness.core.errors import InfraError
+from harness.core.names_inside import create_inside, name_problem
+from harness.core.outgoing_text import counted
+from harness.core.verified_folder import (
+    MANIFEST,
+    VerifiedFolder,
+    made_once,
+    publish,
+    work_folder,
+    write_manifest,
+)
+
+_CHUNK_BYTES = 1 << 20
+_TIMEOUT_S = 300.0
+_END_BYTES = 22
+_END_MAGIC = b"PK\x05\x06"
+_ZIP64_LOCATOR_BYTES = 20
+_ZIP64_LOCATOR_MAGIC = b"PK\x06\x07"
+# members on this disk and in all, size and place of the directory, behind what tells of versions
+_ZIP64_END: Final = struct.Struct("<4s28xQQ8x")
+_ZIP64_END_MAGIC = b"PK\x06\x06"
+_LOCAL_HEADER_BYTES = 30
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED = 0x1
+
+# What reading a damaged zip raises, by experiment with fuzzed ones (tests/unit/runtimes).
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OverflowError,
+    IndexError,
+)
+
+
+@dataclass(frozen=True)
+class ArchiveLimits:
+    """Bounds of what is unpacked (bytes); the libraries of QNN 2.51 need a tenth of each.
+
+    A directory of 2 MiB is 20 MB of memory when it was read. `zip64` are archives beyond 4 GB.
+    """
+
+    members: int = 10_000
+    directory_bytes: int = 2 << 20
+    archive_bytes: int = 2 << 30
+    total_bytes: int = 4 << 30
+    # Deflate packs zeros 1032 : 1; libraries 2 to 5 : 1, texts up to 20 : 1.
+    ratio: int = 250
+    zip64: bool = False
+
+
+class ArchiveError(Exception):
+    """An archive that is damaged, or of which nothing is unpacked; the text says why."""
+
+
+def unpack(
+    archive: Path,
+    folder: Path,
+    wanted: Callable[[str], bool],
+    limits: ArchiveLimits = ArchiveLimits(),
+) -> dict[str, str]:
+    """Writes the wanted files of a zip archive below `folder`, which must be new and empty.
+
+    Their names there, and the sha256 of each. The whole archive is judged before the first byte is
+    written, whatever is wanted of it. Refused: names of `name_problem`, links and devices,
+    duplicates, names that are file and folder at once, encryption, methods other than deflate,
+    zip64, members that overlap, and what exceeds `limits`. Raises
+    InfraError saying what is wrong; what was written until then is the caller's to remove.
+    """
+    with _open(archive, limits) as opened:
+        return {
+            member.filename: _write(opened, member, folder)
+            for member in _named(opened)
+            if not member.is_dir() and wanted(member.filename)
+        }
+
+
+def unpacked_once(
+    archive: Path,
+    folder: Path,
+    facts: Mapping[str, Any],
+    wanted: Callable[[str], bool],
+    data_of: Callable[[Path, Collection[str]], Mapping[str, Any]],
+    *,
+    what: str,
+) -> VerifiedFolder:
+    """The wanted files of an archive as a verified folder: unpacked once, anew where it changed.
+
+    `facts` tell what it is made from. `data_of` gets the new folder and the names in it; it returns
+    what to keep besides, or refuses by InfraError. Raises InfraError as `unpack` does.
+    """
+
+    def make() -> None:
+        with work_folder(folder.parent) as work:
+            unfinished = work / "unpacked"
+            unfinished.mkdir()
+            files = unpack(archive, unfinished, wanted)
+            if any(name.split("/")[0] == MANIFEST for name in files):
+                raise InfraError(f"{archive.name} has a {MANIFEST}, which is what tells of it here")
+            write_manifest(unfinished, facts, data_of(unfinished, files), files)
+            publish(unfinished, folder)
+
+    return made_once(folder, facts, make, doing=f"unpacking {what}", timeout_s=_TIMEOUT_S)
+
+
+def names_of(archive: Path, limits: ArchiveLimits = ArchiveLimits()) -> list[str]:
+    """The names of the files of an archive, judged as in `unpack`. Raises InfraError."""
+    with _open(archive, limits) as opened:
+        return [member.filename for member in _named(opened) if not member.is_dir()]
+
+
+@contextmanager
+def opened_archive(file: IO[bytes], limits: ArchiveLimits) -> Iterator[zipfile.ZipFile]:
+    """A zip whose members lie within it and can be read in bounded memory; names may be anything.
+
+    Raises ArchiveError, also for what is found in the block, and OSError.
+    """
+    try:
+        _bound_directory(file, limits)
+        with zipfile.ZipFile(file) as opened:
+            _judge(opened, limits)
+            yield opened
+    except _DAMAGE as error:
+        raise ArchiveError(str(error) or type(error).__name__) from error
+
+
+@contextmanager
+def _open(archive: Path, limits: ArchiveLimits) -> Iterator[zipfile.ZipFile]:
+    try:
+        with archive.open("rb") as file, opened_archive(file, limits) as opened:
+            yield opened
+    except (ArchiveError, OSError) as error:
+        raise InfraError(f"{archive.name} cannot be unpacked: {error}") from error
+
+
+def _bound_directory(file: IO[bytes], limits: ArchiveLimits) -> None:
+    """Refuses an archive whose directory would be large to read, before zipfile reads it."""
+    size = file.seek(0, os.SEEK_END)
+    if size > limits.archive_bytes:
+        raise ValueError(f"{size} bytes")
+    tail_bytes = min(size, _ZIP64_LOCATOR_BYTES + _END_BYTES + 0xFFFF)
+    file.seek(size - tail_bytes)
+    tail = file.read(tail_bytes)
+    # The same choice as zipfile makes: an end without comment first, else the last that is found.
+    at = len(tail) - _END_BYTES
+    if at < 0 or tail[at : at + 4] != _END_MAGIC or tail[-2:] != b"\0\0":
+        at = tail.rfind(_END_MAGIC)
+    if at < 0 or len(tail) - at < _END_BYTES:
+        raise zipfile.BadZipFile("it is no zip archive, or one that was cut short")
+    entries, directory_bytes = struct.unpack_from("<HI", tail, at + 10)
+    locator = tail[max(0, at - _ZIP64_LOCATOR_BYTES) : at]
+    if locator[:4] == _ZIP64_LOCATOR_MAGIC:
+        if not limits.zip64:
+            raise ValueError("it is a zip64 archive, which nothing of this size needs")
+        entries, directory_bytes = _zip64_end(file, locator, size - len(tail) + at - len(locator))
+    if entries > limits.members or directory_bytes > limits.directory_bytes:
+        raise ValueError(f"{entries} members in a directory of {directory_bytes} bytes")
+    file.seek(0)
+
+
+def _zip64_end(file: IO[bytes], locator: bytes, locator_at: int) -> tuple[int, int]:
+    """Members and size of the directory of an archive beyond 4 GB.
+
+    Some versions of zipfile look right before the locator, others where that says: it must be one.
+    """
+    at = locator_at - _ZIP64_END.size
+    if at < 0 or struct.unpack_from("<Q", locator, 8) != (at,):
+        raise ValueError("its zip64 end is not where it says")
+    file.seek(at)
+    magic, entries, directory_bytes = _ZIP64_END.unpack(file.read(_ZIP64_END.size))
+    if magic != _ZIP64_END_MAGIC:
+        raise ValueError("its zip64 end is not where it says")
+    return entries, directory_bytes
+
+
+def _judge(opened: zipfile.ZipFile, limits: ArchiveLimits) -> None:
+    members = opened.infolist()
+    if len(members) > limits.members:
+        raise ValueError(
+            f"{counted(len(members), 'member')}, at most {limits.members} are accepted"
+        )
+    total = 0
+    for member in members:
+        total += member.file_size
+        if problem := _problem_of(member, limits):
+            raise ValueError(f"{member.orig_filename[:120]!r} {problem}")
+    if total > limits.total_bytes:
+        raise ValueError(f"{total} bytes unpacked, at most {limits.total_bytes} are accepted")
+    _refuse_overlaps(members, opened.start_dir)
+
+
+def _named(opened: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """The members. Each name is that of a file inside a folder."""
+    members = opened.infolist()
+    for member in members:
+        if problem := name_problem(member.orig_filename.removesuffix("/")):
+            raise ValueError(f"{member.orig_filename[:120]!r} {problem}")
+    _refuse_collisions(members)
+    return members
+
+
+def _problem_of(member: zipfile.ZipInfo, limits: ArchiveLimits) -> str | None:
+    if member.flag_bits & _ENCRYPTED:
+        return "is encrypted"
+    if member.compress_type not in _METHODS:
+        return f"is packed with method {member.compress_type}, only deflate is accepted"
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        return "is a link or device"
+    if member.is_dir() and member.file_size:
+        return "is a folder with content"
+    if kind == stat.S_IFDIR and not member.is_dir():
+        return "is a folder by its mode and a file by its name"
+    if member.file_size > limits.ratio * max(member.compress_size, 4096):
+        return f"unpacks {member.compress_size} bytes to {member.file_size}"
+    return None
+
+
+def _refuse_collisions(members: list[zipfile.ZipInfo]) -> None:
+    files: set[str] = set()
+    folders: set[str] = set()
+    for member in members:
+        name = unicodedata.normalize("NFC", member.filename.removesuffix("/"))
+        if name in files:
+            raise ValueError(f"{name[:120]!r} is there twice")
+        (folders if member.is_dir() else files).add(name)
+        parts = name.split("/")
+        folders.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
+    if both := files & folders:
+        raise ValueError(f"{min(both)[:120]!r} is a file and a folder")
+
+
+def _refuse_overlaps(members: list[zipfile.ZipInfo], directory_at: int) -> None:
+    """Members that share packed bytes make small archives unpack to petabytes."""
+    end = 0
+    for member in sorted(members, key=lambda one: one.header_offset):
+        if member.header_offset < end:
+            raise ValueError(f"{member.filename[:120]!r} overlaps another member")
+        end = member.header_offset + _LOCAL_HEADER_BYTES + member.compress_size
+    if end > directory_at:
+        raise ValueError("a member reaches into the directory")
+
+
+def _write(opened: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path) -> str:
+    digest, size = hashlib.sha256(), 0
+    with create_inside(folder, member.filename) as file, opened.open(member) as source:
+        while chunk := source.read(_CHUNK_BYTES):
+            size += len(chunk)
+            digest.update(chunk)
+            file.write(chunk)
+    if size != member.file_size:
+        raise EOFError(f"{member.filename[:120]!r} ends after {size} of {member.file_size} bytes")
+    return digest.hexdigest()

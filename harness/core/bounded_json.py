@@ -1,0 +1,146 @@
+"""The one reader of JSON: bounded before memory is taken, and clear about what is wrong (pure).
+
+Whoever wrote it may be anybody: it may be nested without end, hold millions of small values, halves
+of characters, or numbers that nothing can calculate with.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+
+from harness.core.schemas import other_schema
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, TypeAdapter
+
+MAX_DEPTH: Final = 64
+MAX_VALUES: Final = 500_000
+INTEGERS: Final = 1 << 64
+"""Counters of 64 bits are less; whatever reads JSON elsewhere may hold no more."""
+_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_TOKEN: Final = re.compile(_TEXT.pattern + rb"|[\[{]|[\]}]")
+_BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
+_OTHERS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
+_M = TypeVar("_M", bound="BaseModel")
+_T = TypeVar("_T")
+
+
+class JsonError(ValueError):
+    """Text that is no JSON, or more of it than is read; says where, and what would be valid."""
+
+
+def parse_json(content: bytes | str) -> Any:
+    """Return the value that JSON says. Raise JsonError.
+
+    Its numbers are finite, and its whole ones have 64 bits.
+    """
+    from pydantic_core import from_json
+
+    try:
+        value = from_json(_bounded(content, MAX_VALUES), allow_inf_nan=False)
+    except JsonError:
+        raise
+    except ValueError as error:
+        raise JsonError(f"is no JSON: {error}") from error
+    values = [value]
+    while values:
+        item = values.pop()
+        if type(item) is dict:
+            values.extend(item.values())
+        elif type(item) is list:
+            values.extend(item)
+        elif type(item) is int and not -INTEGERS < item < INTEGERS:
+            raise JsonError("has a whole number of more than 64 bits")
+        elif type(item) is float and math.isinf(item):
+            raise JsonError("has a number beyond 1e308")
+    return value
+
+
+@overload
+def parse_model(model: type[_M], content: bytes | str, most_values: int = MAX_VALUES) -> _M: ...
+@overload
+def parse_model(
+    model: TypeAdapter[_T], content: bytes | str, most_values: int = MAX_VALUES
+) -> _T: ...
+def parse_model(
+    model: type[_M] | TypeAdapter[_T], content: bytes | str, most_values: int = MAX_VALUES
+) -> _M | _T:
+    """Return the instance of a model that JSON says. Raise JsonError or ValidationError.
+
+    Both are ValueErrors that `problem_in` puts into words. What is no number is none in any field:
+    neither true nor "1".
+    """
+    bounded = _bounded(content, most_values)
+    if isinstance(model, type):
+        return model.model_validate_json(bounded, strict=True)
+    return model.validate_json(bounded, strict=True)
+
+
+def problem_in(error: ValueError) -> str:
+    """Say in one line why a file was not read: of a model, its first field that is wrong."""
+    from pydantic_core import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    if first["loc"][-1:] == ("schema",) and first["type"] == "literal_error":
+        return other_schema(first["input"], int(first["ctx"]["expected"]))
+    if first["type"] == "json_invalid":
+        return f"is no JSON: {first['ctx']['error']}"
+    return f"{where}: {first['msg']}" if where else first["msg"]
+
+
+def require_bounded(content: bytes, most_values: int) -> None:
+    """Raise JsonError for JSON that is nested too deep or has too many values, without reading it.
+
+    Values are counted by what stands before each outside of texts: small ones take much more
+    memory than text.
+    """
+    opened = content.count(b"[") + content.count(b"{")
+    if opened <= MAX_DEPTH and opened + content.count(b",") <= most_values:
+        return
+    plain = _TEXT.sub(b"", content)
+    opened = plain.count(b"[") + plain.count(b"{")
+    if opened + plain.count(b",") > most_values:
+        raise JsonError(f"has more than {most_values:,} values")
+    if opened <= MAX_DEPTH:
+        return
+    brackets = plain.translate(_BRACKETS, _OTHERS)
+    for _ in range(MAX_DEPTH):
+        brackets = brackets.replace(b"[]", b"")  # the innermost of all
+    if brackets and (place := next(_depths(content), None)) is not None:
+        line, column = content.count(b"\n", 0, place) + 1, place - content.rfind(b"\n", 0, place)
+        where = f"at line {line} column {column}"
+        raise JsonError(f"is nested deeper than {MAX_DEPTH} levels {where}")
+
+
+def without_depths(content: bytes) -> bytes:
+    """Return JSON with null instead of what is nested too deep in it."""
+    places = [0, *_depths(content), None]
+    parts = zip(places[::2], places[1::2], strict=False)
+    return b"null".join(content[begin:end] for begin, end in parts)
+
+
+def _bounded(content: bytes | str, most_values: int) -> bytes:
+    if isinstance(content, str):
+        content = content.encode("utf-8", "surrogatepass")  # which the parser refuses
+    require_bounded(content, most_values)
+    return content
+
+
+def _depths(content: bytes) -> Iterator[int]:
+    """Where each value begins that is nested too deep, and where it ends."""
+    depth = 0
+    for found in _TOKEN.finditer(content):
+        if found[0] in b"[{":
+            depth += 1
+            if depth == MAX_DEPTH + 1:
+                yield found.start()
+        elif found[0] in b"]}":
+            depth -= 1
+            if depth == MAX_DEPTH:
+                yield found.end()

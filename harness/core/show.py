@@ -1,0 +1,264 @@
+"""Live lines of a run on a terminal: a bar for it, and one for each device at work, by rich.
+
+What pytest writes meanwhile goes above them. rich takes whole lines only, so that of an unfinished
+one (the dots of a file) is shown as the first of the live lines.
+
+No worker ever waits for it: what cannot be sent at once is dropped. Each message has all that is
+known of a device, so that the next one makes up for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from rich.console import Console, ConsoleDimensions, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
+from rich.text import Text
+
+from harness.core.bounded_json import parse_json
+from harness.core.facts import FACTS, Facts, Lines, RunCounts, clock, details, number
+from harness.core.notices import followed_by
+from harness.core.platform import short_path
+
+_NAME: Final = "live"
+_MAX_BYTES: Final = 8192
+_MOST_AT_ONCE: Final = 1000
+
+
+@contextlib.contextmanager
+def _address(folder: Path) -> Iterator[str]:
+    """The socket in a folder, however long the folder's path is: addresses are short."""
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"{short_path(held, folder)}/{_NAME}"
+    finally:
+        os.close(held)
+
+
+def _socket(folder: Path, join: Callable[[socket.socket, str], None]) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    try:
+        with _address(folder) as address:
+            join(made, address)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+class Listener:
+    """The controller's end, in a folder that only its user can enter. Raises OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._socket = _socket(folder, socket.socket.bind)
+
+    def waiting(self) -> Iterator[tuple[str, Mapping[str, object]]]:
+        """The messages that are there: devices and all of their facts.
+
+        What a message leaves out is None, as for `at_work` (core/notices.py): it is over.
+        """
+        for _ in range(_MOST_AT_ONCE):
+            try:
+                data, _, flags, _ = self._socket.recvmsg(_MAX_BYTES)
+            except OSError:
+                return
+            with contextlib.suppress(ValueError):
+                said = None if flags & socket.MSG_TRUNC else parse_json(data)
+                if isinstance(said, list) and len(said) == 2 and isinstance(said[1], dict):
+                    yield str(said[0]), dict.fromkeys(FACTS) | said[1]
+
+    def close(self) -> None:
+        """Closes it, which whoever still sends does not notice."""
+        self._socket.close()
+
+
+class Sender:
+    """A worker's end, a `Follower` (`core/notices.py`)."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lines = Lines()
+        self._socket = _socket(folder, socket.socket.connect)
+
+    def __call__(self, device: str, facts: Mapping[str, object]) -> None:
+        merged = self._lines.merge(device, facts)
+        if merged is not None:
+            with contextlib.suppress(OSError):
+                self._socket.send(json.dumps(merged, ensure_ascii=False).encode())
+
+    def close(self) -> None:
+        """Sends no more."""
+        self._socket.close()
+
+
+_LEAST_ROWS: Final = 4
+_BAR_CELLS: Final = 12
+_NAME_CELLS: Final = 20
+_BARS_FROM_COLUMNS: Final = 60
+_PER_SECOND: Final = 8
+_MB: Final = 1_000_000
+
+
+class _Terminal(io.TextIOWrapper):
+    """A file whose terminal may go: that is not the run's fault."""
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            super().flush()
+
+
+class _Name(ProgressColumn):
+    def render(self, task: Task) -> RenderableType:
+        name = Text(task.description, style="bold", no_wrap=True)
+        name.truncate(_NAME_CELLS, overflow="ellipsis")
+        return name
+
+
+class _Bar(BarColumn):
+    def render(self, task: Task) -> Any:
+        return super().render(task) if task.total else Text()
+
+
+class _Said(ProgressColumn):
+    def render(self, task: Task) -> RenderableType:
+        parts = [task.fields.get("said", "")]
+        if task.fields.get("measured") and task.total:
+            scale, unit, digits = (_MB, " MB", 1) if task.fields["unit"] == "MB" else (1, "", 0)
+            done, total = (f"{x / scale:.{digits}f}" for x in (task.completed, task.total))
+            parts.append(f"{done}/{total}{unit}")
+            if unit and task.speed:
+                parts.append(f"{task.speed / scale:.1f}{unit}/s")
+            if task.time_remaining:
+                parts.append(f"{clock(task.time_remaining)} left")
+        return Text("  ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
+
+
+class Show(Progress):
+    """The live lines of a run, from `start` to `stop`, and the file that pytest writes to then."""
+
+    def __init__(
+        self, counts: RunCounts, file: TextIO, *, colours: bool, listener: Listener | None
+    ) -> None:
+        """`file` is that of a terminal, else it raises OSError.
+
+        It is written to by a descriptor of its own: what tests print is captured.
+        """
+        file.flush()
+        raw = os.fdopen(os.dup(file.fileno()), "wb")
+        self._file = _Terminal(raw, encoding=file.encoding, errors="replace")
+        os.get_terminal_size(self._file.fileno())
+        self._counts, self._listener = counts, listener
+        self._merged = Lines()
+        self._devices: dict[str, TaskID] = {}
+        self._unfinished = ""
+        self._is_over = True
+        self._following = contextlib.ExitStack()
+        self._wide = _Name(), _Bar(bar_width=_BAR_CELLS), _Said()
+        super().__init__(
+            *self._wide,
+            console=Console(
+                file=self._file,
+                force_terminal=True,
+                color_system="standard" if colours else None,
+                highlight=False,
+                _environ={},
+            ),
+            refresh_per_second=_PER_SECOND,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._run = self.add_task("", total=counts.total, measured=True, unit="")
+
+    def start(self) -> None:
+        """Draw, and take what devices are at, until `stop`."""
+        self._is_over = False
+        self._following.enter_context(followed_by(self._follow))
+        super().start()
+
+    def stop(self, *, clear: bool = True) -> None:
+        """Take the lines away, and leave the line that pytest has begun where it will go on.
+
+        Without `clear` nothing is written: somebody else has written below the lines.
+        """
+        if self._is_over:
+            return
+        self._following.close()
+        with self._lock:
+            rest, self._unfinished = self._unfinished if clear else "", ""
+        self._is_over, self.console.quiet = True, not clear
+        super().stop()
+        self._file.write(rest if clear else "\x1b[?25h")
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def ended(self, case: str, *, failed: bool, lab: bool) -> None:
+        """Count a case that is over."""
+        self._counts.ended(case, failed=failed, lab=lab)
+        self.update(self._run, completed=self._counts.done, said=self._counts.bad())
+
+    def write(self, text: str) -> int:
+        """Write whole lines above the bars; the rest waits for its end."""
+        with self._lock:
+            whole, newline, self._unfinished = (self._unfinished + text).rpartition("\n")
+            if newline:
+                self.console.print(Text.from_ansi(whole), soft_wrap=True)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing waits here but the end of a line."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """The line that pytest has begun, the run, and the devices at work."""
+        columns = rows = 0
+        if not self._is_over:
+            with contextlib.suppress(OSError):
+                columns, rows = os.get_terminal_size(self._file.fileno())
+                self.console.size = ConsoleDimensions(columns or 80, rows or 24)
+        if not columns or rows < _LEAST_ROWS:
+            yield Text()
+            return
+        self.columns = self._wide if columns >= _BARS_FROM_COLUMNS else self._wide[::2]
+        if self._listener is not None:
+            for device, facts in self._listener.waiting():
+                self._follow(device, facts)
+        if self._unfinished:
+            yield Text.from_ansi(self._unfinished)
+        yield self.make_tasks_table(self.tasks)
+
+    def _follow(self, device: str, facts: Mapping[str, object]) -> None:
+        merged = self._merged.merge(device, facts)
+        if merged is None:
+            return
+        name, known = merged
+        with self._lock:
+            if name not in self._devices:
+                self._devices[name] = self.add_task(name, total=None, doing=None)
+            self._show(self._devices[name], known)
+
+    def _show(self, task: TaskID, facts: Facts) -> None:
+        doing = facts.get("doing")
+        if self._tasks[task].fields["doing"] != doing:
+            self.reset(task, total=None, doing=doing)
+        done, total = ("done", "total") if doing else ("loaded", "contexts")
+        self.update(
+            task,
+            completed=number(facts, done),
+            total=number(facts, total),
+            visible=bool(facts),
+            said=details(facts),
+            measured=doing is not None,
+            unit=facts.get("unit", ""),
+        )

@@ -1,0 +1,575 @@
+"""Folders and files made or fetched once and used many times: whole or absent.
+
+A verified folder holds its files and a manifest. That has the size, sha256 and modification time of
+each, what the folder was made from (`facts`), and what its maker wants to keep (`data`). A file
+whose size and time are as the manifest says is taken to be unchanged; any other is hashed again.
+
+Beside each fetched file stands a note with its sha256, size and modification time, which are
+believed likewise. A file gets its name last, when it is whole and its note is written. A process
+that is killed earlier leaves at most a part, which the next one removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import filelock
+
+from harness.core.bounded_json import parse_json
+from harness.core.cache import cache_problem
+from harness.core.errors import InfraError
+from harness.core.names_inside import (
+    NotInsideError,
+    inside,
+    name_problem,
+    open_below,
+    read_inside,
+)
+from harness.core.notices import working
+from harness.core.whole_file import (
+    disk_errors,
+    open_regular,
+    read_json,
+    read_note,
+    sha256_of,
+    write_json,
+)
+
+_log = logging.getLogger(__name__)
+
+MANIFEST: Final = "manifest.json"
+
+_FORMAT = 1
+_MAX_MANIFEST_BYTES = 16 << 20
+_FILE_NAME = re.compile(r"[A-Za-z0-9_+=@,.-]+(?:/[A-Za-z0-9_+=@,.-]+)*")
+_ABANDONED_S = 24 * 3600.0
+_LOOK_S: Final = 0.5
+_MAX_NOTE_BYTES: Final = 1000
+_UNFINISHED = ".unfinished-"
+
+
+class FolderChangedError(Exception):
+    """A verified folder is there, but not as it was made; the text says what differs."""
+
+
+@dataclass(frozen=True)
+class VerifiedFile:
+    """One file of a verified folder; `name` is relative to it, with slashes; size in bytes."""
+
+    path: Path
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class VerifiedFolder:
+    """A folder whose files were found to be what its manifest says."""
+
+    path: Path
+    files: Mapping[str, VerifiedFile]
+    data: Mapping[str, Any]
+
+
+def valid_name(name: str) -> bool:
+    """Whether a file may be called so inside a set: no spaces, no `..`, nothing a shell expands."""
+    parts = name.split("/")
+    return bool(_FILE_NAME.fullmatch(name)) and not any(
+        part in (".", "..") or part.startswith("-") for part in parts
+    )
+
+
+def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | None:
+    """The folder if it is there, made from exactly these facts, and unchanged; None if absent.
+
+    Raises FolderChangedError if it is there and differs in any way.
+    """
+    try:
+        raw = read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES)
+    except FileNotFoundError as error:
+        if not folder.exists():
+            return None
+        raise FolderChangedError(f"{MANIFEST} is missing") from error
+    except OSError as error:
+        raise FolderChangedError(f"{MANIFEST} cannot be read: {error}") from error
+    manifest = _parse(raw)
+    if manifest["facts"] != parse_json(json.dumps(facts)):
+        raise FolderChangedError("it was made from something else")
+    files, touched = {}, False
+    for name, entry in manifest["files"].items():
+        path = folder.joinpath(*name.split("/"))
+        touched |= _check(folder, name, entry)
+        files[name] = VerifiedFile(path, name, entry["size"], entry["sha256"])
+    if touched:
+        write_json(folder / MANIFEST, manifest)
+    return VerifiedFolder(folder, files, manifest["data"])
+
+
+def damage_of(folder: Path) -> list[str]:
+    """What of a verified folder is not as it was made, every byte read; none if it is not there."""
+    try:
+        manifest = _parse(read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES))
+    except FolderChangedError as damage:
+        return [str(damage)]
+    except FileNotFoundError:
+        return [f"{MANIFEST} is missing"] if folder.exists() else []
+    except OSError as error:
+        return [f"{MANIFEST} cannot be read: {error}"]
+    found = []
+    for name, entry in manifest["files"].items():
+        try:
+            _check(folder, name, entry | {"mtime_ns": -1})
+        except FolderChangedError as damage:
+            found.append(str(damage))
+    return found
+
+
+def write_manifest(
+    folder: Path,
+    facts: Mapping[str, Any],
+    data: Mapping[str, Any] | None = None,
+    hashes: Mapping[str, str] | None = None,
+) -> None:
+    """Writes the manifest of a folder that is complete; `hashes` saves hashing known files again.
+
+    Raises OSError.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(folder).as_posix()
+            status = path.stat()
+            entries[name] = {
+                "size": status.st_size,
+                "mtime_ns": status.st_mtime_ns,
+                "sha256": (hashes or {}).get(name) or sha256_of(path),
+            }
+    write_json(
+        folder / MANIFEST, {"format": _FORMAT, "facts": facts, "data": data or {}, "files": entries}
+    )
+
+
+@contextmanager
+def work_folder(parent: Path) -> Iterator[Path]:
+    """A new folder below `parent` to make things in, gone when the block ends.
+
+    Raises InfraError if the disk does not allow it, also for an OSError inside the block.
+    """
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(parent)
+        folder = parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        raise cache_problem(error) from error
+
+
+def publish(folder: Path, final: Path) -> None:
+    """Gives a complete folder its name; what was there before is removed then, not earlier.
+
+    Both must be on one file system. Raises OSError.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    old = final.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
+    with contextlib.suppress(FileNotFoundError):
+        final.rename(old)
+    folder.rename(final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def locked(lock: Path, what: str, *, timeout_s: float) -> Iterator[None]:
+    """Holds a lock file while others who want the same wait; a dead holder's lock is free.
+
+    Who waits says within a second for whom, and since when that is at it. Raises InfraError if
+    another process holds it for more than `timeout_s`.
+    """
+    holder = filelock.FileLock(lock)
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            holder.acquire(timeout=min(_LOOK_S, timeout_s))
+        except filelock.Timeout:
+            _wait(holder, lock, what, timeout_s)
+        write_json(_note(lock), {"pid": os.getpid(), "since": time.strftime("%H:%M:%S")})
+    except OSError as error:
+        holder.release()
+        raise cache_problem(error) from error
+    try:
+        yield
+    finally:
+        _note(lock).unlink(missing_ok=True)
+        holder.release()
+
+
+def _wait(holder: filelock.BaseFileLock, lock: Path, what: str, timeout_s: float) -> None:
+    begun = time.monotonic()
+    _log.warning(f"waiting for {_holder_of(lock)}, at {what}")
+    with working("") as tell:
+        while (waited := time.monotonic() - begun + _LOOK_S) < timeout_s:
+            tell(f"waiting for {_holder_of(lock)}, at {what}", int(waited), int(timeout_s), "s")
+            try:
+                holder.acquire(timeout=_LOOK_S)
+                return
+            except filelock.Timeout:
+                pass
+    raise InfraError(f"{_holder_of(lock)} is at {what} and did not finish within {timeout_s:g} s")
+
+
+def holder_of(lock: Path) -> str | None:
+    """Who holds a lock of `locked`, and since when; None if nobody does."""
+    if not lock.exists():
+        return None
+    try:
+        with filelock.FileLock(lock, timeout=0):
+            return None
+    except filelock.Timeout:
+        return _holder_of(lock)
+    except OSError as error:
+        raise cache_problem(error) from error
+
+
+def _holder_of(lock: Path) -> str:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        note = read_json(_note(lock), _MAX_NOTE_BYTES)
+        return f"process {int(note['pid'])} (since {str(note['since'])[:8]})"
+    return "another process"
+
+
+def _note(lock: Path) -> Path:
+    return lock.with_name(f"{lock.name}.holder")
+
+
+def key_of(made_from: object) -> str:
+    """A short name that changes with what a file is made from: anything whose repr tells it all."""
+    return hashlib.sha256(repr(made_from).encode()).hexdigest()[:24]
+
+
+def lock_of(file: Path) -> Path:
+    """The lock that `made_file` holds while it makes a file."""
+    return file.with_name(f"{file.name}.lock")
+
+
+def made_file(file: Path, make: Callable[[Path], Path], *, what: str, timeout_s: float) -> Path:
+    """A file that is made once: `make` makes it in an empty folder, and says where it is there.
+
+    One process makes it while others wait; `what` says to people what is made. Raises InfraError
+    like `locked` and `work_folder`, and what `make` raises.
+    """
+    if not file.is_file():
+        with (
+            locked(lock_of(file), what, timeout_s=timeout_s),
+            work_folder(file.parent) as work,
+        ):
+            if not file.is_file():
+                make(work).replace(file)
+    return file
+
+
+def made_once(
+    folder: Path,
+    facts: Mapping[str, Any],
+    make: Callable[[], None],
+    *,
+    doing: str,
+    timeout_s: float,
+) -> VerifiedFolder:
+    """The verified folder made from `facts`; `make` makes it where it is absent or was changed.
+
+    One process makes it while others wait; `doing` says to people what that is, as in "unpacking
+    x.whl". Raises InfraError like `locked` and what `make` raises.
+    """
+    lock = folder.parent / ".locks" / f"{folder.name}.lock"
+    with locked(lock, doing, timeout_s=timeout_s):
+        try:
+            found = open_verified(folder, facts)
+        except FolderChangedError as damage:
+            _log.warning(f"{folder.name} in the cache is not as it was ({damage}); {doing} again")
+            found = None
+        if found is None:
+            make()
+            found = open_verified(folder, facts)
+    if found is None:
+        raise InfraError(f"{folder} went away while it was being used")
+    return found
+
+
+def _check(folder: Path, name: str, entry: dict[str, Any]) -> bool:
+    """Whether the file had to be hashed since its time differs; `entry` is brought up to date."""
+    try:
+        with open_below(folder, name) as file:
+            status = os.fstat(file.fileno())
+            if status.st_size != entry["size"]:
+                raise FolderChangedError(f"{name} has {status.st_size} bytes, not {entry['size']}")
+            if status.st_mtime_ns == entry["mtime_ns"]:
+                return False
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except NotInsideError as error:
+        raise FolderChangedError(f"{name} {error.strerror}") from error
+    except OSError as error:
+        raise FolderChangedError(f"{name}: {error.strerror or error}") from error
+    if found != entry["sha256"]:
+        raise FolderChangedError(f"{name} has sha256 {found}, not {entry['sha256']}")
+    entry["mtime_ns"] = status.st_mtime_ns
+    return True
+
+
+def _parse(raw: bytes) -> dict[str, Any]:
+    try:
+        manifest = parse_json(raw)
+        if manifest["format"] != _FORMAT:
+            raise FolderChangedError(f"{MANIFEST} has another format")
+        for name, entry in manifest["files"].items():
+            if name_problem(name) is not None:
+                raise ValueError(name)
+            if not all(isinstance(entry[key], int) for key in ("size", "mtime_ns")):
+                raise TypeError(name)
+            bytes.fromhex(entry["sha256"])
+        if not isinstance(manifest["facts"], dict) or not isinstance(manifest["data"], dict):
+            raise TypeError("facts")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FolderChangedError(f"{MANIFEST} is damaged") from error
+    return dict(manifest)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    for path in folder.glob(f"{_UNFINISHED}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+_MAX_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """What one file was when it was last read (size in bytes, sha256 in hex)."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+class HashCache:
+    """The hashes of the files below one folder, kept in a file of the cache.
+
+    A file whose size and time are as they were is taken to be unchanged; any other is read again. A
+    cache that is lost or damaged costs only time.
+    """
+
+    def __init__(self, cache_root: Path, folder: Path) -> None:
+        name = hashlib.sha256(str(folder).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        self._path = cache_root / "ledgers" / f"{name}.json"
+
+    def hashed(self, files: Mapping[str, Path]) -> dict[str, Hashed]:
+        """Size and hash of each file, by the same keys. Raises InfraError."""
+        known = self._read()
+        found = {}
+        for key, path in files.items():
+            found[key] = self._look(path, known.get(str(path)))
+        new = {str(path): found[key] for key, path in files.items()}
+        if any(known.get(path) != entry for path, entry in new.items()):
+            self._write(known | new)
+        return found
+
+    def changed(self, files: Mapping[str, Path]) -> list[str]:
+        """Which files are not what they were when they were last used, every byte read."""
+        known = self._read()
+        found = []
+        for key, path in files.items():
+            entry = known.get(str(path))
+            try:
+                if entry is not None and sha256_of(path) != entry.sha256:
+                    found.append(f"{key} is not what it was when it was last used")
+            except OSError as error:
+                found.append(f"{key}: {error.strerror or error}")
+        return found
+
+    def _look(self, path: Path, known: Hashed | None) -> Hashed:
+        # what is looked at and what is read are one file, also if it is swapped meanwhile
+        with disk_errors(f"cannot read {path}"), open_regular(path) as file:
+            status = os.fstat(file.fileno())
+            same = known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
+            if known is not None and same:
+                return known
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            return Hashed(status.st_size, status.st_mtime_ns, digest)
+
+    def _read(self) -> dict[str, Hashed]:
+        try:
+            said = read_json(self._path, _MAX_BYTES)
+            return {str(path): _entry(entry) for path, entry in said["files"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    def _write(self, entries: Mapping[str, Hashed]) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            files = {
+                path: {"size": entry.size, "mtime_ns": entry.mtime_ns, "sha256": entry.sha256}
+                for path, entry in entries.items()
+            }
+            write_json(self._path, {"files": files})
+        except OSError as error:
+            raise cache_problem(error) from error
+
+
+def _entry(said: Any) -> Hashed:
+    if len(bytes.fromhex(said["sha256"])) != 32:
+        raise ValueError("not a sha256")
+    return Hashed(int(said["size"]), int(said["mtime_ns"]), str(said["sha256"]))
+
+
+Bring = Callable[[Path], tuple[Path, Mapping[str, str]]]
+"""Brings a file into an empty folder, and returns what its note is to say besides.
+
+Raises InfraError; OSError.
+"""
+
+INCOMING: Final = ".incoming"
+
+
+@dataclass(frozen=True)
+class FetchedFile:
+    """A file whose hash was right when it was looked at."""
+
+    path: Path
+    sha256: str
+
+
+class FetchedFiles:
+    """Files below `root` by their names there; those of notes end in `note`.
+
+    One process fetches a file while others wait, `timeout_s` seconds at most.
+    """
+
+    def __init__(self, root: Path, *, timeout_s: float, note: str = ".json") -> None:
+        self._root = root
+        self._timeout_s = timeout_s
+        self._note = note
+        self._looked_at: dict[str, FetchedFile] = {}
+
+    def path(self, name: str) -> Path:
+        """Where a file is, or would be. Raises NotInsideError."""
+        return inside(self._root, name)
+
+    def is_cached(self, name: str) -> bool:
+        """Whether the file is there with its note; it is not hashed for this."""
+        return self.path(name).is_file() and self.noted_sha256(name) is not None
+
+    def noted_sha256(self, name: str) -> str | None:
+        """What the file should have, also where only its note is left."""
+        note = read_note(self._note_path(name))
+        return None if note is None else str(note["sha256"])
+
+    def damage(self, name: str, expected: str | None = None) -> list[str]:
+        """What is wrong with a file, every byte read; nothing for one that is not there.
+
+        `expected` is the sha256 that it must have, else that of its note.
+        """
+        damage = self._damage(name, expected)
+        return [] if damage is None else [f"{self.path(name).name}: {damage}"]
+
+    def get(
+        self, name: str, bring: Bring, *, what: str, expected: str | None = None, anew: bool = False
+    ) -> FetchedFile:
+        """The file, fetched if it is not there or damaged, or `anew` in any case.
+
+        It is hashed if it is not as its note says. `what` names it to people; `expected` is the
+        sha256 that it must have. Raises InfraError if it does not come, or has another hash.
+        """
+        if anew or name not in self._looked_at:
+            lock = self._root / ".locks" / f"{_key(name)}.lock"
+            with locked(lock, f"fetching {what}", timeout_s=self._timeout_s):
+                how = self._fetched if anew else self._kept
+                self._looked_at[name] = how(name, bring, what, expected)
+        return self._looked_at[name]
+
+    def _kept(self, name: str, bring: Bring, what: str, expected: str | None) -> FetchedFile:
+        path, note = self.path(name), read_note(self._note_path(name)) or {}
+        if not path.exists():
+            return self._fetched(name, bring, what, expected)
+        status, sha256 = path.stat(), expected or str(note.get("sha256"))
+        is_as_noted = (sha256, status.st_size, status.st_mtime_ns) == tuple(
+            note.get(key) for key in ("sha256", "size", "mtime_ns")
+        )
+        damage = None if is_as_noted else self._damage(name, expected)
+        if damage is None:
+            if not is_as_noted:
+                with contextlib.suppress(OSError):  # costs a hash each time
+                    self._write_note(name, path, sha256, note)
+            return FetchedFile(path, sha256)
+        try:
+            fetched = self._fetched(name, bring, what, expected)
+        except InfraError as error:
+            raise InfraError(
+                f"cached {path.name} is damaged ({damage}) and could not be fetched again: {error}"
+            ) from error
+        _log.warning(f"cached {path.name} was damaged: {damage}; it was fetched again")
+        return fetched
+
+    def _damage(self, name: str, expected: str | None) -> str | None:
+        path, expected = self.path(name), expected or self.noted_sha256(name)
+        if not path.exists():
+            return None
+        if expected is None:
+            return "its sha256 is not known"
+        try:
+            found = sha256_of(path)
+        except OSError as error:
+            return str(error.strerror or error)
+        return None if found == expected else f"sha256 {found}, expected {expected}"
+
+    def _fetched(self, name: str, bring: Bring, what: str, expected: str | None) -> FetchedFile:
+        path, folder = self.path(name), self._root / INCOMING / _key(name)
+        _log.info(f"fetching {what}")
+        began = time.monotonic()
+        try:
+            with disk_errors(f"{what} cannot be kept in the cache"):
+                shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+                folder.mkdir(parents=True, exist_ok=True)
+                came, told = bring(folder)
+                digest, size = sha256_of(came), came.stat().st_size
+                if expected not in (None, digest):
+                    raise InfraError(
+                        f"what is served as {what} has sha256 {digest}, expected {expected}; it "
+                        "was not kept"
+                    )
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._write_note(name, came, digest, told)
+                came.replace(path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        _log.info(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - began:.1f} s")
+        return FetchedFile(path, digest)
+
+    def _note_path(self, name: str) -> Path:
+        return self.path(f"{name}{self._note}")
+
+    def _write_note(self, name: str, file: Path, sha256: str, more: Mapping[str, Any]) -> None:
+        status, fetched = file.stat(), datetime.now(UTC).isoformat(timespec="seconds")
+        own = {"sha256": sha256, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+        write_json(self._note_path(name), {"fetched": fetched, **more, **own})
+
+
+def _key(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -1,0 +1,544 @@
+"""YAML files written by people: read with line numbers, and checked against a pydantic model.
+
+The file is turned into plain values without running any of YAML's constructors, and checked against
+a pydantic model. Whatever is wrong comes out as one ConfigError with a line per mistake.
+
+Not ruamel.yaml 0.19, whose values have positions: it takes 8 times as long, 3 s and a
+RecursionError for 10 KB of brackets, ends at the first repeated key, and lets unknown tags, merge
+keys and halves of characters through, so that each check here would be made behind it once more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import difflib
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, LiteralString, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+from yaml.composer import Composer
+
+from harness.core.errors import ConfigError
+from harness.core.outgoing_text import without_secrets
+from harness.core.whole_file import read_bounded
+
+try:
+    from yaml import CSafeLoader
+except ImportError:  # a PyYAML that was built without libyaml
+    from yaml import SafeLoader as CSafeLoader  # type: ignore[assignment]
+
+Location = tuple[str | int, ...]
+
+_MAX_BYTES = 1 << 20
+_MAX_DEPTH = 32
+_MAX_VALUES = 100_000
+_MAX_TEXT_CHARS = 10_000
+# PyYAML takes quadratic time for 1:59:59..., and Python refuses to print numbers much longer.
+_MAX_NUMBER_CHARS = 64
+MAX_SAID = 20
+"""How many mistakes a message says; the others are counted."""
+_MAX_PROBLEM_CHARS = 500
+_TAG = "tag:yaml.org,2002:"
+_SCALAR_TYPES = (bool, int, float, str, datetime.date, type(None))
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file's content: plain values, and the line (1-based) where each of them begins.
+
+    `value` is None, a bool, int, float, str or date, or a list or str-keyed dict of these.
+    `lines` and `written` are keyed by the path to a value, e.g. ("devices", 0, "name");
+    `written` is a scalar as it stands in the file.
+    """
+
+    file: str
+    value: object
+    lines: Mapping[Location, int]
+    written: Mapping[Location, str]
+
+    def line(self, location: Location) -> int:
+        """The line of a value, or of the nearest one around it that the file has."""
+        for end in range(len(location), -1, -1):
+            if location[:end] in self.lines:
+                return self.lines[location[:end]]
+        return 1
+
+    def mistake(
+        self, location: Location, problem: str, choices: Sequence[object] | None = None
+    ) -> ConfigError:
+        """A ConfigError that points at this place; a problem of more than 500 characters is cut."""
+        return ConfigError(
+            shown(problem, _MAX_PROBLEM_CHARS),
+            file=self.file,
+            line=self.line(location),
+            field=field_name(location) or None,
+            choices=choices,
+        )
+
+
+def field_name(location: Location) -> str:
+    """The dotted path of a location: ("devices", 0, "name") -> devices[0].name."""
+    text = ""
+    for part in location:
+        key = part if isinstance(part, int) else shown(part)
+        text += f"[{key}]" if isinstance(part, int) else f".{key}" if text else str(key)
+    return text
+
+
+def shown(text: str, most: int = 60) -> str:
+    """What a file holds, short enough for a message: at most so many characters."""
+    text = without_secrets(text)  # of a part of a URL nobody sees that it has a password
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def all_of(mistakes: Iterable[ConfigError]) -> ConfigError:
+    """One ConfigError that says what these say, a line each, in the order of the file.
+
+    What is missing comes last, since it is often what another line misspells. After the first 20
+    it says how many there are more.
+    """
+    ordered = sorted(
+        mistakes, key=lambda one: (one.problem.startswith("is missing"), one.line or 0)
+    )
+    if len(ordered) == 1:
+        return ordered[0]
+    said = list(dict.fromkeys(map(str, ordered)))
+    more = [f"and {len(said) - MAX_SAID} more"] if len(said) > MAX_SAID else []
+    return ConfigError(said[0], more=said[1:MAX_SAID] + more)
+
+
+def read_document(path: Path, absent: ConfigError | None = None) -> Document:
+    """Reads a YAML file of at most 1 MiB; `absent` is what to raise where there is none.
+
+    Raises ConfigError if it cannot be read, is no YAML, or holds a repeated key, a merge key,
+    tags of its own, a text of more than 10,000 characters, a number of more than 64, or more than
+    100,000 values (aliases count each time they are used).
+    """
+    try:
+        if not path.is_file():
+            if path.exists():
+                raise ConfigError("is not a file", file=path)
+            raise absent or ConfigError("no such file", file=path)
+        content = read_bounded(path, _MAX_BYTES)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError("is not UTF-8 text", file=path, line=line) from error
+    return parse_document(text, str(path))
+
+
+def parse_document(text: str, file: str) -> Document:
+    """Like `read_document` for text already read; `file` is the name used in errors."""
+    reader = _Reader(file)
+    try:
+        root = _root(text, file)
+    except ConfigError:
+        raise
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError("holds a character that YAML does not allow", file=file, line=line) from (
+            error
+        )
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise ConfigError(
+            _syntax_problem(error), file=file, line=mark.line + 1 if mark else None
+        ) from error
+    except Exception as error:
+        # PyYAML lets through what int() and chr() say of directives and escapes.
+        raise ConfigError(f"not valid YAML: {shown(str(error))}", file=file) from error
+    value = reader.value(root, ()) if root is not None else None
+    if reader.mistakes:
+        raise all_of(reader.mistakes)
+    return Document(file, value, reader.lines, reader.written)
+
+
+class _Bounded(Composer):
+    """Composes nodes, but neither deeper nor more of them than anybody needs."""
+
+    file = ""
+    _depth = _count = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        begin: yaml.Event = self.peek_event()  # type: ignore[attr-defined]
+        line = begin.start_mark.line + 1 if begin.start_mark else None
+        self._count += parent is None or index is not None  # a key has no index
+        if self._count > _MAX_VALUES:
+            problem = f"has more than {_MAX_VALUES} values"
+            raise ConfigError(problem, file=self.file, line=line)
+        if not isinstance(begin, yaml.CollectionStartEvent):
+            return super().compose_node(parent, index)
+        if self._depth >= _MAX_DEPTH:
+            problem = f"is nested deeper than {_MAX_DEPTH} levels"
+            raise ConfigError(problem, file=self.file, line=line)
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+
+class _Careful(_Bounded, yaml.SafeLoader):
+    """PyYAML's own parser: it says best what is wrong, and takes 2 ms for a device of a lab."""
+
+
+class _Fast(_Bounded, CSafeLoader):
+    """Libyaml's events for PyYAML's nodes."""
+
+    def __init__(self, text: str) -> None:
+        CSafeLoader.__init__(self, text)
+        Composer.__init__(self)
+
+
+def _root(text: str, file: str) -> yaml.Node | None:
+    """The nodes of a text; what libyaml does not take is judged by PyYAML's own parser."""
+    loader: _Bounded = _Fast(text)
+    loader.file = file
+    try:
+        root: yaml.Node | None = loader.get_single_node()
+    except ConfigError:
+        raise
+    except Exception:
+        loader = _Careful(text)
+        loader.file = file
+        root = loader.get_single_node()
+    return root
+
+
+class _Reader:
+    """Turns YAML nodes into values; collects mistakes instead of stopping at the first."""
+
+    def __init__(self, file: str) -> None:
+        self.mistakes: list[ConfigError] = []
+        self.lines: dict[Location, int] = {}
+        self.written: dict[Location, str] = {}
+        self._file = file
+        self._open: list[yaml.Node] = []
+        self._scalars = yaml.SafeLoader("")
+
+    def value(self, node: yaml.Node, location: Location) -> object:
+        line = node.start_mark.line + 1
+        self.lines.setdefault(location, line)
+        if len(self.lines) > _MAX_VALUES:
+            raise ConfigError(
+                f"has more than {_MAX_VALUES} values once its aliases are filled in",
+                file=self._file,
+                line=line,
+            )
+        if len(self._open) >= _MAX_DEPTH or any(node is around for around in self._open):
+            raise ConfigError(
+                "aliases are nested too deeply, or without end",
+                file=self._file,
+                line=line,
+                field=field_name(location) or None,
+            )
+        self._open.append(node)
+        try:
+            if isinstance(node, yaml.MappingNode):
+                self._want_tag(node, "map", location)
+                return self._mapping(node, location)
+            if isinstance(node, yaml.SequenceNode):
+                self._want_tag(node, "seq", location)
+                return [self.value(item, (*location, i)) for i, item in enumerate(node.value)]
+            assert isinstance(node, yaml.ScalarNode)
+            return self._scalar(node, location)
+        finally:
+            self._open.pop()
+
+    def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, object]:
+        values: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if key_node.tag == f"{_TAG}merge":
+                self._note(line, location, "merge keys (<<) are not supported; aliases are")
+                continue
+            if key_node.tag != f"{_TAG}str" or not isinstance(key_node, yaml.ScalarNode):
+                self._note(line, location, "a key must be text: put it in quotes")
+                continue
+            key: str = key_node.value
+            problem = _problem_of_text(key)
+            if problem is not None:
+                self._note(line, location, f"a key {problem}")
+                continue
+            here = (*location, key)
+            if key in values:
+                self._note(line, here, f"is repeated; it already stands in line {self.lines[here]}")
+                continue
+            self.lines[here] = line
+            values[key] = self.value(value_node, here)
+        return values
+
+    def _scalar(self, node: yaml.ScalarNode, location: Location) -> object:
+        line = node.start_mark.line + 1
+        problem = _problem_of_text(node.value)
+        if problem is not None:
+            self._note(line, location, problem)
+            return None
+        self.written[location] = node.value
+        value: object = object()
+        if node.tag == f"{_TAG}str" or len(node.value) <= _MAX_NUMBER_CHARS:
+            # PyYAML lets through what int(), a dict or a match says of `!!int ''` and `!!bool x`.
+            with contextlib.suppress(Exception):
+                value = self._scalars.construct_object(node)
+        infinite = isinstance(value, float) and not math.isfinite(value)
+        if isinstance(value, _SCALAR_TYPES) and not infinite:
+            return value
+        kind = shown(node.tag.removeprefix(_TAG))
+        self._note(line, location, f"{shown(node.value)!r} is not a valid {kind}")
+        return None
+
+    def _want_tag(self, node: yaml.Node, kind: str, location: Location) -> None:
+        if node.tag != f"{_TAG}{kind}":
+            problem = f"{shown(node.tag.removeprefix(_TAG))} is no tag that is known here"
+            self._note(node.start_mark.line + 1, location, problem)
+
+    def _note(self, line: int, location: Location, problem: str) -> None:
+        where = field_name(location) or None
+        self.mistakes.append(ConfigError(problem, file=self._file, line=line, field=where))
+
+
+def _problem_of_text(text: str) -> str | None:
+    if len(text) > _MAX_TEXT_CHARS:
+        return f"is longer than {_MAX_TEXT_CHARS} characters"
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        return "holds half of a character (a surrogate)"
+    return None
+
+
+def _syntax_problem(error: yaml.MarkedYAMLError) -> str:
+    problem = error.problem or "is not valid YAML"
+    if "'\\t'" in problem:
+        return "a tab stands where YAML wants spaces"
+    context = f" {error.context}" if error.context else ""
+    said = " ".join(f"not valid YAML: {problem}{context}".split())
+    return shown(said, _MAX_PROBLEM_CHARS)
+
+
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
+
+
+def _is_known_schema(value: object) -> object:
+    if isinstance(value, bool):
+        raise PydanticCustomError("schema", "unknown value", {"choices": [1]})
+    if isinstance(value, int) and value > 1:
+        text = "is {value}, for a newer qnn-harness: update this one"
+        raise PydanticCustomError("schema", text, {"value": str(value)[:20], "choices": [1]})
+    return value
+
+
+Text = Annotated[str, StringConstraints(strict=True)]
+SchemaOne = Annotated[Literal[1], BeforeValidator(_is_known_schema), Field(alias="schema")]
+"""The `schema: 1` that every file of ours begins with."""
+
+_TYPE_NAMES = {
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "date_type": "must be a date, as in 2027-01-31",
+    "date_from_datetime_parsing": "must be a date, as in 2027-01-31",
+    "date_from_datetime_inexact": "must be a date without a time, as in 2027-01-31",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping of keys to values",
+    "model_type": "must be a mapping of keys to values",
+    "model_attributes_type": "must be a mapping of keys to values",
+}
+_BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "less_than_equal": ("le", "at most"),
+    "string_too_long": ("max_length", "text of no more characters than"),
+}
+_Said = tuple[str, Sequence[object] | None]
+"""A problem, and the choices that there are."""
+_MOST_CHOICES = 200
+_DIGIT = re.compile(r"[0-9]")
+_LONGEST_WORD = 100
+
+
+def check_document(
+    document: Document,
+    model: type[AnyModel],
+    *,
+    more: Callable[[Document], Iterable[ConfigError]] = lambda _: (),
+) -> AnyModel:
+    """The document as a model.
+
+    `more` adds mistakes that concern several fields at once; it sees the document unchecked, so
+    that they are reported together with the others. Raises one ConfigError for all of them.
+    """
+    if not isinstance(document.value, dict):
+        problem = "is empty" if document.value is None else "must be a mapping of keys to values"
+        raise document.mistake((), problem, _keys(model))
+    mistakes = list(more(document))
+    try:
+        checked = model.model_validate(document.value)
+    except ValidationError as error:
+        mistakes += _explained(document, model, error)
+    else:
+        if not mistakes:
+            return checked
+    raise all_of(mistakes)
+
+
+def names_taken_twice(
+    document: Document,
+    section: str,
+    entries: Mapping[int, Mapping[str, object]],
+    first: str,
+    *others: str,
+    named: Callable[[str], str] = str,
+) -> Iterator[ConfigError]:
+    """Entries of a section whose field `first` has the value of an earlier one's, as `named` says.
+
+    Entries that differ in one of `others` may share it.
+    """
+    seen: dict[tuple[object, ...], int] = {}
+    for index, entry in entries.items():
+        value, rest = entry.get(first), [entry.get(field) for field in others]
+        if not isinstance(value, str) or not all(isinstance(k, str | None) for k in rest):
+            continue
+        key = (named(value), *rest)
+        if key in seen:
+            line = document.line((section, seen[key], first))
+            problem = f"{value!r} is taken already by line {line}"
+            yield document.mistake((section, index, first), problem)
+        seen.setdefault(key, index)
+
+
+def entries_of(document: Document, section: str) -> dict[int, Mapping[str, object]]:
+    """The entries of a list that have the right shape, by their place in it."""
+    value = document.value.get(section) if isinstance(document.value, dict) else None
+    listed = value if isinstance(value, list) else []
+    return {index: entry for index, entry in enumerate(listed) if isinstance(entry, dict)}
+
+
+def matching(
+    pattern: re.Pattern[str], kind: LiteralString, problem: LiteralString
+) -> Callable[[str], str]:
+    """For `AfterValidator`: the whole text must match, or has this `problem`."""
+
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise PydanticCustomError(kind, problem)
+        return text
+
+    return check
+
+
+def did_you_mean(word: str, choices: Collection[object]) -> str:
+    """ ", did you mean 'x'?" if one of the choices is close to the word, else nothing.
+
+    Of choices that differ in digits only, one with the same digits is meant, else the next number.
+    Nothing is looked for among hundreds of choices, whose names are alike: it would take long.
+    """
+    if len(choices) > _MOST_CHOICES or len(word) > _LONGEST_WORD:
+        return ""
+    names = {str(choice).casefold(): str(choice) for choice in choices}
+    asked = word.casefold()
+    like = [one for one in names if _DIGIT.sub("0", one) == _DIGIT.sub("0", asked)]
+    close = difflib.get_close_matches(asked, names, n=1, cutoff=0.6)
+    if like:
+        close = [min(like, key=lambda one: (sorted(one) != sorted(asked), _apart(one, asked)))]
+    return f", did you mean {names[close[0]]!r}?" if close else ""
+
+
+def _apart(one: str, other: str) -> int:
+    first, second = (int("".join(_DIGIT.findall(text)) or 0) for text in (one, other))
+    return abs(first - second)
+
+
+def _explained(
+    document: Document, model: type[BaseModel], error: ValidationError
+) -> Iterator[ConfigError]:
+    """The mistakes that are said in full; the others, which are counted, as places only."""
+    details = error.errors(include_url=False)
+    places = [_in_document(document, one["loc"], one["type"] == "missing") for one in details]
+    ordered = sorted(zip(places, details, strict=True), key=lambda one: document.line(one[0]))
+    for number, (place, detail) in enumerate(ordered):
+        said: _Said = detail["type"], None
+        if number <= MAX_SAID:
+            said = _explain(document.written.get(place), model, place, detail)
+        yield document.mistake(place, *said)
+
+
+def _explain(
+    written: str | None, model: type[BaseModel], location: Location, detail: ErrorDetails
+) -> _Said:
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        keys = _keys(_annotation(model, location[:-1]))
+        return f"unknown key{did_you_mean(str(location[-1]), keys)}", keys
+    if kind == "missing":
+        return "is missing", None
+    if kind in ("literal_error", "enum"):
+        choices = _literals(_annotation(model, location))
+        said = shown(str(detail["input"]) if written is None else written)
+        return f"unknown value {said!r}{did_you_mean(said, choices)}", choices
+    if kind == "string_type":
+        quotes = f': put it in quotes, "{shown(written)}"' if written else ", and is empty"
+        return f"must be text{'' if written is None else quotes}", None
+    context = detail.get("ctx", {})
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return f"must be {words} {context[name]}", None
+    problem = _TYPE_NAMES.get(kind) or detail["msg"].removeprefix("Value error, ")
+    return problem[:1].lower() + problem[1:], context.get("choices")
+
+
+def _in_document(document: Document, location: Sequence[str | int], missing: bool) -> Location:
+    """Leaves out what pydantic adds to a path: names of union members and of validators."""
+    found: Location = ()
+    for part in location:
+        if (*found, part) in document.lines:
+            found = (*found, part)
+    return (*found, location[-1]) if missing else found
+
+
+def _keys(annotation: Any) -> list[str]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [field.alias or name for name, field in annotation.model_fields.items()]
+    return []
+
+
+def _annotation(annotation: Any, location: Location) -> Any:
+    """The declared type at a place inside a model, or None where it cannot be told."""
+    for part in location:
+        annotation = _bare(annotation)
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            by_alias = {
+                field.alias or name: field for name, field in annotation.model_fields.items()
+            }
+            field = by_alias.get(str(part))
+            annotation = field.annotation if field else None
+        else:
+            origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+            is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
+            annotation = arguments[1 if is_mapping else 0] if arguments else None
+    return _bare(annotation)
+
+
+def _bare(annotation: Any) -> Any:
+    while typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
+        members = [part for part in typing.get_args(annotation) if part is not type(None)]
+        annotation = members[0]
+    return annotation
+
+
+def _literals(annotation: Any) -> list[object]:
+    is_literal = typing.get_origin(annotation) is Literal
+    return list(typing.get_args(annotation)) if is_literal else []

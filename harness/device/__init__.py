@@ -1,1 +1,0 @@
-"""Devices: how each is reached, which the lab has, what lies on them, and simulated ones."""

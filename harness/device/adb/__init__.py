@@ -1,1 +1,0 @@
-"""Everything between the host and a device: adb server, shell and sync streams, device facade."""

@@ -1,1 +1,0 @@
-"""What a device can tell about a case that went wrong."""

@@ -1,1 +1,0 @@
-"""The lab: which devices there are, who holds them, and whether they are fit."""

@@ -1,1 +1,0 @@
-"""Places of a labgrid lab: reserved, kept and given back by a process of their own."""

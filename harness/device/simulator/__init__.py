@@ -1,1 +1,0 @@
-"""Simulated devices: a device-side adb daemon in front of a folder of this host."""

@@ -1,0 +1,1 @@
+"""Error chains, and rules that say why a case failed."""

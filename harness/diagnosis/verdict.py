@@ -1,0 +1,668 @@
+"""From what a probe process did to outcome, cause and error of a case (pure).
+
+What the lab loses on the way (connection, device, deadline of adb) is an exception and never comes
+here. A verdict is given only about a process whose end was seen.
+
+ExecuTorch answers with an error of its own that tells next to nothing (1, Internal). QNN's code
+stands in a line of its log. The lines are those of ExecuTorch 1.5.1; most are in the logs of
+pytorch/executorch#14985, #6820 and #18862, too.
+"""
+
+from __future__ import annotations
+
+import re
+import signal as signals
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Final, Literal
+
+from harness.core.codes import describe, same_code, take_apart
+from harness.core.errors import Cause
+from harness.diagnosis.chain import call_chain, error_lines, failure_chain
+from harness.diagnosis.diagnosis import EARLIER, NOTHING, Foreseen, diagnosed
+from harness.diagnosis.error import ErrorRecord, LoadedLibrary, OrtCode, Outcome
+from harness.dsp.dsp import Said
+from harness.lab.facts import Coprocessors
+from harness.probe.plan_runner import (
+    EXIT_BAD_PLAN,
+    EXIT_DEADLINE,
+    EXIT_DONE,
+    EXIT_OUTPUT,
+    EXIT_STEP_FAILED,
+    ProbeRun,
+)
+from harness.probe.transcript import LogLine, StepResult, Transcript, damage, misfit
+
+
+@dataclass(frozen=True)
+class UnsupportedRule:
+    """An answer that a target gives to what it cannot do.
+
+    `api` and `text` are regular expressions: the first must match the whole name, the second be
+    found in the message. With `lacks` the answer counts only on a device that shows nothing of that
+    processor. On any other device the words tell of a failure. `source` says who saw it.
+    """
+
+    api: str
+    code: int | None
+    text: str
+    source: str
+    lacks: Literal["dsp", "gpu"] | None = None
+
+
+EMULATORS: Final = "no phone lacks that; docs/dsp.md says what each emulator lacks"
+_CONVERSIONS: Final = {
+    0xA6E01A10: "of halves whose scale the earlier result limits, as of a float convolution with "
+    "Sigmoid or Tanh",
+    0xA6E01910: "of 16-bit operands that the earlier result limits",
+    0xA6E01710: "of bytes with bias words that bend the sum",
+}
+"""HMX's conversions, some operands of which no emulator has, by what is fixed in their words."""
+_FIXED: Final = 0xFFE03F3F
+_HMX: Final = re.compile(r"HMX instruction ([0-9a-f]{8})\b")
+
+_SETTING_UP = r"Qnn(?:Log|Backend|Device)_create|QnnContext_create\w*"
+
+UNSUPPORTED: Final = (
+    UnsupportedRule(
+        r"QnnMem_\w+", 1000, "", "libQnnHtp.so for x86-64: `QnnMem API is not supported`"
+    ),
+    UnsupportedRule(
+        r"QnnContext_(getProperty|setConfig)",
+        1000,
+        "",
+        "libQnnHtp.so for x86-64: custom context properties",
+    ),
+    UnsupportedRule(
+        r"QnnContext_createFromBinary",
+        5010,
+        r"HTP Config option: 2 not supported",
+        "libQnnHtp.so for x86-64: registering a group of contexts",
+    ),
+    UnsupportedRule(
+        r"QnnContext_createFromBinaryListAsync",
+        1000,
+        "",
+        "libQnnHtp.so for x86-64: `Backend does not support QnnContext_createFromBinaryListAsync`",
+    ),
+    UnsupportedRule(
+        r"QnnBackend_create|CreateSession",
+        4000,
+        r"TuningMode must be enabled on x86_64-linux-clang",
+        "libQnnGpu.so for x86-64, with or without an OpenCL driver",
+    ),
+    UnsupportedRule(
+        rf"{_SETTING_UP}|CreateSession",
+        4000,
+        r"No Snapdragon SOC detected",
+        "libQnnHtp.so for arm64 on a board that is none of Qualcomm's",
+        lacks="dsp",
+    ),
+    UnsupportedRule(
+        rf"{_SETTING_UP}|CreateSession",
+        14001,
+        r"Failed to load skel",
+        "libQnnHtp.so for arm64 on a board without libcdsprpc and fastrpc nodes",
+        lacks="dsp",
+    ),
+    UnsupportedRule(
+        r"GetEpDevices",
+        None,
+        r"offers no device of QNNExecutionProvider",
+        "ONNX Runtime with the QNN plug-in on a board where it finds no NPU",
+        lacks="dsp",
+    ),
+    UnsupportedRule(
+        r"QnnBackend_create|CreateSession",
+        1006,
+        r"Invalid OpenCL driver path",
+        "libQnnGpu.so for arm64 on a board without an OpenCL driver",
+        lacks="gpu",
+    ),
+)
+
+
+def emulator_lacks(said: Sequence[Said], error: ErrorRecord | None) -> ErrorRecord | None:
+    """What the emulator of a simulated DSP could not do in a process; None if it could do all.
+
+    `error` is what came of it, which says where in the plan that was: a dead DSP fails calls,
+    crashes its client or keeps it waiting.
+    """
+    lacking = [one for one in said if one.kind == "emulator"]
+    if not lacking:
+        return None
+    lines = [
+        f"the emulator cannot execute {one.words} ({one.call}: {one.answer}){_meaning(one.words)}"
+        for one in lacking
+    ]
+    found = ErrorRecord.of(message="\n".join([*lines, EMULATORS]))
+    if error is None:
+        return found
+    where = {"api": error.api, "step": error.step, "context": error.context}
+    return found.model_copy(update=where).with_line(f"what came of it: {error.message}")
+
+
+def _meaning(words: str) -> str:
+    found = _HMX.search(words)
+    kind = _CONVERSIONS.get(int(found[1], 16) & _FIXED) if found is not None else None
+    return f": a conversion {kind}" if kind is not None else ""
+
+
+def is_unsupported(
+    error: ErrorRecord,
+    coprocessors: Coprocessors | None,
+    rules: Sequence[UnsupportedRule] = UNSUPPORTED,
+) -> bool:
+    """Whether a target said with this error that it cannot do what was asked.
+
+    `coprocessors` is what the device shows of its DSP and GPU, None if that is not known.
+    """
+    return any(_applies(rule, error, coprocessors) for rule in rules)
+
+
+def _applies(rule: UnsupportedRule, error: ErrorRecord, coprocessors: Coprocessors | None) -> bool:
+    if rule.lacks is not None and (coprocessors is None or getattr(coprocessors, rule.lacks)):
+        return False
+    return (
+        same_code(error.code, rule.code)
+        and re.fullmatch(rule.api, error.api or "") is not None
+        and re.search(rule.text, error.message) is not None
+    )
+
+
+_NUMBER: Final = r"(\d{1,9})"
+
+_CALLS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
+    (re.compile(pattern.replace("<n>", _NUMBER)), api)
+    for pattern, api in (
+        (r"Failed to create log_handle\b.*\berror=<n>", "QnnLog_create"),
+        (r"Failed to create backend_handle\b.*\berror=<n>", "QnnBackend_create"),
+        (r"Failed to create device_handle\b.*\berror=<n>", "QnnDevice_create"),
+        (r"HTP backend (?:perf_infrastructure|unable).*\bError <n>", "QnnDevice_getInfrastructure"),
+        (
+            r"Failed to interpret QNN context binary\. Error code <n>",
+            "QnnSystemContext_getBinaryInfo",
+        ),
+        (r"Can't create context from binary\. Error <n>", "QnnContext_createFromBinary"),
+        (r"Can't create dlc from binary\. Error <n>", "QnnSystemDlc_createFromBinary"),
+        (r"Can't compose graph from dlc\. Error <n>", "QnnSystemDlc_composeGraphs"),
+        (r"Can't retrieve graph .* from context\. Error <n>", "QnnGraph_retrieve"),
+        (r"Failed to retrieve graph .*\. Error <n>", "QnnGraph_retrieve"),
+        (r"Failed to finalize Qnn Graph with error: <n>", "QnnGraph_finalize"),
+        (r"Tensor .* is failed to register shared memory\. Error <n>", "QnnMem_register"),
+        (r"qnn_graph_execute failed\. Error <n>", "QnnGraph_execute"),
+    )
+)
+_NOT_READ: Final = "Failed to interpret QNN context binary"
+_TRIED_AS_DLC: Final = "Can't create dlc from binary"
+
+
+@dataclass(frozen=True)
+class FailedCall:
+    """A call of QNN that ExecuTorch says failed, and the code it returned."""
+
+    api: str
+    code: int
+
+
+def first_failed_call(lines: Iterable[str]) -> FailedCall | None:
+    """The call that failed first, None if the log names none; `lines` as `causal` leaves them."""
+    for line in lines:
+        for pattern, api in _CALLS:
+            if found := pattern.search(line):
+                return FailedCall(api, int(found[1]))
+    return None
+
+
+def causal(logs: Sequence[LogLine]) -> list[LogLine]:
+    """The log of one delegate without what is no cause.
+
+    What cannot be read as a context is tried as a DLC next. If it is no DLC, that ends with 1002,
+    whose cause is the 30010 before it, logged as a warning. If it is one, nothing went wrong
+    (pytorch/executorch#21804).
+    """
+    unread = next((at for at, line in enumerate(logs) if _NOT_READ in line.text), None)
+    if unread is None:
+        return list(logs)
+    behind = [line for line in logs[unread + 1 :] if _TRIED_AS_DLC not in line.text]
+    is_dlc = len(behind) == len(logs) - unread - 1
+    cause = [] if is_dlc else [replace(logs[unread], level="error")]
+    return [*logs[:unread], *cause, *behind]
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Who is at fault when the probe itself refused a step, or found that its result is wrong.
+
+    `error` is the kind that the probe names, `text` is found in its message.
+    """
+
+    error: str
+    cause: Cause
+    text: str = ""
+
+
+BLAME: Final = (
+    # A library that cannot be loaded, or lacks what it should export, is a property of the runtime
+    # under test.
+    Blame("dlopen", "target"),
+    Blame("symbol", "target"),
+    # The library answered with success, and what it gave is wrong; the files it was given are the
+    # harness's own and were checked when they were made.
+    Blame("mismatch", "target"),
+    Blame("guard", "target"),
+    Blame("size", "target"),
+    # What a user gave for a program, whose tensors only ExecuTorch knows.
+    Blame("given", "config"),
+    Blame("metadata", "harness", r"unknown version"),
+    Blame("metadata", "target"),
+    # ORT ran, and not on the execution provider that was asked for.
+    Blame("placement", "target"),
+    Blame("no-device", "target"),
+    Blame("memory", "infra"),
+    # A file that is not there was not deployed; one that cannot be read or written is the device's
+    # storage.
+    Blame("file", "harness", r"No such file|not a regular file|the limit is|path too long"),
+    Blame("file", "infra"),
+)
+"""The first that fits decides. What none of them names is a bug of the harness."""
+
+_DIGITS: Final = (6, 9)  # the probe gives 9 at most
+_AFTER_SUCCESS: Final = ("mismatch", "guard")
+
+
+def step_error(step: StepResult) -> ErrorRecord:
+    """The error record of a failed step.
+
+    The message begins with what the library logged as errors during the step, since that names the
+    real cause. Then come the probe's words, the library's text for the code, and ours.
+    """
+    code = 0 if step.error in _AFTER_SUCCESS else step.code
+    logged = error_lines(step)
+    if step.verb.startswith("ort-") and step.error is None and step.code:
+        return _ort_error(step, step.code, logged)
+    if step.verb.startswith("executorch-") and step.error is None and step.code:
+        return _executorch_error(step)
+    if step.error is not None:
+        message = "\n".join([step.message or step.error, *logged])
+    elif logged:
+        message = "\n".join(logged)
+    else:
+        message = step.message or (describe(code).note or "" if code is not None else "")
+    error = ErrorRecord.of(
+        api=step.api or ("dlopen" if step.error == "dlopen" else None),
+        code=code,
+        symbol=step.symbol,
+        message=message,
+        step=step.step,
+        context=step.context,
+        chain=failure_chain(step),
+    )
+    apart = _difference(step) if step.error == "mismatch" else None
+    return error if apart is None else error.with_line(apart)
+
+
+def _difference(step: StepResult) -> str | None:
+    """How far the first wrong output is from what was expected, with the tolerance that it had.
+
+    Not in the signature: the figures differ from run to run.
+    """
+    outputs = step.data.get("outputs")
+    for one in outputs if isinstance(outputs, list) else []:
+        match one:
+            case {"beyond": int(beyond), "name": str(name), "max_abs": int() | float() as most} if (
+                beyond
+            ):
+                got, wanted = _apart(one.get("first_value"), one.get("first_expected"))
+                values = f"the first of them is {got}, and {wanted} was expected"
+                nan = one.get("nan")
+                told = f"; NaN: {nan} of its elements" if isinstance(nan, int) and nan else ""
+                return f"{name} differs by up to {most:.6g}; {values}{told}"
+    return None
+
+
+def _apart(*values: object) -> list[str]:
+    """Two numbers, with as many digits as it takes to tell them apart.
+
+    JSON has null for what is NaN or infinite.
+    """
+    for digits in _DIGITS:
+        told = [
+            f"{one:.{digits}g}" if isinstance(one, int | float) else "no finite number"
+            for one in values
+        ]
+        if told[0] != told[1]:
+            break
+    return told
+
+
+def cause_of(step: StepResult, blame: Sequence[Blame]) -> Cause:
+    """Who is at fault for a step that ended badly."""
+    if step.error is None:
+        return "target"
+    message = step.message or ""
+    for one in blame:
+        if one.error == step.error and re.search(one.text, message):
+            return one.cause
+    return "harness"
+
+
+def _executorch_error(step: StepResult) -> ErrorRecord:
+    """The record: the call of QNN that failed first, then all that ExecuTorch said."""
+    step = replace(step, logs=causal(step.logs))
+    call = first_failed_call(line.text for line in step.logs)
+    own = f"{step.api} returned {step.code} ({step.symbol})"
+    message = "\n".join([*error_lines(step), own])
+    symbol = step.symbol if call is None else None
+    return ErrorRecord.of(
+        api=step.api if call is None else call.api,
+        code=None if call is None else call.code,
+        symbol=symbol,
+        message=message,
+        step=step.step,
+        context=step.context,
+        chain=call_chain(step, code=call.code if call else None, symbol=symbol, message=own),
+    )
+
+
+def _ort_error(step: StepResult, code: int, logged: Sequence[str]) -> ErrorRecord:
+    """The record: QNN's code where the texts hold one, ORT's own beside it, all that was said."""
+    text = step.data.get("status_text")
+    message = text if isinstance(text, str) else step.message or ""
+    error = take_apart(code, message, logged)
+    return ErrorRecord.of(
+        api=step.api,
+        code=error.qnn_code,
+        symbol=error.qnn_symbol,
+        message="\n".join(error.chain),
+        step=step.step,
+        context=step.context,
+        ort=OrtCode(code=error.code, name=error.name),
+        chain=call_chain(step, code=error.qnn_code, symbol=error.qnn_symbol, message=message),
+    )
+
+
+_MAX_STDERR_CHARS: Final = 1000
+_MAX_STDERR_BYTES: Final = 64 << 10
+# Behind its last event.
+_EXITS_HAVING_SAID: Final = (EXIT_DONE, EXIT_STEP_FAILED, EXIT_BAD_PLAN)
+# It could not print, or not even that its deadline had passed.
+_EXITS_NOBODY_READS: Final = (EXIT_DEADLINE, EXIT_OUTPUT)
+# The probe's, or of a program that is not ours, or of a library that unloads.
+_WENT_WELL: Final = (EXIT_DONE, 0)
+# A shell reports a process ended by signal n as exit code 128 + n.
+_SHELL_SIGNALS: Final[Mapping[int | None, int]] = {128 + number: number for number in range(1, 65)}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a process comes to; `error` and `cause` are None if nothing went wrong.
+
+    For `unsupported` there is an error, which says what the target cannot do, and no cause.
+    """
+
+    outcome: Outcome
+    cause: Cause | None = None
+    error: ErrorRecord | None = None
+
+    def explanation(self) -> str:
+        """One or more lines for a person: outcome, place, API, code, symbol, message."""
+        if self.error is None:
+            return self.outcome
+        error, where = self.error, ""
+        if error.step is not None:
+            context = "" if error.context is None else f", context {error.context}"
+            where = f" in step {error.step}{context}"
+        code = f" returned {error.ort.code} ({error.ort.name})" if error.ort else ""
+        if error.code == 0 and self.outcome == "failed":
+            code = " succeeded, and what it gave is wrong"
+        elif error.code is not None:
+            named = ", ".join(part for part in (error.symbol, error.component) if part)
+            what = f" returned {error.code}" if error.ort is None else f"{code}, QNN {error.code}"
+            code = what + (f" ({named})" if named else "")
+        api = f": {error.api}{code}" if error.api else code
+        began = error.first_cause
+        first = "" if began is None or began.message in error.message else began.message
+        cause = f"\nfirst cause: {first}" if first else ""
+        known = f"\ndiagnosis: {error.diagnosis.text()}" if error.diagnosis else ""
+        # what has neither says at once what is wrong: its first line is all that a summary shows
+        end = "\n" if where or api else ": "
+        return f"{self.outcome}{where}{api}{end}{error.message}{cause}{known}".rstrip(" :\n")
+
+
+@dataclass(frozen=True)
+class ProcessEnding:
+    """One way in which a probe process can end: how to see it, and what it comes to."""
+
+    name: str
+    holds: Callable[[ProbeRun], bool]
+    verdict: Callable[[ProbeRun], Verdict]
+
+
+ENDINGS: Final = (
+    ProcessEnding(
+        "damaged",
+        lambda run: damage(run.transcript) is not None,
+        lambda run: _no_verdict("infra", f"{damage(run.transcript)}"),
+    ),
+    ProcessEnding(
+        "plan-damaged",
+        lambda run: run.transcript.plan_damaged,
+        lambda run: _no_verdict(
+            "infra", f"the plan was damaged on its way: {run.transcript.plan_error}"
+        ),
+    ),
+    ProcessEnding(
+        "plan-refused",
+        lambda run: run.transcript.plan_error is not None,
+        lambda run: _no_verdict(
+            "harness", f"the probe refused its plan: {run.transcript.plan_error}"
+        ),
+    ),
+    ProcessEnding(
+        "not-started",
+        lambda run: run.transcript.start is None,
+        lambda run: _no_verdict("infra", _silence(run, "did not start")),
+    ),
+    ProcessEnding(
+        "unread-until-deadline",
+        lambda run: run.transcript.unread and _late(run),
+        lambda run: _no_verdict(
+            "infra", _silence(run, "may have waited for somebody to read what it printed")
+        ),
+    ),
+    ProcessEnding(
+        "hung",
+        lambda run: _late(run),
+        lambda run: _cut_short(run, "hung", f"did not end within {run.duration_s:.1f} s"),
+    ),
+    ProcessEnding(
+        "endless-output",
+        lambda run: run.truncated,
+        lambda run: _cut_short(run, "hung", "wrote without end and was ended"),
+    ),
+    ProcessEnding(
+        "signal",
+        lambda run: _signal(run) is not None and not _failed_before_its_end(run),
+        lambda run: _cut_short(run, "crashed", f"was ended by {_signal(run)}"),
+    ),
+    ProcessEnding(
+        "nobody-read",
+        lambda run: not run.transcript.done and run.exit_code in _EXITS_NOBODY_READS,
+        lambda run: _no_verdict("infra", _silence(run, "could not write its results")),
+    ),
+    ProcessEnding(
+        # one flipped bit in an adb packet's header, and its server drops the packet without a word
+        "last-words-lost",
+        lambda run: not run.transcript.done and run.exit_code in _EXITS_HAVING_SAID,
+        lambda run: _no_verdict("infra", _silence(run, "came to its end, and was not heard out")),
+    ),
+    ProcessEnding(
+        # a process ends by itself between events; only a signal can strike within one
+        "event-unfinished",
+        lambda run: run.transcript.cut_off and _signal(run) is None,
+        lambda run: _no_verdict("infra", _silence(run, "ended by itself, and within an event")),
+    ),
+    ProcessEnding(
+        "left-early",
+        lambda run: not run.transcript.done,
+        lambda run: _cut_short(
+            run, "crashed", f"ended with exit code {run.exit_code} before its plan was done"
+        ),
+    ),
+    ProcessEnding(
+        "another-plan",
+        lambda run: misfit(run.transcript, run.plan) is not None,
+        lambda run: _no_verdict(
+            "infra",
+            f"what the probe said does not fit its plan: {misfit(run.transcript, run.plan)}",
+        ),
+    ),
+    ProcessEnding(
+        "left-with-a-code",
+        lambda run: run.exit_code not in _WENT_WELL and run.transcript.first_failure is None,
+        lambda run: _cut_short(run, "crashed", f"ended with exit code {run.exit_code}"),
+    ),
+)
+"""The worst that can happen comes first. The first that holds decides; else the steps do."""
+
+
+def judge(
+    run: ProbeRun,
+    coprocessors: Coprocessors | None = None,
+    *,
+    foreseen: Foreseen = NOTHING,
+    said: Sequence[Said] = (),
+    endings: Sequence[ProcessEnding] = ENDINGS,
+    blame: Sequence[Blame] = BLAME,
+) -> Verdict:
+    """What a probe process comes to, on a device that shows these `coprocessors` (None: not known).
+
+    The worst that happened decides. A process that ended, or was ended, before its plan was done
+    has crashed or hung in the step begun last. If a step had failed before, the message says so.
+    Otherwise the first failed step decides. If the process then crashed behind the end of its plan,
+    the message says that. A process of which nothing was heard never reached the target: that is an
+    error of the lab.
+
+    What went wrong with the target gets the diagnosis that its texts and codes, and what was
+    `foreseen`, allow. `said` is what a simulated DSP said meanwhile: where its emulator could not
+    do something, nothing that came of it counts.
+    """
+    ending = next((ending for ending in endings if ending.holds(run)), None)
+    if ending is not None:
+        verdict = ending.verdict(run)
+    else:
+        verdict = _of_finished(run.transcript, coprocessors, blame)
+    if (lacking := emulator_lacks(said, verdict.error)) and verdict.outcome != "error":
+        return Verdict("unsupported", None, lacking)
+    if verdict.error is None or verdict.outcome == "error":
+        return verdict
+    error = verdict.error.model_copy(update={"libraries": _loaded(run)})
+    if ending is None and (struck := _signal(run)) is not None:
+        error = error.with_line(f"the process was ended by {struck} after its plan")
+    # what libraries printed besides their log; as little trusted as a device's logs
+    printed = run.stderr[-_MAX_STDERR_BYTES:].decode("utf-8", "replace").splitlines()
+    known = diagnosed(verdict.outcome, error, printed, foreseen=foreseen)
+    return replace(verdict, error=known)
+
+
+def _of_finished(
+    transcript: Transcript, coprocessors: Coprocessors | None, blame: Sequence[Blame]
+) -> Verdict:
+    step = transcript.first_failure
+    if step is None:
+        return Verdict("passed")
+    cause = cause_of(step, blame)
+    if cause != "target":
+        return _no_verdict(cause, step.message or f"{step.error}", step)
+    error = step_error(step)
+    if is_unsupported(error, coprocessors):
+        return Verdict("unsupported", None, error)
+    return Verdict("failed", "target", error)
+
+
+def _failed_before_its_end(run: ProbeRun) -> bool:
+    """Whether a process carried out its plan, and a step of it failed.
+
+    A crash after that is one of tearing down what was never set up; the step tells why.
+    """
+    return run.transcript.done and run.transcript.first_failure is not None
+
+
+def _loaded(run: ProbeRun) -> tuple[LoadedLibrary, ...]:
+    return tuple(LoadedLibrary.model_validate(asdict(one)) for one in run.transcript.libraries)
+
+
+def _late(run: ProbeRun) -> bool:
+    return run.timed_out or run.transcript.deadline
+
+
+def _cut_short(run: ProbeRun, outcome: Outcome, how: str) -> Verdict:
+    """A process that crashed or hung, with the step it was in and what had failed before."""
+    transcript = run.transcript
+    step = transcript.last_begun
+    inside = step if step is not None and step.unfinished else None
+    if step is None:
+        place = "before its first step"
+    elif inside:
+        place = f"in step {step.step} ({_named(step)})"
+    elif transcript.done:
+        place = "after its plan was done"
+    else:
+        place = f"after step {step.step} ({_named(step)})"
+    lines = [f"the process {how}, {place}"]
+    if inside:
+        if inside.code is not None:
+            lines.append(f"{inside.api or inside.verb} had returned {inside.code}")
+        lines += error_lines(inside)
+    failed = transcript.first_failure
+    if failed is not None and failed is not step:
+        error = step_error(failed)
+        first = error.message.partition("\n")[0]
+        lines.append(f"{EARLIER}step {failed.step} failed: {_named(failed)} {error.code}: {first}")
+    error = ErrorRecord.of(
+        api=(inside.api or inside.verb) if inside else None,
+        code=inside.code if inside else None,
+        message="\n".join(lines),
+        step=inside.step if inside else None,
+        context=inside.context if inside else None,
+        chain=failure_chain(inside) if inside else (),
+    )
+    return Verdict(outcome, "target", error)
+
+
+def _no_verdict(cause: Cause, message: str, step: StepResult | None = None) -> Verdict:
+    error = ErrorRecord.of(
+        api=step.api if step else None,
+        code=None,
+        message=message,
+        step=step.step if step else None,
+        context=step.context if step else None,
+    )
+    return Verdict("error", cause, error)
+
+
+def _silence(run: ProbeRun, what: str) -> str:
+    said = run.stderr.decode("utf-8", "replace").strip()[-_MAX_STDERR_CHARS:]
+    how = _signal(run) or f"exit code {run.exit_code}"
+    return f"the probe {what} ({how})" + (f": {said}" if said else "")
+
+
+def _signal(run: ProbeRun) -> str | None:
+    """The signal that ended a process, None if none did or nobody knows."""
+    number = run.signal
+    if number is None and not run.transcript.done:
+        number = _SHELL_SIGNALS.get(run.exit_code)
+    if number is None:
+        return None
+    try:
+        name = signals.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    hint = " (often the low-memory killer)" if name == "SIGKILL" else ""
+    return f"{name}{hint}"
+
+
+def _named(step: StepResult) -> str:
+    context = "" if step.context is None else f", context {step.context}"
+    return f"{step.api or step.verb}{context}"

@@ -1,0 +1,1 @@
+"""Checks of this computer, the lab and its devices."""

@@ -1,0 +1,234 @@
+"""An acceptance as one file to be sent to somebody: redacted, bounded, whole or not there.
+
+Who gets one reads it as a row of docs/devices.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import json
+import os
+import re
+import socket
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydantic import TypeAdapter
+
+from harness.containers.manifest import undated_entry
+from harness.core.archive import ArchiveError, ArchiveLimits, opened_archive
+from harness.core.bounded_json import parse_model, problem_in
+from harness.core.errors import ConfigError, InfraError
+from harness.core.names_inside import name_problem, read_inside
+from harness.core.outgoing_text import counted, without_secrets
+from harness.core.whole_file import open_regular, written_whole
+from harness.doctor.check import Checked, DoctorReport, report_of
+from harness.evidence.text import EvidenceFile, clean, fit, redact
+from harness.lab.inventory import Lab
+from harness.probe.build import FOLDER_VARIABLE, VARIABLES as NDK_VARIABLES
+from harness.runtimes.local_sources import SDK_VARIABLES
+from harness.transport.adb_address import USER_SERVER
+
+COLUMNS: Final = ("Device", "System", "QNN", "Layers that work", "What did not")
+"""The columns of a table of archives."""
+
+REPORT: Final = "report.json"
+_FILE_BYTES: Final = 1 << 20
+_TOTAL_BYTES: Final = 32 << 20
+_LIMITS: Final = ArchiveLimits(members=1000, total_bytes=2 * _TOTAL_BYTES, ratio=2000)
+_READ_BYTES: Final = 64 << 20
+_LEAST_CHARS: Final = 3
+_CELL_CHARS: Final = 200
+_FOLDERS: Final = (*NDK_VARIABLES, FOLDER_VARIABLE)
+# names that say nothing of who somebody is, and would be taken out of every second line
+_NOBODY: Final = frozenset({"root", "user", "localhost", "/", "/root"})
+_README: Final = """What `qnn-harness doctor --acceptance` found of one device.
+
+report.txt   each thing that was looked at, each step, and what to do
+report.json  the same for programs
+logs/        what the steps were told and answered, and what the device had to say of them
+
+Taken out: serial numbers, names of this computer, of adb hosts and of the user, where libraries
+come from, folders, accounts, e-mail addresses, Wi-Fi names, MACs, phone numbers.
+Look through it before you send it all the same.
+"""
+
+
+def lab_words(lab: Lab) -> dict[str, str]:
+    """What a lab tells of whom it belongs to, and what stands there instead (pure)."""
+    words: dict[str, str] = {}
+    for source in lab.runtimes:
+        for value in source.model_dump(mode="json").values():
+            if isinstance(value, str) and "/" in value:
+                words |= {value: "<source>", urlsplit(value).hostname or "": "<source>"}
+    by_adb = [lab.server_of(one) for one in lab.devices if one.transport == "adb"]
+    servers = [one.address for one in lab.hosts] + by_adb
+    for at in filter(None, (one.login for one in lab.devices)):
+        words |= dict.fromkeys((str(at), *at.login.split("@")), "<board>")
+    for server in servers:
+        login = getattr(server, "login", "")
+        if server != USER_SERVER:
+            words |= dict.fromkeys((server.host, login, login.partition("@")[0]), "<adb host>")
+    for serial in filter(None, (one.serial for one in lab.devices)):
+        words |= {serial: "<serial>", serial.rpartition(":")[0]: "<serial>"}
+    return words
+
+
+def own_words(
+    words: Mapping[str, str], cache: Path, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """The words to be taken out besides what looks private, and what stands there instead.
+
+    `words` are known to be private.
+    """
+    words = dict(words)
+    words |= {environment.get(one, "").strip(): f"<{one}>" for one in (*_FOLDERS, *SDK_VARIABLES)}
+    words |= {
+        sys.prefix: "<Python>",
+        str(cache): "<cache>",
+        str(Path.cwd()): "<folder>",
+        str(Path.home()): "<home>",
+    }
+    words[socket.gethostname()] = "<host>"
+    try:
+        words[getpass.getuser()] = "<user>"
+    except (KeyError, OSError):  # an account without a name
+        words[str(os.getuid())] = "<user>"
+    return {
+        word: instead
+        for word, instead in words.items()
+        if len(word) >= _LEAST_CHARS and word not in _NOBODY
+    }
+
+
+def without(text: str, words: Mapping[str, str]) -> str:
+    """`text` without these words, where they stand alone, and without what looks private.
+
+    The longest come first: one may be part of another (pure).
+    """
+    text = redact(without_secrets(text))
+    if not words:
+        return text
+    either = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    return re.sub(rf"(?<![\w-])(?:{either})(?![\w-])", lambda one: words[one[0]], text)
+
+
+def check_place(path: Path) -> None:
+    """Raises ConfigError where no archive can be written."""
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    except OSError as error:
+        raise _unwritten(path, error) from error
+
+
+def _unwritten(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot be written: {error.strerror}", file=path)
+
+
+def write_archive(
+    path: Path,
+    report: DoctorReport,
+    show: Callable[[DoctorReport], list[str]],
+    logs: Path,
+    words: Mapping[str, str],
+) -> None:
+    """Packs a report, as JSON and as `show` lays it out, with all files below `logs`.
+
+    Raises ConfigError for a path that cannot be written, InfraError.
+    """
+    # before it is laid out: a line that was broken within a word would hide it
+    report = report_of(
+        replace(
+            one,
+            subject=without(one.subject, words),
+            name=without(one.name, words),
+            found=without(one.found, words),
+            advice=without(one.advice, words),
+        )
+        for one in report.checks
+    )
+    told = json.dumps(asdict(report), indent=1)
+    texts = {"README.txt": _README, "report.txt": "\n".join(show(report)), REPORT: told}
+    try:
+        with written_whole(path) as stream, zipfile.ZipFile(stream, "w") as archive:
+            for name, text in texts.items():
+                archive.writestr(undated_entry(name), text, zipfile.ZIP_DEFLATED)
+            left = _TOTAL_BYTES
+            for file in sorted(logs.rglob("*")):
+                name = file.relative_to(logs).as_posix()
+                # a device names some of them; links and what is no file are left out
+                if name_problem(name) or file.is_symlink() or not file.is_file():
+                    continue
+                text = without(clean(read_inside(logs, name, _READ_BYTES)), words)
+                kept = EvidenceFile(file.name, text, keep_end=True)
+                content, _ = fit(kept, min(left, _FILE_BYTES))
+                left -= len(content)
+                if content:
+                    entry = undated_entry(f"logs/{name}")
+                    archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError) as error:
+        raise _unwritten(path, error) from error
+    except OSError as error:
+        raise InfraError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def read_archive(path: Path) -> DoctorReport:
+    """The report in an archive of `doctor --acceptance`. Raises ConfigError for anything else."""
+    try:
+        with (
+            open_regular(path) as file,
+            opened_archive(file, _LIMITS) as opened,
+            opened.open(REPORT) as report,
+        ):
+            told = report.read(_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror or error}", file=path) from None
+    except (KeyError, ArchiveError) as error:
+        why = f"it has no {REPORT}" if isinstance(error, KeyError) else error
+        raise ConfigError(f"is no archive of `doctor --acceptance`: {why}", file=path) from None
+    if len(told) > _FILE_BYTES:
+        raise ConfigError(f"its {REPORT} is larger than {_FILE_BYTES} bytes", file=path)
+    try:
+        return parse_model(TypeAdapter(DoctorReport), told)
+    except ValueError as error:
+        problem = f"its {REPORT} is not one of `doctor`: {problem_in(error)}"
+        raise ConfigError(problem, file=path) from None
+
+
+def row_of(report: DoctorReport) -> str:
+    """A line of a Markdown table with `COLUMNS` (pure)."""
+    steps = [one for one in report.checks if one.group == "acceptance"]
+    good = [one.name for one in steps if one.status == "ok"]
+    bad = [one for one in steps if one.status in ("warn", "fail", "unknown")]
+    cells = (
+        _found(report, "SoC"),
+        _found(report, "system"),
+        _found(report, "runtime"),
+        f"{counted(len(good), 'step')}: {'; '.join(good)}" if good else "none",
+        "; ".join(f"{one.name}: {one.found}"[:_CELL_CHARS] for one in bad) or "-",
+    )
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _found(report: DoctorReport, name: str) -> str:
+    found: list[Checked] = [
+        one for one in report.checks if (one.group, one.name) == ("device", name)
+    ]
+    return found[0].found if found else "not told"
+
+
+def _cell(text: str) -> str:
+    kept = "".join(one if one.isprintable() else " " for one in text)
+    for mark in "\\|<>`*_[]":
+        kept = kept.replace(mark, f"\\{mark}")
+    return kept

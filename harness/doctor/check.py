@@ -1,0 +1,105 @@
+"""What a check found and what to do about it: the words of `qnn-harness doctor` (pure)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, get_args
+
+from harness.core.schema_field import Schema1
+
+CheckGroup = Literal["host", "lab", "device", "acceptance"]
+Status = Literal["ok", "warn", "fail", "unknown", "not-applicable"]
+
+_MAX_CHARS: Final = 600
+_MAX_SHOWN: Final = 4
+
+
+class Answer(NamedTuple):
+    """What came of one look; see `Checked`."""
+
+    status: Status
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One thing that was looked at.
+
+    `group`: what it belongs to. `subject`: `host`, `lab`, or the name of a device. `name`: what
+    was looked at. `found`: what was there. `advice`: what to do, empty where nothing is to be done.
+    Texts are one line each, whatever a device said.
+    """
+
+    group: CheckGroup
+    subject: str
+    name: str
+    status: Status
+    found: str
+    advice: str = ""
+
+    def __post_init__(self) -> None:
+        for field in ("subject", "name", "found", "advice"):
+            object.__setattr__(self, field, one_line(getattr(self, field)))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How many checks came to what, and the exit code that follows.
+
+    `exit_code`: 0 nothing is red, 1 something is, 2 the input is wrong, 3 no device could be asked.
+    """
+
+    ok: int
+    warn: int
+    fail: int
+    unknown: int
+    not_applicable: int
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """All that one call of `qnn-harness doctor` found."""
+
+    schema: Schema1
+    checks: tuple[Checked, ...]
+    summary: Summary
+
+
+REACHABLE: Final = "reachable"
+LAB_FILE: Final = "devices.yaml"
+
+
+def exit_code_of(checks: Sequence[Checked]) -> int:
+    """The exit code for these checks (pure)."""
+    if any(check.name == LAB_FILE and check.status == "fail" for check in checks):
+        return 2
+    asked = [check for check in checks if check.group == "device" and check.name == REACHABLE]
+    if asked and all(check.status == "fail" for check in asked):
+        return 3
+    return 1 if any(check.status == "fail" for check in checks) else 0
+
+
+def report_of(checks: Iterable[Checked]) -> DoctorReport:
+    """The report of these checks."""
+    listed = tuple(checks)
+    count = Counter(check.status for check in listed)
+    counts = {status.replace("-", "_"): count[status] for status in get_args(Status)}
+    return DoctorReport(1, listed, Summary(**counts, exit_code=exit_code_of(listed)))
+
+
+def listed(items: Iterable[str]) -> str:
+    """The first of several things, and how many more there are."""
+    every = list(items)
+    more = f" and {len(every) - _MAX_SHOWN} more" if len(every) > _MAX_SHOWN else ""
+    return ", ".join(every[:_MAX_SHOWN]) + more
+
+
+def one_line(text: str) -> str:
+    """`text` on one line, printable, and at most 600 characters long."""
+    plain = "".join(char if char.isprintable() else " " for char in text)
+    line = " ".join(plain.split())
+    return line if len(line) <= _MAX_CHARS else line[: _MAX_CHARS - 3] + "..."

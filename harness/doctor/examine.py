@@ -1,0 +1,584 @@
+"""The whole examination: this computer, its lab, and every device at the same time."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from harness.bench.workbench import Workbench
+from harness.core.cache import BOARDS, PRIVATE, open_to_others
+from harness.core.deadline import Deadline
+from harness.core.errors import ConfigError, HarnessError, InfraError, NoLabError
+from harness.core.outgoing_text import counted
+from harness.core.socs import TARGETS
+from harness.doctor.check import LAB_FILE, REACHABLE, Answer, Checked, Status
+from harness.doctor.device_visit import Order, open_workbench, visit
+from harness.dsp.hexagon import HMX, SETUP, VECTOR_FLOAT, find_qemu
+from harness.lab.fields import PACKAGE_INDEX
+from harness.lab.inventory import DeviceConfig, Lab, load_lab
+from harness.nightly.notifications import channel_problem
+from harness.probe.build import Ndk, ProbeBuilder, find_ndk
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.pypi import QNN_PLATFORMS, QNN_PROJECT
+from harness.simulator.board import QEMUS, first_program, run_program
+from harness.transport.adb_address import USER_SERVER, SshAddress, has_address
+from harness.transport.adb_server import STATE_ADVICE, AdbServer, SeenDevice, adb_binary
+from harness.transport.questions import memory
+
+_PROGRAM_S: Final = 5.0
+_SERVER_S: Final = 3.0
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What was found; texts as the programs say them, bytes as the kernel counts.
+
+    `compilers` maps targets to where the probe comes from, a compiler's command for one, or to None
+    with the reason in `compiler_problems`. `adb` is the program that the harness starts, `path_adb`
+    another one that a person would start. `server_running` tells of the user's own adb server.
+    """
+
+    python: tuple[int, int, int] = (0, 0, 0)
+    machine: str = ""
+    compilers: Mapping[str, str | None] = field(default_factory=dict)
+    compiler_problems: Mapping[str, str] = field(default_factory=dict)
+    ndk: Ndk | None = None
+    qemu: str | None = None
+    adb: str | None = None
+    adb_version: str | None = None
+    adb_problem: str | None = None
+    path_adb: str | None = None
+    server_running: bool = False
+    cache: str = ""
+    cache_problem: str | None = None
+    cache_free_bytes: int | None = None
+    reports: str = ""
+    reports_free_bytes: int | None = None
+    memory_bytes: int | None = None
+
+
+def ask_host(
+    cache: Path, reports: Path, targets: Iterable[str], environment: Mapping[str, str]
+) -> HostFacts:
+    """Looks at this computer; every part takes seconds at most, and none raises."""
+    builder = ProbeBuilder(cache / "probe", environment)
+    compilers: dict[str, str | None] = {}
+    problems: dict[str, str] = {}
+    for target in dict.fromkeys(targets):
+        try:
+            compilers[target] = builder.comes_from(target)
+        except HarnessError as error:
+            compilers[target], problems[target] = None, str(error)
+    adb, adb_problem = None, None
+    try:
+        adb = str(adb_binary())
+    except HarnessError as error:
+        adb_problem = str(error)
+    return HostFacts(
+        python=sys.version_info[:3],
+        machine=os.uname().machine,
+        compilers=compilers,
+        compiler_problems=problems,
+        ndk=find_ndk(environment),
+        qemu=first_program(QEMUS, environment.get("PATH")),
+        adb=adb,
+        adb_version=_version_of(adb) if adb else None,
+        adb_problem=adb_problem,
+        path_adb=shutil.which("adb", path=environment.get("PATH")),
+        server_running=AdbServer().is_running(timeout_s=_SERVER_S),
+        cache=str(cache),
+        cache_problem=_write_problem(cache),
+        cache_free_bytes=_free(cache),
+        reports=str(reports.absolute()),
+        reports_free_bytes=_free(reports.absolute()),
+        memory_bytes=_memory(),
+    )
+
+
+def index_problem(requirement: str, *, timeout_s: float) -> str | None:
+    """Why pip cannot find a project, with its own configuration; None if it can."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    command += ["index", "versions", "--retries", "0", "--timeout", "5", requirement]
+    try:
+        done = run_program(command, timeout_s=timeout_s)
+    except InfraError:
+        return f"pip did not come back within {timeout_s:g} s"
+    except OSError as error:
+        return str(error)
+    if done.returncode == 0:
+        return None
+    lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    return (lines or done.stderr.splitlines() or ["pip failed"])[-1].removeprefix("ERROR: ")
+
+
+def _version_of(adb: str) -> str | None:
+    try:
+        done = run_program([adb, "--version"], timeout_s=_PROGRAM_S)
+    except (OSError, InfraError):
+        return None
+    return ", ".join(done.stdout.splitlines()[:2]) or None
+
+
+def _free(path: Path) -> int | None:
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    try:
+        return shutil.disk_usage(path).free
+    except OSError:
+        return None
+
+
+def _write_problem(folder: Path) -> str | None:
+    """Why a folder cannot be written to or made, or that it is open to others."""
+    if (why := open_to_others(folder)) is not None:
+        return why
+    try:
+        folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        file = folder / f".doctor-{os.getpid()}"
+        file.write_bytes(b"ok")
+        file.unlink()
+    except OSError as error:
+        return f"{error.strerror or error}"
+    return None
+
+
+def _memory() -> int | None:
+    with contextlib.suppress(OSError):
+        return memory({"memory": Path("/proc/meminfo").read_text().splitlines()}, "MemAvailable")
+    return None
+
+
+_GB: Final = 1_000_000_000
+_CACHE_NEEDS_GB: Final = 2.0
+_REPORTS_NEED_GB: Final = 0.5
+_MEMORY_NEEDS_GB: Final = 2.0
+
+
+@dataclass(frozen=True)
+class LabNeeds:
+    """What the lab wants of its computer: targets of its devices, and how they are attached.
+
+    `untold` are devices on USB of which the lab tells no target, so that they may be phones.
+    `server` is whether a device hangs on this computer's own adb server.
+    """
+
+    targets: frozenset[str] = frozenset()
+    untold: tuple[str, ...] = ()
+    server: bool = False
+
+
+def host_checks(facts: HostFacts, needs: LabNeeds) -> Iterator[Checked]:
+    """Everything but the package index, which takes longer to ask."""
+    answers = {
+        "Python": Answer("ok", f"{'.'.join(map(str, facts.python))} on {facts.machine}"),
+        "C compiler": _c_compiler(facts),
+        "cross compiler": _cross_compiler(facts, needs),
+        "Android NDK": _ndk(facts, needs),
+        "qemu": _qemu(facts),
+        "adb": _adb(facts),
+        "adb server": _adb_server(facts, needs),
+        "cache": _cache(facts),
+        "reports": _room(
+            facts.reports, facts.reports_free_bytes, _REPORTS_NEED_GB, "`pytest --reports`"
+        ),
+        "memory": _memory_check(facts),
+    }
+    return (Checked("host", "host", name, *answer) for name, answer in answers.items())
+
+
+def _c_compiler(facts: HostFacts) -> Answer:
+    command = facts.compilers.get("linux-x64")
+    if command is None:
+        why = facts.compiler_problems.get("linux-x64", "not looked for")
+        return Answer("fail", why, "apt install gcc (or clang), or set CC")
+    return Answer("ok", command)
+
+
+def _cross_compiler(facts: HostFacts, needs: LabNeeds) -> Answer:
+    """What builds the probe for Linux boards."""
+    command = facts.compilers.get("linux-arm64")
+    if command is not None:
+        return Answer("ok", command)
+    if "linux-arm64" not in needs.targets:
+        return Answer("not-applicable", "none; no device of the lab is known to need one")
+    advice = (
+        "apt install gcc-aarch64-linux-gnu, or pip install ziglang and put zig on PATH; or name a "
+        "folder with a prebuilt probe in QNN_HARNESS_PROBES"
+    )
+    return Answer("fail", "none for linux-arm64", advice)
+
+
+def _ndk(facts: HostFacts, needs: LabNeeds) -> Answer:
+    """What builds the probe for phones."""
+    wanted = "android-arm64" in needs.targets
+    advice = (
+        "set ANDROID_NDK_HOME to an unpacked NDK (developer.android.com/ndk/downloads), or name a "
+        "folder with a prebuilt probe in QNN_HARNESS_PROBES"
+    )
+    if facts.ndk is None:
+        command = facts.compilers.get("android-arm64")
+        if command is not None:
+            return Answer("ok", f"none; {command}")
+        if not wanted and not needs.untold:
+            return Answer("not-applicable", "none; no device of the lab is known to be a phone")
+        if not wanted:
+            may_be = f"{', '.join(needs.untold)} may be a phone: devices.yaml tells no `target`"
+            return Answer("warn", f"none; {may_be}", advice)
+        return Answer("fail", "none", advice)
+    levels = sorted(facts.ndk.compilers)
+    if not levels:
+        found = f"{facts.ndk.root} ({facts.ndk.named_by}) has no compilers for arm64 Android"
+        return Answer("fail" if wanted else "warn", found, advice)
+    revision = f"{facts.ndk.revision} " if facts.ndk.revision else ""
+    return Answer("ok", f"{revision}in {facts.ndk.root}, API {levels[0]} to {levels[-1]}")
+
+
+def _qemu(facts: HostFacts) -> Answer:
+    if facts.qemu is None:
+        found = "none; only simulated arm64 boards need it (apt install qemu-user)"
+        return Answer("not-applicable", found)
+    return Answer("ok", facts.qemu)
+
+
+def _adb(facts: HostFacts) -> Answer:
+    if facts.adb is None:
+        why = facts.adb_problem or "none"
+        return Answer("fail", why, "unset ADBUTILS_ADB_PATH, or reinstall adbutils")
+    if facts.adb_version is None:
+        advice = "reinstall adbutils, or name another adb in ADBUTILS_ADB_PATH"
+        return Answer("fail", f"{facts.adb} does not run", advice)
+    other = f"; PATH has {facts.path_adb}" if facts.path_adb else ""
+    return Answer("ok", f"{facts.adb}: {facts.adb_version}{other}")
+
+
+def _adb_server(facts: HostFacts, needs: LabNeeds) -> Answer:
+    """The user's own adb server, which real devices hang on."""
+    if facts.server_running:
+        everybody = "every account of this computer can use it and the devices on it"
+        return Answer("ok", f"answers at {USER_SERVER}; {everybody}")
+    if not needs.server:
+        return Answer("not-applicable", "not running, and no device of the lab needs it")
+    advice = "`adb start-server`, as the user who may open the devices"
+    return Answer("fail", f"none answers at {USER_SERVER}", advice)
+
+
+def _cache(facts: HostFacts) -> Answer:
+    if facts.cache_problem is not None:
+        advice = "set QNN_HARNESS_CACHE to a folder that you, and only you, can write to"
+        return Answer("fail", f"{facts.cache}: {facts.cache_problem}", advice)
+    return _room(facts.cache, facts.cache_free_bytes, _CACHE_NEEDS_GB, "QNN_HARNESS_CACHE")
+
+
+def _memory_check(facts: HostFacts) -> Answer:
+    """Memory; compiling large contexts takes gigabytes."""
+    if facts.memory_bytes is None:
+        return Answer("unknown", "not told")
+    text = f"{facts.memory_bytes / _GB:.1f} GB available"
+    if facts.memory_bytes < _MEMORY_NEEDS_GB * _GB:
+        return Answer("warn", text, "end other programs: compiling contexts takes 2 GB")
+    return Answer("ok", text)
+
+
+def packages(cached: list[str], missing: list[str], problem: str | None) -> Answer:
+    """Whether the newest libraries are here, or can be fetched: `problem` says why they cannot."""
+    here = (
+        f"the newest is in the cache: {', '.join(cached)}"
+        if cached
+        else "the newest is not in the cache"
+    )
+    if not missing:
+        return Answer("ok", here)
+    if problem is None:
+        return Answer("ok", f"{here}; {', '.join(missing)} can be fetched")
+    advice = (
+        "connect to a package index (pip's own configuration is used), or name a folder with the "
+        "wheels in PIP_FIND_LINKS"
+    )
+    status: Status = "warn" if cached else "fail"
+    return Answer(status, f"{here}; {', '.join(missing)} cannot be fetched: {problem}", advice)
+
+
+def _room(folder: str, free: int | None, least_gb: float, knob: str) -> Answer:
+    if free is None:
+        return Answer("unknown", f"{folder}: free space not told")
+    text = f"{folder}: {free / _GB:.1f} GB free"
+    if free >= least_gb * _GB:
+        return Answer("ok", text)
+    status: Status = "fail" if free < 0.1 * least_gb * _GB else "warn"
+    return Answer(status, text, f"free some, or choose another folder with {knob}")
+
+
+_ANSWER_S: Final = 5.0
+_NO_LAB: Final = "none here; a simulated device needs none: qnn-harness run FILE --device sim-v73"
+_check = partial(Checked, "lab")
+
+
+def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
+    """What these devices want of this computer (pure)."""
+    by_adb = [one for one in devices if one.transport == "adb"]
+    return LabNeeds(
+        targets=frozenset(device.target for device in devices if device.target),
+        untold=tuple(
+            device.name
+            for device in by_adb
+            if device.target is None and not has_address(device.serial or "")
+        ),
+        server=any(not (one.simulated or one.host or one.address) for one in by_adb),
+    )
+
+
+def file_check(path: Path, lab: Lab | ConfigError, *, asked: bool) -> Checked:
+    """Whether devices.yaml is as it should be; without one nothing is wrong unless it was `asked`
+    for a device."""
+    if isinstance(lab, NoLabError) and not asked and path == Path(LAB_FILE):
+        return _check("lab", LAB_FILE, "not-applicable", _NO_LAB, "for a phone: qnn-harness init")
+    if isinstance(lab, ConfigError):
+        advice = "" if isinstance(lab, NoLabError) else "correct what the message names"
+        return _check("lab", LAB_FILE, "fail", str(lab), advice)
+    devices, enabled = counted(len(lab.devices), "device"), len(lab.in_use())
+    return _check("lab", LAB_FILE, "ok", f"{path}: {devices}, {enabled} enabled")
+
+
+def simulated_checks(lab: Lab, devices: Sequence[DeviceConfig], cache: Path) -> Iterator[Checked]:
+    """What keeps this computer from simulating a device, and what a simulated DSP runs in."""
+    for device in lab.devices:
+        why = lab.why_off(device)
+        if why is not None and device.enabled:
+            yield _check(device.name, "simulated here", "not-applicable", why)
+    for device in devices:
+        if device.dsp is not None:
+            yield _check(device.name, "DSP emulator", *_emulator(cache))
+
+
+def _emulator(cache: Path) -> Answer:
+    try:
+        qemu = find_qemu(cache)
+    except HarnessError as error:
+        return Answer("fail", str(error))
+    found = f"{qemu.path}, version {qemu.version}"
+    lacks = [name for name in (VECTOR_FLOAT, HMX) if name not in qemu.can]
+    if not lacks:
+        return Answer("ok", found)
+    what = f"{found}, lacks {' and '.join(lacks)}: graphs that need it are unsupported"
+    return Answer("warn", what, f"`{SETUP}` builds one that has it")
+
+
+def source_checks(catalog: Catalog) -> Iterator[Checked]:
+    """What the lab's own sources of runtimes have, and for which targets."""
+    for source in catalog.sources:
+        if source.name == PACKAGE_INDEX:
+            continue
+        try:
+            has = {target: source.versions(target) for target in TARGETS}
+        except HarnessError as error:
+            advice = "correct it in `runtimes` of devices.yaml, or the variable that names it"
+            yield _check("lab", f"source {source.name}", "fail", str(error), advice)
+            continue
+        found = [f"{', '.join(every[-3:])} for {target}" for target, every in has.items() if every]
+        if found:
+            yield _check("lab", f"source {source.name}", "ok", "; ".join(found))
+        else:
+            advice = "name the folder that holds lib/, or another source"
+            yield _check("lab", f"source {source.name}", "warn", "no QNN in it", advice)
+
+
+def notify_checks(lab: Lab) -> Iterator[Checked]:
+    """Check that each channel of `notify` is set up, without sending anything."""
+    for channel in lab.notify:
+        if why := channel_problem(channel):
+            advice = "correct devices.yaml or the environment, then: qnn-harness notify --test"
+            yield _check("lab", f"notify {channel.name}", "fail", why, advice)
+        else:
+            found = "is set up; to try it: qnn-harness notify --test"
+            yield _check("lab", f"notify {channel.name}", "ok", found)
+
+
+def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked]:
+    """Whether the adb servers on other computers answer."""
+    far = [one for one in devices if one.transport == "adb" and (one.host or one.address)]
+    addresses = {lab.server_of(one): one for one in far}
+    for address, one in addresses.items():
+        name = one.host or address.host
+        try:
+            AdbServer(address).version(deadline=Deadline(_ANSWER_S))
+        except InfraError as error:
+            advice = f"run `{address.start_command}` there"
+            if address.port:
+                advice += f", and let port {address.port} through"
+            if isinstance(address, SshAddress):
+                advice = "see that ssh gets there without asking, and that an adb server runs there"
+            yield _check("lab", f"adb host {name}", "fail", str(error), advice)
+        else:
+            yield _check("lab", f"adb host {name}", "ok", f"answers at {address}")
+
+
+def other_checks(lab: Lab) -> Iterator[Checked]:
+    """The devices on the user's own adb server that no lab names; none is started for this."""
+    by_adb = [device for device in lab.devices if device.transport == "adb"]
+    known = {device.serial for device in by_adb if lab.server_of(device) == USER_SERVER}
+    server, seen = AdbServer(USER_SERVER), list[SeenDevice]()
+    if server.is_running():
+        with contextlib.suppress(InfraError):
+            seen = server.devices()
+    yield from (stranger_check(one) for one in seen if one.serial not in known)
+
+
+def stranger_check(seen: SeenDevice) -> Checked:
+    """A device that devices.yaml does not name (pure)."""
+    advice = "name it in devices.yaml to use it"
+    if seen.state in STATE_ADVICE:
+        advice = f"{STATE_ADVICE[seen.state]}; then {advice}"
+    said = " ".join(filter(None, (seen.state, seen.model)))
+    return _check("lab", f"not in the lab: {seen.serial}", "warn", said, advice)
+
+
+_log = logging.getLogger(__name__)
+
+_REPORTS: Final = Path("reports")
+_AT_ONCE: Final = 4
+_INDEX_S: Final = 20.0
+_LOOK_S: Final = 0.2
+_END_S: Final = 5.0
+
+
+def examine(order: Order) -> Iterator[Checked]:
+    """Looks at everything. Raises ConfigError for an unknown device only."""
+    lab: Lab | ConfigError
+    devices: list[DeviceConfig] = []
+    try:
+        lab = load_lab(order.lab_file)
+    except ConfigError as error:
+        lab = error
+    else:
+        with_names = list(order.names) or [one.name for one in lab.in_use()]
+        devices = lab.select(with_names) if with_names else []
+    needs = lab_needs(devices)
+    _log.info("looking at this computer")
+    facts = ask_host(order.cache, _REPORTS, TARGETS, order.environment)
+    yield from host_checks(facts, needs)
+    _log.info("asking for libraries")
+    yield _library_check(order.cache, needs)
+    yield file_check(order.lab_file, lab, asked=bool(order.names))
+    if isinstance(lab, ConfigError):
+        return
+    yield from simulated_checks(lab, devices, order.cache / BOARDS)
+    try:
+        yield from source_checks(Catalog.of(lab, order.environment, order.cache))
+    except ConfigError as error:
+        yield Checked("lab", "lab", "sources", "fail", str(error), "correct `runtimes`")
+    yield from notify_checks(lab)
+    _log.info("asking the lab's adb servers")
+    yield from server_checks(lab, devices)
+    yield from other_checks(lab)
+    yield from visits(order, lab, [device.name for device in devices])
+
+
+def _library_check(cache: Path, needs: LabNeeds) -> Checked:
+    """What is cached of the newest QNN for each target; the index is asked if something is not."""
+    catalog = Catalog(cache)
+    cached: list[str] = []
+    missing: list[str] = []
+    # contexts are compiled and read here, whatever the devices are
+    for target in sorted({"linux-x64"} | (needs.targets & set(QNN_PLATFORMS))):
+        with contextlib.suppress(HarnessError):
+            version = catalog.resolve("latest", target)[-1]
+            there = catalog.is_cached(version, target)
+            (cached if there else missing).append(f"{version} for {target}")
+    problem = index_problem(QNN_PROJECT, timeout_s=_INDEX_S) if missing else None
+    return Checked("host", "host", "QNN of PyPI", *packages(cached, missing, problem))
+
+
+class Visit(threading.Thread):
+    """A visit to a device, in one of a few slots, with a deadline of its own.
+
+    What it found by then is kept if it hangs and is given up.
+    """
+
+    def __init__(self, name: str, order: Order, lab: Lab, slots: threading.Semaphore) -> None:
+        super().__init__(name=name, daemon=True)
+        self.found: list[Checked] = []
+        self._order, self._lab, self._slots = order, lab, slots
+        self._until, self._is_over = math.inf, False
+        self._bench: Workbench | None = None
+
+    def run(self) -> None:
+        with self._slots:
+            if self._is_over:
+                return
+            self._until = time.monotonic() + self._order.timeout_s
+            _log.info(f"{self.name}: connecting")
+            try:
+                self._bench = open_workbench(self._lab, self._order)
+                for check in visit(self._bench, self.name, self._order):
+                    self._add(check)
+            except Exception as error:  # a thread has nobody else to tell
+                text = f"{type(error).__name__}: {error}"
+                advice = "a bug of the harness, or of this lab's files: please report it"
+                self._add(Checked("device", self.name, "doctor", "fail", text, advice))
+            finally:
+                # also what was started since somebody else closed it
+                self._close()
+
+    def _add(self, check: Checked) -> None:
+        if not self._is_over:
+            self.found.append(check)
+            _log.info(f"{self.name}: {check.name}")
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over or not self.is_alive()
+
+    def give_up_if_late(self) -> None:
+        """Give it up where its time is over, and let another one begin."""
+        if not self.is_over and time.monotonic() >= self._until:
+            text = f"it did not come to an end within {self._order.timeout_s:g} s and was given up"
+            advice = f"reboot it; `qnn-harness devices heal {self.name}` does so"
+            title = "deadline" if self.found else REACHABLE
+            self._add(Checked("device", self.name, title, "fail", text, advice))
+            self._is_over = True
+            self._slots.release()
+
+    def end(self) -> None:
+        """Ends what it has started, if it was given up or interrupted."""
+        self._is_over = True
+        self._close()
+
+    def _close(self) -> None:
+        bench, self._bench = self._bench, None
+        if bench is not None:
+            with contextlib.suppress(Exception):
+                bench.close()
+
+
+def visits(order: Order, lab: Lab, names: Iterable[str]) -> Iterator[Checked]:
+    """What visits to several devices find, a few at the same time: of each together, in order."""
+    slots = threading.Semaphore(_AT_ONCE)
+    every = [Visit(name, order, lab, slots) for name in names]
+    try:
+        for one in every:
+            one.start()
+        for one in every:
+            while not one.is_over:
+                one.join(_LOOK_S)
+                for each in every:
+                    each.give_up_if_late()
+            yield from one.found
+    finally:
+        ending = [threading.Thread(target=one.end, daemon=True) for one in every]
+        for thread in ending:
+            thread.start()
+        until = time.monotonic() + _END_S
+        # a visit whose device went away comes to its end, too
+        for thread in (*ending, *(one for one in every if one.ident is not None)):
+            thread.join(max(0.0, until - time.monotonic()))

@@ -1,0 +1,406 @@
+"""What a simulated board's DSP runs in: qemu-hexagon, the loader, and how they are built.
+
+The loader is built once per source, into the cache.
+
+What it can is tried: a program of a few words for Hexagon v68 is run for each kind of instruction.
+Versions do not tell, since a user may have a build of his own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import itertools
+import logging
+import os
+import re
+import select
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from harness.core.deadline import Deadline
+from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.guard import spawn_guarded
+from harness.core.notices import working
+from harness.core.verified_folder import holder_of, key_of, lock_of, made_file
+from harness.core.whole_file import disk_errors, read_note, scratch_folder, write_json
+from harness.dsp.dsp import DspPrograms
+
+NATIVE: Final = Path(__file__).parent / "native"
+FASTRPC: Final = "libcdsprpc.so"
+_BOTH_SIDES: Final = ("board.c", "wire.c", "packets.c")
+
+_FASTRPC_FLAGS: Final = (
+    *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"),
+    # threads of its own may still be ending when the last stub that wanted it is unloaded
+    *("-fvisibility=hidden", "-pthread", "-Wl,-z,nodelete"),
+)
+_COMPILE_S: Final = 120.0
+_KEPT_CHARS: Final = 2000
+_KEPT_LINES: Final = 30
+_PIECE_BYTES: Final = 1 << 16
+
+
+def native_sources(*, dsp: bool) -> list[str]:
+    """What is compiled for the board's CPU, or for its DSP."""
+    return [
+        str(one)
+        for one in sorted(NATIVE.glob("*.[cS]"))
+        if one.name in _BOTH_SIDES or one.name.startswith("cdsprpc") is not dsp
+    ]
+
+
+def key_with_sources(*made_from: object, program: Path | None = None) -> str:
+    """What tells apart what is made from these and the sources by a program. Raises ConfigError."""
+    contents = [one.read_bytes() for one in sorted(NATIVE.glob("*.*"))]
+    try:
+        status = program.stat() if program else None
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
+    changed = (status.st_size, status.st_mtime_ns) if status else ()
+    return key_of((*made_from, *changed, *contents))
+
+
+def build_fastrpc(compiler: Sequence[str], cache: Path) -> Path:
+    """Our libcdsprpc.so for the CPU that `compiler` compiles for, in a folder of its own.
+
+    Raises ConfigError if the compiler refuses, InfraError if it hangs or the result cannot be kept.
+    """
+    command = [*compiler, *_FASTRPC_FLAGS]
+    key = key_with_sources(*command, program=Path(compiler[0]))
+
+    def make(folder: Path) -> Path:
+        words = [*command, *native_sources(dsp=False), "-o", FASTRPC]
+        run_build(words, folder=folder, timeout_s=_COMPILE_S)
+        return folder / FASTRPC
+
+    built = cache / f"fastrpc-{key}" / FASTRPC
+    return made_file(built, make, what=f"compiling {FASTRPC}", timeout_s=_COMPILE_S)
+
+
+def run_build(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    on_line: Callable[[str], None] | None = None,
+) -> None:
+    """Runs a step of a build in `folder`, and what it starts; all of it ends with this process.
+
+    `on_line` takes each line that it prints. Raises ConfigError with the last of them if it fails,
+    InfraError if it takes longer than `timeout_s` or cannot be started.
+    """
+    deadline, said = Deadline(timeout_s), deque[str](maxlen=_KEPT_LINES)
+    name = Path(command[0]).name
+    with spawn_guarded(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        rest = b""
+        while select.select([process.stdout], [], [], max(0.0, deadline.remaining()))[0]:
+            piece = os.read(process.stdout.fileno(), _PIECE_BYTES)
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines if piece else [rest]:
+                said.append(line.decode("utf-8", "replace")[:_KEPT_CHARS].rstrip())
+                if on_line is not None:
+                    on_line(said[-1])
+            rest = rest[-_KEPT_CHARS:]
+            if not piece:
+                break
+        code = process.wait(deadline)
+    if code is None:
+        raise InfraError(f"{name} took longer than {timeout_s:g} s")
+    if code != 0:
+        raise ConfigError(f"{shlex.join(command[:3])} ended with {code}:\n" + "\n".join(said))
+
+
+VARIABLE: Final = "QNN_HARNESS_QEMU_HEXAGON"
+"""Names a qemu-hexagon of the user's own."""
+
+SETUP: Final = "qnn-harness simulator build-dsp"
+VECTOR_FLOAT: Final = "vector float"
+HMX: Final = "hmx"
+
+PATCH: Final = Path(__file__).parents[2] / "qemu-hexagon"
+"""What is added to QEMU; only a checkout has it."""
+
+_SYSTEM: Final = ("qemu-hexagon", "qemu-hexagon-static")
+_EXIT: Final = (0x78004000, 0x7800CBC6, 0x5400C004)  # { r0 = #0; r6 = #94 } { trap0(#1) }
+_VECTORS: Final = 0x1C41C000  # { v0.w = vadd(v0.w,v1.w) }
+_ABILITIES: Final = {
+    VECTOR_FLOAT: 0x1FA2E13F,  # { v31.qf32 = vadd(v1.sf,v2.sf) }
+    HMX: 0xA6E0C011,  # { mxclracc }
+}
+_AT: Final = 0x20000
+_PAGE: Final = 0x10000
+_PROGRAM_S: Final = 20.0
+_VERSION: Final = re.compile(r"qemu-hexagon version (\d[\w.+~-]{0,30})")
+
+
+@dataclass(frozen=True)
+class Qemu:
+    """A qemu-hexagon that runs integer vector code of Hexagon v68.
+
+    `path` is absolute; `origin` says whether the user named it, it was built with our patch, or it
+    is the system's; `can` has `VECTOR_FLOAT` and `HMX` where it executes these.
+    """
+
+    path: Path
+    version: str
+    origin: Literal["own", "built", "system"]
+    can: frozenset[str]
+
+
+def find_qemu(cache: Path, environment: Mapping[str, str] = os.environ) -> Qemu:
+    """The one to use: the user's own, else the one built with our patch, else the system's.
+
+    What was tried is remembered in `cache` until the program changes. Raises ConfigError that says
+    what is wrong with each and how to get one; InfraError if one hangs.
+    """
+    lacking = []
+    for origin, path in _candidates(cache, environment):
+        try:
+            return _tried(path, origin, cache)
+        except ConfigError as error:
+            if origin == "own":
+                raise ConfigError(str(error), field=VARIABLE) from error
+            lacking.append(str(error))
+    found = "; ".join(lacking) or "there is no qemu-hexagon"
+    raise ConfigError(
+        f"{found}: `{SETUP}` builds one that runs all of a skel, qemu-user of Debian 13 (apt "
+        f"install qemu-user) runs its integer code, or name your own in {VARIABLE}"
+    )
+
+
+def built_qemu(cache: Path) -> Path:
+    """Where the one with this patch is, or would be; without the patch, the newest there is."""
+    folder = cache / "qemu-hexagon"
+    if PATCH.is_dir():
+        return folder / patch_key(PATCH) / "qemu-hexagon"
+    there = sorted(folder.glob("*/qemu-hexagon"), key=lambda one: one.stat().st_mtime)
+    return there[-1] if there else folder / "none" / "qemu-hexagon"
+
+
+def patch_key(patch: Path) -> str:
+    """What tells one patch from another. Raises ConfigError if it cannot be read."""
+    files = sorted(one for one in patch.rglob("*") if one.is_file() and one.suffix != ".md")
+    try:
+        contents = [(one.relative_to(patch).as_posix(), one.read_bytes()) for one in files]
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
+    return key_of(contents)
+
+
+def what_it_can(path: Path, folder: Path) -> tuple[str, frozenset[str]]:
+    """The version of a qemu-hexagon and what it executes, tried in a folder for that alone.
+
+    Raises ConfigError if it is none, or does not run vector code of v68; InfraError if it hangs.
+    """
+    said: list[str] = []
+    _run(path, "--version", folder, said)
+    version = _VERSION.search("\n".join(said))
+    if version is None:
+        raise ConfigError(f"{path} is no qemu-hexagon: it tells no version")
+    program = folder / "trial"
+    if not _runs(path, program, [_VECTORS]):
+        raise ConfigError(
+            f"{path}, version {version[1]}, does not run vector code for Hexagon v68 (10.0 does)"
+        )
+    can = {name for name, word in _ABILITIES.items() if _runs(path, program, [word])}
+    return version[1], frozenset(can)
+
+
+def hexagon_program(words: Sequence[int], data: bytes = b"", *, data_at: int = 0x400000) -> bytes:
+    """A program for Hexagon v68 under Linux: code, and data that it may change, at an address."""
+    begin, code = 52 + 2 * 32, struct.pack(f"<{len(words)}I", *words)
+    head = (2, 164, 1, _AT + begin, 52, 0, 0x68, 52, 32, 2 if data else 1, 40, 0, 0)
+    parts = (
+        struct.pack("<16s2H5I6H", b"\x7fELF\x01\x01\x01", *head),
+        struct.pack("<8I", 1, 0, _AT, _AT, begin + len(code), begin + len(code), 5, _PAGE),
+        struct.pack("<8I", 1, _PAGE, data_at, data_at, len(data), len(data), 6, _PAGE),
+        code,
+    )
+    return b"".join(parts).ljust(_PAGE, b"\0") + data
+
+
+def _candidates(
+    cache: Path, environment: Mapping[str, str]
+) -> Iterator[tuple[Literal["own", "built", "system"], Path]]:
+    path = environment.get("PATH")
+    if named := environment.get(VARIABLE, "").strip():
+        found = shutil.which(named, path=path)
+        if found is None:
+            raise ConfigError(f"{named} is no program", field=VARIABLE)
+        yield "own", Path(found).absolute()
+        return
+    if (built := built_qemu(cache)).is_file():
+        yield "built", built
+    for name in _SYSTEM:
+        if found := shutil.which(name, path=path):
+            yield "system", Path(found).absolute()
+
+
+def _tried(path: Path, origin: Literal["own", "built", "system"], cache: Path) -> Qemu:
+    with disk_errors(f"cannot try {path}"):
+        status = path.stat()
+        identity = (str(path), status.st_size, status.st_mtime_ns, _ABILITIES)
+        key = hashlib.sha256(repr(identity).encode()).hexdigest()
+        note = cache / "qemu-hexagon" / f"tried-{key[:24]}.json"
+        known = read_note(note)
+        if known is None:
+            note.parent.mkdir(parents=True, exist_ok=True)
+            with scratch_folder(note.parent) as folder:
+                version, can = what_it_can(path, folder)
+            write_json(note, {"sha256": key, "version": version, "can": sorted(can)})
+            return Qemu(path, version, origin, can)
+    return Qemu(path, str(known["version"]), origin, frozenset(known["can"]))
+
+
+def _runs(qemu: Path, program: Path, words: Sequence[int]) -> bool:
+    program.write_bytes(hexagon_program([*words, *_EXIT]))
+    program.chmod(0o700)
+    try:
+        _run(qemu, str(program), program.parent, [])
+    except ConfigError:
+        return False
+    return True
+
+
+def _run(qemu: Path, argument: str, folder: Path, said: list[str]) -> None:
+    command = [str(qemu), argument]
+    run_build(command, folder=folder, timeout_s=_PROGRAM_S, on_line=said.append)
+
+
+DSP_ARCHS: Final = (68, 69, 73, 75, 79)
+"""The Hexagons whose skels the loader takes, of QNN 2.40 to 2.51; v81's brings a C++ library of its
+own, which wants more of the C library than is here."""
+
+COMPILER_VARIABLE: Final = "QNN_HARNESS_HEXAGON_CC"
+"""Names a compiler for hexagon-linux-musl with libc++, and its first words."""
+
+_ZIG: Final = "ziglang"
+_FLAGS: Final = (
+    *("-mcpu=hexagonv68", "-static", "-fno-pie", "-std=gnu11", "-O2", "-Wall", "-Wextra"),
+    *("-Wno-unused-command-line-argument", "-Werror"),
+)
+_LIBRARIES: Final = ("-lc++", "-lm")
+_BUILD_S: Final = 1200.0
+_DOING: Final = "compiling the loader of a DSP's code"
+_FILES: Final = 1145
+"""So many files zig 0.17 compiles the first time, its C and C++ libraries among them."""
+
+_log = logging.getLogger(__name__)
+
+
+def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Path:
+    """The loader, built into `cache` if it is new; its C++ library is compiled then, too.
+
+    Raises ConfigError if there is no compiler, or if it refuses; InfraError if it hangs or the
+    result cannot be kept.
+    """
+    built = _built(cache, environment)
+
+    def make(folder: Path) -> Path:
+        command = _compiler(environment)
+        if command is None:
+            raise ConfigError(_lacking())
+        _log.info(f"{_DOING}; the first time takes some minutes")
+        zig = {
+            "ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"),
+            "ZIG_LOCAL_CACHE_DIR": str(folder / "zig"),
+            "ZIG_VERBOSE_CC": "1",  # a line for each file, those of the C library among them
+        }
+        files = itertools.count(1)
+        with working("") as tell:
+            run_build(
+                [*command, *_FLAGS, *native_sources(dsp=True), *_LIBRARIES, "-o", built.name],
+                folder=folder,
+                timeout_s=_BUILD_S,
+                environment={**environment, **zig},
+                on_line=lambda _: tell(_DOING, min(next(files), _FILES), _FILES),
+            )
+        return folder / built.name
+
+    return made_file(built, make, what=_DOING, timeout_s=_BUILD_S)
+
+
+def loader_missing(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Why a DSP would not begin at once: its loader is to be compiled first, or is being compiled.
+
+    None where it is there, or nothing can compile it. Raises ConfigError, InfraError.
+    """
+    built = _built(cache, environment)
+    if built.is_file() or _compiler(environment) is None:
+        return None
+    who = holder_of(lock_of(built))
+    if who is not None:
+        return f"{who} is at {_DOING}"
+    return "its DSP's loader is not compiled yet: the first run does it, in some minutes"
+
+
+def why_no_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Why there can be no loader, with what to install; None if it is there or can be built."""
+    if _built(cache, environment).is_file() or _compiler(environment) is not None:
+        return None
+    return _lacking()
+
+
+def _lacking() -> str:
+    return (
+        "no compiler for Hexagon: pip install 'qnn-harness[dsp]' has one, or name your own in "
+        f"{COMPILER_VARIABLE}"
+    )
+
+
+def _compiler(environment: Mapping[str, str]) -> tuple[str, ...] | None:
+    named = shlex.split(environment.get(COMPILER_VARIABLE, ""))
+    if named:
+        found = shutil.which(named[0], path=environment.get("PATH"))
+        return None if found is None else (found, *named[1:])
+    if importlib.util.find_spec(_ZIG) is None:
+        return None
+    return (sys.executable, "-m", _ZIG, "cc", "-target", "hexagon-linux-musl")
+
+
+def _built(cache: Path, environment: Mapping[str, str]) -> Path:
+    key = key_with_sources(environment.get(COMPILER_VARIABLE), _FLAGS, _LIBRARIES)
+    return cache / f"loader-{key}"
+
+
+def dsp_programs(cache: Path, environment: Mapping[str, str] = os.environ) -> DspPrograms:
+    """The emulator, and the loader, which is built into `cache` if it is new.
+
+    Raises ConfigError naming what is missing, or what the compiler said; InfraError if one of them
+    hangs.
+    """
+    emulator = find_qemu(cache, environment).path
+    return DspPrograms(emulator, build_loader(cache, environment).absolute())
+
+
+def why_no_dsp(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Why no DSP can be simulated here, with what to install; None where one can.
+
+    Nothing is built for it.
+    """
+    try:
+        find_qemu(cache, environment)
+    except HarnessError as error:
+        return str(error)
+    return why_no_loader(cache, environment)
+
+
+def lacks_floats(cache: Path, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the emulator has no vector instructions for floating point.
+
+    Raises as `dsp_programs`.
+    """
+    return VECTOR_FLOAT not in find_qemu(cache, environment).can

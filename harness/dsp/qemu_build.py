@@ -1,0 +1,239 @@
+"""Builds qemu-hexagon with our patch from Debian's source package, once per patch, into the cache.
+
+All of it happens in a folder that goes again, as an ordinary user. apt fetches the source, and
+verifies it by the archive's signature; pip fetches meson, which QEMU wants newer than Debian 12
+has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import shlex
+import shutil
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from harness.core.deadline import Deadline
+from harness.core.errors import ConfigError, InfraError
+from harness.core.notices import working
+from harness.core.verified_folder import locked, work_folder
+from harness.dsp import hexagon
+from harness.dsp.hexagon import run_build
+
+SERIES: Final = "10.0."
+"""How the versions begin that the patch is for: those of Debian 13."""
+
+_SUITE: Final = "trixie"
+_KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_PROGRAMS: Final = {
+    "ninja": "ninja-build",
+    "pkg-config": "pkg-config",
+    "flex": "flex",
+    "bison": "bison",
+    "patch": "patch",
+    "xz": "xz-utils",
+}
+_COMPILERS: Final = ("cc", "gcc", "clang")
+_GLIB: Final = "glib-2.0 >= 2.66.0"
+_OPTIONS: Final = (
+    *("--target-list=hexagon-linux-user", "--without-default-features", "--disable-system"),
+    *("--disable-tools", "--disable-docs", "--disable-download", "--disable-install-blobs"),
+)
+_ALL_S: Final = 3600.0
+_MIRROR: Final = re.compile(r"'([^']+/debian)/+dists/[^']+'")
+_STEP: Final = re.compile(r"\[(\d+)/(\d+)\]")
+
+_log = logging.getLogger(__name__)
+
+_Step = Callable[..., None]
+
+
+def build_qemu(
+    cache: Path,
+    *,
+    source: Path | None = None,
+    mirror: str | None = None,
+    anew: bool = False,
+    environment: Mapping[str, str] = os.environ,
+) -> Path:
+    """The qemu-hexagon with our patch, built if it is not there, or `anew` in any case.
+
+    `source` is an archive of QEMU's source that the user has, else it comes from the Debian
+    `mirror`, by default the one that apt uses here. Raises ConfigError naming all that is missing,
+    or what refused; InfraError if something cannot be fetched or kept, or all of it takes longer
+    than an hour. A build that ends early leaves nothing.
+    """
+    if not hexagon.PATCH.is_dir():
+        raise ConfigError("is in a checkout of the project: run this from one", file=hexagon.PATCH)
+    built = hexagon.built_qemu(cache)
+    if built.is_file() and not anew:
+        return built
+    environment = {**environment, "LC_ALL": "C"}
+    with (
+        locked(built.with_suffix(".lock"), "building qemu-hexagon", timeout_s=_ALL_S),
+        work_folder(built.parent) as work,
+    ):
+        if anew or not built.is_file():
+            deadline = Deadline(_ALL_S)
+
+            def step(*command: str | Path, folder: Path = work, **more: object) -> None:
+                run_build(
+                    [str(word) for word in command],
+                    folder=folder,
+                    timeout_s=deadline.remaining(),
+                    environment=environment,
+                    **more,  # type: ignore[arg-type]
+                )
+
+            _check_tools(environment, step, fetched=source is None)
+            archive = source or _fetched(work, mirror, environment, step)
+            _made(work, archive.absolute(), step).replace(built)
+    return built
+
+
+def _check_tools(environment: Mapping[str, str], step: _Step, *, fetched: bool) -> None:
+    """Raises ConfigError that names all that is missing, and its packages."""
+    path = environment.get("PATH")
+    compilers = shlex.split(environment.get("CC", ""))[:1] or _COMPILERS
+    lacking = {
+        package: name for name, package in _PROGRAMS.items() if not shutil.which(name, path=path)
+    }
+    if not any(shutil.which(name, path=path) for name in compilers):
+        lacking["gcc libc6-dev"] = "a C compiler"
+    if find_spec("ensurepip") is None:
+        lacking["python3-venv"] = "ensurepip"
+    if "pkg-config" not in lacking:
+        try:
+            step("pkg-config", "--exists", _GLIB)
+        except ConfigError:
+            lacking["libglib2.0-dev"] = "the headers of GLib 2.66"
+    if lacking:
+        raise ConfigError(
+            f"to build qemu-hexagon, this computer lacks {', '.join(lacking.values())} "
+            f"(apt install {' '.join(lacking)})"
+        )
+    if fetched and not (shutil.which("apt-get", path=path) and _KEYRING.is_file()):
+        raise ConfigError(
+            "QEMU's source is fetched by apt-get, and verified with the keys of Debian (apt "
+            "install debian-archive-keyring); without them, name an archive by --source: QEMU "
+            f"{SERIES}x as a .tar.xz"
+        )
+
+
+def _fetched(folder: Path, mirror: str | None, environment: Mapping[str, str], step: _Step) -> Path:
+    """QEMU's source from a mirror of Debian, verified, by an apt of our own. Raises InfraError."""
+    mirror = mirror or _mirror(step)
+    if re.fullmatch(r"[a-z+]+:/[^\s\[\]]+", mirror) is None:
+        raise ConfigError(f"{mirror!r} is no URL of a Debian mirror", field="--mirror")
+    _log.info(f"fetching QEMU's source (40 MB) from {mirror}")
+    (folder / "lists").write_text(f"deb-src [signed-by={_KEYRING}] {mirror} {_SUITE} main\n")
+    (folder / "status").touch()
+    for name in ("state/lists/partial", "cache/archives/partial", "source"):
+        (folder / name).mkdir(parents=True)
+    settings = {
+        "Dir::Etc::SourceList": folder / "lists",
+        "Dir::Etc::SourceParts": "-",
+        "Dir::State": folder / "state",
+        "Dir::State::Status": folder / "status",
+        "Dir::Cache": folder / "cache",
+        "APT::Sandbox::User": "root",  # for root: nobody else can enter this folder
+        "APT::Update::Error-Mode": "any",
+        "Acquire::Languages": "none",
+    }
+    apt = ["apt-get", "-q", *(f"-o{name}={value}" for name, value in settings.items())]
+    with _network_errors("QEMU's source"):
+        step(*apt, "update")
+        step(*apt, "source", "--download-only", "qemu", folder=folder / "source")
+    found = sorted((folder / "source").glob("qemu_*.orig.tar.xz"))
+    if len(found) != 1:
+        raise InfraError(f"what {mirror} has of qemu is no single .orig.tar.xz")
+    return found[0]
+
+
+def _mirror(step: _Step) -> str:
+    """The mirror of Debian that apt uses here. Raises ConfigError if there is none."""
+    lines: list[str] = []
+    step("apt-get", "--print-uris", "update", on_line=lines.append)
+    for line in lines:
+        if found := _MIRROR.match(line):
+            return found[1]
+    raise ConfigError(
+        "apt knows no mirror of Debian here: name one by --mirror URL, or an archive that you have "
+        f"by --source: QEMU {SERIES}x as a .tar.xz"
+    )
+
+
+def _made(folder: Path, archive: Path, step: _Step) -> Path:
+    """The program made of the source; raises as `build_qemu`."""
+    _log.info(f"unpacking {archive.name}")
+    tree = folder / "tree"
+    tree.mkdir()
+    # firmware of other machines is two thirds of all files
+    step("tar", "xf", archive, "--strip-components=1", "--exclude=*/roms/*", "-C", tree)
+    version = _version(tree, archive)
+    shutil.copytree(hexagon.PATCH / "target", tree / "target", dirs_exist_ok=True)
+    try:
+        how = ("-p1", "--batch", "--forward", "--fuzz=1")
+        step("patch", *how, "-i", hexagon.PATCH / "glue.patch", folder=tree)
+    except ConfigError as error:
+        raise ConfigError(f"the patch does not fit QEMU {version} any more: {error}") from error
+    _bring_meson(tree, step)
+    _log.info(f"configuring QEMU {version}")
+    build = tree / "build"
+    build.mkdir()
+    step("../configure", f"--python={sys.executable}", *_OPTIONS, folder=build)
+    _log.info(f"building qemu-hexagon {version} (some minutes)")
+    with working("") as tell:
+
+        def told(line: str) -> None:
+            if found := _STEP.match(line):
+                tell("building qemu-hexagon", int(found[1]), int(found[2]))
+
+        step("ninja", "qemu-hexagon", folder=build, on_line=told)
+    program = build / "qemu-hexagon"
+    step("strip", program)
+    can = hexagon.what_it_can(program, folder)[1]
+    if can != {hexagon.VECTOR_FLOAT, hexagon.HMX}:
+        raise ConfigError(f"what was built does not execute the patch's instructions, only {can}")
+    return program
+
+
+def _version(tree: Path, archive: Path) -> str:
+    try:
+        version = (tree / "VERSION").read_text(encoding="ascii").strip()[:30]
+    except (OSError, ValueError):
+        raise ConfigError("is no archive of QEMU's source", file=archive) from None
+    if not version.startswith(SERIES):
+        raise ConfigError(f"is QEMU {version}, and the patch is for {SERIES}x", file=archive)
+    return version
+
+
+def _bring_meson(tree: Path, step: _Step) -> None:
+    """The packages of Python that QEMU builds with, where it looks for them."""
+    wheels = tree / "python" / "wheels"
+    if any(wheels.glob("meson*.whl")):
+        return
+    try:
+        wanted = tomllib.loads((tree / "pythondeps.toml").read_text())["meson"]
+        pins = [f"{name}=={said['installed']}" for name, said in wanted.items()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"QEMU's pythondeps.toml cannot be read: {error}") from error
+    _log.info(f"fetching {', '.join(pins)}")
+    pip = (sys.executable, "-m", "pip", "--quiet", "download", "--no-deps")
+    with _network_errors("QEMU's build system"):
+        step(*pip, "--only-binary=:all:", "-d", wheels, *pins)
+
+
+@contextlib.contextmanager
+def _network_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        raise InfraError(f"{what} cannot be fetched: {error}") from error

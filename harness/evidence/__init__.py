@@ -1,0 +1,1 @@
+"""What a device's logs and properties say of a failure."""

@@ -1,0 +1,47 @@
+"""What suites measure, and how it is judged, side by side."""
+
+from harness.core.codes import TENSOR_MEMORIES, TensorMemory
+from harness.experiments.backends import measure_backend, measure_context
+from harness.experiments.capacity import Limit, SizePoint, fill, find_limit
+from harness.experiments.latency import (
+    GrowthTolerance,
+    LatencyTolerance,
+    measure_growth,
+    memory_samples,
+)
+from harness.experiments.pairing import Pairing, Tolerances, by_memory, measure_pairing
+from harness.experiments.restart import measure_restart
+from harness.experiments.sharing import (
+    STRATEGIES,
+    Strategy,
+    measure_sharing,
+    release_orders,
+    spill_fill_bytes,
+)
+from harness.models.model_graphs import OPERATORS
+
+__all__ = [
+    "OPERATORS",
+    "STRATEGIES",
+    "TENSOR_MEMORIES",
+    "GrowthTolerance",
+    "LatencyTolerance",
+    "Limit",
+    "Pairing",
+    "SizePoint",
+    "Strategy",
+    "TensorMemory",
+    "Tolerances",
+    "by_memory",
+    "fill",
+    "find_limit",
+    "measure_backend",
+    "measure_context",
+    "measure_growth",
+    "measure_pairing",
+    "measure_restart",
+    "measure_sharing",
+    "memory_samples",
+    "release_orders",
+    "spill_fill_bytes",
+]

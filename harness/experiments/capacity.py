@@ -1,0 +1,302 @@
+"""How many contexts fit, and what kind of limit that is.
+
+Separates the three explanations offered in pytorch/executorch#14985: a count of contexts, an
+amount of memory (the address space of a protection domain), or memory that is not given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.bench.bench import Bench
+from harness.bench.case_session import Observation
+from harness.core.codes import same_code
+from harness.core.outgoing_text import counted
+from harness.models.contexts import Source
+from harness.models.source import Move, Schedule, schedule
+from harness.probe.plan import Settings
+from harness.results.measurements import context_estimate
+from harness.results.record import held
+
+_MOST_SIZES = 3
+_EXECUTED = 8
+_NO_ROOM = 1002
+"""QNN_COMMON_ERROR_MEM_ALLOC."""
+_NO_MEMORY = Settings(memory="off")
+
+LimitKind = Literal["bytes", "count", "leak", "none", "mixed", "unclear"]
+
+
+@dataclass(frozen=True)
+class FitRange:
+    """The largest number that fits, and the smallest seen refused (None: nothing was refused)."""
+
+    fits: int
+    refused_at: int | None
+
+
+def largest_that_fits(attempt: Callable[[int], int], cap: int) -> FitRange:
+    """Finds the largest number in 1..cap of which `attempt` loads all: one, all, then by bisecting.
+
+    Each call of `attempt` is expected to use a process of its own, and to say how many it got to.
+    After a refused trial that number and the next are tried first, so that an honest device needs
+    two trials instead of log2(n). A device whose answers contradict its hints is bisected as usual.
+
+    Raises ValueError for a cap below 1.
+    """
+    if cap < 1:
+        raise ValueError(f"cap must be at least 1, not {cap}")
+    fits, refused, number = 0, cap + 1, 1
+    hints: list[int] = []
+    while refused - fits > 1:
+        loaded = attempt(number)
+        if loaded == number:
+            fits = number
+        else:
+            if refused == cap + 1:
+                hints = [loaded, loaded + 1]
+            refused = number
+        if refused == cap + 1:
+            number = cap
+            continue
+        hints = [hint for hint in hints if fits < hint < refused]
+        number = hints.pop(0) if hints else (fits + refused) // 2
+    return FitRange(fits=fits, refused_at=refused if refused <= cap else None)
+
+
+def loaded_in_turn(attempt: Callable[[int], int], number: int) -> tuple[int, int]:
+    """How many contexts were loaded, of how many that were to be loaded and freed in turn.
+
+    `attempt` uses a process of its own, and says how many of so many were. If not all were, twice
+    as many are tried once more: what is not given back is used up in that process, too.
+    """
+    loaded = attempt(number)
+    if loaded < number:
+        number *= 2
+        loaded = attempt(number)
+    return loaded, number
+
+
+@dataclass(frozen=True)
+class SizePoint:
+    """What contexts of one size showed.
+
+    `bytes_per_context` is what the device accounts for one of them: the estimate that the library
+    names when it refuses (`estimate_source` "library"), else I/O, constants and spill-fill from
+    the binary's metadata ("metadata"). `sequential_loads` is how many were loaded and freed in
+    turn in one process before the first was refused; `sequential_tried` how many were tried.
+    """
+
+    label: str
+    bytes_per_context: int
+    estimate_source: Literal["library", "metadata"]
+    fits: int
+    refused_at: int | None
+    sequential_loads: int
+    sequential_tried: int
+
+    @property
+    def leaks(self) -> bool:
+        """Whether loading and freeing in turn was refused, as if nothing were given back."""
+        return self.sequential_loads < self.sequential_tried
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The conclusion, with the range the budget must lie in (bytes; None where it is not bytes)."""
+
+    kind: LimitKind
+    reason: str
+    budget_low_bytes: int | None = None
+    budget_high_bytes: int | None = None
+    count: int | None = None
+
+    def __str__(self) -> str:
+        if self.budget_bytes is None or self.uncertainty_bytes is None:
+            return f"{self.kind}: {self.reason}"
+        budget = f"{self.budget_bytes / 1e9:.3f} GB +/- {self.uncertainty_bytes / 1e9:.3f} GB"
+        return f"{self.kind}, {budget}: {self.reason}"
+
+    @property
+    def budget_bytes(self) -> int | None:
+        """The middle of the range."""
+        if self.budget_low_bytes is None or self.budget_high_bytes is None:
+            return None
+        return (self.budget_low_bytes + self.budget_high_bytes) // 2
+
+    @property
+    def uncertainty_bytes(self) -> int | None:
+        """Half the width of the range: the budget is `budget_bytes` plus or minus this."""
+        if self.budget_low_bytes is None or self.budget_high_bytes is None:
+            return None
+        return (self.budget_high_bytes - self.budget_low_bytes + 1) // 2
+
+
+def conclude(points: Sequence[SizePoint]) -> Limit:
+    """Says what kind of limit the points show.
+
+    With a budget of B bytes, n contexts of e bytes load exactly when n*e <= B < (n+1)*e. So each
+    size that was refused confines B to an interval, and each that was not gives a lower bound. If
+    these have a common range, the limit is bytes. If instead the same number fits whatever the
+    size, it is a count. If contexts freed again still use it up, it is a leak.
+
+    With one size only it is `unclear` which of them it is. Raises ValueError without any.
+    """
+    if not points:
+        raise ValueError("nothing was measured")
+    leaking = [point for point in points if point.leaks]
+    if leaking:
+        worst = leaking[0]
+        return Limit(
+            kind="leak",
+            reason=f"{worst.label}: loading and freeing in turn was refused after "
+            f"{worst.sequential_loads} of {worst.sequential_tried}",
+            count=worst.sequential_loads,
+        )
+    refused = [point for point in points if point.refused_at is not None]
+    if not refused:
+        most = max(points, key=lambda point: point.fits * point.bytes_per_context)
+        return Limit(
+            kind="none",
+            reason=f"nothing was refused: {counted(most.fits, 'context was', 'contexts were')} "
+            f"loaded together, of {most.bytes_per_context} bytes each",
+        )
+    if len({point.bytes_per_context for point in points}) < 2:
+        fits = ", ".join(f"{point.fits} x {point.bytes_per_context} fit" for point in points)
+        return Limit(
+            kind="unclear",
+            reason=f"{fits}, and no more; one size cannot tell bytes from a count",
+            count=refused[0].fits,
+        )
+    low = max(point.fits * point.bytes_per_context for point in points)
+    high = min((point.fits + 1) * point.bytes_per_context - 1 for point in refused)
+    figures = ", ".join(
+        f"{point.fits} x {point.bytes_per_context}"
+        + (" fit" if point.refused_at is not None else " fit and more might")
+        for point in points
+    )
+    counts = {point.fits for point in refused}
+    same_count = len(counts) == 1 and all(point.fits <= max(counts) for point in points)
+    if low <= high and not (same_count and len(refused) > 1):
+        return Limit(
+            kind="bytes",
+            reason=f"one amount of memory explains every size: {figures}",
+            budget_low_bytes=low,
+            budget_high_bytes=high,
+        )
+    if same_count:
+        return Limit(
+            kind="count",
+            reason=f"the same number fits whatever the size: {figures}",
+            count=max(counts),
+        )
+    return Limit(kind="mixed", reason=f"neither one budget nor one count explains: {figures}")
+
+
+def settled_limit(measure: Callable[[], Sequence[SizePoint]]) -> tuple[Limit, Sequence[SizePoint]]:
+    """The conclusion, and what `measure` gave for it; measured anew if nothing explains it.
+
+    Others may have held memory of the DSP during some trials; a target that is mixed by itself will
+    be mixed again. Raises ValueError as `conclude`.
+    """
+    points = measure()
+    limit = conclude(points)
+    if limit.kind == "mixed":
+        points = measure()
+        limit = conclude(points)
+    return limit, points
+
+
+def fill(bench: Bench, source: Source, *, most: int) -> None:
+    """Loads contexts until one is refused; then some of those that fit execute, in a new process.
+
+    The refusal must be for want of memory (1002). What executes are the first, the last, and some
+    in between, of whichever protection domain. Raises TargetFailure if a process fails otherwise.
+    """
+    (deployed,) = bench.contexts(source)
+    loads = tuple(Move("load", number) for number in range(most))
+    frees = tuple(Move("free", number) for number in range(most))
+    seen = bench.run(bench.context_plan([deployed], Schedule(loads, frees), _NO_MEMORY))
+    failure = seen.run.transcript.first_failure
+    refused = failure is not None and failure.verb == "context-load" and failure.code
+    if refused:
+        bench.accept_refusal()
+    else:
+        seen.check()
+    fits = seen.loaded
+    bench.measure(fits=fits)
+    executed = {*range(0, fits, max(1, fits // _EXECUTED)), fits - 1} if fits else set()
+    moves = (*loads[:fits], *(Move("execute", number) for number in sorted(executed)))
+    bench.attempt(bench.context_plan([deployed], Schedule(moves, frees[:fits]), _NO_MEMORY)).check()
+    bench.outputs_compared()
+    if not refused or failure is None:
+        loaded = counted(fits, "context is", "contexts are")
+        bench.conclude(f"{loaded} loaded together, of {source}, and none was refused")
+        return
+    room = counted(fits, "context fits", "contexts fit")
+    told = f"{room}, of {source}, and the next is refused with {failure.code}"
+    bench.expect(held("refused_for_want_of_memory", same_code(failure.code, _NO_ROOM), told))
+
+
+def find_limit(
+    bench: Bench, sources: Sequence[Source], *, cap: int
+) -> tuple[Limit, Sequence[SizePoint]]:
+    """Finds how many contexts of each source fit at most, and what kind of limit that is.
+
+    Every number is tried in a fresh process, and a leak, or a limit that nothing explains, is
+    looked at twice. Raises TargetFailure if a process crashes, hangs or fails for another reason
+    than a refused load. Of more than three sources the smallest, a
+    middle one and the largest count.
+    """
+    chosen = _three_sizes(bench, sources)
+    return settled_limit(lambda: [_size_point(bench, source, cap) for source in chosen])
+
+
+def _three_sizes(bench: Bench, sources: Sequence[Source]) -> Sequence[Source]:
+    if len(sources) <= _MOST_SIZES:
+        return sources
+    deployed = bench.contexts(*sources)
+    by_size = {
+        one.context.memory_bytes: source for one, source in zip(deployed, sources, strict=True)
+    }
+    sizes = sorted(by_size)
+    return [by_size[sizes[place]] for place in dict.fromkeys((0, len(sizes) // 2, len(sizes) - 1))]
+
+
+def _size_point(bench: Bench, source: Source, cap: int) -> SizePoint:
+    (deployed,) = bench.contexts(source)
+    estimates: list[int] = []
+
+    def loads(steps: Schedule) -> Observation:
+        observation = bench.attempt(bench.context_plan([deployed], steps, _NO_MEMORY))
+        failure = observation.run.transcript.first_failure
+        refused = failure is not None and failure.verb == "context-load" and failure.code
+        if not (refused and observation.verdict.outcome == "failed"):
+            observation.check()
+        return observation
+
+    def attempt(number: int) -> int:
+        resident = schedule(number, "resident")
+        observation = loads(Schedule(resident.moves[:number], resident.frees))
+        estimates.extend(context_estimate(observation.run.transcript))
+        return observation.loaded
+
+    fit = largest_that_fits(attempt, cap)
+
+    def turns(number: int) -> int:
+        in_turn = schedule(number, "sequential")
+        moves = tuple(move for move in in_turn.moves if move.verb != "execute")
+        return loads(Schedule(moves, in_turn.frees)).loaded
+
+    loaded, tried = loaded_in_turn(turns, min(cap, (fit.refused_at or cap) + 2))
+    return SizePoint(
+        label=str(source),
+        bytes_per_context=max(estimates, default=deployed.context.memory_bytes),
+        estimate_source="library" if estimates else "metadata",
+        fits=fit.fits,
+        refused_at=fit.refused_at,
+        sequential_loads=loaded,
+        sequential_tried=tried,
+    )

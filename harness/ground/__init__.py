@@ -1,1 +1,0 @@
-"""What everything stands on: errors, files, this computer, facts about QNN, progress."""

@@ -1,1 +1,0 @@
-"""Facts about QNN: error codes, SoCs and versions."""

@@ -1,1 +1,0 @@
-"""Files on this computer: whole or not there, bounded, in folders of their own."""

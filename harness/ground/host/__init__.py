@@ -1,1 +1,0 @@
-"""This computer: child processes that end with us, deadlines, folders for sockets."""

@@ -1,1 +1,0 @@
-"""YAML files written by people: every mistake in them is named by file, line and field."""

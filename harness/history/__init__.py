@@ -1,0 +1,1 @@
+"""What became of cases from run to run."""

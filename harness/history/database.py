@@ -1,0 +1,486 @@
+"""The database of the history, SQLite or PostgreSQL: its tables, and their rows of a journal.
+
+Journals are the truth: the database can be thrown away and made of them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    Engine,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Select,
+    Table,
+    Text,
+    create_engine,
+    event,
+    func,
+    insert,
+    inspect,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from harness.core.bounded_json import parse_model
+from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.outgoing_text import without_secrets
+from harness.diagnosis.error import Part
+from harness.history.attempts import Attempt, cause_id, hashed
+from harness.report.summary import part_of
+from harness.results.record import CaseRecord, DeviceEvent, PlacementRecord, is_figure
+
+VERSION: Final = "14"
+"""Of the tables; a database with others is refused."""
+
+metadata: Final = MetaData()
+# texts are compared byte by byte, as in SQLite
+_TEXT: Final = Text().with_variant(Text(collation="C"), "postgresql")
+
+
+def _texts(*names: str, nullable: bool = False) -> list[Column[str]]:
+    return [Column(name, _TEXT, nullable=nullable) for name in names]
+
+
+meta: Final = Table("meta", metadata, Column("name", _TEXT, primary_key=True), *_texts("value"))
+runs: Final = Table(
+    "runs",
+    metadata,
+    Column("run", _TEXT, primary_key=True),
+    Column("started", _TEXT, nullable=False, index=True),
+    *_texts("digest", "folder", "told"),
+    *_texts("series", nullable=True),
+    Column("size", Integer, nullable=False),
+    Column("number", BigInteger),
+    Column("not_run", BigInteger),
+)
+attempts: Final = Table(
+    "attempts",
+    metadata,
+    Column("run", _TEXT, ForeignKey("runs.run"), primary_key=True),
+    Column("line", Integer, primary_key=True),
+    Column("attempt", Integer, nullable=False),
+    Column("identity", _TEXT, nullable=False, index=True),
+    Column("counts", Boolean, nullable=False),
+    *_texts("name", "kin", "test", "axes", "outcome", "started"),
+    *_texts("device", "simulated", "soc", "qnn", "ort", "placement", nullable=True),
+    *_texts("cause", "known_issue", "diagnosis", "signature", "error", nullable=True),
+    *_texts("server", "cause_id", "figures", "files_sha256", nullable=True),
+)
+Index(
+    "attempts_of_kin",
+    *(attempts.c[name] for name in ("kin", "run", "outcome", "cause")),
+)
+Index(
+    "attempts_of_cause",
+    *(attempts.c[name] for name in ("cause_id", "run", "kin")),
+    sqlite_where=attempts.c.cause_id.is_not(None),
+    postgresql_where=attempts.c.cause_id.is_not(None),
+)
+device_runs: Final = Table(
+    "device_runs",
+    metadata,
+    Column("run", _TEXT, ForeignKey("runs.run"), primary_key=True),
+    Column("device", _TEXT, primary_key=True),
+    *_texts("soc", "host", "state", "finding", nullable=True),
+    Column("busy_s", Double, nullable=False),
+    Column("span_s", Double, nullable=False),
+    Column("hottest_c", Double),
+    Column("battery_percent", BigInteger),
+    Column("free_storage_bytes", BigInteger),
+    Column("link_faults", BigInteger, nullable=False),
+    Column("recoveries", BigInteger, nullable=False),
+    Column("quarantines", BigInteger, nullable=False),
+)
+nights: Final = Table(
+    "nights",
+    metadata,
+    Column("night", _TEXT, primary_key=True),
+    *_texts("run", nullable=True),
+    *_texts("said"),
+)
+
+
+HISTORY: Final = "history.sqlite"
+"""Where history is held among reports, where no other place was named."""
+_POSTGRES: Final = ("postgresql://", "postgres://")
+_EXTRA: Final = "pip install 'qnn-harness[postgres]'"
+_WAIT_S: Final = 60
+_STATEMENT_S: Final = 600
+_AT_ONCE: Final = 1_000
+_LOCK: Final = 0x716E6E68  # qnnh: who makes the tables in PostgreSQL holds it
+
+
+class Database:
+    """A place where history is kept; a transaction is all of it or nothing."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self._engine, self._name = engine, name
+
+    @contextlib.contextmanager
+    def transaction(self, *, writes: bool = True) -> Iterator[Connection]:
+        """Begin a transaction, which ends with the block.
+
+        Raises ConfigError for what is no database or may not be written, InfraError if it fails.
+        """
+        try:
+            with self._engine.connect() as connection:
+                connection = connection.execution_options(writes=writes)
+                with connection.begin():
+                    yield connection
+        except HarnessError:
+            raise
+        except SQLAlchemyError as error:
+            raise self._refused(error) from error
+
+    def _refused(self, error: SQLAlchemyError) -> HarnessError:
+        cause = getattr(error, "orig", None) or error
+        problem = str(cause).strip().partition("\n")[0]
+        code = str(getattr(cause, "sqlite_errorname", ""))
+        if code == "SQLITE_NOTADB":
+            return ConfigError("is no database", file=self._name, field="--database")
+        if code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+            problem = f"{problem}: may it be written? else name another place"
+            return ConfigError(problem, file=self._name, field="--database")
+        advice = ": remove it, and import the journals again"
+        return InfraError(f"{self._name}: {problem}{advice * code.startswith('SQLITE_CORRUPT')}")
+
+
+def open_database(where: str) -> Database:
+    """Open the database of a path or URL, and make its tables if it is new.
+
+    Raises ConfigError for what is no database of ours, InfraError if it does not answer.
+    """
+    name = without_secrets(where)
+    if where.startswith(_POSTGRES):
+        database = Database(_postgres(where, name), name)
+    elif "://" in where:
+        raise ConfigError(
+            f"{where.partition('://')[0]}:// is no database that is known",
+            field="--database",
+            choices=("the path of a SQLite file", "postgresql://HOST/NAME"),
+        )
+    else:
+        database = Database(_sqlite(Path(where)), name)
+    version = _version_in(database, name)
+    if version is None:
+        with database.transaction() as connection:
+            if connection.dialect.name == "postgresql":  # in SQLite one alone writes
+                connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+            metadata.create_all(connection)
+            insert_new(connection, meta, {"name": "schema", "value": VERSION})
+        version = _version_in(database, name)
+    if version != VERSION:
+        raise ConfigError(
+            f"has tables of version {version}, this harness knows {VERSION}: remove it, or name "
+            "another database, and import the journals again (`qnn-harness history import RUNS`)",
+            file=name,
+            field="--database",
+        )
+    return database
+
+
+def _version_in(database: Database, name: str) -> str | None:
+    """Return the version of the tables, None if there are none; the database may be read-only.
+
+    Raises ConfigError for a database of something else.
+    """
+    with database.transaction(writes=False) as connection:
+        inspector = inspect(connection)
+        tables = set(inspector.get_table_names())
+        columns = inspector.get_columns(meta.name) if meta.name in tables else []
+        if {"name", "value"} <= {column["name"] for column in columns}:
+            value = select(meta.c.value).where(meta.c.name == "schema")
+            version: str | None = connection.execute(value).scalar()
+            if version is not None:
+                return version
+        # a server's database may be shared, a file is one program's
+        foreign = (
+            tables & set(metadata.tables) if connection.dialect.name == "postgresql" else tables
+        )
+        if foreign:
+            problem = "holds tables of something else: name another database"
+            raise ConfigError(problem, file=name, field="--database")
+        return None
+
+
+def rows_of(connection: Connection, query: Select[Any]) -> Iterator[Any]:
+    """Iterate over the rows of a query, of which few are held at once."""
+    options = {"stream_results": True, "yield_per": _AT_ONCE}
+    return iter(connection.execute(query, execution_options=options))
+
+
+def insert_rows(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Add rows to a table, of which few are held at once."""
+    remaining = iter(rows)
+    while some := [dict(row) for row in islice(remaining, _AT_ONCE)]:
+        connection.execute(insert(table), some)
+
+
+def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> None:
+    """Add a row to a table, unless there is one with its key, which stays as it is."""
+    statement: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    connection.execute(statement(table).values(**row).on_conflict_do_nothing())
+
+
+def _sqlite(path: Path) -> Engine:
+    if not path.parent.is_dir():
+        raise ConfigError("there is no such folder", file=path.parent, field="--database")
+    if path.is_dir():
+        raise ConfigError("is a folder, not a file", file=path, field="--database")
+    url = URL.create("sqlite", database=str(path.absolute()))
+    engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": _WAIT_S})
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, _: object) -> None:
+        connection.isolation_level = None  # it begins no transactions by itself
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # writers wait for each other from the start: none finds a stale page later
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgres(url: str, name: str) -> Engine:
+    # what it warns of is in the error that follows
+    logging.getLogger("psycopg").setLevel(logging.CRITICAL)
+    try:
+        return create_engine(
+            f"postgresql+psycopg://{url.partition('://')[2]}",
+            pool_pre_ping=True,
+            connect_args={
+                "connect_timeout": 10,
+                "keepalives_idle": 30,
+                "tcp_user_timeout": 1000 * _WAIT_S,
+                "options": f"-c lock_timeout={_WAIT_S}s -c statement_timeout={_STATEMENT_S}s",
+            },
+        )
+    except ImportError as error:
+        problem = f"PostgreSQL needs one package more: {_EXTRA}"
+        raise ConfigError(problem, field="--database") from error
+    except (ArgumentError, ValueError) as error:
+        raise ConfigError(f"{name} is no URL of a database", field="--database") from error
+
+
+# What an index of PostgreSQL holds at most is 2,700 bytes.
+_NAME_CHARS: Final = 500
+_BIGGEST: Final = 1 << 62
+_LINK: Final = ("reconnect", "restart-server")
+_STEPS: Final = (*_LINK, "end-leftovers", "reboot", "power-cycle")
+_VITALS: Final = ("hottest_c", "battery_percent", "free_storage_bytes")
+
+
+def kin_of(attempt: Attempt) -> str:
+    """What a case shares with its cases of other versions, as a key of 16 characters."""
+    return hashlib.sha256(attempt.kin.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> dict[str, object]:
+    """The row of an attempt."""
+    texts = {
+        "name": attempt.case,
+        "test": attempt.test,
+        "device": attempt.device,
+        "simulated": attempt.simulated,
+        "soc": record.device and record.device.soc,
+        "qnn": attempt.axis("qnn"),
+        "ort": attempt.axis("ort"),
+        "files_sha256": attempt.files_sha256,
+        "known_issue": attempt.known_issue,
+        "diagnosis": attempt.diagnosis,
+        "signature": attempt.failure,
+        "server": attempt.server,
+    }
+    return {
+        "run": run,
+        "line": line,
+        **{name: None if said is None else bounded(str(said)) for name, said in texts.items()},
+        "axes": json.dumps(attempt.axes),
+        "outcome": attempt.outcome,
+        "cause": attempt.cause,
+        "error": None if record.error is None else record.error.model_dump_json(),
+        "started": attempt.started,
+        "attempt": attempt.attempt,
+        "kin": kin_of(attempt),
+        "placement": attempt.placement and _bounded_placement(attempt.placement),
+        "figures": json.dumps(attempt.figures) if attempt.figures else None,
+        "cause_id": cause_id(attempt) if attempt.is_bad else None,
+        "identity": hashed(repr(attempt.identity)),
+        "counts": True,
+    }
+
+
+def hosts_in(info: Mapping[str, Any]) -> dict[str, str]:
+    """The computer that each device of a run hangs on, by its run.json; under "" the one that it
+    was run from."""
+    devices = info.get("lab", {}).get("devices", [])
+    found = {
+        bounded(one.get("name", "")): bounded(one["host"]) for one in devices if one.get("host")
+    }
+    if own := info.get("host", {}).get("name"):
+        found.setdefault("", bounded(own))
+    return found
+
+
+@dataclass
+class DeviceSums:
+    """What a journal says of each device, over all its cases and events."""
+
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    _rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _first: float = float("inf")
+    _last: float = 0.0
+
+    def take(self, said: CaseRecord | DeviceEvent) -> None:
+        """One more line, in the order of the journal."""
+        if isinstance(said, DeviceEvent):
+            row = self._row(said.device)
+            row["link_faults"] += said.event in _LINK
+            row["recoveries"] += said.event in _STEPS
+            row["quarantines"] += said.event == "quarantine"
+            if said.event != "push":
+                row["state"], row["finding"] = said.state, bounded(said.detail) or None
+            self._vitals(row, said.vitals)
+            return
+        begun = said.started.timestamp()
+        self._first, self._last = min(self._first, begun), max(self._last, begun + said.duration_s)
+        if said.device is not None:
+            row = self._row(said.device.name)
+            row["soc"] = bounded(said.device.soc or "") or row["soc"]
+            row["busy_s"] += said.duration_s
+            self._vitals(row, part_of(said, "gate"))
+
+    def rows(self, run: str) -> Iterator[dict[str, object]]:
+        """The rows of a run's devices."""
+        span = max(0.0, self._last - self._first)
+        for row in self._rows.values():
+            yield {"run": run, **row, "span_s": span}
+
+    def _row(self, device: str) -> dict[str, Any]:
+        name = bounded(device)
+        host = self.hosts.get(name, self.hosts.get(""))
+        none: dict[str, Any] = dict.fromkeys((*_VITALS, "soc", "state", "finding"))
+        counts = dict.fromkeys(("link_faults", "recoveries", "quarantines"), 0)
+        return self._rows.setdefault(
+            name, {"device": name, "host": host, "busy_s": 0.0, **none, **counts}
+        )
+
+    def _vitals(self, row: dict[str, Any], vitals: Mapping[str, Any] | None) -> None:
+        """The hottest that it was, the least of what it had left."""
+        for name in _VITALS:
+            value, known = (vitals or {}).get(name), row[name]
+            if is_figure(value) and abs(value) < _BIGGEST:
+                whole = value if name == "hottest_c" else int(value)
+                best = max if name == "hottest_c" else min
+                row[name] = whole if known is None else best(known, whole)
+
+
+def _bounded_placement(placement: PlacementRecord) -> str:
+    said = placement.model_dump(mode="json")
+    texts = {name: text and bounded(text) for name, text in said.items()}
+    return placement.model_copy(update=texts).model_dump_json()
+
+
+def bounded(text: str) -> str:
+    """A text that is short enough for any index, and still differs from others."""
+    text = without_nul(text)
+    if len(text) <= _NAME_CHARS:
+        return text
+    return f"{text[: _NAME_CHARS - 20]}...{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def without_nul(text: str) -> str:
+    """PostgreSQL holds every character but this one."""
+    return text.replace("\0", "\ufffd")
+
+
+class DeviceTold(Part):
+    """How a device was: in which state, since when, and why; `hands` is what only a person can do
+    for it."""
+
+    state: str
+    since: str
+    why: str = ""
+    hands: str = ""
+
+    @property
+    def said(self) -> str:
+        """It in words."""
+        since = f" since {self.since[:10]}" if self.since else ""
+        return f"{self.state}{since}{f' ({self.why})' if self.why else ''}"
+
+
+class CauseTold(Part):
+    """What a night knew of a cause: what its bisection came to, its folder beside the run, the
+    command that searches for it, and which files of tests, models and inputs changed when it
+    came."""
+
+    known: str = ""
+    folder: str = ""
+    command: tuple[str, ...] = ()
+    files_changed: tuple[str, ...] = ()
+
+
+class NightTold(Part):
+    """A night: its devices by name, its open causes by id, and what went wrong besides.
+
+    It ended with `exit_code`; `verdict` is what it came to, `failed_on` what of it was new and bad,
+    in the words of `compare --fail-on`, `vanished` the first cases that are so, if it is that.
+    `new` are the first cases that fail and did not in the run `base` of the night before, though
+    another one since may have seen that.
+    """
+
+    night: str
+    run: str
+    base: str | None = None
+    exit_code: int = 0
+    verdict: str = ""
+    devices: Mapping[str, DeviceTold] = {}
+    causes: Mapping[str, CauseTold] = {}
+    besides: tuple[str, ...] = ()
+    failed_on: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    vanished: tuple[str, ...] = ()
+
+
+def keep_night(database: Database, told: NightTold) -> None:
+    """Holds what a night said, instead of what it said before. Raises InfraError."""
+    with database.transaction() as connection:
+        row = {"night": bounded(told.night), "run": bounded(told.run)}
+        row["said"] = without_nul(told.model_dump_json())
+        insert_new(connection, nights, row)
+        connection.execute(update(nights).where(nights.c.night == row["night"]).values(row))
+
+
+def nights_held(database: Database) -> dict[str, NightTold]:
+    """What is held of nights, by the ids of their runs. Raises InfraError."""
+    found = {}
+    with database.transaction(writes=False) as connection:
+        query = select(nights.c.run, nights.c.said).order_by(nights.c.night)
+        for run, said in connection.execute(query):
+            with contextlib.suppress(ValueError):  # of a harness with other fields
+                found[run] = parse_model(NightTold, said)
+    return found

@@ -1,0 +1,1 @@
+"""devices.yaml, leases, health and recovery of devices."""

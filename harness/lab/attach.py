@@ -1,0 +1,671 @@
+"""The devices of the lab in use: what is configured of each, who has it, and how it is reached."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import threading
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Protocol, Self
+
+from harness.core.cache import BOARDS
+from harness.core.deadline import Deadline
+from harness.core.errors import ConfigError, DeviceError, DeviceRefused, InfraError
+from harness.core.guard import run_outliving
+from harness.core.notices import at_work
+from harness.core.socs import KERNEL_SOC_IDS, PLATFORMS, SOCS, Target
+from harness.core.yaml_document import did_you_mean, entries_of, read_document
+from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
+from harness.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
+from harness.lab.identity import (
+    CarriedId,
+    require_same_device,
+    require_serial,
+    require_target,
+)
+from harness.lab.inventory import DEFAULT_WORKDIR, EMULATED_TARGET, DeviceConfig, Lab
+from harness.lab.lease import DeviceHeld, Held, LeaseLost, Leases, Missed
+from harness.simulator.board import Board, dsp_folder, make_board, soc_files
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.private_server import PrivateAdbServer, harness_key
+from harness.simulator.programs import board_properties, device_properties
+from harness.transport.adb_address import TLS, USER_SERVER, ServerAddress, has_address
+from harness.transport.adb_device import AdbDevice
+from harness.transport.adb_server import AdbServer, SeenDevice
+from harness.transport.device import Transport
+from harness.transport.faults import Reach
+from harness.transport.ssh_board import SshBoard
+from harness.transport.this_computer import ThisComputer
+
+
+def unknown_arch(config: DeviceConfig, told: str | None, file: Path | None) -> ConfigError:
+    """What is wrong in `file` with a device whose HTP nobody knows; `told` is its SoC by itself."""
+    line = None
+    with contextlib.suppress(ConfigError):
+        document = read_document(file) if file else None
+        for at, one in entries_of(document, "devices").items() if document else ():
+            if document and one.get("name") == config.name:
+                line = document.line(("devices", at, "soc"))
+    soc = config.soc or told
+    problem = f"its SoC is not known: set `soc` or `htp_arch`{f', it says {told}' if told else ''}"
+    if soc in SOCS:
+        problem = f"{soc} has no HTP"
+    elif config.soc:
+        meant = f", the device says {told}" if told in SOCS else did_you_mean(config.soc, SOCS)
+        problem = f"soc {config.soc} is unknown{meant or '; if it is right, set `htp_arch`'}"
+    return ConfigError(f"{config.name}: {problem}", file=file, line=line)
+
+
+_FACTS_S: Final = 15.0
+_MAX_FACTS_BYTES: Final = 1 << 20
+
+
+def transport_of(lab: Lab, config: DeviceConfig) -> Transport:
+    """How a real device of the lab is reached; nothing is asked of it."""
+    if config.login is not None:
+        return SshBoard(config.login)
+    if config.transport == "adb":
+        return AdbDevice(config.serial or "", AdbServer(lab.server_of(config)))
+    return ThisComputer()
+
+
+def require_own_folder(device: Transport, folder: str) -> None:
+    """Makes the work folder if it is not there; it has to be of our account there, and only ours.
+
+    Else another account of a board could exchange what runs as us. Raises DeviceRefused.
+    """
+    path = shlex.quote(folder)
+    done = device.shell(
+        f"mkdir -p {path}&&[ -O {path} ]&&[ ! -h {path} ]&&"
+        f"case $(ls -ld {path}) in ????????w*)exit 1;;esac",
+        timeout_s=_FACTS_S,
+        doing="look whose its work folder is",
+    )
+    if not done.ok:
+        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
+        why = f": {said}" if said else ", or others may write there"
+        raise DeviceRefused(
+            f"its work folder {folder} is not that of the account that we have there{why}; name "
+            "another `workdir`",
+            serial=device.serial,
+        )
+
+
+def read_facts(device: Transport, folder: str) -> DeviceFacts:
+    """Asks a device about itself in one round trip; `folder` is where the harness will work.
+
+    Raises DeviceError if it does not answer in time or answers endlessly.
+    """
+    script = f"set -- {shlex.quote(folder)}\n{SCRIPT}"
+    answer = device.shell(
+        script, timeout_s=_FACTS_S, max_output_bytes=_MAX_FACTS_BYTES, doing="ask what it is"
+    )
+    if answer.truncated:
+        raise DeviceError("its description of itself does not end", serial=device.serial)
+    return parse_facts(answer.stdout.decode("utf-8", "replace"))
+
+
+CONNECT_S = 20.0
+"""How long an adb server may take to connect a device."""
+
+
+class DeviceStorage(Protocol):
+    """Storage for simulated devices that only one run has."""
+
+    def key(self, name: str) -> str:
+        """What all processes of the run call a device."""
+        ...
+
+    def storage(self, name: str) -> Path:
+        """The storage folder of a device. Raises InfraError."""
+        ...
+
+    def close(self) -> None:
+        """Called when the devices have ended."""
+        ...
+
+
+class Simulation:
+    """Starts simulated devices and their adb server on first need, and ends them on `close`.
+
+    `devices` are those that it has started, by name, and `server` is their adb server: the handles
+    of a test that breaks them.
+    """
+
+    def __init__(
+        self, *, key_folder: Path, storage_root: Path, instances: DeviceStorage | None = None
+    ) -> None:
+        """Devices are those that last, below `storage_root`, or else `instances`."""
+        self.devices: dict[str, SimulatedDevice] = {}
+        self.server: PrivateAdbServer | None = None
+        self._key_folder = key_folder
+        self._storage_root = storage_root
+        self._instances = instances
+        self._cleanup = contextlib.ExitStack()
+        self._closed = False
+        self._beginning = threading.RLock()
+
+    def lease_key(self, name: str) -> str:
+        """What is leased of a device: of those of one run, one process uses one at a time."""
+        return self.key(name) if self._instances is None else self._instances.key(name)
+
+    def key(self, name: str) -> str:
+        """What a device is on this computer: its folder, whatever a lab calls it."""
+        return f"simulated:{(self._storage_root / name).resolve()}"
+
+    def start(self, config: DeviceConfig) -> tuple[AdbServer, str, str]:
+        """Starts a device that is not running, and connects it: its server, serial and workdir.
+
+        Raises InfraError, also after `close`.
+        """
+        with self._beginning:
+            if self._closed:
+                raise InfraError(f"{config.name} is not begun: its run has ended")
+            server, device, storage = self._begun(config)
+        server.connect(device.address, deadline=Deadline(CONNECT_S))
+        return server, device.address, str(storage / DEFAULT_WORKDIR.strip("/"))
+
+    def dsp_of(self, config: DeviceConfig) -> Path | None:
+        """The folder on this computer of a started device's DSP; None if it has none."""
+        device = self.devices.get(config.name)
+        return None if config.dsp is None or device is None else dsp_folder(device.storage)
+
+    def end(self, name: str) -> bool:
+        """Ends a device; whether it had been started."""
+        device = self.devices.pop(name, None)
+        if device is not None:
+            device.stop()
+        return device is not None
+
+    def end_server(self) -> None:
+        """Ends the adb server; the next device that starts starts it again."""
+        server, self.server = self.server, None
+        if server is not None:
+            server.stop()
+
+    def close(self) -> None:
+        """Ends all of it; safe to call twice.
+
+        What another thread is beginning meanwhile is ended, too, and nothing begins afterwards.
+        """
+        with self._beginning:
+            self._closed = True
+        for name in tuple(self.devices):
+            self.end(name)
+        self.server = None
+        self._cleanup.close()
+        if self._instances is not None:
+            self._instances.close()
+
+    def _begun(self, config: DeviceConfig) -> tuple[AdbServer, SimulatedDevice, Path]:
+        soc = SOCS[config.soc or ""]
+        key = harness_key(self._key_folder)
+        if self.server is None or not self.server.running:
+            private = PrivateAdbServer(key_folder=self._key_folder)
+            self._cleanup.callback(private.stop)
+            private.start()
+            self.server = private
+        own, server = self._instances, self.server.server
+        storage = self._storage_root / config.name if own is None else own.storage(config.name)
+        started = self.devices.get(config.name)
+        if started is not None and started.running:
+            return server, started, storage
+        limit, board = config.storage_limit_mb, self._board(config)
+        if board is None:
+            properties = device_properties(config.name, soc.name, root=os.getuid() == 0)
+        else:
+            properties = board_properties(config.name, soc.name)
+        device = SimulatedDevice(
+            config.name,
+            storage=storage,
+            properties=properties,
+            board=board,
+            prepares_gpu=config.prepares_gpu is True,
+            public_key=key.with_suffix(".pub"),
+            storage_limit_bytes=None if limit is None else limit * 1_000_000,
+        )
+        self.devices[config.name] = device
+        device.start()
+        return server, device, storage
+
+    def _board(self, config: DeviceConfig) -> Board | None:
+        """What a device runs on whose programs are not this computer's."""
+        if config.target != EMULATED_TARGET:
+            return None
+        soc = SOCS[config.soc or ""]
+        number = KERNEL_SOC_IDS.get(soc.name) if config.shows_soc else None
+        files = {} if number is None else soc_files(soc.name, number)
+        dsp = None if config.dsp is None else config.dsp.limits(config.htp_arch, soc.vtcm_mb)
+        return make_board(files, cache=self._key_folder.parent / BOARDS, dsp=dsp)
+
+
+_SWITCHING_S: Final = 60.0
+
+
+@dataclass(frozen=True)
+class AttachedDevice:
+    """A device of the lab that is reachable now, and what it said about itself.
+
+    `simulated_dsp` is the folder on this computer of its DSP where that is simulated.
+    """
+
+    config: DeviceConfig
+    transport: Transport
+    facts: DeviceFacts
+    target: Target
+    workdir: str
+    simulated_dsp: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    @property
+    def soc(self) -> str | None:
+        return self.config.soc or self.facts.soc
+
+    @property
+    def htp_arch(self) -> int | None:
+        """HTP architecture (73 for v73) as configured, else that of its SoC, else None."""
+        if self.config.htp_arch is not None:
+            return self.config.htp_arch
+        known = SOCS.get(self.soc or "")
+        return known.htp_arch if known else None
+
+    @property
+    def has_dsp(self) -> bool:
+        return not self.config.simulated and PLATFORMS[self.target].has_dsp
+
+    @property
+    def adreno(self) -> str | None:
+        known = SOCS.get(self.soc or "")
+        return self.config.adreno or self.facts.adreno or (known.adreno if known else None)
+
+    @property
+    def simulated(self) -> bool:
+        return self.config.simulated or self.facts.simulated
+
+    def identity(self) -> dict[str, object]:
+        """The `device` object of a result record."""
+        shown = self.facts.coprocessors
+        return {
+            "name": self.name,
+            "serial": self.transport.serial,
+            "soc": self.soc,
+            "htp_arch": self.htp_arch,
+            "target": self.target,
+            "simulated": self.simulated,
+            "os_build": self.facts.os_build,
+            "coprocessors": None if shown is None else asdict(shown),
+        }
+
+
+class LabDevice:
+    """A device of the lab in use: what is configured of it, and all that is found out meanwhile.
+
+    Whoever works with a device holds this; its name is for people. `device_id` is what was left on
+    it, `fitness` how it has done so far, `answered` whether it was ever reached, so that it is
+    worth waiting for, and `probe` the path of the probe there, once it was tried. `identity` is
+    what it said it is, the most telling words first.
+    """
+
+    def __init__(self, lab: OpenLab, config: DeviceConfig) -> None:
+        self.lab = lab
+        self._described = lab.described
+        self.config = config
+        self.place = lab.described.place_of(config.name)
+        self.fitness = Fitness()
+        self.device_id = CarriedId()
+        self.answered = False
+        self.probe: str | None = None
+        self._patience_s = lab.lease_wait_s
+        self._leased: list[str] = []
+        self._device_key: str | None = None
+        self._changes: int | None = None
+        self.identity: tuple[str, ...] = ()
+        self._loses_adb = TLS in (config.serial or "")
+        self._attached: AttachedDevice | None = None
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    def unknown_arch(self) -> ConfigError:
+        """Why its HTP architecture is not known, which is a mistake in devices.yaml."""
+        told = self._attached.facts.soc if self._attached is not None else None
+        return unknown_arch(self.config, told, self._described._file)
+
+    @property
+    def health_rules(self) -> HealthRules:
+        return self._described.health_of(self.config)
+
+    @property
+    def recovery_rules(self) -> RecoveryRules:
+        return self._described.recovery_of(self.config)
+
+    @property
+    def may_reboot(self) -> bool:
+        """Whether it may be rebooted to bring it back.
+
+        Not the computer that we are on, nor a phone whose adb over Wi-Fi ends with that.
+        """
+        stays = self.config.transport != "local" and not self._loses_adb
+        return self.recovery_rules.reboot and stays
+
+    @property
+    def may_restart_server(self) -> bool:
+        """Whether the user's own adb server, on which it hangs, may be restarted."""
+        if self.config.transport != "adb" or self.is_ours:
+            return False
+        at_home = self._described.server_of(self.config) == USER_SERVER
+        return self.recovery_rules.restart_server and at_home
+
+    @property
+    def gate(self) -> TimedGate | None:
+        return self._described.gate_of(self.config)
+
+    @property
+    def is_ours(self) -> bool:
+        return self.config.simulated
+
+    @cached_property
+    def key(self) -> str:
+        if self.is_ours:
+            return self.lab.simulation.key(self.name)
+        return self._described.address_of(self.config)
+
+    @property
+    def _far_server(self) -> ServerAddress | None:
+        if self.is_ours or self.config.transport != "adb":
+            return None
+        address = self._described.server_of(self.config)
+        return None if address.is_here else address
+
+    @property
+    def far_host(self) -> str | None:
+        address = self._far_server
+        return None if address is None else self.config.host or str(address)
+
+    @property
+    def lost_host(self) -> ServerAddress | None:
+        address = self._far_server
+        return address if address is not None and Reach(address).is_lost else None
+
+    @property
+    def can_power_cycle(self) -> bool:
+        """Whether its power can be switched, and is not to blame for its host."""
+        has_port = self.place is not None and self.place.has_power_port
+        if not (has_port or self.config.power) or self.lost_host is not None:
+            return False
+        by_adb = self.config.transport == "adb"
+        return not by_adb or AdbServer(self._described.server_of(self.config)).is_running()
+
+    def power_cycle(self) -> None:
+        """Switches it off and on. Raises InfraError."""
+        if self.config.power is not None:
+            command = ["sh", "-c", self.config.power]
+            run_outliving(command, what="the command of `power`", within_s=_SWITCHING_S)
+        elif self.place is not None:
+            self.place.power_cycle()
+
+    @property
+    def is_out(self) -> bool:
+        return self.fitness.out is not None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process holds it, or leases are not kept."""
+        return self.lab.leases is None or bool(self._leased)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether another process has it now, as far as its address tells.
+
+        Where leases cannot be read, whoever takes it is told.
+        """
+        leases = self.lab.leases
+        with contextlib.suppress(InfraError):
+            return leases is not None and leases.look(self.lease_key) is not None
+        return False
+
+    @property
+    def lease_key(self) -> str:
+        """Its address, or what a simulated one is: known before it answers."""
+        return self.lab.simulation.lease_key(self.name) if self.is_ours else self.key
+
+    def try_hold(self) -> Missed | None:
+        """Takes its leases if they are kept and free: of its address, and of what it said it is.
+
+        Returns who has it otherwise; at once if it is held here. Raises DeviceHeld if labgrid does
+        not let us have it.
+        """
+        if self.place is not None:
+            if (why := self.place.why_not()) is not None:
+                raise DeviceHeld(why, Held(None, 0.0))
+            if self._changes is None:
+                self._changes = len(self.place.changes())
+        if self.lab.leases is None:
+            return None
+        for key in (self.lease_key, self._device_key):
+            if key is not None and (held := self._lease(key)) is not None:
+                self._free()
+                return Missed(self.name, self.lease_key, held)
+        self._patience_s = self.lab.lease_wait_s
+        return None
+
+    def hold(self) -> None:
+        """Takes it; waits for another process that has it, which is said.
+
+        Raises DeviceHeld if that takes too long; who waited in vain once is not kept waiting again.
+        """
+
+        def attempt() -> list[Missed]:
+            missed = self.try_hold()
+            return [] if missed is None else [missed]
+
+        patience_s, self._patience_s = self._patience_s, 0.0
+        if self.lab.leases is None:
+            self.try_hold()
+        else:
+            self.lab.leases.wait_for(attempt, wait_s=patience_s)
+
+    def give_back(self) -> None:
+        """Lets others have it. It stays as it is, and is believed again once it is held."""
+        self._free()
+        self._changes = None
+
+    def _lease(self, key: str) -> Held | None:
+        leases = self.lab.leases
+        if leases is None or key in self._leased:
+            return None
+        if (held := leases.try_take(key, self.name)) is None:
+            self._leased.append(key)
+        return held
+
+    def _free(self, keep: tuple[str | None, ...] = ()) -> None:
+        for key in [one for one in self._leased if one not in keep]:
+            self._leased.remove(key)
+            if self.lab.leases is not None:
+                self.lab.leases.free(key)
+
+    def require_held(self) -> None:
+        """Raises LeaseLost if another process may have got it while this one uses it.
+
+        It is given up then: the next `attach` takes it anew, if it can be had.
+        """
+        try:
+            if self.place is not None:
+                if (why := self.place.why_not()) is not None:
+                    raise LeaseLost(why)
+                if len(self.place.changes()) != (self._changes or 0):
+                    raise LeaseLost(f"labgrid gave the place of {self.name} to others meanwhile")
+            if self.lab.leases is not None:
+                for key in self._leased:
+                    self.lab.leases.require(key)
+        except LeaseLost:
+            self._free()
+            self.release()
+            raise
+
+    def attach(self) -> AttachedDevice:
+        """Connects it and asks it for its facts; what it said before, while it stays connected.
+
+        Raises WrongTarget for a target that cannot be told, DeviceHeld if another process uses it,
+        LeaseLost if one may have begun to, InfraError if it does not become ready.
+        """
+        if self._attached is not None and self.is_held:
+            self.require_held()
+            return self._attached
+        self.hold()
+        while self._attached is None:
+            found = self._ask()
+            if self._is_claimed(found):
+                self._attached = found
+            else:  # what it said is old once it is had
+                self._free()
+                self.release()
+                self.hold()
+        return self._attached
+
+    def detach(self) -> None:
+        """Forgets what it said without ending it; the next `attach` asks it anew."""
+        self._attached = None
+
+    def release(self) -> None:
+        """Lets go of it: a simulated one is ended, the next `attach` attaches it anew."""
+        attached, self._attached, self._changes = self._attached, None, None
+        if self.lab.simulation.end(self.name) and attached is not None:
+            with contextlib.suppress(InfraError):
+                attached.transport.disconnect()
+
+    def reconnect(self, *, within_s: float = CONNECT_S) -> None:
+        """Connects a real device anew; a simulated one need not be.
+
+        Raises InfraError if one with an address is not back in `within_s` or 20 s, or its adb
+        server does not answer.
+        """
+        self.detach()
+        if not self.is_ours:
+            self._way.reconnect(timeout_s=min(within_s, CONNECT_S))
+
+    def _is_claimed(self, found: AttachedDevice) -> bool:
+        """Leases what it says it is, too; False if another process has that.
+
+        A simulated device is what its folder is, which is leased already.
+        """
+        if self.lab.leases is None or self.is_ours:
+            return True
+        said = next(iter(found.facts.identity), None)
+        if said is None:
+            own_id = self.device_id.look(found.transport, found.workdir)
+            said = None if own_id is None else f"device id {own_id.text}"
+        # images are copied with the machine-id in them: only the boot tells such devices apart
+        self._device_key = None if said is None else f"{said} boot {found.facts.boot}"
+        self._free(keep=(self.lease_key, self._device_key))
+        return self._device_key is None or self._lease(self._device_key) is None
+
+    def _ask(self) -> AttachedDevice:
+        config, workdir = self.config, self.config.workdir
+        if self.is_ours:
+            server, serial, workdir = self.lab.simulation.start(config)
+            transport: Transport = AdbDevice(serial, server)
+        else:
+            transport = self._way
+            transport.connect(timeout_s=CONNECT_S)
+        serial = transport.serial
+        at_work(serial, name=config.name)
+        if not self.is_ours and config.transport != "adb":
+            require_own_folder(transport, workdir)
+        facts = read_facts(transport, workdir)
+        if not self.is_ours and config.transport == "adb":
+            require_serial(serial, facts.serial_number)
+        require_same_device(serial, self.identity, facts.identity)
+        # what was damaged on its way once may be told the next time
+        self.identity = max(self.identity, facts.identity, key=len)
+        self._loses_adb |= facts.loses_adb and has_address(serial)
+        self.answered = True
+        target = require_target(config, facts, serial)
+        dsp = self.lab.simulation.dsp_of(config)
+        return AttachedDevice(config, transport, facts, target, workdir, dsp)
+
+    @property
+    def _way(self) -> Transport:
+        return transport_of(self._described, self.config)
+
+
+class OpenLab:
+    """The lab in use: starts what must be started on first need and ends it on `close`.
+
+    Simulated devices and the adb server they hang on are ours; devices with a serial are reached
+    through the server they are already attached to (the user's, or a remote one).
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        *,
+        key_folder: Path,
+        storage_root: Path,
+        instances: DeviceStorage | None = None,
+        leases: Leases | None = None,
+        lease_wait_s: float = 0.0,
+    ) -> None:
+        """Simulated devices are those that last, below `storage_root`, or else `instances`.
+
+        `leases` keeps other processes off the devices in use, from `attach` until `close`.
+
+        `lease_wait_s` is how long (seconds) a device is waited for that another process holds.
+        """
+        self.described = lab
+        self.leases, self.lease_wait_s = leases, lease_wait_s
+        self.simulation = Simulation(
+            key_folder=key_folder, storage_root=storage_root, instances=instances
+        )
+        self._devices: dict[str, LabDevice] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the simulated devices and our adb server; safe to call twice."""
+        self.simulation.close()
+        for device in self.devices:
+            device.detach()
+        if self.leases is not None:
+            self.leases.close()
+
+    def device(self, name: str) -> LabDevice:
+        """The device of that name. Raises ConfigError for one that the lab does not have."""
+        if name not in self._devices:
+            (config,) = self.described.select([name])
+            self._devices[name] = LabDevice(self, config)
+        return self._devices[name]
+
+    @property
+    def devices(self) -> Iterable[LabDevice]:
+        """Those that were asked for so far."""
+        return tuple(self._devices.values())
+
+    @property
+    def all_devices(self) -> Iterable[LabDevice]:
+        """All that the lab has."""
+        return [self.device(config.name) for config in self.described.in_use()]
+
+    def restart_server(self) -> None:
+        """Ends our adb server; the next device that hangs on it starts it again."""
+        for device in self.devices:
+            if device.is_ours:
+                device.detach()
+        self.simulation.end_server()
+
+    def seen(self) -> list[SeenDevice]:
+        """What the user's own adb server reports; nothing where it is not running."""
+        server = AdbServer()
+        return server.devices() if server.is_running() else []

@@ -1,0 +1,155 @@
+"""All that a device can be asked, in one round trip, and how the answer is read without trust."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from harness.core.axes import RPC_LIBRARY
+from harness.core.errors import DeviceError
+from harness.core.socs import PLATFORMS, Platform
+from harness.lab.attach import AttachedDevice
+from harness.lab.facts import VITALS_QUESTIONS, Vitals, clock_skew, parse_vitals
+from harness.transport.questions import (
+    MAX_PATH,
+    access_of,
+    first_line,
+    script_of,
+    sections_of,
+)
+
+_ASK_S: Final = 20.0
+_MAX_BYTES: Final = 1 << 20
+_MAX_LISTED: Final = 64
+_MAX_DENIAL: Final = 400
+_DAEMON: Final = "cdsprpcd"
+_FRESH_S: Final = 600
+# An ELF note of the linker's, in the hexadecimal digits of a file's head: NT_GNU_BUILD_ID of "GNU".
+_BUILD_ID: Final = re.compile(r"04000000(?:08|10|14)00000003000000474e5500([0-9a-f]{16,40})")
+NEEDED_PROGRAMS: Final = ("sha256sum", "tar", "ln", "df", "head", "id", "chmod")
+"""What the scripts of the store on a device call besides what every shell has."""
+
+SIGNED_SHELL: Final = "fastrpc_shell_3"
+UNSIGNED_SHELL: Final = "fastrpc_shell_unsigned_3"
+"""What the DSP runs a process in that is not signed; seen in logs as opened for it
+(github.com/qualcomm/GenieX/issues/989, github.com/qualcomm/fastrpc/issues/400)."""
+
+QUESTIONS: Final = (
+    "owners selinux who denials daemons rpc rpc-builds signatures shells skels opencl executable "
+    "interpreter missing tools"
+)
+
+
+@dataclass(frozen=True)
+class DeviceAnswers:
+    """What a device said to the doctor; empty or None where it did not say.
+
+    Mappings are path or name to whether the shell user may read (r) and write (w) it. `exec_exit`
+    is how a script that exits with 7 ended in the work folder, `exec_said` what was printed.
+    `who` is what `id` says, `denials` what
+    SELinux refused of late, `rpc_builds` the file behind each libcdsprpc.so and its build id.
+    `daemons` are those of the DSP that run; `sees_processes` whether others' are in sight at all.
+    """
+
+    vitals: Vitals
+    owners: tuple[str, ...] = ()
+    selinux: str | None = None
+    who: str | None = None
+    denials: tuple[str, ...] = ()
+    daemons: tuple[str, ...] = ()
+    sees_processes: bool = False
+    rpc_libraries: Mapping[str, str] = field(default_factory=dict)
+    rpc_builds: Mapping[str, str] = field(default_factory=dict)
+    signatures: tuple[str, ...] = ()
+    shells: Mapping[str, str] = field(default_factory=dict)
+    skels: Mapping[str, str] = field(default_factory=dict)
+    opencl: Mapping[str, str] = field(default_factory=dict)
+    exec_exit: int | None = None
+    exec_said: str = ""
+    has_interpreter: bool = False
+    missing_programs: tuple[str, ...] = ()
+    tools: str | None = None
+
+
+def script_for(platform: Platform, workdir: str, *, root: str = "") -> str:
+    """The script that asks everything of a device of this kind."""
+    script = script_of(
+        f"{VITALS_QUESTIONS} {QUESTIONS}",
+        interpreter=platform.interpreter,
+        libraries=" ".join(platform.library_folders),
+        folders=" ".join(platform.dsp_folders),
+        opencl=" ".join(platform.opencl),
+        shells=f"{SIGNED_SHELL} {UNSIGNED_SHELL}",
+        programs=" ".join(NEEDED_PROGRAMS),
+        rpc=RPC_LIBRARY,
+        fresh_s=str(_FRESH_S),
+    )
+    return f"set -- {shlex.quote(workdir)} {shlex.quote(root)}\n{script}"
+
+
+def parse_answers(text: str) -> DeviceAnswers | None:
+    """Reads the answer to the script, None if it is not whole; what is malformed is left out."""
+    sections = sections_of(text)
+    vitals = parse_vitals(text)
+    if vitals is None:
+        return None
+    running = list(dict.fromkeys(sections.get("daemons", [])[:_MAX_LISTED]))
+    executed = " ".join(sections.get("executable", []))
+    ended = re.search(r"\bexit (\d{1,3})$", executed)
+    return DeviceAnswers(
+        vitals=vitals,
+        owners=tuple(line[:MAX_PATH] for line in sections.get("owners", [])[:20]),
+        selinux=_selinux(first_line(sections, "selinux")),
+        who=(first_line(sections, "who") or "")[:300] or None,
+        denials=tuple(line[:_MAX_DENIAL] for line in sections.get("denials", [])[-16:]),
+        daemons=tuple(name for name in running if name == _DAEMON),
+        sees_processes=bool(running),
+        rpc_libraries=access_of(sections, "rpc"),
+        rpc_builds=dict(map(_build, sections.get("rpc-builds", [])[:_MAX_LISTED])),
+        signatures=tuple(
+            line.rsplit("/", 1)[-1][:MAX_PATH] for line in sections.get("signatures", [])[:8]
+        ),
+        shells=access_of(sections, "shells"),
+        skels=access_of(sections, "skels"),
+        opencl=access_of(sections, "opencl"),
+        exec_exit=int(ended[1]) if ended else None,
+        exec_said=executed[:300],
+        has_interpreter=first_line(sections, "interpreter") == "there",
+        missing_programs=tuple(
+            name for name in sections.get("missing", []) if name in NEEDED_PROGRAMS
+        ),
+        tools=first_line(sections, "tools"),
+    )
+
+
+def _build(line: str) -> tuple[str, str]:
+    """A library's path, and what is known of its build: the file's own name, its build id."""
+    name, _, rest = line.partition(" ")
+    head, _, path = rest.partition(" ")
+    note = _BUILD_ID.search(head)
+    known = ([name] if name != RPC_LIBRARY else []) + ([f"build id {note[1]}"] if note else [])
+    return path[:MAX_PATH], ", ".join(known)[:MAX_PATH] or "without a build id"
+
+
+def _selinux(line: str | None) -> str | None:
+    return {"1": "Enforcing", "0": "Permissive"}.get(line or "", line)
+
+
+def ask(device: AttachedDevice) -> DeviceAnswers:
+    """All that is asked of a device, in one round trip. Raises DeviceError."""
+    script = script_for(PLATFORMS[device.target], device.workdir)
+    before = time.time()
+    answer = device.transport.shell(
+        script, timeout_s=_ASK_S, max_output_bytes=_MAX_BYTES, doing="ask what it has"
+    )
+    after = time.time()
+    answers = parse_answers(answer.stdout.decode("utf-8", "replace"))
+    if answers is None:
+        said = answer.stdout[-400:]
+        raise DeviceError("its answer is not whole", serial=device.transport.serial, output=said)
+    skew_s = clock_skew(answers.vitals.clock_s, before, after)
+    return replace(answers, vitals=replace(answers.vitals, skew_s=skew_s))

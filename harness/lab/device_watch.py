@@ -1,0 +1,376 @@
+"""Keeps the devices of a run fit: checks them, brings them back, or takes them out of use."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from harness.core.deadline import Deadline
+from harness.core.errors import DeviceHot, InfraError
+from harness.core.notices import working
+from harness.lab.attach import LabDevice
+from harness.lab.health import (
+    AROUND,
+    EventKind,
+    Health,
+    HealthFinding,
+    LabEvent,
+    Out,
+    Quarantine,
+    Tell,
+    Until,
+    gate_problem,
+    unreachable,
+)
+from harness.lab.lease import DeviceHeld
+from harness.lab.recovery import (
+    ProbeProblem,
+    Recovery,
+    RecoveryStep,
+    ask_load,
+    ask_vitals,
+    check,
+    is_worth_trying,
+    recovery_steps,
+)
+
+# one that does not answer may be back at any time, another one waits for a person
+_LOOK_AGAIN_S: Final[Mapping[Until, float]] = {"answers": 15.0, "healed": 60.0}
+# of the time of a run that has lost a device, looks at it take a fifth at most
+_LOOKS_SHARE: Final = 0.2
+_CASES_IN_A_ROW: Final = 3
+# how many failures in a row get something done against them; without retries each ends a case
+_STEPS: Final = 4
+_GATE_POLL_S: Final = 5.0
+# a device that did not come back by being switched may do so later: 10, 20 ... 160 minutes
+_SWITCH_AGAIN_S: Final = 600.0
+_PAUSE_S: Final = (0.5, 10.0)
+# a device that is ours comes back when it is started, or not at all
+_ROUNDS_OF_OURS: Final = 2
+
+
+class DeviceWatch:
+    """What a run knows about the health of its devices.
+
+    A device is checked before its first use and after each failure of the lab on it. When it is
+    bad, or fails again and again, the recovery steps are taken; where they do not help it ends in
+    quarantine, which outlasts the run and ends with a check that finds the device well.
+    """
+
+    def __init__(
+        self,
+        quarantine: Quarantine,
+        *,
+        probe_problem: ProbeProblem,
+        tell: Tell,
+        thorough: ProbeProblem | None = None,
+        clock: Callable[[], float] = time.time,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`thorough` puts the probe there first; it is asked before a quarantine ends.
+
+        Once all `is_over`, a device is neither brought back nor given up.
+        """
+        self._quarantine = quarantine
+        self._thorough = thorough or probe_problem
+        self._probe_problem = probe_problem
+        self._tell = tell
+        self._clock = clock
+        self._is_over = is_over
+        # those of one adb server, which is begun anew for all of them
+        self._ours = threading.Lock()
+
+    def require(self, device: LabDevice) -> None:
+        """Makes sure that a device may be used; at once if it was found well before.
+
+        A device that was given up is looked at again once in a while. Raises InfraError saying why
+        it may not be used.
+        """
+        if device.fitness.is_fit:
+            return
+        if (out := device.fitness.out) is not None:
+            if not self.is_due(device):
+                raise out.error
+            device.release()
+        try:
+            device.hold()
+            self._make_fit(device)
+        except DeviceHeld as held:
+            # nothing is wrong with it, so it is not put into quarantine
+            self.keep_out(device, held)
+            raise
+
+    def is_due(self, device: LabDevice) -> bool:
+        """Whether a device that was given up is to be looked at again."""
+        out = device.fitness.out
+        return out is not None and self._clock() >= out.look_at
+
+    def _make_fit(self, device: LabDevice) -> None:
+        began, health = self._clock(), self._check(device, even_good=True)
+        entry, is_out = self._quarantine.find(device.key), device.is_out
+        if health.state == "bad" and not is_out and (entry is None or device.answered):
+            health = self._recover(device, health, strikes=1)
+        elif health.state == "bad" and is_out:
+            recovery = Recovery(device, device.recovery_rules, come_back=Deadline(0))
+            health = self._switch(device, health, recovery)
+        was_unwell = is_out or (entry is not None and entry.until != "answers")
+        if health.state != "bad" and was_unwell:
+            health = self._look(device, self._thorough)
+        if health.state == "bad":
+            raise self._give_up(device, health, look_s=self._clock() - began if is_out else 0.0)
+        self._take_back(device, health)
+
+    def failed(self, device: LabDevice, *, case_over: bool) -> bool:
+        """To be called after each failure of the lab on a device; whether it can be used again.
+
+        `case_over`: the case is not tried again on it. A device that was reached before gets
+        `come_back_s` to be reached again. One that is bad and stays so is given up, and so is one
+        that looks well but gave no verdict to several cases in a row, whatever was done.
+        """
+        fitness = device.fitness
+        if device.is_out:
+            return False
+        fitness.is_fit = False
+        fitness.strikes += 1
+        fitness.cases_lost += case_over
+        try:
+            health = self._look(device)
+            # where it is not reached, nothing that helped before has been tried in vain
+            strikes = 1 if _is_gone(health) else fitness.strikes
+            with self._ours if device.is_ours else contextlib.nullcontext():
+                health = self._recover(device, health, strikes=strikes)
+        except DeviceHeld as held:
+            self.keep_out(device, held)
+            return False
+        in_vain = fitness.strikes > _STEPS and fitness.cases_lost >= _CASES_IN_A_ROW
+        if health.state != "bad" and in_vain:
+            why = f"the last {fitness.cases_lost} cases on it came to no verdict, whatever was done"
+            health = Health(
+                (*health.findings, HealthFinding("bad", "keeps-failing", why)), health.vitals
+            )
+        if health.state == "bad":
+            self._give_up(device, health)
+            return False
+        fitness.is_fit, fitness.checked = True, self._clock()
+        return True
+
+    def keep_out(
+        self, device: LabDevice, error: InfraError, *, until: Until = "answers", look_s: float = 0.0
+    ) -> None:
+        """Has no case use a device before it is looked at again."""
+        pause_s = max(_LOOK_AGAIN_S[until], look_s * (1 / _LOOKS_SHARE - 1))
+        device.fitness.is_fit = False
+        device.fitness.out = Out(error, self._clock() + pause_s)
+
+    def heal(self, device: LabDevice) -> Health:
+        """Checks a device, takes all recovery steps if it is bad, and takes it back if it is not.
+
+        Raises DeviceHeld if another process uses it.
+        """
+        health = self._check(device)
+        if health.state == "bad":
+            health = self._recover(device, health, strikes=1)
+        if health.state != "bad":
+            health = self._look(device, self._thorough)
+        if health.state != "bad":
+            self._take_back(device, health)
+        return health
+
+    def settle(self, device: LabDevice, *, may_move: bool = False) -> dict[str, object]:
+        """Waits until a device is cool and idle enough for a timed case; what it was like then.
+
+        Returns {} for a device without a gate. Raises InfraError if it does not become so. A case
+        that `may_move` to another device does not wait until it is cool: raises DeviceHot.
+        """
+        name, gate = device.name, device.gate
+        if gate is None:
+            return {}
+        began, started = self._clock(), datetime.now(UTC)
+        with working(name) as tell:
+            while True:
+                attached = device.attach()
+                vitals = ask_vitals(attached.transport, attached.workdir)
+                device.fitness.vitals = self._clock(), vitals
+                if may_move and (heat := gate_problem(vitals, None, gate)) is not None:
+                    raise DeviceHot(f"device {name} is too hot for a timed case: {heat}")
+                busy = ask_load(attached.transport)
+                why = gate_problem(vitals, busy, gate)
+                waited_s = round(self._clock() - began, 1)
+                if why is None:
+                    return {"waited_s": waited_s, "hottest_c": vitals.hottest_c, "busy": busy}
+                tell(f"waiting: {why}")
+                if waited_s >= gate.wait_s:
+                    text = f"device {name} is not fit for a timed case after {waited_s:g} s: {why}"
+                    self._tell(
+                        LabEvent(name, "gate", "suspect", ("gate",), text, started, waited_s)
+                    )
+                    raise InfraError(text)
+                time.sleep(min(_GATE_POLL_S, max(0.1, gate.wait_s - waited_s)))
+
+    def surroundings(self, device: LabDevice) -> dict[str, object]:
+        """What a case that begins on a device has around it; nobody is asked for it.
+
+        `cases_before` is how many began there before it. What the device said of itself is of the
+        last look at it, `seen_s` before.
+        """
+        found: dict[str, object] = {"cases_before": device.fitness.cases}
+        device.fitness.cases += 1
+        if device.fitness.vitals is not None:
+            at, vitals = device.fitness.vitals
+            found |= {k: said for k in AROUND if (said := getattr(vitals, k)) is not None}
+            found["seen_s"] = round(self._clock() - at, 1)
+        return found
+
+    def _recover(self, device: LabDevice, health: Health, *, strikes: int) -> Health:
+        """Takes steps until the device is well; its health after the last one.
+
+        A device that was reached and is gone, if only since the last step, is waited for; a host
+        that is gone only once, whatever number of devices it has.
+        """
+        rules, ours = device.recovery_rules, device.is_ours
+        patient = not ours and device.answered and not _host_is_out(device)
+        come_back = Deadline(rules.come_back_s if patient else 0)
+        recovery = Recovery(device, rules, come_back=come_back)
+        pause_s, most_s = _PAUSE_S
+        for number in itertools.count(1):
+            codes = _codes(health)
+            is_full = any(finding.code == "storage-full" for finding in health.findings)
+            for step in recovery_steps(
+                codes,
+                strikes,
+                own_server=ours and not _others_run(device),
+                may_reboot=device.may_reboot and not is_full,
+                may_restart=device.may_restart_server and not _others_run(device),
+            ):
+                if self._is_over():
+                    raise InfraError(f"device {device.name} is not brought back: the run is over")
+                if is_worth_trying(step, _codes(health)):
+                    health = self._take_step(device, step, health, recovery)
+                    if health.state != "bad":
+                        return health
+            over = number >= _ROUNDS_OF_OURS if ours else come_back.expired
+            if over or not _is_gone(health):
+                break
+            time.sleep(min(pause_s, come_back.remaining()))
+            pause_s, strikes = min(2 * pause_s, most_s), 1
+        return self._switch(device, health, recovery)
+
+    def _switch(self, device: LabDevice, health: Health, recovery: Recovery) -> Health:
+        """Switches a bad device off and on where that may help, ever more seldom; its health."""
+        fitness, now = device.fitness, self._clock()
+        may = device.may_reboot or device.config.power is not None
+        helps = health.state == "bad" and is_worth_trying("power-cycle", _codes(health))
+        due = now >= fitness.switch_at and not self._is_over()
+        if not (may and helps and due and device.can_power_cycle):
+            return health
+        fitness.switch_at = now + _SWITCH_AGAIN_S * 2 ** min(fitness.switches, 4)
+        fitness.switches += 1
+        return self._take_step(device, "power-cycle", health, recovery)
+
+    def _take_step(
+        self, device: LabDevice, step: RecoveryStep, health: Health, recovery: Recovery
+    ) -> Health:
+        """Takes one step and says so; the device's health afterwards."""
+        began, problem = self._clock(), None
+        with working(device.name) as tell:
+            tell(f"recovering: {step}")
+            try:
+                recovery.take(step)
+                health = self._look(device)
+            except DeviceHeld:
+                raise
+            except InfraError as error:
+                problem = str(error)
+                # out of reach is what it is after a step that had waited for it
+                waited = step in ("reconnect", "restart-server", "power-cycle")
+                health = _still(health, problem) if waited else self._look(device)
+        self._say(device, step, health, began, problem)
+        return health
+
+    def _look(self, device: LabDevice, probe_problem: ProbeProblem | None = None) -> Health:
+        health = check(device, probe_problem or self._probe_problem)
+        if health.vitals is not None:
+            device.fitness.vitals = self._clock(), health.vitals
+        return health
+
+    def _check(self, device: LabDevice, *, even_good: bool = False) -> Health:
+        began, health = self._clock(), self._look(device)
+        if health.state != "good" or even_good:
+            self._say(device, "health", health, began)
+        return health
+
+    def _say(
+        self,
+        device: LabDevice,
+        event: EventKind,
+        health: Health,
+        began: float | None = None,
+        problem: str | None = None,
+    ) -> None:
+        """Tells of what was done to a device since `began`, or just now."""
+        codes = tuple(finding.code for finding in health.findings)
+        detail = str(health)
+        if problem is not None and problem not in detail:
+            detail = f"{problem}; {detail}"
+        took_s = 0.0 if began is None else round(max(0.0, self._clock() - began), 3)
+        started = datetime.now(UTC) - timedelta(seconds=took_s)
+        said = health.vitals
+        self._tell(LabEvent(device.name, event, health.state, codes, detail, started, took_s, said))
+
+    def _give_up(self, device: LabDevice, health: Health, *, look_s: float = 0.0) -> InfraError:
+        """Takes a device out of use, and says so if that is news."""
+        why = "; ".join(finding.text for finding in health.findings)
+        # what the harness starts itself has no cable that somebody might plug in
+        is_gone = _is_gone(health) and not device.is_ours
+        if is_gone:
+            why = f"it does not answer: {why}"
+        entry = self._quarantine.find(device.key)
+        if entry is None or (entry.until == "answers" and not is_gone):
+            until: Until = "answers" if is_gone else "healed"
+            entry = self._quarantine.put(device.key, why, until=until)
+            self._say(device, "quarantine", health)
+        what = "is in quarantine" if entry.until == "healed" else "is not used"
+        error = InfraError(f"device {device.name} {what}: {why}. {entry.end(device.name)}")
+        self.keep_out(device, error, until=entry.until, look_s=look_s)
+        device.release()
+        return error
+
+    def _take_back(self, device: LabDevice, health: Health) -> None:
+        fitness = device.fitness
+        if self._quarantine.lift(device.key) or device.is_out:
+            self._say(device, "healed", health)
+        fitness.out = None
+        fitness.succeeded()
+        fitness.is_fit, fitness.checked = True, self._clock()
+
+
+def _others_run(device: LabDevice) -> bool:
+    alike = [one for one in device.lab.all_devices if one.is_ours == device.is_ours]
+    return any(
+        one.fitness.is_fit or (not one.is_ours and one.is_taken)
+        for one in alike
+        if one is not device
+    )
+
+
+def _host_is_out(device: LabDevice) -> bool:
+    host, others = device.lost_host, device.lab.devices
+    return host is not None and any(one.fitness.out and one.lost_host == host for one in others)
+
+
+def _still(health: Health, problem: str) -> Health:
+    before = [finding for finding in health.findings if finding.code == "unreachable"]
+    return Health(tuple(dict.fromkeys((*before, *unreachable(problem).findings))))
+
+
+def _is_gone(health: Health) -> bool:
+    return "unreachable" in _codes(health)
+
+
+def _codes(health: Health) -> set[str]:
+    return {finding.code for finding in health.findings if finding.state == "bad"}

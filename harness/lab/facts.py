@@ -1,0 +1,487 @@
+"""What a device says of itself, of its health and settings: asked and parsed without trust.
+
+Words and numbers are those of AOSP's sources for Android 13 to 16 (frameworks/base:
+BatteryService, DeviceIdleController, ThermalManagerService, Settings.Global, Owners of the device
+policy), and of two makers' settings. No phone has confirmed them yet; what an Android does not say
+is not known, never a fault.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from harness.core.socs import Target, target_of
+from harness.simulator.programs import SIMULATED_HARDWARE
+from harness.transport.questions import (
+    access_of,
+    boot_of,
+    first_line,
+    free_storage,
+    integer,
+    memory,
+    script_of,
+    sections_of,
+)
+
+_MAX_SIGNS: Final = 32
+_SIGN: Final = re.compile(r"(dsp|gpu_compiler|gpu) (\S.{0,199})")
+
+_MAX_ABIS = 16
+_ABI = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_PROPERTY = re.compile(r"^\[([^\]]{1,128})\]: \[(.*)\]$")
+
+SCRIPT: Final = script_of(
+    "machine kernel libc pages properties release memory storage soc soc-id gpu soc-serial "
+    "machine-id boot coprocessors"
+)
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What was learnt; None where the device did not say.
+
+    `soc` is the marketing-free name (ro.soc.model or /sys/devices/soc0/machine), `soc_id` the
+    kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
+    the file system the harness works on; `ram_bytes` is MemTotal. `serial_number` is ro.serialno;
+    `identity` tells a device from others like it, also after a reboot: that, its SoC number and its
+    machine-id, as far as it says them. `simulated`: it says that it is one of a simulated farm.
+    `boot` names its present boot. `libc` is what tells its C library; `android_api` is the API
+    level, of Android only; `target_reason` says what the target was told by, or why there is none.
+    `loses_adb`: a reboot ends its adb on the network, as far as it is known. `page_bytes` is how
+    large pages of its memory are. `coprocessors` is what it shows of DSP and GPU.
+    """
+
+    target: Target | None
+    machine: str | None
+    soc: str | None
+    soc_id: int | None
+    adreno: str | None
+    os_build: str | None
+    free_storage_bytes: int | None
+    ram_bytes: int | None
+    serial_number: str | None = None
+    identity: tuple[str, ...] = ()
+    boot: str | None = None
+    android_api: int | None = None
+    target_reason: str = ""
+    libc: str | None = None
+    page_bytes: int | None = None
+    loses_adb: bool = False
+    coprocessors: Coprocessors | None = None
+    simulated: bool = False
+
+    @property
+    def glibc(self) -> str | None:
+        """Its version as in 2.35; None if the C library is another, or not known."""
+        said = re.fullmatch(
+            r"(?:glibc|ldd \(.+\)) (\d{1,4}\.\d{1,4})[.\d]*", self.libc or "", re.ASCII
+        )
+        return said[1] if said else None
+
+
+def parse_facts(text: str) -> DeviceFacts:
+    """Reads the answer to SCRIPT; whatever is missing or malformed becomes None."""
+    sections = sections_of(text)
+    properties = _properties(sections.get("properties", []))
+    machine = first_line(sections, "machine")
+    libc = first_line(sections, "libc")
+    android = libc == "bionic"
+    soc = properties.get("ro.soc.model") or first_line(sections, "soc")
+    serial = _name(properties.get("ro.serialno") or properties.get("ro.boot.serialno"))
+    target, reason = target_of(machine, android=android, abis=_abis(properties))
+    return DeviceFacts(
+        target=cast("Target | None", target),
+        machine=machine,
+        soc=soc,
+        soc_id=integer(first_line(sections, "soc-id")),
+        adreno=_adreno(first_line(sections, "gpu") or properties.get("ro.hardware.gpu_model")),
+        os_build=_os_build(properties, sections),
+        free_storage_bytes=free_storage(sections.get("storage", [])),
+        ram_bytes=memory(sections, "MemTotal"),
+        serial_number=serial,
+        identity=_identity(serial, sections),
+        boot=boot_of(sections),
+        android_api=integer(properties.get("ro.build.version.sdk")) if android else None,
+        target_reason=reason,
+        libc=libc,
+        loses_adb=_loses_adb(properties),
+        page_bytes=integer(first_line(sections, "pages")),
+        coprocessors=parse_coprocessors(sections),
+        simulated=properties.get("ro.hardware") == SIMULATED_HARDWARE,
+    )
+
+
+def _properties(lines: list[str]) -> dict[str, str]:
+    return {match[1]: match[2] for line in lines if (match := _PROPERTY.match(line))}
+
+
+def _loses_adb(properties: Mapping[str, str]) -> bool:
+    """Wireless debugging is off after a boot without its Wi-Fi, and so is `adb tcpip`
+    (AdbDebuggingManager; adbd's main.cpp), but for a port that is set for good."""
+    ports = (properties.get(f"service.adb.{kind}.port") for kind in ("tls", "tcp"))
+    is_open = any((integer(port) or 0) > 0 for port in ports)
+    return is_open and not integer(properties.get("persist.adb.tcp.port"))
+
+
+def _abis(properties: dict[str, str]) -> tuple[str, ...]:
+    listed = properties.get("ro.product.cpu.abilist", "") or properties.get(
+        "ro.product.cpu.abi", ""
+    )
+    return tuple(abi for abi in listed.split(",")[:_MAX_ABIS] if _ABI.fullmatch(abi))
+
+
+def _adreno(text: str | None) -> str | None:
+    found = re.search(r"(\d{3,4})", text or "")
+    return found[1] if found else None
+
+
+def _os_build(properties: dict[str, str], sections: dict[str, list[str]]) -> str | None:
+    release = properties.get("ro.build.version.release")
+    if release:
+        build = properties.get("ro.build.id") or properties.get("ro.build.display.id")
+        return f"Android {release}" + (f" ({build})" if build else "")
+    for line in sections.get("release", []):
+        if line.startswith("PRETTY_NAME="):
+            return line.removeprefix("PRETTY_NAME=").strip("\"'") or None
+    return first_line(sections, "kernel")
+
+
+def _identity(serial: str | None, sections: dict[str, list[str]]) -> tuple[str, ...]:
+    said = (
+        ("serial number", serial),
+        ("SoC serial number", _name(first_line(sections, "soc-serial"))),
+        ("machine-id", _name(first_line(sections, "machine-id"))),
+    )
+    return tuple(f"{kind} {name}" for kind, name in said if name is not None)
+
+
+def _name(text: str | None) -> str | None:
+    if not text or not re.fullmatch(r"[A-Za-z0-9._:-]{4,128}", text):
+        return None
+    return None if text in ("unknown", "uninitialized") or not text.strip("0") else text
+
+
+@dataclass(frozen=True)
+class Coprocessors:
+    """Paths that show a DSP for HTP and a GPU for OpenCL; none: the device shows none.
+
+    `gpu_compiler` is what libQnnGpu.so for x86-64 takes for an offline compiler: with it that
+    backend prepares graphs, and executes none.
+    """
+
+    dsp: tuple[str, ...] = ()
+    gpu: tuple[str, ...] = ()
+    gpu_compiler: tuple[str, ...] = ()
+
+
+def parse_coprocessors(sections: Mapping[str, Sequence[str]]) -> Coprocessors | None:
+    """What a device's answer says of them; None if the device did not answer it to the end."""
+    lines = sections.get("coprocessors", [])
+    if "looked" not in lines:
+        return None
+    found: dict[str, list[str]] = {"dsp": [], "gpu": [], "gpu_compiler": []}
+    for line in lines:
+        sign = _SIGN.fullmatch(line)
+        if sign and len(found[sign[1]]) < _MAX_SIGNS:
+            found[sign[1]].append(sign[2])
+    return Coprocessors(*map(tuple, found.values()))
+
+
+THERMAL: Final = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
+"""What `Thermal Status` counts (PowerManager.THERMAL_STATUS_*), also each sensor's mStatus."""
+SEVERE: Final = 3
+DOZING: Final = frozenset({"IDLE", "IDLE_MAINTENANCE"})
+"""The states of `dumpsys deviceidle get deep` in which nothing may run but now and then."""
+KEY_DAYS: Final = 7.0
+"""After how long without adb Android 11 and later forget a computer's key, where nothing is set."""
+ADVICE: Final[Mapping[str, str]] = {
+    "hot": "let it cool down: air, out of its case",
+    "throttled": "let it cool down: air, out of its case",
+    "doze": "unlock it, or plug it in: a phone that charges does not doze",
+    "overridden": "do what stands there",
+    "update-pending": "install it when nothing runs; then Automatic system updates off",
+    "developer-off": "switch its developer options and USB debugging on",
+    "other-user": "switch to its owner; end the others: their apps run beside the cases",
+}
+"""What to do about a finding, by its code."""
+
+_DAY_MS: Final = 86_400_000
+_MAX_LINES: Final = 100
+# Settings of makers: Google's, of Android 15 on, and Samsung's of One UI
+_LIMITS: Final = {
+    "charge_optimization_mode": ("1",),
+    "protect_battery": ("1", "2", "3", "4"),
+}
+_STATUS: Final = re.compile(r"\bmStatus=(\d{1,2})\b", re.ASCII)
+_NAME: Final = re.compile(r"\bmName=([\w. -]{1,60})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """What a phone said; None where it did not.
+
+    `is_plugged`: something powers it. `charge_limit` is the setting that keeps it from being
+    charged fully. `battery_held`: its battery's figures are those of somebody's `dumpsys battery
+    set`. `doze` is the state of deep doze. `thermal_status` is an index of THERMAL, `throttled` the
+    sensor that is worst, `thermal_held`: somebody's override. `user` is in front, `users` run.
+    `update` is the system update that waits. `developer`: developer options are on;
+    `key_days` is after how many days without adb a computer's key is forgotten, 0: never.
+    """
+
+    is_plugged: bool | None = None
+    charge_limit: str | None = None
+    battery_held: bool = False
+    doze: str | None = None
+    thermal_status: int | None = None
+    throttled: str | None = None
+    thermal_held: bool = False
+    user: int | None = None
+    users: tuple[int, ...] = ()
+    update: str | None = None
+    developer: bool | None = None
+    key_days: float | None = None
+
+
+def parse_readiness(sections: Mapping[str, list[str]]) -> Readiness:
+    """Reads the parts `battery`, `thermal` and `ready` of an answer."""
+    battery, thermal = sections.get("battery", []), sections.get("thermal", [])
+    said: dict[str, str] = {}
+    users = []
+    for line in sections.get("ready", [])[:_MAX_LINES]:
+        key, _, value = line.partition("=")
+        if key == "users" and (number := integer(value)) is not None:
+            users.append(number)
+        said.setdefault(key, value.strip()[:200])
+    powered = [line.endswith("true") for line in battery if " powered: " in line]
+    limits = [f"{key}={said[key]}" for key, on in _LIMITS.items() if said.get(key) in on]
+    status, hottest = _thermal(thermal)
+    answers = bool(said)
+    key_ms = integer(said.get("adb_allowed_connection_time"))
+    return Readiness(
+        is_plugged=any(powered) if powered else None,
+        charge_limit=limits[0] if limits else None,
+        battery_held=any("UPDATES STOPPED" in line for line in battery),
+        doze=_word(said.get("doze")),
+        thermal_status=status,
+        throttled=hottest,
+        thermal_held="IsStatusOverride: true" in thermal,
+        user=integer(said.get("user")),
+        users=tuple(users),
+        update=said.get("update") or None,
+        developer={"1": True, "0": False}.get(said.get("development_settings_enabled", "")),
+        key_days=key_ms / _DAY_MS if key_ms is not None else KEY_DAYS if answers else None,
+    )
+
+
+def _thermal(lines: list[str]) -> tuple[int | None, str | None]:
+    """The status of all, and the sensor that has the worst of its own."""
+    of_all, worst, name = None, 0, None
+    for line in lines[: 4 * _MAX_LINES]:
+        if line.startswith("Thermal Status:"):
+            of_all = integer(line.partition(":")[2].strip())
+        elif (found := _STATUS.search(line)) and int(found[1]) > worst:
+            sensor = _NAME.search(line)
+            worst, name = int(found[1]), sensor[1].strip() if sensor else None
+    return None if of_all is None or of_all >= len(THERMAL) else of_all, name
+
+
+def _word(text: str | None) -> str | None:
+    return text if text and re.fullmatch(r"[A-Z_]{1,40}", text) else None
+
+
+_MIN_C, _MAX_C = -60.0, 200.0
+_MAX_LISTED = 64
+
+VITALS_QUESTIONS: Final = (
+    "boot booted uptime user memory writable storage battery supplies zones clocks thermal screen "
+    "remoteprocs nodes ready clock"
+)
+VITALS_SCRIPT: Final = script_of(VITALS_QUESTIONS)
+LOAD_SCRIPT: Final = script_of("before after")
+"""How busy the processors are takes two looks at the same counters."""
+
+
+@dataclass(frozen=True)
+class Vitals:
+    """What a device said; None or empty where it did not say.
+
+    `booted` is False only if an Android device says that it has not booted yet. `write_problem`
+    is what it said when a file could not be written into the work folder, None if it could.
+    `hottest_c` is the hottest believable sensor in degrees Celsius and `hottest` its name.
+    `clock_limit_khz` is what its fastest processors may clock at now, `governor` what clocks them.
+    `remoteprocs` maps names to states, `fastrpc` device nodes to whether we may
+    read (r) and write (w) them. `clock_s` is its time in seconds since 1970, `skew_s` how far that
+    is ahead of this computer's, at least. `ready` is what an Android says of its settings.
+    """
+
+    boot_id: str | None = None
+    booted: bool | None = None
+    uptime_s: float | None = None
+    is_root: bool | None = None
+    free_ram_bytes: int | None = None
+    free_storage_bytes: int | None = None
+    write_problem: str | None = None
+    battery_percent: int | None = None
+    battery_charging: bool | None = None
+    hottest_c: float | None = None
+    hottest: str | None = None
+    clock_limit_khz: int | None = None
+    governor: str | None = None
+    screen_on: bool | None = None
+    remoteprocs: Mapping[str, str] = field(default_factory=dict)
+    fastrpc: Mapping[str, str] = field(default_factory=dict)
+    clock_s: int | None = None
+    skew_s: float | None = None
+    ready: Readiness = field(default_factory=Readiness)
+
+
+def parse_vitals(text: str) -> Vitals | None:
+    """Reads the answer to SCRIPT, None if it is not whole; what is malformed becomes None."""
+    sections = sections_of(text)
+    if "end" not in sections:
+        return None
+    percent, charging, battery_c = _battery(sections)
+    heats = _zones(sections.get("zones", [])) | _thermal_service(sections.get("thermal", []))
+    if battery_c is not None:
+        heats["battery"] = battery_c
+    heats = {name: heat for name, heat in heats.items() if _MIN_C < heat < _MAX_C}
+    hottest = max(heats, key=lambda name: heats[name], default=None)
+    clock, governor = _clocks(sections.get("clocks", []))
+    booted = first_line(sections, "booted")
+    user = integer(first_line(sections, "user"))
+    written = sections.get("writable", [])
+    return Vitals(
+        boot_id=boot_of(sections),
+        booted=None if booted is None else booted == "1",
+        uptime_s=_decimal((first_line(sections, "uptime") or "").partition(" ")[0]),
+        is_root=None if user is None else user == 0,
+        free_ram_bytes=memory(sections, "MemAvailable"),
+        free_storage_bytes=free_storage(sections.get("storage", [])),
+        write_problem=None if "ok" in written else " ".join(written)[:300] or "no answer",
+        battery_percent=percent,
+        battery_charging=charging,
+        hottest_c=None if hottest is None else heats[hottest],
+        hottest=hottest,
+        clock_limit_khz=clock,
+        governor=governor,
+        screen_on=_screen(first_line(sections, "screen")),
+        remoteprocs=_remoteprocs(sections.get("remoteprocs", [])),
+        fastrpc={
+            path.rsplit("/", 1)[-1]: how for path, how in access_of(sections, "nodes").items()
+        },
+        clock_s=integer(first_line(sections, "clock")),
+        ready=parse_readiness(sections),
+    )
+
+
+def clock_skew(clock_s: int | None, before: float, after: float) -> float | None:
+    """How far a clock that showed so many whole seconds is ahead, at least.
+
+    It was read between the two moments; 0 where it can have been right.
+    """
+    if clock_s is None:
+        return None
+    least, most = clock_s - after, clock_s + 1 - before
+    return max(least, 0.0) if least > 0 else min(most, 0.0)
+
+
+def parse_load(text: str) -> float | None:
+    """How busy all processors were, 0 to 1, from the answer to LOAD_SCRIPT."""
+    sections = sections_of(text)
+    before = _counters(first_line(sections, "before"))
+    after = _counters(first_line(sections, "after"))
+    if before is None or after is None:
+        return None
+    passed = [new - old for old, new in zip(before, after, strict=True)]
+    total = sum(passed)
+    # the fourth is idle, the fifth waits for storage
+    return None if total <= 0 or min(passed) < 0 else 1 - (passed[3] + passed[4]) / total
+
+
+def _counters(line: str | None) -> list[int] | None:
+    found = re.fullmatch(r"cpu\s+((?:\d{1,18}\s*){5,12})", line or "")
+    return [int(number) for number in found[1].split()[:8]] if found else None
+
+
+def _decimal(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"-?\d{1,12}(?:\.\d{1,6})?", text) else None
+
+
+def _named(lines: list[str]) -> dict[str, dict[str, str]]:
+    """`.../NAME/FIELD:value` lines as {NAME: {FIELD: value}}."""
+    found: dict[str, dict[str, str]] = {}
+    for line in lines[: 8 * _MAX_LISTED]:
+        path, _, value = line.partition(":")
+        *_, name, key = ("", "", *path.split("/"))
+        if name and key and len(found) < 4 * _MAX_LISTED:
+            found.setdefault(name, {})[key] = value.strip()[:100]
+    return found
+
+
+def _battery(
+    sections: Mapping[str, list[str]],
+) -> tuple[int | None, bool | None, float | None]:
+    """(percent, charging, degrees) as dumpsys says, else as /sys says."""
+    said: dict[str, str] = {}
+    for line in sections.get("battery", []):
+        key, _, value = line.partition(":")
+        said.setdefault(key.strip(), value.strip())
+    if said.get("present") == "false":
+        return None, None, None
+    percent = integer(said.get("level"))
+    if percent is not None:
+        # 2 is charging, 5 full: BatteryManager.BATTERY_STATUS_*
+        charging = {"2": True, "5": True, "3": False, "4": False}.get(said.get("status", ""))
+        tenths = _decimal(said.get("temperature", ""))
+        return percent, charging, None if tenths is None else tenths / 10
+    for supply in _named(sections.get("supplies", [])).values():
+        percent = integer(supply.get("capacity"))
+        if supply.get("type") == "Battery" and percent is not None:
+            status = supply.get("status", "")
+            tenths = _decimal(supply.get("temp", ""))
+            charging = status in ("Charging", "Full") if status else None
+            return percent, charging, None if tenths is None else tenths / 10
+    return None, None, None
+
+
+def _zones(lines: list[str]) -> dict[str, float]:
+    """Kernels give thousandths of a degree; some vendors' zones tenths or whole degrees."""
+    found = {}
+    for name, zone in _named(lines).items():
+        number = _decimal(zone.get("temp", ""))
+        if number is None or number <= 0:
+            continue  # a sensor that is switched off says 0 or something impossible
+        degrees = number / 1000 if number >= 1000 else number / 10 if number > 200 else number
+        found[zone.get("type") or name] = degrees
+    return found
+
+
+def _clocks(lines: list[str]) -> tuple[int | None, str | None]:
+    policies = _named(lines).values()
+    fastest = max(policies, key=lambda one: integer(one.get("scaling_max_freq")) or 0, default={})
+    return integer(fastest.get("scaling_max_freq")), fastest.get("scaling_governor") or None
+
+
+def _thermal_service(lines: list[str]) -> dict[str, float]:
+    found = {}
+    for line in lines[: 4 * _MAX_LISTED]:
+        value = re.search(r"mValue=(-?\d{1,6}(?:\.\d{1,8})?)", line)
+        name = re.search(r"mName=([\w. -]{1,60})", line)
+        if value and name:
+            found[name[1].strip()] = float(value[1])
+    return found
+
+
+def _screen(line: str | None) -> bool | None:
+    found = re.search(r"mWakefulness=(\w+)", line or "")
+    return None if found is None else found[1] not in ("Asleep", "Dozing")
+
+
+def _remoteprocs(lines: list[str]) -> dict[str, str]:
+    named = _named(lines)
+    return {
+        part.get("name") or name: part["state"] for name, part in named.items() if "state" in part
+    }

@@ -1,0 +1,452 @@
+"""The parts of devices.yaml and their types, each with its own words for what is wrong with it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+from harness.core.errors import ConfigError
+from harness.core.outgoing_text import counted
+from harness.core.socs import HTP_ARCHS, Target
+from harness.core.yaml_document import (
+    Document,
+    Text,
+    check_document,
+    entries_of,
+    matching,
+    names_taken_twice,
+    read_document,
+)
+from harness.dsp.dsp import DspLimits
+from harness.labgrid.session import Place, Wanted
+from harness.transport.adb_address import USER_PORT, SshAddress, TcpAddress
+from harness.transport.ssh_connection import HOST, SSH_COMPUTER, is_port, login_at
+
+_ADB_SERIAL: Final = r'[!"$-.0->@-~]{1,128}'  # of a URL: without / ? and #
+DEVICE_URL: Final = re.compile(rf"(adb|ssh)://{SSH_COMPUTER.pattern}/({_ADB_SERIAL})", re.ASCII)
+DEVICE_URLS: Final = ("adb://HOST[:PORT]/SERIAL", "ssh://LOGIN[:PORT]/SERIAL, LOGIN: [user@]host")
+"""How the address of a device is written that hangs on an adb server elsewhere."""
+
+
+def ssh_address(
+    computer: str, behind: str = "127.0.0.1", port: int = USER_PORT
+) -> SshAddress | None:
+    """The server behind `[user@]host[:port]`, None if it is written in another way."""
+    found = login_at(computer)
+    return None if found is None else SshAddress(found.login, found.port, behind, port)
+
+
+def device_at(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
+    """The server and the serial that `url` names, None if it is no address of a device."""
+    found = DEVICE_URL.fullmatch(url)
+    if found is None or (found[1] == "adb" and "@" in found[2]) or not is_port(found[3]):
+        return None
+    if found[1] == "adb":
+        return TcpAddress(found[2].strip("[]"), int(found[3] or USER_PORT)), found[4]
+    server = ssh_address(url[len("ssh://") : found.end(3) if found[3] else found.end(2)])
+    return None if server is None else (server, found[4])
+
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_SERIAL = re.compile(r"[!-~]{1,128}", re.ASCII)
+_ADDRESS = re.compile(rf"{HOST}|[0-9A-Fa-f:.%]{{2,45}}", re.ASCII)
+_WORKDIR = re.compile(r"(?:/[^/\x00-\x1f\x7f]+)+/?")
+
+
+def _workdir(text: str) -> str:
+    if (
+        len(text) > 200
+        or not _WORKDIR.fullmatch(text)
+        or posixpath.normpath(text) != text.rstrip("/")
+    ):
+        raise PydanticCustomError(
+            "workdir",
+            "must be an absolute path below /, without '.', '..' or double slashes, "
+            "of at most 200 characters",
+        )
+    return text.rstrip("/")
+
+
+def _device_url(text: str) -> str:
+    if device_at(text) is None:
+        choices = {"choices": list(DEVICE_URLS)}
+        raise PydanticCustomError("device_url", "must be the address of a device", choices)
+    return text
+
+
+def _device_address(text: str) -> str:
+    # which of the two it must be, `transport` says
+    return _device_url(text) if "://" in text else _ssh(text)
+
+
+def _ssh(text: str) -> str:
+    if login_at(text) is None:
+        raise PydanticCustomError("ssh", "must be a computer that ssh knows: [user@]host[:port]")
+    return text
+
+
+def _htp_arch(number: int) -> int:
+    if number not in HTP_ARCHS:
+        choices = {"choices": list(HTP_ARCHS)}
+        raise PydanticCustomError("htp_arch", "unknown HTP architecture", choices)
+    return number
+
+
+def _adreno(value: object) -> object:
+    # 740 in YAML is a number; what it names is a model.
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _enabled(value: object) -> object:
+    if not isinstance(value, bool) and value != "auto":
+        raise PydanticCustomError("enabled", "must be true, false or auto")
+    return value
+
+
+def _dsp(value: object) -> object:
+    if isinstance(value, bool):
+        return {} if value else None
+    if not isinstance(value, Mapping):
+        raise PydanticCustomError("dsp", "must be true, false or a mapping of limits")
+    return value
+
+
+def _in_schema(pattern: re.Pattern[str]) -> Any:
+    return Field(json_schema_extra={"pattern": f"^(?:{pattern.pattern})$"})
+
+
+_is_name = matching(
+    _NAME, "name", "must be lower-case letters, digits, dots, dashes or underscores, at most 64"
+)
+_is_word = matching(
+    _WORD, "word", "must be letters, digits, dots, dashes or underscores, at most 64"
+)
+_is_serial = matching(_SERIAL, "serial", "must be 1 to 128 visible characters without spaces")
+_is_address = matching(_ADDRESS, "host", "must be a host name or an IP address, without a port")
+LabName = Annotated[Text, AfterValidator(_is_name), _in_schema(_NAME)]
+Word = Annotated[Text, AfterValidator(_is_word), _in_schema(_WORD)]
+Serial = Annotated[Text, AfterValidator(_is_serial), _in_schema(_SERIAL)]
+Address = Annotated[Text, AfterValidator(_is_address), _in_schema(_ADDRESS)]
+DeviceUrl = Annotated[
+    Text,
+    AfterValidator(_device_address),
+    _in_schema(re.compile(f"{DEVICE_URL.pattern}|{SSH_COMPUTER.pattern}")),
+]
+SshComputer = Annotated[Text, AfterValidator(_ssh), _in_schema(SSH_COMPUTER)]
+Workdir = Annotated[Text, AfterValidator(_workdir), _in_schema(_WORKDIR)]
+HtpArch = Annotated[
+    StrictInt, AfterValidator(_htp_arch), Field(json_schema_extra={"enum": list(HTP_ARCHS)})
+]
+Enabled = Annotated[
+    bool | Literal["auto"],
+    BeforeValidator(_enabled),
+    WithJsonSchema({"enum": [True, False, "auto"]}),
+]
+Adreno = Annotated[Word, BeforeValidator(_adreno), WithJsonSchema({"type": ["string", "integer"]})]
+
+
+class DspFields(BaseModel):
+    """What a simulated board's DSP has; what is not said is as a phone's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sessions: Annotated[StrictInt, Field(ge=0, le=64)] | None = None
+    """How many protection domains all processes together may open."""
+
+    handles: Annotated[StrictInt, Field(ge=0, le=4096)] | None = None
+    """How many DMA handles a process may have."""
+
+    mapped_mb: Annotated[StrictInt, Field(ge=1, le=4096)] | None = None
+    """How much (MiB) of its client's memory a protection domain may map."""
+
+    vtcm_mb: Annotated[StrictInt, Field(ge=1, le=32)] | None = None
+    """How much fast memory (MiB) it has; by default as the SoC."""
+
+    hvx_threads: Annotated[StrictInt, Field(ge=1, le=16)] | None = None
+    """How many vector contexts it has."""
+
+    unsigned_pd: StrictBool | None = None
+    """Whether programs without a vendor's signature may open it."""
+
+    def limits(self, arch: int | None, vtcm_mb: int | None) -> DspLimits:
+        """All of its limits, on a SoC with that HTP (73 for v73) and so much VTCM (MiB)."""
+        of_soc = {"arch": arch, "vtcm_mb": vtcm_mb}
+        told = {name: value for name, value in self.model_dump().items() if value is not None}
+        given = {name: int(value) for name, value in (of_soc | told).items() if value is not None}
+        return DspLimits(**given)
+
+
+Dsp = Annotated[
+    DspFields | None, BeforeValidator(_dsp, json_schema_input_type=StrictBool | DspFields)
+]
+
+
+_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
+_CHANNEL_URL: Final = re.compile(r"(?:[a-z][a-z0-9+.-]{0,31}://[!-~]{1,2000}|\$\{\w+\})", re.ASCII)
+_PROBLEM: Final = (
+    "must be a URL, as in slack://${{SLACK_TOKENS}}/#lab, or ${{NAME}} of a variable that has one"
+)
+
+
+class NotifyChannel(BaseModel, extra="forbid", frozen=True):
+    """A chat, a mailbox or a webhook."""
+
+    name: LabName
+    """Stands for the channel in every message; its URL is never printed."""
+
+    url: Annotated[
+        Text, AfterValidator(matching(_CHANNEL_URL, "notify_url", _PROBLEM)), Field(repr=False)
+    ]
+    """A URL of apprise. ${NAME} is taken from the environment."""
+
+    def address(self, environ: Mapping[str, str]) -> str:
+        """Return the URL with its variables filled in. Raise ConfigError for one that is unset."""
+
+        def value(variable: re.Match[str]) -> str:
+            text = environ.get(variable[1], "").strip()
+            if not text:
+                problem = f"the environment variable {variable[1]} is not set"
+                raise ConfigError(problem, field=f"notify {self.name}")
+            return text
+
+        return _VARIABLE.sub(value, self.url)
+
+
+class _Channels(BaseModel, extra="ignore"):
+    notify: tuple[NotifyChannel, ...] = ()
+
+
+_NO_FILE: Final = "no such file; `qnn-harness init` writes one, and --lab FILE names another"
+
+
+def load_channels(lab_file: Path) -> tuple[NotifyChannel, ...]:
+    """Return the channels of devices.yaml, whatever else in it is wrong.
+
+    Raise ConfigError if there is no such file, or `notify` cannot be read.
+    """
+    return check_document(
+        read_document(lab_file, ConfigError(_NO_FILE, file=lab_file)), _Channels
+    ).notify
+
+
+_COORDINATOR = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
+_KEY = re.compile(r"[a-z][a-z0-9_]+", re.ASCII)
+_PORT = 20408
+
+_is_coordinator = matching(
+    _COORDINATOR, "coordinator", "must be HOST or HOST:PORT of labgrid's coordinator"
+)
+
+
+def _coordinator(text: str) -> str:
+    if not is_port(_COORDINATOR.fullmatch(_is_coordinator(text))[1]):  # type: ignore[index]
+        raise PydanticCustomError("coordinator", "its port must be one of 1 to 65535")
+    return text
+
+
+def _filters(filters: object) -> object:
+    if isinstance(filters, Mapping):
+        for key, value in filters.items():
+            is_value = isinstance(value, str | int) and not isinstance(value, bool)
+            if not (_KEY.fullmatch(key) and is_value):
+                raise PydanticCustomError(
+                    "filters", "must be tags of places: lower-case words, each with a text"
+                )
+        return {key: str(value) for key, value in filters.items()}
+    return filters
+
+
+_IN_SCHEMA = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
+Filters = Annotated[dict[str, str], BeforeValidator(_filters), WithJsonSchema(_IN_SCHEMA)]
+
+
+class PlaceDevice(BaseModel, extra="forbid", frozen=True):
+    """What is known of the devices of all places; tags of a place of these names win."""
+
+    soc: Word | None = None
+    """As of a device; here, or as tag `soc` of a place."""
+
+    target: Target | None = None
+    """As of a device; here, or as tag `target` of a place."""
+
+    pool: LabName | None = None
+    """As of a device; here, or as tag `pool` of a place."""
+
+    workdir: Workdir | None = None
+    """As of a device."""
+
+    tags: tuple[Word, ...] = ()
+    """As of a device."""
+
+
+class LabgridConfig(BaseModel, extra="forbid", frozen=True):
+    """Devices that hang on places of a labgrid lab, reserved for each run."""
+
+    coordinator: Annotated[Text, AfterValidator(_coordinator)]
+    """Its coordinator, as HOST or HOST:PORT; by default port 20408."""
+
+    filters: Filters = Field(default_factory=dict)
+    """The tags that a place must have; `name` asks for one place."""
+
+    places: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
+    """How many places a run takes if so many are free when it gets its first."""
+
+    wait_s: Annotated[float, Field(ge=0, le=604800)] = 600.0
+    """How long the first place is waited for."""
+
+    device: PlaceDevice = PlaceDevice()
+    """What is known of the devices of all places."""
+
+    @property
+    def wanted(self) -> Wanted:
+        bare = self.coordinator.rpartition("]")[2]
+        address = self.coordinator if ":" in bare else f"{self.coordinator}:{_PORT}"
+        return Wanted(address, self.filters, self.places, self.wait_s)
+
+
+def described(place: Place, known: PlaceDevice) -> dict[str, Any]:
+    """The entry of `devices` that a place is.
+
+    A service is an adb server if the place has a tag `adb_serial`, else the device's own adbd.
+    Raises ValueError saying why a place is no device.
+    """
+    named = [one for one in place.services if one.name == "adb"]
+    found = named or list(place.services)
+    if len(found) != 1:
+        what = (
+            f"{counted(len(found), 'service')}, and not one that is named adb"
+            if found
+            else "no service"
+        )
+        raise ValueError(f"its exporter shows {what}")
+    host = f"[{found[0].address}]" if ":" in found[0].address else found[0].address
+    at, serial = f"{host}:{found[0].port}", place.tags.get("adb_serial")
+    tagged = {key: place.tags[key] for key in ("soc", "target", "pool") if key in place.tags}
+    name = re.sub(r"[^a-z0-9._-]", "-", place.name.lower())
+    return {
+        "name": name,
+        **known.model_dump(exclude_defaults=True),
+        **tagged,
+        **({"address": f"adb://{at}/{serial}"} if serial else {"serial": at}),
+    }
+
+
+SourceKind = Literal["qairt", "folder", "aar", "maven"]
+
+PACKAGE_INDEX: Final = "pypi"
+"""The source that no lab has to name; it is asked last."""
+
+# What each kind needs, and what it may have besides.
+_FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = MappingProxyType(
+    {
+        "qairt": (frozenset({"path"}), frozenset({"toolchain"})),
+        "folder": (frozenset({"path"}), frozenset({"version", "target"})),
+        "aar": (frozenset({"path"}), frozenset({"version", "target"})),
+        "maven": (frozenset({"coordinates", "repository"}), frozenset({"target"})),
+    }
+)
+_OWN: Final = frozenset({"name", "kind"})
+_URL = re.compile(r"https?://[!-~]{1,500}", re.ASCII)
+
+
+def _source_name(text: str) -> str:
+    if text == PACKAGE_INDEX:
+        raise PydanticCustomError(
+            "source", "is the name of a source that is always there: take another"
+        )
+    if text in ("latest", "all") or text[0].isdigit():
+        raise PydanticCustomError("source", "is what a version looks like: take another")
+    return text
+
+
+def _repository(text: str) -> str:
+    if "://" in text and not _URL.fullmatch(text):
+        raise PydanticCustomError("repository", "must be a folder, or an http or https URL")
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        parts = None
+    if "://" in text and (parts is None or not parts.hostname):
+        raise PydanticCustomError(
+            "repository",
+            "has no host, or a port that is no number; in user and password / ? # @ : are "
+            "written %2F %3F %23 %40 %3A",
+        )
+    return text
+
+
+class RuntimeSource(BaseModel, extra="forbid", frozen=True):
+    """One more place that libraries come from."""
+
+    name: Annotated[LabName, AfterValidator(_source_name)]
+    """What stands in front of its versions: `--qnn NAME:2.31.0`, `--qnn NAME:latest`."""
+
+    kind: SourceKind
+    """qairt: an SDK tree, or a folder of them; folder: libraries that somebody put together;
+    aar: one archive for Android; maven: an artifact of a Maven repository."""
+
+    path: Text | None = None
+    """The tree, folder or archive; relative to the folder of devices.yaml."""
+
+    version: Word | None = None
+    """The QNN version of a folder or AAR whose libraries do not tell it."""
+
+    target: Target | None = None
+    """What the libraries of a folder are built for if they do not tell it, or those of an archive
+    if that is not android-arm64."""
+
+    toolchain: Word | None = None
+    """Which of several folders of an SDK for one target, e.g. aarch64-oe-linux-gcc9.3."""
+
+    coordinates: Text | None = None
+    """group:artifact, or group:artifact:version, e.g. com.qualcomm.qti:qnn-runtime."""
+
+    repository: Annotated[Text, AfterValidator(_repository)] | None = None
+    """A Maven repository: a folder (relative to that of devices.yaml), or an http(s) URL."""
+
+    def located(self, folder: Path) -> Path:
+        """Its folder or file as an absolute path, relative ones being below `folder`."""
+        return (folder / Path(self.path or self.repository or "").expanduser()).absolute()
+
+
+def mistakes_of_sources(document: Document) -> Iterator[ConfigError]:
+    """What a source of its kind lacks or cannot have, and names that are taken twice."""
+    sources = entries_of(document, "runtimes")
+    yield from names_taken_twice(document, "runtimes", sources, "name")
+    for index, entry in sources.items():
+        kind = entry.get("kind")
+        if not isinstance(kind, str) or kind not in _FIELDS:
+            continue
+        required, optional = _FIELDS[kind]
+        for field in sorted(required):
+            if entry.get(field) is None:
+                yield document.mistake(
+                    ("runtimes", index, field), f"is missing: a source of kind {kind} needs it"
+                )
+        known = RuntimeSource.model_fields.keys()
+        for field in sorted(entry.keys() & (known - required - optional - _OWN)):
+            if entry[field] is not None:
+                yield document.mistake(
+                    ("runtimes", index, field),
+                    f"a source of kind {kind} has none",
+                    sorted(required | optional),
+                )

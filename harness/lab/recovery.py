@@ -1,0 +1,301 @@
+"""Asks devices how they are; which steps may bring one back, in what order, and taking them."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from harness.core.deadline import Deadline
+from harness.core.errors import DeviceError, DeviceTimeout, InfraError
+from harness.core.notices import at_work
+from harness.lab.attach import LabDevice
+from harness.lab.facts import (
+    ADVICE,
+    DOZING,
+    LOAD_SCRIPT,
+    VITALS_SCRIPT,
+    Vitals,
+    clock_skew,
+    parse_load,
+    parse_vitals,
+)
+from harness.lab.health import (
+    Health,
+    HealthFinding,
+    RecoveryRules,
+    judge_health,
+    unreachable,
+)
+from harness.lab.lease import DeviceHeld
+from harness.transport.adb_address import has_address
+from harness.transport.adb_device import UNPLUGGED
+from harness.transport.adb_server import STATE_ADVICE, AdbServer, state_advice
+from harness.transport.device import Transport
+
+_VITALS_S: Final = 16.0
+_LEFTOVERS_S: Final = 8.0
+_LEAST_S: Final = 5.0
+_RESTART_S: Final = 20.0
+_GOING_DOWN_S: Final = 30.0
+_POLL_S: Final = 0.25
+_MAX_BYTES: Final = 1 << 20
+_WAKE: Final = (
+    "dumpsys deviceidle unforce;dumpsys deviceidle disable;dumpsys deviceidle enable;"
+    "input keyevent KEYCODE_WAKEUP"
+)
+
+RecoveryStep = Literal["reconnect", "end-leftovers", "restart-server", "reboot", "power-cycle"]
+
+# Nothing but time, or a person, helps against these.
+_BEYOND_OUR_POWER: Final = frozenset({"hot", "low-battery"})
+_NEED_A_CONNECTION: Final[frozenset[RecoveryStep]] = frozenset({"end-leftovers", "reboot"})
+
+ProbeProblem = Callable[[LabDevice], str | None]
+"""Says why the probe does not run on a device that answers, None if it does or is not there yet."""
+
+
+def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
+    """Asks a device how it is, in one round trip. Raises DeviceError."""
+    script = f"set -- {shlex.quote(workdir)} ''\n{VITALS_SCRIPT}"
+    before = time.time()
+    answer = way.shell(
+        script, timeout_s=timeout_s, max_output_bytes=_MAX_BYTES, doing="ask how it is"
+    )
+    after, vitals = time.time(), parse_vitals(answer.stdout.decode("utf-8", "replace"))
+    if vitals is None:
+        raise DeviceError(
+            "it does not tell how it is", serial=way.serial, output=answer.stdout[-400:]
+        )
+    at_work(way.serial, degrees=vitals.hottest_c)
+    return replace(vitals, skew_s=clock_skew(vitals.clock_s, before, after))
+
+
+def wake(way: Transport) -> None:
+    """Has a phone leave doze by what adb's shell may do, all of which is undone by itself.
+
+    A screen that goes on ends doze only behind no lock; to switch doze off ends it at once
+    (DeviceIdleController, its command `disable`). Raises DeviceError.
+    """
+    way.shell(_WAKE, timeout_s=_LEFTOVERS_S, max_output_bytes=4096, doing="wake it from doze")
+
+
+def ask_load(way: Transport) -> float | None:
+    """How busy a device's processors are within one second, 0 to 1. Raises DeviceError."""
+    answer = way.shell(
+        f"set -- '' ''\n{LOAD_SCRIPT}",
+        timeout_s=15,
+        max_output_bytes=4096,
+        doing="ask how busy it is",
+    )
+    return parse_load(answer.stdout.decode("utf-8", "replace"))
+
+
+def check(device: LabDevice, probe_problem: ProbeProblem) -> Health:
+    """Attaches a device if it is not, and asks how it is.
+
+    Raises ConfigError, and DeviceHeld if it turns out to be one that another process uses.
+    """
+    try:
+        attached = device.attach()
+        vitals = ask_vitals(attached.transport, attached.workdir)
+        if dozed := vitals.ready.doze in DOZING:
+            wake(attached.transport)
+            vitals = ask_vitals(attached.transport, attached.workdir)
+        health = judge_health(vitals, device.health_rules, has_dsp=attached.has_dsp)
+        if dozed and vitals.ready.doze not in DOZING:
+            woken = HealthFinding("suspect", "woken", "it was in doze, and was woken")
+            health = Health((*health.findings, woken), vitals)
+        why = probe_problem(device) if health.state != "bad" else None
+    except DeviceHeld:
+        raise
+    except InfraError as error:
+        return unreachable(str(error))
+    if why is None:
+        return health
+    found = HealthFinding("bad", "probe-fails", f"the probe does not run: {why}")
+    return Health((*health.findings, found), vitals)
+
+
+def recovery_steps(
+    codes: Collection[str],
+    strikes: int,
+    *,
+    own_server: bool,
+    may_reboot: bool,
+    may_restart: bool = False,
+) -> tuple[RecoveryStep, ...]:
+    """The steps to try one after the other until the device is well; none: only quarantine helps.
+
+    `codes` are what is wrong with it (none: it looks well), `strikes` counts the failures of the
+    lab on it since a case last went well, this one included: a step that a device looked well
+    after, and then failed again, is not taken twice. `may_restart`: the user's adb server, whose
+    other devices are cut off, too; so only where it does not reach this one.
+    """
+    if codes and _BEYOND_OUR_POWER.issuperset(codes):
+        return ()
+    steps: list[RecoveryStep] = ["reconnect", "end-leftovers"]
+    if own_server or (may_restart and "unreachable" in codes):
+        steps.append("restart-server")
+    if may_reboot:
+        steps.append("reboot")
+    return tuple(steps[max(0, strikes - 1) :])
+
+
+def is_worth_trying(step: RecoveryStep, codes: Collection[str]) -> bool:
+    """Whether a step may help a device of which `codes` are wrong by now."""
+    if codes and _BEYOND_OUR_POWER.issuperset(codes):
+        return False
+    return not ("unreachable" in codes and step in _NEED_A_CONNECTION)
+
+
+class Recovery:
+    """The recovery steps, taken on one device.
+
+    `come_back` is until when it is waited for if it is gone.
+    """
+
+    def __init__(self, device: LabDevice, rules: RecoveryRules, *, come_back: Deadline) -> None:
+        self._device = device
+        self._rules = rules
+        self._come_back = come_back
+        self._steps: Mapping[RecoveryStep, Callable[[], None]] = {
+            "reconnect": lambda: self._wait_for(self._come_back),
+            "end-leftovers": self._end_leftovers,
+            "restart-server": self._restart_server,
+            "reboot": self._reboot,
+            "power-cycle": self._power_cycle,
+        }
+
+    def take(self, step: RecoveryStep) -> None:
+        """Takes one step, within a bound of its own. Raises InfraError if it cannot be done."""
+        self._steps[step]()
+
+    def _power_cycle(self) -> None:
+        self._device.release()
+        self._device.power_cycle()
+        self._wait_for(Deadline(self._rules.reboot_timeout_s))
+
+    def _wait_for(self, deadline: Deadline, before: str | None = None) -> None:
+        """Until it has booted and answers, and is not the boot that it was `before`."""
+        device, is_lost = self._device, True
+        while True:
+            try:
+                if is_lost:  # one that is booting is left to it
+                    device.release()
+                    device.reconnect(within_s=max(_LEAST_S, deadline.remaining()))
+                device.detach()
+                is_lost, up = True, device.attach()
+                within_s = min(_VITALS_S, max(_LEAST_S, deadline.remaining()))
+                vitals = ask_vitals(up.transport, up.workdir, timeout_s=within_s)
+                is_lost, again = False, before is not None and vitals.boot_id == before
+                if vitals.booted is not False and not again:
+                    return
+                why = "is still the same boot" if again else "has not finished booting"
+                raise InfraError(f"device {device.name} {why}")
+            except DeviceHeld:
+                raise
+            except InfraError:
+                if deadline.expired:
+                    raise
+            time.sleep(min(2 * _POLL_S, deadline.remaining()))
+
+    def _end_leftovers(self) -> None:
+        if not self._device.attach().transport.end_leftovers(timeout_s=_LEFTOVERS_S):
+            name = self._device.name
+            raise InfraError(f"what earlier runs left on device {name} could not be ended")
+
+    def _restart_server(self) -> None:
+        if self._device.is_ours:
+            self._device.lab.restart_server()
+        else:
+            AdbServer().restart(deadline=Deadline(_RESTART_S))
+            self._wait_for(Deadline(_RESTART_S))
+        self._device.attach()
+
+    def _reboot(self) -> None:
+        device = self._device.attach()
+        way, deadline = device.transport, Deadline(self._rules.reboot_timeout_s)
+        before = None
+        with contextlib.suppress(InfraError):
+            before = ask_vitals(way, device.workdir, timeout_s=5).boot_id
+        way.reboot(timeout_s=deadline.at_most(15).seconds)
+        self._wait_until_down(way, deadline.at_most(_GOING_DOWN_S))
+        try:
+            self._wait_for(deadline, before)
+        except DeviceHeld:
+            raise
+        except InfraError as error:
+            text = f"not back {deadline.seconds:g} s after a reboot: {error}"
+            raise DeviceTimeout(text, serial=way.serial, command="reboot") from error
+
+    def _wait_until_down(self, way: Transport, deadline: Deadline) -> None:
+        while not deadline.expired:
+            try:
+                if not way.is_there(timeout_s=deadline.at_most(5).seconds):
+                    return
+            except InfraError:
+                return
+            time.sleep(min(_POLL_S / 5, deadline.remaining()))
+
+
+_ALWAYS: Final = frozenset({"developer-off", "doze"})
+"""What nothing but hands ends, however well the device does meanwhile."""
+_ADVICE: Final[Mapping[str, str]] = {
+    **ADVICE,
+    "low-battery": "charge it: another cable, port or charger",
+    "booting": "hold its power button, look at its screen",
+    "not-writable": "see what is wrong with its storage, or name another `workdir`",
+}
+_ELSE: Final = "look at it: screen, cable, power; then `qnn-harness doctor {name}`"
+_NOT_THERE: Final = (
+    "switch it on, and its adb over the network; if it is, correct its address in devices.yaml"
+)
+_REFUSED: Final = ("cannot be connected", "did not become ready", "failed to connect")
+_SIMULATED: Final = "`qnn-harness devices heal {name}` restarts it; see `qnn-harness doctor {name}`"
+
+
+@dataclass(frozen=True)
+class Hands:
+    """What a person must do for a device, and why; each is one line."""
+
+    do: str
+    why: str
+
+
+def needs_hands(
+    name: str, findings: Iterable[HealthFinding], *, simulated: bool = False
+) -> Hands | None:
+    """What the device with these findings needs; None: nothing.
+
+    To be asked once the steps of recovery were taken: what they mend is not for hands. One that is
+    `simulated` here has neither cable nor screen.
+    """
+    for finding in findings:
+        if finding.state == "bad" or finding.code in _ALWAYS:
+            if simulated:
+                return Hands(_SIMULATED.format(name=name), finding.text)
+            advice = _ADVICE.get(finding.code, _ELSE)
+            if finding.code == "unreachable":
+                advice = unreachable_advice(finding.text) or _ELSE
+            return Hands(advice.replace("{name}", name), finding.text)
+    return None
+
+
+def unreachable_advice(why: str) -> str | None:
+    """What to do about a device that was not reached, by what was said of it; None: nobody knows.
+
+    It is the same whoever tells it. What has an address hangs on no cable of ours.
+    """
+    serial = next((one for word in why.split() if has_address(one := word.strip(":;,."))), "")
+    for state in STATE_ADVICE:
+        if f"is {state}" in why:
+            return state_advice(state, serial, _ELSE)
+    if UNPLUGGED in why:
+        return "plug it in, switch it on; if it is, another cable or port"
+    if "no adb server" in why:
+        return "see why its adb server does not answer"
+    return _NOT_THERE if serial and any(one in why for one in _REFUSED) else None

@@ -1,0 +1,1 @@
+"""The comparison of a model with its reference, layer by layer."""

@@ -1,1 +1,0 @@
-"""QNN, ONNX Runtime and ExecuTorch by version, and what files of users hold."""

@@ -1,1 +1,0 @@
-"""Files that users have, with contexts inside: `open_artefact` in `open.py` reads them all."""

@@ -1,0 +1,1 @@
+"""Context binaries and models: sources, the compiler, forecasts of capacity."""

@@ -1,0 +1,290 @@
+"""Runs the compiler: worker.py in a process of its own, with the libraries of one QNN version.
+
+Whatever happens to one job there (a refusal, a crash, an endless loop) is that job's result, and
+no other's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, ClassVar, Final
+
+from harness.core.bounded_json import parse_json
+from harness.core.deadline import Deadline
+from harness.core.errors import Cause, HarnessError, InfraError
+from harness.core.guard import GuardedProcess, spawn_guarded
+from harness.core.notices import followed, working
+from harness.core.whole_file import read_bounded, scratch_folder
+from harness.runtimes.pypi import CompilerHost
+
+WORKER: Final = Path(__file__).with_name("worker.py")
+START_TIMEOUT_S: Final = 60.0
+"""For starting the worker."""
+
+JOB_S: Final = 40.0
+"""What a thread of a job may compute. A busy computer does not use it up, nor do many threads."""
+
+BYTES_A_SECOND: Final = 1 << 20
+"""For each of so many bytes of its model a job has a second more; 128 MB of weights take 1.5 s."""
+
+WAIT_S: Final = 400.0
+"""So much longer a job may take by the clock; then nothing is known of the compiler."""
+
+_NOT_ITS_OWN: Final = {
+    -signal.SIGALRM: "it did not come to an end, and hardly computed: this computer is too busy, "
+    "or the compiler waits for ever",
+    -signal.SIGKILL: "it was killed from outside, as the kernel does when memory runs out",
+    -signal.SIGTERM: "it was told to end",
+    -signal.SIGINT: "it was told to end",
+}
+"""Endings of a job that say nothing of the compiler."""
+
+_MARK = "@qnn-harness-job:"
+_LOOK_S = 0.25
+_KEPT_OUTPUT_BYTES = 512 << 10
+_MAX_ANSWER_BYTES = 16 << 20
+_KEPT_LINES = 6
+_TELLING = re.compile(r"\[E:|<E>|\bERROR\b|[Ff]ailed")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_PLACES = re.compile(
+    r"(?:Load model from .{1,4096}? failed:)?"
+    r"\S*/onnxruntime/core/\S+:\d+ .*?\) (?=[A-Z]|\[ONNXRuntimeError\])"
+)
+
+
+class CompileError(HarnessError):
+    """The compiler did not make a context: refused the model, crashed, or did not come to an end.
+
+    `chain` holds the texts of all exceptions, the first cause first (with ORT, the last one is
+    often about something else); `first` that cause without places in ORT's source; `output` what
+    the libraries printed meanwhile (bounded).
+    """
+
+    cause: ClassVar[Cause] = "target"
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, what: str, *, chain: Sequence[str], output: str = "") -> None:
+        self.chain = tuple(chain)
+        self.output = output
+        self.first = _PLACES.sub("", self.chain[0]).strip() if self.chain else "no reason given"
+        telling = [
+            line
+            for line in output.splitlines()
+            if _TELLING.search(line) and line.rpartition("] ")[2].strip() not in self.first
+        ][:_KEPT_LINES]
+        super().__init__(
+            "\n    ".join([f"{what}: {self.first[:600]}", *(t[:300] for t in telling)])
+        )
+
+
+@dataclass(frozen=True)
+class CompileJob:
+    """Makes one context binary: `model` (a file) into `folder`, which must be empty.
+
+    `job` is its name among others, `complaint` what is said if it fails. With `fallback` nodes
+    that QNN refuses stay beside the context.
+    """
+
+    job: str
+    complaint: str
+    model: Path
+    folder: Path
+    options: Mapping[str, str]
+    fallback: bool = False
+
+    def request(self, host: CompilerHost) -> dict[str, Any]:
+        """The job as the worker reads it."""
+        return {
+            "id": self.job,
+            "kind": "compile",
+            "model": self.model,
+            "provider_options": {"backend_path": str(host.backend), **self.options},
+            "session_options": {
+                "ep.context_enable": "1",
+                "ep.context_embed_mode": "0",
+                "ep.context_file_path": str(self.folder / "context.onnx"),
+                "session.disable_cpu_ep_fallback": "0" if self.fallback else "1",
+            },
+        }
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """An input of a reference job: raw values in a file, their numpy dtype, the shape."""
+
+    name: str
+    path: Path
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ReferenceJob:
+    """Computes a model's outputs with ORT on the CPU: a raw file for each by name."""
+
+    job: str
+    complaint: str
+    model: Path
+    inputs: tuple[InputFile, ...]
+    outputs: Mapping[str, Path]
+
+    def request(self, host: CompilerHost) -> dict[str, Any]:
+        """The job as the worker reads it."""
+        del host
+        return {"id": self.job, "kind": "reference", **asdict(self)}
+
+
+Job = CompileJob | ReferenceJob
+
+
+def seconds_for(model: Path) -> float:
+    """How long a model may be computed with before it counts as without end."""
+    size = model.stat().st_size if model.exists() else 0  # the job itself says so
+    return JOB_S + size / BYTES_A_SECOND
+
+
+def run_jobs(host: CompilerHost, jobs: Sequence[Job]) -> dict[str, CompileError | None]:
+    """Does all jobs, one after the other: {job: None, or why it failed}.
+
+    Raises InfraError if the compiler's process cannot be used, ends early, or waited for too long.
+    """
+    if not jobs:
+        return {}
+    with scratch_folder() as folder, tempfile.TemporaryFile() as out:
+        answers = folder / "answers.jsonl"
+        seconds = [seconds_for(job.model) for job in jobs]
+        limits = [{"most_s": most_s, "most_wall_s": most_s + WAIT_S} for most_s in seconds]
+        request = {
+            "answers": answers,
+            "mark": _MARK,
+            "ort_root": host.ort_root,
+            "plugin": host.plugin,
+            "jobs": [job.request(host) | of for job, of in zip(jobs, limits, strict=True)],
+        }
+        command = worker_command(WORKER, folder, request)
+        environment = own_environment(PYTHONPATH=f"{host.ort_root}{os.pathsep}{host.qnn_root}")
+        deadline = Deadline(START_TIMEOUT_S + sum(seconds) + WAIT_S * len(jobs))
+        with spawn_guarded(command, env=environment, cwd=folder, stdout=out, stderr=out) as worker:
+            code = _wait(worker, deadline, answers, len(jobs))
+        output, events = output_text(out), _events(answers)
+    results = results_of(host, jobs, events, output)
+    if len(results) < len(jobs):
+        how = f"did not end within {deadline.seconds:g} s" if code is None else f"exit code {code}"
+        last = output.strip().splitlines()[-1:] or ["it said nothing"]
+        raise InfraError(f"the compiler's process cannot be used ({how}): {last[0][:500]}")
+    return results
+
+
+def _wait(worker: GuardedProcess, deadline: Deadline, answers: Path, jobs: int) -> int | None:
+    """Waits for the worker's end, and tells meanwhile how many of its jobs are done."""
+    if not followed():
+        return worker.wait(deadline)
+    with working("") as tell:
+        while (code := worker.wait(deadline.at_most(_LOOK_S))) is None and not deadline.expired:
+            over = sum(event.get("event") != "begin" for event in _events(answers))
+            tell("compiling", over, jobs)
+        return code
+
+
+def results_of(
+    host: CompilerHost,
+    jobs: Sequence[Job],
+    events: Sequence[Mapping[str, Any]],
+    output: str,
+) -> dict[str, CompileError | None]:
+    """What the worker's answers mean for each job; absent are those it never finished (pure).
+
+    Raises InfraError if the worker found the libraries unusable, or a job only waited.
+    """
+    complaints = {job.job: job.complaint for job in jobs}
+    results: dict[str, CompileError | None] = {}
+    for event in events:
+        kind, job = event.get("event"), str(event.get("job"))
+        if kind == "unusable":
+            raise InfraError(
+                f"ORT {host.ort_version} cannot use the plug-in of QNN {host.qnn_version}: "
+                + " <- ".join(_errors(event)[::-1])[:1000]
+            )
+        if job not in complaints or job in results:
+            continue
+        if kind == "made":
+            results[job] = None
+        elif kind == "died" and event.get("code") in _NOT_ITS_OWN:
+            raise InfraError(f"{complaints[job]}: {_NOT_ITS_OWN[event['code']]}")
+        elif kind in ("failed", "died"):
+            chain = _errors(event) if kind == "failed" else [_death(event)]
+            results[job] = CompileError(complaints[job], chain=chain, output=output_of(output, job))
+    return results
+
+
+def _death(event: Mapping[str, Any]) -> str:
+    code = event.get("code")
+    if code == -signal.SIGPROF:
+        return without_end(event["most_s"])
+    if isinstance(code, int) and code < 0:
+        return f"the compiler crashed with signal {-code}"
+    return f"the compiler ended its process with exit code {code}"
+
+
+def without_end(seconds: float) -> str:
+    """How a model is told of that was ended after so many seconds."""
+    return f"it did not come to an end in {seconds:.0f} s of computing"
+
+
+def output_of(output: str, job: str) -> str:
+    """The part of the libraries' output that was written during one job (pure)."""
+    begin = output.find(f"{_MARK}{job}\n")
+    if begin < 0:
+        return ""
+    begin += len(_MARK) + len(job) + 1
+    end = output.find(_MARK, begin)
+    return output[begin:end].strip() if end >= 0 else output[begin:].strip()
+
+
+def _errors(event: Mapping[str, Any]) -> list[str]:
+    errors = event.get("errors")
+    return [str(error) for error in errors] if isinstance(errors, list) else []
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    try:
+        lines = read_bounded(path, _MAX_ANSWER_BYTES).split(b"\n")
+    except FileNotFoundError:
+        return []
+    events = []
+    # the last piece is empty, or a line that was cut off
+    for line in lines[:-1]:
+        event = parse_json(line)
+        if isinstance(event, dict):
+            events.append(event)
+    return events
+
+
+def output_text(file: IO[bytes], most_bytes: int = _KEPT_OUTPUT_BYTES) -> str:
+    """The end of what a process of a compiler wrote, without colours."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - most_bytes))
+    return _COLOURS.sub("", file.read().decode("utf-8", "replace"))
+
+
+def own_environment(**more: str) -> dict[str, str]:
+    """Our environment with `more`, and without what would have a process load anything else."""
+    taken_out = ("LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH", "PYTHONHOME", "PYTHONSTARTUP")
+    kept = {name: value for name, value in os.environ.items() if name not in taken_out}
+    return kept | more
+
+
+def worker_command(worker: Path, folder: Path, request: Mapping[str, object]) -> list[str]:
+    """The command that runs a worker with a request, which is written into `folder`."""
+    file = folder / "request.json"
+    file.write_text(json.dumps(request, default=str))
+    # -P: the worker's own folder is not searched for modules
+    return [sys.executable, "-P", "-B", str(worker), str(file)]

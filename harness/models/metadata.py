@@ -1,0 +1,210 @@
+"""What a context binary says about itself: read by libQnnSystem in the probe, and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from harness.containers.artefact import Piece
+from harness.core.codes import describe
+from harness.core.errors import ConfigError, InfraError, VersionError
+from harness.core.outgoing_text import counted
+from harness.core.socs import HTP_ARCHS
+from harness.probe.build import ProbeBuilder
+from harness.probe.plan import Plan, Step, context_inspect, system_load
+from harness.probe.plan_runner import run_plan_locally
+from harness.probe.transcript import StepResult, damage, misfit
+
+_TIMEOUT_S: Final = 60.0
+_MOST_AT_ONCE: Final = 4000
+
+Sizes = Mapping[str, int]
+"""Bytes of each tensor of a model by name."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of a graph as the metadata describes it (size in bytes).
+
+    `shape` is None where it is not told.
+    """
+
+    name: str
+    size: int
+    data_type: str
+    shape: tuple[int, ...] | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.size} bytes of {self.data_type})"
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Why the library does not read a binary, and what it logged."""
+
+    reason: str
+    log: str = ""
+
+
+def read_each(
+    probes: ProbeBuilder, system_library: Path, pieces: Sequence[Piece]
+) -> list[dict[str, Any] | Unreadable]:
+    """The metadata of each binary on this host, as the probe reports it (see native/inspect.c).
+
+    Damaged ones can crash the library or hold it up: the others are read in a new process then.
+    Raises ConfigError if the probe cannot be built, InfraError if it, or the library, does not
+    work.
+    """
+    probe = probes.build("linux-x64")
+    found: list[dict[str, Any] | Unreadable] = []
+    while len(found) < len(pieces):
+        found += _read(probe, system_library, pieces[len(found) :])
+    return found
+
+
+def _read(
+    probe: Path, system_library: Path, pieces: Sequence[Piece]
+) -> list[dict[str, Any] | Unreadable]:
+    """What one process reads: all, or those up to the first that ends it (at least one)."""
+    # behind a cleanup each step is tried, whatever came of those before it
+    steps = [system_load(str(system_library)), Step("cleanup")]
+    for piece in pieces[:_MOST_AT_ONCE]:
+        steps.append(context_inspect(str(piece.path), offset=piece.offset, size=piece.size))
+    run = run_plan_locally(probe, Plan(tuple(steps)), env={}, timeout_s=_TIMEOUT_S)
+    told = run.transcript.steps
+    if told and told[0].ended and told[0].failed:
+        reason = told[0].message or told[0].error or f"code {told[0].code}"
+        raise InfraError(f"{system_library.name} does not load on this computer: {reason}")
+    found = [_answer(step) for step in told[2:] if step.ended]
+    culprit = run.transcript.last_begun
+    if culprit is None or culprit.ended or culprit.verb != "context-inspect":
+        if problem := misfit(run.transcript, run.plan):
+            raise InfraError(
+                f"the probe did not read all of {counted(len(pieces), 'context')}: {problem}"
+            )
+        return found
+    if damaged := damage(run.transcript):
+        raise InfraError(
+            f"the probe did not read all of {counted(len(pieces), 'context')}: {damaged}"
+        )
+    how = f"crashes with signal {run.signal}" if run.signal else f"ends with {run.exit_code}"
+    if run.timed_out:
+        how = f"does not come to an end within {_TIMEOUT_S:g} s"
+    return [*found, Unreadable(f"{system_library.name} {how}")]
+
+
+def _answer(step: StepResult) -> dict[str, Any] | Unreadable:
+    if not step.failed:
+        return dict(step.data)
+    known = describe(step.code).symbol if step.code else None
+    reason = step.message or step.error or f"{step.code} ({known or 'no meaning is known'})"
+    log = "\n".join(line.text for line in step.logs)
+    return Unreadable(f"{step.api or step.verb}: {reason}", log)
+
+
+def graphs_named(
+    metadata: Mapping[str, Any], binary: Path, name: str | None
+) -> list[tuple[int, Mapping[str, Any]]]:
+    """The graph of this name, or all graphs of a binary, with their numbers (pure).
+
+    Raises ConfigError, naming the graphs, where there is none.
+    """
+    graphs = list(enumerate(entries(metadata, "graphs")))
+    names = [str(graph.get("name")) for _, graph in graphs]
+    if name is not None and name in names:
+        return [graphs[names.index(name)]]
+    if name is None and graphs:
+        return graphs
+    problem = "has no graph" if name is None else f"has no graph {name!r}"
+    raise ConfigError(problem, file=binary, field="graph", choices=names or None)
+
+
+def tensors_of(
+    graph: Mapping[str, Any], kind: Literal["inputs", "outputs"], binary: Path
+) -> list[Tensor]:
+    """The inputs or outputs of a graph, in its order (pure).
+
+    Raises ConfigError for a tensor whose size is not known before it runs.
+    """
+    found = []
+    for one in entries(graph, kind):
+        size, dimensions = _number(one, "bytes"), one.get("dimensions")
+        shape = tuple(dimensions) if isinstance(dimensions, list) else None
+        tensor = Tensor(str(one.get("name")), size, str(one.get("data_type")), shape)
+        if tensor.size <= 0:
+            problem = f"nobody knows the size of {tensor.name}: {one.get('dimensions')}"
+            raise ConfigError(problem, file=binary, field=kind)
+        found.append(tensor)
+    return found
+
+
+def named_build(metadata: Mapping[str, Any]) -> str | None:
+    """The QNN build that a binary says it was made by (pure)."""
+    build = metadata.get("build_id")
+    return build.removeprefix("v") if isinstance(build, str) and build else None
+
+
+def check_arch(metadata: Mapping[str, Any], what: str, asked: int) -> None:
+    """Raises ConfigError if the binary is for another HTP architecture than asked for (pure).
+
+    The compiler says nothing about a number that it does not know, and makes something else.
+    """
+    made = metadata.get("dsp_arch")
+    if made is not None and made != asked:
+        raise VersionError(
+            f"{what}: asked for HTP v{asked}, the compiler made one for v{made}",
+            field="htp_arch",
+            choices=HTP_ARCHS,
+        )
+
+
+def needs(metadata: Mapping[str, Any]) -> dict[str, int | None]:
+    """Bytes that a context needs by its metadata; None where its format is too old to tell (pure).
+
+    Weights and I/O are sums over the graphs. Spill-fill and VTCM are used by one graph at a time,
+    so that the largest counts.
+    """
+
+    def of_all(key: str, combined: Callable[[list[int]], int]) -> int | None:
+        known = [_number(graph, key) for graph in entries(metadata, "graphs") if key in graph]
+        return combined(known) if known else None
+
+    return {
+        "weights_bytes": of_all("const_bytes", sum),
+        "io_bytes": of_all("io_bytes", sum),
+        "spill_fill_bytes": of_all("spill_fill_bytes", max),
+        "vtcm_bytes": of_all("vtcm_bytes", max),
+    }
+
+
+def memory_bytes(metadata: Mapping[str, Any]) -> int:
+    """What a device needs for a context by its metadata: I/O, constants, spill-fill (pure).
+
+    Spill-fill is shared by the graphs of a context, so the largest counts. Where the binary's
+    format is too old to say, the sizes of the tensors and of the binary stand for it.
+    """
+    graphs = entries(metadata, "graphs")
+    spill = max((_number(graph, "spill_fill_bytes") for graph in graphs), default=0)
+    total = spill
+    for graph in graphs:
+        if "io_bytes" in graph:
+            total += _number(graph, "io_bytes") + _number(graph, "const_bytes")
+        else:
+            tensors = [*entries(graph, "inputs"), *entries(graph, "outputs")]
+            total += sum(_number(tensor, "bytes") for tensor in tensors)
+    if not any("io_bytes" in graph for graph in graphs):
+        total += _number(metadata, "size")
+    return total
+
+
+def entries(parent: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """A list of the metadata, such as `graphs`; empty where there is none."""
+    value = parent.get(key)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _number(parent: Mapping[str, Any], key: str) -> int:
+    value = parent.get(key)
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,319 @@
+"""Will it fit: contexts packed into protection domains the way the backend does it (pure).
+
+The backend puts a context into the first domain with room for all that it reserves for it; one
+context cannot span two (QAIRT SDK docs, "Multiple cDSP Sessions"). What a context of a given file
+takes, and how much there is, is measured or given.
+
+The HTP library, here the simulator, logs what it reserves for each context that it loads, and what
+is left when it refuses one. Nothing of that is in the binary's metadata: the run list and the
+buffer behind the VTCM are not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter
+
+from harness.core.errors import InfraError
+from harness.core.outgoing_text import counted
+from harness.core.whole_file import keep_whole, read_json
+from harness.models.compile import ContextStore
+from harness.models.models import Model
+from harness.models.source import Libraries, Move, schedule, session_start
+from harness.probe.build import ProbeBuilder
+from harness.probe.plan import Plan, Settings, Step, context_free, context_load
+from harness.probe.plan_runner import ProbeRun, run_plan_locally
+from harness.probe.transcript import StepResult, damage
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.pypi import all_versions
+from harness.runtimes.runtime import Runtime
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes that a context takes in its domain; `spill_fill` is a part of `total`."""
+
+    total: int
+    spill_fill: int = 0
+
+
+@dataclass(frozen=True)
+class Room:
+    """How many bytes each protection domain has, and how many of them there are."""
+
+    budget: int
+    sessions: int = 1
+
+
+@dataclass(frozen=True)
+class RefusedLoad:
+    """The first load that fails (from 0), of which context, and by how many bytes."""
+
+    load: int
+    context: int
+    missing: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What comes of a schedule: so many `loads` succeed, then one is `refused`, or none is.
+
+    `domains` tells which contexts each domain holds at the refusal, else when most is taken, and
+    `used` how many bytes they take.
+    """
+
+    loads: int
+    refused: RefusedLoad | None
+    domains: tuple[tuple[int, ...], ...]
+    used: tuple[int, ...]
+
+    @property
+    def fits(self) -> bool:
+        return self.refused is None
+
+
+_Held = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
+"""The contexts of each domain, and how many bytes they take."""
+
+
+class _Domain:
+    """One protection domain; with `shares`, its contexts have one spill-fill buffer."""
+
+    def __init__(self, shares: bool) -> None:
+        self._shares = shares
+        self.held: dict[int, Size] = {}
+        self._own = 0
+        self._shared = 0
+
+    @property
+    def used(self) -> int:
+        return self._own + self._shared
+
+    def used_with(self, size: Size) -> int:
+        own, shared = self._parts(size)
+        return self._own + own + max(self._shared, shared)
+
+    def take(self, context: int, size: Size) -> None:
+        own, shared = self._parts(size)
+        self._own, self._shared = self._own + own, max(self._shared, shared)
+        self.held[context] = size
+
+    def free(self, context: int) -> None:
+        if size := self.held.pop(context, None):
+            self._own -= self._parts(size)[0]
+            self._shared = max((self._parts(one)[1] for one in self.held.values()), default=0)
+
+    def _parts(self, size: Size) -> tuple[int, int]:
+        return (size.total - size.spill_fill, size.spill_fill) if self._shares else (size.total, 0)
+
+
+def forecast(
+    sizes: Sequence[Size], moves: Iterable[Move], room: Room, *, share_spill_fill: bool = False
+) -> Forecast:
+    """What comes of these moves; with `share_spill_fill` a domain has one buffer for all."""
+    domains = [_Domain(share_spill_fill) for _ in range(room.sessions)]
+    loads, fullest = 0, _held(domains)
+    for move in moves:
+        if move.verb == "load":
+            size = sizes[move.context]
+            for domain in domains:
+                if domain.used_with(size) <= room.budget:
+                    domain.take(move.context, size)
+                    break
+            else:
+                missing = min(domain.used_with(size) for domain in domains) - room.budget
+                return Forecast(loads, RefusedLoad(loads, move.context, missing), *_held(domains))
+            loads += 1
+        elif move.verb == "free":
+            fullest = max(fullest, _held(domains), key=_used)
+            for domain in domains:
+                domain.free(move.context)
+    fullest = max(fullest, _held(domains), key=_used)
+    return Forecast(loads, None, *fullest)
+
+
+def _held(domains: Sequence[_Domain]) -> _Held:
+    return tuple(tuple(domain.held) for domain in domains), tuple(domain.used for domain in domains)
+
+
+def _used(held: _Held) -> int:
+    return sum(held[1])
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What would come of doing it another way: how many contexts are loaded then, and whether
+    that is all of them."""
+
+    change: str
+    fits: bool
+    loads: int
+
+
+def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
+    """What would come of the ways out that people know, if all contexts stayed loaded."""
+    count, resident = len(sizes), schedule(len(sizes), "resident").moves
+
+    by_size = sorted(sizes, key=lambda size: size.total)
+    by_spill_fill = sorted(sizes, key=lambda size: -size.spill_fill)
+    shared = forecast(by_spill_fill, resident, room, share_spill_fill=True)
+    ways = {
+        "smallest first": forecast(by_size, resident, room),
+        "largest first": forecast(by_size[::-1], resident, room),
+        "shared spill-fill, largest first": shared,
+        "sequential": forecast(sizes, schedule(count, "sequential").moves, room),
+    }
+    found = [Alternative(way, one.fits, one.loads) for way, one in ways.items()]
+    if most := _largest_window(sizes, room):
+        window = f"only the last {most} kept loaded (--residency window --window {most})"
+        found.append(Alternative(window, True, count))
+    if all(size.total <= room.budget for size in sizes):
+        enough = Room(room.budget, count)
+        domains = [one for one in forecast(sizes, resident, enough).domains if one]
+        found.append(Alternative(counted(len(domains), "protection domain"), True, count))
+    # its graphs take what they took as contexts, measured with QNN 2.51
+    fits = sum(size.total for size in sizes) <= room.budget
+    found.append(Alternative("merged into one context", fits, count if fits else 0))
+    for at, size in enumerate(sizes):
+        if size.total > room.budget:
+            parts = -(-size.total // room.budget)
+            found.append(Alternative(f"context {at} split into {parts} or more", True, count))
+    return found
+
+
+def _largest_window(sizes: Sequence[Size], room: Room) -> int:
+    """How many contexts can be kept loaded at a time; 0 if not even one."""
+    fits, refused = 0, len(sizes) + 1
+    while refused - fits > 1:
+        middle = (fits + refused) // 2
+        if forecast(sizes, schedule(len(sizes), "window", middle).moves, room).fits:
+            fits = middle
+        else:
+            refused = middle
+    return fits
+
+
+_BACKEND: Final = "libQnnHtp.so"
+_HTP_ARCH: Final = 73
+_MAX_KEPT_BYTES: Final = 4096
+_KEPT: Final = TypeAdapter[Room | None](Room | None)
+_TIMEOUT_S: Final = 120.0
+_AT_ONCE: Final = 16
+_ADDRESSES: Final = 4 << 30  # of one protection domain, with 32 bits
+# As QNN 2.47 to 2.51 log them.
+_RESERVED: Final = re.compile(r"Setting context \d+ reserved space to (\d{1,15})")
+_SPILL_FILL: Final = re.compile(r"estimated PD size .* spillfill (\d{1,15}) B")
+_LEFT: Final = re.compile(r"pd \d+ not chosen for context .* available space (\d{1,15})")
+_LOG: Final = Settings(log_level="verbose", max_log_bytes=32 << 20, memory="off")
+
+
+@dataclass(frozen=True)
+class Silent:
+    """Why the library said nothing of what a context takes.
+
+    `refused`: it did not load it. `code` is its code and `said` are its lines, if it gave some.
+    """
+
+    reason: str
+    refused: bool = True
+    code: int | None = None
+    said: tuple[str, ...] = ()
+
+
+def reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Silent]:
+    """What the library reserves for the context of each file, loaded alone.
+
+    Raises InfraError if the library does not work on this computer.
+    """
+    found: list[Size | Silent] = []
+    while len(found) < len(files):
+        found += _reserved(probe, backend_library, files[len(found) :][:_AT_ONCE])
+    return found
+
+
+def _reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Silent]:
+    """As `reserved`, of the files that one process gets to before one of them ends it."""
+    steps: list[Step] = []
+    for at, file in enumerate(files):
+        # behind a cleanup each step is tried, whatever came of those before it
+        steps += [Step("cleanup"), context_load(at, str(file)), context_free(at)]
+    run = _run(probe, backend_library, steps)
+    loads = [step for step in run.transcript.steps if step.verb == "context-load" and step.begun]
+    if not loads:
+        raise InfraError(f"{backend_library.name} loads nothing on this computer")
+    ended = "did not come to an end" if run.timed_out else "crashed"
+    return [_said(step, ended) for step in loads]
+
+
+def _said(step: StepResult, ended: str) -> Size | Silent:
+    text = "\n".join(line.text for line in step.logs)
+    total = _RESERVED.search(text)
+    if total is None:
+        why = ended if step.unfinished else f"code {step.code}" if step.code else "no word"
+        said = tuple(line.text for line in step.logs)
+        return Silent(f"{step.message or step.error or why}", not step.ok, step.code, said)
+    spill_fill = (int(found[1]) for found in _SPILL_FILL.finditer(text))
+    return Size(int(total[1]), max(spill_fill, default=0))
+
+
+def room(probe: Path, backend_library: Path, file: Path) -> Room | None:
+    """How much the library has to reserve of; None if it refuses nothing.
+
+    Loads the context of a small file until it is refused, or all addresses of a domain are full.
+    Raises InfraError if it fails in another way.
+    """
+    (size,) = reserved(probe, backend_library, [file])
+    if isinstance(size, Silent):
+        raise InfraError(f"{backend_library.name} does not say what it reserves: {size.reason}")
+    loads = (context_load(at, str(file)) for at in range(_ADDRESSES // size.total + 1))
+    run = _run(probe, backend_library, loads)
+    failure = run.transcript.first_failure
+    if failure is None:
+        return None
+    left = [int(found[1]) for line in failure.logs for found in _LEFT.finditer(line.text)]
+    if failure.verb != "context-load" or not left:
+        said = failure.message or failure.error or f"code {failure.code}"
+        raise InfraError(f"{backend_library.name}: {failure.verb} {failure.context}: {said}")
+    loaded = sum(step.ok for step in run.transcript.steps if step.verb == "context-load")
+    # each domain that has no room left says so
+    return Room((loaded * size.total + sum(left)) // len(left), len(left))
+
+
+def calibrated_room(
+    cache: Path, catalog: Catalog, runtime: Runtime, *, anew: bool = False
+) -> Room | None:
+    """How much a runtime has to reserve of; None if it refuses nothing.
+
+    It is measured once, or `anew`, and kept by the content of the library. Raises as `room`, and as
+    `ContextStore.get` for the context that it takes.
+    """
+    library = runtime.library(_BACKEND)
+    (sha256,) = [file.sha256 for file in runtime.files if file.path == library]
+    kept = cache / "calibrations" / f"{sha256}.json"
+    if not anew:
+        with contextlib.suppress(OSError, ValueError):
+            return _KEPT.validate_python(read_json(kept, _MAX_KEPT_BYTES))
+    probes = ProbeBuilder(cache / "probe")
+    # the oldest: all runtimes take it
+    small = ContextStore(cache, catalog, probes).get(Model("tiny"), all_versions()[0], _HTP_ARCH)
+    found = room(probes.build("linux-x64"), library, small.path)
+    keep_whole(kept, _KEPT.dump_json(found))
+    return found
+
+
+def _run(probe: Path, backend_library: Path, steps: Iterable[Step]) -> ProbeRun:
+    opened = tuple(session_start(Libraries(str(backend_library), None)))
+    run = run_plan_locally(probe, Plan((*opened, *steps), _LOG), env={}, timeout_s=_TIMEOUT_S)
+    for step in run.transcript.steps[: len(opened)]:
+        if step.failed:
+            said = step.message or step.error or f"code {step.code}"
+            raise InfraError(f"{backend_library.name} does not work here: {step.verb}: {said}")
+    if problem := damage(run.transcript):
+        raise InfraError(problem)
+    return run

@@ -1,0 +1,1 @@
+"""The nightly pipeline: run, history, bisections, issues, notifications."""

@@ -1,0 +1,277 @@
+"""Messages about nights, runs and comparisons, sent by apprise to the channels of devices.yaml.
+
+Each channel has a process of its own, `python -m harness.nightly.notifications`: one that
+hangs, or whose server echoes its URL, costs nothing but itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from subprocess import PIPE
+from typing import IO, Any, Final, Literal, Self
+
+from harness.core.bounded_json import parse_json
+from harness.core.deadline import Deadline
+from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.guard import RUN_GRACE_S, spawn_guarded
+from harness.core.outgoing_text import INSTEAD, outgoing, without_secrets
+from harness.lab.fields import NotifyChannel, load_channels
+from harness.report.document import shortened
+
+SEND_S: Final = 60.0
+"""How long one channel may take. All are sent to at once."""
+SENT: Final = "notified"
+"""The file in the folder of a night that has a line for each message and channel."""
+_READ_S: Final = 20.0
+_TITLE_CHARS: Final = 200
+_LINE_CHARS: Final = 500
+_HEAD_CHARS: Final = 3000
+_ORDER: Final = "QNN_HARNESS_NOTIFY"
+_NO_APPRISE: Final = "apprise is not installed: pip install 'qnn-harness[notify]'"
+# what makes a chat call everybody, whoever wrote it
+_CALLS: Final = re.compile(r"<(?=[!@#])|@(?=(?:all|channel|everyone|here|room)\b)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A title and a text that every chat takes."""
+
+    title: str
+    body: str
+    markup: Literal["markdown", "text"] = "markdown"
+
+    @classmethod
+    def head_of(cls, summary: str, name: str, where: Path) -> Self:
+        """Return the head of a summary in Markdown; `name` is what it is of, `where` its file."""
+        title, _, text = summary.strip().partition("\n")
+        return cls(f"{title.lstrip('# ')} ({name})", _head(text, where))
+
+    @classmethod
+    def of_lines(cls, title: str, lines: Iterable[str], where: Path) -> Self:
+        """Return the head of plain lines; `where` is a file with more."""
+        return cls(title, _head("\n".join(lines), where), "text")
+
+
+def _head(text: str, where: Path) -> str:
+    shown, chars = [], 0
+    for line in outgoing(text).strip("\n").splitlines():
+        shown.append(shortened(line, _LINE_CHARS))
+        chars += len(shown[-1]) + 1
+        if chars > _HEAD_CHARS:
+            shown[-1] = f"... the rest is in {where}"
+            break
+    return "\n".join(shown)
+
+
+TEST_MESSAGE: Final = Message("qnn-harness: test", "A test of `notify` in devices.yaml.")
+
+
+def require_channels(lab_file: Path) -> tuple[NotifyChannel, ...]:
+    """Return the channels of devices.yaml. Raise ConfigError if it names none."""
+    channels = load_channels(lab_file)
+    if not channels:
+        problem = "is missing: name a channel, as in {name: team, url: slack://${SLACK_TOKENS}}"
+        raise ConfigError(problem, file=lab_file, field="notify")
+    return channels
+
+
+def send(
+    message: Message, channels: Iterable[NotifyChannel], sent: Path | None = None
+) -> dict[str, str | None]:
+    """Send a message to all channels at once; return why each of them failed, None if it did not.
+
+    `sent` is a file of what was sent before, by title and first line: that is not sent again.
+    """
+    title, begins = (
+        _safe(shortened(" ".join(outgoing(text).split()), most))
+        for text, most in (
+            (message.title, _TITLE_CHARS),
+            (message.body.partition("\n")[0], _LINE_CHARS),
+        )
+    )
+    before = _lines(sent)
+    deadline = Deadline(SEND_S)
+    failures: dict[str, str | None] = {}
+    with contextlib.ExitStack() as stack:
+        processes = {}
+        for channel in channels:
+            failures[channel.name] = None
+            mark = f"{channel.name}\t{title}\t{begins}"
+            if mark in before:
+                continue
+            try:
+                order = {
+                    "url": channel.address(os.environ),
+                    "message": asdict(message) | {"title": title, "body": _safe(message.body)},
+                    "sent": sent and str(sent),
+                    "mark": mark,
+                }
+                process = spawn_guarded(
+                    [sys.executable, "-m", __name__],
+                    env={**os.environ, _ORDER: json.dumps(order)},
+                    stdout=PIPE,
+                )
+            except HarnessError as error:
+                failures[channel.name] = str(error)
+            else:
+                processes[channel.name] = stack.enter_context(process)
+        for name, process in processes.items():
+            code = process.wait(deadline)
+            answer = process.stdout.read().decode() if code is not None and process.stdout else ""
+            if code is None:
+                failures[name] = f"no answer in {SEND_S:.0f} s"
+            elif code or answer:
+                failures[name] = answer or f"its process ended with {code}"
+    return failures
+
+
+def notify(lab_file: Path, message: Message, sent: Path | None = None) -> list[str]:
+    """Send as `send` does to the channels of a lab; return a warning for each that failed."""
+    try:
+        failures = send(message, load_channels(lab_file), sent)
+    except HarnessError as error:
+        return [f"nobody was notified: {error}"]
+    return [
+        f"channel {name} was not notified: {why}; to try it: qnn-harness notify --test"
+        for name, why in failures.items()
+        if why is not None
+    ]
+
+
+def channel_problem(channel: NotifyChannel) -> str | None:
+    """Return why a channel cannot be used, as far as that shows without sending; else None."""
+    try:
+        _server(channel.address(os.environ))
+    except ConfigError as error:
+        return str(error)
+    except ImportError:
+        return _NO_APPRISE
+    return None
+
+
+def _safe(text: str) -> str:
+    return _CALLS.sub(lambda call: {"<": "‹", "@": "＠"}[call[0]], text)
+
+
+def _lines(file: Path | None) -> list[str]:
+    with contextlib.suppress(OSError):
+        return file.read_text(errors="replace").splitlines() if file else []
+    return []
+
+
+def _server(url: str) -> Any:
+    """Return apprise's object for a URL. Raise ConfigError, ImportError."""
+    import apprise
+
+    with apprise.LogCapture(level=logging.WARNING):  # its log may have the URL
+        server = apprise.Apprise.instantiate(url)
+    if server is None:
+        raise ConfigError("its URL is none that apprise knows; a webhook is jsons://HOST/PATH")
+    return server
+
+
+def _send(url: str, message: Message) -> None:
+    """Send a message to one server. Raise ConfigError, InfraError, ImportError."""
+    server = _server(url)
+    import apprise
+
+    body = message.body or message.title  # apprise sends no empty one
+    if "rto=" not in url:
+        server.socket_read_timeout = _READ_S
+    if "overflow=" not in url:
+        server.overflow_mode = apprise.OverflowMode.TRUNCATE
+    with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as log:
+        done = server.notify(title=message.title, body=body, body_format=message.markup)
+        why = " ".join(log.getvalue().split())
+    if not done:
+        raise InfraError(why or "the server did not take the message")
+
+
+def _without_parts(url: str, text: str) -> str:
+    for part in sorted(re.split(r"[/:@?&=]+", url)[1:], key=len, reverse=True):
+        text = text.replace(part, INSTEAD) if len(part) > 3 else text
+    return without_secrets(text)[:300]
+
+
+def _serve(order: Mapping[str, Any]) -> str:
+    """Send as ordered, and note it; return why it failed, else nothing."""
+    try:
+        _send(order["url"], Message(**order["message"]))
+    except HarnessError as error:
+        return _without_parts(order["url"], str(error))
+    except ImportError:
+        return _NO_APPRISE
+    if order["sent"]:
+        with contextlib.suppress(OSError), open(order["sent"], "a") as stream:
+            stream.write(f"{order['mark']}\n")
+    return ""
+
+
+ENOUGH_S: Final = 10.0
+"""With less time than this nothing is begun."""
+# What a bisection may take after its time is over: the run under way, and its reports.
+_LAST_RUN_S: Final = 2400.0
+_MAX_ANSWER_BYTES: Final = 64 << 20
+
+
+def ended(
+    module: str,
+    words: Sequence[str],
+    left_s: float,
+    *,
+    cwd: str | None = None,
+    stdout: int | IO[bytes] | None = None,
+) -> int | None:
+    """Runs a module and waits for its end; its exit code, None if it was ended since time is over.
+
+    What it knows by then is on the disk. Raises InfraError if it cannot be started.
+    """
+    command = [sys.executable, "-m", module, *words]
+    grace_s = 2 * RUN_GRACE_S  # a bisection ends a run of its own meanwhile
+    with spawn_guarded(command, cwd=cwd, stdout=stdout, stderr=None, grace_s=grace_s) as process:
+        if (code := process.wait(Deadline(left_s))) is None:
+            # a run leaves the letters of its cases without an end of their line
+            begin, what = ("\n", "the run") if module == "pytest" else ("", words[0])
+            sys.stderr.write(f"{begin}nightly: the time is over, and {what} is ended\n")
+        return code
+
+
+def bisection(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[int | None, Any]:
+    """Runs a bisection; its exit code, and the JSON that it printed."""
+    return answered(words, left_s + _LAST_RUN_S, cwd)
+
+
+def answered(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[int | None, Any]:
+    """Runs a command of ours; its exit code, and the JSON that it printed."""
+    with tempfile.TemporaryFile() as output:
+        code = ended("harness.cli.main", words, left_s, cwd=cwd, stdout=output)
+        output.seek(0)
+        try:
+            return code, parse_json(output.read(_MAX_ANSWER_BYTES))
+        except ValueError:
+            return code, None
+
+
+def answer_of(result: Any) -> str | None:
+    """What a bisection came to, of the JSON that it printed (pure)."""
+    answer = result.get("answer") if isinstance(result, dict) else None
+    return answer["text"] if answer else None
+
+
+def first_bad_of(result: Any) -> str | None:
+    """The version since which it fails, of the JSON that a bisection on one axis printed (pure)."""
+    said = result.get("answer") if isinstance(result, dict) else None
+    return said.get("first_bad") if said else None
+
+
+if __name__ == "__main__":
+    sys.stdout.write(_serve(parse_json(os.environ.pop(_ORDER))))

@@ -1,0 +1,101 @@
+"""`--plan`: the cases that would run and the files each would push, without touching a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal
+
+import pytest
+from pydantic import BaseModel
+from rich.filesize import decimal
+
+from harness.bench.provisioner import FileToPush
+from harness.core.errors import ConfigError
+from harness.core.outgoing_text import counted
+from harness.core.schema_field import Schema1
+from harness.core.yaml_document import all_of
+from harness.plugin.collected import need_of
+from harness.plugin.terminal import write_line
+
+if TYPE_CHECKING:
+    from harness.bench.placement import Need
+    from harness.plugin.device_run import Run
+
+
+class CasePlan(BaseModel, frozen=True):
+    """A case and what it pushes; `error` says why it cannot run, None: it can."""
+
+    case: str
+    device: str
+    files: tuple[FileToPush, ...] = ()
+    error: str | None = None
+
+
+class PlanReport(BaseModel, frozen=True):
+    """What `run --plan --json` prints.
+
+    `files` counts the different files of all devices, `bytes` is what they have together: what is
+    pushed if no device has any of them yet.
+    """
+
+    schema_number: Schema1 = 1
+    kind: Literal["plan"] = "plan"
+    cases: tuple[CasePlan, ...]
+    files: int
+    bytes: int
+
+
+PLAN: Final = pytest.StashKey[PlanReport]()
+
+
+def show_plan(session: pytest.Session, run: Run) -> None:
+    """Prints the plan, and leaves it in the configuration's stash as `PLAN`.
+
+    Raises one ConfigError for all cases whose input is wrong, which are shown with the reason, and
+    InfraError where a library or context cannot be had.
+    """
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    assert reporter is not None
+    wrong: list[ConfigError] = []
+    plans: list[CasePlan] = []
+    for item, need in ((item, need_of(item)) for item in session.items):
+        if need is not None:
+            plans.append(_plan_of(item, need, run, wrong))
+            for line in _lines(plans[-1]):
+                write_line(reporter, line)
+    distinct = {(one.device, file) for one in plans for file in one.files}
+    report = PlanReport(
+        cases=tuple(plans), files=len(distinct), bytes=sum(file.size for _, file in distinct)
+    )
+    session.config.stash[PLAN] = report
+    write_line(reporter, "")
+    write_line(
+        reporter,
+        f"{counted(len(plans), 'case')}; {counted(report.files, 'different file')}, "
+        f"{decimal(report.bytes)} if no device has any of them yet; nothing was run",
+    )
+    if wrong:
+        raise all_of(wrong)
+
+
+def _plan_of(item: pytest.Item, need: Need, run: Run, wrong: list[ConfigError]) -> CasePlan:
+    """The plan of a case; why it cannot run is added to `wrong`, too."""
+    device = need.placement.device
+    try:
+        made = run.workbench.materials(need)
+        files = tuple(made.listed())
+    except ConfigError as error:
+        wrong.append(error)
+        return CasePlan(case=item.nodeid, device=device, error=str(error))
+    return CasePlan(case=item.nodeid, device=device, files=files)
+
+
+def _lines(plan: CasePlan) -> Iterator[str]:
+    """A case for people."""
+    if plan.error is not None:
+        yield f"{plan.case}  cannot run: {plan.error}"
+        return
+    total = decimal(sum(file.size for file in plan.files))
+    yield f"{plan.case}  ({counted(len(plan.files), 'file')}, {total})"
+    for file in plan.files:
+        yield f"    {decimal(file.size):>10}  {file.name}  [{file.origin}]"

@@ -1,0 +1,600 @@
+"""The hooks that pytest calls: they only connect pytest's life cycle to the rooms below.
+
+Imports at the top stay small, since every pytest run of the environment loads this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import statistics
+import traceback
+from collections.abc import Generator, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import pytest
+
+from harness.core.ending import Ending
+from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.plugin.asked import Selection
+from harness.plugin.collected import (
+    MARKERS,
+    MISTAKE,
+    Collected,
+    asks_for_devices,
+    asks_for_devices_alone,
+    leave_out,
+    need_of,
+    placement_of,
+    placements_for,
+    takes_bench,
+)
+from harness.plugin.device_run import Run
+from harness.plugin.neighbours import (
+    ignored_options,
+    known_arguments,
+    refuse_a_moved_rootdir,
+    refuse_cases_of_one_name,
+    refuse_programs_beside_files,
+)
+from harness.plugin.options import (
+    CLAIMED,
+    add_options,
+    add_short_forms,
+    read_options,
+    with_our_options,
+)
+from harness.plugin.own_contexts import (
+    ArtefactFile,
+    collect_artefact,
+    left_out,
+    refuse_wrong_files,
+    unreadable,
+)
+from harness.plugin.pytest_internals import fails_as_marked
+from harness.plugin.recorder import Recorder, end_session, show_summary
+from harness.plugin.terminal import (
+    LAB_ERROR,
+    MISTAKEN,
+    NO_DEVICE,
+    OURS,
+    OVER,
+    RETRIED,
+    STOPPED_BY,
+    UNSUPPORTED,
+    Live,
+    clean_report,
+    guard_output,
+    show_notices,
+    stop,
+    tell,
+    tell_controller,
+    tell_progress,
+    tell_skipped,
+)
+
+if TYPE_CHECKING:
+    from harness.bench.bench import Bench
+    from harness.bench.placement import Placement
+    from harness.plugin.case import Case
+
+
+_log = logging.getLogger(__name__)
+
+RUN = pytest.StashKey[Run]()
+CASE = pytest.StashKey["Case"]()
+
+_EXPECTED = (
+    "the test went on; if it expects this failure, `bench.accept_refusal()` after it says so of a "
+    "refusal, "
+    "and `@pytest.mark.xfail(raises=TargetFailure, strict=True)` of any"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None]:
+    known = known_arguments(early_config, parser, args)
+    refuse_a_moved_rootdir(early_config, known)
+    refuse_programs_beside_files(early_config, known)
+    try:
+        return (yield)
+    finally:  # what a conftest.py has is its own, too
+        early_config.stash[CLAIMED] = add_short_forms(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    from harness.plugin.parallel import Controller, is_controller, told_to_worker
+
+    show_notices(config)
+    ending = Ending(interrupt=not config.getoption("usepdb", False))
+    config.pluginmanager.register(ending, "qnn-harness-ending")
+    config.pluginmanager.register(_Last(), "qnn-harness-last")
+    works_for = told_to_worker(config, "run")
+    worker = str(getattr(config, "workerinput", {}).get("workerid", ""))
+    run = Run(
+        read_options(config),
+        works_for=None if works_for is None else Path(works_for),
+        worker=worker,
+        ending=ending,
+    )
+    run.asked.takes_places &= not (run.options.plan or config.option.collectonly)
+    config.stash[RUN] = run
+    if asks_for_devices(config):
+        ending.watch()
+    run.collected = Collected(run.asked)
+    config.pluginmanager.register(run.collected, "qnn-harness-collected")
+    if is_controller(config):
+        config.pluginmanager.register(Controller(run), "qnn-harness-controller")
+    if run.records.is_worker:
+        tell_progress(config, told_to_worker(config, "shared"))
+    else:
+        config.pluginmanager.register(Recorder(config, run), "qnn-harness-recorder")
+        run.live = Live(config)
+        config.pluginmanager.register(run.live, "qnn-harness-live")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    if hasattr(config.option, "numprocesses"):
+        if config.getoption("--qnn-plan"):
+            config.option.numprocesses = None  # a plan is printed, not distributed
+        elif config.option.numprocesses and config.option.dist == "no":
+            config.option.dist = "worksteal"
+    try:
+        return (yield)
+    except pytest.UsageError:
+        raise
+    except Exception as error:
+        if not _is_ours(error):
+            raise
+        code = _end_of_fault(config, error)
+        with contextlib.suppress(Exception):  # what failed may fail again
+            pytest_unconfigure(config)
+        if RUN in config.stash:  # pytest ends it once more, where nothing catches that
+            del config.stash[RUN]
+        return code
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether it came of our code: of what the last hook that was called has run."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    called = max(number for number, file in enumerate(files) if "pluggy" in Path(file).parts)
+    ours = Path(__file__).parents[1]
+    return any(Path(file).is_relative_to(ours) for file in files[called + 1 :])
+
+
+def _end_of_fault(config: pytest.Config, error: Exception) -> int:
+    """Say what went wrong at the end of a session, where pytest would end with 1 over it."""
+    if isinstance(error, HarnessError):
+        tell(config, f"error: {error}", red=True)
+        return int(error.exit_code)
+    if config.option.verbose > 0:
+        tell(config, "".join(traceback.format_exception(error)))
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    tell(config, f"error: internal error: {text}; `-v` prints where", red=True)
+    return int(HarnessError.exit_code)
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """`-n auto`: as many workers as devices that fit, if only device tests are asked for.
+
+    One device needs no worker: it is driven from here.
+    """
+    if not asks_for_devices_alone(config):
+        return None
+    found = Selection(read_options(config)).most_workers
+    return found if found > 1 else 0
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if RUN in config.stash:
+        config.stash[RUN].close()
+        config.stash[RUN].records.let_go()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ArtefactFile | None:
+    return collect_artefact(file_path, parent)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if not takes_bench(metafunc.fixturenames):
+        return
+    run = metafunc.config.stash[RUN]
+    values, problem = placements_for(metafunc, run.asked)
+    # Raised here it would be reported once per test; it stops the run after collection.
+    run.problem = run.problem or problem
+    metafunc.parametrize("placement", values, ids=str, scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    run = config.stash[RUN]
+    if run.problem is not None and any(
+        takes_bench(getattr(item, "fixturenames", ())) for item in items
+    ):
+        _stop(config, run.problem)
+    leave_out(config, items, left_out(items, run.options))
+    try:
+        cases = [item for item in items if placement_of(item)]
+        refuse_cases_of_one_name(cases)
+        if run.options.only_case is not None:
+            from harness.plugin.case_names import only_case, refuse_a_compiler
+
+            left = only_case(run.options.only_case, items, config.invocation_params.dir)
+            refuse_a_compiler(left[0], run.options.compilers)
+            leave_out(config, items, [item for item in items if item not in left])
+        if any(placement_of(item) for item in items):
+            from harness.plugin.case_names import without_repeats
+
+            items[:] = without_repeats(items)
+        done = [item for item in items if run.records.is_done(item)]
+    except HarnessError as error:
+        _stop(config, error)
+    leave_out(config, items, done)
+    _order(config, items)
+
+
+def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Has workers of pytest-xdist begin with what is best begun first."""
+    from harness.plugin.parallel import told_to_worker
+
+    durations, dist = told_to_worker(config, "durations"), told_to_worker(config, "dist")
+    placed = {number: one for number, item in enumerate(items) if (one := placement_of(item))}
+    if not placed or dist not in ("load", "worksteal"):
+        return
+
+    known = {n: durations[items[n].nodeid] for n in placed if items[n].nodeid in durations}
+    cases = {number: placement.candidates for number, placement in placed.items()}
+    if dist == "worksteal":
+        workers = int(config.workerinput["workercount"])  # type: ignore[attr-defined]
+        order = dealt(len(items), cases, known, workers)
+    else:
+        order = ordered(cases, known)
+        order += [number for number in range(len(items)) if number not in cases]
+    items[:] = [items[number] for number in order]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """A worker tells of a path that is not there, over which its controller would break."""
+    try:
+        return (yield)
+    except pytest.UsageError as error:
+        problem = "\n".join(map(str, error.args))
+        tell_controller(session.config, problem, pytest.ExitCode.USAGE_ERROR)
+        raise
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A worker tells which of its tests are cases, before pytest-xdist says their names."""
+    from harness.plugin.parallel import SharedFolder, told_to_worker
+
+    run, shared = session.config.stash[RUN], told_to_worker(session.config, "shared")
+    # pytest comes here also where something is wrong with what was collected: nothing will be run
+    if shared is None or STOPPED_BY in session.config.workeroutput:  # type: ignore[attr-defined]
+        return
+    if cases := [item for item in session.items if placement_of(item)]:
+        run.records.note_code(cases)
+        worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
+        names = [case.nodeid for case in cases]
+        SharedFolder(Path(shared)).keep_cases(worker, names, run.records.code)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> object:
+    from harness.plugin.parallel import SharedFolder, told_to_worker
+
+    run = session.config.stash[RUN]
+    needs = [need for need in map(need_of, session.items) if need is not None]
+    if not needs or session.config.option.collectonly:
+        return None
+    try:
+        if run.options.plan:
+            from harness.plugin.plan_view import show_plan
+
+            show_plan(session, run)
+            return True
+        cases = [item for item in session.items if placement_of(item)]
+        for text in ignored_options(session.config, cases):
+            _log.warning(text)
+        run.records.note_code(cases)
+        run.will_run([case.nodeid for case in cases])
+        run.begin(needs)
+        if (shared := told_to_worker(session.config, "shared")) is not None:
+            SharedFolder(Path(shared)).ends_in_order()
+        refuse_wrong_files(session.items, needs, run.workbench)
+    except HarnessError as error:
+        if isinstance(error, InfraError) and run.records.folder is not None:
+            from harness.plugin.case import record_not_run
+
+            record_not_run(session.items, run, error)
+        elif isinstance(error, ConfigError):
+            run.records.withdraw()
+        run.problem = error
+        _stop(session.config, error)
+    return None
+
+
+def _stop(config: pytest.Config, error: HarnessError, *, begun: bool = True) -> NoReturn:
+    config.stash[RUN].asked.note_problem(error)
+    stop(config, error, begun=begun)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    placement = placement_of(item)
+    run = item.config.stash[RUN]
+    if placement is None or run.records.folder is None:
+        return None
+    from harness.plugin.case import run_case
+
+    run_case(item, nextitem, run, placement, CASE)
+    return True
+
+
+@pytest.fixture
+def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
+    """A device with the asked-for runtime on it, ready for this case.
+
+    After a fault of the lab it may be another one of those that share the case.
+    """
+    from harness.bench.bench import Bench
+    from harness.bench.case_session import CaseSession
+
+    run = request.config.stash[RUN]
+    case = request.node.stash[CASE]
+    assert run.records.folder is not None
+    if (error := unreadable(request.node)) is not None:
+        raise error
+    logs = run.records.folder.case_folder(request.node.nodeid)
+    try:
+        ready = run.ready(case.placement)
+    finally:
+        case.preflight = run.workbench.findings(case.placement)
+    run.workbench.refuse(case.placement, case.own_findings())
+    made = CaseSession(ready, logs, request.node.path.parent)
+    case.bench, made.foreseen = made, case.foreseen()
+    case.log_prefix = f"{logs.parent.name}/{logs.name}"
+    case.device = ready.held.record
+    if request.node.get_closest_marker("timed") is not None:
+        made.settle(may_move=case.may_move)
+    return Bench(made)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if (mistake := item.stash.get(MISTAKE, None)) is not None:
+        item.config.stash[RUN].asked.note_problem(mistake)
+        pytest.fail(with_our_options(item.config, str(mistake)), pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    case = item.stash.get(CASE, None)
+    if case is None:
+        if report.skipped and NO_DEVICE in str(report.longrepr):
+            from harness.plugin.case import note_unfit
+
+            note_unfit(item, report, item.config.stash[RUN])
+        setattr(report, MISTAKEN, MISTAKE in item.stash)
+        return report
+    setattr(report, OURS, True)
+    failure = call.excinfo.value if call.excinfo else None
+    lost = case.bench.lost_lease() if case.bench is not None else None
+    if lost is not None:
+        failure, report.outcome = lost, "failed"
+    elif report.when == "call" and failure is None:
+        failure = case.unchecked_failure()
+        if isinstance(failure, ConfigError) or (failure and not fails_as_marked(report)):
+            report.outcome = "failed"
+    if isinstance(failure, ConfigError):
+        from harness.bench.wrong_call import with_its_place
+
+        failure = with_its_place(failure, str(item.path))
+    case.saw(report, failure)
+    if case.is_lab_error and hasattr(report, "wasxfail"):  # no mark expects a lab to fail
+        del report.wasxfail
+        report.outcome = "failed"
+    if report.skipped:
+        pass  # also what its mark expects
+    elif isinstance(failure, ConfigError):
+        item.config.stash[RUN].asked.note_problem(failure)
+    elif failure is not None and not isinstance(failure, HarnessError):
+        problem = case.problem_of_the_suite()
+        if problem is not None:
+            item.config.stash[RUN].asked.note_problem(problem)
+    if report.failed:
+        _explain(item, case, report, failure)
+    elif report.when == "call" and report.passed:
+        case.fixed = item.config.stash[RUN].asked.fixed(case.record)
+        if case.fixed is not None and case.fixed.fails:
+            report.outcome = "failed"
+            names = ", ".join(case.fixed.known_issues)
+            report.longrepr = f"fixed? it passed, and is a known issue: {names} (--strict-known)"
+    return report
+
+
+def _explain(
+    item: pytest.Item, case: Case, report: pytest.TestReport, failure: BaseException | None
+) -> None:
+    """Says what a failure means: an expected one, the target's, or the lab's."""
+    from harness.bench.case_session import NotPassed, TargetFailure
+    from harness.results.known_issues import match, not_asked
+
+    record, known = case.record(), item.config.stash[RUN].asked.known_issues
+    issue = match(record, known)
+    remarks = [] if issue is not None else [one.too_slow for one in not_asked(record, known)]
+    unchecked = isinstance(failure, TargetFailure) and not failure.__traceback__
+    if issue is None and unchecked and item.getparent(ArtefactFile) is None:
+        remarks.append(_EXPECTED)
+    case.remark(remarks)
+    if issue is not None:
+        case.known_issue = issue.id
+        report.outcome = "skipped"
+        report.wasxfail = f"known issue {issue.id}: {issue.link}"
+    elif case.is_unsupported:
+        report.outcome = "skipped"
+        setattr(report, UNSUPPORTED, True)
+    elif case.is_lab_error:
+        setattr(report, LAB_ERROR, record.cause)
+    if case.is_unsupported:
+        path, line, _ = item.location
+        told = "" if isinstance(failure, NotPassed) else "unsupported: "
+        told = with_our_options(item.config, f"{told}{failure}")
+        report.longrepr = (path, (line or 0) + 1, told)
+    elif isinstance(failure, NotPassed | HarnessError):
+        named = record.error is not None and isinstance(failure, InfraError)
+        told = record.error.message if named and record.error else str(failure)
+        if isinstance(failure, NotPassed) and (place := case.place_of(failure)):
+            told = f"{place}: {told}"
+        report.longrepr = with_our_options(item.config, "\n".join([told, *remarks]))
+    elif case.wrong_call is not None:  # a traceback would be of our own code
+        report.longrepr = case.wrong_call
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if getattr(report, OURS, False):
+        clean_report(report)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> tuple[str, str, str] | None:
+    if report.failed and getattr(report, LAB_ERROR, None):
+        return "error", "E", "ERROR"
+    if str(report.outcome) == RETRIED:
+        return RETRIED, "R", "RETRIED"
+    if str(report.outcome) == OVER:
+        return "", "", ""
+    if getattr(report, UNSUPPORTED, False):
+        return "unsupported", "u", "UNSUPPORTED"
+    return None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    config = session.config
+    run = config.stash[RUN]
+    if not (run.options.plan or config.option.collectonly):
+        try:
+            run.records.hold()
+        except HarnessError as error:
+            _stop(config, error, begun=False)
+    if config.pluginmanager.hasplugin("qnn-harness-controller") and asks_for_devices(config):
+        # A worker could only crash over it.
+        try:
+            run.asked.check()
+        except HarnessError as error:
+            _stop(config, error, begun=False)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitCode) -> None:
+    end_session(session, session.config.stash[RUN], exitstatus)
+
+
+class _Last:
+    """Stands around what all plug-ins do at the end: nobody else catches what interrupts that."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        guard_output(session.config)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
+        try:
+            return (yield)
+        except KeyboardInterrupt:
+            run = session.config.stash[RUN]
+            if run.records.folder is None:
+                raise
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+            if not run.ended:
+                end_session(session, run, session.exitstatus)
+            reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+            if reporter is not None:
+                reporter.ensure_newline()
+                pytest_terminal_summary(reporter, session.config)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    run = config.stash[RUN]
+    if run.records.folder is not None:
+        with run.ending.held():
+            show_summary(terminalreporter, run, run.records.folder)
+    tell_skipped(terminalreporter)
+
+
+_USUAL_S: Final = 1.0
+
+
+@dataclass
+class _Share:
+    """What `--dist worksteal` gives a worker at first: so many tests one after the other."""
+
+    room: int
+    tests: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def ordered(cases: Mapping[int, Sequence[Hashable]], seconds: Mapping[int, float]) -> list[int]:
+    """Cases, by their numbers, in the order in which they are best begun.
+
+    `cases` has the devices that each fits. What few devices fit comes first, then what takes long,
+    by the `seconds` that are known; what is not known takes as long as most do.
+    """
+    usual_s = statistics.median(seconds.values()) if seconds else _USUAL_S
+    return sorted(cases, key=lambda one: (len(cases[one]), -seconds.get(one, usual_s), one))
+
+
+def dealt(
+    count: int,
+    cases: Mapping[int, Sequence[Hashable]],
+    seconds: Mapping[int, float],
+    workers: int,
+) -> list[int]:
+    """The numbers of `count` tests, so that each worker begins with the best of its share.
+
+    `--dist worksteal` cuts them into shares of as many, one for each worker. Cases of one device go
+    to one share where there is room, so that workers do not wait for each other; else to the share
+    with the least work so far. Other tests stay together, behind them.
+    """
+    usual_s = statistics.median(seconds.values()) if seconds else _USUAL_S
+    shares, left = list[_Share](), count
+    for number in range(workers):
+        shares.append(_Share(left // (workers - number)))
+        left -= shares[-1].room
+    homes: dict[Hashable, _Share] = {}
+    for device in dict.fromkeys(device for one in cases.values() for device in one):
+        homes[device] = shares[len(homes) % workers]
+    for one in ordered(cases, seconds):
+        at_home = [share for device in cases[one] if (share := homes[device]).room]
+        share = min(at_home or [share for share in shares if share.room], key=_work)
+        share.tests.append(one)
+        share.room -= 1
+        share.seconds += seconds.get(one, usual_s)
+    others = iter([one for one in range(count) if one not in cases])
+    for share in shares:
+        share.tests += [next(others) for _ in range(share.room)]
+    return [one for share in shares for one in share.tests]
+
+
+def _work(share: _Share) -> float:
+    return share.seconds

@@ -1,0 +1,54 @@
+"""`--problem-file`: what kept a run from its cases, for the program that started the run."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import BaseModel
+
+from harness.core.bounded_json import parse_model
+from harness.core.errors import ConfigError, HarnessError, VersionError
+from harness.core.whole_file import read_bounded
+
+_MAX_BYTES: Final = 64 * 1024
+_MAX_CHARS: Final = 4000
+
+
+class Problem(BaseModel, extra="forbid", frozen=True):
+    """Why no case was run: the versions asked for, the case, any other input, or the lab.
+
+    `field` is the option or the entry of a file that is concerned, where one is.
+    """
+
+    about: Literal["versions", "case", "input", "lab"]
+    text: str
+    field: str | None = None
+
+    @classmethod
+    def of(cls, error: HarnessError) -> Problem:
+        """What an error says."""
+        text = str(error)[:_MAX_CHARS].encode("utf-8", "replace").decode()
+        if not isinstance(error, ConfigError):
+            return cls(about="lab", text=text)
+        about: Literal["versions", "case", "input"] = "input"
+        if isinstance(error, VersionError):
+            about = "versions"
+        elif error.field == "--only-case":
+            about = "case"
+        return cls(about=about, text=text, field=error.field)
+
+
+def write_problem(file: Path, problem: Problem) -> None:
+    """Writes it down. Whoever finds no file knows that nothing is known."""
+    with contextlib.suppress(OSError):
+        file.write_text(problem.model_dump_json() + "\n", encoding="utf-8")
+
+
+def read_problem(file: Path) -> Problem | None:
+    """What a run left; None if it left nothing, or what cannot be read."""
+    try:
+        return parse_model(Problem, read_bounded(file, _MAX_BYTES))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,288 @@
+"""Bundles of cases: what whoever gets one needs to run it, with qnn-harness and without.
+
+README.txt says what happened, with its numbers. `reproduce.py` and reproduce.json run the case by
+ONNX Runtime alone, a context binary through an .onnx that names it. Beside each context binary lies
+the list of inputs for qnn-net-run, beside a .pte that for ExecuTorch's runner.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from harness.containers.manifest import Manifest, ModelFile, write_bundle
+from harness.containers.open import open_artefact
+from harness.core.axes import ENGINES, LITERT
+from harness.core.names_inside import name_problem
+from harness.core.outgoing_text import counted
+from harness.core.socs import SOCS, claim_of, limits_of_simulation
+from harness.core.versions import QNN_WHEELS
+from harness.core.whole_file import sha256_of
+from harness.models.artefact_sources import Given, own_folder
+from harness.models.compile import compile_options
+from harness.models.litert import LITERT_VERSION
+from harness.models.source import ANY_DISTANCE
+from harness.results.record import CaseRecord
+
+SCRIPT: Final = "reproduce.py"
+_DATA: Final = "reproduce.json"
+_INPUT_LIST: Final = "input_list.txt"
+_WINDOW: Final = 4
+_TENSORS: Final = (".npy", ".raw")
+# paths of this computer and of devices; numbers stay
+_PATH: Final = re.compile(r"(?<![\w<>])(?:/[\w.+@~%-]+)+/(?=[\w.])")
+
+
+class NamedTensor(BaseModel, extra="forbid", frozen=True):
+    """An input or output of a graph: its type as QNN calls it, its shape."""
+
+    name: str
+    data_type: str
+    shape: tuple[int, ...]
+
+
+class LoadedGraph(BaseModel, extra="forbid", frozen=True):
+    """The graph of a binary that is executed, number `at` of `of`; its inputs and outputs."""
+
+    name: str
+    at: int
+    of: int
+    inputs: tuple[NamedTensor, ...]
+    outputs: tuple[NamedTensor, ...]
+
+
+@dataclass(frozen=True)
+class RunnerInputs:
+    """What ExecuTorch's runner is given: the number of a method, and raw files in its order."""
+
+    method: int
+    files: tuple[str, ...]
+
+
+def model_files(path: Path, given: Given) -> dict[str, Path]:
+    """Return the files of a model and of the tensors given with it, by their names in a bundle."""
+    artefact = open_artefact(path)
+    beside = [piece.path for piece in artefact.pieces if piece.path != path]
+    beside += [path.parent / name for name in artefact.facts.get("beside", ())]
+    files = {f"model/{path.name}": path}
+    files |= {f"model/{one.relative_to(path.parent).as_posix()}": one for one in beside}
+    for folder, of in (("inputs", given.inputs), ("expected", given.expected)):
+        root = own_folder(of, path.name)
+        if root is None:
+            continue
+        for one in sorted(root.rglob("*")):
+            if one.suffix in _TENSORS and one.is_file():
+                files[f"{folder}/{one.relative_to(root).as_posix()}"] = one
+    return {name: file for name, file in files.items() if name_problem(name) is None}
+
+
+def entries_of(files: Mapping[str, Path]) -> tuple[ModelFile, ...]:
+    """Return what a manifest says of the files of a model."""
+    return tuple(
+        ModelFile(file=name, size=path.stat().st_size, sha256=sha256_of(path))
+        for name, path in files.items()
+    )
+
+
+def write_case(
+    path: Path,
+    manifest: Manifest,
+    record: CaseRecord,
+    files: Mapping[str, Path],
+    graphs: Mapping[str, LoadedGraph],
+    inputs: Mapping[str, Sequence[str]],
+    runner: RunnerInputs | None = None,
+) -> None:
+    """Write the bundle of a case, with all that reproduces it.
+
+    `graphs` are the graphs of context binaries and `inputs` the files of their inputs, by the name
+    of the binary. Raises ConfigError for a path that cannot be one, InfraError.
+    """
+    assert manifest.plan is not None
+    texts: dict[str, bytes] = {}
+    script = _reproducing(manifest, record, graphs, inputs, texts)
+    if script is not None:
+        texts[_DATA] = f"{json.dumps(script, indent=1)}\n".encode()
+        texts[SCRIPT] = Path(__file__).with_name(SCRIPT).read_bytes()
+    if runner is not None and runner.files:
+        texts[_INPUT_LIST] = f"{' '.join(runner.files)}\n".encode()
+    readme = "\n".join(_readme(path.name, manifest, record, script is not None, graphs, runner))
+    write_bundle(path, manifest, {"README.txt": readme.encode(), **texts}, files)
+
+
+def _reproducing(
+    manifest: Manifest,
+    record: CaseRecord,
+    graphs: Mapping[str, LoadedGraph],
+    inputs: Mapping[str, Sequence[str]],
+    texts: dict[str, bytes],
+) -> dict[str, Any] | None:
+    """Return what `reproduce.py` is to do, with its files in `texts`; None if it can do nothing."""
+    plan = manifest.plan
+    assert plan is not None
+    soc = SOCS.get(plan.soc or "")
+    arch = soc.htp_arch if soc is not None else None
+    options = compile_options(arch) if arch else {}
+    session = {} if plan.fallback else {"session.disable_cpu_ep_fallback": "1"}
+    models: list[dict[str, Any]] = []
+    order = [0]
+    if manifest.pieces and all(piece.file in graphs for piece in manifest.pieces):
+        pieces = {str(piece.file): piece for piece in manifest.pieces}
+        for name, piece in pieces.items():
+            graph, stem = graphs[name], name.removesuffix(".bin")
+            texts[f"{stem}.onnx"] = _epcontext(name, graph)
+            read = dict(zip((one.name for one in graph.inputs), inputs[name], strict=False))
+            wanted = zip((one.name for one in graph.outputs), piece.expected, strict=False)
+            listed = " ".join(f"{tensor}:={file}" for tensor, file in read.items())
+            texts[f"{stem}.txt"] = f"{listed}\n".encode()
+            expected = {tensor: entry.file for tensor, entry in wanted}
+            models.append(
+                {"file": f"{stem}.onnx", "inputs": read, "expected": expected, "on_cpu": False}
+            )
+        order = [list(pieces).index(str(piece.file)) for piece in manifest.pieces]
+    elif manifest.model and manifest.model[0].file.endswith(".onnx"):
+        named: dict[str, dict[str, str]] = {"inputs": {}, "expected": {}}
+        for entry in manifest.model[1:]:
+            folder, _, name = entry.file.partition("/")
+            if folder in named:
+                named[folder][Path(name).stem] = entry.file
+        plain = plan.engine == "qnn" or not manifest.pieces
+        models.append({"file": manifest.model[0].file, **named, "on_cpu": plain})
+    else:
+        return None
+    limits = {"max error": plan.max_error, "cosine": plan.min_cosine, "SQNR": plan.min_sqnr}
+    at_once = {"sequential": 1, "window": _WINDOW}.get(plan.residency, len(order))
+    return {
+        "models": models,
+        "order": order,
+        "at_once": at_once,
+        # what has only limits may be off by any distance within them
+        "tolerance": plan.tolerance if plan.tolerance < ANY_DISTANCE else None,
+        "limits": {name: limit for name, limit in limits.items() if limit is not None},
+        "provider_options": options,
+        "session_options": session,
+    }
+
+
+def _epcontext(binary: str, graph: LoadedGraph) -> bytes:
+    """Return an .onnx whose only node has a context binary beside it loaded."""
+    import numpy as np
+    from onnx import helper
+
+    def values(tensors: Iterable[NamedTensor]) -> list[Any]:
+        made = []
+        for one in tensors:
+            plain = one.data_type.replace("ufixed", "uint").replace("sfixed", "int")
+            kind = np.dtype(plain.replace("bool8", "bool"))
+            element = helper.np_dtype_to_tensor_dtype(kind)
+            made.append(helper.make_tensor_value_info(one.name, element, one.shape))
+        return made
+
+    node = helper.make_node(
+        "EPContext",
+        [one.name for one in graph.inputs],
+        [one.name for one in graph.outputs],
+        name=graph.name,
+        domain="com.microsoft",
+        main_context=1,
+        embed_mode=0,
+        ep_cache_context=binary,
+        partition_name=graph.name,
+        source="QNN",
+    )
+    made = helper.make_graph([node], "context", values(graph.inputs), values(graph.outputs))
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(made, opset_imports=opsets, ir_version=8)
+    return bytes(model.SerializeToString())
+
+
+def came_to(record: CaseRecord) -> list[str]:
+    """Return what a case came to, in lines with its numbers and without paths of computers."""
+    error = record.error
+    if error is None:
+        return [record.outcome]
+    code = f"{error.code} {error.symbol or ''}".rstrip() if error.code else None
+    call = " -> ".join(filter(None, (error.api, code)))
+    said = [line for line in _PATH.sub("", error.message).splitlines() if line.strip()]
+    return [record.outcome, *([call] if call else []), *said]
+
+
+def _readme(
+    name: str,
+    manifest: Manifest,
+    record: CaseRecord,
+    by_script: bool,
+    graphs: Mapping[str, LoadedGraph],
+    runner: RunnerInputs | None,
+) -> Iterable[str]:
+    plan = manifest.plan
+    assert plan is not None
+    engine = ENGINES[plan.engine]
+    simulated = record.device is not None and record.device.simulated
+    ran = filter(
+        None,
+        (plan.build_id, plan.backend, plan.soc, plan.target, "simulated" if simulated else None),
+    )
+    claim = claim_of(record.error.code if record.error is not None else None)
+    limits = limits_of_simulation(claim, plan.target, [plan.qnn], simulated=simulated)
+    yield f"QNN {plan.qnn or 'unknown'} ({', '.join(ran)}), run by {engine.title}:"
+    yield from (f"  {line}" for line in came_to(record))
+    yield from (f"  {line}" for line in filter(None, [limits]))
+    yield ""
+    if manifest.pieces:
+        pieces = [f"{one.file}: {one.artefact} {one.origin}".rstrip() for one in manifest.pieces]
+        yield f"{counted(len(pieces), 'QNN context')}, {plan.residency}:"
+        for piece in dict.fromkeys(pieces):
+            number = pieces.count(piece)
+            yield f"  {piece}" + (f", {number} times" if number > 1 else "")
+        yield "manifest.json has their order, sizes and hashes."
+    if manifest.model:
+        yield f"The model: {manifest.model[0].file}"
+    qnn = f" --qnn {plan.qnn}" if plan.qnn else ""
+    yield from ("", "With qnn-harness:", "")
+    yield f"  qnn-harness run {name}{qnn} --backend {plan.backend}"
+    yield from ("", "Its last lines say whether it came to the same.", "")
+    if by_script:
+        wheel = QNN_WHEELS.get(plan.qnn or "")
+        yield "With ONNX Runtime alone, in a folder with what is in this archive:"
+        yield from ("", f"  python -m pip install onnxruntime-qnn{f'=={wheel}' if wheel else ''}")
+        yield from (f"  python {SCRIPT}", "")
+        yield "On Linux x86-64 that wheel has QNN's simulator of the HTP."
+        yield ""
+    if graphs:
+        yield "With the QNN SDK alone, each context by itself, LIBRARY being libQnnHtp.so of the"
+        yield from ("target's folder in lib/:", "")
+        for file, graph in graphs.items():
+            stem = file.removesuffix(".bin")
+            lists = ",".join(f"{stem}.txt" if at == graph.at else "__" for at in range(graph.of))
+            yield f"  qnn-net-run --backend LIBRARY --retrieve_context {file} \\"
+            yield f"    --input_list {lists} --use_native_input_files \\"
+            yield "    --use_native_output_files --output_dir output"
+        yield ""
+    if runner is not None:
+        yield "With ExecuTorch's runner alone, in a folder with what is in this archive:"
+        yield from ("", "  mkdir outputs")
+        words = ["qnn_executor_runner", "--model_path", manifest.model[0].file]
+        words += ["--method_index", str(runner.method)] if runner.method else []
+        yield f"  {shlex.join(words)} \\"
+        listed = f"--input_list_path {_INPUT_LIST} " if runner.files else ""
+        yield from (f"    {listed}--output_folder_path outputs", "")
+        if runner.files:
+            yield f"Each line of {_INPUT_LIST} is an inference: the raw file of each input, in the"
+            yield "order of the method, with a space between. Output O of inference I becomes"
+            yield from ("outputs/output_I_O.raw, both from 0.", "")
+    if plan.engine == LITERT.name:
+        yield from ("With LiteRT's compiler alone, on Linux x86-64:", "")
+        yield f"  python -m pip install ai-edge-litert=={LITERT_VERSION}"
+        yield "  cd \"$(python -c 'import ai_edge_litert as one; print(one.__path__[0])')\""
+        yield f"  tools/apply_plugin_main --cmd=apply --model={manifest.model[0].file} \\"
+        yield f"    --o=compiled.tflite --soc_manufacturer=Qualcomm --soc_model={plan.soc} \\"
+        yield "    --libs=vendors/qualcomm/compiler"
+        yield from ("", "with libQnnHtp.so of the SDK in LD_LIBRARY_PATH, and absolute paths.", "")

@@ -1,0 +1,1 @@
+"""Reports of one run: HTML, JUnit, summaries, exports for CI."""

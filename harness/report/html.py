@@ -1,0 +1,566 @@
+"""report.html: one page without network or assets, made from the journal's records.
+
+What must be seen at once is in the page as it is. Its script draws table, charts and the view of a
+case from data that lies packed in it.
+
+The page must open at once with thousands of cases. So what its table and charts need of all cases
+is one document of columns, and what only the view of one case needs lies in compressed blocks.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import heapq
+import io
+import json
+import os
+import shlex
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from itertools import chain, groupby, islice
+from pathlib import Path
+from typing import Any, Final, cast
+
+from markupsafe import Markup
+
+from harness.core.axes import VERSIONS
+from harness.core.names_inside import open_inside
+from harness.core.outgoing_text import counted
+from harness.report.document import (
+    Block,
+    Heading,
+    Line,
+    Span,
+    Table,
+    asset,
+    clip,
+    html,
+    outcome_bar,
+    template,
+    thinned,
+)
+from harness.report.model_figures import figure_blocks, ops_tables
+from harness.report.sections import (
+    Listed,
+    RunData,
+    Since,
+    bisections_in,
+    drift_tables,
+    earlier_attempts,
+    listed,
+    of_cases,
+    pairings,
+    remarks,
+    sections_of,
+    settings,
+    sharings,
+    shown,
+    simulated_limits,
+)
+from harness.report.summary import (
+    SECTIONS,
+    FailureGroup,
+    again,
+    asked_grids,
+    code_of,
+    cut_short,
+    failure_groups,
+    only_simulated,
+    outputs_lines,
+    part_of,
+    section,
+    totals,
+)
+from harness.results.coverage import Coverage
+from harness.results.drift import Output, drift
+from harness.results.journal import Reader, read_once
+from harness.results.record import CaseRecord, DeviceEvent, are_figures, is_figure
+
+BLOCK: Final = 128
+"""So many cases are in a block of details."""
+_MOST_AXES: Final = 24
+_MOST_MET: Final = 100
+_MOST_POINTS: Final = 400
+_MOST_LADDERS: Final = 500
+_MAX_CHARS: Final = 300
+_AT_ONCE: Final = 1000
+_MAX_CASE_BYTES: Final = 256 << 10
+_COLUMNS: Final = ("case", "state", "suite", "device", "start", "seconds", "why", "code", "group")
+
+
+class Packed:
+    """Named values as gzip of one JSON object; none is held longer than it is written."""
+
+    def __init__(self) -> None:
+        self._made = io.BytesIO()
+        self._stream = gzip.GzipFile(fileobj=self._made, mode="wb", compresslevel=6, mtime=0)
+        self._stream.write(b"{")
+        self._before = ""
+
+    def add(self, name: str, column: Any) -> None:
+        """Write one value. An iterator is a list that is not held at once."""
+        self._stream.write(f"{self._before}{_json(name)}:".encode())
+        self._before = ","
+        for text in _pieces(column):
+            self._stream.write(text.encode("utf-8", "replace"))
+
+    def text(self) -> str:
+        """Return all in base64."""
+        self._stream.write(b"}")
+        self._stream.close()
+        return base64.b64encode(self._made.getbuffer()).decode()
+
+
+def _pieces(column: Any) -> Iterator[str]:
+    if not isinstance(column, list | Iterator):
+        yield _json(column)
+        return
+    items, before = iter(column), "["
+    while piece := list(islice(items, _AT_ONCE)):
+        yield before + _json(piece)[1:-1]
+        before = ","
+    yield "]" if before == "," else "[]"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+class Rows:
+    """What table and charts show, of cases: `pool` has each value once, and columns name it by its
+    place.
+
+    `start` is in ms since `began`, `seconds` how long a case took, `degrees` how hot its device was
+    before it. `group` is the place among `groups`, -1 for a case in none. `figures` has for each
+    case its lists of times in microseconds as (number, least, quartile, median, quartile, most),
+    `ladders` what a case with many contexts had loaded when, and in how much memory.
+    """
+
+    def __init__(self, cases: Iterable[CaseRecord], since: Since | None = None) -> None:
+        self._pool, self._packed, figures = _Pool(), Packed(), _Pool()
+        self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+        self._became: list[int] = []
+        self._degrees: list[list[float]] = []
+        self._axes = _Axes(self._pool)
+
+        def spreads() -> Iterator[list[list[float]]]:
+            for record in cases:
+                self._add(record, since)
+                yield [[figures.place(name), *spread] for name, spread in _spreads(record)]
+
+        self._packed.add("figures", spreads())
+        self._packed.add("figure_names", figures.values)
+        self._packed.add("since", None if since is None else self._became)
+
+    def _add(self, record: CaseRecord, since: Since | None) -> None:
+        pool, columns = self._pool, self._columns
+        self._axes.add(record)
+        columns["state"].append(pool.place(record.state))
+        columns["suite"].append(pool.place(record.suite))
+        columns["device"].append(pool.place(record.device.name if record.device else None))
+        columns["start"].append(record.started)
+        columns["seconds"].append(round(record.duration_s, 3))
+        columns["why"].append(pool.place(_why(record)))
+        columns["code"].append(pool.place(code_of(record) if record.is_bad else None))
+        if since is not None:
+            self._became.append(pool.place(since.became.get(record.case)))
+        celsius = _number(part_of(record, "gate").get("hottest_c"))
+        self._degrees += [[len(columns["case"]), celsius]] if celsius is not None else []
+        columns["case"].append(record.case)
+
+    def packed(
+        self,
+        events: Sequence[DeviceEvent],
+        groups: Sequence[FailureGroup],
+        more: dict[str, Any],
+    ) -> str:
+        """Return them with what happened to devices, the groups of failures, and `more`."""
+        columns = self._columns
+        group_of = {case: place for place, group in enumerate(groups) for case in group.cases}
+        began = min((*columns["start"], *(event.started for event in events)), default=None)
+        axes = self._axes.that_vary()
+        told = [
+            {
+                "device": event.device,
+                "event": event.event,
+                "state": event.state,
+                "detail": clip(event.detail, _MAX_CHARS),
+                "start": _ms(event.started, began),
+                "seconds": round(event.duration_s, 3),
+                "celsius": _number((event.vitals or {}).get("hottest_c")),
+            }
+            for event in events
+        ]
+        columns |= {
+            "start": [_ms(moment, began) for moment in columns["start"]],
+            "group": [group_of.get(case, -1) for case in columns["case"]],
+            "axes": list(axes),
+            "values": list(axes.values()),
+            "events": told,
+            "degrees": self._degrees,
+            "pool": self._pool.values,
+        }
+        for name, column in ({"began": began and began.isoformat()} | columns | more).items():
+            self._packed.add(name, column)
+        return self._packed.text()
+
+
+def blocks(cases: Iterable[CaseRecord], lab: Sequence[str] = ()) -> list[str]:
+    """What the view of one case shows, packed: case N is the (N mod 128)th of block N / 128. With
+    it stands how it is run `again`; `lab` are the words that say in which lab."""
+    details = (_details(record, lab) for record in cases)
+    texts = iter(lambda: ",".join(islice(details, BLOCK)), "")
+    return [_packed(f"[{text}]") for text in texts]
+
+
+class _Pool:
+    """Values, each once, with the place of each."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._places: dict[str | tuple[str], int] = {}
+
+    def place(self, value: Any) -> int:
+        key = value if isinstance(value, str) else (json.dumps(value, ensure_ascii=False),)
+        if key not in self._places:
+            self._places[key] = len(self.values)
+            self.values.append(value if value is None else clip(value, _MAX_CHARS))
+        return self._places[key]
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
+
+
+def _details(record: CaseRecord, lab: Sequence[str]) -> str:
+    """One record as JSON; what would be too much for a page is left to results.jsonl."""
+    less: dict[str, object] = {"measurements": {}, "checks": (), "preflight": ()}
+    for kept in (record, record.model_copy(update=less)):
+        text = kept.model_dump_json(by_alias=True, exclude_defaults=True)
+        if len(text) <= _MAX_CASE_BYTES:
+            return f'{text[:-1]},"again":{_json(shlex.join(again(record, *lab)))}}}'
+    return json.dumps({"case": clip(record.case, _MAX_CHARS), "outcome": record.outcome})
+
+
+class _Axes:
+    """The values of each axis of each case, as places in a pool."""
+
+    def __init__(self, pool: _Pool) -> None:
+        self._pool, self._cases = pool, 0
+        self._columns: dict[str, list[int]] = {}
+
+    def add(self, record: CaseRecord) -> None:
+        """The axes of the next case."""
+        axes = record.axes | ({"engine": record.engine} if record.engine else {})
+        for name in axes:
+            # the device has a column anyway
+            if name not in self._columns and name != "device" and len(self._columns) < _MOST_MET:
+                self._columns[name] = [self._pool.place(None)] * self._cases
+        for name, column in self._columns.items():
+            column.append(self._pool.place(axes.get(name)))
+        self._cases += 1
+
+    def that_vary(self) -> dict[str, list[int]]:
+        vary = ((name, places) for name, places in self._columns.items() if len({*places}) > 1)
+        return dict(islice(vary, _MOST_AXES))
+
+
+def _spreads(record: CaseRecord) -> Iterable[tuple[str, list[float]]]:
+    """The lists of times among the measurements, summed up."""
+    if not any(name.endswith("_us") for name in record.measurements):
+        return
+    for name, value in record.measurements.items():
+        if name.endswith("_us") and isinstance(value, list) and value and are_figures(value):
+            yield name, _spread(cast("list[float]", value))
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    low, high = min(values), max(values)
+    if len(values) == 1:
+        return [1, *[low] * 5]
+    inside = [min(max(round(one), low), high) for one in statistics.quantiles(values)]
+    return [len(values), low, *inside, high]
+
+
+def ladders(cases: Iterable[CaseRecord]) -> list[dict[str, Any]]:
+    """Load times and memory by the number of contexts that were loaded, what failed first."""
+
+    def found() -> Iterator[tuple[bool, int, int, dict[str, Any]]]:
+        for number, record in enumerate(cases):
+            loads = _numbers(record.measurements.get("load_us"))
+            if len(loads) > 1:
+                ladder = _ladder(number, record, loads)
+                yield not _refused(record, loads), -len(loads), number, ladder
+
+    return [ladder for *_, ladder in heapq.nsmallest(_MOST_LADDERS, found())]
+
+
+def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, Any]:
+    memory = _numbers(record.measurements.get("load_rss_bytes"))
+    return {
+        "case": number,
+        "loads": len(loads),
+        "load_us": thinned(loads, _MOST_POINTS),
+        "rss_bytes": thinned(memory, _MOST_POINTS) if len(memory) == len(loads) else [],
+        "failed_at": len(loads) + 1 if _refused(record, loads) else None,
+    }
+
+
+def _refused(record: CaseRecord, loads: Sequence[float]) -> bool:
+    failed = record.error.context if record.error else None
+    return failed is not None and failed >= len(loads)
+
+
+def _numbers(value: Any) -> list[float]:
+    numbers = value if isinstance(value, list) else []
+    return numbers if are_figures(numbers) else []
+
+
+def _number(value: Any) -> float | None:
+    return value if is_figure(value) else None
+
+
+def _why(record: CaseRecord) -> str | None:
+    error = record.error
+    if error is None:
+        return (record.conclusion or "").partition("\n")[0] or None
+    code = f"{error.code} " if error.code else ""
+    return clip(f"{code}{error.began}", _MAX_CHARS)
+
+
+def _ms(moment: datetime, began: datetime | None) -> int:
+    return round((moment - began).total_seconds() * 1000) if began else 0
+
+
+_SHORT_CHARS: Final = 160
+_EVIDENCE_BYTES: Final = 16 << 10
+_MOST_EVIDENCE_BYTES: Final = 1 << 20
+_NEW: Final = ("new", "changed", "added")
+_BREAK: Final = Markup("<br>")
+_NEW_MARK: Final = Markup("<mark>{}</mark> ")
+_TEXTS: Final = (".txt", ".log", ".jsonl")
+
+
+def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
+    """The whole page; `cases` are those of the run, where others read them at the same time.
+
+    What stands on its first screen is in the template, the rest are sections (`sections.py`).
+    """
+    info, since, coverage, cut = run.info, run.since, run.coverage, cut_short(run.info)
+    folder = run.folder
+    issues = _issue_links(info)
+
+    def outputs_of(cases: Iterable[CaseRecord]) -> list[Output]:
+        return drift(cases, folder.kept_output) if folder else []
+
+    def bisections_of(cases: Iterable[CaseRecord]) -> list[Listed]:
+        found = bisections_in(folder.path.parent) if folder else []
+        return of_cases(found, (record.case for record in cases)) if found else []
+
+    readers: dict[str, Reader] = {
+        "totals": totals,
+        "groups": failure_groups,
+        "behind": outputs_lines,
+        "grids": asked_grids,
+        "ladders": ladders,
+        "outputs": outputs_of,
+        "bisections": bisections_of,
+        "rows": lambda cases: Rows(cases, since),
+        "blocks": lambda cases: blocks(cases, _lab_words(info)),
+        "evidence": lambda cases: evidence_of(cases, folder.path) if folder else {},
+        "simulated": lambda cases: sum(map(only_simulated, cases)),
+        "seconds": lambda cases: sum(record.duration_s for record in cases),
+        "figures": partial(figure_blocks, page=True),
+        "ops": partial(ops_tables, page=True),
+        "pairings": pairings,
+        "sharings": sharings,
+        "limits": simulated_limits,
+    }
+    made = read_once(run.cases if cases is None else cases, *readers.values())
+    told = dict(zip(readers, made, strict=True))
+    groups, outputs = told["groups"], told["outputs"]
+    failing = chain(*(one.cases for one in groups if section(one.first) == "failing"))
+    new = None if since is None else _new_among(failing, since)
+    besides = remarks(sum(output.drifts for output in outputs), told["simulated"])
+    said = verdict(coverage, new=new, cut=cut is not None, besides=besides)
+    above = {
+        "How well": told["figures"],
+        "Bisections": [listed(told["bisections"], "../")] if told["bisections"] else [],
+    }
+    below = {
+        "Which op is slow": told["ops"],
+        "Memory types": told["pairings"],
+        "Sharing": told["sharings"],
+        "Drift: outputs that are not the same everywhere": drift_tables(outputs),
+        "Earlier attempts": earlier_attempts(run.contents.earlier),
+        "What simulators leave open": told["limits"],
+        "Run": settings(info),
+    }
+    more = {"issues": issues, "versions": VERSIONS}
+    more |= {name: told[name] for name in ("ladders", "evidence", "grids")}
+    return template("report.html.j2").render(
+        title=f"{said} qnn-harness {run.run}",
+        run=run.run,
+        info=info,
+        verdict=said,
+        cut=cut,
+        since=since,
+        coverage=coverage,
+        became=_became(since),
+        totals=told["totals"],
+        bar=outcome_bar(told["totals"]),
+        behind=told["behind"],
+        duration=_seconds(told["seconds"]),
+        cases=counted(sum(told["totals"].values()), "case"),
+        above_cases=html([*_told(groups, since, issues), *sections_of(above)]),
+        below_cases=html(sections_of(below)),
+        shown=shown,
+        short=partial(clip, most=_SHORT_CHARS),
+        issues=issues,
+        damage=run.contents.damage,
+        rows=Markup(told["rows"].packed(run.contents.events, groups, more)),
+        blocks=Markup(" ".join(told["blocks"])),
+        scripts=[asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
+    )
+
+
+def verdict(
+    coverage: Coverage, *, new: int | None = None, cut: bool = False, besides: Sequence[str] = ()
+) -> str:
+    """Return what a run comes to: it was `cut` short, its sentence with the failures that are
+    `new`, and what is to be said `besides`, although no case fails for it."""
+    sentence = coverage.sentence(new)
+    said = ["Cut short."] if cut else []
+    return " ".join([*said, f"{sentence[:1].upper()}{sentence[1:]}.", *besides])
+
+
+def _new_among(cases: Iterable[str], since: Since | None) -> int:
+    """How many of failing cases did not fail so before."""
+    return sum(since.became.get(case) in _NEW for case in cases) if since else 0
+
+
+def _became(since: Since | None) -> dict[str, int]:
+    if since is None:
+        return {}
+    counts = Counter(since.became.values())
+    return {word: counts[word] for word in since.titles if counts[word]}
+
+
+def _reasons(groups: Sequence[FailureGroup]) -> list[tuple[list[int], FailureGroup]]:
+    """Groups of one diagnosis together, in the order of the first of each, with their places."""
+    found: dict[tuple[object, ...], tuple[list[int], FailureGroup]] = {}
+    for number, group in enumerate(groups):
+        first = group.first
+        known = first.error.diagnosis if first.error else None
+        key = (known.id,) if known else (number, "no diagnosis")
+        numbers, reason = found.setdefault(
+            (section(first), first.known_issue, *key), ([], FailureGroup(first))
+        )
+        numbers.append(number)
+        reason.include(group)
+    return [*found.values()]
+
+
+def _told(
+    groups: Sequence[FailureGroup], since: Since | None, issues: Mapping[str, str]
+) -> Iterator[Block]:
+    """The parts of a page that have reasons, a row for each; what was unsupported is folded."""
+    for name, reasons in groupby(_reasons(groups), lambda reason: section(reason[1].first)):
+        found, title = list(reasons), ""
+        if name == "unsupported":
+            cases = sum(len(reason.cases) for _, reason in found)
+            title = f"{SECTIONS[name]}: {counted(cases, 'case')}"
+        else:
+            yield Heading(SECTIONS[name])
+        rows = [_row(*one, since, issues) for one in found]
+        columns = ("Cases", "What", "Call and code", "Where", "")
+        yield Table(title, columns, rows, "stacked reasons", folded=True)
+
+
+def _row(
+    numbers: Sequence[int], reason: FailureGroup, since: Since | None, issues: Mapping[str, str]
+) -> list[Line]:
+    first, error = reason.first, reason.first.error
+    what: list[str | Span] = [Span(first.outcome, mark=first.state), " "]
+    if new := _new_among(reason.cases, since):
+        what.append(_NEW_MARK.format("new" if new == len(reason.cases) else f"{new} new"))
+    if error is not None and (known := reason.diagnosis) is not None:
+        sure = f"{known.id}, {known.confidence}"
+        what += [Span(known.words, style="strong"), " ", Span(sure, style="dim")]
+        what += [_BREAK, f"What helps: {known.fix}"] if known.fix else []
+        if known.thread and known.thread.startswith("https://"):
+            what += [_BREAK, Span(known.thread, link=known.thread)]
+    elif error is not None:
+        what.append(Span(clip(error.began, _SHORT_CHARS), style="strong"))
+    if issue := first.known_issue:
+        what += [_BREAK, "known issue ", Span(issue, link=issues.get(issue, ""))]
+    call: list[str | Span] = [Span((error and error.api) or "", style="code")]
+    if error is not None and error.code is not None:
+        call += [_BREAK, Span(f"{error.code} ({error.hex}) {error.symbol or ''}", style="code")]
+    versions = [f"{axis} {version}" for axis in VERSIONS for version in reason.versions[axis]]
+    where: list[str | Span] = [
+        _first([*reason.devices], 3),
+        _BREAK,
+        Span(_first(versions, 4), style="dim"),
+    ]
+    groups = ",".join(map(str, numbers))
+    return [str(len(reason.cases)), what, call, where, Span("show", link=f"#group={groups}")]
+
+
+def _first(names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def evidence_of(cases: Iterable[CaseRecord], folder: Path) -> dict[str, str]:
+    """The ends of the logs of what went wrong, as long as they make the page no heavier than 1 MB.
+
+    A log that is no file of this folder, or that cannot be read, is left out.
+    """
+    names: tuple[list[str], list[str]] = [], []
+    for record in cases:
+        if record.is_bad:
+            names[not record.is_unexpected].extend(record.logs)
+    found: dict[str, str] = {}
+    left = _MOST_EVIDENCE_BYTES
+    for name in dict.fromkeys(chain(*names)):
+        if left > 0 and name.endswith(_TEXTS) and (data := _tail(folder, name)):
+            found[name] = data.decode("utf-8", "replace")
+            left -= len(data)
+    return found
+
+
+def _tail(folder: Path, name: str) -> bytes:
+    """The end of a log; nothing of what is no plain file of this folder, or cannot be read."""
+    try:
+        with open_inside(folder, name) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _EVIDENCE_BYTES))
+            return file.read(_EVIDENCE_BYTES)
+    except OSError:
+        return b""
+
+
+def _lab_words(info: Mapping[str, Any]) -> list[str]:
+    words: list[str] = info.get("command", [])
+    for at, word in enumerate(words):
+        if word.partition("=")[0] in ("--lab", "--qnn-lab"):
+            return words[at : at + 1 + ("=" not in word)]
+    return []
+
+
+def _seconds(duration: float) -> str:
+    if duration < 60:
+        return f"{duration:.2f} s"
+    minutes, seconds = divmod(round(duration), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def _issue_links(info: Mapping[str, Any]) -> dict[str, str]:
+    links: Mapping[str, str | None] = info.get("known_issues", {})
+    return {name: link for name, link in links.items() if link and link.startswith("https://")}

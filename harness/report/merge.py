@@ -1,0 +1,147 @@
+"""One run out of several: all their records and logs, in a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from harness.core.errors import ConfigError
+from harness.core.names_inside import create_inside, listed_inside, open_inside
+from harness.core.whole_file import disk_errors
+from harness.results.journal import Damage, lines_in, uncollected
+from harness.results.record import CaseRecord, DeviceEvent
+from harness.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder, making_folders
+
+_KEPT: Final = ("run", "started", "finished", "exit_code", "problem", "command_line", "devices")
+_INCOMPLETE: Final = 3
+_Key: TypeAlias = tuple[str, str, datetime, str]
+"""What tells one record from all others: case, or device and event; when it began; its run."""
+
+
+@uncollected()
+def merge_runs(paths: Sequence[Path], output: Path) -> list[str]:
+    """Write one run with all cases of other runs into `output`, without reports.
+
+    An attempt that several of them hold counts once. All attempts at a case are numbered by when
+    they began, so that the latest is final. Return the logs that could not be copied. Raise
+    ConfigError for an input that is no run, is damaged or of another schema, and if `output` is
+    there already; InfraError if the disk fails. Nothing is left behind then.
+    """
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        raise ConfigError("exists already: name a new folder", file=output)
+    runs = sorted(map(RunFolder.open, paths), key=lambda run: run.info().get("started") or "")
+    numbers = _numbered(runs)
+    with (
+        making_folders(output.parent),
+        tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as beside,
+        disk_errors(f"cannot write {output}"),
+    ):
+        merged = RunFolder(Path(beside))
+        lost_logs = [log for run in runs for log in _take(run, merged, numbers)]
+        _end(runs, merged, output.name)
+        merged.path.rename(output)
+    return lost_logs
+
+
+def _numbered(runs: Sequence[RunFolder]) -> dict[_Key, int]:
+    """Number the records of each case by when they began.
+
+    Raise ConfigError for damage, and where the runs asked different things of one file.
+    """
+    keys, questions = set[_Key](), dict[str, str]()
+    for run in runs:
+        info, journal = run.info(), run.path / JOURNAL
+        if not info or (info.get("selected") and run.selected_cases() is None):
+            raise ConfigError(f"its {INFO} or its list of cases cannot be read", file=run.path)
+        for line_number, line in lines_in(journal):
+            if isinstance(line, Damage):
+                advice = f"is no record: {line.problem}; remove the line to merge the others"
+                problem = line.problem if line.is_foreign else advice
+                raise ConfigError(problem, file=journal, line=line_number)
+            keys.add(_key(line))
+            if not isinstance(line, CaseRecord):
+                continue
+            if questions.setdefault(line.case, line.question) != line.question:
+                problem = f"asked something else of {line.case} ({line.asked or 'no option'}) than "
+                advice = "the runs before it: merge runs that asked the same"
+                raise ConfigError(f"{problem}{advice}", file=journal, line=line_number)
+    attempts = groupby(sorted(keys), key=lambda key: key[:2])
+    return {key: number for _, group in attempts for number, key in enumerate(group, start=1)}
+
+
+def _key(line: CaseRecord | DeviceEvent) -> _Key:
+    subject = (line.case, "") if isinstance(line, CaseRecord) else (line.device, line.event)
+    return (*subject, line.started, line.run)
+
+
+def _take(run: RunFolder, merged: RunFolder, numbers: dict[_Key, int]) -> list[str]:
+    """Write the records of a run that are in `numbers`, each once, and copy its files."""
+    copies = dict[str, str | None]()
+    for _, line in lines_in(run.path / JOURNAL):
+        number = None if isinstance(line, Damage) else numbers.pop(_key(line), None)
+        if isinstance(line, Damage) or number is None:
+            continue  # another run has it, too, or it was written just now
+        if isinstance(line, CaseRecord):
+            for log in [log for log in line.logs if log not in copies]:
+                other_name = f"logs/{line.run}/{log.removeprefix('logs/')}"
+                copies[log] = _copied(run.path, merged.path, log, (log, other_name))
+            logs = tuple(name for log in line.logs if (name := copies[log]) is not None)
+            line = line.model_copy(update={"attempt": number, "logs": logs})
+        merged.journal.append(line)
+    outputs = list[str]()
+    with contextlib.suppress(OSError):
+        outputs = listed_inside(run.path, OUTPUTS)
+    for name in [f"{OUTPUTS}/{output}" for output in outputs]:
+        _copied(run.path, merged.path, name, (name,))
+    return [str(run.path / log) for log, copy in copies.items() if copy is None]
+
+
+def _copied(source: Path, target: Path, name: str, names: Sequence[str]) -> str | None:
+    """Copy a log or an output under the first of `names` that is free, and return that.
+
+    Return None for what is none: links are not followed.
+    """
+    try:
+        stream = open_inside(source, name)
+    except OSError:
+        return None
+    with stream:
+        for new_name in names if name.startswith(("logs/", f"{OUTPUTS}/")) else ():
+            with contextlib.suppress(FileExistsError), create_inside(target, new_name) as copy:
+                shutil.copyfileobj(stream, copy)
+                return new_name
+    return None
+
+
+def _end(runs: Sequence[RunFolder], merged: RunFolder, name: str) -> None:
+    """Write what is said of the new run: run.json, and the list of its cases."""
+    merged.keep_selected({case for run in runs for case in run.selected_cases() or ()})
+    infos = [run.info() for run in runs]
+
+    def values(key: str) -> list[Any]:
+        return [info[key] for info in infos if info.get(key) is not None]
+
+    ends = [info.get("problem") or (not info.get("finished") and "no end") for info in infos]
+    problems = [f"{run.run_id}: {why}" for run, why in zip(runs, ends, strict=True) if why]
+    codes = [*values("exit_code"), _INCOMPLETE if problems else 0]
+    said = {
+        "run": name,
+        "started": infos[0].get("started"),
+        "finished": max([*values("started"), *values("finished")], default=None),
+        "exit_code": merged.coverage().exit_code or max(codes),
+        "problem": "; ".join(problems) or None,
+        "other_failures": any(values("other_failures")),
+        "drift": [output.document().model_dump() for output in merged.drift() if output.drifts],
+        "devices": list(dict.fromkeys(chain(*values("devices")))),
+        "known_issues": dict(chain(*(issues.items() for issues in values("known_issues")))),
+        "lab": next(iter(values("lab")), {}),
+        "selection": sorted(set(chain(*values("selection")))),
+        "merged": [{key: info.get(key) for key in _KEPT} for info in infos],
+    }
+    merged.end(said)

@@ -1,0 +1,92 @@
+"""The files that are made of a run's journal, and can be made again from it at any time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from harness.core.outgoing_text import printable
+from harness.core.whole_file import disk_errors, write_whole, written_whole
+from harness.report.ci import path_for_attachments
+from harness.report.html import html_text
+from harness.report.junit import junit_parts
+from harness.report.metrics import METRICS, metrics_text
+from harness.report.sections import RunData, Since
+from harness.report.summary import summary_lines
+from harness.results.journal import Reader, read_once, uncollected
+from harness.results.record import CaseRecord
+from harness.results.run_folder import RunFolder
+
+
+def _junit(run: RunData, cases: Iterable[CaseRecord], path: Path) -> None:
+    logs = path_for_attachments(path.parent, os.environ)
+    with written_whole(path) as stream:
+        stream.writelines(junit_parts(cases, run.coverage, run=run.run, logs=logs))
+
+
+def _metrics(run: RunData, cases: Iterable[CaseRecord], path: Path) -> None:
+    text = metrics_text(cases, run.contents.events, run.info, run.coverage)
+    write_whole(path, text.encode("utf-8", "replace"))
+
+
+def _page(run: RunData, cases: Iterable[CaseRecord], path: Path) -> None:
+    write_whole(path, printable(html_text(run, cases)).encode())
+
+
+PROJECTIONS: Final[Mapping[str, Callable[[RunData, Iterable[CaseRecord], Path], None]]] = {
+    "junit.xml": _junit,
+    METRICS: _metrics,
+    "report.html": _page,
+}
+"""What writes each file, by its name in the run's folder. They raise OSError."""
+
+
+def run_data(folder: RunFolder, since: Since | None = None) -> RunData:
+    """Return what the projections of a run are made of."""
+    return RunData(folder.run_id, folder.contents(), folder.info(), folder, since)
+
+
+@uncollected()
+def project(folder: RunFolder, since: Since | None = None) -> RunData:
+    """Write the projections anew; return what they were made of, with a summary.
+
+    `since` is what became of cases since an earlier run, for the page. Raises InfraError if the
+    disk fails.
+    """
+    run = run_data(folder, since)
+
+    def written(name: str) -> Reader:
+        return lambda cases: PROJECTIONS[name](run, cases, folder.path / name)
+
+    def summary(cases: Iterable[CaseRecord]) -> list[str]:
+        return summary_lines(cases, run.coverage, folder.path)
+
+    with disk_errors(f"cannot write reports to {folder.path}"):
+        lines, *_ = read_once(run.cases, summary, *map(written, PROJECTIONS))
+    return replace(run, summary=lines)
+
+
+def finish(
+    folder: RunFolder,
+    *,
+    exit_code: int,
+    problem: str | None = None,
+    other_failures: bool = False,
+    since: Since | None = None,
+) -> RunData:
+    """Ends a run, and writes what is made of its journal.
+
+    With `other_failures` it fails for what is in no record: a test without a device, or outputs
+    that drift. run.json is completed even if the reports cannot be written. Raises InfraError then.
+    """
+    said: dict[str, object] = {
+        "exit_code": exit_code,
+        "other_failures": other_failures,
+        "drift": [output.document().model_dump() for output in folder.drift() if output.drifts],
+        "problem": problem,
+    }
+    folder.end(said)
+    return project(folder, since)

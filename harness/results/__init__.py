@@ -1,0 +1,1 @@
+"""Records, the journal, run folders and known issues."""

@@ -1,0 +1,235 @@
+"""What a run came to: how many of its selected cases have a verdict, and why others lack one.
+
+Whatever sums up a run takes it from here, so that nothing is green above a missing verdict:
+terminal, pages, Markdown, comparison, history, night, merge, what CI systems read, metrics.
+A verdict is passed, failed, crashed or hung. What a target cannot do (`unsupported`) is an answer,
+and what a test skips is a choice: neither has a verdict, and none is missing. (Pure.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Final, Literal, Protocol, get_args
+
+from pydantic import Field, StrictInt
+
+from harness.core.errors import Cause, ConfigError, InfraError
+from harness.core.outgoing_text import counted
+from harness.diagnosis.error import Outcome, Part
+
+Standing = Literal["passed", "failed", "known", "unsupported", "skipped", "input", "lab", "harness"]
+"""What a case came to: `known` fails as a known issue expects; the last three have no verdict, and
+say who is at fault."""
+Fault = Literal["input", "lab", "harness", "not run"]
+"""Why a verdict is missing."""
+
+VERDICTS: Final[tuple[Standing, ...]] = ("passed", "failed", "known")
+FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
+LOST_TO: Final[Mapping[Standing | Fault, str]] = {
+    "input": "lost to a wrong test or input",
+    "lab": "lost to the lab",
+    "harness": "lost to the harness",
+    "not run": "not run",
+}
+"""How it is said everywhere that verdicts are missing."""
+_REGRESSION: Final = 1
+_Count = Annotated[StrictInt, Field(ge=0)]
+
+
+class Ended(Protocol):
+    """One attempt at a case, of a `CaseRecord` or of less; its number is from 1.
+
+    `device` is where it ran, or was to run: None where no device of the lab fits.
+    `breaks_strictness` tells that it passed where that was to fail the run. `files_sha256` is of
+    the files that it took: what it came to on others says nothing of these.
+    """
+
+    @property
+    def case(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def device(self) -> object | None: ...
+    @property
+    def standing(self) -> Standing: ...
+    @property
+    def breaks_strictness(self) -> bool: ...
+    @property
+    def files_sha256(self) -> str | None: ...
+
+
+@lru_cache(1000)
+def standing_of(outcome: Outcome, cause: Cause | None, known_issue: str | None) -> Standing:
+    """What an attempt came to. No known issue explains what has no verdict."""
+    if outcome in ("passed", "unsupported", "skipped"):
+        return outcome
+    if cause == "config":
+        return "input"
+    if cause == "infra":
+        return "lab"
+    if cause == "harness" or outcome == "error":
+        return "harness"
+    return "known" if known_issue is not None else "failed"
+
+
+def fault_of(standing: Standing) -> Fault | None:
+    """Who is at fault that there is no verdict; None if there is one, or none was due."""
+    return standing if standing in ("input", "lab", "harness") else None
+
+
+class Coverage(Part):
+    """How many of the selected cases came to what; the last attempt at each counts.
+
+    `selected` is null where a run was cut short that did not say how many it had. Of those
+    `passed`, `strict` fail the run, since a known issue expects them to fail (`--strict-known`),
+    and `flaky` failed in another attempt. `input`, `lab` and `harness` count cases without a
+    verdict by who is at fault; `not_run` left no record.
+    """
+
+    selected: _Count | None
+    passed: _Count = 0
+    failed: _Count = 0
+    known: _Count = 0
+    unsupported: _Count = 0
+    skipped: _Count = 0
+    input: _Count = 0
+    lab: _Count = 0
+    harness: _Count = 0
+    not_run: _Count = 0
+    strict: _Count = 0
+    flaky: _Count = 0
+
+    @property
+    def judged(self) -> int:
+        return self.passed + self.failed + self.known
+
+    @property
+    def missing(self) -> Mapping[Fault, int]:
+        found = {name: int(getattr(self, name.replace(" ", "_"))) for name in FAULTS}
+        return {name: count for name, count in found.items() if count}
+
+    @property
+    def is_whole(self) -> bool:
+        return self.selected is not None and not self.missing
+
+    @property
+    def fails(self) -> bool:
+        return bool(self.failed or self.strict)
+
+    @property
+    def is_green(self) -> bool:
+        """Whether `passed` may be said of the run: something was judged, all of it, and no attempt
+        failed unexpectedly."""
+        return self.is_whole and bool(self.judged) and not (self.fails or self.flaky)
+
+    @property
+    def exit_code(self) -> int:
+        return _REGRESSION if self.fails else self.lost_code
+
+    @property
+    def lost_code(self) -> int:
+        """What missing verdicts end with: 2 if input is at fault for some, which is the user's to
+        mend, else 3; 0 if none is missing."""
+        if self.input:
+            return int(ConfigError.exit_code)
+        return 0 if self.is_whole else int(InfraError.exit_code)
+
+    @property
+    def headline(self) -> str:
+        """What is said first of a run: how many have a verdict, and why the others lack one."""
+        parts = [f"{count} {LOST_TO[name]}" for name, count in self.missing.items()]
+        parts += [f"{self.unsupported} unsupported"] if self.unsupported else []
+        parts += [f"{self.skipped} skipped"] if self.skipped else []
+        if self.selected is None:
+            said = f"{counted(self.judged, 'case')} with a verdict"
+            parts.append("of how many is unknown: the run was cut short and does not say")
+        elif not self.selected:
+            return "no case was run"
+        else:
+            have = "has" if 1 in (self.judged, self.selected) else "have"
+            said = f"{self.judged} of {counted(self.selected, 'case')} {have} a verdict"
+        return ", ".join([said, *parts])
+
+    def sentence(self, new: int | None = None) -> str:
+        """Return what the run came to, as every report begins: `headline`, and what the verdicts
+        are. `new` of the failures were not there before, if that is known."""
+        of_passed = [f"{self.flaky} of them flaky"] if self.flaky else []
+        of_passed += [f"{self.strict} of them failed by --strict-known"] if self.strict else []
+        of_failed = [] if new is None else [f"{new or 'none'} of them new"]
+        parts = [
+            f"{count} {name} ({', '.join(notes)})" if notes else f"{count} {name}"
+            for count, name, notes in (
+                (self.passed, "passed", of_passed),
+                (self.failed, "failed", of_failed),
+                (self.known, "expected", []),
+            )
+            if count
+        ]
+        return f"{self.headline}: {', '.join(parts)}" if parts else self.headline
+
+
+class Tally:
+    """What the attempts of a run came to; the last one at each case counts."""
+
+    def __init__(self, attempts: Iterable[Ended] = ()) -> None:
+        # of each case what counts: whole records would be held otherwise
+        self._last: dict[str, tuple[int, int, Standing, bool, bool, str | None]] = {}
+        self._failed = set[str]()
+        self._count = 0
+        for attempt in attempts:
+            self.add(attempt)
+
+    def add(self, attempt: Ended) -> None:
+        """One more."""
+        number, *_, files = self._last.get(attempt.case, (0, attempt.files_sha256))
+        is_later, alike = attempt.attempt >= number, attempt.files_sha256 == files
+        if is_later and not alike:
+            self._failed.discard(attempt.case)
+        if attempt.standing == "failed" and (is_later or alike):
+            self._failed.add(attempt.case)
+        if is_later:
+            fits, strict = attempt.device is not None, attempt.breaks_strictness
+            last = attempt.attempt, self._count, attempt.standing, fits, strict
+            self._last[attempt.case] = (*last, attempt.files_sha256)
+        self._count += 1
+
+    @property
+    def last(self) -> list[int]:
+        """The places of the last attempts among all, in the order of the cases' first ones."""
+        return [place for _, place, *_ in self._last.values()]
+
+    def coverage(self, info: Mapping[str, Any] | None = None) -> Coverage:
+        """What they came to; `info` is run.json, which says how many cases the run had.
+
+        Without `info` there are no other cases than these.
+        """
+        last = self._last.values()
+        counts: Counter[str] = Counter(standing for _, _, standing, *_ in last)
+        selected: int | None = len(last)
+        if info is not None:
+            selected = selected_of(info, len(last), sum(not fits for *_, fits, _, _ in last))
+        return Coverage(
+            selected=selected,
+            not_run=0 if selected is None else selected - len(last),
+            strict=sum(strict for *_, strict, _ in last),
+            flaky=sum(self._last[case][2] == "passed" for case in self._failed),
+            **counts,
+        )
+
+
+def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None) -> Coverage:
+    """What all attempts of a run came to; `info` is its run.json."""
+    return Tally(attempts).coverage(info)
+
+
+def selected_of(info: Mapping[str, Any], seen: int, unfit: int) -> int | None:
+    """How many cases a run had, by its run.json; `seen` left a record, `unfit` of them fit nowhere.
+
+    Where run.json does not say it, one that ended in order left none out; else nobody knows.
+    """
+    selected: int | None = info.get("selected")
+    if selected is not None:
+        return max(selected + unfit, seen)
+    return None if not info.get("finished") or info.get("problem") is not None else seen

@@ -1,0 +1,428 @@
+"""results.jsonl: the truth about a run, appended case by case, readable after any death."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from abc import abstractmethod
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from queue import Queue
+from typing import Any, Final, Self, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
+
+from harness.core.bounded_json import JsonError, parse_model, require_bounded
+from harness.core.errors import ConfigError, InternalError
+from harness.core.local_file import AppendedLines, lines_of
+from harness.core.names_inside import open_below
+from harness.core.outgoing_text import counted, without_secrets_in
+from harness.core.schemas import OTHER_SCHEMA, other_schema
+from harness.results.coverage import Tally
+from harness.results.record import (
+    SCHEMA,
+    CaseRecord,
+    DeviceEvent,
+    JournalLine,
+)
+
+LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(JournalLine)
+_CASE: Final[TypeAdapter[CaseRecord]] = TypeAdapter(CaseRecord)
+MAX_VALUES: Final = 300_000
+"""A line has at most so many commas and brackets outside of texts."""
+_OF_EVENTS: Final = b'"kind":"device"'
+
+
+def line_of(line: bytes) -> CaseRecord | DeviceEvent:
+    """Return the record of a line. Raises JsonError or ValidationError for what is none."""
+    # nearly all are cases: asking each of which kind it is takes a quarter of reading it
+    adapter: TypeAdapter[Any] = LINE if _OF_EVENTS in line else _CASE
+    try:
+        record: CaseRecord | DeviceEvent = parse_model(adapter, line, MAX_VALUES)
+        return record
+    except ValidationError:
+        pass  # which may be large: it goes before the next one comes
+    return parse_model(LINE, line, MAX_VALUES)
+
+
+Reader = Callable[[Iterable[CaseRecord]], Any]
+"""What is made of records, in one loop over them."""
+
+
+class InBatches(Iterable[CaseRecord]):
+    """Records that are too many to be held: each batch is there until the next one is asked for."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[list[CaseRecord]]:
+        """Return them, some at a time."""
+
+    def __iter__(self) -> Iterator[CaseRecord]:
+        return chain.from_iterable(self.batches())
+
+
+class _CutShortError(Exception):
+    """Others could not read the records to their end."""
+
+
+class _Handed(InBatches):
+    """The batches that one reader gets; no other one comes before it has gone through its last."""
+
+    def __init__(self) -> None:
+        self.queue = Queue[list[CaseRecord] | _CutShortError | None]()
+        # one for all who ask: going on with it tells that the batch before is done with
+        self._taken = self._take()
+
+    def batches(self) -> Iterator[list[CaseRecord]]:
+        return self._taken
+
+    def _take(self) -> Iterator[list[CaseRecord]]:
+        while (batch := self.queue.get()) is not None:
+            if isinstance(batch, _CutShortError):
+                raise batch
+            yield batch
+            del batch
+            self.queue.task_done()
+
+    def read(self, reader: Reader) -> Any:
+        """Return what a reader makes of them, also of one that does not want all."""
+        try:
+            return reader(self)
+        finally:
+            for _ in self._taken:
+                pass
+
+
+def read_once(records: Iterable[CaseRecord], *readers: Reader) -> list[Any]:
+    """Return what each reader makes of the same records.
+
+    Those of a large journal are read once, and of them no more than a batch is held: each reader
+    has a thread of its own, and gets the next batch when all have gone through the one before.
+    A reader may share what it is given among others in the same way.
+    """
+    if not isinstance(records, InBatches):
+        held = [*records]
+        return [reader(held) for reader in readers]
+    handed = [_Handed() for _ in readers]
+    with ThreadPoolExecutor(len(readers)) as threads:
+        made = [
+            threads.submit(each.read, reader) for each, reader in zip(handed, readers, strict=True)
+        ]
+        end: _CutShortError | None = _CutShortError()  # nothing may be made of a part of them
+        try:
+            for batch in records.batches():
+                for each in handed:
+                    each.queue.put(batch)
+                del batch
+                for each in handed:
+                    each.queue.join()
+            end = None
+        finally:
+            for each in handed:
+                each.queue.put(end)
+    return [future.result() for future in made]
+
+
+MAX_LINE_BYTES: Final = 8 << 20
+_BATCH_BYTES: Final = 128 << 10
+"""Records of a large journal are read until their lines have so many bytes together."""
+_HELD_BYTES: Final = 48 << 20
+"""Records that take more memory than this together are read anew at each iteration."""
+_MOST_TOLD: Final = 100
+_MOST_PROBLEMS: Final = 100
+_PROBLEM_CHARS: Final = 300
+_SYNC_EVERY_S = 0.5
+
+
+class Journal:
+    """An append-only results.jsonl, for one process or several at once (`AppendedLines`).
+
+    The death of the machine loses at most half a second of results, and syncing costs at most two
+    calls a second.
+    """
+
+    def __init__(self, path: Path, *, alone: bool = False) -> None:
+        """Open it. Raise BlockingIOError if another process has it `alone`."""
+        self.path = path
+        self._lines = AppendedLines(path, alone=alone, sync_every_s=_SYNC_EVERY_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append(self, record: CaseRecord | DeviceEvent | Mapping[str, object]) -> None:
+        """Writes one record; when this returns, it survives the death of this process.
+
+        Raises InternalError for what is no record or too large, InfraError if it cannot be
+        written (the next record then begins a new line).
+        """
+        try:
+            valid = LINE.validate_python(record)
+        except ValidationError as error:
+            raise InternalError(f"a record does not fit its model: {error}") from error
+        if b":/" in (line := valid.model_dump_json().encode()):
+            valid = LINE.validate_python(without_secrets_in(valid.model_dump(mode="json")))
+            line = valid.model_dump_json().encode()
+        line += b"\n"
+        try:
+            _require_small(line)
+        except JsonError as error:
+            about = valid.case if isinstance(valid, CaseRecord) else valid.device
+            raise InternalError(f"the record of {about} {error}") from error
+        self._lines.append(line)
+
+    def close(self) -> None:
+        """Syncs and closes; safe to call twice."""
+        self._lines.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A line (1-based) that is no record, and why."""
+
+    line: int
+    problem: str
+
+    @property
+    def is_foreign(self) -> bool:
+        return self.problem.startswith(OTHER_SCHEMA)
+
+
+LineContent: TypeAlias = CaseRecord | DeviceEvent | Damage
+"""What a line of a journal is."""
+
+
+@dataclass
+class LeftOut:
+    """The lines of a journal that are no records: how many, and of the first ones why.
+
+    `foreign` is the first one that is of another schema.
+    """
+
+    count: int = 0
+    foreign: Damage | None = None
+    first: list[Damage] = field(default_factory=list)
+
+    def add(self, damage: Damage) -> None:
+        """One more."""
+        self.count += 1
+        if self.foreign is None and damage.is_foreign:
+            self.foreign = damage
+        if len(self.first) < _MOST_TOLD:
+            self.first.append(damage)
+
+    def told(self, journal: Path, most: int = 5) -> Iterator[str]:
+        """What to say of them, a line for each of the first ones and one for the others."""
+        for one in self.first[:most]:
+            yield f"{journal}:{one.line}: left out, not a record: {one.problem}"
+        if self.count > most:
+            yield f"{journal}: {counted(self.count - most, 'more line')} left out: not a record"
+
+
+class JournalRecords(InBatches):
+    """Records of a large journal, by where they begin in it; each iteration reads them anew."""
+
+    def __init__(self, path: Path, places: Sequence[int]) -> None:
+        self._path, self._places = path, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def picked(self, indices: Iterable[int]) -> JournalRecords:
+        """Those of these indices."""
+        return JournalRecords(self._path, array("Q", map(self._places.__getitem__, indices)))
+
+    def batches(self) -> Iterator[list[CaseRecord]]:
+        batch, size = list[CaseRecord](), 0
+        try:
+            with open_below(self._path.parent, self._path.name) as stream:
+                for place in self._places:
+                    stream.seek(place)
+                    line = stream.readline(MAX_LINE_BYTES + 1)
+                    if not isinstance(record := line_of(line), CaseRecord):
+                        raise ConfigError("was changed while it was read", file=self._path)
+                    batch.append(record)
+                    size += len(line)
+                    del record
+                    if size >= _BATCH_BYTES:
+                        yield batch
+                        batch, size = [], 0
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", file=self._path) from error
+        except ValueError as error:
+            raise ConfigError("was changed while it was read", file=self._path) from error
+        if batch:
+            yield batch
+
+
+Records: TypeAlias = Sequence[CaseRecord] | JournalRecords
+"""Records that are held, or are read anew at each iteration."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a journal holds: the cases' records in order, the lines that are none, and the rest.
+
+    `damage` has the first hundred of `damaged` lines.
+    """
+
+    records: Records
+    damage: tuple[Damage, ...]
+    events: tuple[DeviceEvent, ...] = ()
+    left_out: LeftOut = field(default_factory=LeftOut, compare=False)
+    counted: Tally | None = field(default=None, compare=False)
+
+    @cached_property
+    def tally(self) -> Tally:
+        return self.counted or Tally(self.records)
+
+    @cached_property
+    def cases(self) -> Records:
+        """The last attempt at each case, in the order in which the cases first appeared."""
+        return self._picked(self.tally.last)
+
+    @property
+    def earlier(self) -> Records:
+        """The attempts that were not the last ones."""
+        last = set(self.tally.last)
+        return self._picked(at for at in range(len(self.records)) if at not in last)
+
+    def _picked(self, indices: Iterable[int]) -> Records:
+        if isinstance(self.records, JournalRecords):
+            return self.records.picked(indices)
+        return [self.records[index] for index in indices]
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's search for cycles: among many records, which make none, it takes as long
+    as reading them."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def lines_in(path: Path) -> Iterator[tuple[int, LineContent]]:
+    """The number of each line of a results.jsonl, from 1, and what it is, one at a time.
+
+    Raises ConfigError as `read_journal`.
+    """
+    return ((number, content) for number, _, _, content in _numbered(path))
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, int, bytes, LineContent]]:
+    """The number of each line, where it begins, its text, and what it is.
+
+    All that reads journals reads them here, so that all agree on what is a record. Lines that are
+    no records of this schema (cut off, damaged, too long) are `Damage`; empty ones are nothing.
+    Raises ConfigError if the file cannot be read, or is wholly of another schema.
+    """
+    held, foreign = False, list[Damage]()
+    for number, (place, line) in enumerate(_journal_lines(path), start=1):
+        parsed = _parse(line)
+        if parsed is None:
+            continue
+        if isinstance(parsed, str):
+            damage = Damage(number, parsed)
+            if not held and not foreign and damage.is_foreign:
+                foreign = [damage]
+            yield number, place, line, damage
+        else:
+            held = True
+            yield number, place, line, parsed
+    if foreign and not held:
+        raise ConfigError(foreign[0].problem, file=path, line=foreign[0].line)
+
+
+def cases_in(path: Path) -> Iterator[tuple[int, CaseRecord]]:
+    """The records of cases among them. Raises ConfigError."""
+    for number, content in lines_in(path):
+        if isinstance(content, CaseRecord):
+            yield number, content
+
+
+@uncollected()
+def read_journal(path: Path) -> Contents:
+    """Reads a results.jsonl, also one whose writer died in the middle of a line.
+
+    Where its records would take much memory, they are read anew at each iteration. Lines that are
+    no records are reported and left out. Raises ConfigError if it cannot be read, or is wholly of
+    another schema.
+    """
+    records: list[CaseRecord] = []
+    places = array("Q")
+    left_out, tally = LeftOut(), Tally()
+    events: list[DeviceEvent] = []
+    room = _HELD_BYTES
+    for _, place, line, content in _numbered(path):
+        if isinstance(content, CaseRecord):
+            places.append(place)
+            tally.add(content)
+            room -= _memory_of(line)
+            if room >= 0:
+                records.append(content)
+            else:
+                records.clear()
+        elif isinstance(content, DeviceEvent):
+            events.append(content)
+        else:
+            left_out.add(content)
+    held = tuple(records) if room >= 0 else JournalRecords(path, places)
+    return Contents(held, tuple(left_out.first), tuple(events), left_out, tally)
+
+
+def _memory_of(line: bytes) -> int:
+    values = sum(line.count(mark) for mark in (b",", b"[", b"{"))
+    return 2 * len(line) + 64 * values
+
+
+def _require_small(line: bytes) -> None:
+    """Raises JsonError for a line that is more than is read at once."""
+    if len(line) > MAX_LINE_BYTES:
+        raise JsonError(f"has more than {MAX_LINE_BYTES >> 20} MiB")
+    require_bounded(line, MAX_VALUES)
+
+
+def _parse(line: bytes) -> CaseRecord | DeviceEvent | str | None:
+    if not line.strip():
+        return None
+    try:
+        _require_small(line)
+        return line_of(line)
+    except JsonError as error:
+        return str(error)
+    except ValidationError as error:
+        return _problem(error, line)
+
+
+def _problem(error: ValidationError, line: bytes) -> str:
+    if not line.endswith(b"\n"):
+        return "is cut off: its writer died while writing it"
+    if error.error_count() > _MOST_PROBLEMS:
+        return f"{error.error_count()} of its fields do not fit"
+    found = error.errors(include_url=False)
+    # the first part tells which kind of line it was taken for
+    problems = {".".join(str(part) for part in one["loc"][1:]): one for one in found}
+    if "schema" in problems:
+        return other_schema(problems["schema"]["input"], SCHEMA)
+    where, first = next(iter(problems.items()))
+    return (f"{where}: {first['msg']}" if where else first["msg"])[:_PROBLEM_CHARS]
+
+
+def _journal_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        # the folder may be somebody else's
+        with open_below(path.parent, path.name) as stream:
+            yield from lines_of(stream, MAX_LINE_BYTES)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error

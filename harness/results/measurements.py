@@ -1,0 +1,465 @@
+"""From what the probe reported to the figures of a record: times, memory, graphs, tokens (pure).
+
+Names as exporters give them: AI Hub calls graphs `prompt_ar128_cl4096_1_of_3` and
+`token_ar1_cl4096_1_of_3` and caches `past_key_0_in`; ExecuTorch calls graphs `prefill_forward` and
+`kv_forward` and caches `input_3_args_0@0`, which only shapes tell.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from harness.core.outgoing_text import counted
+from harness.models.metadata import entries
+from harness.probe.transcript import StepResult, Transcript
+from harness.results.record import whole_numbers
+
+_VERBS: Final = ("execute", "io-run", "ort-run", "executorch-run")
+MOST_GRAPHS: Final = 256
+"""So many graphs of a case have figures of their own, those that executed first."""
+
+
+def round_times(step: StepResult) -> list[int]:
+    """The times of a step's rounds that count (us): of the first thousand."""
+    known = whole_numbers(step.data.get("run_us"))
+    return known or ([step.duration_us] if step.duration_us is not None else [])
+
+
+def typical_us(step: StepResult) -> int | None:
+    """What an execution took (us): of several rounds the median."""
+    times = round_times(step)
+    return round(statistics.median(times)) if times else None
+
+
+def percentile(times: Sequence[float], part: float) -> float:
+    """The smallest of the times that so large a part of them do not exceed."""
+    return sorted(times)[max(0, math.ceil(part * len(times)) - 1)]
+
+
+def graph_figures(
+    steps: Iterable[StepResult], contexts: Sequence[str], on: str
+) -> list[dict[str, Any]]:
+    """A line for each graph of each context that executed; times in microseconds.
+
+    `contexts` are the names of the contexts, taken in turn; `on` says on what they executed. What
+    steps of one graph took is put together. `first_us` is its very first execution, `warmup` how
+    many rounds did not count, `rounds` how many did.
+    """
+    found: dict[tuple[int, str | None], list[StepResult]] = {}
+    for step in steps:
+        if step.verb in _VERBS and step.ok:
+            graph = step.data.get("graph")
+            number = step.context or 0
+            # contexts of one name are a model with several sets of inputs
+            same = contexts.index(contexts[number]) if number < len(contexts) else number
+            key = same, graph if isinstance(graph, str) else None
+            found.setdefault(key, []).append(step)
+    figures = []
+    for (context, graph), executed in [*found.items()][:MOST_GRAPHS]:
+        times = [time for step in executed for time in round_times(step)]
+        first = executed[0].data.get("first_us")
+        figures.append(
+            {
+                "graph": graph,
+                "context": contexts[context % len(contexts)] if contexts else None,
+                "warmup": sum(_whole(step.data.get("warmup")) for step in executed),
+                "rounds": sum(_whole(step.data.get("runs")) or 1 for step in executed),
+                "first_us": first if type(first) is int else times[0],
+                "median_us": round(statistics.median(times)),
+                "p95_us": percentile(times, 0.95),
+                "on": on,
+            }
+        )
+    return figures
+
+
+_LIST: Final = "context-load-list"
+_OF_CONTEXTS: Final = ("context-", "execute", "executorch-")
+_ESTIMATE: Final = re.compile(r"context size estimate\s+(\d{1,15})")
+WARM_ROUNDS: Final = 8
+"""After so many sessions a library has made most of what it keeps for good."""
+ROUNDS_TOGETHER: Final = 3
+_FEWEST_RISES: Final = 3
+
+
+def measure(transcript: Transcript) -> dict[str, object]:
+    """The figures of one probe process; only what it really did appears.
+
+    `loaded`, `executed` and `freed` count what succeeded (of a list, its contexts; of a step with
+    kept buffers, its executions). `load_us` and `execute_us` have a duration for each, in the order
+    they ran, without lists: of an execution in several rounds the median. `load_rss_bytes` is what
+    the process held after each of several loads.
+    `rss_bytes` and `pss_bytes` give the process at the start, at its highest and at the end.
+    `outputs` sums up the comparison with the reference. What ONNX Runtime did is in the figures of
+    `ort_figures`.
+    """
+    steps = transcript.steps
+    loads = _succeeded(steps, "context-load", "executorch-context")
+    executions = _succeeded(steps, "execute", "executorch-run")
+    bound = _succeeded(steps, "io-run")
+    kept = [time for step in bound for time in whole_numbers(step.data.get("run_us"))]
+    figures: dict[str, object] = {}
+    if any(step.verb.startswith(_OF_CONTEXTS) for step in steps):
+        figures |= {
+            "loaded": loaded_contexts(steps),
+            "executed": len(executions) + len(kept),
+            "freed": len(_succeeded(steps, "context-free")),
+            "load_us": [step.duration_us for step in loads],
+            "execute_us": [*map(typical_us, executions), *kept],
+        }
+    held = [step.rss_after_bytes for step in loads]
+    if len(held) > 1 and None not in held:
+        figures["load_rss_bytes"] = held
+    for name in ("rss", "pss"):
+        memory = _memory(steps, name)
+        if memory:
+            figures[f"{name}_bytes"] = memory
+    figures |= ort_figures(steps)
+    compared = [*executions, *bound, *_succeeded(steps, "ort-run")]
+    outputs = [output for step in compared for output in _outputs(step)]
+    if outputs:
+        # NaN is as expected where NaN is expected, and then says nothing
+        nan = int(sum(_number(output.get("nan")) for output in outputs))
+        figures["outputs"] = {
+            "compared": len(outputs),
+            "max_abs": max(_number(output.get("max_abs")) for output in outputs),
+            "beyond_tolerance": int(sum(_number(output.get("beyond")) for output in outputs)),
+            **({"nan": nan} if nan else {}),
+        }
+    estimates = context_estimate(transcript)
+    if estimates:
+        figures["refused_estimate_bytes"] = max(estimates)
+    return figures
+
+
+def loaded_contexts(steps: Sequence[StepResult]) -> int:
+    """How many contexts were loaded, one by one or as a list."""
+    listed = (_count(step, "contexts") for step in _succeeded(steps, _LIST))
+    alone = _succeeded(steps, "context-load", "executorch-context")
+    return len(alone) + sum(number or 0 for number in listed)
+
+
+def context_estimate(transcript: Transcript) -> list[int]:
+    """The sizes that the library itself says it reckons with for contexts it refused (bytes).
+
+    HTP libraries log them: "Failed to find available PD for contextId N ... context size
+    estimate E" (pytorch/executorch#14985).
+    """
+    texts = (line.text for step in transcript.steps if step.code for line in step.logs)
+    return [int(found[1]) for text in texts for found in _ESTIMATE.finditer(text)]
+
+
+def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
+    """The figures of one process; nothing if it did not use ORT.
+
+    `sessions`, `runs` and `released` count successful steps; `create_us`, `run_us` and `release_us`
+    have a duration for each. `placement` tells per execution provider how many nodes it got of the
+    session asked last. `kept_bytes` is the memory of no file that is there after the last release
+    and was not before the first session. `growth_bytes_per_session` is by how much it grows with
+    most sessions, once the first few are over; `drift_bytes` is the growth over all of those
+    together. Each has its noise: how far it may be off, and how much came back on the way.
+    """
+    if not any(step.verb.startswith("ort-") for step in steps):
+        return {}
+    created = _succeeded(steps, "ort-session")
+    runs, released = _succeeded(steps, "ort-run"), _succeeded(steps, "ort-session-free")
+    versions = (step.data.get("version") for step in _succeeded(steps, "ort-load"))
+    figures: dict[str, object] = {
+        "ort_version": next((one for one in versions if isinstance(one, str)), None),
+        "sessions": len(created),
+        "runs": len(runs),
+        "released": len(released),
+        "create_us": [step.duration_us for step in created],
+        "run_us": [*map(typical_us, runs)],
+        "release_us": [step.duration_us for step in released],
+    }
+    for step in steps:
+        if step.verb == "ort-placement" and step.ended:
+            figures["placement"] = _placement(step)
+    levels = _levels(steps)
+    before = _count(created[0], "anonymous_before_bytes") if created else None
+    if levels and before is not None:
+        figures["kept_bytes"] = levels[-1] - before
+    growth = session_growth(steps)
+    if growth is not None:
+        figures["growth_bytes_per_session"] = growth.per_round
+        figures["growth_noise_bytes"] = growth.noise
+        figures["drift_bytes"] = growth.in_all
+        figures["drift_noise_bytes"] = growth.came_back
+    return figures
+
+
+def session_growth(steps: Sequence[StepResult]) -> Growth | None:
+    """What sessions left behind once the first few were over; None if there were too few."""
+    return growth_of(_levels(steps)[WARM_ROUNDS:])
+
+
+def _levels(steps: Iterable[StepResult]) -> list[int]:
+    """The memory that belongs to no file, after each release that left no session behind."""
+    alive, levels = 0, []
+    for step in steps:
+        alive += step.verb == "ort-session" and step.ok
+        if step.verb == "ort-session-free" and step.ok:
+            alive -= 1
+            level = _count(step, "anonymous_bytes")
+            if alive == 0 and level is not None:
+                levels.append(level)
+    return levels
+
+
+def _count(step: StepResult, key: str) -> int | None:
+    value = step.data.get(key)
+    return value if type(value) is int and value >= 0 else None
+
+
+def _placement(step: StepResult) -> dict[str, int]:
+    """Execution provider to number of nodes, as far as the event has its proper form."""
+    found = step.data.get("placement")
+    if not isinstance(found, list):
+        return {}
+    return {
+        part["ep"]: part["nodes"]
+        for part in found
+        if isinstance(part, dict)
+        and isinstance(part.get("ep"), str)
+        and type(part.get("nodes")) is int
+    }
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a process grew over rounds of the same work, in bytes.
+
+    `per_round` is what most rounds left behind, `noise` how far that may be off. `in_all` is what
+    all of them left, `came_back` the most that was given back on the way.
+    """
+
+    per_round: int
+    noise: int
+    in_all: int
+    came_back: int
+
+
+def growth_of(levels: Sequence[int]) -> Growth | None:
+    """The growth shown by the levels behind each round; None if there are too few of them.
+
+    Rounds are taken in threes, of which only the lowest level counts: what comes back within a few
+    rounds was never lost. From one three to the next there is a rise. A leak is in all rises. A
+    jump that happens once, such as a table that becomes larger, is in one rise, and their median
+    does not count it. The median may be off by what the rises differ, and by what came back on the
+    way: an allocator that keeps what is freed rises for many rounds and falls once.
+    """
+    first = len(levels) % ROUNDS_TOGETHER
+    floors = [
+        min(levels[at : at + ROUNDS_TOGETHER]) for at in range(first, len(levels), ROUNDS_TOGETHER)
+    ]
+    rises = [after - before for before, after in pairwise(floors)]
+    if len(rises) < _FEWEST_RISES:
+        return None
+    middle = statistics.median(rises)
+    spread = statistics.median(abs(rise - middle) for rise in rises)
+    highest, came_back = floors[0], 0
+    for floor in floors:
+        highest = max(highest, floor)
+        came_back = max(came_back, highest - floor)
+    # a median of n values may be off by about twice their spread over the root of n
+    differ = 2 * spread / len(rises) ** 0.5
+    return Growth(
+        per_round=round(middle / ROUNDS_TOGETHER),
+        noise=round((differ + came_back / len(rises)) / ROUNDS_TOGETHER),
+        in_all=floors[-1] - floors[0],
+        came_back=came_back,
+    )
+
+
+def _succeeded(steps: Iterable[StepResult], *verbs: str) -> list[StepResult]:
+    return [step for step in steps if step.verb in verbs and step.ok]
+
+
+def _memory(steps: Iterable[StepResult], name: str) -> dict[str, int] | None:
+    before = [getattr(step, f"{name}_before_bytes") for step in steps]
+    after = [getattr(step, f"{name}_after_bytes") for step in steps]
+    known = [value for value in (*before, *after) if value is not None]
+    if not known or before[0] is None:
+        return None
+    ends = [value for value in after if value is not None]
+    return {"start": before[0], "peak": max(known), "end": ends[-1] if ends else before[0]}
+
+
+def _outputs(step: StepResult) -> list[dict[str, object]]:
+    outputs = step.data.get("outputs")
+    if not isinstance(outputs, list):
+        return []
+    return [output for output in outputs if isinstance(output, dict) and "max_abs" in output]
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+PROMPT_TOKENS: Final = 512
+"""The length of the prompt whose first token is reckoned with, if the context has room for it."""
+
+_AR: Final = re.compile(r"(?:^|_)ar(\d{1,6})(?:_|$)")
+_CL: Final = re.compile(r"(?:^|_)cl(\d{1,7})(?:_|$)")
+_IDS: Final = re.compile(r"(?i)input_ids|tokens?(?![a-z])")
+_CACHE: Final = re.compile(r"(?i)past_?(?:key|value|kv)|(?:key|value|kv?|v)_?cache|cache_?(?:k|v)")
+
+
+@dataclass(frozen=True)
+class TokenGraph:
+    """A graph of a language model: how many tokens an execution takes, and how that was told.
+
+    `length` is how many tokens its context has room for, None: not known. `cache_bytes` is what
+    its inputs hold of keys and values.
+    """
+
+    tokens: int
+    length: int | None
+    cache_bytes: int
+    told: str
+
+
+def named_graphs(
+    contexts: Iterable[tuple[str, Mapping[str, Any]]],
+) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """The graphs in the metadata of contexts, by the names of both."""
+    return {
+        (name, str(graph.get("name"))): graph
+        for name, metadata in contexts
+        for graph in entries(metadata, "graphs")
+    }
+
+
+def token_graphs(
+    graphs: Mapping[tuple[str, str], Mapping[str, Any]],
+) -> dict[tuple[str, str], TokenGraph]:
+    """Those graphs of contexts that take tokens; none where no graph has keys and values.
+
+    `graphs` are the metadata of each, by the names of its context and of itself.
+    """
+    sizes = {key: found for key, one in graphs.items() if (found := _tokens(key[1], one))}
+    pairs = {key: [*_pairs(graphs[key], tokens)] for key, (tokens, _) in sizes.items()}
+    lengths = [
+        (name, length)
+        for found in pairs.values()
+        for name, _, length in found
+        if length is not None
+    ]
+    grown = {name for name, _ in lengths}
+    longest = max((length for _, length in lengths), default=None)
+    made = {}
+    for key, (tokens, told) in sizes.items():
+        by_shape = {name: one for name, one, _ in pairs[key] if name in grown}
+        by_name = {
+            str(one.get("name")): one
+            for one in entries(graphs[key], "inputs")
+            if _CACHE.search(str(one.get("name")))
+        }
+        cache = by_name or by_shape
+        how = "named" if by_name else "that grow by what comes out"
+        caches = f"; keys and values: {counted(len(cache), 'input')} {how}" if cache else ""
+        in_name = _CL.search(key[1])
+        length = int(in_name[1]) if in_name else longest
+        size = sum(_whole(one.get("bytes")) for one in cache.values())
+        made[key] = TokenGraph(tokens, length, size, told + caches)
+    return made if any(one.cache_bytes for one in made.values()) else {}
+
+
+def _tokens(name: str, graph: Mapping[str, Any]) -> tuple[int, str] | None:
+    if (found := _AR.search(name)) and int(found[1]):
+        return int(found[1]), f"ar{found[1]} in its name"
+    for one in entries(graph, "inputs"):
+        called, shape = str(one.get("name")), _shape(one)
+        whole = re.match(r"u?int(32|64)$", str(one.get("data_type")))
+        if whole and shape and _IDS.search(called):
+            return math.prod(shape), f"its input {called[:60]} is {shape}"
+    return None
+
+
+def _pairs(
+    graph: Mapping[str, Any], tokens: int
+) -> Iterator[tuple[str, Mapping[str, Any], int | None]]:
+    """Inputs to which an output of so many tokens is added, and the length with both.
+
+    Where both are as long, no axis tells it: None.
+    """
+    outputs = [(_shape(one), one.get("data_type")) for one in entries(graph, "outputs")]
+    for one in entries(graph, "inputs"):
+        shape, kind = _shape(one), one.get("data_type")
+        for made, of in outputs:
+            if of != kind or len(made) != len(shape) or len(shape) < 3:
+                continue
+            axes = [at for at, size in enumerate(shape) if size != made[at]]
+            if not axes and tokens in shape:
+                yield str(one.get("name")), one, None
+                break
+            if len(axes) == 1 and made[axes[0]] == tokens and shape[axes[0]] > tokens:
+                yield str(one.get("name")), one, shape[axes[0]] + tokens
+                break
+
+
+def token_figures(
+    graphs: Sequence[Mapping[str, Any]],
+    metadata: Mapping[tuple[str, str], Mapping[str, Any]],
+    prompt: int = PROMPT_TOKENS,
+) -> dict[str, Any] | None:
+    """The `tokens` of a record: how fast each stage is, and the time to the first token.
+
+    `graphs` are those of `graph_figures`. Graphs that take as many tokens are parts of one model,
+    one after the other. None where there is no such graph.
+    """
+    known = token_graphs(metadata)
+    stages: dict[tuple[int, int | None], dict[str, Any]] = {}
+    seen = set()
+    for one in graphs:
+        key = str(one["context"]), str(one["graph"])
+        found = known.get(key)
+        if found is None or key in seen:
+            continue
+        seen.add(key)
+        in_name = _CL.search(key[1])
+        stage = stages.setdefault(
+            (found.tokens, int(in_name[1]) if in_name else None),
+            {"stage": "decode" if found.tokens == 1 else "prefill", "tokens": found.tokens}
+            | {"context_length": None, "graphs": [], "us": 0, "kv_bytes": 0, "told": found.told},
+        )
+        stage["context_length"] = stage["context_length"] or found.length
+        stage["graphs"].append(key[1])
+        stage["us"] += one["median_us"]
+        stage["kv_bytes"] += found.cache_bytes
+    if not stages:
+        return None
+    listed = [stages[key] for key in sorted(stages, key=lambda key: (-key[0], key[1] or 0))]
+    for stage in listed:
+        stage["tokens_per_s"] = round(stage["tokens"] * 1e6 / max(1, stage["us"]), 3)
+    return {"stages": listed, "first_token": _first_token(listed, prompt)}
+
+
+def _first_token(stages: Sequence[Mapping[str, Any]], prompt: int) -> dict[str, Any]:
+    """After how long the first token of an answer is there: the prompt goes through in chunks."""
+    longest = max(_whole(one["context_length"]) for one in stages)
+    # of several lengths the longest, of several sizes of a chunk the largest
+    stage = max(
+        (one for one in stages if _whole(one["context_length"]) == longest),
+        key=lambda one: int(one["tokens"]),
+    )
+    asked = min(prompt, longest - 1) if longest > 1 else prompt
+    chunks = math.ceil(asked / stage["tokens"])
+    size = stage["tokens"]
+    return {"prompt_tokens": asked, "chunk": size, "chunks": chunks, "us": chunks * stage["us"]}
+
+
+def _shape(tensor: Mapping[str, Any]) -> list[int]:
+    shape = tensor.get("dimensions")
+    return [_whole(one) for one in shape] if isinstance(shape, list) else []
+
+
+def _whole(value: object) -> int:
+    return value if type(value) is int else 0

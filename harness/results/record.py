@@ -1,0 +1,569 @@
+"""The line of results.jsonl: what is known about one case after it ran (pure)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import Annotated, Any, Final, Literal, TypeGuard
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    StrictBool,
+    StrictInt,
+    Tag,
+    model_validator,
+)
+
+from harness.core.bounded_json import INTEGERS, MAX_DEPTH
+from harness.core.errors import Cause
+from harness.core.names_inside import inner_name
+from harness.core.outgoing_text import counted
+from harness.core.schema_field import Schema2
+from harness.diagnosis.error import (
+    ErrorRecord,
+    Outcome,
+    Part,
+    RecordText,
+    clean_text,
+    cut_message,
+)
+from harness.dsp.dsp import Said
+from harness.lab.health import EventKind, LabEvent, State
+from harness.probe.plan import Plan, Step
+from harness.probe.transcript import StepResult, Transcript
+from harness.results.coverage import Standing, standing_of
+from harness.runtimes.findings import Severity
+
+_MAX_DEPTH: Final = 20
+WHOLE: Final = _MAX_DEPTH - MAX_DEPTH
+"""The `depth` of what is a whole file, which may be nested as deep as it can be read."""
+_MOST: Final = 10**300
+_LISTS: Final = (list, tuple)
+_AS_THEY_ARE: Final = frozenset({int, bool, type(None)})
+
+
+def as_json(value: object, depth: int = 0) -> JsonValue:
+    """A measured value as JSON has it.
+
+    Tuples and arrays become lists, numpy's numbers plain ones, paths text; NaN and infinities,
+    for which JSON has no number, become null, and integers beyond 64 bits floating numbers.
+    Raises ValueError for anything else.
+    """
+    if type(value) is str and value.isascii():  # nearly all of a journal
+        return value
+    if type(value) is int:
+        return _integer(value)
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
+    if isinstance(value, _LISTS):  # these and floats first: of them there are most
+        if _AS_THEY_ARE.issuperset(map(type, value)):
+            numbers = value if None not in value else [one for one in value if one is not None]
+            if not numbers or (max(numbers) < INTEGERS and min(numbers) > -INTEGERS):
+                return list(value)
+        return [as_json(item, depth + 1) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str | PurePath):
+        return str(clean_text(str(value)))
+    if isinstance(value, int):
+        return _integer(int(value))
+    if isinstance(value, Mapping):
+        return {str(clean_text(str(key))): as_json(item, depth + 1) for key, item in value.items()}
+    plain = getattr(value, "tolist", None)
+    if callable(plain):
+        return as_json(plain(), depth + 1)
+    raise ValueError(f"JSON cannot hold a value of type {type(value).__name__}")
+
+
+def _integer(value: int) -> int | float | None:
+    if -INTEGERS < value < INTEGERS:
+        return value
+    return float(value) if -_MOST < value < _MOST else None
+
+
+JsonObject = Annotated[dict[str, JsonValue], BeforeValidator(as_json)]
+
+
+def whole_numbers(value: object) -> list[int]:
+    """The whole numbers of a list that the probe told; none of what is no list."""
+    return [one for one in value if type(one) is int] if isinstance(value, list) else []
+
+
+CheckVerdict = Literal["held", "broken", "unseen"]
+
+
+class Check(Part):
+    """One expectation and what came of it.
+
+    `unseen` means that nothing this target shows could tell. `reason` is a sentence with the
+    figures that decided; `figures` has them as numbers, with units in the names.
+    """
+
+    name: RecordText
+    verdict: CheckVerdict
+    reason: RecordText
+    figures: JsonObject = Field(default={})
+
+
+def held(name: str, holds: bool, reason: str, **figures: JsonValue) -> Check:
+    """A check that could be decided."""
+    verdict: CheckVerdict = "held" if holds else "broken"
+    return Check(name=name, verdict=verdict, reason=reason, figures=figures)
+
+
+def undecided(name: str, reason: str, **figures: JsonValue) -> Check:
+    """A check that nothing could decide; records call it `unseen`."""
+    return Check(name=name, verdict="unseen", reason=reason, figures=figures)
+
+
+def broken(checks: Iterable[Check]) -> list[Check]:
+    """Those that did not hold."""
+    return [check for check in checks if check.verdict == "broken"]
+
+
+def failure_text(checks: Sequence[Check]) -> str:
+    """What is wrong, one line for each broken check; empty if none is."""
+    return "\n".join(f"{check.name}: {check.reason}" for check in broken(checks))
+
+
+def conclusion(checks: Sequence[Check]) -> str:
+    """All checks in a line: which held, which broke, which could not be seen."""
+    groups = []
+    for verdict in ("broken", "held", "unseen"):
+        names = [check.name for check in checks if check.verdict == verdict]
+        groups += [f"{verdict}: {', '.join(names)}"] if names else []
+    return "; ".join(groups)
+
+
+Outputs = Literal["reference", "agreement", "unverified"]
+"""What outputs were compared with: what was expected, those of the same inputs, or nothing."""
+
+_LOADS: Final = ("context-load", "executorch-program")
+_NO_OPTIONS: Final = ("context", "file")
+_OWN_BUFFERS: Final = ("execute", "executorch-run", "ort-run")
+_EXECUTES: Final = (*_OWN_BUFFERS, "io-run")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One step that executed a graph.
+
+    `compared`: with what was expected. `work` says of what binary, graph and inputs, so that equal
+    ones have to give equal outputs; None where the plan does not tell. `digests` are hashes of the
+    outputs, none if there are none.
+    """
+
+    verb: str
+    work: tuple[str, ...] | None
+    compared: bool
+    digests: tuple[int, ...]
+
+
+def executions(plan: Plan, transcript: Transcript) -> Iterator[Execution]:
+    """The executions of one process whose outputs were seen, right or wrong."""
+    binaries: dict[str, str] = {}
+    bound: dict[str, Step] = {}
+    done = {step.step: step for step in transcript.steps if step.ok or step.error == "mismatch"}
+    for number, step in enumerate(plan.steps):
+        context = step.fields.get("context", "0")
+        if step.verb in _LOADS:
+            binaries[context] = step.fields["file"]
+        elif step.verb == "ort-session":  # options may change what the same model computes
+            options = (one for key, one in step.fields.items() if key not in _NO_OPTIONS)
+            binaries[context] = " ".join((*options, step.fields["file"]))
+        elif step.verb == "io-bind":
+            bound[context] = step
+        elif step.verb in _EXECUTES and (result := done.get(number)) is not None:
+            by = bound.get(context) if step.verb == "io-run" else step
+            yield _execution(step.verb, _work(binaries.get(context), by), result)
+
+
+def outputs_of(seen: Sequence[Execution]) -> Outputs | None:
+    """What is known of the outputs of all these; None if nothing was executed."""
+    if not seen:
+        return None
+    alone = [one for one in seen if not one.compared]
+    if not alone:
+        return "reference"
+    groups = _by_work(alone)
+    told = all(one.work is not None and one.digests for one in alone)
+    agree = all(len(found) > 1 and len(set(found)) == 1 for found in groups.values())
+    return "agreement" if told and agree else "unverified"
+
+
+def disagreement(seen: Iterable[Execution]) -> str | None:
+    """Which executions gave different outputs for the same inputs, in words; None if none did.
+
+    Executions with kept buffers are left to who planned them: such buffers may hold anything.
+    """
+    for work, found in _by_work(one for one in seen if one.verb in _OWN_BUFFERS).items():
+        outputs = [
+            at for at, column in enumerate(zip(*found, strict=False)) if len(set(column)) > 1
+        ]
+        if outputs:
+            name = work[0].rpartition("/")[2]
+            return (
+                f"the same inputs gave {counted(len(set(found)), 'different output')} in "
+                f"{counted(len(found), 'execution')}: {name}, graph {work[1]}, output {outputs[0]}"
+            )
+    return None
+
+
+def _by_work(seen: Iterable[Execution]) -> Mapping[tuple[str, ...], list[tuple[int, ...]]]:
+    groups: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
+    for one in seen:
+        if one.work is not None and one.digests:
+            groups.setdefault(one.work, []).append(one.digests)
+    return groups
+
+
+def _work(binary: str | None, step: Step | None) -> tuple[str, ...] | None:
+    if binary is None or step is None:
+        return None
+    inputs = [text for key, text in step.fields.items() if key.startswith("input.")]
+    return (binary, step.fields.get("graph", "0"), *inputs)
+
+
+def _execution(verb: str, work: tuple[str, ...] | None, result: StepResult) -> Execution:
+    outputs = result.data.get("outputs")
+    told = outputs if isinstance(outputs, list) else []
+    compared = bool(told) and all(isinstance(one, dict) and "max_abs" in one for one in told)
+    # runs of a step that was wrong may differ from each other
+    digests = whole_numbers(result.data.get("digests")) if result.ok else []
+    return Execution(verb, work, compared, tuple(digests))
+
+
+SCHEMA: Final = 2
+"""Of the lines of results.jsonl, the only one that is written and read."""
+NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
+_NUMBERS: Final = frozenset({int, float})
+
+
+def is_figure(value: object) -> TypeGuard[int | float]:
+    """Whether a measured value is a number that can be told in digits."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def are_figures(values: Sequence[Any]) -> bool:
+    """Whether all values are figures; plain numbers, as in a journal, are not asked one by one."""
+    if values and _NUMBERS.issuperset(map(type, values)):
+        return bool(min(values) > -1e300 and max(values) < 1e300)
+    return all(map(is_figure, values))
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("is no time of the calendar in UTC") from error
+
+
+LogPath = Annotated[RecordText, AfterValidator(inner_name)]
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+Seconds = Annotated[float, Field(ge=0, le=1e7)]
+"""How long something took; nothing here takes 115 days."""
+Count = Annotated[StrictInt, Field(ge=1, le=(1 << 31) - 1)]
+"""A number from 1 that any database holds."""
+
+
+class PreflightRecord(Part):
+    """What preflight found wrong or doubtful before the case ran; see docs/preflight.md."""
+
+    code: RecordText
+    severity: Severity
+    files: tuple[RecordText, ...] = ()
+    explanation: RecordText
+    fix: RecordText
+    thread: RecordText | None = None
+
+
+class RuntimeRecord(Part):
+    """The libraries a case ran with: `build_id` is what they say of themselves.
+
+    `contexts_by` is the QNN that made the contexts that the case took, a compiler's version or the
+    build that a file names, null if it took none.
+    """
+
+    qnn: RecordText
+    build_id: RecordText | None = None
+    source: RecordText
+    ort: RecordText | None = None
+    contexts_by: RecordText | None = None
+
+
+class PlacementRecord(Part):
+    """Where the harness put a case, and with what it was to run: what its name begins with.
+
+    `device` is the device, or the pool or kind of equal ones of which any would do. `ort` is null
+    where none was asked for, `compiler` where contexts are made by that of the runtime's own
+    version. Versions are called as options do: the source may stand in front, as in sdk:2.31.0.
+    """
+
+    device: RecordText
+    engine: RecordText
+    backend: RecordText
+    qnn: RecordText
+    ort: RecordText | None
+    compiler: RecordText | None
+
+
+class DeviceRecord(BaseModel):
+    """The device a case ran on, or was to run on; further keys are free."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, Annotated[JsonValue, BeforeValidator(as_json)]]
+
+    name: RecordText
+    serial: RecordText | None
+    soc: RecordText | None
+    target: RecordText | None
+    simulated: StrictBool
+
+
+class Expected(Part):
+    """Why it was expected: the id of a known issue, or `xfail: REASON` of the test's own mark."""
+
+    known_issue: RecordText
+
+
+class Fixed(Part):
+    """Known issues under whose conditions this case passed: fixed, or not always there.
+
+    `fails` tells that the run was to fail on that (`--strict-known`).
+    """
+
+    known_issues: Annotated[tuple[RecordText, ...], Field(min_length=1)]
+    fails: StrictBool
+
+
+class EmulatedAnswer(Part):
+    """An answer that a case got of a simulated board's DSP, and that is neither success nor QNN's.
+
+    `by` is `kernel` where the harness stands in for kernel, driver and DSP system, `emulator` where
+    the emulator cannot do what was asked; `answer` is what `call` gave, `words` say why.
+    """
+
+    by: Literal["kernel", "emulator"]
+    call: RecordText
+    answer: RecordText
+    words: RecordText
+
+
+def emulated_answer(said: Said) -> EmulatedAnswer:
+    """What a simulated DSP said, as records have it."""
+    return EmulatedAnswer(by=said.kind, call=said.call, answer=said.answer, words=said.words)
+
+
+class Asked(Part):
+    """What options asked of a file, as far as they did: which inputs, and when it passes.
+
+    `inputs`, `expected` and `reference` are SHA-256 of what these files hold; the others are the
+    options of these names.
+    """
+
+    inputs: RecordText | None = None
+    expected: RecordText | None = None
+    reference: RecordText | None = None
+    graph: RecordText | None = None
+    tolerance: float | None = None
+    max_error: float | None = None
+    min_cosine: float | None = None
+    min_sqnr: float | None = None
+    fallback: Literal["allow"] | None = None
+
+    def __str__(self) -> str:
+        hashed = ("inputs", "expected", "reference")
+        options = ((name, value) for name, value in self if value is not None)
+        words = (f"{name} {value[:8] if name in hashed else value}" for name, value in options)
+        return re.sub(r"[^\w.,+ -]", ".", ", ".join(words).replace("_", "-"))
+
+
+class CaseRecord(Part):
+    """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
+
+    `test` is the node id without what the harness put in, and `placement` is what it put in:
+    together with what was `asked` of a file they tell a case from others. `files_sha256` is of what
+    that file holds (of several, of what theirs are), whether or not the case came to read it: with
+    another one, two verdicts are no flake. `engine` is what executes it (`core/axes.py`).
+    `placement` and `engine` are null where no device fits. `line` is where
+    in the test's file it stands, null where that is not Python.
+
+    `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
+    `measurements` are free, but JSON; units are in the names. `checks` are what the case expected
+    of the target, each with a verdict of its own. `outputs` says what the outputs were compared
+    with, null if nothing was executed. `emulated` are the answers that no phone has given. `logs`
+    are paths inside the run's folder.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"outcome": {"enum": list(NO_CAUSE)}}},
+            "then": {"properties": {"cause": {"type": "null"}}},
+            "else": {"properties": {"cause": {"type": "string"}}},
+        }
+    )
+
+    schema_number: Schema2 = 2
+    kind: Literal["case"] = "case"
+    run: RecordText
+    case: RecordText
+    test: RecordText
+    placement: PlacementRecord | None
+    engine: RecordText | None = None
+    suite: RecordText
+    line: Count | None = None
+    asked: Asked | None = None
+    files_sha256: RecordText | None = None
+    axes: JsonObject
+    device: DeviceRecord | None
+    runtime: RuntimeRecord | None = None
+    preflight: tuple[PreflightRecord, ...] = ()
+    outcome: Outcome
+    cause: Cause | None = None
+    expected: Expected | None = None
+    fixed: Fixed | None = None
+    error: ErrorRecord | None = None
+    measurements: JsonObject = Field(default={})
+    checks: tuple[Check, ...] = ()
+    outputs: Outputs | None = None
+    emulated: tuple[EmulatedAnswer, ...] = ()
+    started: Moment
+    duration_s: Seconds
+    attempt: Count = 1
+    logs: tuple[LogPath, ...] = ()
+
+    @model_validator(mode="after")
+    def _outcome_goes_with_the_rest(self) -> CaseRecord:
+        if self.fixed is not None and self.outcome != "passed":
+            raise ValueError(f"outcome {self.outcome} with fixed: only what passed may be fixed")
+        if (self.cause is None) != (self.outcome in NO_CAUSE):
+            without = ", ".join(NO_CAUSE)
+            raise ValueError(
+                f"outcome {self.outcome} with cause {self.cause}: a cause is given for every "
+                f"outcome but {without}"
+            )
+        return self
+
+    @property
+    def file(self) -> str:
+        return self.case.partition("::")[0]
+
+    @property
+    def question(self) -> str:
+        """The test, and what was asked of a file where that is one: what makes verdicts alike."""
+        base, bracket, parameters = self.test.partition("[")
+        asked = f" ({self.asked})" if self.asked is not None else ""
+        return f"{base}{asked}{bracket}{parameters}"
+
+    @property
+    def function(self) -> str:
+        return self.test.partition("[")[0].rpartition("::")[2]
+
+    @property
+    def is_bad(self) -> bool:
+        return self.outcome not in NO_CAUSE
+
+    @property
+    def known_issue(self) -> str | None:
+        return self.expected.known_issue if self.expected is not None else None
+
+    @property
+    def standing(self) -> Standing:
+        return standing_of(self.outcome, self.cause, self.known_issue)
+
+    @property
+    def state(self) -> str:
+        return "expected" if self.standing == "known" else self.outcome
+
+    @property
+    def conclusion(self) -> str | None:
+        text = self.measurements.get("conclusion")
+        return text if isinstance(text, str) else None
+
+    @property
+    def grid(self) -> tuple[str, str] | None:
+        axes = self.measurements.get("grid")
+        return (str(axes[0]), str(axes[1])) if isinstance(axes, list) and len(axes) == 2 else None
+
+    @property
+    def breaks_strictness(self) -> bool:
+        return self.fixed is not None and self.fixed.fails
+
+    @property
+    def is_unexpected(self) -> bool:
+        return self.is_bad and self.standing != "known"
+
+
+def named_figures(
+    *, conclusion: str | None, grid: tuple[str, str] | None, probe_us: int
+) -> dict[str, object]:
+    """The `measurements` that records give a meaning to, as far as there are any."""
+    named = {"conclusion": conclusion, "grid": grid, "probe_us": probe_us}
+    return {name: value for name, value in named.items() if value}
+
+
+class DeviceEvent(Part):
+    """What happened to a device besides cases: a check, a step to bring it back, files pushed.
+
+    `state` is how it was afterwards, `findings` short words for what was wrong with it, `vitals`
+    what it said of itself (null if it did not answer, or was not asked), with units in the names.
+    `pushed_bytes` is how much a push was to send; its `state` is suspect if it did not succeed.
+    """
+
+    schema_number: Schema2 = 2
+    kind: Literal["device"] = "device"
+    run: RecordText
+    device: RecordText
+    event: EventKind
+    state: State
+    findings: tuple[RecordText, ...] = ()
+    detail: RecordText = ""
+    started: Moment
+    duration_s: Seconds
+    vitals: JsonObject | None = None
+    pushed_bytes: Annotated[StrictInt, Field(ge=0, lt=INTEGERS)] | None = None
+
+    @property
+    def is_routine(self) -> bool:
+        return self.event == "push" or (self.event == "health" and self.state == "good")
+
+    @classmethod
+    def of(cls, event: LabEvent, *, run: str) -> DeviceEvent:
+        """The record of an event, as part of a run; a detail beyond 16,000 characters is cut."""
+        return cls(
+            run=run,
+            device=event.device,
+            event=event.event,
+            state=event.state,
+            findings=event.codes,
+            detail=cut_message(str(clean_text(event.detail))),
+            started=event.started,
+            duration_s=event.duration_s,
+            vitals=None if event.vitals is None else asdict(event.vitals),
+            pushed_bytes=event.pushed_bytes,
+        )
+
+
+def _kind(line: object) -> str:
+    kind = line.get("kind") if isinstance(line, Mapping) else getattr(line, "kind", None)
+    return "device" if kind == "device" else "case"
+
+
+JournalLine = Annotated[
+    Annotated[CaseRecord, Tag("case")] | Annotated[DeviceEvent, Tag("device")],
+    Discriminator(_kind),
+]
+"""Any line of results.jsonl."""

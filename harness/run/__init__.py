@@ -1,1 +1,0 @@
-"""One run of cases on devices: the plug-in, what it prepares, what a test holds."""

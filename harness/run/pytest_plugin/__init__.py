@@ -1,1 +1,0 @@
-"""The pytest plug-in: options, fixtures, matrix, results and the terminal summary."""

@@ -1,1 +1,0 @@
-"""Everything a run needs made ready before its first case: libraries, probe, contexts, devices."""

@@ -1,0 +1,211 @@
+"""Runtimes out of AARs: one file, or what a Maven repository has (qnn-runtime, or an ORT with it).
+
+An AAR is a zip archive with the libraries of Android in jni/arm64-v8a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from harness.core.archive import unpacked_once
+from harness.core.errors import ConfigError, InfraError, VersionError
+from harness.core.outgoing_text import outgoing
+from harness.core.verified_folder import HashCache, damage_of
+from harness.core.whole_file import read_bounded, sha256_of
+from harness.runtimes.local_sources import FolderSource, local_runtime
+from harness.runtimes.maven_repository import (
+    QNN_RUNTIME,
+    Coordinates,
+    NotThere,
+    Repository,
+    pom_dependencies,
+)
+from harness.runtimes.runtime import LibrarySource, Runtime, is_library, version_key
+
+AAR_TARGET: Final = "android-arm64"
+JNI_FOLDER: Final = "jni/arm64-v8a"
+_LAYOUT: Final = 1
+
+_MAX_POMS: Final = 20
+_MAX_POM_BYTES: Final = 1 << 20
+
+
+class AarStore:
+    """AARs unpacked below the cache, by their sha256."""
+
+    def __init__(self, cache_root: Path) -> None:
+        self._cache_root = cache_root
+
+    def files(self, aar: Path) -> dict[str, Path]:
+        """The libraries of an AAR by their names in it.
+
+        Raises InfraError if it is damaged, or holds nothing for Android on arm64.
+        """
+        sha256 = self._sha256(aar)
+        facts = {"layout": _LAYOUT, "aar": sha256}
+
+        def data_of(_: Path, files: Collection[str]) -> dict[str, Any]:
+            # What is unpacked has to be what was hashed, also if the file is replaced meanwhile.
+            if sha256_of(aar) != sha256:
+                raise InfraError(f"{aar.name} changed while it was being read")
+            if not files:
+                raise InfraError(f"{aar.name} has no libraries in {JNI_FOLDER}")
+            return {}
+
+        folder = self._folder(sha256)
+        kept = unpacked_once(aar, folder, facts, _is_wanted, data_of, what=aar.name)
+        return {name: file.path for name, file in kept.files.items()}
+
+    def damage(self, aar: Path) -> list[str]:
+        """What of an AAR's files in the cache is not as it was unpacked, every byte read."""
+        folder = self._folder(self._sha256(aar))
+        return [f"{folder.name}: {damage}" for damage in damage_of(folder)]
+
+    def _sha256(self, aar: Path) -> str:
+        return HashCache(self._cache_root, aar).hashed({"aar": aar})["aar"].sha256
+
+    def _folder(self, sha256: str) -> Path:
+        return self._cache_root / "aars" / sha256[:32]
+
+
+class AarSource(FolderSource):
+    """One AAR file on this computer."""
+
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        cache_root: Path,
+        *,
+        version: str | None = None,
+        target: str = AAR_TARGET,
+    ) -> None:
+        super().__init__(name, path, cache_root, version=version, target=target)
+        self._store = AarStore(cache_root)
+
+    def damage(self, version: str, target: str) -> list[str]:
+        """See `LibrarySource`: of the file, and of what was unpacked of it."""
+        changed = self._hashes.changed({self._path.name: self._path})
+        return [*changed, *self._store.damage(self._path)]
+
+    def _files(self) -> dict[str, Path]:
+        field = f"runtimes.{self.name}.path"
+        if not self._path.is_file():
+            raise ConfigError(f"{self._path} is no file", field=field)
+        try:
+            return self._store.files(self._path)
+        except InfraError as error:
+            # it is the user's own file that is no use
+            raise ConfigError(str(error), field=field) from error
+
+
+def _is_wanted(name: str) -> bool:
+    return name.startswith(f"{JNI_FOLDER}/") and name.count("/") == 2 and is_library(name)
+
+
+class MavenSource(LibrarySource):
+    """One artifact of a repository in all its versions, or in one.
+
+    The version of a runtime is that of its QNN. An artifact other than qnn-runtime (an ORT) brings
+    the qnn-runtime that its POM names. Of two artifacts with one QNN the newer counts, unless the
+    coordinates name a version.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        coordinates: Coordinates,
+        location: str | Path,
+        cache_root: Path,
+        *,
+        target: str = AAR_TARGET,
+    ) -> None:
+        """`location` is a folder or an http(s) URL."""
+        self._target = target
+        self.name = name
+        self.origin = outgoing(f"{coordinates} in {location}")
+        self._coordinates = coordinates
+        self._cache_root = cache_root
+        self._repository = Repository(location, cache_root)
+        self._store = AarStore(cache_root)
+
+    def versions(self, target: str) -> list[str]:
+        return list(self._all) if target == self._target else []
+
+    def is_cached(self, version: str, target: str) -> bool:
+        return all(self._repository.is_cached(aar.file("aar")) for aar in self._aars(version))
+
+    def runtime(self, version: str, target: str) -> Runtime:
+        aars = [self._repository.file(aar.file("aar")) for aar in self._aars(version)]
+        # of two equal names the first
+        files = {name: path for aar in aars[::-1] for name, path in self._store.files(aar).items()}
+        return local_runtime(
+            files,
+            HashCache(self._cache_root, self._cache_root / "aars"),
+            source=self.name,
+            version=version,
+            target=self._target,
+            root=next(iter(files.values())).parent,
+        )
+
+    def damage(self, version: str, target: str) -> list[str]:
+        found = []
+        for aar in self._aars(version):
+            name = aar.file("aar")
+            found += self._repository.damage(name)
+            if self._repository.is_cached(name) and not found:
+                found += self._store.damage(self._repository.file(name))
+        return found
+
+    def _aars(self, version: str) -> Sequence[Coordinates]:
+        found = self._all
+        if version not in found:
+            raise VersionError(f"{self.origin} has no QNN {version[:80]!r}", choices=found)
+        return found[version]
+
+    @cached_property
+    def _all(self) -> dict[str, tuple[Coordinates, ...]]:
+        """The AARs that make each version, the artifact asked for first."""
+        try:
+            found = self._look()
+        except NotThere as error:
+            raise ConfigError(
+                f"there is no {self._coordinates}: {error}",
+                field=f"runtimes.{self.name}.coordinates",
+            ) from error
+        return {version: found[version] for version in sorted(found, key=version_key)}
+
+    def _look(self) -> dict[str, tuple[Coordinates, ...]]:
+        pinned = self._coordinates.version
+        own = [pinned] if pinned else self._repository.versions(self._coordinates)
+        newest = sorted(own, key=version_key, reverse=True)
+        if self._coordinates.artifact == QNN_RUNTIME.partition(":")[2]:
+            return {one: (self._coordinates.at(one),) for one in newest}
+        found: dict[str, tuple[Coordinates, ...]] = {}
+        for version in newest[:_MAX_POMS]:
+            artifact = self._coordinates.at(version)
+            wanted = self._wanted_runtime(artifact)
+            if wanted is not None and wanted.version:
+                found.setdefault(wanted.version, (artifact, wanted))
+        if not found:
+            raise ConfigError(
+                f"{self._coordinates} names no {QNN_RUNTIME} in its POM, so that its QNN is not "
+                f"known; take {QNN_RUNTIME} itself, or a folder",
+                field=f"runtimes.{self.name}.coordinates",
+            )
+        return found
+
+    def _wanted_runtime(self, artifact: Coordinates) -> Coordinates | None:
+        name = artifact.file("pom")
+        path = self._repository.file(name)
+        try:
+            wanted = pom_dependencies(read_bounded(path, _MAX_POM_BYTES))
+        except (OSError, ValueError) as error:
+            raise InfraError(f"{name}: {error}") from error
+        for one in wanted:
+            if f"{one.group}:{one.artifact}" == QNN_RUNTIME and one.version:
+                return one
+        return None

@@ -1,0 +1,369 @@
+"""Runtimes that lie on the user's own disk: QAIRT SDK trees, and plain folders of libraries.
+
+Files stay where they are; a cache of hashes notices what has changed. The layout of a tree is that
+of the QAIRT docs: lib/<target>, lib/hexagon-vXX/unsigned. The installer makes a
+folder with one tree per version.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Final
+
+from harness.core.errors import ConfigError, VersionError
+from harness.core.local_file import LocalFile
+from harness.core.names_inside import read_inside, stays_inside
+from harness.core.verified_folder import HashCache, valid_name
+from harness.core.versions import QnnVersion
+from harness.runtimes.runtime import (
+    TELLING,
+    LibraryFacts,
+    LibrarySource,
+    Runtime,
+    given_version,
+    is_device_file,
+    is_library,
+    kind_of,
+    library_target,
+    library_version,
+    read_library,
+    sdk_version,
+    version_key,
+)
+
+MAX_FILES: Final = 2000
+_DEPTH = 4
+SDK_VARIABLES: Final = ("QAIRT_SDK_ROOT", "QNN_SDK_ROOT")
+# From the docs' table of folders; where a target has several, the newest compiler is taken.
+_FOLDERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "android-arm64": (r"aarch64-android",),
+        "linux-arm64": (r"aarch64-oe-linux-gcc[\d.]+", r"aarch64-ubuntu-gcc[\d.]+"),
+        "linux-x64": (r"x86_64-linux-clang",),
+    }
+)
+_HEXAGON = re.compile(r"hexagon-v(\d\d)", re.ASCII)
+_MAX_TEXT_BYTES = 64 << 10
+_MAX_SDKS = 200
+
+
+def local_runtime(
+    files: Mapping[str, Path],
+    hashes: HashCache,
+    *,
+    source: str,
+    version: str,
+    target: str,
+    root: Path,
+) -> Runtime:
+    """A runtime of files that stay where they are; `files` by their name in the runtime.
+
+    Raises InfraError if one cannot be read.
+    """
+    hashed = hashes.hashed(files)
+    made = tuple(
+        LocalFile(
+            path,
+            name,
+            hashed[name].size,
+            hashed[name].sha256,
+            0o644 if is_library(name) else 0o755,
+        )
+        for name, path in sorted(files.items())
+    )
+    return Runtime(
+        qnn_version=version,
+        target=target,
+        root=root,
+        files=made,
+        source=source,
+        ort_version=ort_version_of(files),
+    )
+
+
+def telling_facts(files: Mapping[str, Path]) -> list[LibraryFacts]:
+    """The facts of libraries that name their SDK's build: backends first, then the others."""
+    ranked = sorted(
+        (name for name in files if kind_of(name)[0] in TELLING),
+        key=lambda name: (TELLING.index(kind_of(name)[0]), name),
+    )
+    # One says it, and each is read as a whole.
+    found = []
+    for name in ranked:
+        facts = read_library(files[name], name)
+        found.append(facts)
+        if facts.build is not None and facts.build.version and facts.elf and facts.elf.libc:
+            break
+    return found
+
+
+def listed_files(folder: Path, prefix: str, *, field: str, depth: int = 1) -> dict[str, Path]:
+    """{prefix/relative name: path} of the files below a folder; raises ConfigError."""
+    found: dict[str, Path] = {}
+    try:
+        for where, folders, files in os.walk(folder, followlinks=False):
+            below = Path(where).relative_to(folder)
+            if len(below.parts) >= depth - 1:
+                folders.clear()
+            folders.sort()
+            for file in sorted(files):
+                path = Path(where) / file
+                name = (PurePosixPath(prefix) / below.as_posix() / file).as_posix()
+                if path.is_file() and valid_name(name):
+                    found[name] = path
+            if len(found) > MAX_FILES:
+                raise ConfigError(f"{folder} has more than {MAX_FILES} files", field=field)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be read: {error.strerror}", field=field) from error
+    return found
+
+
+def kept_inside(files: Mapping[str, Path], root: Path, *, field: str) -> dict[str, Path]:
+    """The files that were found below a folder; raises ConfigError if a link leads out of it."""
+    for path in files.values():
+        try:
+            inside = stays_inside(root, path)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}", field=field) from error
+        if not inside:
+            problem = f"{path} is, or lies behind, a link to somewhere outside of {root}: "
+            raise ConfigError(f"{problem}put the file itself there", field=field)
+    return dict(files)
+
+
+def ort_version_of(files: Mapping[str, Path]) -> str | None:
+    """The version of the ORT among these files; None if there is none, or it does not say."""
+    for name, path in files.items():
+        if kind_of(name)[0] == "ort":
+            return read_library(path, name).ort_version
+    return None
+
+
+class FolderSource(LibrarySource):
+    """One folder with libraries for one target.
+
+    Version and target are what the libraries say, unless they are given. Every library below it
+    belongs to the runtime, also one that QNN has no part in.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        cache_root: Path,
+        *,
+        version: str | None = None,
+        target: str | None = None,
+    ) -> None:
+        self.name = name
+        self.origin = str(path)
+        self._path = path
+        self._hashes = HashCache(cache_root, path)
+        self._version = version
+        self._target = target
+
+    def versions(self, target: str) -> list[str]:
+        version, own_target = self._own
+        return [version] if target == own_target else []
+
+    def runtime(self, version: str, target: str) -> Runtime:
+        if (version, target) != self._own:
+            raise VersionError(f"{self._path} has QNN {' for '.join(self._own)} only")
+        return local_runtime(
+            self._files(),
+            self._hashes,
+            source=self.name,
+            version=version,
+            target=target,
+            root=self._path,
+        )
+
+    def damage(self, version: str, target: str) -> list[str]:
+        """See `LibrarySource`: what differs from when it was last used."""
+        return self._hashes.changed(self._files())
+
+    @cached_property
+    def _own(self) -> tuple[str, str]:
+        """Version and target."""
+        facts = telling_facts(self._files())
+        version = (
+            given_version(self._version, f"runtimes.{self.name}.version")
+            if self._version
+            else library_version(facts)
+        )
+        target = self._target or library_target(facts)
+        if version is None:
+            raise self._untold("QNN version", "version")
+        if target is None:
+            raise self._untold("target", "target")
+        return version, target
+
+    def _untold(self, what: str, field: str) -> ConfigError:
+        return ConfigError(
+            f"the libraries in {self._path} do not tell their {what}: list it in `runtimes` of "
+            f"devices.yaml with a `{field}`",
+            field=f"runtimes.{self.name}.{field}",
+        )
+
+    def _files(self) -> dict[str, Path]:
+        field = f"runtimes.{self.name}.path"
+        if not self._path.is_dir():
+            raise ConfigError(f"{self._path} is not a folder", field=field)
+        listed = listed_files(self._path, "lib", field=field, depth=_DEPTH)
+        files = {
+            name: path for name, path in listed.items() if is_library(name) or is_device_file(name)
+        }
+        if not files:
+            raise ConfigError(f"{self._path} has no libraries", field=field)
+        return kept_inside(files, self._path, field=field)
+
+
+class SdkSource(LibrarySource):
+    """QAIRT trees on this computer.
+
+    `path` is a tree or a folder of trees. `toolchain` chooses among several folders for one target
+    by name (aarch64-oe-linux-gcc9.3).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        cache_root: Path,
+        *,
+        toolchain: str | None = None,
+        field: str | None = None,
+    ) -> None:
+        """`field` is what errors call the path, by default that of `runtimes` in devices.yaml."""
+        self.name = name
+        self._field = field or f"runtimes.{name}.path"
+        self.origin = str(path)
+        self._path = path
+        self._toolchain = toolchain
+        self._cache_root = cache_root
+
+    def versions(self, target: str) -> list[str]:
+        return [version for version in self._all if self._folder(version, target)]
+
+    def runtime(self, version: str, target: str) -> Runtime:
+        root = self._all[version]
+        return local_runtime(
+            self._files(version, target),
+            HashCache(self._cache_root, root),
+            source=self.name,
+            version=version,
+            target=target,
+            root=root,
+        )
+
+    def damage(self, version: str, target: str) -> list[str]:
+        """See `LibrarySource`: what differs from when it was last used."""
+        root = self._all[version]
+        return HashCache(self._cache_root, root).changed(self._files(version, target))
+
+    @cached_property
+    def _all(self) -> dict[str, Path]:
+        """The trees by their version."""
+        found: dict[str, Path] = {}
+        path, trees = self._path, sdks_in(self._path)
+        if not trees:
+            what = "is no QAIRT SDK: it has no lib/aarch64-android or the like"
+            why = what if path.is_dir() else "is not a folder"
+            raise ConfigError(f"{path} {why}", field=self._field)
+        for root in trees:
+            found.setdefault(_version_of(root, self._field), root)
+        return {version: found[version] for version in sorted(found, key=version_key)}
+
+    def _folder(self, version: str, target: str) -> str | None:
+        root = self._all[version]
+        folder = target_folder(folders_in(root / "lib"), target, self._toolchain)
+        return folder if folder and any((root / "lib" / folder).glob("libQnn*.so")) else None
+
+    def _files(self, version: str, target: str) -> dict[str, Path]:
+        root = self._all[version]
+        folder = self._folder(version, target)
+        if folder is None:
+            raise VersionError(f"{root} has no libraries for {target}")
+        files = listed_files(root / "lib" / folder, "lib", field=self._field)
+        for name in folders_in(root / "lib"):
+            if arch := _HEXAGON.fullmatch(name):
+                # A folder for v73 has libraries for v73 only; the DSP wants its skel.
+                skel = f"libQnnHtpV{arch[1]}Skel.so"
+                path = root / "lib" / name / "unsigned" / skel
+                if path.is_file():
+                    files[f"lib/{skel}"] = path
+        wanted = {name: path for name, path in files.items() if is_device_file(name)}
+        return kept_inside(wanted, root, field=self._field)
+
+
+def sdk_of_environment(environment: Mapping[str, str]) -> tuple[str, Path] | None:
+    """The tree that QAIRT_SDK_ROOT names, else QNN_SDK_ROOT, and which of them does (pure)."""
+    named = (variable for variable in SDK_VARIABLES if environment.get(variable))
+    return next(((variable, Path(environment[variable])) for variable in named), None)
+
+
+def sdks_in(path: Path) -> list[Path]:
+    """A folder that looks like a QAIRT tree, else those right inside it."""
+    inside = (path / name for name in folders_in(path)[:_MAX_SDKS])
+    return [path] if is_sdk(path) else [folder for folder in inside if is_sdk(folder)]
+
+
+def is_sdk(path: Path) -> bool:
+    """Whether a folder looks like a QAIRT tree."""
+    names = folders_in(path / "lib")
+    return any(target_folder(names, target, None) for target in _FOLDERS)
+
+
+def target_folder(names: list[str], target: str, toolchain: str | None) -> str | None:
+    """Which of the folders in lib/ is for a target; that of the newest compiler (pure)."""
+    for pattern in _FOLDERS.get(target, ()):
+        fitting = [name for name in names if re.fullmatch(pattern, name, re.ASCII)]
+        if toolchain is not None and re.fullmatch(pattern, toolchain, re.ASCII):
+            return toolchain if toolchain in fitting else None
+        if fitting:
+            return max(fitting, key=_compiler_key)
+    return None
+
+
+def _compiler_key(name: str) -> tuple[int, ...]:
+    digits = re.sub(r"\D+", ".", name.rpartition("gcc")[2]).strip(".")
+    return QnnVersion.parse(digits).parts if digits else ()
+
+
+def _version_of(root: Path, field: str) -> str:
+    version = sdk_version(
+        _text(root, "sdk.yaml"), _text(root, "include/QNN/QnnSdkBuildId.h"), root.name
+    )
+    if version is not None:
+        return version
+    names = folders_in(root / "lib")
+    for target in _FOLDERS:
+        folder = target_folder(names, target, None)
+        if folder is not None:
+            files = listed_files(root / "lib" / folder, "lib", field=field)
+            files = {name: path for name, path in files.items() if is_device_file(name)}
+            version = library_version(telling_facts(kept_inside(files, root, field=field)))
+            if version is not None:
+                return version
+    raise ConfigError(f"{root} does not say which version it is", field=field)
+
+
+def _text(root: Path, name: str) -> str | None:
+    try:
+        return read_inside(root, name, _MAX_TEXT_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def folders_in(path: Path) -> list[str]:
+    """The names of the folders in a folder, sorted; none where it cannot be read."""
+    try:
+        with os.scandir(path) as found:
+            return sorted(entry.name for entry in found if entry.is_dir())
+    except OSError:
+        return []

@@ -1,0 +1,369 @@
+"""Maven repositories, as a folder or behind a URL: coordinates, versions, POMs, checked files.
+
+Not pooch 1.9: it does not bound what a server sends.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import http.client
+import logging
+import os
+import re
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Self
+from xml.etree import ElementTree
+
+from harness.core.deadline import Deadline
+from harness.core.errors import ConfigError, InfraError
+from harness.core.names_inside import inside, name_problem, stays_inside
+from harness.core.outgoing_text import counted, without_secrets
+from harness.core.verified_folder import FetchedFiles
+from harness.core.whole_file import disk_errors, read_bounded
+
+_log = logging.getLogger(__name__)
+
+_CHUNK_BYTES: Final = 256 << 10
+_STALL_S: Final = 30.0
+_TRIES: Final = 3
+_PAUSE_S: Final = 0.5
+
+
+class NotThere(InfraError):
+    """The server has no such file."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much (bytes) and for how long (seconds) at most."""
+
+    max_bytes: int
+    timeout_s: float
+
+
+def download(url: str, path: Path, bounds: Bounds) -> None:
+    """Write the content of an http(s) URL to a file.
+
+    User and password of the URL go to its own host only, not to one that it leads to. A connection
+    that breaks off is tried again. Raises NotThere; InfraError if not all of it comes within the
+    bounds.
+    """
+    url, authorization = _apart(url)
+    request = urllib.request.Request(url, headers={"User-Agent": "qnn-harness"})
+    if authorization is not None:
+        request.add_unredirected_header("Authorization", authorization)
+    deadline = Deadline(bounds.timeout_s)
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            _attempt(request, path, bounds.max_bytes, deadline)
+            return
+        except UnicodeError as error:
+            raise InfraError(f"{url}: its host is no name that there can be") from error
+        except (http.client.HTTPException, OSError) as error:
+            why = str(error) or type(error).__name__
+            if not tries_left or deadline.remaining() <= _PAUSE_S:
+                raise InfraError(f"{url} broke off: {why}") from error
+            _log.info(f"the connection broke off ({why}); trying again")
+            time.sleep(_PAUSE_S)
+
+
+def _apart(url: str) -> tuple[str, str | None]:
+    """A URL without user and password, and the header that tells the server both."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise InfraError(f"{url} is no URL") from error
+    user, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, None
+    login = base64.b64encode(urllib.parse.unquote_to_bytes(user)).decode()
+    return parts._replace(netloc=host).geturl(), f"Basic {login}"
+
+
+def _attempt(
+    request: urllib.request.Request, path: Path, max_bytes: int, deadline: Deadline
+) -> None:
+    url, size = request.full_url, 0
+    try:
+        stall = max(0.1, min(_STALL_S, deadline.remaining()))
+        with (
+            contextlib.closing(_opener().open(request, timeout=stall)) as response,
+            disk_errors(f"{url} cannot be kept in the cache"),
+            path.open("wb") as file,
+        ):
+            while chunk := _read(response):
+                size += len(chunk)
+                if size + (response.length or 0) > max_bytes:
+                    raise InfraError(f"{url} has more than the {max_bytes} bytes that are taken")
+                file.write(chunk)
+                if deadline.expired:
+                    raise InfraError(f"{url} did not come within {deadline.seconds:g} s")
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code in (404, 410):
+            raise NotThere(f"{url}: {error.code} {error.reason}") from error
+        if error.code >= 500 or error.code == 429:
+            raise http.client.HTTPException(f"{error.code} {error.reason}") from error
+        raise InfraError(f"{url}: {error.code} {error.reason}") from error
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    """A part of an answer. Raises HTTPException, for a connection that broke off or is silent."""
+    try:
+        chunk = response.read1(_CHUNK_BYTES)
+    except OSError as error:
+        raise http.client.HTTPException(str(error)) from error
+    if not chunk and response.length:  # read1 ends quietly where a connection does
+        raise http.client.IncompleteRead(b"", response.length)
+    return chunk
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    # without the handlers of file: and ftp:, which a redirection could lead to
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPRedirectHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+QNN_RUNTIME: Final = "com.qualcomm.qti:qnn-runtime"
+METADATA: Final = "maven-metadata.xml"
+CHECKSUMS: Final = {"sha256": 64, "sha1": 40}
+"""The kinds of checksums there may be beside a file, the better first, and their digits."""
+
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
+_MAX_VERSIONS = 1000
+_MAX_DEPENDENCIES = 1000
+
+TEXT_BOUNDS: Final = Bounds(max_bytes=4 << 20, timeout_s=60.0)
+AAR_BOUNDS: Final = Bounds(max_bytes=1 << 30, timeout_s=1800.0)
+"""qnn-runtime 2.49.0 has 70 MB; half an hour is enough for that over 0.5 Mbit/s."""
+
+_CHECKSUM_BOUNDS: Final = Bounds(max_bytes=4096, timeout_s=30.0)
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """group:artifact, or group:artifact:version for one version of it."""
+
+    group: str
+    artifact: str
+    version: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads com.qualcomm.qti:qnn-runtime:2.49.0. Raises ConfigError for anything else."""
+        parts = text.split(":")
+        if len(parts) not in (2, 3) or not all(_is_part(part) for part in parts):
+            raise ConfigError(
+                f"{text[:120]!r} are no coordinates: group:artifact or group:artifact:version, "
+                f"as in {QNN_RUNTIME}:2.49.0"
+            )
+        return cls(*parts)
+
+    def at(self, version: str) -> Self:
+        """The same artifact in a version."""
+        return replace(self, version=version)
+
+    @property
+    def folder(self) -> str:
+        return f"{self.group.replace('.', '/')}/{self.artifact}"
+
+    def file(self, extension: str) -> str:
+        """Where a file of the version is in a repository (`aar`, `pom`)."""
+        return f"{self.folder}/{self.version}/{self.artifact}-{self.version}.{extension}"
+
+    def __str__(self) -> str:
+        name = f"{self.group}:{self.artifact}"
+        return f"{name}:{self.version}" if self.version else name
+
+
+def metadata_versions(content: bytes) -> list[str]:
+    """The versions that a maven-metadata.xml lists; raises ValueError if it is none."""
+    found = [
+        (element.text or "").strip()
+        for element in _tree(content).iterfind("./versioning/versions/version")
+    ]
+    if len(found) > _MAX_VERSIONS:
+        raise ValueError(f"it lists {counted(len(found), 'version')}")
+    return [version for version in dict.fromkeys(found) if _is_part(version)]
+
+
+def pom_dependencies(content: bytes) -> list[Coordinates]:
+    """What a POM depends on at run time, where it names an exact version; raises ValueError."""
+    found = []
+    for index, element in enumerate(_local(_tree(content), "dependencies", "dependency")):
+        if index >= _MAX_DEPENDENCIES:
+            raise ValueError("it has too many dependencies")
+        said = {child.tag.rpartition("}")[2]: (child.text or "").strip() for child in element}
+        version = said.get("version", "").strip("[]")
+        parts = (said.get("groupId", ""), said.get("artifactId", ""), version)
+        if said.get("scope", "compile") in ("compile", "runtime") and all(map(_is_part, parts)):
+            found.append(Coordinates(*parts))
+    return found
+
+
+def checksum(text: str, kind: str) -> str | None:
+    """The digest in a .sha1 or .sha256 file, which may name the file behind it."""
+    word = (text.split() or [""])[0].lower()
+    right = len(word) == CHECKSUMS[kind] and re.fullmatch(r"[0-9a-f]+", word)
+    return word if right else None
+
+
+def _is_part(text: str) -> bool:
+    # a group's dots are folders
+    return _PART.fullmatch(text) is not None and name_problem(text.replace(".", "/")) is None
+
+
+def _tree(content: bytes) -> ElementTree.Element:
+    # Nothing that Maven writes declares a document type, and entities are made in one.
+    if b"<!" in content.replace(b"<!--", b""):
+        raise ValueError("it declares a document type")
+    try:
+        return ElementTree.fromstring(content)
+    except (ElementTree.ParseError, LookupError, RecursionError) as error:
+        raise ValueError(f"it is no XML: {error}") from error
+
+
+def _local(root: ElementTree.Element, *path: str) -> Iterator[ElementTree.Element]:
+    """The elements at a path below, whatever their namespace."""
+    if not path:
+        yield root
+        return
+    for child in root:
+        if isinstance(child.tag, str) and child.tag.rpartition("}")[2] == path[0]:
+            yield from _local(child, *path[1:])
+
+
+class Repository:
+    """A repository on this computer, such as ~/.m2/repository or a mirror, or one behind a URL.
+
+    What was fetched from a URL is kept below `cache_root` and checked there; files of a folder stay
+    where they are. Every method raises InfraError.
+    """
+
+    def __init__(
+        self, location: str | Path, cache_root: Path, *, bounds: Bounds = AAR_BOUNDS
+    ) -> None:
+        self._folder = location if isinstance(location, Path) else None
+        self._url = str(location).rstrip("/")
+        key = hashlib.sha256(without_secrets(self._url).encode()).hexdigest()[:16]
+        root = cache_root / "maven" / key
+        self._files = FetchedFiles(root, timeout_s=bounds.timeout_s, note=".qnn-harness.json")
+        self._bounds = bounds
+        self._versions: dict[str, list[str]] = {}
+
+    def versions(self, artifact: Coordinates) -> list[str]:
+        """The versions there are, in no order; without a network, those known from the last time.
+
+        Of a folder what is really there, whatever a list says. Raises NotThere.
+        """
+        if self._folder is not None:
+            return self._versions_in(self._folder, artifact)
+        name = f"{artifact.folder}/{METADATA}"
+        if name not in self._versions:
+            kept = self._files.path(name)
+            try:
+                self._fetched(name, TEXT_BOUNDS, anew=True)
+            except NotThere:
+                raise
+            except InfraError as error:
+                if not kept.is_file():
+                    raise
+                _log.warning(f"{error}; taking the list of versions of the last time")
+            try:
+                self._versions[name] = metadata_versions(kept.read_bytes())
+            except ValueError as error:
+                raise InfraError(f"{self._url}/{name}: {error}") from error
+        return self._versions[name]
+
+    def file(self, name: str) -> Path:
+        """A file of the repository; a checksum beside it has to be right. Raises NotThere."""
+        if self._folder is None:
+            return self._fetched(name, self._bounds)
+        path = inside(self._folder, name)
+        if not path.is_file():
+            raise NotThere(f"{path} is not there")
+        if not stays_inside(self._folder, path):
+            raise InfraError(f"{path} is, or lies behind, a link to outside of {self._folder}")
+        self._verify(name, path)
+        return path
+
+    def is_cached(self, name: str) -> bool:
+        """Whether `file` needs no network."""
+        return self._folder is not None or self._files.is_cached(name)
+
+    def damage(self, name: str) -> list[str]:
+        """What is wrong with a file, every byte read; nothing for one that was not fetched."""
+        if self._folder is None:
+            return self._files.damage(name)
+        try:
+            self.file(name)
+        except InfraError as error:
+            return [str(error)]
+        return []
+
+    def _versions_in(self, root: Path, artifact: Coordinates) -> list[str]:
+        folder = root / artifact.folder
+        try:
+            with os.scandir(folder) as found:
+                names = [entry.name for entry in found if entry.is_dir()]
+        except OSError as error:
+            raise NotThere(f"{folder}: {error.strerror}") from error
+        named = {name: artifact.at(name).file("aar") for name in names if _is_part(name)}
+        return [name for name, file in named.items() if inside(root, file).is_file()]
+
+    def _fetched(self, name: str, bounds: Bounds, *, anew: bool = False) -> Path:
+        def bring(folder: Path) -> tuple[Path, dict[str, str]]:
+            part = folder / "part"
+            download(f"{self._url}/{name}", part, bounds)
+            return part, {"trust": self._verify(name, part)}
+
+        what = name.rpartition("/")[2]
+        return self._files.get(name, bring, what=what, anew=anew).path
+
+    def _verify(self, name: str, file: Path) -> str:
+        """Compares with the checksum that the repository has beside the file: which kind it is."""
+        for kind in CHECKSUMS:
+            text = self._beside(f"{name}.{kind}", file)
+            if text is None:
+                continue
+            with file.open("rb") as stream:
+                found = hashlib.file_digest(stream, kind).hexdigest()
+            listed = checksum(text, kind)
+            if listed is None and self._folder is not None:
+                continue
+            if listed is None:
+                raise InfraError(f"{self._url}/{name}.{kind} holds no {kind}")
+            if listed != found:
+                problem = f"has {kind} {found}, and {listed} is written beside it"
+                raise InfraError(f"{self._url}/{name} {problem}; it is not used")
+            return kind
+        return "first use"
+
+    def _beside(self, name: str, file: Path) -> str | None:
+        """The text of a small file of the repository; None if it cannot be had."""
+        path = file.with_name("checksum") if self._folder is None else inside(self._folder, name)
+        try:
+            if self._folder is None:
+                download(f"{self._url}/{name}", path, _CHECKSUM_BOUNDS)
+            return read_bounded(path, _CHECKSUM_BOUNDS.max_bytes).decode("ascii", "replace")
+        except (NotThere, OSError):
+            return None

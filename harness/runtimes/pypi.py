@@ -1,0 +1,402 @@
+"""Runtimes out of the wheels of onnxruntime-qnn, and the cache of wheels that pip fetches.
+
+Wheels are unpacked once on the host, checked at every use, and made anew when damaged. Which of
+their files go where is a table. "Not opened" there: not among what the dynamic loader opened while
+contexts were compiled, loaded and executed (LD_DEBUG=files, QNN 2.47.0 and 2.51.0). The names on a
+device are those of the wheel, because the libraries look for their C++ runtime in
+$ORIGIN/../*.libs.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Final, Literal, Self
+
+from harness.core.archive import names_of, unpacked_once
+from harness.core.deadline import Deadline
+from harness.core.errors import ConfigError, InfraError, VersionError
+from harness.core.guard import spawn_guarded
+from harness.core.local_file import LocalFile
+from harness.core.verified_folder import (
+    FetchedFile,
+    FetchedFiles,
+    VerifiedFolder,
+    damage_of,
+)
+from harness.core.versions import QNN_WHEELS, QnnVersion
+from harness.runtimes.runtime import LibrarySource, Runtime
+
+_KEPT_OUTPUT_BYTES = 256 * 1024
+_MAX_LINE = 240
+
+# What stands in pip's warnings when an index cannot be used, from pip 23 to 26 and urllib3.
+_CAUSES: Final = (
+    (r"No module named pip\b", "this Python has no pip; `python -m ensurepip` adds it"),
+    (r"No space left on device|Errno 28", "no space left on this computer's disk"),
+    (
+        r"name resolution|Name or service not known|nodename nor servname|Failed to resolve"
+        r"|NameResolutionError|getaddrinfo failed",
+        "the package index cannot be found by name",
+    ),
+    (r"CERTIFICATE_VERIFY_FAILED|SSLError|SSLCertVerification", "its certificate is not accepted"),
+    (r"ProxyError|Tunnel connection failed", "the proxy refuses"),
+    (r"40[137] Client Error|40[137] Unauthorized|\b40[137] Forbidden", "the index wants a login"),
+    (r"Read timed out|ReadTimeout|ConnectTimeout|timed out", "the index does not answer in time"),
+    (
+        r"Connection refused|Network is unreachable|No route to host|NewConnectionError"
+        r"|RemoteDisconnected|Connection aborted|ConnectionResetError|IncompleteRead",
+        "the connection to the package index fails",
+    ),
+)
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>)]+", re.IGNORECASE)
+_HOST = re.compile(r"host='[^']*'(?:, port=\d+)?")
+
+FETCH_TIMEOUT_S: Final = 1800.0
+"""Enough for 100 MB over a line of 0.5 Mbit/s."""
+
+
+def pip_download(request: WheelRequest, folder: Path, timeout_s: float) -> Path:
+    """Runs `pip download` for one wheel, on whatever computer; it is left in `folder`, empty now.
+
+    The user's own configuration of pip decides where from (index, links, proxy, certificates).
+    pip and all it starts are ended at the deadline, and when we are ended. Raises InfraError with
+    pip's reason in one line, without addresses or credentials.
+    """
+    command = [sys.executable, "-m", "pip", "download", f"{request.project}=={request.version}"]
+    command += ["--platform", request.platform, "--python-version", request.python]
+    command += ["--implementation", "cp", "--abi", request.abi]
+    command += ["--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
+    command += ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--no-color"]
+    deadline = Deadline(timeout_s)
+    with (
+        tempfile.TemporaryFile() as output,
+        spawn_guarded(command, env=_environment(), stdout=output, stderr=output) as pip,
+    ):
+        code = pip.wait(deadline)
+        said = _tail(output)
+    if code is None:
+        raise InfraError(f"pip was not done within {timeout_s:g} s")
+    wheels = list(folder.glob("*.whl"))
+    if code != 0 or len(wheels) != 1:
+        raise InfraError(f"pip: {essential_line(said)}")
+    return wheels[0]
+
+
+def essential_line(output: str) -> str:
+    """What matters of pip's output after a failure, in one line without addresses (pure)."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    last = lines[-1] if lines else "it failed and said nothing"
+    # The first says what was wanted, the later ones repeat it with less.
+    said = next((line[7:] for line in lines if line.startswith("ERROR: ")), last)
+    cause = next((text for pattern, text in _CAUSES if re.search(pattern, output)), None)
+    line = _HOST.sub("host=<index>", _URL.sub("<index>", said)).strip()
+    line = line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
+    return f"{line} ({cause})" if cause else line
+
+
+def _environment() -> dict[str, str]:
+    # Options of a user's `pip download` that would send the file elsewhere or fetch others.
+    taken_out = ("PIP_DEST", "PIP_NO_BINARY", "PIP_REQUIREMENT", "PIP_QUIET", "PIP_LOG")
+    kept = {name: value for name, value in os.environ.items() if name not in taken_out}
+    return kept | {"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "ignore"}
+
+
+def _tail(output: IO[bytes]) -> str:
+    size = output.seek(0, os.SEEK_END)
+    output.seek(max(0, size - _KEPT_OUTPUT_BYTES))
+    return output.read().decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class WheelRequest:
+    """One wheel of a package index: project, version and the tags that pip chooses by.
+
+    `platform` as in manylinux_2_35_x86_64, `python` as in 3.12, `abi` as in cp312.
+    """
+
+    project: str
+    version: str
+    platform: str
+    python: str
+    abi: str
+
+    @classmethod
+    def for_this_python(cls, project: str, version: str, platform: str) -> Self:
+        """The wheel for the Python that runs this."""
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        abi = f"cp{python.replace('.', '')}{sys.abiflags}"
+        return cls(project, version, platform, python, abi)
+
+    @property
+    def file_name(self) -> str:
+        interpreter = "cp" + self.python.replace(".", "")
+        project = self.project.replace("-", "_")
+        return f"{project}-{self.version}-{interpreter}-{self.abi}-{self.platform}.whl"
+
+    def __str__(self) -> str:
+        return f"{self.project} {self.version} ({self.platform})"
+
+
+@cache
+def known_sha256() -> Mapping[str, str]:
+    """{name in the cache: sha256} of the wheels that the harness names itself.
+
+    So no other file can pass for them. Any other wheel is trusted when it is first fetched, and
+    must stay the same. known_wheels.tsv was made with `pip download --no-deps --only-binary :all:
+    --platform P --python-version V --implementation cp --abi A PROJECT==VERSION` and `sha256sum` on
+    what came; a package index shows the same numbers beside its files.
+    """
+    text = files("harness.runtimes").joinpath("known_wheels.tsv").read_text("ascii")
+    rows = (line.split("\t") for line in text.splitlines())
+    return MappingProxyType({name: sha256 for sha256, name in rows})
+
+
+class WheelCache:
+    """Wheels below `root`, each fetched by pip and kept as `FetchedFiles` keeps them.
+
+    `known` are the hashes that a wheel must have, by file name in the cache (`known_sha256` unless
+    given); others are trusted when first fetched.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        known: Mapping[str, str] | None = None,
+        timeout_s: float = FETCH_TIMEOUT_S,
+    ) -> None:
+        self._files = FetchedFiles(root, timeout_s=timeout_s)
+        self._known = known_sha256() if known is None else known
+        self._timeout_s = timeout_s
+
+    def is_cached(self, request: WheelRequest) -> bool:
+        """Whether the wheel is in the cache; it is not hashed for this."""
+        return self._files.is_cached(request.file_name)
+
+    def fetch(self, request: WheelRequest) -> FetchedFile:
+        """The wheel, fetched by pip if it is not there or damaged.
+
+        Raises InfraError if it cannot be fetched, or if what comes is not what it should be.
+        """
+        name, trust = request.file_name, "known"
+        expected = self._known.get(name)
+        if expected is None:
+            expected, trust = self._files.noted_sha256(name), "first use"
+
+        def bring(folder: Path) -> tuple[Path, dict[str, str]]:
+            wheel = self._from_pip(request, folder)
+            return wheel, {"served_as": wheel.name, "trust": trust}
+
+        return self._files.get(name, bring, what=str(request), expected=expected)
+
+    def damage(self, request: WheelRequest) -> list[str]:
+        """What is wrong with a wheel of the cache; nothing for one that is not there."""
+        return self._files.damage(request.file_name, self._known.get(request.file_name))
+
+    def _from_pip(self, request: WheelRequest, folder: Path) -> Path:
+        try:
+            wheel = pip_download(request, folder, self._timeout_s)
+        except InfraError as error:
+            raise InfraError(
+                f"could not fetch {request}: {error}. Connect this computer to a package index "
+                "(pip's own configuration is used), or name a folder that holds the wheel in "
+                "PIP_FIND_LINKS"
+            ) from error
+        project, version = (*wheel.name.split("-"), "")[:2]
+        if (project.lower().replace("_", "-"), version) != (request.project, request.version):
+            raise InfraError(f"pip was asked for {request} and brought {wheel.name[:120]}")
+        return wheel
+
+
+Use = Literal["device", "host", "none"]
+"""device: deployed (and on the host); host: for compiling there; none: not even unpacked."""
+
+LIBRARY_FOLDER: Final = "onnxruntime_qnn"
+RUNTIME_FOLDER: Final = "onnxruntime_qnn.libs"
+
+_LAYOUT: Final = 1
+
+QNN_PROJECT: Final = "onnxruntime-qnn"
+PYPI: Final = "pypi"
+# Every Python tag of a QNN wheel holds the same libraries (compared for 2.3.0 to 2.7.0), so that
+# one tag, the first that aarch64 has too, serves every host.
+_QNN_PYTHON = ("3.12", "cp312")
+QNN_PLATFORMS: Final[Mapping[str, str]] = MappingProxyType(
+    {"linux-x64": "manylinux_2_35_x86_64", "linux-arm64": "manylinux_2_34_aarch64"}
+)
+ORT_PROJECT: Final = "onnxruntime"
+ORT_HOST_VERSION: Final = "1.26.0"
+"""The ORT that compiles contexts: works with the QNN wheels 2.3.0 to 2.7.0 (tested for each).
+
+Not every pair that pip accepts does: from 1.28.0 on ORT makes no session with the plug-in of 2.3.0.
+"""
+
+_ORT_PLATFORM = "manylinux_2_28_x86_64"
+
+
+WHEEL_RULES: Final[tuple[tuple[str, Use], ...]] = (
+    # names the QNN version, for people
+    (f"{LIBRARY_FOLDER}/build_and_package_info.py", "host"),
+    # ORT's plug-in makes contexts on the host; a device gets it once ORT runs there
+    ("*/libonnxruntime_providers_qnn.so", "host"),
+    # not opened: on x86-64 libQnnHtp.so holds the same code, and both have 100 MB
+    ("*/libHtpPrepare.so", "none"),
+    # prepares graphs on a board (QAIRT docs, HTP backend: online prepare), where ORT compiles there
+    ("*/libQnnHtpPrepare.so", "host"),
+    # not opened: language models, an extension of Python, a config file of qnn-net-run
+    ("*/libGenie.so", "none"),
+    ("*/libDlModelToolsPy*.so", "none"),
+    ("*/libQnnHtpNetRunExtensions.so", "none"),
+    # record calls and write DLC files; only compilers unpack them
+    ("*/libQnnSaver.so", "none"),
+    ("*/libQnnIr.so", "none"),
+    # backends, stubs, skels, system library; the C++ runtime, found by $ORIGIN/../*.libs
+    (f"{LIBRARY_FOLDER}/*.so", "device"),
+    (f"{RUNTIME_FOLDER}/*", "device"),
+    ("*", "none"),
+)
+"""What becomes of the files whose name in the wheel matches; the first match decides."""
+
+
+def use_of(name: str) -> Use:
+    """What becomes of a file of the wheel (pure)."""
+    return next(use for pattern, use in WHEEL_RULES if fnmatchcase(name, pattern))
+
+
+class UnpackedWheels:
+    """Folders below `root`, one per wheel."""
+
+    def __init__(self, root: Path, wheels: WheelCache) -> None:
+        self._root = root
+        self.wheels = wheels
+
+    def folder(self, request: WheelRequest, wanted: Callable[[str], bool]) -> VerifiedFolder:
+        """The wanted files of a wheel.
+
+        Raises InfraError if the wheel cannot be had or unpacked.
+        """
+        wheel = self.wheels.fetch(request)
+        names = sorted(name for name in names_of(wheel.path) if wanted(name))
+        facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}
+        folder = self._folder(request)
+        return unpacked_once(wheel.path, folder, facts, wanted, lambda *_: {}, what=str(request))
+
+    def damage(self, request: WheelRequest) -> list[str]:
+        """What of a wheel and its files in the cache is not as it was, every byte read."""
+        folder = self._folder(request)
+        unpacked = [f"{folder.name}: {damage}" for damage in damage_of(folder)]
+        return [*self.wheels.damage(request), *unpacked]
+
+    def _folder(self, request: WheelRequest) -> Path:
+        return self._root / request.file_name.removesuffix(".whl")
+
+
+def all_versions() -> list[str]:
+    """Every QNN version that has a wheel, oldest first (pure)."""
+    return sorted(QNN_WHEELS, key=QnnVersion.parse)
+
+
+class PyPiSource(LibrarySource):
+    """The QNN versions of onnxruntime-qnn on a package index."""
+
+    name = PYPI
+    origin = f"{QNN_PROJECT} on the package index of pip"
+
+    def __init__(self, unpacked: UnpackedWheels) -> None:
+        self._unpacked = unpacked
+        self._runtimes: dict[tuple[str, str], Runtime] = {}
+
+    def versions(self, target: str) -> list[str]:
+        return all_versions() if target in QNN_PLATFORMS else []
+
+    def is_cached(self, version: str, target: str) -> bool:
+        return self._unpacked.wheels.is_cached(qnn_wheel(version, target))
+
+    def runtime(self, version: str, target: str) -> Runtime:
+        key = (version, target)
+        if key not in self._runtimes:
+            folder = self.folder(version, target)
+            files = tuple(
+                LocalFile.of(file)
+                for name, file in sorted(folder.files.items())
+                if use_of(name) == "device"
+            )
+            self._runtimes[key] = Runtime(
+                qnn_version=version,
+                target=target,
+                root=folder.path,
+                files=files,
+                source=self.name,
+            )
+        return self._runtimes[key]
+
+    def damage(self, version: str, target: str) -> list[str]:
+        return self._unpacked.damage(qnn_wheel(version, target))
+
+    def folder(self, version: str, target: str) -> VerifiedFolder:
+        """The unpacked wheel, with what only the host uses. Raises as `runtime`."""
+        wheel = qnn_wheel(version, target)
+        try:
+            return self._unpacked.folder(wheel, lambda name: use_of(name) != "none")
+        except InfraError as error:
+            raise InfraError(f"QNN {version} for {target}: {error}") from error
+
+
+def qnn_wheel(version: str, target: str) -> WheelRequest:
+    """The wheel of an exact QNN version. Raises ConfigError for another target or version."""
+    if target not in QNN_PLATFORMS:
+        raise ConfigError(f"PyPI has no QNN libraries for target {target!r}", choices=QNN_PLATFORMS)
+    if version not in QNN_WHEELS:
+        raise VersionError(f"unknown QNN version {version!r}", choices=all_versions())
+    return WheelRequest(QNN_PROJECT, QNN_WHEELS[version], QNN_PLATFORMS[target], *_QNN_PYTHON)
+
+
+@dataclass(frozen=True)
+class CompilerHost:
+    """What compiles contexts on this computer: one ORT, and the QNN that does the work.
+
+    `ort_root` and `qnn_root` are folders for PYTHONPATH.
+    """
+
+    qnn_version: str
+    ort_version: str
+    ort_root: Path
+    qnn_root: Path
+
+    @property
+    def backend(self) -> Path:
+        return self.qnn_root / LIBRARY_FOLDER / "libQnnHtp.so"
+
+    @property
+    def system_library(self) -> Path:
+        return self.qnn_root / LIBRARY_FOLDER / "libQnnSystem.so"
+
+    @property
+    def plugin(self) -> Path:
+        return self.qnn_root / LIBRARY_FOLDER / "libonnxruntime_providers_qnn.so"
+
+
+def require_compiling_host() -> None:
+    """Raises InfraError unless this computer is one that compiles: x86-64 Linux."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        raise InfraError(
+            "contexts are compiled on x86-64 Linux only, and this computer is "
+            f"{sys.platform} {platform.machine()}"
+        )
+
+
+def ort_folder(unpacked: UnpackedWheels) -> VerifiedFolder:
+    """The wheel of that ORT for this Python, unpacked. Raises InfraError."""
+    request = WheelRequest.for_this_python(ORT_PROJECT, ORT_HOST_VERSION, _ORT_PLATFORM)
+    return unpacked.folder(request, lambda name: name.startswith("onnxruntime/"))

@@ -1,0 +1,542 @@
+"""A runtime: the libraries for a target, what they say of themselves, which a device needs.
+
+Names are file names; folders differ from source to source. The source of a fact is a public page,
+or what was seen: "opened" is what the dynamic loader opened while contexts were loaded and
+executed (LD_DEBUG=files, QNN 2.47.0 and 2.51.0).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple, Protocol, get_args
+
+from pydantic import TypeAdapter
+
+from harness.core.axes import BACKENDS
+from harness.core.bounded_json import parse_model
+from harness.core.errors import ConfigError, VersionError
+from harness.core.local_file import LocalFile, content_key
+from harness.core.socs import PLATFORMS, process_environment
+from harness.core.versions import QnnVersion
+from harness.core.whole_file import read_bounded, write_json
+from harness.deploy.deploy import KEY_LENGTH, Deployer
+from harness.deploy.layout import FileSet
+from harness.runtimes.elf import ElfError, ElfFacts, read_elf
+
+LibraryKind = Literal[
+    "backend-htp",
+    "backend-gpu",
+    "backend-cpu",
+    "stub",
+    "skel",
+    "system",
+    "prepare",
+    "ort",
+    "ort-plugin",
+    "c++-runtime",
+    "other",
+]
+
+MAX_LIBRARY_BYTES: Final = 1 << 30
+"""The largest library of QNN 2.51.0 has 106 MB."""
+
+_KINDS: Final[tuple[tuple[str, LibraryKind], ...]] = (
+    (r"libQnnHtp\.so", "backend-htp"),
+    (r"libQnnGpu\.so", "backend-gpu"),
+    (r"libQnnCpu\.so", "backend-cpu"),
+    (r"libQnnHtpV(\d\d)Stub\.so", "stub"),
+    (r"libQnnHtpV(\d\d)Skel\.so", "skel"),
+    (r"libQnnSystem\.so", "system"),
+    (r"lib(?:Qnn)?HtpPrepare\.so", "prepare"),
+    (r"libonnxruntime\.so(?:\.\d+)*", "ort"),
+    (r"libonnxruntime_providers_qnn\.so", "ort-plugin"),
+    (r"lib(?:c\+\+(?:abi|_shared)?|unwind|stdc\+\+)(?:-[0-9a-f]{8})?\.so(?:\.\d+)*", "c++-runtime"),
+)
+_NAMES = [(re.compile(pattern, re.ASCII), kind) for pattern, kind in _KINDS]
+
+# Where builds stand, found in all libraries of QNN 2.47.0 to 2.51.0 for x86-64 and aarch64:
+# v2.51.0.260929181845 in backends, stubs, skels and libQnnHtpPrepare.so. Logs of other SDKs show
+# a number more, v2.28.2.241116104011_103376 (pytorch/executorch#8762). libQnnSystem.so has only
+# the time, 260929181845, as a string of its own.
+_BUILD = re.compile(rb"v(\d{1,3}\.\d{1,3}\.\d{1,3})\.(\d{12}|\d{6})(?!\d)")
+_STAMP = re.compile(
+    rb"(?<![0-9A-Za-z])(2\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d[0-5]\d)(?=\0)"
+)
+_AISW = re.compile(rb"AISW_VERSION: (\d{1,3}\.\d{1,3}\.\d{1,3})(?!\d)")
+
+# Plug-ins that ask ORT for its API version before they use it have this text (2.4.0 and newer).
+_NEGOTIATES = b"QNN EP requires ORT >= 1."
+_ORT_DEFINES = re.compile(r"VERS_(\d{1,4}\.\d{1,4}\.\d{1,4})", re.ASCII)
+
+# sdk.yaml of QAIRT has "key: value" lines; ONNX Runtime's build takes its `version` the same way
+# (setup.py, parse_qnn_version_from_sdk_yaml).
+_YAML = re.compile(r"^version:\s*[\"']?v?(\d[\w.]{0,60})[\"']?\s*(?:#.*)?$", re.MULTILINE)
+# As in the headers of QAIRT and in its logs: "v2.28.2.241116104011_103376".
+_HEADER = re.compile(r"QNN_SDK_BUILD_ID\s+\"v?(\d[\w.]{0,60})\"")
+_FOLDER = re.compile(
+    r"(?<![\d.])(\d{1,3}\.\d{1,3}\.\d{1,3}(?:\.\d{6,12}(?:_\d{1,12})?)?)(?![\d.]*\d)"
+)
+_VERSION = re.compile(r"(\d{1,3}\.\d{1,3}\.\d{1,3})(?:\.(\d{6})(\d{0,6}))?(?:_\w*)?", re.ASCII)
+TELLING: Final[tuple[LibraryKind, ...]] = (
+    "backend-htp",
+    "backend-gpu",
+    "backend-cpu",
+    "stub",
+    "skel",
+    "prepare",
+    "ort-plugin",
+)
+"""The kinds of libraries that name their SDK's build; those before others are believed first."""
+
+
+@dataclass(frozen=True)
+class SdkBuild:
+    """A build of the SDK: its version and the time it was made (yymmddhhmmss, or yymmdd).
+
+    `version` or `stamp` is empty where a library does not say it.
+    """
+
+    version: str
+    stamp: str
+
+    def agrees_with(self, other: SdkBuild) -> bool:
+        """Whether both can be the same build, as far as both say."""
+        if self.version and other.version and self.version != other.version:
+            return False
+        shared = min(len(self.stamp), len(other.stamp))
+        return self.stamp[:shared] == other.stamp[:shared]
+
+    def __str__(self) -> str:
+        if self.version and self.stamp:
+            return f"{self.version}.{self.stamp}"
+        return self.version or f"the build of {self.stamp}"
+
+
+@dataclass(frozen=True)
+class LibraryFacts:
+    """What one library is.
+
+    `name` is its name inside the runtime, with slashes. `htp_arch` is the 73 of a stub's or
+    skel's name, `content_arch` the one that the content says (SONAME, machine of the code).
+    `build` is None where the file names none, or several. `problem` says why `elf` is None.
+    `negotiates` is whether an ORT plug-in adapts to the ORT that loads it.
+    """
+
+    name: str
+    kind: LibraryKind
+    htp_arch: int | None = None
+    content_arch: int | None = None
+    elf: ElfFacts | None = None
+    problem: str | None = None
+    build: SdkBuild | None = None
+    ort_version: str | None = None
+    negotiates: bool = False
+
+    @property
+    def file_name(self) -> str:
+        return self.name.rsplit("/", 1)[-1]
+
+
+def kind_of(name: str) -> tuple[LibraryKind, int | None]:
+    """What a library is by its name, and the HTP arch of a stub or skel (pure)."""
+    file_name = name.rsplit("/", 1)[-1]
+    for pattern, kind in _NAMES:
+        if found := pattern.fullmatch(file_name):
+            return kind, int(found[1]) if pattern.groups else None
+    return "other", None
+
+
+def library_facts(name: str, data: bytes) -> LibraryFacts:
+    """What the library called `name` is, from all its bytes (pure). Never raises."""
+    kind, htp_arch = kind_of(name)
+    try:
+        elf = read_elf(data)
+    except ElfError as error:
+        return LibraryFacts(name, kind, htp_arch, problem=str(error))
+    own_kind, own_arch = kind_of(elf.soname) if elf.soname else (kind, None)
+    if kind == "skel" and elf.hexagon_arch is not None:
+        own_arch = elf.hexagon_arch
+    defined = [found[1] for text in elf.versions if (found := _ORT_DEFINES.fullmatch(text))]
+    return LibraryFacts(
+        name=name,
+        kind=kind,
+        htp_arch=htp_arch,
+        content_arch=own_arch if own_kind in ("stub", "skel") or kind == "skel" else None,
+        elf=elf,
+        build=_build_of(kind, data),
+        ort_version=defined[0] if kind == "ort" and len(defined) == 1 else None,
+        negotiates=kind == "ort-plugin" and _NEGOTIATES in data,
+    )
+
+
+def read_library(path: Path, name: str) -> LibraryFacts:
+    """What the library at `path`, called `name` in its runtime, is; a file that cannot be read
+    is a fact too.
+
+    Mind that the whole file is read: a tenth of a second for 100 MB.
+    """
+    try:
+        # Not mapped into memory: a file that shrinks meanwhile would kill the process.
+        data = read_bounded(path, MAX_LIBRARY_BYTES)
+    except OSError as error:
+        kind, htp_arch = kind_of(name)
+        problem = f"it cannot be read: {error.strerror or error}"
+        return LibraryFacts(name, kind, htp_arch, problem=problem)
+    return library_facts(name, data)
+
+
+def _build_of(kind: LibraryKind, data: bytes) -> SdkBuild | None:
+    if kind in ("ort", "ort-plugin", "c++-runtime"):
+        return None
+    found = _distinct((match[1], match[2]) for match in _BUILD.finditer(data))
+    if not found and kind == "system":
+        found = _distinct((b"", match[1]) for match in _STAMP.finditer(data))
+    if not found:
+        found = _distinct((match[1], b"") for match in _AISW.finditer(data))
+    if len(found) != 1:
+        return None
+    version, stamp = found.pop()
+    return SdkBuild(version.decode(), stamp.decode())
+
+
+def _distinct(found: Iterable[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]:
+    """The different builds, at most two: more tell nothing, and a file could hold millions."""
+    different: set[tuple[bytes, bytes]] = set()
+    for one in found:
+        different.add(one)
+        if len(different) > 1:
+            break
+    return different
+
+
+def short_version(text: str) -> str | None:
+    """A build's text as options name its version, with its day (2.31.0.250130) (pure).
+
+    None for anything else.
+    """
+    found = _VERSION.fullmatch(text.strip().removeprefix("v"))
+    if found is None:
+        return None
+    version, day, _ = found.groups()
+    return version if day is None else f"{version}.{day}"
+
+
+def given_version(text: str, field: str) -> str:
+    """The version that a user has named. Raises ConfigError if it is none (pure)."""
+    version = short_version(text)
+    if version is None:
+        raise ConfigError(
+            f"{text[:80]!r} is no QNN version, as in 2.31.0 or 2.31.0.250130", field=field
+        )
+    return version
+
+
+def sdk_version(sdk_yaml: str | None, header: str | None, folder: str) -> str | None:
+    """The version of a QAIRT tree: its sdk.yaml, else QnnSdkBuildId.h, else its name (pure).
+
+    The header often knows the build where sdk.yaml has only the version.
+    """
+    from_yaml = _first(_YAML, sdk_yaml)
+    from_header = _first(_HEADER, header)
+    if from_yaml and from_header and f"{from_header}.".startswith(f"{from_yaml}."):
+        return from_header
+    return from_yaml or from_header or _first(_FOLDER, folder)
+
+
+def library_version(facts: Iterable[LibraryFacts]) -> str | None:
+    """The version that the libraries say, the backends first (pure)."""
+    build = build_id_of(facts)
+    return None if build is None else short_version(build)
+
+
+def library_target(facts: Iterable[LibraryFacts]) -> str | None:
+    """The target that the libraries are for, by the first that shows it (pure)."""
+    for elf in (one.elf for one in facts if one.elf):
+        for target, system in PLATFORMS.items():
+            if (elf.machine, elf.libc) == (system.machine, system.libc):
+                return target
+    return None
+
+
+def _first(pattern: re.Pattern[str], text: str | None) -> str | None:
+    found = pattern.search(text or "")
+    return short_version(found[1]) if found else None
+
+
+def build_id_of(facts: Iterable[LibraryFacts]) -> str | None:
+    """The SDK build that the libraries of a runtime say, a backend's first (pure)."""
+    telling = [one for one in facts if one.kind in TELLING and one.build and one.build.version]
+    first = min(telling, key=lambda one: TELLING.index(one.kind), default=None)
+    return None if first is None else str(first.build)
+
+
+class NotOffered(VersionError):
+    """Nobody offers these libraries together: a case that wants them is not supported."""
+
+
+class LibraryMissing(NotOffered):
+    """A runtime does not have a library, so that it cannot do what that is for."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One set of libraries for a target, unpacked on the host below `root`.
+
+    `source` is the name of where it comes from, `ort_version` that of an ORT among the files.
+    """
+
+    qnn_version: str
+    target: str
+    root: Path
+    files: tuple[LocalFile, ...]
+    source: str = "pypi"
+    ort_version: str | None = None
+
+    @cached_property
+    def key(self) -> str:
+        return content_key(self.files)
+
+    @cached_property
+    def library_dirs(self) -> tuple[str, ...]:
+        libraries = [file.name for file in self.files if is_library(file.name)]
+        folders = {str(PurePosixPath(name).parent) for name in libraries}
+        return tuple(sorted(folders, key=lambda folder: (folder.count("/"), folder)))
+
+    @property
+    def name(self) -> str:
+        return self.qnn_version if self.source == "pypi" else f"{self.source}:{self.qnn_version}"
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    @property
+    def htp_archs(self) -> tuple[int, ...]:
+        kinds = (kind_of(file.name) for file in self.files)
+        return tuple(sorted({arch for kind, arch in kinds if kind == "skel" and arch}))
+
+    def library(self, name: str) -> Path:
+        """The path on the host of a library such as libQnnSystem.so. Raises LibraryMissing."""
+        for file in self.files:
+            if file.path.name == name:
+                return file.path
+        raise LibraryMissing(f"QNN {self.qnn_version} for {self.target} has no {name}")
+
+
+def is_library(name: str) -> bool:
+    """Whether a file is a shared library by its name: libx.so, libx.so.1.2 (pure)."""
+    file_name = name.rsplit("/", 1)[-1]
+    return file_name.endswith(".so") or ".so." in file_name
+
+
+class LibrarySource(Protocol):
+    """Where runtimes come from.
+
+    `versions` and `is_cached` fetch nothing but lists; `runtime` fetches and unpacks what it
+    needs. All raise ConfigError where the description of the source is wrong (no such folder, a
+    version that it does not have) and InfraError where the lab is (network, disk, damaged files).
+    """
+
+    name: str
+    """What users call it, and what stands in front of its versions."""
+    origin: str
+    """Where that is, for people: a path, a URL, a project."""
+
+    def versions(self, target: str) -> list[str]:
+        """The versions for a target, oldest first; none for a target it has nothing for."""
+
+    def is_cached(self, version: str, target: str) -> bool:
+        """Whether a runtime can be had without a network; true of what lies here already."""
+        return True
+
+    def runtime(self, version: str, target: str) -> Runtime:
+        """The runtime of an exact version of `versions`, checked."""
+
+    def damage(self, version: str, target: str) -> list[str]:
+        """What is not as it was when it was kept, every byte read; nothing is repaired."""
+
+
+def version_key(version: str) -> tuple[tuple[int, ...], str]:
+    """Sorts versions as versions; what is none comes first."""
+    known = QnnVersion.found_in(version)
+    return known.parts if known else (), version
+
+
+_MAX_KEPT_BYTES: Final = 16 << 20
+_KEPT: Final = TypeAdapter(tuple[LibraryFacts, ...])
+
+
+class KnownFacts:
+    """Facts about runtimes by their content: reading 200 MB takes longer than most cases.
+
+    What is kept may be lost without harm. It is made anew once the code that reads has changed.
+    """
+
+    def __init__(self, cache_root: Path) -> None:
+        self._root = cache_root / "facts"
+        self._known: dict[str, tuple[LibraryFacts, ...]] = {}
+
+    def of(self, runtime: Runtime) -> tuple[LibraryFacts, ...]:
+        """The facts of every file, in the runtime's order. Never raises; see `read_library`."""
+        if runtime.key not in self._known:
+            path = self._root / f"{runtime.key[:32]}-{_reader()[:16]}.json"
+            try:
+                facts = parse_model(_KEPT, read_bounded(path, _MAX_KEPT_BYTES))
+            except (OSError, ValueError):
+                facts = ()
+            if [one.name for one in facts] != [file.name for file in runtime.files]:
+                facts = tuple(read_library(file.path, file.name) for file in runtime.files)
+                # what could not be read now may be readable next time
+                if not any(one.problem for one in facts):
+                    with contextlib.suppress(OSError):
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        write_json(path, _KEPT.dump_python(facts, mode="json"))
+            self._known[runtime.key] = facts
+        return self._known[runtime.key]
+
+
+@cache
+def _reader() -> str:
+    """A key that changes with the code that reads libraries."""
+    here = Path(__file__)
+    code = b"".join(file.read_bytes() for file in map(here.with_name, ("elf.py", here.name)))
+    return hashlib.sha256(code).hexdigest()
+
+
+Driver = Literal["qnn", "ort-builtin", "ort-plugin", "executorch"]
+"""What drives the backend: our probe, ORT with the EP built in or as plug-in, or a program."""
+
+ENGINES: Final[tuple[Driver, ...]] = get_args(Driver)
+
+_ALL_BACKENDS: Final = frozenset(BACKENDS)
+_ALL_ENGINES: Final = frozenset(ENGINES)
+
+
+class DeviceFile(NamedTuple):
+    """One kind of file, and when it is needed.
+
+    `pattern` is a regular expression for the whole file name; {arch} stands for the HTP arch.
+    `when_preparing`: only for graphs that are composed on the device. `devices_only`: the
+    simulator inside the backend for x86-64 does without.
+    """
+
+    pattern: str
+    backends: Collection[str] = _ALL_BACKENDS
+    engines: Collection[str] = _ALL_ENGINES
+    when_preparing: bool = False
+    devices_only: bool = False
+
+    def matches(self, file_name: str, htp_arch: int | None) -> bool:
+        """Whether a file is of this kind; of any arch where `htp_arch` is None."""
+        arch = r"\d\d" if htp_arch is None else str(htp_arch)
+        return re.fullmatch(self.pattern.replace("{arch}", arch), file_name, re.ASCII) is not None
+
+
+DEVICE_FILES: Final = (
+    # QAIRT docs, HTP and GPU backends: libraries to push
+    DeviceFile(r"libQnnHtp\.so", ("htp",)),
+    DeviceFile(r"libQnnHtpV{arch}Stub\.so", ("htp",), devices_only=True),
+    DeviceFile(r"libQnnHtpV{arch}Skel\.so", ("htp",), devices_only=True),
+    DeviceFile(r"libQnnGpu\.so", ("gpu",)),
+    DeviceFile(r"libQnnCpu\.so", ("cpu",)),
+    # not opened for contexts; x86-64 has its code in libQnnHtp.so
+    DeviceFile(r"libQnnHtpPrepare\.so", ("htp",), when_preparing=True, devices_only=True),
+    # opened: the probe reads the metadata of contexts with it
+    DeviceFile(r"libQnnSystem\.so", engines=("qnn",)),
+    # reads context binaries, which the CPU backend has none of:
+    # https://onnxruntime.ai/docs/execution-providers/QNN-ExecutionProvider.html
+    DeviceFile(r"libQnnSystem\.so", ("htp", "gpu"), _ALL_ENGINES - {"qnn"}),
+    DeviceFile(r"libonnxruntime\.so(?:\.\d+)*", engines=("ort-builtin", "ort-plugin")),
+    # registered by its path (github.com/onnxruntime/onnxruntime-qnn)
+    DeviceFile(r"libonnxruntime_providers_qnn\.so", engines=("ort-plugin",)),
+    # https://docs.pytorch.org/executorch/stable/backends-qualcomm.html
+    DeviceFile(r"libqnn_executorch_backend\.so|qnn_executor_runner", engines=("executorch",)),
+    # the C++ runtime: libc++_shared.so on Android (QAIRT docs), *.libs of manylinux wheels (opened)
+    DeviceFile(r"lib(?:c\+\+(?:abi|_shared)?|unwind)(?:-[0-9a-f]{8})?\.so(?:\.\d+)*"),
+)
+
+
+def narrowed(
+    runtime: Runtime,
+    backend: str,
+    engine: str,
+    htp_arch: int | None,
+    *,
+    online_prepare: bool = False,
+    needed: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> Runtime:
+    """The runtime with the files that a process needs on its device, in their order (pure).
+
+    `htp_arch` is the 73 of v73; None where it is not known, which takes every stub and skel. On
+    linux-x64 the simulator does without these. `needed` has for file names the other files that
+    they want loaded (DT_NEEDED), which come along if the runtime has them. Raises ConfigError for a
+    backend or engine that does not exist.
+    """
+    for text, choices, field in ((backend, BACKENDS, "backend"), (engine, ENGINES, "engine")):
+        if text not in choices:
+            raise ConfigError(f"unknown {field} {text[:80]!r}", field=field, choices=choices)
+    kinds = [
+        kind
+        for kind in DEVICE_FILES
+        if backend in kind.backends
+        and engine in kind.engines
+        and (online_prepare or not kind.when_preparing)
+        and not (kind.devices_only and runtime.target == "linux-x64")
+    ]
+    chosen = {
+        _file_name(file)
+        for file in runtime.files
+        if any(kind.matches(_file_name(file), htp_arch) for kind in kinds)
+    }
+    todo = list(chosen)
+    while todo:
+        new = set(needed.get(todo.pop(), ())) - chosen
+        chosen |= new
+        todo += new
+    kept = tuple(file for file in runtime.files if _file_name(file) in chosen)
+    return replace(runtime, files=kept)
+
+
+def _file_name(file: LocalFile) -> str:
+    return file.name.rsplit("/", 1)[-1]
+
+
+def is_device_file(name: str) -> bool:
+    """Whether a file is of use to any process on any device, by its name (pure)."""
+    file_name = name.rsplit("/", 1)[-1]
+    return any(kind.matches(file_name, None) for kind in DEVICE_FILES)
+
+
+@dataclass(frozen=True)
+class DeployedRuntime:
+    """A runtime on a device: its folder and what a process needs in its environment to use it."""
+
+    runtime: Runtime
+    root: str
+    environment: dict[str, str]
+
+    def library(self, name: str) -> str:
+        """The path on the device of a library such as libQnnHtp.so. Raises ConfigError."""
+        path = self.runtime.library(name)
+        (found,) = (file.name for file in self.runtime.files if file.path == path)
+        return f"{self.root}/{found}"
+
+
+def deploy_runtime(deployer: Deployer, runtime: Runtime) -> DeployedRuntime:
+    """Puts a runtime on the device; one round trip if it is there already. Raises DeviceError."""
+    (root,) = deployer.deploy_sets([runtime_set(runtime)])
+    folders = [f"{root}/{folder}" for folder in runtime.library_dirs]
+    return DeployedRuntime(runtime, root, process_environment(runtime.target, folders))
+
+
+def runtime_set(runtime: Runtime) -> FileSet:
+    """A runtime as the set that `deploy_runtime` makes, to deploy it together with others."""
+    name = f"qnn-{runtime.qnn_version}-{runtime.key[:KEY_LENGTH]}"
+    return FileSet(name, f"QNN {runtime.qnn_version}", runtime.files)

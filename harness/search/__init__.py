@@ -1,1 +1,0 @@
-"""What runs many runs: bisections, minimal cases, nights."""

@@ -1,1 +1,0 @@
-"""The chain of a night: fetch, run, compare, bisect, publish."""

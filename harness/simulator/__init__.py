@@ -1,0 +1,1 @@
+"""Simulated devices: an adb daemon, and boards for arm64."""

@@ -1,0 +1,374 @@
+"""A simulated board of another CPU: what a boot lays out so that its programs run under qemu.
+
+The shell and the tools of such a device are programs of this host. A small library is preloaded
+into them (native/board.c): it hands every arm64 program that is executed to qemu, and shows the
+host's programs what qemu shows the arm64 ones, so that both see the same board.
+
+That the tools are there does not tell: a cross compiler may come without its C library. So a tiny
+program is compiled for the board and run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Self
+
+from harness.core.axes import RPC_LIBRARY
+from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.verified_folder import key_of, made_file
+from harness.core.whole_file import disk_errors, read_bounded
+from harness.dsp.dsp import (
+    FOLDER as DSP_FOLDER,
+    DspLimits,
+    DspPrograms,
+    dsp_environment,
+    lay_out_dsp,
+)
+from harness.dsp.hexagon import build_fastrpc, dsp_programs
+
+FOLDER: Final = "system/board"
+"""What a boot makes of a board, below the storage folder."""
+
+LOADER: Final = "ld-linux-aarch64.so.1"
+_C_LIBRARY: Final = "libc.so.6"
+_MAX_LIBRARY_BYTES: Final = 16 << 20
+_VERSION: Final = re.compile(rb"GNU C Library [^\0]{1,120}? version (\d{1,2}\.\d{1,3})")
+# Compilers bring these along; no board has them.
+_NOT_ON_BOARDS: Final = re.compile(r"lib(?:a|hwa|l|t|ub)san\.so.*|lib(?:memusage|pcprofile)\.so")
+# Where programs and people look for libraries on a Linux board.
+_LIBRARY_FOLDERS: Final = ("lib", "usr/lib/aarch64-linux-gnu")
+
+
+@dataclass(frozen=True)
+class BoardDsp:
+    """A board's DSP: the library that leads to it, the programs that are it, and what it has."""
+
+    library: Path
+    programs: DspPrograms
+    limits: DspLimits
+
+
+@dataclass(frozen=True)
+class Board:
+    """What makes a simulated device a Linux board with arm64 programs.
+
+    `qemu` is the user-mode emulator, `shim` the built native/board.c, `libraries` the folder with
+    the board's loader and C library. `files` are what it shows besides, by absolute path. `dsp` is
+    None for a board without one.
+    """
+
+    qemu: Path
+    shim: Path
+    libraries: Path
+    files: Mapping[str, str] = field(default_factory=dict)
+    dsp: BoardDsp | None = None
+
+    @classmethod
+    def of_plain(cls, said: Mapping[str, Any]) -> Self:
+        """The board that `dataclasses.asdict` and JSON made these of."""
+        paths = {name: Path(said[name]) for name in ("qemu", "shim", "libraries")}
+        dsp = said["dsp"]
+        if dsp is not None:
+            programs = {name: Path(path) for name, path in dsp["programs"].items()}
+            limits = DspLimits(**dsp["limits"])
+            dsp = BoardDsp(Path(dsp["library"]), DspPrograms(**programs), limits)
+        return cls(**paths, files=said["files"], dsp=dsp)
+
+
+def soc_files(soc: str, soc_id: int) -> dict[str, str]:
+    """What the kernel of a Qualcomm board tells of its SoC, by path."""
+    return {
+        "/sys/devices/soc0/machine": f"{soc}\n",
+        "/sys/devices/soc0/soc_id": f"{soc_id}\n",
+        "/sys/devices/system/soc/soc0/id": f"{soc_id}\n",
+    }
+
+
+def cpu_files(count: int) -> dict[str, str]:
+    """What the kernel of an arm64 board tells of its processors, by path.
+
+    Without it programs read that of this computer, and pytorch/cpuinfo, which ONNX Runtime has in
+    it since 1.28 on arm64, follows a null pointer where it names no Arm processor.
+    """
+    lines = (
+        "BogoMIPS\t: 38.40",
+        "Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid",
+        "CPU implementer\t: 0x41",
+        "CPU architecture: 8",
+        "CPU variant\t: 0x1",
+        "CPU part\t: 0xd05",
+        "CPU revision\t: 0",
+    )
+    processors = ("\n".join([f"processor\t: {n}", *lines]) + "\n\n" for n in range(count))
+    return {"/proc/cpuinfo": "".join(processors)}
+
+
+def dsp_files() -> dict[str, str]:
+    """What the kernel of a Qualcomm board tells of its DSP, by path: it runs, and has a node."""
+    return {
+        "/sys/class/remoteproc/remoteproc0/name": "cdsp\n",
+        "/sys/class/remoteproc/remoteproc0/state": "running\n",
+        "/sys/class/fastrpc/fastrpc-cdsp/uevent": "DEVNAME=fastrpc-cdsp\n",
+        # where ONNX Runtime's plug-in looks for an NPU (onnxruntime/onnxruntime-qnn#557)
+        "/dev/fastrpc-cdsp": "",
+    }
+
+
+def dsp_folder(storage: Path) -> Path:
+    """Where a boot lays out the DSP of a board that has one."""
+    return storage / FOLDER / DSP_FOLDER
+
+
+def install_board(board: Board, storage: Path) -> None:
+    """Lays the board out below an empty `system` folder. Raises OSError or ConfigError."""
+    if re.search(r"\s", str(storage)):
+        raise ConfigError(f"{str(storage)!r} cannot be in LD_PRELOAD: it has a space")
+    folder = storage / FOLDER
+    root = folder / "root"
+    root.mkdir(parents=True)
+    (folder / "qemu").symlink_to(board.qemu)
+    (folder / "board.so").symlink_to(board.shim)
+    (folder / "libc").symlink_to(f"glibc {libc_version(board.libraries)}")
+    for place in _LIBRARY_FOLDERS:
+        (root / place).mkdir(parents=True)
+        for library in sorted(board.libraries.glob("*.so.[0-9]*")):
+            if not _NOT_ON_BOARDS.fullmatch(library.name):
+                (root / place / library.name).symlink_to(library)
+        if board.dsp is not None:
+            (root / place / RPC_LIBRARY).symlink_to(board.dsp.library)
+    if board.dsp is not None:
+        lay_out_dsp(dsp_folder(storage), board.dsp.programs, board.dsp.limits)
+    for name, text in board.files.items():
+        file = root / name.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def board_environment(board: Board, storage: Path) -> dict[str, str]:
+    """What the environment of a board's commands has besides."""
+    preload = {"LD_PRELOAD": str(storage / FOLDER / "board.so")}
+    return preload | ({} if board.dsp is None else dsp_environment(dsp_folder(storage)))
+
+
+def libc_version(libraries: Path) -> str:
+    """Which glibc lies in a folder, e.g. 2.36. Raises ConfigError if that cannot be told."""
+    file = libraries / _C_LIBRARY
+    try:
+        found = _VERSION.search(read_bounded(file, _MAX_LIBRARY_BYTES))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
+    if found is None:
+        raise ConfigError("does not say which version of glibc it is", file=file)
+    return found[1].decode()
+
+
+SHIM_SOURCE: Final = Path(__file__).parent / "native" / "board.c"
+LIBRARIES_VARIABLE: Final = "QNN_HARNESS_ARM64_LIBRARIES"
+"""Names the folder with the arm64 loader and C library where it is no usual one."""
+
+CROSS_COMPILER_VARIABLE: Final = "CC_LINUX_ARM64"
+CROSS_COMPILERS: Final = ("aarch64-linux-gnu-gcc", "zig")
+ZIG_TARGET: Final = "aarch64-linux-gnu.2.28"
+"""With the glibc of the oldest boards that there are device libraries for."""
+
+QEMUS: Final = ("qemu-aarch64", "qemu-aarch64-static")
+_CPP_RUNTIME: Final = "libstdc++.so.6"
+_HOST_COMPILERS: Final = ("cc", "gcc", "clang")
+# Debian and Ubuntu; Fedora and others that keep a sysroot of their own.
+_HOST_LIBRARY_FOLDERS: Final = (
+    "/usr/aarch64-linux-gnu/lib",
+    "/usr/aarch64-linux-gnu/sys-root/lib64",
+    "/usr/aarch64-linux-gnu/sys-root/lib",
+    "/usr/lib/aarch64-linux-gnu",
+)
+_FLAGS: Final = (
+    *("-std=gnu11", "-O2", "-Wall", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"),
+    "-fvisibility=hidden",
+)
+# What the probe includes; that it says something shows that it ran.
+_TRIAL: Final = """#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+int main(void) { return puts("ran") < 0; }
+"""
+_PROGRAM_S: Final = 60.0
+_KEPT_CHARS: Final = 2000
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a simulated linux-arm64 device needs of this host.
+
+    `libraries` is the folder with the board's loader and C library; `compiler` is the command of
+    the host's compiler, `cross` that of the board's.
+    """
+
+    qemu: Path
+    libraries: Path
+    compiler: tuple[str, ...]
+    cross: tuple[str, ...]
+
+
+def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
+    """Looks for what is needed.
+
+    Raises ConfigError naming all that is missing and the packages that have it (of Debian and
+    Ubuntu).
+    """
+    path = environment.get("PATH")
+    qemu = first_program(QEMUS, path)
+    chosen = environment.get(LIBRARIES_VARIABLE, "").strip()
+    folders = [chosen] if chosen else _HOST_LIBRARY_FOLDERS
+    libraries = next((Path(one) for one in folders if Path(one, LOADER).is_file()), None)
+    cpp = libraries is None or (libraries / _CPP_RUNTIME).exists()
+    compiler = _host_compiler(environment)
+    named = _words(environment.get(CROSS_COMPILER_VARIABLE, ""))
+    cross = first_program(named[:1] or CROSS_COMPILERS, path)
+    if qemu and libraries and cpp and cross and compiler:
+        zig = ("cc", "-target", ZIG_TARGET) if not named and Path(cross).name == "zig" else ()
+        return Tools(Path(qemu), libraries, compiler, (cross, *named[1:], *zig))
+    wanted = (
+        (qemu, "qemu-aarch64", "qemu-user"),
+        (libraries, "the arm64 C library", "libc6-dev-arm64-cross"),
+        (cpp, "its C++ runtime", "libstdc++6-arm64-cross"),
+        (cross, "aarch64-linux-gnu-gcc or zig", "gcc-aarch64-linux-gnu"),
+        (compiler, "a C compiler", "gcc"),
+    )
+    lacking = [f"{what} (apt install {package})" for found, what, package in wanted if not found]
+    raise ConfigError(f"this computer lacks {', '.join(lacking)}")
+
+
+def _host_compiler(environment: Mapping[str, str]) -> tuple[str, ...]:
+    path, words = environment.get("PATH"), _words(environment.get("CC", "")) or _HOST_COMPILERS[:1]
+    found = first_program([words[0]], path) or first_program(_HOST_COMPILERS, path)
+    return (found, *words[1:]) if found else ()
+
+
+def first_program(names: Sequence[str], path: str | None) -> str | None:
+    """The first of these programs that is on `path` (as PATH), None if none is."""
+    return next((found for name in names if (found := shutil.which(name, path=path))), None)
+
+
+def make_board(files: Mapping[str, str], *, cache: Path, dsp: DspLimits | None = None) -> Board:
+    """A board that shows `files`, and Arm processors; with `dsp` it has a DSP of these limits.
+
+    Builds what it needs into `cache` if that is new. Raises ConfigError naming what is missing, or
+    if the compiler refuses; InfraError if it hangs.
+    """
+    tools = find_tools()
+    shown = cpu_files(os.cpu_count() or 1) | dict(files)
+    shim = build_shim(tools.compiler, cache)
+    board = Board(tools.qemu.absolute(), shim.absolute(), tools.libraries.absolute(), shown)
+    if dsp is None:
+        return board
+    library = build_fastrpc(tools.cross, cache).absolute()
+    has = BoardDsp(library, dsp_programs(cache), dsp)
+    return replace(board, files=shown | dsp_files(), dsp=has)
+
+
+def build_shim(compiler: Sequence[str], cache: Path) -> Path:
+    """The library that host programs of a board are given, built once per compiler.
+
+    Raises ConfigError if the compiler refuses, InfraError if it hangs or the result cannot be kept.
+    """
+    try:
+        identity = (*compiler, *_identity(Path(compiler[0])), *_FLAGS, SHIM_SOURCE.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
+    built = cache / f"{SHIM_SOURCE.stem}-{key_of(identity)}.so"
+
+    def compile_into(folder: Path) -> Path:
+        output = folder / built.name
+        with disk_errors(f"cannot run {compiler[0]}"):
+            done = run_program([*compiler, *_FLAGS, str(SHIM_SOURCE), "-o", str(output), "-ldl"])
+        if done.returncode != 0 or not output.is_file():
+            said = done.stderr[-_KEPT_CHARS:]
+            raise ConfigError(
+                f"{shlex.join(compiler)} does not compile {SHIM_SOURCE.name}:\n{said}"
+            )
+        return output
+
+    return made_file(
+        built, compile_into, what=f"compiling {SHIM_SOURCE.name}", timeout_s=_PROGRAM_S
+    )
+
+
+def why_no_board(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Why no board can be simulated here, with what to install; None where one can.
+
+    A success is remembered in `cache` for these tools.
+    """
+    try:
+        tools = find_tools(environment)
+        build_shim(tools.compiler, cache)
+        files = (tools.libraries / LOADER, tools.qemu, Path(tools.cross[0]))
+        trial = cache / f"trial-{key_of((tools.cross, *map(_identity, files)))}"
+        made_file(trial, partial(_try, tools), what="trying arm64 programs", timeout_s=_PROGRAM_S)
+    except (HarnessError, OSError) as error:
+        return str(error)
+    return None
+
+
+def _try(tools: Tools, folder: Path) -> Path:
+    """Compiles a program for the board and runs it."""
+    source, program = folder / "trial.c", folder / "trial"
+    source.write_text(_TRIAL)
+    done = run_program([*tools.cross, str(source), "-o", str(program), "-ldl", "-pthread"])
+    if done.returncode != 0:
+        raise ConfigError(
+            f"{shlex.join(tools.cross)} compiles nothing for arm64 (apt install "
+            f"libc6-dev-arm64-cross): {_first_error(done.stderr)}"
+        )
+    loader, libraries = str(tools.libraries / LOADER), str(tools.libraries)
+    ran = run_program([str(tools.qemu), loader, "--library-path", libraries, str(program)])
+    if ran.returncode != 0 or ran.stdout != "ran\n":
+        raise ConfigError(f"{tools.qemu} does not run arm64 programs: {_first_error(ran.stderr)}")
+    return program
+
+
+def run_program(
+    command: Sequence[str], *, timeout_s: float = _PROGRAM_S
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program of this computer without stdin; what it says is in English.
+
+    Raises InfraError if it takes longer, OSError if it cannot be started.
+    """
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=timeout_s,
+            encoding="utf-8",
+            errors="replace",
+            env=os.environ | {"LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired:
+        raise InfraError(f"{command[0]} took longer than {timeout_s:g} s") from None
+
+
+def _identity(path: Path) -> tuple[str, int, int]:
+    status = path.stat()
+    return str(path), status.st_size, status.st_mtime_ns
+
+
+def _first_error(said: str) -> str:
+    lines = said.strip().splitlines()
+    found = next((line for line in lines if "error" in line), lines[0] if lines else "no words")
+    return found[:_KEPT_CHARS]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:
+        return ()

@@ -1,0 +1,202 @@
+"""A simulated device as the harness holds it: started, stopped, and never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Final, Self
+
+import harness
+from harness.core.bounded_json import parse_json
+from harness.core.errors import ConfigError, InfraError
+from harness.simulator.board import Board
+
+_START_S: Final = 25.0
+_STOP_S: Final = 8.0
+_MAX_LINE_BYTES: Final = 4096
+_MAX_MESSAGE_BYTES: Final = 4000
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """What stays the same over all boots of a device, and what its daemon is started with."""
+
+    storage: Path
+    properties: Mapping[str, str]
+    public_key: Path
+    storage_limit_bytes: int | None
+    reboot_s: float
+    board: Board | None
+    prepares_gpu: bool
+
+    def to_json(self) -> str:
+        """As `from_json` reads it."""
+        return json.dumps(asdict(self) | {"properties": dict(self.properties)}, default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> DeviceSettings:
+        """What `to_json` has written."""
+        said = parse_json(text)
+        for name in ("storage", "public_key"):
+            said[name] = Path(said[name])
+        board = said["board"]
+        said["board"] = board and Board.of_plain(board)
+        return cls(**said)
+
+
+class SimulatedDevice:
+    """A device-side adb daemon of ours, for `adb connect`; use it as a context manager.
+
+    `storage` is its storage folder, kept over restarts; one device at a time can use it.
+    `public_key` is the only adbkey.pub that is let in. `storage_limit_bytes` makes files that are
+    pushed hit a full flash; `reboot_s` is how long a reboot takes, in seconds. `board` makes it one
+    whose programs are arm64 ones. `prepares_gpu` lets the GPU backend prepare graphs, which it
+    cannot execute.
+
+    The daemon ends by itself when this process ends, however that happens.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        storage: Path,
+        properties: Mapping[str, str],
+        public_key: Path,
+        storage_limit_bytes: int | None = None,
+        reboot_s: float = 0.5,
+        board: Board | None = None,
+        prepares_gpu: bool = False,
+    ) -> None:
+        self.name = name
+        self.storage = storage.resolve()
+        self._settings = DeviceSettings(
+            storage=self.storage,
+            properties=properties,
+            public_key=public_key.resolve(),
+            storage_limit_bytes=storage_limit_bytes,
+            reboot_s=reboot_s,
+            board=board,
+            prepares_gpu=prepares_gpu,
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port: int | None = None
+        self._errors: IO[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens, `127.0.0.1:PORT`; this is its adb serial too.
+
+        Raises InfraError while it is not started.
+        """
+        if self._port is None:
+            raise InfraError(f"simulated device {self.name} is not started")
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts it and returns once it listens.
+
+        Raises ConfigError for settings it does not take, InfraError if the storage is in use, it
+        does not come up in 25 s, or it is started already.
+        """
+        if self._process is not None:
+            raise InfraError(f"simulated device {self.name} is started already")
+        until = time.monotonic() + _START_S
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - kept for messages()
+        self._process = self._spawn(self._errors)
+        try:
+            self._port = self._read_port(until)
+        except BaseException:
+            ended = self._process.poll()
+            self.stop()
+            if ended is None:
+                raise
+            kind = ConfigError if ended == ConfigError.exit_code else InfraError
+            raise kind(f"simulated device {self.name}: {self.messages()}") from None
+
+    def messages(self) -> str:
+        """The end of what its daemon has printed to stderr since it was started, for diagnosis."""
+        if self._errors is None:
+            return ""
+        fd = self._errors.fileno()
+        start = max(0, os.fstat(fd).st_size - _MAX_MESSAGE_BYTES)
+        text = os.pread(fd, _MAX_MESSAGE_BYTES, start).decode("utf-8", "replace")
+        return text.strip().removeprefix("error: ")
+
+    def stop(self) -> None:
+        """Ends it with all its commands; safe to call twice."""
+        process, self._process, self._port = self._process, None, None
+        if process is None:
+            return
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def command(self) -> list[str]:
+        """What its daemon is started by."""
+        module = "harness.simulator.daemon"
+        return [sys.executable, "-P", "-m", module, self._settings.to_json()]
+
+    def _spawn(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        root = str(Path(harness.__file__).parents[1])
+        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+        try:
+            return subprocess.Popen(
+                self.command(),
+                env=os.environ | {"PYTHONPATH": path},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                # Ctrl-C in a terminal is for the harness, which then stops its devices
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise InfraError(f"simulated device {self.name}: {error}") from error
+
+    def _read_port(self, until: float) -> int:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        fd, line = self._process.stdout.fileno(), b""
+        while not line.endswith(b"\n"):
+            ready, _, _ = select.select([fd], [], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                raise InfraError(f"simulated device {self.name} does not come up")
+            data = os.read(fd, _MAX_LINE_BYTES)
+            line += data
+            if not data or len(line) > _MAX_LINE_BYTES:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(max(0.0, until - time.monotonic()))
+                raise InfraError(f"simulated device {self.name} ended while starting")
+        port = parse_json(line)["port"]
+        assert isinstance(port, int)
+        return port

@@ -1,0 +1,177 @@
+"""The adb server of the harness's own: its socket, which nobody else can reach, and its key."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Self
+
+from filelock import FileLock, Timeout
+
+from harness.core.deadline import Deadline
+from harness.core.errors import InfraError
+from harness.core.guard import GuardedProcess, spawn_guarded
+from harness.core.socket_folder import new_socket_path
+from harness.transport.adb_address import UnixAddress
+from harness.transport.adb_server import AdbServer, adb_binary
+
+_START_S = 10.0
+_KEYGEN_S = 30.0
+
+
+class PrivateAdbServer:
+    """An adb server of our own for devices connected by TCP; the user's is not touched.
+
+    It runs adb of the adbutils wheel with `key_folder` as its HOME, and shows the harness's key. It
+    looks for no USB devices, emulators or mDNS services, and listens on a Unix socket in a folder
+    that no other account can enter. It ends with `stop`, and within 2 s when our process ends in
+    any way; the folder goes with it.
+    """
+
+    def __init__(self, *, key_folder: Path, adb: Path | None = None) -> None:
+        self._home = key_folder
+        self._adb = adb
+        self._process: GuardedProcess | None = None
+        self._server: AdbServer | None = None
+
+    @property
+    def server(self) -> AdbServer:
+        if self._server is None:
+            raise InfraError("the harness's adb server is not running")
+        return self._server
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.running
+
+    @property
+    def exit_code(self) -> int | None:
+        return None if self._process is None else self._process.exit_code
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.command_pid()
+
+    def start(self) -> None:
+        """Starts it and returns when it answers. Raises InfraError with what adb said."""
+        if self._process is not None:
+            return
+        harness_key(self._home)
+        with (
+            socket.socket(socket.AF_UNIX) as listening,
+            # unnamed: read back for an error message, gone with us
+            tempfile.TemporaryFile(dir=self._home) as log,
+        ):
+            path = new_socket_path()
+            listening.bind(str(path))
+            path.chmod(0o600)
+            listening.listen(64)
+            descriptor = listening.fileno()
+            self._process = spawn_guarded(
+                [self._adb or adb_binary(), "-L", f"acceptfd:{descriptor}", "nodaemon", "server"],
+                env=_private_environment(self._home),
+                cwd=self._home,
+                stderr=log,
+                pass_fds=[descriptor],
+                remove=path.parent,
+            )
+            server = AdbServer(UnixAddress(str(path)))
+            # ours must be closed, or a request to a server that has ended would wait for ever
+            listening.close()
+            try:
+                server.version(deadline=Deadline(_START_S))
+            except BaseException as error:
+                self.stop()
+                if not isinstance(error, InfraError):
+                    raise
+                log.seek(0)
+                said = log.read(4000).decode("utf-8", "replace").strip()
+                raise InfraError(f"the harness's adb server does not start: {said or error}") from (
+                    error
+                )
+        self._server = server
+
+    def stop(self) -> None:
+        """Ends it; safe to call twice."""
+        self._server = None
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _private_environment(home: Path) -> dict[str, str]:
+    """The whole environment of our server: no key, port or USB device of the user's."""
+    return {
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "PATH": os.defpath,
+        "LANG": "C",
+        "ADB_VENDOR_KEYS": str(home / ".android" / "adbkey"),
+        "ADB_MDNS": "0",
+        "ADB_MDNS_OPENSCREEN": "0",
+        "ADB_MDNS_AUTO_CONNECT": "0",
+        "ADB_USB": "0",
+        "ADB_EMU": "0",
+        "ADB_LOCAL_TRANSPORT_MAX_PORT": "5553",  # below the first port adb would scan
+    }
+
+
+def harness_key(folder: Path) -> Path:
+    """The private key file under `folder`, made on first use; its public half is `<key>.pub`.
+
+    The key lies at `<folder>/.android/adbkey`, where adb looks when `folder` is its HOME. Safe
+    when several processes ask at once. Raises InfraError if it cannot be made.
+    """
+    home = folder / ".android"
+    key, public = home / "adbkey", home / "adbkey.pub"
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with FileLock(home / "adbkey.lock", timeout=_KEYGEN_S):
+            if not (_has_content(key) and _has_content(public)):
+                _generate(home, key, public)
+            key.chmod(0o600)
+    except Timeout as error:
+        raise InfraError(f"another process holds {home / 'adbkey.lock'}") from error
+    except OSError as error:
+        raise InfraError(f"cannot make the harness's adb key: {error}") from error
+    return key
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def _generate(home: Path, key: Path, public: Path) -> None:
+    fresh = home / "adbkey.new"
+    fresh_public = home / "adbkey.new.pub"
+    command = [str(adb_binary()), "keygen", str(fresh)]
+    # HOME keeps adb from making a key of the user's as well
+    environment = {"HOME": str(home), "PATH": os.defpath, "LANG": "C"}
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_KEYGEN_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise InfraError(f"adb keygen took longer than {_KEYGEN_S:g} s") from error
+    if done.returncode != 0 or not (_has_content(fresh) and _has_content(fresh_public)):
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise InfraError(f"adb keygen failed ({done.returncode}): {said[-500:]}")
+    fresh.chmod(0o600)
+    # the private half last: where it is, its public half is there too
+    fresh_public.replace(public)
+    fresh.replace(key)

@@ -1,1 +1,0 @@
-"""The command line, and what keeps runs from working."""

@@ -1,1 +1,0 @@
-"""The qnn-harness command: thin commands over the rooms below."""

@@ -1,0 +1,1 @@
+"""Devices over adb (on adbutils), over ssh, and this computer."""

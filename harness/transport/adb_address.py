@@ -1,0 +1,173 @@
+"""Where an adb server listens: on a TCP port, on a Unix socket that only its owner reaches, or
+behind ssh.
+
+Seen of an adb server 36: `host:mdns:services` has lines of name, type and address, and
+`host:connect` takes the name, which stays, and finds the port of now.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from harness.core.socket_folder import unix_connection
+from harness.transport.ssh_connection import SshLogin
+
+if TYPE_CHECKING:
+    from harness.transport.ssh_connection import SharedConnection
+
+
+USER_PORT: Final = 5037
+"""Where adb listens unless it is told otherwise."""
+
+
+@dataclass(frozen=True)
+class TcpAddress:
+    """A TCP port; on this computer every local account can connect to it."""
+
+    host: str = "127.0.0.1"
+    port: int = USER_PORT
+
+    def __str__(self) -> str:
+        return f"{_bracketed(self.host)}:{self.port}"
+
+    @property
+    def spec(self) -> str:
+        # adb listens on a name of this computer only if that is `localhost`
+        return f"tcp:{'localhost' if self.is_here else _bracketed(self.host)}:{self.port}"
+
+    @property
+    def is_here(self) -> bool:
+        return is_loopback(self.host)
+
+    @property
+    def start_command(self) -> str:
+        if not self.is_here:
+            return f"adb -a -P {self.port} nodaemon server"
+        return "adb start-server" if self.port == USER_PORT else f"adb -P {self.port} start-server"
+
+    def connect(self, timeout_s: float) -> socket.socket:
+        """A new connection to it. Raises OSError."""
+        connected = socket.create_connection((self.host, self.port), timeout=timeout_s)
+        # not left to those who take the socket over: every service sends small messages
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected
+
+
+@dataclass(frozen=True)
+class UnixAddress:
+    """A Unix socket; who may connect is said by the modes of the file and its folder."""
+
+    path: str
+    host: ClassVar[str] = "localhost"
+    port: ClassVar[int] = 0
+    is_here: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return self.spec
+
+    @property
+    def spec(self) -> str:
+        return f"localfilesystem:{self.path}"
+
+    @property
+    def start_command(self) -> str:
+        return f"adb -L {self.spec} start-server"
+
+    def connect(self, timeout_s: float) -> socket.socket:
+        """A new connection to it. Raises OSError."""
+        return unix_connection(self.path, timeout_s)
+
+
+@dataclass(frozen=True)
+class SshAddress:
+    """A server on a computer that ssh leads to: `[user@]host`, as ssh's own configuration knows it.
+
+    `behind` and `port` are where the server listens, as seen from there.
+    """
+
+    login: str
+    ssh_port: int | None = None
+    behind: str = "127.0.0.1"
+    port: int = USER_PORT
+    is_here: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        ssh_port = "" if self.ssh_port is None else f":{self.ssh_port}"
+        server = (self.behind, self.port)
+        behind = "" if server == ("127.0.0.1", USER_PORT) else f" ({TcpAddress(*server)})"
+        return f"ssh://{self.login}{ssh_port}{behind}"
+
+    @property
+    def host(self) -> str:
+        return self.login.rpartition("@")[2] if is_loopback(self.behind) else self.behind
+
+    @property
+    def spec(self) -> str:
+        """This computer's end of the tunnel, as `adb -L` takes it while there is one."""
+        # most who read addresses have no need of it, and it brings ctypes
+        from harness.core.socket_folder import host_file
+
+        return UnixAddress(str(host_file(self, "socket"))).spec
+
+    @property
+    def start_command(self) -> str:
+        return TcpAddress(self.behind, self.port).start_command
+
+    @property
+    def tunnel(self) -> SharedConnection:
+        """The connection of ssh whose socket leads to the server.
+
+        It may take 15 s to be begun, whatever time its users have: others wait for it, too.
+        """
+        from harness.transport.ssh_connection import shared_connection
+
+        login, server = SshLogin(self.login, self.ssh_port), TcpAddress(self.behind, self.port)
+        return shared_connection(login, self, forward=str(server), name=str(self), least_s=15.0)
+
+    def connect(self, timeout_s: float) -> socket.socket:
+        """A new connection to it, by the tunnel. Raises OutOfReachError with what ssh said."""
+        return self.tunnel.connect(timeout_s)
+
+
+ServerAddress = TcpAddress | UnixAddress | SshAddress
+
+USER_SERVER: Final = TcpAddress()
+"""Where the user's own adb server listens."""
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one of this computer's own, as far as it says so itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+TLS: Final = "._adb-tls-connect._tcp"
+ADVICE: Final = (
+    "look whether Wireless debugging is on there, and this computer paired: `adb pair ADDRESS CODE`"
+)
+
+
+def has_address(serial: str) -> bool:
+    """Whether a serial says where adb finds a device on the network, so that it is connected."""
+    return ":" in serial or TLS in serial
+
+
+def where_now(serial: str, services: str) -> str:
+    """What the announced services say of a device that cannot be connected; "" if nothing."""
+    if TLS in serial:
+        return f"; {ADVICE}"
+    host = serial.rpartition(":")[0]
+    for line in services.splitlines()[:1000]:
+        name, kind, address = (*line.split("\t"), "", "")[:3]
+        if kind in TLS and kind and address != serial and address.rpartition(":")[0] == host:
+            return f"; it is at {address} now, and always `serial: {name}{TLS}` in devices.yaml"
+    return ""

@@ -1,0 +1,371 @@
+"""adbutils as the harness uses it: subclasses with what it lacks (2.12), and why.
+
+- Importing it loads Pillow and requests: 60 ms and 11 MB of each worker (`_Later`).
+- It starts a server where none answers, by the adb on PATH; it knows no Unix sockets, and sleeps
+  10 ms to close a connection (`Connection`).
+- Its timeouts are for each receive, so that a device that says a little now and then is waited for
+  without end; a stalled sync has none. Here one deadline is for all of an action, and each message
+  has a bound, since a device may say any length (`Channel`).
+- A cut link is short data or AdbError("connection closed"), like a refusal. Here it is EOFError or
+  OSError, what is no adb is ProtocolError, and a refusal AdbFailError (`Connection.check_okay`).
+- Each service costs a connection more, to ask the server's version (`Device.open_transport`).
+- A shell has no stdin, collects all output without a bound, and cannot be heard while it runs. So
+  `Device.open_service` opens `shell,v2,raw:`, and `transport/shell.py` speaks on it.
+- A push takes a connection for each file and waits for its answer, sends 4 KiB at a time, loses the
+  device's words when that refuses, and the file's modification time; a stat knows no size above
+  4 GiB, no link's target and no reason; a pull leaves half a file (`SyncStream`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import struct
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_IFREG
+from types import ModuleType
+from typing import Any, Final
+
+from harness.core.deadline import Deadline
+from harness.core.errors import ConfigError, DeviceError, DeviceRefused
+from harness.transport.adb_address import ServerAddress
+from harness.transport.channel import Channel
+from harness.transport.faults import (
+    NO_SERVER,
+    AdbFailError,
+    NoServerError,
+    OutOfReachError,
+    ProtocolError,
+    Reach,
+    device_faults,
+)
+from harness.transport.files import (
+    BLOCK_BYTES,
+    Progress,
+    PushItem,
+    RemoteStat,
+    opened,
+    path_bytes,
+    take_file,
+)
+
+
+class _Later(ModuleType):
+    """Stands for a module while another is imported, and loads it when it is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:  # an annotation that is evaluated
+            return Any
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+@contextlib.contextmanager
+def _loaded_later(*names: str) -> Iterator[None]:
+    standing = {name: _Later(name) for name in names if name not in sys.modules}
+    sys.modules.update(standing)
+    try:
+        yield
+    except ValueError as error:
+        field = "ANDROID_ADB_SERVER_PORT"  # it is read when adbutils is imported
+        raise ConfigError(f"not a port: {os.environ.get(field)!r}", field=field) from error
+    finally:
+        for name in standing:
+            del sys.modules[name]
+
+
+with _loaded_later("requests", "PIL.Image"):
+    import adbutils as adbutils
+
+MAX_REQUEST_BYTES: Final = 0xFFFF
+"""A request to the adb server carries its length in four hex digits."""
+
+_PATIENT_S: Final = 2.0
+_CHUNK_BYTES: Final = 64 << 10  # the most that one DATA message may carry
+_MAX_UNANSWERED: Final = 256
+_STAT_V2: Final = struct.Struct("<IQQIIIIQqqq")
+
+
+class Refusal(AdbFailError, adbutils.AdbError):  # type: ignore[misc]  # adbutils carries no types
+    """What the server said behind FAIL, for the harness and for adbutils' own methods."""
+
+
+class Connection(adbutils.AdbConnection):  # type: ignore[misc]
+    """A connection to an adb server; `conn` is its `Channel`, which has the deadline.
+
+    Raises NoServerError, TimeoutError, AdbFailError, ProtocolError, OSError, EOFError.
+    """
+
+    def __init__(self, address: ServerAddress, deadline: Deadline) -> None:
+        self._address, self._deadline = address, deadline
+        self._unheard = None if address.is_here else Reach(address)
+        super().__init__(address.host, address.port)
+
+    def _safe_connect(self) -> Channel:
+        """As adbutils' method, which starts a server."""
+        # a server elsewhere that was not reached is not tried by everybody
+        address, deadline, reach = self._address, self._deadline, self._unheard
+        timeout_s = deadline.remaining() or 1e-3
+        if reach is not None:
+            reach.require()
+        try:
+            return Channel(address.connect(timeout_s), deadline)
+        except OSError as error:
+            late = isinstance(error, TimeoutError)
+            why = f"adb server at {address} is out of reach: {error.strerror or error}"
+            # who had no time to wait has learned nothing
+            if reach is not None and (not late or timeout_s >= _PATIENT_S):
+                reach.lost(str(error) if isinstance(error, OutOfReachError) else why)
+            if isinstance(error, OutOfReachError):
+                raise
+            # a Unix socket says EAGAIN at once where a TCP port lets one wait in line
+            if late or isinstance(error, BlockingIOError):
+                why = f"adb server at {address} does not answer within {deadline.seconds:g} s"
+                raise TimeoutError(why) from error
+            why = f"{NO_SERVER}{address}: {error.strerror or error}"
+            raise NoServerError(why) from error
+
+    def close(self) -> None:
+        """Closes it at once; safe to call twice."""
+        self.conn.close()
+
+    def read(self, n: int) -> bytes:
+        """Exactly `n` bytes, or EOFError."""
+        # ssh takes connections also where nobody listens at the other end of its tunnel
+        try:
+            data: bytes = self.conn.recv(n)
+        except (ConnectionError, EOFError) as error:
+            if self._unheard is None:
+                raise
+            why = f"{NO_SERVER}{self._address}: {error}"
+            self._unheard.lost(why)
+            raise NoServerError(why) from error
+        if self._unheard is not None:
+            self._unheard.found()
+            self._unheard = None
+        return data
+
+    def send_command(self, cmd: str | bytes) -> None:
+        """Queues a request, which may be of any bytes. Raises ProtocolError if it is too long."""
+        text = cmd.encode("utf-8", "surrogateescape") if isinstance(cmd, str) else cmd
+        if len(text) > MAX_REQUEST_BYTES:
+            raise ProtocolError(f"a request of {len(text)} bytes does not fit")
+        self.conn.queue(b"%04x%b" % (len(text), text))
+
+    def check_okay(self) -> None:
+        """Reads the status of the last request."""
+        status = self.read(4)
+        if status == b"FAIL":
+            raise Refusal(self.read_string_block())
+        if status != b"OKAY":
+            raise ProtocolError(f"{self._address} did not answer as an adb server does: {status!r}")
+
+
+class Client(adbutils.AdbClient):  # type: ignore[misc]
+    """The client of one server for one action, whose connections all have its deadline."""
+
+    def __init__(self, address: ServerAddress, deadline: Deadline) -> None:
+        super().__init__(address.host, address.port or -1)
+        self._address, self._deadline = address, deadline
+
+    def make_connection(self, timeout: float | None = None) -> Connection:
+        """A connection, for which `timeout` says nothing."""
+        return Connection(self._address, self._deadline)
+
+    def open(self, *requests: str | bytes) -> Connection:
+        """A connection on which each of the requests was taken."""
+        connection = self.make_connection()
+        with contextlib.ExitStack() as cleanup:
+            cleanup.callback(connection.close)
+            for request in requests:
+                connection.send_command(request)
+                connection.check_okay()
+            cleanup.pop_all()
+        return connection
+
+    def query(self, request: str) -> str:
+        """The answer to a request that adbutils has no method for."""
+        with self.open(request) as connection:
+            answer: str = connection.read_string_block()
+            return answer
+
+    def device(self, serial: str) -> Device:
+        """A device, attached or not."""
+        return Device(self, serial)
+
+
+class Device(adbutils.AdbDevice):  # type: ignore[misc]
+    """A device for one action."""
+
+    def open_transport(self, command: str | None = None, timeout: float = 0) -> Connection:
+        """A connection for services of the device, or with a `command` to the server about it."""
+        way = f"host-serial:{self.serial}:{command}" if command else self._transport
+        connection: Connection = self._client.open(way)
+        return connection
+
+    @property
+    def _transport(self) -> str:
+        return f"host:transport:{self.serial}"  # every server knows it
+
+    def open_service(self, service: str | bytes) -> Channel:
+        """A channel to a service of the device's own."""
+        channel: Channel = self._client.open(self._transport, service).conn
+        return channel
+
+
+@dataclass
+class _Sent:
+    """A file on its way; once `whole`, all of it is queued, so that the device may take it."""
+
+    item: PushItem
+    size: int = 0
+    whole: bool = False
+
+
+class SyncStream(adbutils.Sync):  # type: ignore[misc]
+    """File operations on a device, all over one connection and under one deadline.
+
+    After an error other than that a file is missing, it is of no more use. Raises DeviceRefused
+    with the device's own words, DeviceLost, DeviceTimeout, DeviceError where what arrived is not
+    what was sent, InfraError where a local file cannot be read or written.
+    """
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        self._serial = device.serial
+        self._command = "sync:"
+        self._unanswered: deque[_Sent] = deque()
+        with device_faults(self._serial, self._command):
+            self.conn = device.open_service(self._command)
+
+    def __enter__(self) -> SyncStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the stream, which makes the device drop a file that came only in part."""
+        self.conn.close()
+
+    @contextlib.contextmanager
+    def _prepare_sync(self, path: str, cmd: str) -> Iterator[SyncStream]:
+        """As adbutils' method, which opens a connection for each file; its users read from us."""
+        self._request(path, cmd)
+        yield self
+        if cmd == "RECV":
+            self.read(4)  # a length behind DONE
+
+    def _request(self, path: str, cmd: str) -> None:
+        encoded = path_bytes(path)
+        self.conn.queue(cmd.encode() + struct.pack("<I", len(encoded)) + encoded)
+
+    def read(self, length: int) -> bytes:
+        """Exactly so many bytes."""
+        with device_faults(self._serial, self._command):
+            return self.conn.recv(length)
+
+    def read_string(self, length: int) -> str:
+        """The word that a message begins with. Raises DeviceRefused for FAIL."""
+        word = self.read(length)
+        if word == b"FAIL":
+            text = self.read(*struct.unpack("<I", self.read(4))).decode("utf-8", "replace")
+            raise self._error(text or "the device refused without a word", DeviceRefused)
+        return word.decode("ascii", "replace")
+
+    def _error(self, problem: str, kind: type[DeviceError] = DeviceError) -> DeviceError:
+        return kind(problem, serial=self._serial, command=self._command)
+
+    def _strange(self, word: str) -> DeviceError:
+        return self._error(f"an answer that was not asked for: {word!r}")
+
+    def stat(self, path: str, *, follow: bool = True) -> RemoteStat | None:
+        """As `Transport.stat`."""
+        self._command = f"stat {path}"
+        self._ask_stat(path, follow=follow)
+        found = self._told_stat()
+        if found.is_missing:
+            return None
+        if found.error:
+            raise self._error(os.strerror(found.error), DeviceRefused)
+        return found
+
+    def _ask_stat(self, path: str, *, follow: bool) -> None:
+        self._request(path, "STA2" if follow else "LST2")
+
+    def _told_stat(self) -> RemoteStat:
+        word = self.read_string(4)
+        if word not in ("STA2", "LST2"):
+            raise self._strange(word)
+        error, _, _, mode, _, _, _, size, _, mtime_s, _ = _STAT_V2.unpack(self.read(_STAT_V2.size))
+        return RemoteStat(mode, size, mtime_s, error)
+
+    def pull(self, remote: str, local: Path, max_bytes: int) -> None:
+        """Fetches one file, as `Transport.pull`."""
+
+        def fetch(take: Callable[[bytes], None]) -> None:
+            self._command = f"pull {remote}"
+            try:
+                for content in self.iter_content(remote):
+                    take(content)
+            except adbutils.AdbError as error:
+                raise self._strange(str(error.args[-1])) from error
+
+        take_file(remote, local, max_bytes, self.stat(remote), fetch, serial=self._serial)
+
+    def push(self, items: Iterable[PushItem], progress: Progress | None = None) -> None:
+        """As `Transport.push`, without waiting in between; sizes are asked back."""
+        handed_over = reported = 0
+
+        def report() -> None:
+            nonlocal reported
+            # headers are queued, too: what has surely been sent grows by fits and starts
+            reported = max(reported, handed_over - self.conn.queued_bytes)
+            if progress is not None:
+                progress(reported)
+
+        for item in items:
+            sent = _Sent(item)
+            with opened(item) as content:
+                while len(self._unanswered) >= _MAX_UNANSWERED:
+                    self._take_answer()
+                    report()
+                self._request(f"{item.remote},{S_IFREG | (item.mode & 0o7777)}", "SEND")
+                self._unanswered.append(sent)
+                for block in content.blocks:
+                    for start in range(0, len(block), _CHUNK_BYTES):
+                        chunk = memoryview(block)[start : start + _CHUNK_BYTES]
+                        self.conn.queue(b"DATA" + struct.pack("<I", len(chunk)), chunk)
+                    sent.size += len(block)
+                    handed_over += len(block)
+                    if self.conn.queued_bytes >= BLOCK_BYTES:
+                        self._command = f"push {item.remote}"
+                        with device_faults(self._serial, self._command):
+                            self.conn.make_room(BLOCK_BYTES)
+                        while self.conn.has_input:
+                            self._take_answer()
+                        report()
+                mtime_s = max(0, min(int(content.mtime_s), 0xFFFFFFFF))
+                self.conn.queue(b"DONE" + struct.pack("<I", mtime_s))
+                sent.whole = True
+                self._ask_stat(item.remote, follow=False)
+        while self._unanswered:
+            self._take_answer()
+            report()
+        report()
+
+    def _take_answer(self) -> None:
+        """Reads the answer to the first of the files that have none."""
+        sent = self._unanswered[0]
+        self._command = f"push {sent.item.remote}"
+        if (word := self.read_string(4)) != "OKAY" or not sent.whole:
+            raise self._strange(word)
+        self.read(4)  # a length of nothing
+        arrived = self._told_stat()
+        if arrived.size != sent.size or arrived.error:
+            raise self._error(f"{sent.size} bytes were sent, {arrived.size} arrived")
+        self._unanswered.popleft()

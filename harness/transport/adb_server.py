@@ -1,0 +1,187 @@
+"""A running adb server: what it sees, connecting devices to it, opening services on them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.core.deadline import Deadline
+from harness.core.errors import ConfigError, InfraError
+from harness.core.guard import run_outliving
+from harness.transport.adb_address import USER_SERVER, ServerAddress, has_address
+from harness.transport.adb_client import Client, adbutils
+from harness.transport.faults import AdbFailError, server_faults
+
+_REQUEST_S = 5.0
+_RETRY_S = 0.1
+_HOPELESS = ("failed to resolve", "empty address", "bad port", "invalid port", "missing port")
+STATE_ADVICE: Final[Mapping[str, str]] = {
+    "unauthorized": "unlock it and accept this computer's key; if it does not ask, revoke the keys "
+    "in its developer options and plug it in again",
+    "authorizing": "unlock it and accept this computer's key",
+    "offline": "reconnect its cable, or run `adb reconnect`; reboot it if that does not help",
+    "no permissions": "the adb server may not open its USB node: add the udev rule "
+    '`SUBSYSTEM=="usb", ATTR{idVendor}=="ID", MODE="0660", GROUP="plugdev", TAG+="uaccess"` (ID as '
+    "`lsusb` has it) to /etc/udev/rules.d/51-android.rules, then `adb kill-server` and `adb "
+    "start-server`",
+    "recovery": "boot it into the system: `adb reboot`",
+    "sideload": "boot it into the system: `adb reboot`",
+    "bootloader": "boot it into the system: `fastboot reboot`",
+}
+"""What to do about a device that is in one of adb's states and not in `device`."""
+
+_HEAL: Final = "`qnn-harness devices heal` connects it anew, and reboots it if that does not help"
+
+
+def state_advice(state: str, serial: str, other: str) -> str:
+    """What to do about a device in such a state, `other` where nobody knows (pure)."""
+    # one that is reached by an address, as simulated ones are, hangs on no cable
+    if state == "offline" and has_address(serial):
+        return _HEAL
+    return STATE_ADVICE.get(state, other)
+
+
+@dataclass(frozen=True)
+class SeenDevice:
+    """One line of a server's device list: adb's word for the state; the model, or ""."""
+
+    serial: str
+    state: str
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class AdbServer:
+    """An adb server by its address: ours, the user's (the default) or one on another host."""
+
+    address: ServerAddress = USER_SERVER
+
+    def __str__(self) -> str:
+        return f"adb server at {self.address}"
+
+    @contextlib.contextmanager
+    def _client(
+        self, deadline: Deadline, doing: str = "", *, but: tuple[type[BaseException], ...] = ()
+    ) -> Iterator[Client]:
+        """adbutils' client for one action; what goes wrong is InfraError, except for `but`."""
+        there = "" if self.address.is_here else f" on {self.address.host}"
+        start = f"{self.address.start_command}{there}"
+        with server_faults(f"{self}{doing}", but=but, start=start):
+            yield self.client(deadline)
+
+    def client(self, deadline: Deadline) -> Client:
+        """adbutils' client of this server for one action, which raises what `Connection` does."""
+        return Client(self.address, deadline)
+
+    def is_running(self, *, timeout_s: float = _REQUEST_S) -> bool:
+        """Whether an adb server answers there."""
+        with contextlib.suppress(InfraError):
+            return self.version(deadline=Deadline(timeout_s)) > 0
+        return False
+
+    def version(self, *, deadline: Deadline) -> int:
+        """The server's protocol version (41 for adb 29 to 36). Raises InfraError."""
+        with self._client(deadline) as client:
+            return int(client.server_version())
+
+    def query(self, request: str, *, deadline: Deadline) -> str:
+        """The answer to one host request. Raises InfraError with the server's words if it fails."""
+        with self._client(deadline) as client:
+            return client.query(request)
+
+    def devices(self, *, timeout_s: float = _REQUEST_S) -> list[SeenDevice]:
+        """Every device the server knows, whatever its state. Raises InfraError."""
+        with self._client(Deadline(timeout_s)) as client:
+            infos = client.list(extended=True)
+        # the one state of two words, of which adbutils takes the first
+        words = {"no": "no permissions"}
+        return [
+            SeenDevice(info.serial, words.get(info.state, info.state), info.tags.get("model", ""))
+            for info in infos
+        ]
+
+    def state(self, serial: str, *, timeout_s: float) -> str | None:
+        """The state of one device, None if the server does not know it. Raises InfraError."""
+        seen = self.devices(timeout_s=timeout_s)
+        return next((device.state for device in seen if device.serial == serial), None)
+
+    def connect(self, address: str, *, deadline: Deadline) -> None:
+        """Connects a device by TCP address and returns once its state is `device`.
+
+        A device that does not listen yet is tried again until the deadline; one that refuses our
+        key fails at once. `adb connect` reports success also for an offline device, so only the
+        state counts. Raises InfraError saying why.
+        """
+        why = "no answer"
+        while not deadline.expired:
+            doing = f", connecting {address}"
+            with (
+                contextlib.suppress(TimeoutError),
+                self._client(deadline, doing, but=(TimeoutError,)) as client,
+            ):
+                try:
+                    why = str(client.connect(address)).strip()
+                except AdbFailError as fail:
+                    why = str(fail)
+            state = self._settled_state(address, deadline)
+            if state == "device":
+                return
+            if state == "unauthorized" or "failed to authenticate" in why:
+                self.disconnect(address)
+                raise InfraError(f"{address} is unauthorized: {STATE_ADVICE['unauthorized']}")
+            if any(word in why for word in _HOPELESS):
+                raise InfraError(f"{address} cannot be connected: {why}")
+            if state is not None:
+                # `connect` does nothing for a device it already knows
+                self.disconnect(address)
+                why = f"it is {state}: {state_advice(state, address, why)}"
+            time.sleep(min(_RETRY_S, deadline.remaining()))
+        self.disconnect(address)
+        raise InfraError(f"{address} did not become ready in {deadline.seconds:g} s: {why}")
+
+    def _settled_state(self, address: str, deadline: Deadline) -> str | None:
+        """The device's state once it is no longer on its way to another one."""
+        while True:
+            # the list itself is quick: it gets a moment even where the deadline has just passed
+            state = self.state(address, timeout_s=max(0.5, deadline.remaining()))
+            if state not in ("connecting", "authorizing") or deadline.expired:
+                return state
+            time.sleep(min(0.02, deadline.remaining()))
+
+    def reconnect(self, serial: str, *, deadline: Deadline) -> None:
+        """Has a connection to a device opened anew, and waits for that. Raises InfraError."""
+        with self._client(deadline, f", reconnecting {serial}") as client:
+            client.query(f"host-serial:{serial}:reconnect")
+            client.wait_for(serial)
+
+    def restart(self, *, deadline: Deadline) -> None:
+        """Ends the server, if it answers, and starts one at its address. Raises InfraError."""
+        with contextlib.suppress(InfraError):
+            self.query("host:kill", deadline=deadline.at_most(_REQUEST_S))
+        # another version than that on PATH would be ended by the user's next command
+        adb = shutil.which("adb") or str(adb_binary())
+        command = [adb, "-L", self.address.spec, "start-server"]
+        run_outliving(command, what="`adb start-server`", within_s=deadline.remaining())
+
+    def disconnect(self, address: str) -> None:
+        """Drops a device connected by TCP, if it is there. Raises InfraError if nobody answers."""
+        with self._client(Deadline(_REQUEST_S), f", disconnecting {address}") as client:
+            client.disconnect(address)
+
+
+def adb_binary() -> Path:
+    """The adb program used to start servers: the adbutils wheel's own 36, never one on PATH.
+
+    ADBUTILS_ADB_PATH names another one on purpose. Raises ConfigError if there is none.
+    """
+    named = os.environ.get("ADBUTILS_ADB_PATH")
+    path = Path(named or Path(adbutils.__file__).parent / "binaries/adb")
+    if not os.access(path, os.X_OK):
+        raise ConfigError(f"no adb program at {path}", field="ADBUTILS_ADB_PATH" if named else None)
+    return path

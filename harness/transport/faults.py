@@ -1,0 +1,172 @@
+"""Turns every way a connection can break into our errors; which servers cannot be reached at all.
+
+Whoever connects to a computer that is gone waits for nothing. So one process looks, and the others
+are told at once what it found, until it is time to look again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import struct
+import time
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from filelock import FileLock
+
+from harness.core.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
+from harness.core.socket_folder import host_file
+from harness.core.whole_file import read_json
+
+NO_SERVER: Final = "no adb server at "
+"""How the message of each NoServerError begins; then comes the address."""
+_SERVER: Final = re.compile(
+    rf"\b(?:{NO_SERVER}(?P<gone>\S+)"
+    r"|adb server at (?P<silent>\S+?)(?:: | is out of reach| does not answer))"
+)
+
+
+def server_lost(message: str) -> str | None:
+    """Return the address of the adb server that a message says is gone or silent; None of one that
+    only names the server of a device that is lost."""
+    found = _SERVER.search(message)
+    return (found["gone"] or found["silent"]).rstrip(":;,.") if found else None
+
+
+class AdbFailError(Exception):
+    """The adb server answered FAIL; the argument is its text."""
+
+
+class NoServerError(ConnectionError):
+    """Nobody listens where the adb server should; the argument names the address."""
+
+
+class OutOfReachError(NoServerError):
+    """The way to another computer is not there; the argument says why, and what to do about it."""
+
+
+class ProtocolError(ValueError):
+    """The other side sent bytes that the protocol does not allow."""
+
+
+BROKEN = (OSError, EOFError, struct.error, AssertionError, AdbFailError, ValueError, OverflowError)
+"""What sockets and parsers raise when the other side breaks off or talks nonsense."""
+
+
+def reason(error: BaseException) -> str:
+    """A short text for `error`, never empty."""
+    text = str(error) or type(error).__name__
+    return "no answer in time" if text == "timed out" else text
+
+
+@contextmanager
+def device_faults(
+    serial: str, command: str | None, received: Callable[[], bytes] = bytes
+) -> Iterator[None]:
+    """Maps every failure inside to DeviceLost, DeviceTimeout or DeviceRefused.
+
+    `received` gives the output so far. Errors of the harness's own family pass unchanged, so that
+    the place that knows more can say it.
+    """
+    try:
+        yield
+    except InfraError:
+        raise
+    except AdbFailError as error:
+        # the texts are those of adb 29 and 36: `device 'X' not found`, `device offline`, `device
+        # unauthorized. ...`, `device still authorizing`, `closed` (the device shut the service)
+        if "unauthorized" in str(error):
+            why = f"the device does not accept our key: {error}"
+            raise DeviceRefused(why, serial=serial, command=command) from error
+        raise DeviceLost(f"adb says: {error}", serial=serial, command=command) from error
+    except TimeoutError as error:
+        raise DeviceTimeout(
+            reason(error), serial=serial, command=command, output=received()
+        ) from error
+    except BROKEN as error:
+        unreachable = isinstance(error, NoServerError)
+        raise DeviceLost(
+            reason(error) if unreachable else f"the connection ended early: {reason(error)}",
+            serial=serial,
+            command=command,
+            output=received(),
+        ) from error
+
+
+@contextmanager
+def server_faults(
+    what: str, *, but: tuple[type[BaseException], ...] = (), start: str = "adb start-server"
+) -> Iterator[None]:
+    """Maps every failure of a request to the adb server to InfraError naming `what`.
+
+    Those in `but` pass unchanged. `start` is the command that starts such a server.
+    """
+    passed: tuple[type[BaseException], ...] = (InfraError, *but)
+    try:
+        yield
+    except passed:
+        raise
+    except TimeoutError as error:
+        raise InfraError(f"{what}: no answer in time: {reason(error)}") from error
+    except NoServerError as error:
+        # it names the server already
+        if isinstance(error, OutOfReachError):
+            raise InfraError(reason(error)) from error
+        raise InfraError(f"{reason(error)}; is it running? `{start}` starts it") from error
+    except BROKEN as error:
+        raise InfraError(f"{what}: {reason(error)}") from error
+
+
+_PAUSE_S: Final = (0.5, 15.0)
+# whoever looks has so long before another one does
+_LOOK_S: Final = 5.0
+_LOCK_S: Final = 5.0
+_MAX_BYTES: Final = 16 << 10
+
+
+class Reach:
+    """What is known of the way to one server."""
+
+    def __init__(self, address: Hashable) -> None:
+        self._file = host_file(address, "away")
+
+    def require(self) -> None:
+        """Raises OutOfReachError if the server was not reached and it is not time to look again."""
+        if self._file.exists():
+            with self._locked():
+                why, until, pause_s = self._read()
+                now = time.time()
+                if now < until <= now + _PAUSE_S[1] + _LOOK_S:
+                    raise OutOfReachError(why)
+                self._write(why, now + _LOOK_S, pause_s)
+
+    @property
+    def is_lost(self) -> bool:
+        return self._file.exists()
+
+    def lost(self, why: str) -> None:
+        """Somebody did not reach it."""
+        with self._locked():
+            _, _, pause_s = self._read()
+            pause_s = min(max(_PAUSE_S[0], 2 * pause_s), _PAUSE_S[1])
+            self._write(why, time.time() + pause_s, pause_s)
+
+    def found(self) -> None:
+        """Somebody reached it."""
+        if self._file.exists():
+            self._file.unlink(missing_ok=True)
+
+    def _locked(self) -> FileLock:
+        return FileLock(self._file.with_suffix(".look"), timeout=_LOCK_S)
+
+    def _read(self) -> tuple[str, float, float]:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            why, until, pause_s = read_json(self._file, _MAX_BYTES)
+            return str(why), float(until), float(pause_s)
+        return "", 0.0, 0.0
+
+    def _write(self, why: str, until: float, pause_s: float) -> None:
+        self._file.write_text(json.dumps([why[:2000], until, pause_s]))

@@ -1,1 +1,0 @@
-"""Why a case failed: its verdict, its error, how that came about, and known kinds."""

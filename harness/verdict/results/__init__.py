@@ -1,1 +1,0 @@
-"""What a run found out: records, their measurements, the journal, known issues."""

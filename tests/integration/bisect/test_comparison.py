@@ -1,0 +1,108 @@
+"""From two runs to the versions to blame: bisections of failures that replaced others."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from harness.bisect.new_failures import NewFailure
+from harness.cli.schema import schemas
+from harness.core.versions import QNN_WHEELS
+from harness.history.attempts import Attempt
+from harness.history.comparison import compare
+from harness.results.record import CaseRecord
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.forked import run_module
+from tests.unit.bisect.scripted_runs import record
+from tests.unit.results.placed import placed
+
+QNN = list(QNN_WHEELS)
+
+# one failure up to 2.48, another one from 2.49 on
+SUITE = """import pytest
+
+@pytest.mark.device(backend="htp")
+def test_mine(bench):
+    newer = bench.placement.qnn >= "2.49"
+    raise AssertionError("the newer failure" if newer else "the older failure")
+"""
+PYTEST = ("pytest", "-p", "no:cacheprovider", "-q", "-m", "device", "--device", "sim-v73")
+
+
+@pytest.fixture
+def suite(lab: DeviceRuns) -> DeviceRuns:
+    """A lab beside a suite of somebody's own."""
+    (lab.folder / "pytest.ini").write_text("[pytest]\n")
+    (lab.folder / "test_mine.py").write_text(SUITE)
+    return lab
+
+
+def call(lab: DeviceRuns, *words: object) -> tuple[int, str]:
+    given = [*map(str, words), "--lab", str(lab.file)]
+    done = run_module(given, lab.folder, lab.environment, 400)
+    sys.stderr.write(done.stderr)
+    return done.returncode, done.stdout
+
+
+def run_of(lab: DeviceRuns, version: str, *arguments: str) -> Path:
+    call(lab, *PYTEST, "--qnn", version, "--reports", lab.reports, *arguments, "test_mine.py")
+    return (lab.reports / "latest").resolve()
+
+
+def compared(lab: DeviceRuns, *arguments: object) -> tuple[int, str]:
+    return call(lab, "harness.cli.main", "compare", *arguments)
+
+
+@pytest.mark.nightly
+def test_a_failure_that_replaced_another_is_bisected(suite: DeviceRuns) -> None:
+    before, after = run_of(suite, QNN[0]), run_of(suite, QNN[-1])
+    code, output = compared(suite, before, after, "--json")
+    assert code == 1, output
+    (new,) = json.loads(output)["changed"]
+    _, *words = new["bisect"]
+    assert words[words.index("--match") + 1].endswith(" else good")
+    code, output = call(suite, "harness.cli.main", *words, "--json")
+    result = json.loads(output)
+    assert code == 0, output
+    Draft202012Validator(json.loads(schemas()["bisect.schema.json"])).validate(result)
+    answer = result["answer"]
+    assert (answer["last_good"], answer["first_bad"]) == (QNN[1], QNN[2])
+    # and it is found again where people look
+    suite.qnn_harness("report", "write", after)
+    assert f"{result['bisect']}/report.html" in (after / "report.html").read_text()
+
+
+def at_placement(made: CaseRecord, placement: str) -> CaseRecord:
+    """Return the record under the name of another placement."""
+    case = f"test_mine.py::test_mine[{placement}]"
+    test, place = placed(case)
+    names = {"case": case, "test": test, "placement": place, "axes": {}}
+    return CaseRecord.model_validate(made.model_dump(mode="json") | names)
+
+
+@pytest.mark.parametrize("old", ["2.47.0", "2.47.0-ort-1.27.0", "2.47.0-ort-1.27.0-by-2.47.0"])
+def test_what_a_comparison_says_to_run_can_be_run(suite: DeviceRuns, old: str) -> None:
+    new = old.replace("2.47.0", QNN[-1], 1).replace("1.27.0", "1.31.1").replace("2.47.0", QNN[1])
+    before, after = (
+        at_placement(record(outcome, device="sim-v73"), f"sim-v73-htp-{versions}")
+        for versions, outcome in ((old, "passed"), (new, "failed"))
+    )
+    (pair,) = compare([Attempt.of(before)], [Attempt.of(after)])["new"]
+    command = NewFailure.of(pair).command(str(suite.file), str(suite.reports))
+    assert command is not None
+    limit = ("--max-minutes", "1e-6")
+    code, output = call(suite, "harness.cli.main", *command, *limit, "--json")
+    told = json.loads(output)
+    assert code == 3, output
+    log = suite.folder / told["folder"] / "log.jsonl"
+    spec = json.loads(log.read_text().splitlines()[0])["spec"]
+    search = spec["search"]
+    axes = ["qnn", "ort"] if "ort" in old else ["qnn"]
+    assert (search["axes"] if "ort" in old else [search["axis"]]) == axes
+    assert (search["candidates"][0] if "ort" in old else search["candidates"]) == QNN
+    if "-by-" in old:
+        assert spec["held"]["compiler"] == QNN[0]

@@ -1,0 +1,230 @@
+"""Bisections of the real libraries on the simulated lab, beside a run of every version."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness.bisect.driver import FEWEST_GOOD
+from harness.core.versions import QNN_WHEELS
+from harness.history.performance import MOST_RUNS
+from tests.integration.bisect.bisections import (
+    PLAIN,
+    RESIDENT,
+    SESSION,
+    bisect,
+    bisect_stand_in,
+    every_version,
+    killed_after,
+    refused,
+    require_nothing_made_twice,
+)
+from tests.integration.conftest import ContextFor
+from tests.integration.device_runs import DeviceRuns
+
+QNN = list(QNN_WHEELS)
+
+
+def changes(truth: list[str]) -> list[int]:
+    return [i for i in range(1, len(truth)) if truth[i] != truth[i - 1]]
+
+
+@pytest.mark.nightly
+def test_which_runtime_keeps_the_budget(lab: DeviceRuns) -> None:
+    truth = every_version(lab, "io-heavy and resident and 66", "--qnn", "all", "--compiler", QNN[0])
+    told = [truth[QNN[0], version] for version in QNN]
+    done = bisect(lab, "--case", RESIDENT, "--axis", "qnn", "--compiler", QNN[0])
+    assert done.code == 0, done.errors
+    (change,) = changes(told)
+    answer = done.result["answer"]
+    assert (answer["last_good"], answer["first_bad"]) == (QNN[change - 1], QNN[change])
+    assert len(done.result["runs"]) <= 4
+    error = done.bad_side["record"]["error"]
+    assert (error["code"], error["symbol"]) == (1002, "QNN_COMMON_ERROR_MEM_ALLOC")
+    backend = next(
+        one
+        for one in done.result["libraries"]["qnn"]["changed"]
+        if one["name"].endswith("libQnnHtp.so")
+    )
+    assert backend["size_after"] != backend["size_before"]
+    assert done.result["versions"]["qnn"][QNN[change]] is not None
+    # stdout is the result and nothing else; stderr says what goes on, a line each
+    said = done.errors.splitlines()
+    assert "at most 4 runs" in said[0]
+    assert (Path(said[1]) / "log.jsonl").is_file()
+    assert len(said) == 2 + len(done.result["runs"])
+    assert f"at most {done.result['bound']['runs']} runs" in said[0]
+    # the newest run of pytest's own is still what it was
+    assert not (lab.reports / "latest").resolve().name.endswith("bisect")
+
+
+def test_which_compiler_an_old_runtime_refuses(lab: DeviceRuns) -> None:
+    done = bisect(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
+    assert done.code == 0, done.errors
+    # it refuses whatever is newer than it
+    assert done.result["answer"]["first_bad"] == QNN[1]
+    assert done.bad_side["record"]["error"]["code"] == 5000
+    assert len(done.result["runs"]) <= 4
+
+
+@pytest.mark.nightly
+def test_which_of_qnn_and_ort_matters(lab: DeviceRuns) -> None:
+    """ONNX Runtime 1.28 and newer refuse the plug-in of QNN 2.47.0, and nothing else fails."""
+    qnn, ort = [QNN[0], QNN[1], QNN[-1]], ["1.27.0", "1.28.0", "1.31.1"]
+    truth = every_version(
+        lab, "test_session and tiny", "--ort", ",".join(ort), "--qnn", ",".join(qnn)
+    )
+    pairs = ("--good", f"qnn={qnn[0]},ort={ort[0]}", "--bad", f"qnn={qnn[0]},ort={ort[-1]}")
+    done = bisect(lab, "--case", SESSION, "--device", "sim-v73", *pairs)
+    assert (done.code, "in the good and in the bad pair" in done.errors) == (2, True)
+    pairs = ("--good", f"qnn={qnn[-1]},ort={ort[0]}", "--bad", f"qnn={qnn[0]},ort={ort[-1]}")
+    narrow = ("--qnn", ",".join(qnn), "--ort", ",".join(ort))
+    done = bisect(lab, "--case", SESSION, "--device", "sim-v73", *pairs, *narrow)
+    assert done.code == 0, done.errors
+    for (version, other), answer in done.answers.items():
+        assert answer == truth[other, version]
+    assert done.result["answer"]["fails_with"] == "both"
+    assert len(done.result["runs"]) <= 6
+
+
+@pytest.mark.nightly
+def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: DeviceRuns) -> None:
+    dice = random.Random(6)
+    arguments = ["--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0]]
+    code = killed_after(lab, dice.uniform(3, 10), *arguments)
+    for _ in range(2):
+        if code is None:
+            code = killed_after(lab, dice.uniform(4, 15), "--resume")
+    done = bisect(lab, "--resume")
+    straight = bisect(lab, *arguments)
+    assert done.code == straight.code == 0, done.errors
+    assert done.result["answer"] == straight.result["answer"]
+    assert done.answers == straight.answers
+    require_nothing_made_twice(lab, done)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--case", SESSION.replace("tiny", "huge"), "--axis", "qnn"], "has no case [huge]"),
+        (["--case", SESSION, "--axis", "qnn", "--good", "2.12"], "unknown QNN version"),
+    ],
+)
+def test_wrong_input_is_named_before_much_is_run(
+    lab: DeviceRuns, arguments: list[str], says: str
+) -> None:
+    done = refused(lab, *arguments)
+    assert done.code == 2, done.errors
+    assert says in done.errors
+
+
+@pytest.mark.nightly
+def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path) -> None:
+    """A bad version fails in half of its runs: one failure makes it bad, and the rate is told."""
+    few = ("--versions", f"{QNN[0]},{QNN[2]}", "--repeat", "6")
+    done = bisect_stand_in(lab, tmp_path / "stand-in", QNN[2], *few, FLAKY_RATE="0.5")
+    assert done.code == 0, done.errors
+    answer = done.result["answer"]
+    assert (answer["first_bad"], done.result["repeat"]) == (QNN[2], 6)
+    of_bad = [run["answer"] for run in done.result["runs"] if run["at"] == [QNN[2]]]
+    (flaky,) = answer["flaky"]
+    assert (flaky["at"], flaky["failed"], flaky["runs"]) == ([QNN[2]], of_bad.count("bad"), 6)
+    assert (1 - flaky["failed"] / 6) ** flaky["repeats"] < 0.01
+    assert done.bad_side["record"]["error"]["code"] == 1100
+
+
+@pytest.mark.nightly
+def test_a_lost_device_moves_the_search_to_one_like_it(lab: DeviceRuns) -> None:
+    device = lab.file.read_text().partition("devices:\n")[2]
+    lab.file.write_text(lab.file.read_text() + device.replace("sim-v73", "sim-spare"))
+    # a file where the storage of the device should be: it can never be started
+    storage = lab.folder / "simulated" / "sim-v73"
+    storage.parent.mkdir(parents=True, exist_ok=True)
+    storage.write_text("")
+    done = bisect(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
+    assert done.code == 0, done.errors
+    assert done.result["answer"]["first_bad"] == QNN[1]
+    good = [run["device"] for run in done.result["runs"] if run["answer"] != "unknown"]
+    assert set(good) == {"sim-spare"}
+    assert all("[qcs8550-htp-" in run["case"] for run in done.result["runs"] if run["case"])
+
+
+@pytest.mark.nightly
+def test_which_runtime_gives_other_outputs(lab: DeviceRuns, context_for: ContextFor) -> None:
+    """MobileNet-v2 in half precision gives other outputs from QNN 2.48 on, and all of them pass."""
+    file = lab.folder / "net.bin"
+    shutil.copyfile(context_for("mobilenet-v2", "2.47.0").path, file)
+    case = f"{file}::test_contexts[sim-v73-htp-2.51.0-net.bin-resident-1]"
+    asked = ("--case", case, "--axis", "qnn", "--good", QNN[0])
+    done = bisect(lab, *asked, "--match", "drift:0")
+    assert done.code == 0, done.errors
+    answer = done.result["answer"]
+    assert (answer["last_good"], answer["first_bad"]) == (QNN[0], "2.48.40")
+    assert len(done.result["runs"]) <= 4
+    assert "net.bin, output y: 535 of 1000 elements, max abs 0.0078" in done.errors
+    # half precision has no steps, so that it is beyond none of them
+    done = bisect(lab, *asked, "--match", "drift:1", "--versions", f"{QNN[0]},{QNN[-1]}")
+    assert done.answers == {(QNN[0],): "good", (QNN[-1],): "good"}
+    # a case whose outputs nobody keeps can tell nothing of them
+    done = bisect(lab, *asked[2:], "--match", "drift:0", "--case", PLAIN)
+    assert (done.code, "is for a case that keeps outputs" in done.errors) == (2, True)
+
+
+ADDED_US = 20_000
+
+
+@pytest.mark.nightly
+def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: Path) -> None:
+    """The graph takes half as long again; all else, its noise included, is the real run's.
+
+    On a busy computer noise may hide a version: then it is said to hide as much as this.
+    """
+    match = "measurement execute_us > 1.2 * good"
+    done = bisect_stand_in(
+        lab,
+        tmp_path / "stand-in",
+        QNN[2],
+        *("--good", QNN[0], "--match", match),
+        FLAKY_RATE="0",
+        FLAKY_GOOD="slow_us=40000",
+        FLAKY_BAD=f"slow_us={40_000 + ADDED_US}",
+    )
+    assert "believed" not in done.errors
+    assert done.result["repeat"] == "judged"
+    runs = done.result["runs"]
+    asked = Counter(run["at"][0] for run in runs)
+    assert asked[QNN[0]] >= FEWEST_GOOD
+    assert done.result["answer"]["runs"] == asked.total() <= done.result["bound"]["runs"]
+    assert max(asked.values()) <= MOST_RUNS
+    for (version,), answer in done.answers.items():
+        assert answer in ("good" if version in QNN[:2] else "bad", "untestable"), (version, runs)
+    hidden = [run["why"] for run in runs if run["answer"] == "untestable"]
+    for why in hidden:
+        # of a graph that other processes keep waiting, too, 20 ms are a smaller part
+        ((us, ratio),) = re.findall(r"^(\d+): noise hides it: x ([\d.]+) of good", why)
+        tells = why.partition("; this computer is too noisy to tell less than x ")[2]
+        assert float(tells) > 1 + ADDED_US * float(ratio) / float(us), why
+    if not hidden:
+        assert done.code == 0, done.errors
+        assert done.result["answer"]["text"] == f"last good {QNN[1]}, first bad {QNN[2]}"
+        last = [run for run in runs if run["answer"] == "bad"][-1]
+        assert " of good (" in last["why"]
+
+
+@pytest.mark.nightly
+def test_a_runtime_that_needs_less_memory_is_told_from_noise(lab: DeviceRuns) -> None:
+    """A change of the real libraries: a process of 2.50.40 holds a quarter less."""
+    match = "measurement rss_bytes.peak < 0.9 * good"
+    done = bisect(
+        lab,
+        *("--case", PLAIN, "--axis", "qnn", "--compiler", QNN[0]),
+        *("--good", QNN[0], "--match", match),
+    )
+    assert done.code == 0, done.errors
+    assert done.result["answer"]["text"] == "last good 2.49.40, first bad 2.50.40"
+    assert done.result["repeat"] == "judged"

@@ -1,0 +1,287 @@
+"""`doctor --acceptance` on devices: every step, right and wrong, what stays, and what is packed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jsonschema
+import pytest
+
+from harness.cli.doctor import lines_of
+from harness.core.cache import cache_root
+from harness.core.errors import InfraError
+from harness.doctor import (
+    acceptance,
+)
+from harness.doctor.acceptance import STEPS, Ground, Stage, accept, take
+from harness.doctor.check import Answer, report_of
+from harness.doctor.device_visit import Order, open_workbench
+from harness.lab.health import RecoveryRules
+from harness.lab.inventory import load_lab
+from harness.probe.plan import Step as ProbeStep
+from harness.transport.adb_device import AdbDevice
+from harness.transport.shell import Completed
+from tests.integration.cli.test_doctor import NAME
+from tests.integration.deploy.conftest import ON_ANDROID, REAL, MakeDevice
+from tests.integration.device_runs import ROOT
+from tests.integration.in_process import qnn_harness
+from tests.integration.simulator.conftest import AdbClient, StartDevice, processes_of
+from tests.integration.transport.adb.faulty_link import FaultyLink
+
+SHORT = STEPS[:2]
+REAL_BY_NIGHT = pytest.param(*REAL.values, marks=[*REAL.marks, pytest.mark.nightly])
+
+
+@pytest.mark.slow
+def test_every_step_and_nothing_is_left(
+    adb: AdbClient, start_device: StartDevice, simulated_lab: Path, tmp_path: Path
+) -> None:
+    device = start_device()
+    with FaultyLink(device.address) as link:
+        simulated_lab.write_text(
+            f"schema: 1\nhosts: [{{name: here, host: 127.0.0.1, port: {adb.port}}}]\n"
+            f"devices: [{{name: {NAME}, soc: QCS8550, host: here, serial: '{link.address}', "
+            f"workdir: {device.storage}/work}}]\n"
+        )
+        asked: list[str] = []
+
+        def person(text: str) -> None:
+            asked.append(text)
+            if len(asked) == 1:
+                link.cut_after(1)
+            else:
+                link.resume()
+
+        words: dict[str, str] = {}
+        order = Order(simulated_lab, (NAME,), cache_root(), os.environ)
+        options = ["--unplug", "--reboot"]
+        checks = list(accept(order, NAME, options, tmp_path / "logs", person, words))
+    found = {check.name: check for check in checks if check.group == "acceptance"}
+    assert list(found) == [*(step.name for step in STEPS), "nothing left behind"]
+    told = "\n".join(lines_of(report_of(checks)))
+    status = {name: check.status for name, check in found.items() if check.status != "ok"}
+    # the HTP of a computer is a simulator in its own library, which is real and has a real budget
+    assert status == {
+        "FastRPC": "not-applicable",
+        "backend gpu": "not-applicable",
+        "backend cpu": "not-applicable",
+        "66 contexts": "warn",
+    }, told
+    assert "66 of 66 small ones loaded" in found["66 contexts"].found
+    assert "1002" in found["66 contexts"].found
+    assert [text.split()[0] for text in asked] == ["pull", "plug"]
+    assert {link.address, "127.0.0.1"} < set(words)
+    assert "--no-smoke" not in told
+    assert not (device.storage / "work/acceptance").exists()
+    logs = {str(path.relative_to(tmp_path / "logs")) for path in (tmp_path / "logs").rglob("*")}
+    assert {"crash/evidence/evidence.json", "hang/probe.jsonl", "htp/case/probe.plan"} <= logs
+    assert len(processes_of(device.storage)) == 2  # its supervisor and its daemon
+
+
+def shown_in(packed: zipfile.ZipFile) -> str:
+    return packed.read("report.txt").decode()
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptance, "STEPS", SHORT)
+
+
+@pytest.mark.usefixtures("short")
+def test_as_a_user_types_it(simulated_lab: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sent.zip"
+    done = qnn_harness(
+        "doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out, "--json"
+    )
+    assert (done.returncode, done.stderr) == (0, f"packed: {out}\n")
+    said = json.loads(done.stdout)
+    jsonschema.validate(said, json.loads((ROOT / "docs/schema/doctor.schema.json").read_text()))
+    steps = [check["name"] for check in said["checks"] if check["group"] == "acceptance"]
+    assert steps == [*(step.name for step in SHORT), "nothing left behind"]
+    with zipfile.ZipFile(out) as packed:
+        assert packed.namelist() == ["README.txt", "report.txt", "report.json"]
+        assert re.search(r"^acceptance\n  ok +shells, exit codes ", shown_in(packed), re.M)
+        whole = b"\n".join(map(packed.read, packed.namelist())).decode()
+    for private in (str(cache_root()), str(Path.cwd())):
+        assert private not in whole
+
+
+@pytest.mark.usefixtures("short")
+def test_of_a_device_that_does_not_answer_there_is_an_archive_too(
+    simulated_lab: Path, tmp_path: Path
+) -> None:
+    simulated_lab.write_text("schema: 1\ndevices:\n  - {name: gone, serial: '127.0.0.1:9'}\n")
+    out = tmp_path / "sent.zip"
+    done = qnn_harness("doctor", "--acceptance", "gone", "--lab", simulated_lab, "--output", out)
+    assert done.returncode == 3, done.stdout
+    assert "steps" in done.stdout
+    assert "not tried: it does not answer" in done.stdout
+    with zipfile.ZipFile(out) as packed:
+        assert "127.0.0.1:9" not in shown_in(packed)
+
+
+def test_where_no_archive_can_be_written_no_step_is_tried(
+    simulated_lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.cli.doctor.accept", None)
+    out = tmp_path / "none/sent.zip"
+    done = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{out}: cannot be written: No such file or directory" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("short")
+def test_what_cannot_be_packed_is_shown_all_the_same(
+    simulated_lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise InfraError("no space left")
+
+    monkeypatch.setattr("harness.cli.doctor.write_archive", fail)
+    out = tmp_path / "sent.zip"
+    done = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out)
+    assert (done.returncode, "push and pull" in done.stdout) == (3, True)
+    assert "no space left" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--acceptance"], ["--acceptance", "a", "b"], [NAME, "--reboot"], [NAME, "--output", "x.zip"]],
+)
+def test_options_that_do_not_go_together(arguments: list[str], simulated_lab: Path) -> None:
+    done = qnn_harness("doctor", *arguments, "--lab", simulated_lab)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--acceptance" in done.stderr
+
+
+def on(adb: AdbDevice, workdir: str, logs: Path = Path("/none")) -> Ground:
+    """For steps that need nothing but a shell and files."""
+    device = SimpleNamespace(transport=adb, workdir=workdir)
+    in_use = SimpleNamespace(attach=lambda: device)
+    bench: Any = SimpleNamespace(lab=SimpleNamespace(device=lambda name: in_use))
+    return Ground(bench, NAME, "latest", logs, print, RecoveryRules())
+
+
+TRANSPORT = STEPS[:4]
+
+
+@pytest.mark.parametrize("kind", [REAL_BY_NIGHT, ON_ANDROID])
+def test_steps_below_the_probe_on_other_shells(make_device: MakeDevice, kind: str) -> None:
+    """On Debian's, and on Android's own, below a folder with a space in its name.
+
+    By day test_first_day.py takes all steps on Android's.
+    """
+    device = make_device(kind)
+    for step in TRANSPORT:
+        answer = step.act(on(device, device.workdir))
+        assert answer.status == "ok", f"{step.name}: {answer.found}"
+
+
+class MockLiar(AdbDevice):
+    """A device that is not what it says, in one way."""
+
+    def __init__(self, adb: AdbDevice, **ways: Callable[..., Any]) -> None:
+        super().__init__(adb.serial, adb.server)
+        self._ways = ways
+
+    def shell(self, script: str, **options: Any) -> Completed:
+        done = super().shell(script, **options)
+        return self._ways.get("shell", lambda done, script: done)(done, script)  # type: ignore[no-any-return]
+
+    def pull(self, remote: str, local: Path, **options: Any) -> None:
+        super().pull(remote, local, **options)
+        self._ways.get("pull", lambda local: None)(local)
+
+    def stat(self, remote: str, **options: Any) -> Any:
+        return self._ways.get("stat", lambda found: found)(super().stat(remote, **options))
+
+
+def no_code(done: Completed, script: str) -> Completed:
+    return Completed(done.stdout, done.stderr, 0, None, done.truncated)
+
+
+def no_stdin(done: Completed, script: str) -> Completed:
+    return Completed(done.stdout[:-1], done.stderr, done.exit_code, done.signal, done.truncated)
+
+
+def damaged(local: Path) -> None:
+    local.write_bytes(local.read_bytes()[:-1] + b"?")
+
+
+@pytest.mark.parametrize(
+    ("act", "ways", "found"),
+    [
+        (acceptance.shells, {"shell": no_code}, "`exit 7`: exit code 0"),
+        pytest.param(
+            acceptance.shells,
+            {"shell": no_stdin},
+            "300000 bytes of input did not come back",
+            marks=pytest.mark.slow,
+        ),
+        (acceptance.push, {"pull": damaged}, "8000000 bytes came back as 8000000 others"),
+        (acceptance.store, {"stat": lambda found: found or 1}, "did not make room"),
+    ],
+)
+def test_what_is_wrong_is_found(
+    make_device: MakeDevice, act: Callable[[Ground], Answer], ways: dict[str, Any], found: str
+) -> None:
+    device = make_device("simulated")
+    answer = act(on(MockLiar(device, **ways), device.workdir))
+    assert (answer.status, found in answer.found) == ("fail", True), answer
+
+
+@pytest.fixture
+def ground(simulated_lab: Path, tmp_path: Path) -> Any:
+    """A simulated device with the probe on it."""
+    with ExitStack() as cleanup:
+        order = Order(simulated_lab, (NAME,), cache_root(), os.environ)
+        bench = open_workbench(load_lab(simulated_lab), order)
+        cleanup.callback(bench.close)
+        made = Ground(bench, NAME, "latest", tmp_path / "logs", print, RecoveryRules())
+        assert acceptance.probe(made).status == "ok"
+        yield made
+
+
+def test_a_process_that_does_not_do_as_it_should(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verdict that is not the one that was provoked is red; without a probe there is none."""
+    monkeypatch.setattr(acceptance, "Step", lambda verb, fields=None: ProbeStep("noop"))
+    for act, was in ((acceptance.crash, "not crashed"), (acceptance.hang, "not hung")):
+        answer = act(ground)
+        assert (answer.status, answer.found.startswith(f"{was}, but passed")) == ("fail", True)
+    ground.probe = ""
+    assert acceptance.crash(ground).status == "unknown"
+
+
+def test_a_lab_that_forbids_reboots(ground: Ground) -> None:
+    ground.rules = RecoveryRules(reboot=False)
+    assert acceptance.reboot(ground).status == "not-applicable"
+
+
+def test_nobody_at_the_device(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptance, "PERSON_S", 1.0)
+    answer = acceptance.unplug(ground)
+    assert (answer.status, "nobody pulled it out" in answer.found) == ("unknown", True)
+
+
+def test_what_a_step_left_running_is_ended(ground: Ground) -> None:
+    adb = ground.device.transport
+
+    def leave(_: Ground) -> Answer:
+        adb.shell("setsid sleep 600 </dev/null >/dev/null 2>&1 &", timeout_s=20)
+        return Answer("ok", "")
+
+    steps = [Stage("a step", 60, leave)]
+    assert [check.status for check in take(ground, steps, [])] == ["ok", "ok"]
+    left = adb.shell("ps -A -o args | grep '^sleep 600'", timeout_s=20)
+    assert left.stdout == b""

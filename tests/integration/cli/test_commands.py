@@ -1,0 +1,203 @@
+"""The commands against a real simulated device, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.core.cache import cache_root, lease_root, simulated_root
+from harness.deploy.deploy import Deployer
+from harness.lab.attach import OpenLab
+from harness.lab.health import Quarantine
+from harness.lab.inventory import load_lab
+from harness.lab.lease import Leases
+from harness.transport.adb_server import adb_binary
+from tests.integration.in_process import qnn_harness
+
+QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
+
+
+def opened(lab: Path) -> OpenLab:
+    cache = cache_root()
+    return OpenLab(load_lab(lab), key_folder=cache / "keys", storage_root=simulated_root(cache))
+
+
+def test_devices_says_what_the_device_says(simulated_lab: Path) -> None:
+    done = qnn_harness("devices", "--lab", simulated_lab, "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = (row for row in json.loads(done.stdout)["devices"] if row["configured"])
+    assert (row["name"], row["state"], row["soc"]) == ("sim-test", "device", "QCS8550")
+    assert (row["htp_arch"], row["adreno"], row["target"]) == (73, "740", "linux-x64")
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", row["serial"])
+    assert row["os_build"]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert row["ram_bytes"] == pytest.approx(memory, rel=0.05)
+    assert row["free_storage_bytes"] > 10**8
+
+
+def test_devices_as_a_table(simulated_lab: Path) -> None:
+    done = qnn_harness("devices", "--lab", simulated_lab)
+    assert done.returncode == 0, done.stderr
+    assert "sim-test" in done.stdout
+    assert "v73" in done.stdout
+
+
+def test_a_device_that_is_not_there_is_the_labs_fault(simulated_lab: Path) -> None:
+    simulated_lab.write_text("schema: 1\ndevices:\n  - name: gone\n    serial: 127.0.0.1:9\n")
+    done = qnn_harness("devices", "--lab", simulated_lab, "--json")
+    assert done.returncode == 3
+    assert done.stderr == ""
+    (row,) = (row for row in json.loads(done.stdout)["devices"] if row["configured"])
+    assert row["state"] == "unreachable"
+    assert row["problem"]
+
+
+def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: Path) -> None:
+    file = tmp_path / "input.raw"
+    file.write_bytes(os.urandom(200_000))
+    with opened(simulated_lab) as lab:
+        device = lab.device("sim-test").attach()
+        deployer = Deployer(device.transport, device.workdir)
+        folder = Path(deployer.deploy_files("inputs", {"input.raw": file}))
+        deployer.deploy_files("again", {"input.raw": file})
+    assert (folder / "input.raw").exists()
+
+    # this process lives, so it may still use them
+    done = qnn_harness("devices", "--lab", simulated_lab, "clean")
+    assert done.returncode == 0, done.stderr
+    told = f"0.0 MB freed, 0 sets removed; 0.2 MB in 2 sets kept; in use by process {os.getpid()} "
+    assert told in done.stdout
+    assert (folder / "input.raw").exists()
+
+    with opened(simulated_lab) as lab:
+        device = lab.device("sim-test").attach()
+        mark = next(Path(device.workdir).glob("inuse/*"))
+        mark.unlink()
+    done = qnn_harness("devices", "clean", "sim-test", "--lab", simulated_lab, "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["devices"]
+    cleaned = row["cleaned"]
+    assert (row["name"], cleaned["freed_bytes"], cleaned["kept_bytes"]) == ("sim-test", 200_000, 0)
+    assert len(cleaned["sets_removed"]) == 2
+    assert not folder.exists()
+
+
+def test_devices_clean_all_removes_what_is_used_too(simulated_lab: Path, tmp_path: Path) -> None:
+    file = tmp_path / "input.raw"
+    file.write_bytes(b"x" * 1000)
+    with opened(simulated_lab) as lab:
+        device = lab.device("sim-test").attach()
+        Deployer(device.transport, device.workdir).deploy_files("one", {"input.raw": file})
+        workdir = Path(device.workdir)
+    done = qnn_harness("devices", "clean", "--all", "--lab", simulated_lab)
+    assert done.returncode == 0, done.stderr
+    assert f"1 set removed; was in use by process {os.getpid()} on " in done.stdout
+    assert not workdir.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["devices", "--lab", "missing.yaml"], 2, "missing.yaml"),
+        (["devices", "--lab", "missing.yaml", "clean"], 2, "missing.yaml"),
+        (["devices", "clean", "--lab", "missing.yaml"], 2, "missing.yaml"),
+        (["devices", "wash"], 2, "wash"),
+        (["devices", "--nonsense"], 2, "--nonsense"),
+        (["simulator", "start", "nobody"], 2, "nobody"),
+        (["report", "write", "no-such-run"], 2, "no-such-run"),
+        (["runtimes", "fetch", "1.2.3"], 2, "2.51.0"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(
+    arguments: list[str], code: int, told: str, simulated_lab: Path
+) -> None:
+    if arguments[0] == "simulator":
+        arguments = [*arguments, "--lab", str(simulated_lab)]
+    done = qnn_harness(*arguments)
+    assert done.returncode == code
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_simulator_serves_plain_adb_until_ctrl_c(simulated_lab: Path) -> None:
+    command = [*QNN_HARNESS, "simulator", "start", "--lab", str(simulated_lab)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        first = process.stdout.readline()
+        socket = re.search(r"ADB_SERVER_SOCKET=(localfilesystem:\S+)", process.stdout.readline())
+        assert socket is not None
+        serial = first.split(" as ")[1].split(";")[0]
+        shell = [adb_binary(), "-L", socket[1], "-s", serial, "shell"]
+        model = subprocess.run(
+            [*shell, "getprop ro.soc.model"], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert model.stdout.strip() == "QCS8550"
+        failed = subprocess.run([*shell, "exit 7"], timeout=60, check=False)
+        assert failed.returncode == 7
+    finally:
+        process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 0
+
+
+def test_healing_goes_on_past_a_device_that_is_held(simulated_lab: Path) -> None:
+    more = "  - {name: sim-other, simulated: true, soc: QCS8550}\n"
+    simulated_lab.write_text(simulated_lab.read_text() + more)
+    with opened(simulated_lab) as lab:
+        key = lab.device("sim-test").key
+    leases = Leases(lease_root(), purpose="a test")
+    leases.take(key, "sim-test")
+    done = qnn_harness("devices", "heal", "sim-test", "sim-other", "--lab", simulated_lab, "--json")
+    leases.close()
+    assert done.returncode == 3
+    assert "(a test)" in done.stderr
+    held, healed = json.loads(done.stdout)["devices"]
+    assert "held by" in held["problem"]
+    assert (healed["name"], healed["state"]) == ("sim-other", "good")
+
+
+def test_a_device_that_answers_and_is_bad_is_a_negative_answer(
+    simulated_lab: Path, tmp_path: Path
+) -> None:
+    assert qnn_harness("devices", "--lab", simulated_lab).returncode == 0
+    workdir = tmp_path / "simulated/sim-test/data/local/tmp/qnn-harness"
+    subprocess.run(["rm", "-rf", workdir], check=True)
+    workdir.parent.mkdir(parents=True, exist_ok=True)
+    workdir.write_text("a file where its work folder should be")
+    done = qnn_harness("devices", "--lab", simulated_lab)
+    assert done.returncode == 1
+    assert "sim-test: its work folder cannot be written" in done.stdout
+
+
+def test_a_quarantine_that_cannot_be_read_says_what_to_do(
+    simulated_lab: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "quarantine").write_text("a file where the folder should be")
+    done = qnn_harness("devices", "--lab", simulated_lab)
+    assert done.returncode == 3
+    assert "sim-test" in done.stdout
+    assert "Not a directory; remove what is there, or set QNN_HARNESS_QUARANTINE" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_why_a_device_is_in_quarantine_is_told(simulated_lab: Path, tmp_path: Path) -> None:
+    with opened(simulated_lab) as lab:
+        key = lab.device("sim-test").key
+    entry = Quarantine(tmp_path / "quarantine").put(key, "it rebooted all day")
+    done = qnn_harness("devices", "--lab", simulated_lab)
+    assert done.returncode == 1
+    assert (
+        f"sim-test: in quarantine since {entry.since}: it rebooted all day. When it is mended: "
+        "qnn-harness devices heal sim-test"
+    ) in done.stdout
+    # which ends it, once our probe has run there
+    assert qnn_harness("devices", "heal", "sim-test", "--lab", simulated_lab).returncode == 0
+    assert list((tmp_path / "simulated").rglob("sets/probe-*/qnn-probe"))
+    assert qnn_harness("devices", "--lab", simulated_lab).returncode == 0

@@ -1,0 +1,156 @@
+"""`contexts compile` and `fit` of a model, with the real compiler."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from harness.containers.open import open_artefact
+from tests.integration.cli.test_commands import QNN_HARNESS
+from tests.integration.in_process import qnn_harness
+
+
+def written(path: Path, *operators: str) -> Path:
+    """A chain of operators over 2 x 8 floats."""
+    names = ["x", *(f"t{at}" for at in range(len(operators) - 1)), "y"]
+    nodes = [
+        helper.make_node(one, [names[at]], [names[at + 1]], name=f"{one.lower()}_{at}")
+        for at, one in enumerate(operators)
+    ]
+    outside = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in ("x", "y")
+    ]
+    graph = helper.make_graph(nodes, "chain", outside[:1], outside[1:])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opsets), path)
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return written(tmp_path / "model.onnx", "Relu", "Sigmoid")
+
+
+def inspected(path: Path) -> dict[str, object]:
+    (found,) = json.loads(qnn_harness("contexts", "inspect", path, "--json").stdout)["contexts"]
+    return dict(found)
+
+
+@pytest.mark.slow
+def test_a_binary_is_for_exactly_that_soc(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model.bin"
+    done = qnn_harness(
+        *("contexts", "compile", model, "--soc", "sa8255", "--qnn", "2.47", "-o", out, "--json")
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    found = inspected(out)
+    assert (found["htp_arch"], found["soc_model"]) == (73, 52)
+    assert str(found["build_id"]).startswith("v2.47.0")
+    assert told == {
+        "schema": 1,
+        "files": [str(out)],
+        "bytes": out.stat().st_size,
+        "sha256": found["sha256"],
+        "qnn": "2.47.0",
+        "soc": "SA8255",
+        "htp_arch": 73,
+        "graphs": told["graphs"],
+        "memory_bytes": found["memory_bytes"],
+    }
+    assert len(told["graphs"]) == 1
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["model.bin", "model.onnx"]
+
+
+def test_an_onnx_holds_the_binary(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "ctx.onnx"
+    done = qnn_harness("contexts", "compile", model, "--soc", "QCS8550", "-o", out)
+    assert done.returncode == 0, done.stderr
+    artefact = open_artefact(out)
+    assert artefact.kind == "epcontext"
+    (piece,) = artefact.pieces
+    assert piece.path == out
+    assert str(piece.sha256()) in done.stdout
+    assert inspected(out)["htp_arch"] == 73
+
+
+@pytest.mark.slow
+def test_what_the_compiler_refuses_ends_with_1_and_no_file(tmp_path: Path) -> None:
+    model = written(tmp_path / "model.onnx", "Erf", "Acosh")
+    done = qnn_harness(
+        "contexts", "compile", model, "--soc", "SM8650", "-o", tmp_path / "model.bin"
+    )
+    assert done.returncode == 1
+    assert "op acosh_1 (Acosh, float32 [2, 8]) is not supported here: " in done.stderr
+    assert "does not compile model.onnx for HTP v75" in done.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ["model.onnx"]
+    fits = qnn_harness("contexts", "fit", model, "--soc", "SM8650")
+    assert (fits.returncode, fits.stderr) == (1, done.stderr), "in the same words"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--soc", "SM865", "-o", "a.bin"], "--soc: 'SM865' is no SoC that is known (valid: SM"),
+        (["--soc", "QCS610", "-o", "a.bin"], "--soc: 'QCS610' has a DSP without HTP"),
+        (["--soc", "SM8650", "-o", "gone/a.bin"], "gone: --output: there is no such folder"),
+        (["--soc", "SM8650", "-o", "."], "--output: is a folder"),
+        (["--soc", "SM8650", "-o", "model.onnx"], "is the model itself"),
+        (
+            ["--soc", "SM8650", "-o", "a.bin", "--qnn", "9.9"],
+            "unknown QNN version '9.9' (valid: 2.",
+        ),
+        (["--soc", "SM8650", "-o", "a.bin", "--qnn", "all"], "--qnn: 'all' is several versions"),
+    ],
+)
+def test_wrong_input_is_told_before_anything_is_compiled(
+    arguments: list[str],
+    words: str,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = qnn_harness("contexts", "compile", "model.onnx", *arguments)
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    assert list(tmp_path.iterdir()) == [model]
+
+
+def test_what_is_no_model_is_named(model: Path, tmp_path: Path) -> None:
+    binary = tmp_path / "model.bin"
+    assert (
+        qnn_harness("contexts", "compile", model, "--soc", "SM8650", "-o", binary).returncode == 0
+    )
+    done = qnn_harness("contexts", "compile", binary, "--soc", "SM8650", "-o", tmp_path / "b.bin")
+    assert done.returncode == 2
+    assert "what is compiled is an .onnx, and this is: context" in done.stderr
+
+
+def test_an_interrupted_one_leaves_nothing(model: Path, tmp_path: Path) -> None:
+    command = [*QNN_HARNESS, "contexts", "compile", model, "--soc", "SM8650", "-o", "b.bin"]
+    started = subprocess.Popen(
+        [sys.executable, *map(str, command[1:])], cwd=tmp_path, stderr=subprocess.PIPE
+    )
+    with started:
+        try:
+            started.wait(0.8)
+        except subprocess.TimeoutExpired:
+            started.send_signal(signal.SIGINT)
+        started.communicate(timeout=60)
+    kept = {one.name for one in tmp_path.iterdir()}
+    assert kept == {"model.onnx"} | ({"b.bin"} if started.returncode == 0 else set())
+
+
+def test_fit_takes_a_model(model: Path) -> None:
+    done = qnn_harness("contexts", "fit", model, "--contexts", 3, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["fits"] is True
+    assert "model.onnx" in done.stdout

@@ -1,0 +1,259 @@
+"""`qnn-harness doctor` as a user types it: on a simulated device, and where the lab is broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from harness.core.cache import lease_root, quarantine_root
+from harness.lab.attach import OpenLab
+from harness.lab.health import Quarantine
+from harness.lab.inventory import load_lab
+from harness.lab.lease import Leases
+from harness.probe.build import VARIABLES as NDK_VARIABLES
+from harness.simulator.device import SimulatedDevice
+from tests.integration.conftest import RuntimeFor
+from tests.integration.device_runs import ROOT
+from tests.integration.in_process import qnn_harness
+from tests.integration.simulator.conftest import AdbClient, StartDevice
+
+QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
+NAME = "sim-test"
+
+
+def run(
+    *arguments: object, **settings: str
+) -> tuple[subprocess.CompletedProcess[str], dict[tuple[str, str], dict[str, Any]]]:
+    """How it ended, and the checks of its --json by subject and name."""
+    done = qnn_harness("doctor", *arguments, "--json", environment=os.environ | settings)
+    assert "Traceback" not in done.stderr, done.stderr
+    said = json.loads(done.stdout) if done.stdout else {"checks": []}
+    if done.stdout:
+        schema = json.loads((ROOT / "docs/schema/doctor.schema.json").read_text())
+        jsonschema.validate(said, schema)
+    return done, {(check["subject"], check["name"]): check for check in said["checks"]}
+
+
+def describe_on_host(lab_file: Path, adb: AdbClient, device: SimulatedDevice, fields: str) -> None:
+    """A lab with one device behind an adb server of its own, and these fields besides."""
+    lab_file.write_text(
+        f"schema: 1\nhosts:\n  - {{name: here, host: 127.0.0.1, port: {adb.port}}}\n"
+        f"devices:\n  - {{{fields}, host: here, "
+        f"serial: '{device.address}', workdir: {device.storage}/work}}\n"
+    )
+
+
+def key_of(lab_file: Path, name: str = NAME) -> str:
+    lab = OpenLab(load_lab(lab_file), key_folder=Path("/none"), storage_root=storage())
+    return lab.device(name).key
+
+
+def storage() -> Path:
+    return Path(os.environ["QNN_HARNESS_SIMULATED"])
+
+
+def test_a_healthy_simulated_device(simulated_lab: Path) -> None:
+    done, checks = run("--lab", simulated_lab)
+    assert done.returncode == 0, done.stdout
+    assert done.stderr == ""
+    assert checks[NAME, "reachable"]["status"] == "ok"
+    assert checks[NAME, "smoke htp"]["status"] == "ok"
+    assert "outputs as expected" in checks[NAME, "smoke htp"]["found"]
+    assert checks[NAME, "DSP session"]["status"] == "ok"
+    simulated = "the HTP is a simulator inside libQnnHtp.so"
+    assert checks[NAME, "stub and skel"]["found"] == simulated
+    answer = checks[NAME, "FastRPC"]
+    assert answer["status"] == "ok"
+    assert answer["found"] == f"open as far as smoke htp; {simulated}"
+    gpu = checks[NAME, "smoke gpu"]
+    assert (gpu["status"], "it only prepares, there is no GPU" in gpu["found"]) == ("ok", True), gpu
+    assert "has no libQnnCpu.so" in checks[NAME, "smoke cpu"]["found"]
+    assert checks[NAME, "probe"]["status"] == "ok"
+    assert checks[NAME, "clock"]["found"] == "within a second of this computer's"
+    assert checks["lab", "devices.yaml"]["status"] == "ok"
+
+
+def test_as_a_table(simulated_lab: Path) -> None:
+    command = [*QNN_HARNESS, "doctor", NAME, "--no-smoke", "--lab", str(simulated_lab)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line[:1] not in (" ", "")][:3] == [
+        "host",
+        "lab",
+        f"device {NAME}",
+    ]
+    assert "left out (--no-smoke)" in done.stdout
+    assert not any(line.endswith(" ") or "\x1b" in line for line in lines)
+
+
+def test_wrong_input_is_2(simulated_lab: Path, tmp_path: Path) -> None:
+    done, checks = run("nobody", "--lab", simulated_lab)
+    assert (done.returncode, checks) == (2, {})
+    assert "nobody" in done.stderr
+    done, checks = run("--lab", tmp_path / "missing.yaml")
+    assert done.returncode == 2
+    assert checks["lab", "devices.yaml"]["status"] == "fail"
+    assert checks["host", "Python"]["status"] == "ok"
+    done, checks = run("--lab", simulated_lab, "--qnn", "9.9.9")
+    assert done.returncode == 1
+    assert "9.9.9" in checks[NAME, "runtime"]["found"]
+
+
+def test_a_lab_where_nothing_can_be_asked_is_3(simulated_lab: Path) -> None:
+    simulated_lab.write_text("schema: 1\ndevices:\n  - {name: gone, serial: '127.0.0.1:9'}\n")
+    done, checks = run("--lab", simulated_lab)
+    assert done.returncode == 3
+    assert checks["gone", "reachable"]["status"] == "fail"
+    advice = checks["gone", "reachable"]["advice"]
+    assert advice == "see why its adb server does not answer; it is used as soon as it answers"
+
+
+PHONE_AWAY = """schema: 1
+hosts: [{name: here, host: 127.0.0.1, port: PORT}]
+devices:
+  - {name: desk, serial: R5CX, host: here, soc: SM8650-AC, target: android-arm64}
+  - {name: other, serial: R6CX, host: here}
+"""
+BARE = dict.fromkeys(("QAIRT_SDK_ROOT", "QNN_SDK_ROOT", *NDK_VARIABLES), "")
+
+
+def test_what_an_unplugged_phone_will_need_is_told(adb: AdbClient, simulated_lab: Path) -> None:
+    file = simulated_lab
+    file.write_text(PHONE_AWAY.replace("PORT", str(adb.port)))
+    Quarantine(quarantine_root(Path("/none"))).put(key_of(file, "desk"), "gone", until="answers")
+    done, checks = run("--lab", file, **BARE)
+    assert done.returncode == 3, done.stdout
+    ndk = checks["host", "Android NDK"]
+    assert (ndk["status"], "ANDROID_NDK_HOME" in ndk["advice"]) == ("fail", True)
+    assert "unplugged" in checks["desk", "reachable"]["found"]
+    assert ("desk", "quarantine") not in checks
+    assert "close to it: SM8650" in checks["desk", "SoC"]["found"]
+    assert "no C compiler found for android-arm64" in checks["desk", "probe"]["found"]
+    runtime = checks["desk", "runtime"]
+    assert "no source of QNN libraries for target 'android-arm64'" in runtime["found"]
+    assert "set QAIRT_SDK_ROOT to a QAIRT SDK" in runtime["advice"]
+    assert checks["other", "target"]["status"] == "unknown"
+    asked = qnn_harness("devices", "--lab", file, "--json")
+    rows = {row["name"]: row for row in json.loads(asked.stdout)["devices"] if row["configured"]}
+    assert [rows[name]["state"] for name in ("desk", "other")] == ["unplugged"] * 2
+
+
+def test_the_sources_of_a_lab_are_looked_at(simulated_lab: Path, runtime_for: RuntimeFor) -> None:
+    libraries = runtime_for("2.47.0", "linux-arm64").files[0].path.parent
+    sources = (
+        f"{{name: mine, kind: folder, path: {libraries}, version: 2.47.0}}",
+        "{name: lost, kind: qairt, path: /nowhere}",
+    )
+    listed = "".join(f"  - {one}\n" for one in sources)
+    simulated_lab.write_text(f"{simulated_lab.read_text()}runtimes:\n{listed}")
+    done, checks = run("--lab", simulated_lab, "--no-smoke", "--qnn", "2.51.0")
+    assert done.returncode == 1, done.stdout
+    assert checks["lab", "source mine"]["found"] == "2.47.0 for linux-arm64"
+    lost = checks["lab", "source lost"]
+    assert (lost["status"], "/nowhere" in lost["found"]) == ("fail", True)
+    assert checks[NAME, "runtime"]["found"] == "QNN 2.51.0 for linux-x64"
+
+
+def test_a_device_that_another_process_holds_is_left_alone(
+    adb: AdbClient, start_device: StartDevice, simulated_lab: Path
+) -> None:
+    file = simulated_lab
+    describe_on_host(file, adb, start_device(), "name: held, target: linux-x64, soc: QCS8550")
+    leases = Leases(lease_root(), purpose="a test")
+    leases.take(key_of(file, "held"), "held")
+    try:
+        done, checks = run("--lab", file)
+    finally:
+        leases.close()
+    assert done.returncode == 0, done.stdout
+    assert "(a test)" in checks["held", "checked"]["found"]
+    assert checks["held", "checked"]["status"] == "unknown"
+
+
+def test_a_device_in_quarantine_stays_there(simulated_lab: Path) -> None:
+    quarantine, key = Quarantine(quarantine_root(Path("/none"))), key_of(simulated_lab)
+    quarantine.put(key, "it rebooted all day")
+    done, checks = run("--lab", simulated_lab)
+    assert done.returncode == 1
+    assert "it rebooted all day" in checks[NAME, "quarantine"]["found"]
+    assert f"heal {NAME}" in checks[NAME, "quarantine"]["advice"]
+    assert checks[NAME, "probe"]["status"] == "ok"
+    assert checks[NAME, "smoke htp"]["status"] == "unknown"
+    assert quarantine.find(key) is not None
+
+
+@pytest.fixture
+def mute_device() -> Iterator[str]:
+    """The address of a device that accepts connections and says nothing."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.nightly
+def test_a_device_that_hangs_does_not_stop_the_others(
+    simulated_lab: Path, mute_device: str
+) -> None:
+    host, port = mute_device.split(":")
+    more = f"  - {{name: mute, serial: far, host: slow}}\nhosts:\n  - {{name: slow, host: {host}"
+    simulated_lab.write_text(simulated_lab.read_text() + more + f", port: {port}}}\n")
+    began = time.monotonic()
+    done, checks = run("--lab", simulated_lab, "--no-smoke", "--timeout", "30")
+    assert time.monotonic() - began < 60
+    assert done.returncode == 1, done.stdout
+    assert checks[NAME, "probe"]["status"] == "ok"
+    assert checks["mute", "reachable"]["status"] == "fail"
+    assert checks["lab", "adb host slow"]["status"] == "fail"
+
+
+def test_a_target_that_contradicts_the_device(
+    adb: AdbClient, start_device: StartDevice, simulated_lab: Path
+) -> None:
+    file = simulated_lab
+    describe_on_host(file, adb, start_device(), "name: wrong, target: android-arm64")
+    done, checks = run("--lab", file, "--no-smoke")
+    assert done.returncode == 1, done.stdout
+    found = checks["wrong", "target"]["found"]
+    assert "says that wrong is android-arm64" in found
+    assert "it is linux-x64 (machine x86_64" in found
+
+
+@pytest.mark.needs("ps")
+def test_ctrl_c_leaves_nothing_behind(simulated_lab: Path) -> None:
+    process = subprocess.Popen(
+        [*QNN_HARNESS, "doctor", "--lab", str(simulated_lab)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until, runs = time.monotonic() + 30, storage() / ".runs"
+    while not list(runs.glob("*/*")) and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert out == ""
+    until = time.monotonic() + 60
+    while list(runs.iterdir()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not list(runs.iterdir())
+    left = subprocess.run(
+        ["ps", "-A", "-o", "pid=,sess="], capture_output=True, text=True, check=True
+    ).stdout
+    sessions = [line.split()[1] for line in left.splitlines()]
+    assert str(process.pid) not in sessions

@@ -1,0 +1,121 @@
+"""A phone's first day: README's "A phone on the desk", word by word, on Android's own code.
+
+The real adbd, shell and C library, arm64 programs under qemu; what stands in for QNN's libraries
+is no backend, and comes as an AAR of a Maven folder.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.core.deadline import Deadline
+from harness.doctor.acceptance import STEPS
+from harness.lab.inventory import load_lab
+from harness.transport.adb_address import TcpAddress
+from harness.transport.adb_server import AdbServer
+from tests.android.phone import ADBD, Phone
+from tests.android.runtimes import REAL_BUDGET, add_stand_in
+from tests.integration.conftest import ContextFor
+from tests.integration.device_runs import ROOT
+from tests.needed import ANDROID
+
+pytestmark = [pytest.mark.needs(one) for one in (ANDROID, ADBD, "qemu-aarch64", "unshare")]
+
+VERSION = "2.51.0"
+NOT_OK = {
+    "backend gpu": "not-applicable",
+    "backend cpu": "not-applicable",
+    "66 contexts": "warn",  # as many as the real library for x86-64 takes
+}
+
+
+@pytest.fixture
+def phone(tmp_path: Path, context_for: ContextFor) -> Iterator[Phone]:
+    contexts = [context_for(model, VERSION) for model in ("tiny", "io-heavy-56mb")]
+    with Phone(tmp_path) as started:
+        work = tmp_path / "stand-in"
+        add_stand_in(started.repository, VERSION, contexts, budget=REAL_BUDGET, work=work)
+        yield started
+
+
+class Desk:
+    """Where somebody types what README says, with the phone plugged in."""
+
+    def __init__(self, phone: Phone, folder: Path) -> None:
+        folder.mkdir()
+        self.phone, self.folder = phone, folder
+        self.file = folder / "devices.yaml"
+        self.server = load_lab(phone.runs.file).hosts[0].address
+        AdbServer(TcpAddress(self.server.host, self.server.port)).connect(
+            phone.link.address, deadline=Deadline(60)
+        )
+
+    def types(self, command: str, *more: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr; pulls out and plugs in when asked to."""
+        program = [sys.executable, "-m", "harness.cli.main"]
+        out, said = self.folder / "out.txt", []
+        with out.open("w") as stdout:
+            process = subprocess.Popen(
+                [*program, *shlex.split(command)[1:], *more],
+                cwd=self.folder,
+                env=self.phone.runs.environment,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert process.stderr is not None
+            for line in process.stderr:
+                said.append(line)
+                if "pull the cable of" in line:
+                    self.phone.link.cut_after(1)
+                if "plug phone in again" in line:
+                    self.phone.link.resume()
+        return process.wait(timeout=60), out.read_text(), "".join(said)
+
+
+@pytest.mark.nightly
+def test_readme_word_by_word(phone: Phone, tmp_path: Path) -> None:
+    section = (ROOT / "README.md").read_text().partition("\n## A phone on the desk\n")[2]
+    block = section.partition("```\n")[2].partition("```")[0]
+    init, doctor, acceptance = (line.partition("  #")[0].strip() for line in block.splitlines())
+    desk = Desk(phone, tmp_path / "desk")
+
+    code, out, err = desk.types(init, "--server", str(desk.server))
+    assert code == 0, err
+    assert out.endswith("written: devices.yaml; next: qnn-harness doctor phone\n")
+    (found, _) = load_lab(desk.file).devices
+    assert (found.name, found.serial, found.host) == ("phone", phone.link.address, "adb-host")
+    assert (found.soc, found.htp_arch, found.target) == ("QCS8550", 73, "android-arm64")
+
+    code, out, _ = desk.types(doctor, "--json", "--no-smoke")
+    told = {check["name"]: check for check in json.loads(out)["checks"]}
+    assert (code, told["probe"]["status"], told["Android NDK"]["status"]) == (1, "ok", "ok")
+    assert told["runtime"]["status"] == "fail"
+    assert "PyPI has none for phones: set QAIRT_SDK_ROOT" in told["runtime"]["advice"]
+
+    # as docs/android.md says of Maven
+    source = "name: central, kind: maven, coordinates: 'com.qualcomm.qti:qnn-runtime'"
+    text = desk.file.read_text()
+    assert "\n# runtimes:\n" in text
+    desk.file.write_text(f"{text}runtimes:\n  - {{{source}, repository: {phone.repository}}}\n")
+    named = acceptance.replace("sm-s921u", "phone")
+    code, out, err = desk.types(named, "--unplug", "--reboot")
+    assert code == 0, f"{err}\n{out}"
+    assert err.endswith("packed: acceptance-phone.zip\n")
+    with zipfile.ZipFile(desk.folder / "acceptance-phone.zip") as packed:
+        checks = json.loads(packed.read("report.json"))["checks"]
+        texts = [packed.read(name).decode() for name in packed.namelist()]
+    steps = {one["name"]: one["status"] for one in checks if one["group"] == "acceptance"}
+    wanted = {step.name: NOT_OK.get(step.name, "ok") for step in STEPS}
+    assert steps == {**wanted, "nothing left behind": "ok"}, out
+    assert "DSP nodes: adsprpc-smd (rw)" in out
+    assert not [text for text in texts if phone.link.address in text]
+    assert not (phone.data / "local/tmp/qnn-harness/acceptance").exists()

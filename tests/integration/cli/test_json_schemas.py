@@ -1,0 +1,142 @@
+"""Every command with --json says of each object that it prints which schema it is of."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from harness.cli.schema import schemas
+from harness.models.models import Model
+from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.unit.cli.reference_pages import every_command, options_of
+
+FILE = "model.pte"
+CALLS = {
+    "run": [FILE],
+    "run --plan": [FILE],
+    "bisect": ["--axis", "qnn", "--case", "CASE", "--versions", "2.47.0,2.51.0"],
+    "bisect --dry-run": ["--axis", "qnn", "--case", "CASE"],
+    "bisect log": [],
+    "bisect replay": ["LOG", "--dry-run"],
+    "compare": ["reports/FIRST", "reports/latest"],
+    "contexts bundle": ["CASE", "--output", "case.tar"],
+    "contexts compile": ["model.onnx", "-o", "made.bin", "--soc", "QCS8550"],
+    "contexts diverge": ["model.onnx"],
+    "contexts extract": [FILE, "--output", "extracted"],
+    "contexts fit": [FILE],
+    "contexts inspect": [FILE],
+    "devices": [],
+    "devices clean": [],
+    "devices heal": ["sim-v73"],
+    "doctor": ["--no-smoke"],
+    "explain": ["some.log"],
+    "history": [],
+    "history import": [],
+    "init": ["--simulated", "--lab", "new.yaml"],
+    "report merge": ["parts/2.49.40", "parts/2.51.0", "-o", "merged"],
+    "nightly": ["--budget", "10m", "-k", "tiny and window and 66", str(ROOT / "suites")],
+    "runtimes fetch": ["2.51.0"],
+    "runtimes list": [],
+    "runtimes show": ["2.51.0"],
+    "runtimes verify": ["2.51.0"],
+}
+"""Each call, and what it is given; in this order, since some take what others leave."""
+
+SCHEMA = json.loads((ROOT / "docs/schema/printed.schema.json").read_text())
+PRINTED = {
+    call: name
+    for name, one in SCHEMA["$defs"].items()
+    for call in re.findall(r"^`(.*?) --json`", one.get("description", ""))
+}
+"""The names of the small documents, by the command that prints them."""
+
+ELSEWHERE = {"contexts minimize"}
+"""Want a failure, and a night with channels; tests/integration/bisect/ and nightly/ have both."""
+
+
+@pytest.fixture(scope="module")
+def prepared(module_lab: DeviceRuns) -> DeviceRuns:
+    folder = module_lab.folder
+    shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / FILE)
+    (folder / "model.onnx").write_bytes(Model("tiny").serialized())
+    (folder / "some.log").write_text("Failed to create transport for device, error: 4000\n")
+    for version in ("2.49.40", "2.51.0"):
+        done = module_lab.run("-k", "tiny and 66 and window", "--qnn", version)
+        assert done.code == 0, done.output
+        (folder / "parts").mkdir(exist_ok=True)
+        (module_lab.reports / "latest").resolve().rename(folder / "parts" / version)
+    assert module_lab.qnn_harness("run", FILE, "--quick").returncode == 0
+    return module_lab
+
+
+def objects_of(text: str) -> list[dict[str, Any]]:
+    """What was printed: one document, which may be a list, or an object a line."""
+    try:
+        whole = json.loads(text)
+    except json.JSONDecodeError:
+        whole = [json.loads(line) for line in text.splitlines()]
+    return whole if isinstance(whole, list) else [whole]
+
+
+def test_each_command_has_its_document_in_the_reference() -> None:
+    titles = [json.loads(text)["title"] for text in schemas().values()]
+    described = {one for title in titles for one in re.findall(r"What (.*?) --json prints", title)}
+    # records as of results.jsonl; as of `bisect`; the lines of a log.jsonl
+    as_others = {"run", "bisect replay", "bisect log", "run --plan"}
+    assert described | set(PRINTED) | as_others == ELSEWHERE | set(CALLS)
+
+
+def test_no_command_is_forgotten() -> None:
+    printing = {
+        name.removeprefix("qnn-harness ")
+        for name, command in every_command()
+        if any("--json" in option.opts for option in options_of(command))
+    }
+    assert printing == ELSEWHERE | {one.partition(" --")[0] for one in CALLS}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("call", CALLS)
+def test_it_says_its_schema(call: str, prepared: DeviceRuns) -> None:
+    reports = prepared.reports
+    first = min(path.name for path in reports.iterdir() if (path / "results.jsonl").exists())
+    case = json.loads((reports / first / "results.jsonl").read_text().splitlines()[-1])["case"]
+    log = next(reports.glob("*/log.jsonl"), "")
+    names = {"CASE": case, "LOG": log}
+    given = [str(names.get(one, one.replace("FIRST", first))) for one in CALLS[call]]
+    done = prepared.qnn_harness(*call.split(), "--json", *given)
+    assert done.returncode in (0, 1, 3), done.stderr
+    found = objects_of(done.stdout)
+    assert found, done.stderr
+    heads = found[:1] if call == "bisect log" else found  # a log says it once
+    assert all(type(one.get("schema")) is int for one in heads), done.stdout[:2000]
+    assert not any("version" in one for one in found)
+    if call in PRINTED:
+        (document,) = found
+        jsonschema.validate(document, SCHEMA | {"anyOf": [{"$ref": f"#/$defs/{PRINTED[call]}"}]})
+
+
+@pytest.mark.nightly
+def test_each_file_that_is_left_says_its_schema(prepared: DeviceRuns) -> None:
+    """But for what others read, whose form is theirs."""
+    theirs = "gl-code-quality-report.json"
+    files = [
+        path
+        for end in ("*.json", "*.jsonl")
+        for path in Path(prepared.reports).rglob(end)
+        if path.name != theirs and "logs" not in path.parts
+    ]
+    assert len({path.name for path in files}) > 3
+    without = []
+    for path in files:
+        text = path.read_text("utf-8")
+        first = json.loads(text.splitlines()[0] if path.suffix == ".jsonl" else text)
+        if type(first.get("schema")) is not int:
+            without.append(str(path.relative_to(prepared.reports)))
+    assert not without

@@ -1,0 +1,169 @@
+"""`qnn-harness run --engine litert`: real models, LiteRT's real compiler, the real libraries."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.core.cache import cache_root
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.pypi import WheelCache, WheelRequest, qnn_wheel
+from tests.integration.device_runs import ROOT, DeviceRuns
+
+# 14 models of LiteRT lie in it
+WHEEL = WheelRequest("mediapipe", "0.10.14", "manylinux_2_17_x86_64", "3.11", "cp311")
+FACE = "face_detection/face_detection_short_range"
+POSE = "pose_detection/pose_detection"
+SELFIE = "selfie_segmentation/selfie_segmentation"
+KNOWN = """\
+schema: 1
+known_issues:
+  - id: litert-with-old-qnn
+    link: https://github.com/google-ai-edge/LiteRT-LM/issues/2226
+    signature: {outcome: failed, api: null, code: null, message: is mismatched}
+    conditions: {engine: litert, compiler: "<2.50"}
+    until: 2099-01-01
+"""
+
+
+def take(model: str, folder: Path, name: str | None = None) -> str:
+    """A model of MediaPipe's wheel (36 MB, fetched into the cache once); how it is called."""
+    wheel = WheelCache(cache_root() / "wheels").fetch(WHEEL)
+    name = name or f"{model.rpartition('/')[2]}.tflite"
+    with zipfile.ZipFile(wheel.path) as archive:
+        (folder / name).write_bytes(archive.read(f"mediapipe/modules/{model}.tflite"))
+    return name
+
+
+def test_a_model_is_compiled_run_and_compared_with_the_cpu(lab: DeviceRuns) -> None:
+    face = take(FACE, lab.folder)
+    (lab.folder / "known.yaml").write_text(KNOWN)
+    code, said, records = lab.run_files(
+        face, "--compiler=2.49.40,2.51.0", "--known-issues=known.yaml"
+    )
+    assert code == 0, said
+    old, new = sorted(records, key=lambda one: str(one["axes"]["compiler"]))
+    assert (new["engine"], new["outcome"], new["outputs"]) == ("litert", "passed", "reference")
+    assert (new["suite"], new["axes"]["compiler"]) == ("run_litert", "2.51.0")
+    figures = new["measurements"]
+    compared = figures["outputs"]
+    assert (compared["compared"], compared["beyond_tolerance"]) == (2, 0)
+    # 16 bits are not 32
+    assert 0 < compared["max_abs"] < 1
+    told = figures["litert"]
+    assert (told["soc"], told["reference"]) == ("SM8550", "LiteRT's CPU")
+    assert (len(figures["nodes"]), figures["partitions"]) == (164, 1)
+    last = figures["nodes"][-1]
+    assert (last["node"], last["op_type"], last["on"]) == ("regressors", "CONCATENATION", "NPU")
+    assert "of 164 nodes 164 on the NPU, in 1 partition, and 0 on the CPU" in said
+    # a plug-in that refuses is a failure with a known cause
+    assert (old["outcome"], old["cause"], old["expected"]) == (
+        "failed",
+        "target",
+        {"known_issue": "litert-with-old-qnn"},
+    )
+    assert old["error"]["diagnosis"]["id"] == "litert-version"
+    assert old["error"]["message"].startswith(
+        f"LiteRT 2.3.0 with QNN 2.49.40 did not compile {face}: Qnn System library version 1.13.0"
+    )
+    # and nothing of it is taken for a model the next time
+    code, said, (again,) = lab.run_files(face, "--engine=litert", "--compiler=2.49.40")
+    assert (code, again["error"]["diagnosis"]["id"]) == (1, "litert-version"), said
+
+
+@pytest.mark.slow
+def test_a_missing_wheel_is_known_before_any_case_begins(
+    lab: DeviceRuns, catalog: Catalog, tmp_path: Path
+) -> None:
+    face = take(FACE, lab.folder)
+    catalog.runtime("2.51.0", "linux-x64")
+    (tmp_path / "index").mkdir()
+    qnn = qnn_wheel("2.51.0", "linux-x64").file_name
+    (tmp_path / "index" / qnn).symlink_to(cache_root() / "wheels" / qnn)
+    lab.environment |= {
+        "QNN_HARNESS_CACHE": str(tmp_path / "cache"),
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path / "index"),
+    }
+    code, said, (record,) = lab.run_files(face, "--engine=litert", "--qnn=2.51.0")
+    assert (code, said.count("could not fetch ai-edge-litert 2.3.0")) == (3, 1), said
+    assert (record["outcome"], record["cause"], record["attempt"]) == ("error", "infra", 1)
+    (journal,) = lab.reports.glob("2*/results.jsonl")
+    rows = [json.loads(line) for line in journal.read_text().splitlines()]
+    states = {row["state"] for row in rows if row["kind"] == "device"}
+    assert states <= {"good"}, "no device is blamed"
+
+
+@pytest.mark.nightly
+def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
+    pose, selfie = take(POSE, lab.folder), take(SELFIE, lab.folder)
+    code, said, records = lab.run_files(pose, selfie, "--engine=litert", "--qnn=2.51.0")
+    assert code == 0, said
+    by_cpu, alone = records
+    figures = by_cpu["measurements"]
+    on_cpu = [row["op_type"] for row in figures["nodes"] if row["on"] == "CPU"]
+    assert (set(on_cpu), len(on_cpu), len(figures["nodes"])) == ({"DENSIFY"}, 38, 291)
+    assert figures["partitions"] == 39
+    assert (by_cpu["outputs"], figures["loaded"]) == ("reference", 39)
+    assert figures["outputs"]["beyond_tolerance"] == 0
+    assert "each partition ran by itself, on what LiteRT's CPU computed before it" in said
+    # LiteRT's CPU lacks an operator of MediaPipe's: that is told, and nothing is compared
+    told = alone["measurements"]["litert"]
+    assert (alone["outcome"], alone["outputs"]) == ("passed", "agreement")
+    figures = alone["measurements"]
+    (on_cpu,) = [row for row in figures["nodes"] if row["on"] == "CPU"]
+    assert (on_cpu["op_type"], on_cpu["node"]) == ("Convolution2DTransposeBias", "segment")
+    assert (len(figures["nodes"]), figures["partitions"]) == (246, 2)
+    assert "unresolved custom op: Convolution2DTransposeBias" in told["reference"]
+    assert "LiteRT's CPU does not run this model: partitions ran on inputs that are made up" in said
+    # who gives a tolerance, or inputs, would believe that something was done with them
+    np.zeros((1, 256, 256, 3), np.float32).tofile(lab.folder / "in.raw")
+    code, said, (one,) = lab.run_files(selfie, "--engine=litert", "--min-sqnr=20")
+    assert (code, one["cause"]) == (2, "config"), said
+    assert "--min-sqnr: nothing tells what the outputs should be" in one["error"]["message"]
+    for given in ("tolerance=0.5", "inputs=in.raw"):
+        code, said, (one,) = lab.run_files(selfie, "--engine=litert", f"--{given}")
+        assert (code, one["outcome"], one["cause"]) == (2, "error", "config"), said
+        field = given.partition("=")[0]
+        told = f"{field}: of no use: LiteRT's CPU does not run this model, Encountered unresolved"
+        assert told in one["error"]["message"]
+
+
+@pytest.mark.slow
+def test_outputs_that_are_further_off_fail(lab: DeviceRuns) -> None:
+    face = take(FACE, lab.folder)
+    code, said, (one,) = lab.run_files(face, "--engine=litert", "--tolerance=0.0001")
+    assert (code, one["outcome"], one["error"]["api"]) == (1, "failed", "QnnGraph_execute"), said
+    assert one["error"]["diagnosis"]["id"] == "wrong-outputs"
+    (told,) = {each["against"] for each in one["measurements"]["accuracy"]}
+    assert told == "LiteRT's CPU"
+    # a condition takes the place of the usual tolerance
+    code, said, (close,) = lab.run_files(face, "--engine=litert", "--min-cosine=0.999")
+    assert (code, len(close["measurements"]["accuracy"])) == (0, 2), said
+    code, said, (off,) = lab.run_files(face, "--engine=litert", "--max-error=0.00001")
+    assert (code, off["outcome"]) == (1, "failed"), said
+    assert "max_error[regressors]: " in off["error"]["message"]
+    assert "1e-05 of LiteRT's CPU is asked" in off["error"]["message"]
+    # other inputs, other outputs; the CPU gets them, too
+    np.zeros((1, 128, 128, 3), np.float32).tofile(lab.folder / "in.raw")
+    code, said, (zeros,) = lab.run_files(face, "--engine=litert", "--inputs=in.raw")
+    assert (code, zeros["outputs"]) == (0, "reference"), said
+    kept = [one["measurements"]["kept_outputs"] for one in (one, zeros)]
+    assert kept[0] != kept[1]
+
+
+@pytest.mark.nightly
+def test_the_commands_of_the_page_run(lab: DeviceRuns) -> None:
+    take(FACE, lab.folder, "model.tflite")
+    page = (ROOT / "docs/own-contexts.md").read_text()
+    shown = re.findall(r"^\$ qnn-harness (run model\.tflite .*)$", page, re.MULTILINE)
+    assert len(shown) == 2
+    for command in shown:
+        done = lab.qnn_harness(*shlex.split(command))
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,135 @@
+"""`qnn-harness run --engine ort`: ONNX Runtime loads what a user has, with its real libraries."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from harness.models.models import Model
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.in_process import qnn_harness
+
+FIELD = Path(__file__).parents[2] / "field"
+EMBEDDED, EXTERNAL = (FIELD / f"qnn_multi_ctx_{name}.onnx" for name in ("embed", "external"))
+ORT = "--engine=ort"
+
+
+@pytest.mark.slow
+def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> None:
+    versions = ("--qnn=2.47.0,2.51.0", "--ort=1.24.1,1.31.1")
+    # beside the tests there is a conftest.py, which a search would not run
+    embedded = shutil.copy(EMBEDDED, lab.folder)
+    code, said, records = lab.run_files(embedded, EXTERNAL, ORT, *versions)
+    assert (code, len(records)) == (1, 8), said
+    seen = set()
+    for one in records:
+        seen.add((one["axes"]["qnn"], one["axes"]["ort"]))
+        assert (one["axes"]["compiler"], one["suite"]) == (None, "run_ort")
+        assert one["runtime"]["contexts_by"].startswith("2.22.0.")
+        figures = one["measurements"]
+        assert figures["ort_version"] == one["axes"]["ort"]
+        if (one["axes"]["qnn"], one["axes"]["ort"]) == ("2.47.0", "1.31.1"):
+            assert [found["code"] for found in one["preflight"]] == ["ort-too-new"]
+            assert (one["outcome"], one["error"]["api"]) == ("failed", "CreateSession")
+            continue
+        assert (one["outcome"], one["outputs"], one["preflight"]) == ("passed", "agreement", [])
+        assert (figures["placement"], figures["runs"]) == ({"QNNExecutionProvider": 2}, 2)
+    assert seen == {(qnn, ort) for qnn in ("2.47.0", "2.51.0") for ort in ("1.24.1", "1.31.1")}
+    case = f"{records[0]['case'].partition('::')[0]}::test_session"
+    options = ("--axis=ort", "--versions=1.24.1,1.31.1", "--qnn=2.47.0", f"--lab={lab.file}")
+    done = lab.qnn_harness("bisect", f"--case={case}", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1.31.1" in done.stdout
+
+
+@pytest.mark.nightly
+def test_a_plain_model_is_compiled_by_onnx_runtime(lab: DeviceRuns) -> None:
+    (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
+    (lab.folder / "in").mkdir()
+    np.save(lab.folder / "in/x.npy", np.ones((1, 16), np.float32))
+    code, said, (one,) = lab.run_files("my model.onnx", ORT, "--tolerance=0.01")
+    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
+    code, said, (one,) = lab.run_files("my model.onnx", ORT, "--inputs=in", "--expected=in")
+    assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), said
+    assert one["measurements"]["accuracy"][0]["against"] == "the expected files"
+    code, said, (one,) = lab.run_files("my model.onnx", ORT, "--min-sqnr=300")
+    assert (code, one["outcome"]) == (1, "failed"), said
+    assert "sqnr_db[y]: " in one["error"]["message"]
+    done = lab.qnn_harness("run", "my model.onnx", ORT, "--plan")
+    assert (done.returncode, "onnxruntime_qnn/libQnnHtp.so" in done.stdout) == (0, True)
+
+
+@pytest.mark.slow
+def test_what_onnx_runtime_does_not_load_is_refused_before_anything_runs(
+    lab: DeviceRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lab.folder)
+    no_onnx = "ONNX Runtime loads an .onnx, and this is"
+    for file, option, says in (
+        (FIELD / "executorch-3-contexts.pte", "--qnn=2.51.0", no_onnx),
+        (next(FIELD.glob("*.bin")), "--qnn=2.51.0", no_onnx),
+        (EMBEDDED, "--graph=g", "no graph to choose"),
+        (EMBEDDED, "--contexts=2", "no number"),
+        (
+            EMBEDDED,
+            "--tolerance=0.1",
+            "nothing says what its outputs should be: --expected DIR does",
+        ),
+        (EMBEDDED, "--ort=1.31.1", "--ort: the engine qnn does without ONNX Runtime"),
+    ):
+        engine = () if option.startswith("--ort") else (ORT,)
+        words = ("run", "--json", file, *engine, option)
+        done = qnn_harness(*words, environment=lab.environment)
+        assert (done.returncode, done.stdout, says in done.stderr) == (2, "", True), done.stderr
+
+
+def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    weights = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32) / 10
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["c"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 8, 8])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opsets), tmp_path / "cnn.onnx")
+    given = ("--backend=cpu", "--qnn=2.47.0,2.51.0", "--tolerance=0.001")
+    code, said, records = lab.run_files(tmp_path / "cnn.onnx", ORT, *given)
+    runs, lacks = records
+    assert (runs["outcome"], runs["outputs"]) == ("passed", "reference"), said
+    assert list(runs["measurements"]["placement"]) == ["QNNExecutionProvider"]
+    (told,) = runs["measurements"]["accuracy"]
+    assert (told["output"], told["elements"], len(told["channels"])) == ("y", 256, 4)
+    assert told["cosine"] > 0.999999
+    assert told["against"] == "ONNX Runtime on the CPU"
+    given = ("--backend=htp,cpu", "--qnn=2.47.0")
+    _, said, both = lab.run_files(tmp_path / "cnn.onnx", ORT, *given)
+    assert [one["axes"]["backend"] for one in both] == ["htp", "cpu"]
+    _, _, rows = said.partition("By version and backend")
+    assert [row.split()[:3] for row in rows.splitlines()[2:4]] == [
+        ["cnn.onnx", "2.47.0", "htp"],
+        ["cnn.onnx", "2.47.0", "cpu"],
+    ]
+    assert (code, lacks["outcome"]) == (0, "unsupported")
+    diagnosis = lacks["error"]["diagnosis"]
+    assert (diagnosis["id"], diagnosis["confidence"]) == ("backend-not-loaded", "known")
+    assert "only that of QNN 2.47.0 has it" in diagnosis["words"]
+
+
+def test_a_model_on_another_backend_is_run_by_onnx_runtime(lab: DeviceRuns) -> None:
+    (lab.folder / "m.onnx").write_bytes(Model("tiny").serialized())
+    code, said, (one,) = lab.run_files("m.onnx", "--backend=cpu", "--qnn=2.47.0")
+    assert (code, one["outcome"], one["engine"]) == (0, "passed", "ort"), said
+    (told,) = one["measurements"]["accuracy"]
+    assert told["cosine"] > 0.999999

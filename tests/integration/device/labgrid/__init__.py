@@ -1,1 +1,0 @@
-"""Places of labgrid, with a real coordinator and a real exporter."""

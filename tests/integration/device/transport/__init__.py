@@ -1,1 +1,0 @@
-"""Ways to a device other than adb and ssh."""

@@ -1,0 +1,80 @@
+"""Logs in which no NPU failed are explained by nothing: real programs write them, here and now.
+
+By day a few; by night all of `tests/quiet`. Runs of all engines that succeed are in
+`tests/nightly/test_explain_nightly.py`.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.diagnosis.any_log import read_log
+from harness.diagnosis.explanation import explain
+from tests.android.bionic import x64_root
+from tests.needed import C_COMPILERS, need
+from tests.quiet.failures import failures
+
+ENTER = Path(__file__).parents[2] / "android/enter.sh"
+ANDROID_LINES = Path(__file__).parents[2] / "quiet/android.txt"
+BY_DAY = {"python3": 12, "cc": 8, "bash": 6, "git": 2}
+MOST_LOGS = 130
+"""So many a computer makes that has what .ci/run installs."""
+
+
+def answer(log: bytes) -> str | None:
+    found = explain(read_log(io.BytesIO(log)).lines).diagnoses
+    return f"{found[0].id} {found[0].confidence}: {found[0].lines[0].text}" if found else None
+
+
+def test_a_few_programs_that_fail_by_day(tmp_path: Path) -> None:
+    need(*C_COMPILERS)
+    left, told = Counter(BY_DAY), []
+    for number, failing in enumerate(failures()):
+        if left[failing.program] > 0:
+            left[failing.program] -= 1
+            (folder := tmp_path / str(number)).mkdir()
+            told.append((failing.line, answer(failing.log(folder))))
+    assert [one for one in told if one[1]] == []
+    assert len(told) == sum(BY_DAY.values())
+
+
+@pytest.mark.nightly
+def test_every_program_that_fails(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    logs, told = 0, []
+    for number, failing in enumerate(failures()):
+        if failing.here:
+            (folder := tmp_path / str(number)).mkdir()
+            log = failing.log(folder)
+            logs += bool(log)
+            told.append((failing.line, answer(log)))
+    print(f"\n{logs} logs of {len({one.program for one in failures() if one.here})} programs")
+    record_property("logs of programs that fail", logs)
+    assert [one for one in told if one[1]] == []
+    assert logs >= MOST_LOGS
+
+
+@pytest.mark.nightly
+def test_what_androids_own_programs_say(tmp_path: Path) -> None:
+    root, told = x64_root(), []
+    for line in ANDROID_LINES.read_text().splitlines():
+        command = ("sh", ENTER, root, tmp_path, "/system/bin/sh", "-c", f"cd {tmp_path}; {line}")
+        done = subprocess.run(
+            command,
+            env={"PATH": "/system/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=120,
+            check=False,
+        )
+        told.append((line, answer(done.stdout)))
+    print(f"\n{len(told)} logs of Android's programs")
+    assert [one for one in told if one[1]] == []

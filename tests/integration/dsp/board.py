@@ -1,0 +1,152 @@
+"""The real arm64 libraries under qemu over our libcdsprpc.so, and the real skel behind it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.core.cache import BOARDS, cache_root
+from harness.dsp.dsp import (
+    DspLimits,
+    DspPrograms,
+    Said,
+    dsp_environment,
+    lay_out_dsp,
+    read_said,
+)
+from harness.dsp.hexagon import FASTRPC, build_fastrpc
+from harness.models.source import Context, Libraries, within_session
+from harness.probe.build import ProbeBuilder
+from harness.probe.ort_plan import io_bind, io_release, io_run
+from harness.probe.plan import Plan, Settings, Step, context_free, context_load
+from harness.probe.plan_runner import ProbeRun
+from harness.simulator.board import find_tools, soc_files
+from tests.stand_in.events import parse_transcript
+
+TIMEOUT_S: Final = 300
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one process of the probe came to, and what is ours of it."""
+
+    run: ProbeRun
+    said: tuple[Said, ...]
+
+    def codes(self, verb: str) -> list[int | None]:
+        """The codes of all steps of a verb."""
+        return [step.code for step in self.run.transcript.steps if step.verb == verb]
+
+    def logs(self) -> str:
+        """What the libraries logged at error or warn."""
+        return "\n".join(
+            line.text
+            for step in self.run.transcript.steps
+            for line in step.logs
+            if line.level in ("error", "warn")
+        )
+
+
+class DspBoard:
+    """A board, a QCS8550 (v73) unless told, with real libraries and a DSP of these limits."""
+
+    def __init__(
+        self,
+        libraries: Iterable[Path],
+        folder: Path,
+        programs: DspPrograms,
+        limits: DspLimits | None = None,
+        soc: tuple[str, int] = ("QCS8550", 603),
+    ) -> None:
+        """Lays it out in an empty folder; `soc` is its name and the kernel's number for it."""
+        tools = find_tools()
+        self.qemu, self.root, self.libs = tools.qemu, folder / "root", folder / "libs"
+        self.dsp = folder / "dsp"
+        self.libs.mkdir(parents=True)
+        for library in libraries:
+            (self.libs / library.name).symlink_to(library)
+        (self.libs / FASTRPC).symlink_to(build_fastrpc(tools.cross, cache_root() / BOARDS))
+        for path, text in soc_files(*soc).items():
+            shown = self.root / path.lstrip("/")
+            shown.parent.mkdir(parents=True, exist_ok=True)
+            shown.write_text(text)
+        (self.root / "lib").symlink_to(tools.libraries)
+        lay_out_dsp(self.dsp, programs, limits or DspLimits())
+        self.probe = ProbeBuilder(cache_root() / "probe").build("linux-arm64")
+
+    def start(self, plan: Plan, script: str = "") -> subprocess.Popen[bytes]:
+        """The probe, which reads the plan from its stdin."""
+        command = [self.qemu, "-L", self.root, "-E", f"LD_LIBRARY_PATH={self.libs}", self.probe]
+        told = dsp_environment(self.dsp) | {"ADSP_LIBRARY_PATH": str(self.libs)}
+        told |= {"QNN_SCRIPTED_RPC": script} if script else {}
+        return subprocess.Popen(
+            list(map(str, command)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | told,
+        )
+
+    def plan(self, steps: Sequence[Step] = (), frees: Sequence[Step] = ()) -> Plan:
+        """These steps within a session."""
+        libraries = Libraries(
+            backend=str(self.libs / "libQnnHtp.so"), system=str(self.libs / "libQnnSystem.so")
+        )
+        return within_session(libraries, steps, frees, Settings())
+
+    def run(
+        self,
+        steps: Sequence[Step] = (),
+        frees: Sequence[Step] = (),
+        script: str = "",
+        timeout_s: float = TIMEOUT_S,
+    ) -> Outcome:
+        """What the probe said, also where it had to be ended."""
+        plan = self.plan(steps, frees)
+        process, late = self.start(plan, script), False
+        try:
+            said, errors = process.communicate(plan.text().encode(), timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            late = True
+            said, errors = process.communicate()
+        finally:
+            process.kill()
+            process.wait()
+        code = process.returncode
+        run = ProbeRun(
+            plan=plan,
+            transcript=parse_transcript(said),
+            exit_code=None if code < 0 else code,
+            signal=-code if code < 0 else None,
+            timed_out=late,
+            truncated=False,
+            raw_events=said,
+            stderr=errors,
+            duration_s=0.0,
+        )
+        return Outcome(run, read_said(self.dsp))
+
+
+def loads(contexts: Sequence[Context]) -> list[Step]:
+    """Loads them, numbered in order."""
+    return [context_load(at, str(one.path)) for at, one in enumerate(contexts)]
+
+
+def frees(count: int) -> list[Step]:
+    """Frees so many."""
+    return [context_free(at) for at in range(count)]
+
+
+def executes(number: int, context: Context, memory: str) -> list[Step]:
+    """Executes a context that is loaded, and compares."""
+    files = {"inputs": map(str, context.inputs), "expected": map(str, context.expected)}
+    return [
+        io_bind(number, memory, **files),  # type: ignore[arg-type]
+        io_run(number, tolerance=context.tolerance),
+        io_release(number),
+    ]

@@ -1,0 +1,179 @@
+"""QNN's own answers for a DSP: the real arm64 libraries, stub and skel on a simulated board.
+
+What these libraries answer is theirs; of kernel, driver and the DSP's system nothing is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.diagnosis.verdict import judge
+from harness.dsp.dsp import DspLimits, DspPrograms
+from harness.probe.ort_plan import context_load_shared
+from tests.integration.conftest import ContextFor, RuntimeFor
+from tests.integration.dsp.board import DspBoard, executes, frees, loads
+
+pytestmark = [
+    pytest.mark.needs("qemu-aarch64"),
+    pytest.mark.needs("aarch64-linux-gnu-gcc"),
+]
+QNN = "2.51.0"
+MakeBoard = Callable[..., DspBoard]
+
+
+@pytest.fixture
+def board(runtime_for: RuntimeFor, tmp_path: Path, programs: DspPrograms) -> MakeBoard:
+    """board(limits...): a board with the libraries of one runtime."""
+
+    def make(**limits: int) -> DspBoard:
+        runtime = runtime_for(QNN, "linux-arm64")
+        libraries = [file.path for file in runtime.files if file.path.name.startswith("libQnn")]
+        return DspBoard(libraries, tmp_path / "board", programs, DspLimits(**limits))
+
+    return make
+
+
+def test_a_context_loads_and_another_archs_does_not(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    there = board()
+    fine = there.run(loads([context_for("tiny", QNN)]), frees(1))
+    assert fine.codes("context-load") == fine.codes("device-free") == [0]
+    foreign = there.run(loads([context_for("tiny", QNN, 75)]), frees(1))
+    assert foreign.codes("context-load") == [5005]
+    assert "Request feature arch with value 75 unsupported" in foreign.logs()
+    assert foreign.said == ()
+
+
+@pytest.mark.parametrize("memory", ["raw", "memhandle"])
+def test_a_graph_of_8_bits_executes_in_the_memory_of_either_kind(
+    board: MakeBoard, context_for: ContextFor, memory: str
+) -> None:
+    prepared = {"raw": "io-heavy-4mb", "memhandle": "io-heavy-4mb-by-memhandle"}[memory]
+    context = context_for(prepared, QNN)
+    outcome = board().run(loads([context]) + executes(0, context, memory), frees(1))
+    assert outcome.codes("io-bind") == outcome.codes("io-run") == [0]
+    (output,) = next(
+        step.data["outputs"] for step in outcome.run.transcript.steps if step.verb == "io-run"
+    )
+    assert (output["elements"], output["beyond"]) == (2_000_000, 0)
+
+
+def test_contexts_share_the_spill_fill_memory_of_the_first(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    names = ("spill-heavy-3mb-by-spill-fill", *["spill-heavy-2mb-by-spill-fill"] * 2)
+    contexts = [context_for(name, QNN) for name in names]
+    most = contexts[0].max_size
+    assert most is not None
+    shared = [
+        context_load_shared(
+            at, str(one.path), max_spill_fill_bytes=most, group=0 if at > 0 else None
+        )
+        for at, one in enumerate(contexts)
+    ]
+    assert board().run(shared, frees(3)).codes("context-load") == [0, 0, 0]
+
+
+def test_a_context_that_needs_more_than_its_group_has_is_refused(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    small, large = (context_for(f"spill-heavy-{mb}mb-by-spill-fill", QNN) for mb in (2, 3))
+    assert small.max_size is not None
+    begun, joined = (
+        context_load_shared(at, str(one.path), max_spill_fill_bytes=small.max_size, group=group)
+        for at, one, group in ((0, small, None), (1, large, 0))
+    )
+    assert board().run([begun, joined], frees(2)).codes("context-load") == [0, 5010]
+
+
+@pytest.mark.nightly
+def test_four_domains_hold_54_contexts_each_and_the_217th_finds_none(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    outcome = board().run(loads([context_for("io-heavy-56mb", QNN)] * 217), frees(217))
+    assert outcome.codes("context-load") == [0] * 216 + [1002]
+    assert "Failed to find available PD" in outcome.logs()
+
+
+@pytest.mark.slow
+def test_a_device_with_fewer_sessions_holds_fewer_contexts(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    outcome = board(sessions=1).run(loads([context_for("io-heavy-56mb", QNN)] * 55), frees(55))
+    assert outcome.codes("context-load")[:54] == [0] * 54
+    assert outcome.codes("context-load")[54] not in (0, None)
+    assert "no session is left: the device has 1" in {one.words for one in outcome.said}
+
+
+def test_a_domain_that_dies_is_told_and_the_next_context_gets_another(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    context = context_for("tiny", QNN)
+    outcome = board().run(loads([context]), frees(1), script="invoke@12=die;")
+    assert outcome.codes("context-load") == [1007]
+    assert "All internal QNN API handles invalidated" in outcome.logs()
+    assert "SSR detected" in outcome.logs()
+
+
+@pytest.mark.slow
+def test_a_dsp_that_does_not_come_back_is_asked_for_and_told(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    context = context_for("tiny", QNN)
+    outcome = board().run(loads([context]), frees(1), script="invoke@12=die-for-good;")
+    assert outcome.codes("context-load") == [1011]
+    assert "SSR failed to recover CDSP sessions!" in outcome.logs()
+
+
+@pytest.mark.slow
+def test_an_execution_that_is_answered_late_is_as_good(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    context = context_for("io-heavy-4mb", QNN)
+    steps = loads([context]) + executes(0, context, "raw")
+    outcome = board().run(steps, frees(1), script="invoke@16=delay:2000;")
+    (run,) = (step for step in outcome.run.transcript.steps if step.verb == "io-run")
+    assert run.ok
+    assert run.duration_us is not None
+    assert run.duration_us >= 2_000_000
+
+
+# which call of a process's own it is that the DSP is asked under
+ASKED = {
+    15: "QnnContext_createFromBinary",
+    16: "QnnMem_register",
+    18: "QnnGraph_execute",
+    19: "QnnMem_deRegister",
+    21: "QnnContext_free",
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "how"),
+    [
+        # a hang lasts until its deadline
+        pytest.param(
+            call,
+            how,
+            marks=[] if how == "crash" else pytest.mark.slow if call == 18 else pytest.mark.nightly,
+        )
+        for call in ASKED
+        for how in ("crash", "never")
+    ],
+)
+def test_a_crash_or_hang_is_where_it_was(
+    board: MakeBoard, context_for: ContextFor, call: int, how: str
+) -> None:
+    context = context_for("io-heavy-4mb-by-memhandle", QNN)
+    steps = loads([context]) + executes(0, context, "memhandle")
+    # nobody waits for the end of a crash, but who loads a context on a busy computer does
+    timeout_s = 15 if how == "never" else 120
+    done = board().run(steps, frees(1), script=f"invoke@{call}={how};", timeout_s=timeout_s)
+    verdict = judge(done.run)
+    assert verdict.outcome == {"crash": "crashed", "never": "hung"}[how]
+    assert verdict.error is not None
+    assert (verdict.error.api, verdict.error.context) == (ASKED[call], 0)

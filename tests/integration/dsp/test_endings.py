@@ -1,0 +1,115 @@
+"""Whichever side of a DSP is killed, whenever: no process, no lock and no memory is left."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.dsp.dsp import DspPrograms
+from tests.integration.conftest import ContextFor, RuntimeFor
+from tests.integration.dsp.board import DspBoard, executes, frees, loads
+
+pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linux-gnu-gcc")]
+QNN = "2.51.0"
+ENOUGH_S = 20.0
+# the emulator begins, the skel initialises, calls, a context, a graph, the end
+MOMENTS = (0.15, 0.3, 0.45, 0.6, 0.8, 1.0, 1.2, 1.5, 1.8, 2.2)
+BY_DAY = MOMENTS[1::4]
+
+
+@pytest.fixture
+def board(runtime_for: RuntimeFor, tmp_path: Path, programs: DspPrograms) -> DspBoard:
+    runtime = runtime_for(QNN, "linux-arm64")
+    libraries = [file.path for file in runtime.files if file.path.name.startswith("libQnn")]
+    return DspBoard(libraries, tmp_path / "board", programs)
+
+
+def processes_of(folder: Path) -> Iterator[int]:
+    """Ids of processes that name the folder, or have a file of it open."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            named = str(folder).encode() in (entry / "cmdline").read_bytes()
+            files = [os.readlink(one) for one in (entry / "fd").iterdir()]
+            if named or any(one.startswith(str(folder)) for one in files):
+                yield int(entry.name)
+
+
+def locked_slots(board: DspBoard) -> list[str]:
+    """Sessions that somebody still has."""
+    locked = []
+    for slot in (board.dsp / "slots").iterdir():
+        with slot.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                locked.append(slot.name)
+    return locked
+
+
+def left(board: DspBoard) -> tuple[list[int], list[str]]:
+    """What is left of a board a few seconds after its programs."""
+    end = time.monotonic() + ENOUGH_S
+    while True:
+        found = (list(processes_of(board.dsp.parent)), locked_slots(board))
+        if found == ([], []) or time.monotonic() > end:
+            return found
+        time.sleep(0.05)
+
+
+def begin(board: DspBoard, context_for: ContextFor) -> subprocess.Popen[bytes]:
+    context = context_for("io-heavy-4mb-by-memhandle", QNN)
+    plan = board.plan(loads([context]) + executes(0, context, "memhandle"), frees(1))
+    client = board.start(plan)
+    assert client.stdin is not None
+    client.stdin.write(plan.text().encode())
+    client.stdin.close()
+    client.stdin = None
+    return client
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [pytest.param(True, marks=pytest.mark.slow), False],
+    ids=["the client", "the DSP's process"],
+)
+@pytest.mark.parametrize(
+    "moments", [BY_DAY, pytest.param(MOMENTS, marks=pytest.mark.nightly)], ids=len
+)
+def test_nothing_is_left_whoever_is_killed_and_whenever(
+    board: DspBoard, context_for: ContextFor, moments: tuple[float, ...], whole: bool
+) -> None:
+    for moment in moments:
+        client = begin(board, context_for)
+        try:
+            time.sleep(moment)
+            if whole:
+                client.kill()
+            else:
+                for process in set(processes_of(board.dsp.parent)) - {client.pid}:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process, signal.SIGKILL)
+            # the library waits for itself where it is told of a death while it opens its device
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                client.communicate(timeout=ENOUGH_S / 2)
+        finally:
+            client.kill()
+            client.communicate()
+        assert left(board) == ([], []), f"after {moment} s"
+
+
+def test_a_board_runs_on_after_all_that(board: DspBoard, context_for: ContextFor) -> None:
+    for moment in (0.5, 1.0):
+        client = begin(board, context_for)
+        time.sleep(moment)
+        client.kill()
+        client.communicate()
+    context = context_for("tiny", QNN)
+    assert board.run(loads([context]), frees(1)).codes("context-load") == [0]

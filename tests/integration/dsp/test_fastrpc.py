@@ -1,0 +1,396 @@
+"""FastRPC by our libcdsprpc.so, over a fake DSP: handles, calls, shared memory, limits, deaths."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from harness.dsp.dsp import DspLimits
+from tests.integration.dsp.fastrpc import (
+    BAD_STATE,
+    CDSP,
+    NO_SUCH,
+    REFUSED,
+    SKEL,
+    UNABLE_TO_LOAD,
+    URI,
+    FastRpc,
+    Wanted,
+    elf_of,
+)
+from tests.needed import C_COMPILERS
+from tests.stand_in.fake_dsp import Method
+
+pytestmark = pytest.mark.needs(*C_COMPILERS)
+
+
+@pytest.fixture
+def fastrpc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FastRpc]:
+    """Makes a library with a DSP of these limits."""
+
+    def make(script: str = "", **limits: int) -> FastRpc:
+        made = FastRpc(tmp_path, DspLimits(**limits))
+        monkeypatch.setenv("QNN_DSP", str(made.dsp))
+        monkeypatch.setenv("ADSP_LIBRARY_PATH", f"/nowhere;{made.skels}")
+        monkeypatch.delenv("DSP_LIBRARY_PATH", raising=False)
+        if script:
+            monkeypatch.setenv("QNN_SCRIPTED_RPC", script)
+        return made
+
+    return make
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ended(process: int) -> bool:
+    """Whether a process ends within a few seconds."""
+    end = time.monotonic() + 20
+    while is_alive(process) and time.monotonic() < end:
+        time.sleep(0.01)
+    return not is_alive(process)
+
+
+def test_a_call_goes_to_a_process_that_has_nothing_of_ours_and_ends_with_its_last_handle(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc()
+    error, handle = rpc.open()
+    assert (error, rpc.reverse(handle, b"hexagon")) == (0, (0, b"nogaxeh"))
+    _, arguments, fds, names = (rpc.dsp / "seen").read_text().rstrip("\n").split("\t")
+    assert arguments == f"{rpc.dsp}/loader {rpc.skels}/{SKEL}"
+    assert fds == "[0, 1, 2, 3]"
+    assert names == "QNN_DSP"
+    (process,) = rpc.processes()
+    second_error, second = rpc.open()
+    assert (second_error, rpc.processes(), rpc.close(handle)) == (0, [process], 0)
+    assert is_alive(process)
+    assert rpc.reverse(handle, b"x")[0] == 0x2C, "closed handles are unknown"
+    assert (rpc.reverse(second, b"ab"), rpc.close(second)) == ((0, b"ba"), 0)
+    assert ended(process)
+    assert rpc.said() == ()
+
+
+def test_sessions_are_processes_of_their_own_and_the_device_has_so_many(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc(sessions=2)
+    assert [rpc.open(session=one)[0] for one in (0, 1, 2)] == [0, 0, REFUSED]
+    assert [one.words for one in rpc.said()] == ["no session is left: the device has 2"]
+    assert len(rpc.processes()) == 2
+    other = FastRpc(rpc.dsp.parent)
+    assert other.open()[0] == REFUSED
+    assert rpc.library.remote_session_control(7, ctypes.byref(ctypes.c_int(CDSP + 8)), 4) == 0
+    assert other.open()[0] == 0, "a session that was closed is free for others"
+
+
+def test_a_uri_that_names_no_session_or_no_dsp_is_refused(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc()
+    assert rpc.open(session=4)[0] == 0xE
+    assert rpc.open("file:///x.so?y&_dom=nodsp")[0] == 0xE
+    assert rpc.open(URI.replace("cdsp", "adsp"))[0] == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "not found along ADSP_LIBRARY_PATH"),
+        (b"\x7fELF", "no library of a Hexagon"),
+        (elf_of(73, machine=183, bits=2), "no library of a Hexagon"),
+        (elf_of(75), "made for v75, and this DSP is v73"),
+        (elf_of(68), None),
+    ],
+)
+def test_which_skel_is_found_decides(
+    fastrpc: Callable[..., FastRpc], content: bytes | None, words: str | None
+) -> None:
+    rpc = fastrpc()
+    (rpc.skels / SKEL).unlink()
+    if content is not None:
+        (rpc.skels / SKEL).write_bytes(content)
+    error, _ = rpc.open()
+    if words is None:
+        assert error == 0
+    else:
+        assert (error, rpc.processes()) == (UNABLE_TO_LOAD, [])
+        assert words in rpc.said()[0].words
+
+
+def test_what_the_dsp_answers_to_opening_is_passed_on_and_no_session_is_left(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc()
+    assert rpc.open(URI.replace("fake_skel", "no_such_symbol"))[0] == 0x80000442
+    assert ended(rpc.processes()[0])
+    assert rpc.open()[0] == 0
+
+
+def test_shared_memory_is_one_for_both_and_ends_on_both_sides(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc()
+    _, handle = rpc.open()
+    address, fd = rpc.alloc(100)
+    ctypes.memmove(address, b"pages", 5)
+    wanted = Wanted(Method.REVERSE, [(address, 5)], [(address + 50, 5)])
+    assert rpc.invoke(handle, wanted) == 0
+    assert ctypes.string_at(address + 50, 5) == b"segap"
+    assert rpc.mapped(handle) == [fd]
+    rpc.free(address)
+    assert rpc.mapped(handle) == [], "what a call had mapped ends with the buffer"
+    assert not Path(f"/proc/self/fd/{fd}").exists()
+
+
+def test_a_handle_names_a_file_that_the_client_made(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc()
+    _, handle = rpc.open()
+    file = os.memfd_create("dma-buf")
+    os.truncate(file, 8192)
+    try:
+        assert rpc.library.remote_register_dma_handle(file, 8192) == 0
+        assert rpc.invoke(handle, Wanted(Method.STAMP, handles=[(file, 4096)])) == 0
+        assert os.pread(file, 4, 4096) == b"here"
+    finally:
+        os.close(file)
+
+
+def test_what_the_client_maps_stays_until_it_says_so_and_counts(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc(mapped_mb=2)
+    assert rpc.map(0, 4096) == 0x6B, "no session is open"
+    _, handle = rpc.open()
+    first, fd = rpc.alloc(1 << 20)
+    second, other = rpc.alloc((1 << 20) + 1)
+    assert (rpc.map(fd, 1 << 20), rpc.map(fd, 1 << 20)) == (0, 0x1A)
+    assert rpc.map(other, (1 << 20) + 1) == 1
+    assert "1048576 of 2097152 are mapped" in rpc.said()[0].words
+    assert (rpc.unmap(fd), rpc.unmap(fd)) == (0, 0x48)
+    assert rpc.map(other, (1 << 20) + 1) == 0
+    assert rpc.mapped(handle) == [other]
+    rpc.free(second)
+    assert rpc.mapped(handle) == [other]
+    assert [rpc.map(fd, 4096, flags=1), rpc.map(-1, 4096), rpc.map(fd, 0)] == [0xE] * 3
+    rpc.free(first)
+
+
+def test_a_process_has_so_many_dma_handles(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc(handles=2)
+    register = rpc.library.remote_register_dma_handle
+    assert [register(fd, 1) for fd in (10, 11, 10, 12)] == [0, 0, 0, 0x2C]
+
+
+def test_calls_of_several_threads_run_side_by_side(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc()
+    _, handle = rpc.open()
+    waiting = threading.Thread(target=rpc.invoke, args=(handle, Wanted(Method.SLEEP)))
+    waiting.start()
+    answers = [rpc.reverse(handle, bytes([n, 0, 1])) for n in range(50)]
+    assert answers == [(0, bytes([1, 0, n])) for n in range(50)]
+    os.kill(rpc.processes()[0], signal.SIGKILL)
+    waiting.join(20)
+    assert not waiting.is_alive()
+
+
+def test_a_dead_process_is_told_by_the_call_under_it_later_calls_and_the_next_opening(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc()
+    _, handle = rpc.open()
+    assert rpc.invoke(handle, Wanted(Method.DIE)) == BAD_STATE
+    assert ended(rpc.processes()[0])
+    assert rpc.reverse(handle, b"x")[0] == NO_SUCH
+    assert rpc.open()[0] == NO_SUCH, "handles of the dead session are open"
+    assert rpc.close(handle) == 0
+    error, handle = rpc.open()
+    assert (error, rpc.reverse(handle, b"ab")) == (0, (0, b"ba"))
+
+
+def test_packets_come_back_and_a_queue_tells_of_a_death(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc()
+    _, _handle = rpc.open()
+    address, fd = rpc.alloc(4096)
+    queue, size, id_ = ctypes.c_void_p(), ctypes.c_uint32(), ctypes.c_uint64()
+    failed = threading.Event()
+    on_error = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(
+        lambda _queue, error, _context: failed.set() if error == NO_SUCH else None
+    )
+    lib = rpc.library
+    assert lib.dspqueue_create(CDSP, 0, 64, 64, None, on_error, None, ctypes.byref(queue)) == 0
+    assert (lib.dspqueue_export(queue, ctypes.byref(id_)), id_.value) == (0, 7)
+    buffer = (ctypes.c_uint32 * 6)(fd, 4096, 0, 4, 0, 0)
+    message = ctypes.create_string_buffer(64)
+
+    def read(timeout_us: int) -> int:
+        return int(
+            lib.dspqueue_read(
+                queue, None, 0, None, None, 64, ctypes.byref(size), message, timeout_us
+            )
+        )
+
+    def write(text: bytes, buffers: int = 0) -> int:
+        return int(lib.dspqueue_write(queue, 0, buffers, buffer, len(text), text, 1000000))
+
+    assert (read(0), read(1000)) == (516, 0xC)
+    assert write(b"abc", 1) == 0x48, "the buffer is not mapped"
+    assert rpc.map(fd, 4096) == 0
+    assert (write(b"abc", 1), read(20000000), message.raw[:3]) == (0, 0, b"cba")
+    assert rpc.unmap(fd) == 0xE, "packets have references"
+    assert write(b"die") == 0
+    assert failed.wait(20)
+    assert (read(0xFFFFFFFF), write(b"x")) == (NO_SUCH, NO_SUCH)
+    assert lib.dspqueue_close(queue) == 0
+    rpc.free(address)
+
+
+def test_scripted_answers_stand_in_for_the_dsps(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc("invoke@2=0x8000040e;invoke@3=die;map=1;")
+    _, handle = rpc.open()
+    address, fd = rpc.alloc(4096)
+    assert rpc.map(fd, 4096) == 1
+    answers = [rpc.reverse(handle, b"ab")[0] for _ in range(4)]
+    assert answers[:3] == [0, 0x8000040E, BAD_STATE]
+    assert answers[3] in (BAD_STATE, NO_SUCH)
+    assert rpc.close(handle) == 0
+    assert rpc.open()[0] == 0, "it comes back"
+    words = [one.words for one in rpc.said() if "QNN_SCRIPTED_RPC" in one.words]
+    assert words[0] == "as QNN_SCRIPTED_RPC says: 1"
+    rpc.free(address)
+
+
+def test_a_dsp_that_is_gone_for_good_does_not_come_back(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc("invoke=die-for-good;")
+    _, handle = rpc.open()
+    assert rpc.reverse(handle, b"ab")[0] == BAD_STATE
+    assert rpc.close(handle) == 0
+    assert rpc.open()[0] == 0x68
+
+
+def test_a_device_without_unsigned_domains_says_so(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc(unsigned_pd=0)
+    asked = (ctypes.c_uint32 * 3)(CDSP, 1, 9)
+    assert (rpc.library.remote_handle_control(2, asked, 12), asked[2]) == (0, 0)
+    wanted = (ctypes.c_int * 2)(CDSP, 1)
+    assert rpc.library.remote_session_control(2, wanted, 8) == 0
+    assert rpc.open()[0] == REFUSED
+    assert rpc.said()[0].words == "no unsigned protection domains"
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [(0, 1), (1, 1), (3, 6), (4, 2 << 20), (5, 1), (6, 0x75), (9, 0), (16, 0)],
+)
+def test_the_dsp_tells_what_it_is(
+    fastrpc: Callable[..., FastRpc], attribute: int, value: int
+) -> None:
+    rpc = fastrpc(arch=75, hvx_threads=6, vtcm_mb=2)
+    asked = (ctypes.c_uint32 * 3)(CDSP, attribute, 99)
+    assert (rpc.library.remote_handle_control(2, asked, 12), asked[2]) == (0, value)
+    assert rpc.library.remote_handle_control(2, (ctypes.c_uint32 * 3)(99, attribute, 0), 12) == 0xE
+
+
+def test_a_session_is_told_by_its_number_and_what_nobody_asks_is_named(
+    fastrpc: Callable[..., FastRpc],
+) -> None:
+    rpc = fastrpc()
+
+    class Effective(ctypes.Structure):
+        _fields_ = [("domain", ctypes.c_char_p), ("domain_length", ctypes.c_uint32)]
+        _fields_ += [("session", ctypes.c_uint32), ("effective", ctypes.c_uint32)]
+
+    def effective(session: int) -> tuple[int, int]:
+        asked = Effective(b"cdsp", 4, session)
+        error = rpc.library.remote_session_control(14, ctypes.byref(asked), ctypes.sizeof(asked))
+        return error, asked.effective
+
+    assert [effective(one) for one in range(4)] == [(0, 3), (0, 11), (0, 19), (0, 27)]
+    assert effective(4)[0] == 0xE
+    assert rpc.library.remote_session_control(99, ctypes.byref(ctypes.c_int(CDSP)), 4) == 0x14
+    assert [(one.call, one.words) for one in rpc.said()] == [("session", "request 99")]
+
+
+def test_an_answer_can_come_late(fastrpc: Callable[..., FastRpc]) -> None:
+    rpc = fastrpc("invoke@2=delay:300;")
+    _, handle = rpc.open()
+    assert rpc.reverse(handle, b"ab") == (0, b"ba")
+    begun = time.monotonic()
+    assert rpc.reverse(handle, b"ab") == (0, b"ba")
+    assert time.monotonic() - begun >= 0.3
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("alloc", "free", "map", "unmap", "call")), st.integers(0, 3)),
+        min_size=4,
+        max_size=30,
+    )
+)
+def test_the_dsp_has_mapped_what_the_client_asked_for_and_what_calls_named(
+    one_session: tuple[FastRpc, int], steps: list[tuple[str, int]]
+) -> None:
+    rpc, handle = one_session
+    page, most = 4096, (1 << 20) // 4096
+    buffers: dict[int, tuple[int, int]] = {}  # by place: address, fd
+    asked: dict[int, int] = {}  # pages by fd
+    named: dict[int, int] = {}
+    try:
+        for what, place in steps:
+            pages = (1, 100, 200, 256)[place]
+            address, fd = buffers.get(place, (0, -1))
+            if what == "alloc" and not address:
+                address, fd = buffers[place] = rpc.alloc(pages * page)
+            elif what == "free" and address and fd not in asked:
+                rpc.free(buffers.pop(place)[0])
+                named.pop(fd, None)
+            elif what == "map" and address:
+                others = sum((named | asked).values()) - named.get(fd, 0)
+                wanted = 0x1A if fd in asked else 1 if others + pages > most else 0
+                named.pop(fd, None) if fd not in asked else None
+                if wanted == 0:
+                    asked[fd] = pages
+                assert rpc.map(fd, pages * page) == wanted
+            elif what == "unmap" and address:
+                assert rpc.unmap(fd) == (0 if asked.pop(fd, None) else 0x48)
+            elif what == "call" and address:
+                fits = fd in asked | named or sum((asked | named).values()) + pages <= most
+                call = Wanted(Method.REVERSE, [(address, 8)], [(address, 8)])
+                assert rpc.invoke(handle, call) == (0 if fits else 1)
+                if fits and fd not in asked:
+                    named[fd] = pages
+            assert rpc.mapped(handle) == sorted(asked.keys() | named.keys())
+    finally:
+        for fd in asked:
+            rpc.unmap(fd)
+        for address, _ in buffers.values():
+            rpc.free(address)
+    assert rpc.mapped(handle) == []
+
+
+@pytest.fixture(scope="module")
+def one_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FastRpc, int]]:
+    """A session in which a MB can be mapped."""
+    rpc = FastRpc(tmp_path_factory.mktemp("one"), DspLimits(mapped_mb=1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QNN_DSP", str(rpc.dsp))
+        patch.setenv("ADSP_LIBRARY_PATH", str(rpc.skels))
+        error, handle = rpc.open()
+        assert error == 0
+        yield rpc, handle
+        rpc.close(handle)

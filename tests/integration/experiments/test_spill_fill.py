@@ -1,0 +1,132 @@
+"""Every promise of shared spill-fill both ways, and what the simulator says of sharing."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from harness.diagnosis.verdict import Verdict, judge
+from harness.experiments.sharing import (
+    SharingFigures,
+    SharingPlan,
+    Strategy,
+    judge_sharing,
+    judge_undersized,
+    release_orders,
+    sharing_figures,
+    sharing_plan,
+    sharing_session,
+    spill_fill_bytes,
+)
+from harness.models.source import DeployedContext
+from harness.results.record import Check, broken
+from tests.integration.experiments.conftest import Target
+
+Deployed = Callable[[str], DeployedContext]
+MODELS = ("spill-heavy-2mb", "spill-heavy-3mb", "spill-heavy-2mb-variant1")
+RIGHT = "group=right,list=1,quick=1"
+
+
+def session(
+    target: Target,
+    deployed: Deployed,
+    strategy: Strategy,
+    told: str,
+    release: Sequence[int] = (0, 1, 2),
+) -> tuple[SharingPlan, Verdict, SharingFigures]:
+    contexts = [deployed(model) for model in MODELS]
+    needs = [spill_fill_bytes(context.context.metadata) for context in contexts]
+    sharing = sharing_plan(needs, strategy)
+    run = target.run(sharing_session(target.libraries, contexts, sharing, release), told=told)
+    return sharing, judge(run), sharing_figures(run.transcript)
+
+
+@pytest.fixture(scope="module")
+def reference(stand_in: Target, deployed: Deployed) -> SharingFigures:
+    _, verdict, figures = session(stand_in, deployed, "none", RIGHT)
+    assert verdict.outcome == "passed", verdict.explanation()
+    return figures
+
+
+Checks = Callable[[Strategy, str, Sequence[int]], list[Check]]
+
+
+@pytest.fixture
+def checks(stand_in: Target, deployed: Deployed, reference: SharingFigures) -> Checks:
+    def run(strategy: Strategy, told: str, release: Sequence[int] = (0, 1, 2)) -> list[Check]:
+        sharing, verdict, figures = session(stand_in, deployed, strategy, told, release)
+        assert verdict.outcome == "passed", verdict.explanation()
+        return judge_sharing(sharing, figures, reference, memory_part=0.1)
+
+    return run
+
+
+@functools.cache
+def needs_of(deployed: Deployed) -> list[int]:
+    return [spill_fill_bytes(deployed(model).context.metadata) for model in MODELS]
+
+
+def test_the_models_spill_as_the_test_needs_it(deployed: Deployed) -> None:
+    first, largest, last = needs_of(deployed)
+    assert 0 < first < largest
+    assert 0 < last < largest
+
+
+@pytest.mark.parametrize("strategy", [pytest.param("max", marks=pytest.mark.slow), "list-async"])
+def test_right_sharing_keeps_every_promise(checks: Checks, strategy: Strategy) -> None:
+    found = checks(strategy, RIGHT, (0, 1, 2))
+    assert [(check.name, check.verdict) for check in found] == [
+        ("memory_saved", "held"),
+        ("memory_given_back", "held"),
+        ("outputs_equal", "held"),
+    ], found
+
+
+ORDERS = release_orders(3)
+
+
+@pytest.mark.slow
+def test_any_order_of_release(checks: Checks) -> None:
+    assert not broken(checks("max", RIGHT, ORDERS[-1]))
+
+
+@pytest.mark.slow
+def test_one_wrong_behaviour_breaks_its_check_and_no_other(checks: Checks) -> None:
+    found = checks("max", f"group=private,{RIGHT}", (0, 1, 2))
+    assert [check.name for check in broken(found)] == ["memory_saved"], found
+
+
+def test_outputs_that_another_context_spoils_are_named(
+    stand_in: Target, deployed: Deployed
+) -> None:
+    _, verdict, _ = session(stand_in, deployed, "max", f"group=clobber,{RIGHT}")
+    assert verdict.outcome == "failed"
+    assert verdict.error is not None
+    assert verdict.error.api == "QnnGraph_execute"
+    assert "output 0 has 1 of" in verdict.error.message
+
+
+def test_the_naive_order_must_be_refused(stand_in: Target, deployed: Deployed) -> None:
+    sharing, verdict, figures = session(stand_in, deployed, "naive", RIGHT)
+    assert sharing.undersized == (1,)
+    assert judge_undersized(sharing, figures, verdict.error).verdict == "broken"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "api", "code", "says"),
+    [
+        ("naive", "QnnContext_createFromBinary", 5010, "HTP Config option: 2 not supported"),
+        ("max", "QnnContext_createFromBinary", 5010, "HTP Config option: 2 not supported"),
+        ("list-async", "QnnContext_createFromBinaryListAsync", 1000, "Backend does not support"),
+    ],
+)
+def test_the_simulator_says_that_it_cannot_share(
+    real: Target, deployed: Deployed, strategy: Strategy, api: str, code: int, says: str
+) -> None:
+    _, verdict, _ = session(real, deployed, strategy, "")
+    assert verdict.outcome == "unsupported"
+    assert verdict.error is not None
+    assert (verdict.error.api, verdict.error.code) == (api, code)
+    assert says in verdict.error.message

@@ -1,0 +1,140 @@
+"""docs/grafana: each query runs on a real PostgreSQL and says what is so; the others name metrics
+that there are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from harness.history.database import (
+    CauseTold,
+    Database,
+    DeviceTold,
+    NightTold,
+    keep_night,
+    open_database,
+)
+from harness.history.importing import import_run
+from harness.report.metrics import metrics_text
+from harness.results.coverage import coverage_of
+from harness.results.record import CaseRecord, DeviceEvent
+from tests.integration.device_runs import ROOT
+from tests.integration.history.postgres_server import PostgresServer
+from tests.unit.history.runs import attempt, run_folder
+
+BOARD: dict[str, Any] = json.loads((ROOT / "docs/grafana/qnn-harness.json").read_text())
+PANELS = [one for one in BOARD["panels"] if one["type"] != "row"]
+OF_SQL = {one["title"]: one for one in PANELS if "rawSql" in one["targets"][0]}
+DEVICES = ("p1", "p2", "q")
+
+
+def ran(said: str, device: str, soc: str = "SM8750", **more: Any) -> CaseRecord:
+    made = attempt(said, device=device, **more)
+    assert made.device is not None
+    return made.model_copy(update={"device": made.device.model_copy(update={"soc": soc})})
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """Three runs of three phones: in the second `a` fails on one."""
+    reports = tmp_path_factory.mktemp("reports")
+    started = PostgresServer()
+    held = open_database(started.url)
+    good = [ran("a passed", one) for one in DEVICES[:2]] + [ran("a passed", "q", "SM8650")]
+    second = [
+        ran("a failed message=it_broke", "p1"),
+        ran("a failed n=1", "p2"),
+        ran("a passed n=2", "p2"),
+        ran("a failed known=k", "q", "SM8650"),
+        ran("b error", "q", "SM8650"),
+    ]
+    for records in (good, second, good):
+        run = import_run(held, run_folder(reports, *records)).run
+    told = {name: DeviceTold(state=name, since="") for name in ("good", "bad")}
+    causes = {"c": CauseTold()}
+    keep_night(held, NightTold(night="n", run=run, devices=told, causes=causes))
+    yield held
+    started.stop()
+
+
+def asked(database: Database, title: str) -> list[dict[str, Any]]:
+    """What a panel gets: macros and variables are filled in as Grafana does."""
+    (target,) = OF_SQL[title]["targets"]
+    sql = target["rawSql"]
+    for said, meant in (
+        ("$__timeFrom()", "'2000-01-01T00:00:00Z'"),
+        ("$__timeTo()", "'2100-01-01T00:00:00Z'"),
+        ("$device", ",".join(f"'{one}'" for one in DEVICES)),
+    ):
+        sql = sql.replace(said, meant)
+    assert "$" not in sql
+    with database.transaction(writes=False) as connection:
+        found = connection.exec_driver_sql(sql.replace("%", "%%"))
+        return [dict(row) for row in found.mappings()]
+
+
+@pytest.mark.needs("psql")
+@pytest.mark.parametrize("title", OF_SQL)
+def test_each_query_runs_and_finds_something(database: Database, title: str) -> None:
+    rows = asked(database, title)
+    assert rows
+    if OF_SQL[title]["targets"][0]["format"] == "time_series":
+        assert all(row["time"].year >= 2020 for row in rows)
+
+
+@pytest.mark.needs("psql")
+def test_they_say_what_is_so(database: Database) -> None:
+    verdicts = asked(database, "Verdicts of each run")
+    assert [(one["good"], one["bad"]) for one in verdicts] == [(3, 0), (2, 1), (3, 0)]
+    lost = asked(database, "Without a verdict")
+    assert [one["lost to the lab"] for one in lost] == [0, 1, 0]
+    (cause,) = asked(database, "What fails, by cause")
+    told = {name: cause[name] for name in ("failure", "cases", "devices", "on_soc", "failures")}
+    assert told == {
+        "failure": "call|1002|it broke",
+        "cases": 1,
+        "devices": 1,
+        "on_soc": "SM8750",
+        "failures": 1,
+    }
+    first, *others = asked(database, "Devices and versions")
+    assert (first["device"], first["fail"], first["judged"]) == ("p1", 1, 3)
+    assert float(first["percent"]) == 33.3
+    assert {one["fail"] for one in others} == {0}
+    assert [one["device"] for one in asked(database, "Devices now")] == list(DEVICES)
+    (night,) = asked(database, "Nights")
+    assert (night["night"], night["open_causes"], night["devices_not_well"]) == ("n", 1, 1)
+
+
+@pytest.mark.needs("psql")
+def test_the_devices_to_choose_from(database: Database) -> None:
+    (variable,) = (one for one in BOARD["templating"]["list"] if one["type"] == "query")
+    with database.transaction(writes=False) as connection:
+        assert [name for (name,) in connection.exec_driver_sql(variable["query"])] == list(DEVICES)
+
+
+def test_the_metrics_that_are_named_are_written_with_these_labels() -> None:
+    vitals = {"hottest_c": 41.5, "battery_percent": 50, "free_storage_bytes": 5}
+    when = {"run": "r", "device": "p1", "started": "2026-11-20T10:00:00Z", "duration_s": 2.0}
+    event = DeviceEvent(event="reboot", state="good", vitals=vitals, **when)
+    records = [ran("a failed n=2", "p1"), ran("b error", "p1")]
+    info = {"started": "2026-11-20T10:00:00Z", "finished": "2026-11-20T11:00:00Z"}
+    known: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(
+        metrics_text(records, [event], info, coverage_of(records, info))
+    ):
+        for sample in family.samples:
+            known.setdefault(sample.name, set()).update(sample.labels)
+    queries = [one["targets"][0]["expr"] for one in PANELS if "expr" in one["targets"][0]]
+    assert len(queries) > 8
+    for query in queries:
+        (name,) = re.findall(r"qnn_harness_\w+", query)
+        labels = re.findall(r"(\w+)=~", query)
+        labels += re.findall(r"\w+", "".join(re.findall(r"by \((.*?)\)", query)))
+        assert name in known, query
+        assert set(labels) <= known[name], query

@@ -1,0 +1,117 @@
+"""What reads one record at a time, or puts history together, takes no more for more of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.results.journal import MAX_LINE_BYTES, MAX_VALUES
+from tests.unit.results.records import record
+
+MB = 1 << 20
+MEASURED = """
+import re, sys
+from pathlib import Path
+from harness.cli.main import commands
+code = commands(sys.argv[1:], standalone_mode=False)
+peak = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
+print(int(peak[1]) // 1024, file=sys.stderr)
+"""
+
+
+def peak_mb(*words: object) -> int:
+    """The most memory that a command held, in a process of its own, in MiB."""
+    command = [sys.executable, "-c", MEASURED, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=7200, check=True)
+    return int(done.stderr.splitlines()[-1])
+
+
+def many(reports: Path, cases: int) -> Path:
+    """A run in which every tenth case fails, each with a message of its own."""
+    run = reports / "20261121T060000Z-00ff"
+    run.mkdir(parents=True)
+    made = {
+        outcome: record(outcome=outcome, case="NAME").model_dump_json()
+        for outcome in ("passed", "failed")
+    }
+    with (run / "results.jsonl").open("w") as file:
+        for number in range(cases):
+            letters = "".join(chr(97 + int(digit)) for digit in str(number))
+            name = f"suites/test_a.py::test[sim-v73-htp-2.51.0-{number}]"
+            text = made["failed" if number % 10 == 0 else "passed"]
+            text = text.replace('"NAME"', json.dumps(name)).replace("Failed to", f"No {letters}")
+            file.write(text + "\n")
+    (run / "run.json").write_text(json.dumps({"schema": 1, "run": run.name, "finished": "then"}))
+    return run
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        pytest.param(10_000, marks=pytest.mark.slow),
+        pytest.param(1_000_000, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
+    ],
+)
+def test_history_takes_as_much_for_many_cases_as_for_few(tmp_path: Path, cases: int) -> None:
+    """It had 6 KB for each: the 10,000 of a day would be 55 MB more."""
+    few, lots = tmp_path / "few", tmp_path / "many"
+    many(few, 100)
+    run = many(lots, cases)
+    base = peak_mb("history", "--reports", few)
+    imported = peak_mb("history", "import", run, "--reports", lots)
+    told = peak_mb("history", "--reports", lots)
+    listed = peak_mb("history", "--reports", lots, "--json")
+    print(
+        f"\n{cases} cases: a few take {base} MB, import {imported}, history {told}, JSON {listed}"
+    )
+    assert max(imported, told, listed) < base + 40
+
+
+WORST = {
+    "lists in lists": b"[]," * (MAX_VALUES // 2 - 50),
+    "objects": b'{"a":1},' * (MAX_VALUES // 2 - 50),
+    "numbers": b"1234567," * (MAX_VALUES - 100),
+    "more than there may be": b"{}," * (MAX_LINE_BYTES // 3 - 1000),
+}
+
+
+BY_NIGHT = ("objects", "numbers", "text", "one line of 100 MB")
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "more than there may be",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("lists in lists", "unknown keys")),
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in BY_NIGHT),
+    ],
+)
+def test_the_worst_line_takes_a_bounded_amount(tmp_path: Path, inside: str) -> None:
+    """Whatever the text of a line becomes in memory."""
+    whole = record(case="worst", measurements={"x": ["X"]}).model_dump_json().encode()
+    if inside in WORST:
+        line = whole.replace(b'"X"', WORST[inside] + b"0")
+    elif inside == "text":
+        wide = "\U0001f600" + "x" * (MAX_LINE_BYTES - 10_000)
+        line = whole.replace(b'"X"', json.dumps(wide, ensure_ascii=False).encode())
+    elif inside == "unknown keys":
+        keys = b"".join(b'"k%d":1,' % number for number in range(MAX_VALUES - 1000))
+        line = b"{" + keys + whole[1:]
+    else:
+        line = whole.replace(b'"X"', b"1," * (50 * MB) + b"0")
+    run = tmp_path / "20261121T060000Z-00ff"
+    run.mkdir()
+    last = record(case="last").model_dump_json().encode()
+    (run / "results.jsonl").write_bytes(line + b"\n" + last + b"\n")
+    peaks = {
+        "import": peak_mb("history", "import", run, "--reports", tmp_path),
+        "history": peak_mb("history", "--reports", tmp_path),
+        "compare": peak_mb("compare", run, run),
+        "report": peak_mb("report", "write", run),
+    }
+    print(f"\n{inside}: {peaks}")
+    assert max(peaks.values()) < 220

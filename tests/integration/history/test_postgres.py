@@ -1,0 +1,189 @@
+"""History on a real PostgreSQL: the same answers, nothing lost and nothing twice, whoever dies."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import ConfigError, InfraError
+from harness.history.database import Database, open_database
+from harness.history.importing import import_run
+from harness.history.timeline import Filter
+from tests.integration.history.postgres_server import PostgresServer
+from tests.unit.history.runs import attempt, run_folder, stored_runs
+
+RUNS, CASES = 3, 1100
+
+pytestmark = pytest.mark.needs("psql")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    started = PostgresServer()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def url(server: PostgresServer) -> str:
+    """Of the server, with nothing in it."""
+    with open_database(server.url).transaction() as connection:
+        connection.exec_driver_sql("DROP TABLE attempts, device_runs, nights, runs, meta")
+    return server.url
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reports")
+    for number in range(RUNS):
+        said = [
+            attempt(f"c{case} {'passed' if (case + number) % 7 else 'failed message=no_PD'}")
+            for case in range(CASES)
+        ]
+        run_folder(folder, *said)
+    return folder
+
+
+def rows(database: Database) -> list[tuple[object, ...]]:
+    """All that is held."""
+    with database.transaction(writes=False) as connection:
+        found = connection.exec_driver_sql(
+            "SELECT run, line, name, device, qnn, ort, axes, outcome, cause, known_issue, "
+            "diagnosis, signature, error, started, attempt FROM attempts"
+        )
+        return sorted(map(tuple, found), key=lambda row: (str(row[0]), row[1]))
+
+
+def all_in_sqlite(reports: Path, path: Path) -> list[tuple[object, ...]]:
+    database = open_database(str(path))
+    for journal in reports.glob("2*/results.jsonl"):
+        import_run(database, journal.parent)
+    return rows(database)
+
+
+def importer(reports: Path, url: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "harness.cli.main", "history", "import", reports]
+    return subprocess.Popen(
+        [*map(str, words), "--database", url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+WAITS = """CREATE OR REPLACE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS
+$$BEGIN IF NEW.line = 1000 THEN PERFORM pg_advisory_xact_lock(7); END IF; RETURN NEW; END$$"""
+TRIGGER = "CREATE TRIGGER waits BEFORE INSERT ON attempts FOR EACH ROW EXECUTE FUNCTION waits()"
+WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def ended_in_the_middle(
+    reports: Path, url: str, end: Callable[[subprocess.Popen[str]], None]
+) -> subprocess.Popen[str]:
+    """An importer for which `end` is called in the middle of the third run that it takes in.
+
+    There it waits for us, so that none is too quick.
+    """
+    database = open_database(url)
+    for folder in sorted(journal.parent for journal in reports.glob("2*/results.jsonl"))[:2]:
+        import_run(database, folder)
+    with database.transaction() as connection:
+        connection.exec_driver_sql(WAITS)
+        connection.exec_driver_sql(TRIGGER)
+    # the end of the server is that of our transaction, too
+    with contextlib.suppress(InfraError), database.transaction() as connection:
+        list(connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7)"))
+        process = importer(reports, url)
+        until = time.monotonic() + 120
+        while not connection.exec_driver_sql(WAITING).scalar():
+            assert process.poll() is None, "it was over before anything could be ended"
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        end(process)
+    return process
+
+
+def test_both_databases_hold_the_same(url: str, reports: Path, tmp_path: Path) -> None:
+    told = importer(reports, url).communicate(timeout=120)
+    assert told == (f"{RUNS} runs of {RUNS} taken in, the others were held already\n", "")
+    database = open_database(url)
+    wanted = all_in_sqlite(reports, tmp_path / "history.sqlite")
+    assert len(wanted) == RUNS * CASES
+    assert rows(database) == wanted
+    told = importer(reports, url).communicate(timeout=120)
+    assert told == (f"0 runs of {RUNS} taken in, the others were held already\n", "")
+    assert rows(database) == wanted
+    asked = Filter(case="-c7]", device="sim", since="2000-01-01", until="2100-01-01")
+    in_sqlite = list(stored_runs(open_database(str(tmp_path / "history.sqlite")), asked))
+    assert list(stored_runs(database, asked)) == in_sqlite
+    assert len(in_sqlite) == RUNS
+
+
+@pytest.mark.nightly
+def test_an_importer_that_is_killed_has_done_whole_runs(
+    url: str, reports: Path, tmp_path: Path
+) -> None:
+    process = ended_in_the_middle(reports, url, subprocess.Popen.kill)
+    process.communicate(timeout=60)
+    wanted = all_in_sqlite(reports, tmp_path / "history.sqlite")
+    database = open_database(url)
+    left = rows(database)
+    assert left == [row for row in wanted if row[0] in {row[0] for row in left}]
+    assert len(left) % CASES == 0
+    both = [importer(reports, url), importer(reports, url)]
+    told = [one.communicate(timeout=120) for one in both]
+    assert [one.returncode for one in both] == [0, 0], told
+    assert rows(database) == wanted
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_loses_nothing_and_keeps_no_half(
+    server: PostgresServer, url: str, reports: Path, tmp_path: Path
+) -> None:
+    process = ended_in_the_middle(reports, url, lambda _: server.kill())
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 3, said
+    assert "Traceback" not in said
+    assert said.startswith("error: postgresql://")
+    with pytest.raises(InfraError):
+        open_database(url)
+    server.start()
+    left = {row[0] for row in rows(open_database(url))}
+    assert len(left) == 2
+    wanted = all_in_sqlite(reports, tmp_path / "history.sqlite")
+    assert rows(open_database(url)) == [row for row in wanted if row[0] in left]
+    assert importer(reports, url).wait(120) == 0
+    assert rows(open_database(url)) == wanted
+
+
+def test_words_that_a_database_does_not_like(url: str, tmp_path: Path) -> None:
+    odd = "\0'; DROP TABLE runs; -- :x %s \U0001f600 \\u0000"
+    records = [
+        attempt("a failed", file=f"{odd}.py", axes={odd: odd}),
+        attempt("b failed", file="x" * 100_000),
+        attempt("c passed", file="x" * 100_000),
+    ]
+    folder = run_folder(tmp_path, *records)
+    for where in (url, str(tmp_path / "history.sqlite")):
+        database = open_database(where)
+        assert import_run(database, folder).attempts == 3
+        ((_, held),) = stored_runs(database, Filter())
+        assert {odd: odd} in [one.axes for one in held]
+        assert len({one.case for one in held}) == 3
+        ((_, found),) = stored_runs(database, Filter(case="'; DROP TABLE runs; -- :x %s"))
+        assert len(found) == 1
+
+
+def test_what_is_no_database_is_said(server: PostgresServer) -> None:
+    with pytest.raises(InfraError, match="nobody-has-this"):
+        open_database(server.url.replace("/postgres?", "/nobody-has-this?"))
+    with pytest.raises(ConfigError, match="no URL"):
+        open_database("postgresql://host:port:x/y")
+    with pytest.raises(ConfigError, match="postgresql://HOST/NAME"):
+        open_database("mysql://host/name")

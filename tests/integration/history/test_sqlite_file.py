@@ -1,0 +1,169 @@
+"""SQLite's file as life treats it: importers are killed, files and folders nobody may write."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.history.database import open_database
+from harness.history.importing import import_run, runs_in
+from tests.unit.history.runs import attempt, run_folder
+
+RUNS, CASES = 3, 12
+
+
+def reports_in(folder: Path) -> Path:
+    folder.mkdir()
+    for run in range(RUNS):
+        run_folder(
+            folder,
+            *(attempt(f"c{at} {'failed' if at == run else 'passed'}") for at in range(CASES)),
+        )
+    return folder
+
+
+def held(file: Path) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(file) as connection:
+        return list(connection.execute("SELECT * FROM attempts ORDER BY run, line"))
+
+
+def import_all(file: Path, reports: Path) -> int:
+    database = open_database(str(file))
+    return sum(import_run(database, run).changed for run in runs_in(reports))
+
+
+def imported_until(count: int, file: Path, reports: Path) -> bool:
+    """Imports in a process that kills itself at the so-many-th statement; whether it did."""
+    child = os.fork()
+    if not child:
+        connect, left = sqlite3.connect, [count]
+        module: Any = sqlite3.dbapi2
+
+        def tick(_: str) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def traced(*given: Any, **named: Any) -> sqlite3.Connection:
+            made = connect(*given, **named)
+            made.set_trace_callback(tick)
+            return made
+
+        try:
+            module.connect = traced
+            import_all(file, reports)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+@pytest.mark.slow
+def test_an_importer_killed_at_any_statement_loses_nothing(tmp_path: Path) -> None:
+    reports = reports_in(tmp_path / "reports")
+    whole = tmp_path / "whole.sqlite"
+    assert import_all(whole, reports) == RUNS
+    wanted, count = held(whole), 0
+    file = tmp_path / "h.sqlite"
+    while imported_until(count, file, reports):
+        if file.exists() and file.stat().st_size:
+            with sqlite3.connect(file) as connection:
+                ((sound,),) = connection.execute("PRAGMA integrity_check")
+            assert sound == "ok"
+        first = open_database(str(file))
+        left = held(file)
+        assert left == [row for row in wanted if row[0] in {row[0] for row in left}]
+        assert len(left) % CASES == 0, "of a run all or nothing is held"
+        assert sum(import_run(first, run).changed for run in runs_in(reports)) == (
+            RUNS - len(left) // CASES
+        )
+        assert held(file) == wanted
+        file.unlink()
+        count += 1
+    assert count > RUNS * CASES, "no statement was left out"
+    assert held(file) == wanted
+
+
+def history(*words: object) -> subprocess.CompletedProcess[str]:
+    """The command, by a user whom permissions bind, as they do not bind root."""
+    bound = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"]
+    return subprocess.run(
+        [
+            *(bound if os.geteuid() == 0 else []),
+            sys.executable,
+            "-m",
+            "harness.cli.main",
+            "history",
+        ]
+        + [str(word) for word in words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    if os.geteuid() == 0 and not shutil.which("setpriv"):
+        pytest.skip("root may write anywhere, and there is no setpriv")
+    return reports_in(tmp_path / "reports")
+
+
+def in_folder(reports: Path, mode: int) -> None:
+    (reports / "history.sqlite").chmod(0o444)
+    reports.chmod(mode)
+
+
+def test_what_may_only_be_read_is_read(reports: Path) -> None:
+    file = reports / "history.sqlite"
+    assert history("import", "--reports", reports).returncode == 0
+    wanted = history("--database", file, "--json").stdout
+    in_folder(reports, 0o555)
+    try:
+        done = history("--database", file, "--json")
+        assert (done.returncode, done.stdout) == (0, wanted), done.stderr
+        refused = history("import", "--reports", reports)
+        assert refused.returncode == 2
+        assert f"{file}: --database: " in refused.stderr
+        assert "may it be written? else name another place" in refused.stderr
+        assert "Traceback" not in refused.stderr
+    finally:
+        reports.chmod(0o755)
+    assert held(file)
+
+
+def test_a_run_that_cannot_be_read_keeps_none_from_the_others(reports: Path) -> None:
+    wanted = json.loads(history("--reports", reports, "--json").stdout)
+    for journal in (
+        reports / "of-somebody" / "results.jsonl",
+        reports / "no-run" / "results.jsonl",
+    ):
+        journal.parent.mkdir()
+    journal.mkdir()
+    journal = reports / "of-somebody" / "results.jsonl"
+    journal.write_text("{}\n")
+    journal.chmod(0)
+    done = history("--reports", reports, "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, wanted), done.stderr
+    assert done.stderr == f"warning: {journal}: cannot be read: Permission denied\n"
+    assert history("import", journal.parent, "--reports", reports).returncode == 2
+
+
+def test_a_folder_that_takes_no_file_is_said(reports: Path) -> None:
+    reports.chmod(0o555)
+    try:
+        done = history("--reports", reports)
+    finally:
+        reports.chmod(0o755)
+    assert done.returncode == 2
+    assert "name another place" in done.stderr

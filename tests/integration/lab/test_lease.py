@@ -1,0 +1,485 @@
+"""One holder per device, among real processes and users, however they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from harness.core.errors import InfraError
+from harness.lab import lease as lease_module
+from harness.lab.inventory import device_address
+from harness.lab.lease import DeviceHeld, LeaseLost, Leases, device_file
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.private_server import harness_key
+from harness.simulator.programs import device_properties
+from tests.faults.breakable import KeptServer
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.transport.adb.remote import SLACK_S
+from tests.logged import Logged
+
+KEY = "local:R5CX1234"
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from harness.lab.lease import Leases
+from harness.core.bounded_json import parse_json
+parse_json("0")  # the account may not read what it imports
+user = int(sys.argv[2])
+if user:
+    os.setgid(user)
+    os.setuid(user)
+leases = Leases(Path(sys.argv[1]), purpose="a test")
+try:
+    leases.take("local:R5CX1234", "phone", wait_s=float(sys.argv[3]))
+except Exception as error:
+    print(error, flush=True)
+    sys.exit(1)
+print("holds", flush=True)
+time.sleep(float(sys.argv[4]))
+"""
+
+
+@contextmanager
+def holding(
+    folder: Path, *, user: int = 0, wait_s: float = 0, hold_s: float = 60
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Another process that tries to hold the device, and what it said."""
+    arguments = [str(part) for part in (folder, user, wait_s, hold_s)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "leases"
+
+
+def test_a_held_device_is_refused_with_the_holders_name(folder: Path) -> None:
+    mine = Leases(folder, purpose="mine")
+    with holding(folder) as (process, said):
+        assert said == "holds"
+        with pytest.raises(DeviceHeld, match=rf"phone is held by .*{process.pid} \(a test\)"):
+            mine.take(KEY, "phone")
+        held = mine.look(KEY)
+        assert held is not None
+        assert held.holder is not None
+        assert held.holder.pid == process.pid
+        mine.take("local:another", "tablet")
+    mine.close()
+
+
+def test_a_killed_holder_frees_it_at_once(folder: Path) -> None:
+    mine = Leases(folder, purpose="mine")
+    with holding(folder) as (process, _):
+        process.kill()
+        process.wait()
+        mine.take(KEY, "phone")
+    with holding(folder) as (_, said):
+        assert f"{os.getpid()} (mine)" in said
+    mine.close()
+    assert mine.look(KEY) is None
+
+
+def test_waiting_ends_when_it_is_free_or_at_the_deadline(folder: Path, logged: Logged) -> None:
+    mine = Leases(folder, purpose="mine")
+    with holding(folder, hold_s=1):
+        mine.take(KEY, "phone", wait_s=30)
+    first, last = logged.warnings
+    assert first.startswith("waiting up to 30 s for device phone: held by ")
+    assert last.startswith("device phone is waited for no more, after ")
+    mine.close()
+    with holding(folder):
+        began = time.monotonic()
+        with pytest.raises(DeviceHeld, match=r"\(waited \d+(\.\d)? s\)"):
+            mine.take(KEY, "phone", wait_s=0.5)
+        assert 0.5 <= time.monotonic() - began < SLACK_S
+
+
+def test_a_holder_that_was_stopped_is_told_from_one_that_works(folder: Path) -> None:
+    mine = Leases(folder, purpose="mine")
+    with holding(folder) as (process, _):
+        os.kill(process.pid, signal.SIGSTOP)
+        (file,) = folder.iterdir()
+        long_ago = time.time() - 500
+        os.utime(file, (long_ago, long_ago))
+        with pytest.raises(DeviceHeld, match=r"has not moved for 5\d\d s"):
+            mine.take(KEY, "phone")
+
+
+def test_a_child_does_not_keep_it(folder: Path) -> None:
+    mine = Leases(folder, purpose="mine")
+    mine.take(KEY, "phone")
+    child = os.fork()
+    if child == 0:
+        time.sleep(20)
+        os._exit(0)
+    try:
+        mine.close()
+        other = Leases(folder, purpose="other")
+        other.take(KEY, "phone")
+        other.close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+@pytest.mark.needs("root")
+def test_another_user_waits_for_the_same_file(folder: Path) -> None:
+    folder.parent.chmod(0o755)
+    for parent in folder.parents:
+        if parent.stat().st_uid == 0 and "pytest" in str(parent):
+            parent.chmod(parent.stat().st_mode | 0o055)
+    mine = Leases(folder, purpose="mine")
+    mine.take(KEY, "phone")
+    (file,) = folder.iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
+    assert stat.S_IMODE(file.stat().st_mode) == 0o666
+    with holding(folder, user=65534) as (_, said):
+        assert "(mine)" in said
+    mine.close()
+    with holding(folder, user=65534) as (process, said):
+        assert said == "holds"
+        with pytest.raises(DeviceHeld, match=str(process.pid)):
+            mine.take(KEY, "phone")
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Not below pytest's own, which each session closes to other accounts as it starts."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+@pytest.mark.needs("root")
+def test_another_user_gets_it_when_it_is_free(open_folder: Path) -> None:
+    folder = open_folder / "leases"
+    mine = Leases(folder, purpose="mine")
+    mine.take(KEY, "phone")
+
+    def first() -> str:
+        with holding(folder, user=65534, wait_s=60) as (_, said):
+            return said
+
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(first)
+        time.sleep(1)
+        assert not waits.done(), waits.result()
+        mine.close()
+        assert waits.result() == "holds"
+    mine.take(KEY, "phone")
+    mine.close()
+
+
+def test_one_of_many_gets_it(folder: Path) -> None:
+    several = [Leases(folder, purpose=str(number)) for number in range(32)]
+
+    def attempt(leases: Leases) -> bool:
+        try:
+            leases.take(KEY, "phone")
+        except DeviceHeld:
+            return False
+        return True
+
+    with ThreadPoolExecutor(32) as pool:
+        assert sum(pool.map(attempt, several)) == 1
+    for leases in several:
+        leases.close()
+
+
+@pytest.mark.parametrize("what", ["link", "folder", "fifo", "garbage"])
+def test_what_somebody_put_there(folder: Path, tmp_path: Path, what: str) -> None:
+    mine = Leases(folder, purpose="mine")
+    mine.take(KEY, "phone")
+    (file,) = folder.iterdir()
+    mine.close()
+    assert not file.exists()
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    if what == "garbage":
+        file.write_bytes(os.urandom(100_000))
+        mine.take(KEY, "phone")
+        assert json.loads(file.read_bytes())["pid"] == os.getpid()
+        mine.close()
+        return
+    if what == "link":
+        file.symlink_to(victim)
+    elif what == "folder":
+        file.mkdir()
+    else:
+        os.mkfifo(file)
+    with pytest.raises(InfraError, match="QNN_HARNESS_LEASES"):
+        mine.take(KEY, "phone")
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("how", ["removed", "renamed", "replaced", "folder-renamed"])
+def test_who_lost_its_lease_is_told_and_gives_up(
+    folder: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "HEARTBEAT_S", 0.02)
+    told = SimpleQueue[str]()
+    monkeypatch.setattr(lease_module._log, "warning", told.put)
+    mine, other = Leases(folder, purpose="mine"), Leases(folder, purpose="other")
+    mine.take(KEY, "phone")
+    mine.require(KEY)
+    (file,) = folder.iterdir()
+    match how:
+        case "removed":
+            file.unlink()
+        case "renamed":
+            file.rename(folder / "elsewhere")
+        case "replaced":
+            (folder / "new").touch()
+            (folder / "new").rename(file)
+        case "folder-renamed":
+            folder.rename(folder.with_name("away"))
+    assert "the lease of device phone is lost" in told.get(timeout=60)
+    other.take(KEY, "phone")
+    with pytest.raises(LeaseLost, match="removed or replaced"):
+        mine.require(KEY)
+    mine.free(KEY)
+    with pytest.raises(DeviceHeld, match=r"\(other\)"):
+        mine.take(KEY, "phone")
+    other.require(KEY)
+    other.close()
+    mine.take(KEY, "phone")
+    mine.require(KEY)
+    mine.close()
+    assert told.empty()  # who lets go has lost nothing
+
+
+def test_a_lost_lease_stays_lost_when_its_file_is_put_back(folder: Path, logged: Logged) -> None:
+    """Meanwhile another process may have held the device."""
+    mine = Leases(folder, purpose="mine")
+    mine.take(KEY, "phone")
+    (file,) = folder.iterdir()
+    away = file.rename(folder / "away")
+    with pytest.raises(LeaseLost):
+        mine.require(KEY)
+    away.rename(file)
+    with pytest.raises(LeaseLost):
+        mine.require(KEY)
+    assert len(logged.warnings) == 1
+    mine.close()
+
+
+def test_a_file_that_goes_while_it_is_locked_is_no_lease(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, real_lock = Leases(folder, purpose="mine"), lease_module._lock
+    file = folder / device_file(KEY)
+
+    def late_lock(descriptor: int) -> bool:
+        monkeypatch.setattr(lease_module, "_lock", real_lock)
+        file.unlink()
+        return real_lock(descriptor)
+
+    monkeypatch.setattr(lease_module, "_lock", late_lock)
+    mine.take(KEY, "phone")
+    mine.require(KEY)
+    with pytest.raises(DeviceHeld):
+        Leases(folder, purpose="other").take(KEY, "phone")
+    mine.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "why"),
+    [
+        (0o777, None, "not sticky"),
+        (0o775, None, "not sticky"),
+        (0o755, 4711, "belongs to user 4711"),
+        (0o1775, 4711, "belongs to user 4711"),
+        (0o1777, 4711, None),
+        (0o1777, None, None),
+        (0o755, None, None),
+    ],
+)
+def test_a_folder_that_others_can_take_leases_from(
+    folder: Path, mode: int, owner: int | None, why: str | None
+) -> None:
+    folder.mkdir()
+    folder.chmod(mode)
+    if owner is not None:
+        if os.getuid() != 0:
+            pytest.skip("only root can give a folder away")
+        os.chown(folder, owner, -1)
+    mine = Leases(folder, purpose="mine")
+    if why is None:
+        mine.take(KEY, "phone")
+        mine.close()
+        return
+    with pytest.raises(InfraError, match=why):
+        mine.take(KEY, "phone")
+    assert not list(folder.iterdir())
+
+
+def test_a_file_with_a_second_name_is_not_written_to(folder: Path, tmp_path: Path) -> None:
+    folder.mkdir()
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    os.link(victim, folder / device_file(KEY))
+    with pytest.raises(InfraError, match="regular file of one name"):
+        Leases(folder, purpose="mine").take(KEY, "phone")
+    assert victim.read_text() == "precious"
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "leases").symlink_to(tmp_path)
+    with pytest.raises(InfraError, match="no folder"):
+        Leases(tmp_path / "leases", purpose="mine").take(KEY, "phone")
+
+
+MEETING_SUITE = '''"""Ends only while another run is at the same case."""
+import os
+import time
+from pathlib import Path
+import pytest
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device
+def test_meeting(bench):
+    bench.run(Plan((Step("noop"),))).check()
+    here = Path(os.environ["HERE"])
+    here.touch()
+    until = time.monotonic() + 200
+    while len(list(here.parent.iterdir())) < 2:
+        assert time.monotonic() < until, "the other run did not come"
+        time.sleep(0.02)
+'''
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "suite" / "test_it.py"
+    file.parent.mkdir()
+    file.write_text(text)
+    return file
+
+
+def test_two_runs_use_a_simulated_device_at_the_same_time(lab: DeviceRuns, tmp_path: Path) -> None:
+    """Neither waits for the other, nor for the device that somebody has at their desk."""
+    suite = written(tmp_path, MEETING_SUITE)
+    (tmp_path / "here").mkdir()
+    leases = Leases(lab.folder / "leases", purpose="a person at the desk")
+    leases.take(f"simulated:{(lab.folder / 'simulated/sim-v73').resolve()}", "sim-v73")
+    with ThreadPoolExecutor(2) as pool:
+        runs = [
+            pool.submit(
+                lab.run,
+                *("--reports", tmp_path / f"reports{number}"),
+                suites=suite,
+                HERE=str(tmp_path / "here" / str(number)),
+            )
+            for number in range(2)
+        ]
+        done = [run.result() for run in runs]
+    leases.close()
+    assert [run.code for run in done] == [0, 0], [run.output for run in done]
+    assert not any("waiting" in run.output for run in done)
+    assert not any((lab.folder / "simulated/.runs").iterdir())
+
+
+@pytest.fixture
+def kept(lab: DeviceRuns) -> Iterator[tuple[DeviceRuns, str]]:
+    """A lab whose device has an address that stays, as real ones have, and the key of its lease."""
+    home = lab.folder / "home"
+    server = KeptServer(home)
+    device = SimulatedDevice(
+        "kept",
+        storage=lab.folder / "kept",
+        properties=device_properties("kept", "QCS8550"),
+        public_key=harness_key(home).with_suffix(".pub"),
+    )
+    with device:
+        server.start()
+        address = device.address
+        host = {"name": "here", "host": "127.0.0.1", "port": server.port}
+        entry = {"name": "kept", "serial": address, "host": "here", "target": "linux-x64"}
+        entry |= {"soc": "QCS8550", "workdir": str(lab.folder / "kept/work")}
+        lab.file.write_text(json.dumps({"schema": 1, "hosts": [host], "devices": [entry]}))
+        yield lab, device_address(address, "127.0.0.1", server.port)
+        server.stop()
+
+
+def test_a_run_that_does_not_get_its_device(kept: tuple[DeviceRuns, str], tmp_path: Path) -> None:
+    lab, key = kept
+    suite = written(tmp_path, MEETING_SUITE)
+    leases = Leases(lab.folder / "leases", purpose="a person at the desk")
+    leases.take(key, "kept")
+    done = lab.run("--lease-timeout", "0.5", suites=suite)
+    leases.close()
+    assert done.code == 3, done.output
+    assert "waiting up to 0.5 s for device kept" in done.output
+    assert "(a person at the desk)" in done.output
+    assert not list((lab.folder / "quarantine").glob("*"))
+
+
+LOSING_SUITE = '''"""Cases that lose their lease while they run; one to another process."""
+import os
+from pathlib import Path
+import pytest
+from harness.lab.lease import device_file
+from harness.lab.lease import Leases
+from harness.probe.plan import Plan, Step
+
+LEASES = Path(os.environ["QNN_HARNESS_LEASES"])
+THIEF = Leases(LEASES, purpose="a thief")
+SEEN = set()
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("how", ["removed", "taken"])
+def test_losing(bench, how):
+    bench.run(Plan((Step("noop"),))).check()
+    if how in SEEN:
+        return
+    SEEN.add(how)
+    (LEASES / device_file(os.environ["LEASE_KEY"])).unlink()
+    if how == "taken":
+        THIEF.take(os.environ["LEASE_KEY"], "it")
+    else:
+        pytest.fail("whatever a case finds then, it shared its device")
+'''
+
+
+def test_a_case_that_lost_its_lease_has_no_verdict(
+    kept: tuple[DeviceRuns, str], tmp_path: Path
+) -> None:
+    lab, key = kept
+    suite = written(tmp_path, LOSING_SUITE)
+    done = lab.run("--lease-timeout", "0", suites=suite, LEASE_KEY=key)
+    assert done.code == 3, done.output
+    ends = [(case["axes"]["how"], case["outcome"], case["cause"]) for case in done.cases]
+    assert ends == [
+        ("removed", "error", "infra"),
+        ("removed", "passed", None),
+        ("taken", "error", "infra"),
+    ], done.output
+    assert "lease of device kept is lost" in done.case(how="taken")["error"]["message"]
+    assert done.output.count("warning: the lease of device kept is lost") == 2
+    assert not list((lab.folder / "quarantine").glob("*"))

@@ -1,0 +1,425 @@
+"""Each recovery step brings back a real simulated device from what it is meant for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.cli.devices import describe
+from harness.core.deadline import Deadline
+from harness.core.errors import InfraError
+from harness.core.facts import Lines
+from harness.core.notices import followed_by
+from harness.lab.attach import LabDevice, OpenLab
+from harness.lab.device_watch import DeviceWatch
+from harness.lab.health import Fitness, LabEvent, Quarantine
+from harness.lab.inventory import load_lab
+from harness.lab.recovery import Recovery, ask_vitals
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.private_server import harness_key
+from harness.simulator.programs import device_properties
+from harness.transport.adb_server import AdbServer
+from tests.faults.breakable import KeptServer
+from tests.integration.transport.adb.faulty_link import FaultyLink
+
+NAME = "sim-test"
+
+
+class Ward:
+    """One device under watch, and what was told of it."""
+
+    def __init__(self, lab_file: Path, folder: Path) -> None:
+        self.events: list[LabEvent] = []
+        self.lab = OpenLab(
+            load_lab(lab_file), key_folder=folder / "keys", storage_root=folder / "simulated"
+        )
+        self.now = 0.0
+        self.quarantine = Quarantine(folder / "quarantine")
+        self.device = self.lab.device(NAME)
+        self.watch = DeviceWatch(
+            self.quarantine,
+            probe_problem=lambda device: None,
+            tell=self.events.append,
+            clock=lambda: self.now,
+        )
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        """What went wrong, and what was done about it."""
+        found = [(event.event, event.state) for event in self.events]
+        return [one for one in found if one != ("health", "good")]
+
+    def answers(self) -> bool:
+        return self.device.attach().transport.shell("echo here", timeout_s=60).stdout == b"here\n"
+
+
+@pytest.fixture
+def ward(simulated_lab: Path, tmp_path: Path) -> Iterator[Ward]:
+    made = Ward(simulated_lab, tmp_path)
+    with made.lab:
+        yield made
+
+
+def test_a_healthy_device_is_used_without_a_word(ward: Ward) -> None:
+    ward.watch.require(ward.device)
+    assert ward.told == []
+    assert ward.answers()
+
+
+def test_a_device_that_died_is_connected_again(ward: Ward) -> None:
+    ward.watch.require(ward.device)
+    os.kill(ward.lab.simulation.devices[NAME].pid or 0, signal.SIGKILL)
+    assert ward.watch.failed(ward.device, case_over=False)
+    assert ward.told == [("reconnect", "good")]
+    assert ward.events[-1].vitals is not None
+    assert ward.events[-1].vitals.free_ram_bytes
+    assert ward.answers()
+
+
+def test_an_adb_server_that_died_is_started_again(ward: Ward) -> None:
+    ward.watch.require(ward.device)
+    assert ward.lab.simulation.server is not None
+    os.kill(ward.lab.simulation.server.pid or 0, signal.SIGKILL)
+    assert ward.watch.failed(ward.device, case_over=False)
+    assert ward.told[-1][1] == "good"
+    assert ward.answers()
+
+
+@pytest.mark.nightly
+def test_an_adb_server_that_hangs_is_replaced(ward: Ward) -> None:
+    ward.watch.require(ward.device)
+    assert ward.lab.simulation.server is not None
+    pid = ward.lab.simulation.server.pid or 0
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert ward.watch.failed(ward.device, case_over=False)
+    finally:
+        with_pid = Path(f"/proc/{pid}")
+        if with_pid.exists():
+            os.kill(pid, signal.SIGCONT)
+    assert ward.told == [("reconnect", "bad"), ("restart-server", "good")]
+    assert ward.answers()
+
+
+def test_a_reboot_is_waited_for(ward: Ward) -> None:
+    device = ward.device.attach()
+    before = ask_vitals(device.transport, device.workdir).boot_id
+    device.transport.shell("sleep 1000 >/dev/null 2>&1 &", timeout_s=60)
+    Recovery(ward.device, ward.device.recovery_rules, come_back=Deadline(0)).take("reboot")
+    device = ward.device.attach()
+    after = ask_vitals(device.transport, device.workdir).boot_id
+    assert before
+    assert after
+    assert before != after
+
+
+def test_leftovers_of_this_computer_are_ended_and_nobody_elses(ward: Ward) -> None:
+    adb = ward.device.attach().transport
+    script = "setsid sh -c 'echo $$; exec sleep 1000' >{0} 2>&1 </dev/null & sleep 0.3; cat {0}"
+    ours = int(adb.shell(script.format("$TMPDIR/ours"), timeout_s=60).stdout)
+    foreign = "QNN_HARNESS_CALL=00000000ffffffff " + script.format("$TMPDIR/foreign")
+    theirs = int(adb.shell(foreign, timeout_s=60).stdout)
+    assert adb.end_leftovers(timeout_s=60)
+    time.sleep(0.1)
+    assert not Path(f"/proc/{ours}").exists()
+    assert Path(f"/proc/{theirs}").exists()
+
+
+@pytest.mark.slow
+def test_failing_again_and_again_ends_in_quarantine_and_heals(ward: Ward) -> None:
+    ward.watch.require(ward.device)
+    over = [False, False, True, False, True, True]
+    usable = [ward.watch.failed(ward.device, case_over=case_over) for case_over in over]
+    assert usable == [True] * 5 + [False]
+    assert [event for event, _ in ward.told] == [
+        "reconnect",
+        "end-leftovers",
+        "restart-server",
+        "reboot",
+        "quarantine",
+    ]
+    entry = ward.quarantine.find(ward.device.key)
+    assert entry is not None
+    assert "last 3 cases" in entry.why
+    with pytest.raises(InfraError, match="devices heal sim-test"):
+        ward.watch.require(ward.device)
+    ward.now += 61
+    ward.watch.require(ward.device)
+    assert ward.told[-1][0] == "healed"
+    assert ward.quarantine.find(ward.device.key) is None
+
+
+def test_success_is_a_fresh_start(ward: Ward) -> None:
+    ward.watch.require(ward.device)
+    for _ in range(3):
+        assert ward.watch.failed(ward.device, case_over=False)
+        ward.device.fitness.succeeded()
+    assert [event for event, _ in ward.told] == ["reconnect"] * 3
+
+
+def test_a_device_that_cannot_come_back(ward: Ward, tmp_path: Path) -> None:
+    ward.watch.require(ward.device)
+    storage = tmp_path / "simulated" / NAME
+    os.kill(ward.lab.simulation.devices[NAME].pid or 0, signal.SIGKILL)
+    ward.lab.simulation.devices[NAME].stop()
+    storage.rename(tmp_path / "away")
+    storage.write_text("in the way")
+    assert not ward.watch.failed(ward.device, case_over=False)
+    assert ward.told[-1] == ("quarantine", "bad")
+    storage.unlink()
+    health = ward.watch.heal(ward.device)
+    assert health.state != "bad"
+    assert ward.told[-1][0] == "healed"
+    ward.watch.require(ward.device)
+    assert ward.answers()
+
+
+def test_the_gate_is_off_for_simulated_devices(ward: Ward) -> None:
+    assert ward.watch.settle(ward.device) == {}
+
+
+def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
+    gate = "    gate: {max_busy_percent: 100, max_temperature_c: 150, wait_s: 5}\n"
+    simulated_lab.write_text(simulated_lab.read_text() + gate)
+    ward = Ward(simulated_lab, tmp_path)
+    with ward.lab:
+        settled = ward.watch.settle(ward.device)
+        ward.now = 7.0
+        first, second = (ward.watch.surroundings(ward.device) for _ in range(2))
+    assert settled["waited_s"] == 0
+    assert isinstance(settled["busy"], float)
+    assert (first["seen_s"], first["cases_before"], second["cases_before"]) == (7.0, 0, 1)
+    assert first.get("hottest_c") == settled["hottest_c"]
+
+
+def test_what_is_around_a_case_is_what_was_seen_last(ward: Ward) -> None:
+    assert ward.watch.surroundings(ward.device) == {"cases_before": 0}
+    ward.watch.require(ward.device)
+    ward.now = 5.0
+    around = ward.watch.surroundings(ward.device)
+    assert (around["seen_s"], around["cases_before"]) == (5.0, 1)
+    (checked,) = ward.events
+    assert checked.vitals is not None
+    assert around.get("hottest_c") == checked.vitals.hottest_c
+
+
+def test_who_follows_is_told_why_a_timed_case_waits(simulated_lab: Path, tmp_path: Path) -> None:
+    gate = "    gate: {max_busy_percent: 1, max_temperature_c: 150, wait_s: 0}\n"
+    simulated_lab.write_text(simulated_lab.read_text() + gate)
+    ward, lines, said = Ward(simulated_lab, tmp_path), Lines(), []
+
+    def follow(device: str, facts: Mapping[str, object]) -> None:
+        said.append(lines.merge(device, facts))
+
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        with ward.lab, followed_by(follow), pytest.raises(InfraError, match="not fit"):
+            ward.watch.settle(ward.device)
+    finally:
+        busy.kill()
+        busy.wait()
+    *_, (device, line), (_, after) = said
+    assert device == NAME
+    assert "busy" in str(line["doing"])
+    assert str(line["doing"]).startswith("waiting: ")
+    assert "doing" not in after
+
+
+def test_what_makes_a_device_unique(tmp_path: Path) -> None:
+    lab_file = tmp_path / "devices.yaml"
+    lab_file.write_text(
+        """schema: 1
+hosts:
+  - {name: here, host: localhost}
+  - {name: other-port, host: 127.0.0.1, port: 5038}
+  - {name: far, host: lab-pc}
+devices:
+  - {name: a, serial: ABC}
+  - {name: b, serial: ABC, host: here}
+  - {name: c, serial: ABC, host: other-port}
+  - {name: d, serial: ABC, host: far}
+  - {name: e, serial: "192.0.2.17:5555"}
+  - {name: f, serial: "192.0.2.17:5555", host: far}
+  - {name: g, serial: "127.0.0.1:5555"}
+  - {name: h, serial: "127.0.0.1:5555", host: far}
+"""
+    )
+    lab = OpenLab(load_lab(lab_file), key_folder=tmp_path / "k", storage_root=tmp_path / "s")
+    key = {name: lab.device(name).key for name in "abcdefgh"}
+    assert key["a"] == key["b"]
+    assert key["e"] == key["f"]
+    assert len(set(key.values())) == 6
+
+
+def test_a_quarantine_does_not_end_before_the_probe_has_run(ward: Ward) -> None:
+    asked: list[str] = []
+
+    def fails(device: LabDevice) -> str | None:
+        asked.append(device.name)
+        return "it ends with a segmentation fault"
+
+    watch = DeviceWatch(
+        ward.quarantine,
+        probe_problem=lambda device: None,
+        thorough=fails,
+        tell=ward.events.append,
+    )
+    watch.require(ward.device)
+    assert asked == []  # a device that was well is not kept waiting
+    ward.quarantine.put(ward.device.key, "its probe crashed")
+    ward.device.fitness = Fitness()  # as of a new run
+    with pytest.raises(InfraError, match="segmentation fault"):
+        watch.require(ward.device)
+    assert watch.heal(ward.device).state == "bad"
+    assert asked == [NAME, NAME]
+    entry = ward.quarantine.find(ward.device.key)
+    assert entry is not None
+    assert entry.why == "its probe crashed"
+
+
+class BlinkingLink(FaultyLink):
+    """A relay that is back as soon as it was cut."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(target)
+        self.cuts = 0
+
+    def cut(self) -> None:
+        super().cut()
+        self.cuts += 1
+        self._cut = False
+
+
+@pytest.fixture
+def far_ward(tmp_path: Path) -> Iterator[tuple[Ward, BlinkingLink]]:
+    """A device that is reached by its address, through a relay."""
+    with contextlib.ExitStack() as stack:
+        server = KeptServer(tmp_path / "home")
+        stack.callback(server.stop)
+        server.start()
+        device = stack.enter_context(
+            SimulatedDevice(
+                NAME,
+                storage=tmp_path / "storage",
+                properties=device_properties(NAME, "QCS8550"),
+                public_key=harness_key(tmp_path / "home").with_suffix(".pub"),
+            )
+        )
+        link = stack.enter_context(BlinkingLink(device.address))
+        entry = {"name": NAME, "serial": link.address, "host": "here", "target": "linux-x64"}
+        lab = {
+            "schema": 1,
+            "hosts": [{"name": "here", "host": "127.0.0.1", "port": server.port}],
+            "recovery": {"come_back_s": 20, "reboot": False},
+            "devices": [entry | {"workdir": f"{tmp_path}/storage/data/local/tmp/qnn"}],
+        }
+        file = tmp_path / "devices.yaml"
+        file.write_text(yaml.safe_dump(lab))
+        ward = Ward(file, tmp_path)
+        stack.enter_context(ward.lab)
+        yield ward, link
+
+
+@pytest.mark.nightly
+def test_a_cut_at_any_moment_of_the_first_look_costs_no_device(
+    far_ward: tuple[Ward, BlinkingLink],
+) -> None:
+    ward, link = far_ward
+    before = link.carried
+    ward.watch.require(ward.device)
+    whole = link.carried - before
+    cuts_before = link.cuts
+    for share in range(1, 20):
+        ward.device.release()
+        AdbServer(ward.lab.described.host("here").address).disconnect(link.address)
+        ward.device.fitness = Fitness()  # as of a new run
+        link.cut_after(whole * share // 20)
+        ward.watch.require(ward.device)
+        link.resume()
+        assert ward.answers(), share
+    assert link.cuts > cuts_before + 10
+    assert "quarantine" not in [event for event, _ in ward.told]
+    assert ("reconnect", "good") in ward.told
+
+
+def test_a_second_fault_while_a_device_is_brought_back_is_waited_out(
+    far_ward: tuple[Ward, BlinkingLink],
+) -> None:
+    ward, link = far_ward
+    ward.watch.require(ward.device)
+    looks = 0
+
+    def fails_twice(device: LabDevice) -> None:
+        nonlocal looks
+        looks += 1
+        if looks <= 2:
+            link.cut()
+            attached = device.attach()
+            ask_vitals(attached.transport, attached.workdir)
+
+    watch = DeviceWatch(ward.quarantine, probe_problem=fails_twice, tell=ward.events.append)
+    assert watch.failed(ward.device, case_over=True)
+    assert looks >= 3
+    assert ward.told[-1] == ("reconnect", "good")
+    assert ward.quarantine.find(ward.device.key) is None
+
+
+def test_faults_in_a_row_that_a_reconnect_mends_are_no_reason_to_give_up(
+    far_ward: tuple[Ward, BlinkingLink],
+) -> None:
+    ward, link = far_ward
+    ward.watch.require(ward.device)
+    for _ in range(3):  # without retries each is the end of a case
+        link.cut()
+        assert ward.watch.failed(ward.device, case_over=True)
+    assert "quarantine" not in [event for event, _ in ward.told]
+
+
+@pytest.mark.nightly
+def test_a_device_that_was_only_unplugged_is_back_as_soon_as_it_answers(
+    far_ward: tuple[Ward, BlinkingLink], tmp_path: Path
+) -> None:
+    _, link = far_ward
+    file = tmp_path / "devices.yaml"
+    file.write_text(file.read_text().replace("come_back_s: 20", "come_back_s: 1"))
+    hasty = Ward(file, tmp_path)
+    with hasty.lab:
+        hasty.watch.require(hasty.device)
+        FaultyLink.cut(link)
+        assert not hasty.watch.failed(hasty.device, case_over=True)
+        told = [event for event, _ in hasty.told]
+        assert told == ["reconnect", "quarantine"]
+        entry = hasty.quarantine.find(hasty.device.key)
+        assert entry is not None
+        assert entry.until == "answers"
+        assert entry.why.startswith("it does not answer: ")
+        for seconds in (0, 10):  # refused at once, without a look
+            hasty.now += seconds
+            with pytest.raises(InfraError, match=f"{NAME} is used again as soon as it answers"):
+                hasty.watch.require(hasty.device)
+        assert [event for event, _ in hasty.told] == told
+        link.resume()
+        hasty.now += 10
+        hasty.watch.require(hasty.device)
+        assert [event for event, _ in hasty.told] == [*told, "healed"]
+    assert hasty.quarantine.find(hasty.device.key) is None
+
+
+def test_devices_ends_the_quarantine_of_what_answers(ward: Ward) -> None:
+    key, (config,) = ward.device.key, ward.lab.described.devices
+    ward.quarantine.put(key, "it does not answer: cut off", until="answers")
+    row = describe(ward.lab, config, ward.quarantine)
+    assert (row.health, row.quarantine) == ("good", None)
+    assert ward.quarantine.find(key) is None
+    ward.quarantine.put(key, "it crashes")
+    assert describe(ward.lab, config, ward.quarantine).health == "quarantine"
+    assert ward.quarantine.find(key) is not None

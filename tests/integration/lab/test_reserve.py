@@ -1,0 +1,311 @@
+"""Persons and other runs have a device after one case, and no run loses a case by that."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.private_server import harness_key
+from harness.simulator.programs import device_properties
+from tests.faults.breakable import KeptServer
+from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns, Finished
+
+NAMES = ("one", "two")
+CASE_S = 1.0
+SUITE = f'''"""Cases of a second; with a gate the third last waits, and all from HELD on."""
+import os
+import time
+from pathlib import Path
+import pytest
+from harness.probe.plan import Plan, Step
+
+CASES, GATE = int(os.environ["CASES"]), Path(os.environ["GATE"])
+HELD = {{CASES - 3, *range(int(os.environ.get("HELD", CASES)), CASES)}}
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(CASES))
+def test_slow(bench, number):
+    bench.run(Plan((Step("noop"),))).check()
+    time.sleep({CASE_S})
+    until = time.monotonic() + 600
+    while number in HELD and GATE.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+'''
+
+
+BISECTED = """import logging, sys
+from pathlib import Path
+from harness.bisect.loop import run_case
+from harness.bisect.search import case_arguments
+logging.basicConfig(format="%(message)s", stream=sys.stdout)
+case, lab, folder = sys.argv[1], *map(Path, sys.argv[2:])
+words = case_arguments(case, lab, folder / "run", ["one"], "htp")
+end = run_case([*words, "--qnn=2.51.0", "--rootdir", str(folder), case.partition("::")[0]],
+    folder / "run", folder, 60)
+print(end.record.outcome if end.record else end)
+"""
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[DeviceRuns]:
+    """A lab of two devices of a pool that have addresses which stay, as real ones have."""
+    runs, home = DeviceRuns(tmp_path), tmp_path / "home"
+    server = KeptServer(home)
+    with contextlib.ExitStack() as stack:
+        key = harness_key(home).with_suffix(".pub")
+        devices = [
+            stack.enter_context(
+                SimulatedDevice(
+                    name,
+                    storage=tmp_path / name,
+                    properties=device_properties(name, "QCS8550"),
+                    public_key=key,
+                )
+            )
+            for name in NAMES
+        ]
+        server.start()
+        stack.callback(server.stop)
+        entries = [
+            {"name": name, "serial": device.address, "host": "here", "target": "linux-x64"}
+            | {"soc": "QCS8550", "pool": "both", "workdir": str(tmp_path / name / "work")}
+            for name, device in zip(NAMES, devices, strict=True)
+        ]
+        host = {"name": "here", "host": "127.0.0.1", "port": server.port}
+        runs.file.write_text(json.dumps({"schema": 1, "hosts": [host], "devices": entries}))
+        (tmp_path / "test_slow.py").write_text(SUITE)
+        yield runs
+
+
+class Started:
+    """A process whose output is in a file."""
+
+    def __init__(self, runs: DeviceRuns, command: list[str], log: str, cases: int = 0) -> None:
+        self.log = runs.folder / log
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=runs.folder,
+                env=runs.environment | {"CASES": str(cases), "GATE": str(runs.folder / "gate")},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def wait_for(self, text: str) -> float:
+        """Waits until it has said something; how long that took."""
+        began = time.monotonic()
+        wait_until(lambda: text in self.said, lambda: f"not said: {text}\n{self.said}")
+        return time.monotonic() - began
+
+    def end(self) -> int:
+        return self.process.wait(RUN_TIMEOUT_S)
+
+
+def wait_until(is_so: Callable[[], bool], why: Callable[[], str] = lambda: "too late") -> None:
+    until = time.monotonic() + 600
+    while not is_so():
+        assert time.monotonic() < until, why()
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def started(
+    runs: DeviceRuns, reports: str, cases: int, *options: object, words: tuple[str, ...] = ()
+) -> Iterator[Started]:
+    """A run, or a command if there are `words`, which ends with the block."""
+    command = runs.command("-v", "-rA", *options, runs.folder / "test_slow.py")
+    command[command.index("--reports") + 1] = str(runs.folder / reports)
+    if words:
+        command = [sys.executable, "-m", "harness.cli.main", *words, "--lab", str(runs.file)]
+    begun = Started(runs, command, f"{reports}.log", cases)
+    try:
+        yield begun
+    finally:
+        begun.process.kill()
+        begun.process.wait()
+
+
+def behind_a_gate(
+    runs: DeviceRuns, workers: int, *, patience_s: int
+) -> tuple[tuple[object, ...], Path]:
+    """Options of runs that want the one device, and the gate, closed, of the third last case."""
+    gate = runs.folder / "gate"
+    gate.touch()
+    return ("--device", "one", "-n", workers, "--lease-timeout", patience_s), gate
+
+
+def journal(runs: DeviceRuns, reports: str) -> Finished:
+    return Finished(0, "", runs.folder / reports)
+
+
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def spans(cases: list[dict[str, Any]], device: str) -> list[tuple[float, float]]:
+    """When cases ran on a device, by the wall clock."""
+    own = [case for case in cases if case["device"]["name"] == device]
+    return [(moment(c["started"]), moment(c["started"]) + c["duration_s"]) for c in own]
+
+
+def is_whole(runs: DeviceRuns, reports: str, cases: int) -> None:
+    found = journal(runs, reports).cases
+    assert [case["outcome"] for case in found] == ["passed"] * cases, found
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(
+    shared: DeviceRuns, workers: int
+) -> None:
+    """The cases that fit another device go on there; with it back, both work."""
+    gate, shared.environment["HELD"] = shared.folder / "gate", "2"
+    gate.touch()
+    with started(shared, "run", 12, "-n", workers) as run:
+        wait_until(lambda: "PASSED" in run.said, lambda: run.said)
+        with started(
+            shared, "reserve", 0, words=("devices", "reserve", "one", "--why", "look")
+        ) as person:
+            person.wait_for("waiting for device one")
+            gate.unlink()
+            assert person.wait_for("one is yours for 30m") < 20 * CASE_S
+            begun = time.time()
+            told = shared.qnn_harness("devices", "--lab", shared.file).stdout
+            assert "devices reserve: look" in told
+            assert " until " in told
+            time.sleep(2 * CASE_S)
+            ended = time.time()
+            person.process.send_signal(signal.SIGINT)
+            assert person.end() == 0, person.said
+            assert "one is given back" in person.said
+        assert run.end() == 0, run.said
+    is_whole(shared, "run", 12)
+    cases = journal(shared, "run").cases
+    assert not [span for span in spans(cases, "one") if span[0] < ended and span[1] > begun]
+    assert [span for span in spans(cases, "two") if begun < span[0] < ended]
+    assert not list((shared.folder / "leases").iterdir())
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("workers", [0, 2])
+def test_two_runs_of_different_length_and_one_person(shared: DeviceRuns, workers: int) -> None:
+    """The long run has the one device there is; the short one and the person wait for it."""
+    only, gate = behind_a_gate(shared, workers, patience_s=600)
+    with started(shared, "long", 6, *only) as long:
+        wait_until(lambda: "PASSED" in long.said, lambda: long.said)
+        with started(shared, "short", 2, *only) as short:
+            short.wait_for("waiting up to 600 s for device one")
+            with started(
+                shared, "reserve", 0, words=("devices", "reserve", "one", "--for", "5s")
+            ) as person:
+                person.wait_for("waiting for device one")
+                gate.unlink()
+                assert person.wait_for("one is yours") < 20 * CASE_S
+                assert person.end() == 0, person.said
+            assert [long.end(), short.end()] == [0, 0], long.said + short.said
+    is_whole(shared, "long", 6)
+    is_whole(shared, "short", 2)
+    ends = [end for _, end in spans(journal(shared, "long").cases, "one")]
+    assert min(begin for begin, _ in spans(journal(shared, "short").cases, "one")) < max(ends)
+    together = spans([*journal(shared, "long").cases, *journal(shared, "short").cases], "one")
+    together.sort()
+    assert all(end <= begin + 0.01 for (_, end), (begin, _) in pairwise(together))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_short_run_waits_for_one_case_at_most(shared: DeviceRuns, workers: int) -> None:
+    """It has a device whenever a case of the long run ends, also if all are in use."""
+    with started(shared, "long", 300, "-n", 2) as long:
+        wait_until(lambda: "PASSED" in long.said, lambda: long.said)
+        with started(shared, "short", 4, "-n", workers) as short:
+            assert short.end() == 0, short.said
+        assert long.process.poll() is None, long.said
+        long.process.send_signal(signal.SIGINT)
+        assert long.end() == 2, long.said
+    is_whole(shared, "short", 4)
+    ours, theirs = (
+        sorted(span for name in NAMES for span in spans(journal(shared, which).cases, name))
+        for which in ("short", "long")
+    )
+    assert {case["outcome"] for case in journal(shared, "long").cases} == {"passed"}
+    # beside a case of the short run others begin two on the other device, and then one on each
+    for (begun, _), (later, _) in pairwise(ours):
+        assert sum(begun < other < later for other, _ in theirs) <= 4, (ours, theirs)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_ends_while_a_person_has_its_device_leaves_nothing(
+    shared: DeviceRuns, how: signal.Signals
+) -> None:
+    """Nor does it take the device from the person."""
+    with started(shared, "run", 60, "--device", "one", "-n0") as run:
+        wait_until(lambda: "PASSED" in run.said, lambda: run.said)
+        with started(
+            shared, "reserve", 0, words=("devices", "reserve", "one", "--for", "1h")
+        ) as person:
+            person.wait_for("one is yours")
+            run.wait_for("waiting for device one: held by")
+            run.process.send_signal(how)
+            run.end()
+            told = shared.qnn_harness("devices", "--lab", shared.file).stdout
+            assert "devices reserve" in told
+            person.process.send_signal(signal.SIGTERM)
+            person.end()
+    with started(shared, "again", 1, "--device", "one", "-n0") as again:
+        assert again.end() == 0, again.said
+    assert not list((shared.folder / "leases").iterdir())
+
+
+@pytest.mark.nightly
+def test_who_stops_asking_leaves_the_run_alone(shared: DeviceRuns) -> None:
+    with started(shared, "run", 6, "--device", "one", "-n0") as run:
+        wait_until(lambda: "PASSED" in run.said, lambda: run.said)
+        with started(shared, "reserve", 0, words=("devices", "reserve", "one")) as person:
+            person.wait_for("waiting for device one")
+            person.process.send_signal(signal.SIGINT)
+            assert person.end() in (0, 130)
+        assert run.end() == 0, run.said
+    is_whole(shared, "run", 6)
+    assert not list((shared.folder / "leases").iterdir())
+
+
+@pytest.mark.nightly
+def test_a_bisection_says_what_its_runs_wait_for(shared: DeviceRuns) -> None:
+    """What they print is kept in a file that nobody looks at meanwhile."""
+    case = f"{shared.folder / 'test_slow.py'}::test_slow[one-htp-2.51.0-0]"
+    with started(
+        shared, "reserve", 0, words=("devices", "reserve", "one", "--for", "1h")
+    ) as person:
+        person.wait_for("one is yours")
+        logged = subprocess.Popen(
+            [sys.executable, "-c", BISECTED, case, str(shared.file), str(shared.folder)],
+            env=shared.environment | {"CASES": "1", "GATE": "/"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert logged.stdout is not None
+        assert "waiting for device one: held by" in logged.stdout.readline()
+        time.sleep(4)
+        person.process.send_signal(signal.SIGINT)
+        assert person.end() == 0
+        said, _ = logged.communicate(timeout=RUN_TIMEOUT_S)
+    assert said == "passed\n", said

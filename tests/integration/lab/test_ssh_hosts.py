@@ -1,0 +1,138 @@
+"""Devices behind ssh: one tunnel for all who use them, begun anew when it dies, gone with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.core.deadline import Deadline
+from harness.core.errors import InfraError
+from harness.lab.attach import OpenLab
+from harness.lab.fields import ssh_address
+from harness.lab.inventory import load_lab
+from harness.transport.adb_address import SshAddress
+from harness.transport.adb_server import AdbServer
+from tests.integration.lab.ssh_host import SSHD, SshHost
+
+pytestmark = pytest.mark.needs(SSHD)
+
+USER = """
+import sys
+from harness.lab.fields import ssh_address
+from harness.transport.adb_server import AdbServer
+server = AdbServer(ssh_address(sys.argv[1]))
+print(sorted(one.serial for one in server.devices()), flush=True)
+sys.stdin.read()
+"""
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = Deadline(60)
+    while not true():
+        assert not deadline.expired
+        time.sleep(0.02)
+
+
+def server_of(far: SshHost) -> AdbServer:
+    address = ssh_address(far.login)
+    assert isinstance(address, SshAddress)
+    return AdbServer(address)
+
+
+def user_of(far: SshHost) -> subprocess.Popen[str]:
+    """Another process that uses the host until its stdin ends."""
+    command = [sys.executable, "-c", USER, far.login]
+    return subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def test_an_address_in_devices_yaml(far: SshHost, tmp_path: Path) -> None:
+    serials = [device.address for device in far.devices]
+    file = tmp_path / "devices.yaml"
+    file.write_text(yaml.safe_dump(far.lab()))
+    with OpenLab(load_lab(file), key_folder=tmp_path, storage_root=tmp_path / "none") as lab:
+        for name, serial in (("far-0", serials[0]), ("far-1", serials[1])):
+            device = lab.device(name).attach()
+            assert (device.transport.serial, device.facts.soc) == (serial, "QCS8550")
+            assert device.transport.shell("echo here", timeout_s=60).stdout == b"here\n"
+    assert far.begun() == 1
+
+
+def test_all_processes_share_one_tunnel_and_it_goes_with_the_last(far: SshHost) -> None:
+    users = [user_of(far) for _ in range(5)]
+    try:
+        said = [user.stdout.readline() for user in users if user.stdout]
+        assert said == [f"{sorted(device.address for device in far.devices)}\n"] * 5
+        assert far.begun() == len(far.tunnels()) == 1
+        for user in users[:3]:  # whoever began it is among them, or not
+            user.kill()
+            user.wait(60)
+        last, other = users[3], users[4]
+        other.communicate(timeout=60)
+        assert len(far.tunnels()) == 1
+        os.kill(last.pid, signal.SIGKILL)
+        until(lambda: not far.tunnels())
+    finally:
+        for user in users:
+            user.kill()
+            user.communicate()
+    assert far.begun() == 1
+
+
+def test_a_tunnel_that_died_is_begun_anew_for_all(far: SshHost) -> None:
+    user, server = user_of(far), server_of(far)
+    try:
+        assert user.stdout is not None
+        assert user.stdout.readline()
+        assert server.is_running()
+        far.kill_tunnel()
+        until(lambda: not far.tunnels())
+        until(server.is_running)
+        assert len(far.tunnels()) == 1
+    finally:
+        user.kill()
+        user.communicate()
+    assert server.is_running()
+    assert far.begun() == 2
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda far: far.trust(known=False), "Host key verification failed"),
+        (lambda far: (far.folder / "user_key.pub").write_text(""), "Permission denied"),
+        (lambda far: far.stop(), "Connection refused"),
+        (lambda far: (far.bin / "ssh").write_text("#!/bin/sh\nexit 9\n"), "ssh ended with 9"),
+    ],
+)
+def test_what_ssh_says_is_told(far: SshHost, spoil: Callable[[SshHost], None], said: str) -> None:
+    spoil(far)
+    server = server_of(far)
+    with pytest.raises(InfraError, match=said) as caught:
+        server.devices()
+    port = far.login.partition(":")[2]
+    login = far.login.partition(":")[0]
+    assert f"`ssh -p {port} {login} true` must work" in str(caught.value)
+    begun = far.begun()
+    with pytest.raises(InfraError, match=said):  # whoever comes next need not try it
+        server.devices()
+    assert far.begun() == begun
+    until(lambda: not far.tunnels())
+
+
+def test_an_adb_server_that_is_not_there(far: SshHost) -> None:
+    server = server_of(far)
+    assert server.is_running()
+    far.adb.kill()
+    with pytest.raises(InfraError, match=r"no adb server at ssh://.* is it running\? `adb start-"):
+        server.devices()
+    far.adb.start()
+    until(server.is_running)
+    assert far.begun() == 1

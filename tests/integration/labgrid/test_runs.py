@@ -1,0 +1,364 @@
+"""Runs on places of a real labgrid lab: never two on one, and everything is given back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from socketserver import StreamRequestHandler, TCPServer
+from threading import Thread
+
+import pytest
+
+from harness.core.cache import cache_root
+from harness.core.errors import ConfigError
+from harness.labgrid.session import Wanted, found_places, lost_file
+from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns
+from tests.integration.labgrid.rack import Rack, wait_until
+
+QUICK = '''"""Cases that use nothing but the probe."""
+import pytest
+from harness.probe.plan import Plan, Step
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(4))
+def test_noop(bench, number):
+    bench.run(Plan((Step("noop"),))).check()
+'''
+# Each case says that it began, and goes on when it is told to.
+SLOW = '''"""Cases that wait for the test to do something to the lab."""
+import os
+import time
+from pathlib import Path
+import pytest
+from harness.probe.plan import Plan, Step
+
+FOLDER = Path(os.environ["STEPS"])
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(2))
+def test_step(bench, number):
+    (FOLDER / f"begun-{number}").write_text(bench.device.name)
+    until = time.monotonic() + 120
+    while not (FOLDER / f"go-{number}").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    bench.run(Plan((Step("noop"),))).check()
+'''
+
+
+class Greeter(StreamRequestHandler):
+    """Says what no coordinator does, and ends."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n")
+        self.rfile.read(1)
+
+
+@pytest.fixture(scope="module")
+def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
+    with Rack(tmp_path_factory.mktemp("rack"), 2) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(rack: Rack) -> Iterator[None]:
+    yield
+    wait_until(lambda: not rack.holders(), "a place was not given back")
+    assert not rack.has_reservations()
+
+
+def keeper_of(process: subprocess.Popen[str]) -> int:
+    """The process that keeps the places of a run."""
+    threads = Path(f"/proc/{process.pid}/task").iterdir()
+    children = [pid for one in threads for pid in (one / "children").read_text().split()]
+    found = [
+        int(pid)
+        for pid in children
+        if b"harness.labgrid" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    return found[0] if found else 0
+
+
+class Steps:
+    """A run of SLOW in a process of its own."""
+
+    def __init__(self, folder: Path, rack: Rack, *options: str, **settings: object) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.runs = DeviceRuns(folder)
+        self.runs.environment |= {"STEPS": str(folder)}
+        rack.describe(self.runs, **settings)
+        suite = folder / "test_steps.py"
+        suite.write_text(SLOW)
+        self.process = subprocess.Popen(
+            self.runs.command(*options, suite),
+            env=self.runs.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def wait_for(self, number: int) -> str:
+        """Waits until a case has begun; its device."""
+        file = self.folder / f"begun-{number}"
+        wait_until(lambda: file.exists() and file.read_text(), f"case {number} does not begin")
+        return file.read_text()
+
+    def go(self, *numbers: int) -> None:
+        for number in numbers:
+            (self.folder / f"go-{number}").touch()
+
+    def finish(self) -> tuple[int, str, list[tuple[str, str | None, str]]]:
+        """Exit code, output, and (outcome, cause, device) of every attempt."""
+        output, _ = self.process.communicate(timeout=RUN_TIMEOUT_S)
+        reports = self.runs.reports / "latest" / "results.jsonl"
+        cases = []
+        if reports.exists():
+            from tests.integration.device_runs import Finished
+
+            cases = Finished(0, "", self.runs.reports).cases
+        attempts = [(one["outcome"], one["cause"], one["device"]["name"]) for one in cases]
+        return self.process.returncode, output, attempts
+
+
+@contextlib.contextmanager
+def steps(folder: Path, rack: Rack, *options: str, **settings: object) -> Iterator[Steps]:
+    begun = Steps(folder, rack, *options, **settings)
+    try:
+        yield begun
+    finally:
+        begun.process.kill()
+        begun.process.wait()
+
+
+def is_noticed(place: str) -> bool:
+    """Whether a keeper has seen that a place was taken away."""
+    file = lost_file(Path(), place)
+    return any(cache_root().glob(f"labgrid/*/{file}"))
+
+
+def test_a_run_takes_its_places_and_gives_them_back(rack: Rack, tmp_path: Path) -> None:
+    lab = DeviceRuns(tmp_path)
+    rack.describe(lab, places=2)
+    suite = tmp_path / "test_quick.py"
+    suite.write_text(QUICK)
+    done = lab.run("-n", "auto", suites=suite)
+    assert done.code == 0, done.output
+    assert [case["outcome"] for case in done.cases] == ["passed"] * 4
+    assert {case["device"]["name"] for case in done.cases} <= {"p1", "p2"}
+    assert not rack.holders()
+
+
+def test_a_place_is_not_held_idle_for_another(rack: Rack, tmp_path: Path) -> None:
+    rack.client("-p", "p1", "acquire", user="bob")
+    lab = DeviceRuns(tmp_path)
+    rack.describe(lab, places=2, wait_s=2 * RUN_TIMEOUT_S)
+    suite = tmp_path / "test_quick.py"
+    suite.write_text(QUICK)
+    done = lab.run("-n", "auto", suites=suite)
+    assert done.code == 0, done.output
+    assert {case["device"]["name"] for case in done.cases} == {"p2"}
+    assert "with board=sim; they are held by desk/bob\n" in done.output
+    assert "goes on with 1 of 2 places of labgrid" in done.output
+    rack.client("-p", "p1", "release", user="bob")
+
+
+@pytest.mark.nightly
+def test_what_only_looks_takes_nothing(rack: Rack, tmp_path: Path) -> None:
+    lab = DeviceRuns(tmp_path)
+    rack.describe(lab)
+    suite = tmp_path / "test_quick.py"
+    suite.write_text(QUICK)
+    rack.client("-p", "p1", "acquire", user="bob")
+    for option in ("--collect-only", "--plan"):
+        done = lab.run(option, suites=suite)
+        assert done.code == 0, done.output
+    told = lab.qnn_harness("devices", "--lab", lab.file)
+    assert told.returncode == 0, told.stderr
+    assert "p1: place p1 of labgrid is not yours: it is held by desk/bob" in told.stdout
+    assert "p2: place p2 of labgrid is not yours: nobody holds it" in told.stdout
+    assert rack.holders() == {"p1": "desk/bob"}
+    rack.client("-p", "p1", "release", user="bob")
+
+
+@pytest.mark.slow
+def test_two_sessions_share_no_place_and_a_third_waits_in_the_queue(
+    rack: Rack, tmp_path: Path
+) -> None:
+    with steps(tmp_path / "a", rack) as first, steps(tmp_path / "b", rack) as second:
+        assert {first.wait_for(0), second.wait_for(0)} == {"p1", "p2"}
+        names = rack.holders().values()
+        assert len(set(names)) == 2
+        with steps(tmp_path / "c", rack) as third:
+            wait_until(rack.has_reservations, "nobody queues")
+            first.go(0, 1)
+            freed = first.wait_for(0)
+            third.go(0, 1)
+            assert third.wait_for(0) == freed
+            second.go(0, 1)
+            for one in (first, second, third):
+                code, output, cases = one.finish()
+                assert code == 0, output
+                assert [outcome for outcome, _, _ in cases] == ["passed", "passed"]
+        assert "a place of labgrid with board=sim; they are held by" in output
+
+
+@pytest.mark.nightly
+def test_a_place_that_nobody_gives_back_is_no_verdict(rack: Rack, tmp_path: Path) -> None:
+    for name in rack.names:
+        rack.client("-p", name, "acquire", user="bob")
+    with steps(tmp_path / "a", rack, wait_s=1) as begun:
+        code, output, cases = begun.finish()
+    assert code == 3, output
+    assert "no place of labgrid was to be had within 1 s" in output
+    assert not cases
+    assert set(rack.holders().values()) == {"desk/bob"}
+    for name in rack.names:
+        rack.client("-p", name, "release", user="bob")
+
+
+@pytest.mark.slow
+def test_a_place_that_an_admin_takes_away_is_a_fault_of_the_lab(rack: Rack, tmp_path: Path) -> None:
+    with steps(tmp_path / "a", rack, places=2) as begun:
+        taken = begun.wait_for(0)
+        rack.client("-p", taken, "release", "--kick")
+        rack.client("-p", taken, "acquire")
+        wait_until(lambda: is_noticed(taken), "the keeper does not see it")
+        begun.go(0, 1)
+        code, output, cases = begun.finish()
+    (other,) = {"p1", "p2"} - {taken}
+    assert code == 0, output
+    assert cases[0] == ("error", "infra", taken)
+    assert cases[1:] == [("passed", None, other)] * 2
+    assert rack.holders() == {taken: "desk/admin"}
+    rack.client("-p", taken, "release")
+
+
+@pytest.mark.slow
+def test_a_session_that_dies_gives_its_place_back(rack: Rack, tmp_path: Path) -> None:
+    with steps(tmp_path / "a", rack) as begun:
+        begun.wait_for(0)
+        assert rack.holders()
+        os.kill(begun.process.pid, signal.SIGKILL)
+        begun.process.wait()
+        wait_until(lambda: not rack.holders(), "the place of a dead session")
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_is_killed_and_started_again_costs_nothing(
+    rack: Rack, tmp_path: Path
+) -> None:
+    with steps(tmp_path / "a", rack) as begun:
+        place = begun.wait_for(0)
+        before = rack.holders()
+        rack.stop()
+        begun.go(0)
+        begun.wait_for(1)
+        rack.start()
+        wait_until(lambda: rack.holders() == before, "the place is not taken again")
+        begun.go(1)
+        code, output, cases = begun.finish()
+    assert code == 0, output
+    assert cases == [("passed", None, place)] * 2
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_is_just_started_anew_costs_no_run(rack: Rack, tmp_path: Path) -> None:
+    rack.stop()
+    with steps(tmp_path / "a", rack) as begun:
+        assert begun.process.stdout is not None
+        asked = next((line for line in begun.process.stdout if "does not answer" in line), "")
+        rack.start()
+        begun.go(0, 1)
+        code, output, cases = begun.finish()
+    assert code == 0, output
+    assert "asked again" in asked
+    assert [outcome for outcome, _, _ in cases] == ["passed", "passed"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", [(), ("-n", "2")])
+def test_a_keeper_that_dies_is_replaced_and_costs_nothing(
+    rack: Rack, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    with steps(tmp_path / "a", rack, *options) as begun:
+        place = begun.wait_for(0)
+        before, keeper = rack.holders(), keeper_of(begun.process)
+        os.kill(keeper, signal.SIGKILL)
+        begun.go(0)
+        assert begun.wait_for(1) == place
+        assert keeper_of(begun.process) != keeper
+        assert rack.holders() == before
+        begun.go(1)
+        code, output, cases = begun.finish()
+    assert code == 0, output
+    assert cases == [("passed", None, place)] * 2
+
+
+@pytest.mark.nightly
+def test_an_exporter_that_is_away_is_waited_for(rack: Rack, tmp_path: Path) -> None:
+    rack.stop_exporter()
+    wait_until(lambda: not rack.client("resources"), "that the exporter is away")
+    with steps(tmp_path / "a", rack) as begun:
+        wait_until(rack.has_reservations, "nobody queues")
+        rack.start_exporter()
+        begun.go(0, 1)
+        code, output, cases = begun.finish()
+    assert code == 0, output
+    assert [outcome for outcome, _, _ in cases] == ["passed", "passed"]
+    assert "is passed over: its exporter shows no service" in output
+    rack.stop_exporter()
+    wait_until(lambda: not rack.client("resources"), "that the exporter is away")
+    with steps(tmp_path / "b", rack, wait_s=5) as begun:
+        code, output, cases = begun.finish()
+    assert code == 3, output
+    assert "no exporter of labgrid shows a service for any of p" in output
+    assert not cases
+    rack.start_exporter()
+
+
+def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
+    lab = DeviceRuns(tmp_path)
+    suite = tmp_path / "test_quick.py"
+    suite.write_text(QUICK)
+    rack.describe(lab, filters={"board": "other"})
+    done = lab.run(suites=suite)
+    assert done.code == 2
+    assert "devices.yaml: labgrid.filters: no place of the coordinator at" in done.output
+    assert "has board=other (valid: adb_serial=" in done.output
+    rack.describe(lab, coordinator="127.0.0.1:1", wait_s=1)
+    done = lab.run(suites=suite)
+    assert done.code == 3
+    assert "labgrid's coordinator at 127.0.0.1:1 does not answer" in done.output
+    with TCPServer(("127.0.0.1", 0), Greeter) as other:
+        Thread(target=other.serve_forever, daemon=True).start()
+        there = f"127.0.0.1:{other.server_address[1]}"
+        told = f"labgrid.coordinator: what listens at {there} is no coordinator that labgrid "
+        with pytest.raises(ConfigError, match=told):
+            found_places(Wanted(there, {}, 1, 0.0))
+        other.shutdown()
+
+
+@pytest.mark.nightly
+def test_who_stops_waiting_leaves_the_queue(rack: Rack, tmp_path: Path) -> None:
+    for name in rack.names:
+        rack.client("-p", name, "acquire", user="bob")
+    with steps(tmp_path / "a", rack) as begun:
+        wait_until(rack.has_reservations, "nobody queues")
+        begun.process.send_signal(signal.SIGINT)
+        begun.process.communicate(timeout=RUN_TIMEOUT_S)
+        wait_until(lambda: not rack.has_reservations(), "the reservation stays")
+    for name in rack.names:
+        rack.client("-p", name, "release", user="bob")
+
+
+def test_where_labgrid_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "labgrid.py").write_text("raise ImportError('it is not here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"pip install 'qnn-harness\[labgrid\]' \(it is not here"):
+        found_places(Wanted("127.0.0.1:1", {}))

@@ -1,0 +1,188 @@
+"""Context binaries that a user has, in a folder of their own: run, planned, refused with words."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import ContextFor
+from tests.integration.device_runs import DeviceRuns
+
+FOREIGN = min((Path(__file__).parents[2] / "field").glob("*.bin"))
+PROGRAM = Path(__file__).parents[2] / "field/executorch-3-contexts.pte"
+SUITE = """
+import pytest
+from harness import Bench, ContextFile, Model
+
+MINE = ContextFile("model.bin", inputs="in/", expected="out/", tolerance=0.01)
+WRONG = [
+    ContextFile("nowhere.bin"),
+    ContextFile("half.bin"),
+    ContextFile("model.pte"),
+    ContextFile("model.bin", inputs=["in/x.raw", "in/x.raw"], name="two-inputs"),
+    ContextFile("model.bin", expected="in", name="wrong-outputs"),
+]
+
+
+@pytest.mark.device(backend="htp", qnn=["2.47.0", "2.51.0"])
+@pytest.mark.parametrize("context", [MINE], ids=str)
+def test_stays_resident(bench: Bench, context: ContextFile) -> None:
+    run = bench.resident(context, 66)
+    run.check()
+    assert run.loaded == 66
+
+
+@pytest.mark.device(backend="htp", qnn="2.51.0")
+@pytest.mark.parametrize("context", [ContextFile("model.bin"), Model("tiny")], ids=str)
+def test_alone(bench: Bench, context: ContextFile) -> None:
+    bench.sequential([context], 3).check()
+
+
+@pytest.mark.device(backend="htp", qnn="2.51.0")
+@pytest.mark.parametrize("context", WRONG, ids=str)
+def test_wrong(bench: Bench, context: ContextFile) -> None:
+    bench.window(context, 5, most=2).check()
+
+
+@pytest.mark.device(backend="htp", qnn="2.51.0")
+@pytest.mark.parametrize("context", [(ContextFile("model.bin"), ContextFile("b/model.bin"))])
+def test_many(bench: Bench, context: tuple[ContextFile, ...]) -> None:
+    for one in (*context, context[0]):
+        bench.resident(one).check()
+"""
+
+
+@pytest.fixture
+def folder(context_for: ContextFor, tmp_path: Path) -> Path:
+    """A suite of a user beside the context binary that it takes."""
+    made = context_for("tiny", "2.51.0")
+    folder = tmp_path / "mine"
+    for name in ("in", "out"):
+        (folder / name).mkdir(parents=True)
+    shutil.copyfile(made.path, folder / "model.bin")
+    (folder / "half.bin").write_bytes(made.path.read_bytes()[: made.size // 2])
+    shutil.copyfile(made.inputs[0], folder / "in/x.raw")
+    shutil.copyfile(made.expected[0], folder / "out/y.raw")
+    shutil.copyfile(PROGRAM, folder / "model.pte")
+    (folder / "b").mkdir()
+    shutil.copyfile(FOREIGN, folder / "b/model.bin")
+    (folder / "test_mine.py").write_text(SUITE)
+    return folder
+
+
+@pytest.mark.nightly
+def test_files_are_run_and_what_is_wrong_with_them_is_told(lab: DeviceRuns, folder: Path) -> None:
+    done = lab.run("--plan", suites=folder)
+    assert done.code == 2, done.output
+    assert "test_alone[sim-v73-htp-2.51.0-model.bin]  (8 files, " in done.output
+    assert done.output.count("cannot run: ") == 4, done.output
+    for name in ("nowhere.bin", "half.bin", "model.pte"):
+        assert f"error: {folder}/{name}: " in done.output or f"\n{folder}/{name}: " in done.output
+    done = lab.run(suites=folder)
+    assert done.code == 1, done.output
+    lines = done.output.count(" x ERROR, lost to a wrong test or input: ")
+    assert lines == 4, "each wrong file has a line of its own"
+    old = done.case(context="model.bin", qnn="2.47.0")
+    assert old["axes"]["compiler"] is None
+    assert old["runtime"]["contexts_by"].startswith("2.51.0.")
+    assert [one["code"] for one in old["preflight"]] == ["context-newer"]
+    assert (old["outcome"], old["error"]["code"]) == ("failed", 5000)
+    new, alone = [case for case in done.cases if case["axes"]["context"] == "model.bin"][1:]
+    assert (new["outcome"], new["measurements"]["loaded"]) == ("passed", 66)
+    told = new["measurements"]["context_files"]["model.bin"]
+    assert (told["inputs"], told["outputs"]) == ("given", "compared")
+    assert (told["io_bytes"], told["spill_fill_bytes"]) == (16384, 0)
+    told = alone["measurements"]["context_files"]["model.bin"]
+    assert (told["inputs"], told["outputs"]) == ("generated", "nothing expected")
+    assert (alone["outcome"], alone["axes"]["compiler"]) == ("passed", None)
+    compiled = done.case(context="tiny")
+    assert (compiled["outcome"], compiled["axes"]["compiler"]) == ("passed", "2.51.0")
+    files = done.case(context=["model.bin"] * 2)["measurements"]["context_files"]
+    assert {name: one["htp_arch"] for name, one in files.items()} == {
+        "model.bin": told["htp_arch"],
+        "model.bin (2)": None,
+    }
+    for name, words in {
+        "nowhere.bin": f"{folder}/nowhere.bin: no context binary can be read there: No such file",
+        "half.bin": f"{folder}/half.bin: is no whole context binary for libQnnSystem.so",
+        "model.pte": f"{folder}/model.pte: is no context binary, but of the kind pte: "
+        '`bench.executorch(...)` takes it, in a test marked `device(engine="executorch")`',
+        "two-inputs": f"{folder}/model.bin: inputs: 2 files, and the graph takes 1: x (64 bytes",
+    }.items():
+        wrong = done.case(context=name)
+        assert (wrong["outcome"], wrong["cause"]) == ("error", "config")
+        assert words in wrong["error"]["message"]
+    differs = done.case(context="wrong-outputs")
+    assert (differs["outcome"], differs["error"]["api"]) == ("failed", "QnnGraph_execute")
+    assert "y differs by up to " in differs["error"]["message"]
+
+
+@pytest.mark.slow
+def test_a_file_has_no_compiler_and_its_own_findings(lab: DeviceRuns, folder: Path) -> None:
+    shutil.copyfile(folder / "model.bin", folder / "newer.bin")
+    (folder / "test_newer.py").write_text(
+        "import pytest\nfrom harness import ContextFile\n"
+        "FILES = [ContextFile('newer.bin'), ContextFile('field.bin')]\n"
+        "@pytest.mark.device(qnn='2.47.0', backend=('htp', 'gpu'))\n"
+        "@pytest.mark.parametrize('context', FILES, ids=str)\n"
+        "def test_newer(bench, context):\n"
+        "    bench.resident(context).check()\n"
+    )
+    shutil.copyfile(FOREIGN, folder / "field.bin")
+    strict = ("--preflight", "strict", "--compiler", "2.47.0,2.51.0", "-k", "alone or newer")
+    done = lab.run(*strict, suites=folder)
+    assert done.code == 2, done.output
+    seen = [(one["axes"]["context"], one["axes"]["compiler"], one["outcome"]) for one in done.cases]
+    assert sorted(map(str, seen)) == sorted(
+        map(
+            str,
+            [
+                ("newer.bin", None, "error"),
+                ("newer.bin", None, "error"),
+                ("field.bin", None, "passed"),
+                ("field.bin", None, "unsupported"),
+                ("model.bin", None, "passed"),
+                ("tiny", "2.47.0", "passed"),
+                ("tiny", "2.51.0", "passed"),
+            ],
+        )
+    )
+    newer, field = (done.case(context=f"{name}.bin", backend="htp") for name in ("newer", "field"))
+    assert (newer["cause"], newer["preflight"][0]["code"]) == ("config", "context-newer")
+    assert (field["preflight"], field["runtime"]["contexts_by"]) == (
+        [],
+        "2.22.0.240425235059_92863",
+    )
+    on_gpu = done.case(context="field.bin", backend="gpu")
+    assert on_gpu["error"]["message"].startswith("field.bin is a context for htp, and the gpu")
+    case = next(one["case"] for one in done.cases if one["axes"]["context"] == "field.bin")
+    done = lab.run(f"--only-case={case}", "--compiler=2.47.0", suites=folder)
+    assert done.code == 2
+    assert "--compiler: " in done.output
+    assert "no compiler makes them" in done.output
+
+
+def test_what_is_no_source_and_what_is_no_version(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = tmp_path / "test_slips.py"
+    slip = "import pytest\n@pytest.mark.device(qnn={})\ndef test_it(bench):\n    {}\n"
+    suite.write_text(slip.format("2.51", "pass"))
+    done = lab.run(suites=tmp_path)
+    assert done.code == 2
+    assert (
+        "qnn in the marker of test_it: a device test cannot require 2.51, which is no text"
+        in done.output
+    )
+    suite.write_text(slip.format("'2.51.0'", "bench.resident('model.bin')"))
+    suite.with_name("test_more.py").write_text(
+        "class Mine:\n    compiled, tolerance = False, 0.0\n    seen_from = lambda self, _: self\n"
+        "    __repr__ = lambda self: 'mine'\n" + slip.format("'2.51.0'", "bench.resident(Mine())")
+    )
+    done = lab.run(suites=tmp_path)
+    assert (done.code, {case["cause"] for case in done.cases}) == (2, {"config"})
+    said = sorted(case["error"]["message"].split(": ")[:2] for case in done.cases)
+    assert said == [
+        ["test_more.py:8", "mine is no source of contexts"],
+        ["test_slips.py:4", "'model.bin' is no source of contexts"],
+    ]

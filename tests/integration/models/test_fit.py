@@ -1,0 +1,260 @@
+"""What is forecast of contexts happens in the real library, for sets it was not measured on."""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from harness.cli import contexts
+from harness.cli.contexts import fit_command
+from harness.models.packing import (
+    Room,
+    Silent,
+    Size,
+    calibrated_room,
+    forecast,
+    reserved,
+    room,
+)
+from harness.models.source import Move
+from harness.probe import plan
+from harness.probe.build import ProbeBuilder
+from harness.probe.plan import Plan, Settings, Step
+from harness.probe.plan_runner import run_plan_locally
+from tests.integration.conftest import ContextFor, RuntimeFor
+from tests.integration.probe.conftest import build_backend
+from tests.logged import Logged
+from tests.unit.containers.made import epcontext
+
+ROOT = Path(__file__).parents[3]
+FIELD = Path(__file__).parents[2] / "field"
+FOREIGN = min(FIELD.glob("add_add*.bin"))
+SCHEMA = json.loads((ROOT / "docs/schema/fit.schema.json").read_text())
+SETS = 8
+NEW_SETS = 60
+QUIET = Settings(log_level="error", memory="off")
+MADE = (
+    ("tiny", "2.47.0"),
+    ("io-heavy-56mb", "2.47.0"),
+    ("io-heavy-22mb", "2.51.0"),
+    ("io-heavy-56mb", "2.51.0"),
+    ("weights-heavy-4mb", "2.51.0"),
+    ("spill-heavy-2mb", "2.51.0"),
+    ("mobilenet-v2-8bit", "2.51.0"),
+)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A runtime with what it reserves for some files, and of how much."""
+
+    probe: Path
+    library: Path
+    files: list[Path]
+    sizes: list[Size]
+    room: Room | None
+
+    def agrees(self, chance: random.Random) -> tuple[int, bool]:
+        """Whether a set drawn by chance does what was forecast; how many loads, and if refused."""
+        drawn = chance.choices(range(len(self.files)), self._weights(chance), k=700)
+        moves: list[Move] = []
+        loaded: list[int] = []
+        frees = chance.choice((0.0, 0.1, 0.3))
+        for number in range(len(drawn)):
+            if loaded and chance.random() < frees:
+                moves.append(Move("free", loaded.pop(chance.randrange(len(loaded)))))
+            moves.append(Move("load", number))
+            loaded.append(number)
+        sizes = [self.sizes[at] for at in drawn]
+        limit = self.room or Room(sum(size.total for size in sizes))
+        told = forecast(sizes, moves, limit)
+        steps = [
+            plan.context_load(move.context, str(self.files[drawn[move.context]]))
+            if move.verb == "load"
+            else plan.context_free(move.context)
+            for move in moves
+        ]
+        opened = [plan.backend_load(str(self.library)), Step("log-create"), Step("backend-create")]
+        run = run_plan_locally(
+            self.probe,
+            Plan((*opened, plan.device_create(), *steps), QUIET),
+            env={},
+            timeout_s=100,
+        )
+        loads = [step for step in run.transcript.steps if step.verb == "context-load"]
+        failure = run.transcript.first_failure
+        happened = (sum(step.ok for step in loads), failure and (failure.context, failure.code))
+        refused = told.refused and (told.refused.context, 1002)
+        assert happened == (told.loads, refused), (happened, told.loads, told.refused)
+        return told.loads, refused is not None
+
+    def _weights(self, chance: random.Random) -> list[float]:
+        # some sets have mostly small ones, others mostly large ones
+        return [chance.random() ** chance.choice((1, 4, 8)) for _ in self.files]
+
+
+def calibrated(
+    version: str, runtime_for: RuntimeFor, context_for: ContextFor, probe: Path
+) -> Calibrated:
+    runtime = runtime_for(version)
+    # an older runtime refuses what a newer compiler made
+    made = [one for one in MADE if runtime.qnn_version == "2.51.0" or one[1] == "2.47.0"]
+    files = [context_for(*one).path for one in made]
+    files += [FOREIGN]
+    library = runtime.library("libQnnHtp.so")
+    sizes = reserved(probe, library, files)
+    assert not any(isinstance(size, Silent) for size in sizes)
+    measured = [size for size in sizes if isinstance(size, Size)]
+    return Calibrated(probe, library, files, measured, room(probe, library, files[0]))
+
+
+@pytest.fixture(scope="session")
+def probe(user_cache: Path) -> Path:
+    return ProbeBuilder(user_cache / "probe").build("linux-x64")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "version",
+    [
+        "2.51.0",
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("2.49.40", "2.50.40")),
+    ],
+)
+def test_the_forecast_is_what_happens(
+    version: str, runtime_for: RuntimeFor, context_for: ContextFor, probe: Path
+) -> None:
+    subject = calibrated(version, runtime_for, context_for, probe)
+    assert subject.room is not None
+    found = [subject.agrees(random.Random(f"{version} {number}")) for number in range(SETS)]
+    assert any(refused for _, refused in found)
+    assert len(set(found)) > SETS // 2
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("version", ["2.49.40", "2.50.40", "2.51.0"])
+def test_new_sets_do_what_is_forecast(
+    version: str, runtime_for: RuntimeFor, context_for: ContextFor, probe: Path
+) -> None:
+    subject = calibrated(version, runtime_for, context_for, probe)
+    seed = f"{version} {secrets.token_hex(4)}"
+    print(f"drawn from {seed!r}")
+    for number in range(NEW_SETS):
+        subject.agrees(random.Random(f"{seed} {number}"))
+
+
+@pytest.mark.slow
+def test_a_runtime_without_a_limit_refuses_nothing(
+    runtime_for: RuntimeFor, context_for: ContextFor, probe: Path
+) -> None:
+    subject = calibrated("2.47.0", runtime_for, context_for, probe)
+    assert subject.room is None
+    assert subject.agrees(random.Random(1)) == (700, False)
+
+
+def test_what_is_reserved_by_the_librarys_own_words(
+    runtime_for: RuntimeFor, context_for: ContextFor, probe: Path, tmp_path: Path
+) -> None:
+    spill, tiny = (context_for(name, "2.51.0").path for name in ("spill-heavy-2mb", "tiny"))
+    half = tmp_path / "half.bin"
+    half.write_bytes(tiny.read_bytes()[:20_000])
+    library = runtime_for("2.51.0").library("libQnnHtp.so")
+    large, damaged, small = reserved(probe, library, [spill, half, tiny])
+    assert isinstance(large, Size)
+    assert isinstance(small, Size)
+    assert isinstance(damaged, Silent)
+    assert small.spill_fill == 0
+    assert (
+        large.spill_fill
+        == context_for("spill-heavy-2mb", "2.51.0").metadata["graphs"][0]["spill_fill_bytes"]
+    )
+    old = runtime_for("2.47.0").library("libQnnHtp.so")
+    assert [type(one) for one in reserved(probe, old, [tiny, spill])] == [Silent] * 2
+
+
+def test_what_kills_the_library_spoils_no_other(probe: Path, tmp_path: Path) -> None:
+    stand_in, files = build_backend(tmp_path), []
+    for behaviour in ("plain", "dies-read", "refuse"):
+        files.append(tmp_path / behaviour)
+        files[-1].write_text(f"stand-in {behaviour} 408 2 1 8")
+    told = reserved(probe, stand_in, files)
+    assert [one.reason for one in told if isinstance(one, Silent)] == [
+        "no word",
+        "crashed",
+        "this is 1002",
+    ]
+
+
+def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -> None:
+    def run(command: object, *arguments: object) -> tuple[int | None, str]:
+        told = CliRunner().invoke(
+            command,  # type: ignore[arg-type]
+            [str(one) for one in arguments],
+            standalone_mode=False,
+        )
+        assert told.exception is None, told.exception
+        return told.return_value, told.stdout
+
+    large = context_for("io-heavy-56mb", "2.51.0").path
+    code, text = run(fit_command, large, "--contexts", 66, "--json")
+    told = json.loads(text)
+    jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    assert (code, told["fits"], told["sessions"]) == (1, False, 1)
+    assert told["budget_bytes"] > 3_000_000_000
+    assert told["loads"] == told["first_refused"]["load"] == 54
+    assert {one["change"]: one["fits"] for one in told["changes"]}["sequential"]
+    code, text = run(fit_command, large, "--contexts", 66, "--residency", "sequential")
+    assert (code, "all fit: 66 contexts" in text) == (0, True)
+    given = ("--budget", "80000000", "--sessions", "2")
+    code, text = run(fit_command, large, FOREIGN, "--contexts", 4, *given)
+    assert (code, "PD 1 [" in text, "budget given" in text) == (0, True, True)
+    code, text = run(fit_command, FIELD / "executorch-3-contexts.pte", "--contexts", 4, "--json")
+    assert (code, [one["name"].partition("#")[2] for one in json.loads(text)["contexts"]]) == (
+        0,
+        ["0", "1", "2", "0"],
+    )
+    assert {one["source"] for one in json.loads(text)["contexts"]} == {"measured"}
+    code, text = run(fit_command, large, "--qnn", "2.47", "--budget", "1000")
+    assert (code, "alone: 5000 (QNN_CONTEXT_ERROR_INVALID_ARGUMENT)" in text) == (1, True)
+    assert "newer-context (known): made by QNN 2.51.0" in text
+    assert "needs a runtime of 2.51.0 or newer" in text
+    code, text = run(fit_command, large, "--contexts", 300, "--qnn", "2.47", "--json")
+    told = json.loads(text)
+    assert (code, told["fits"], told["loads"], told["domains"]) == (1, False, 0, [])
+    (tmp_path / "cut.bin").write_bytes(FOREIGN.read_bytes()[:5000])
+    told_wrong = CliRunner().invoke(fit_command, [f"{tmp_path}/cut.bin"], standalone_mode=False)
+    assert str(told_wrong.exception).startswith(f"{tmp_path}/cut.bin: QnnSystemContext_getMeta")
+    (tmp_path / "empty.onnx").write_bytes(epcontext([{"embed_mode": 1}]))
+    code, text = run(fit_command, FOREIGN, tmp_path / "empty.onnx")
+    assert (code, "all fit: 1 context " in text) == (0, True)
+    assert logged.warnings == [f"{tmp_path}/empty.onnx: left out, without a context: 1"]
+
+
+def test_a_kept_budget_is_measured_anew_if_that_is_asked(
+    context_for: ContextFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Room(5_000_000_000)
+
+    def known(*asked: Any, anew: bool) -> Room | None:
+        return calibrated_room(*asked, anew=True) if anew else kept
+
+    monkeypatch.setattr(contexts, "calibrated_room", known)
+    small = str(context_for("tiny", "2.51.0").path)
+
+    def budget_of(*words: str) -> int:
+        done = CliRunner().invoke(fit_command, [small, "--qnn", "2.51.0", "--json", *words])
+        assert done.exit_code == 0, done.output
+        return int(json.loads(done.stdout)["budget_bytes"])
+
+    assert budget_of() == kept.budget
+    assert 3_000_000_000 < budget_of("--remeasure") < 4_000_000_000
+    refused = CliRunner().invoke(fit_command, [small, "--remeasure", "--budget", "1"])
+    assert (refused.exit_code, "--budget" in refused.output) == (2, True)

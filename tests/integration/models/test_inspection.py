@@ -1,0 +1,197 @@
+"""What is in files, read by the real libQnnSystem.so: whole, damaged, inside of other files."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from harness.cli.contexts import inspect
+from harness.containers.artefact import Piece
+from harness.containers.extract import extract
+from harness.containers.open import open_artefact
+from harness.models import metadata
+from harness.models.metadata import Unreadable, read_each
+from harness.models.models import Model
+from harness.probe import plan
+from harness.probe.build import ProbeBuilder
+from harness.probe.plan import Plan
+from harness.probe.plan_runner import run_plan_locally
+from tests.integration.conftest import ContextFor, RuntimeFor
+from tests.integration.probe.conftest import build_backend
+
+ROOT = Path(__file__).parents[3]
+FIELD = Path(__file__).parents[2] / "field"
+FOREIGN = min(FIELD.glob("add_add*.bin"))
+VERSIONS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
+SCHEMA = json.loads((ROOT / "docs/schema/contexts.schema.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def probes(user_cache: Path) -> ProbeBuilder:
+    return ProbeBuilder(user_cache / "probe")
+
+
+def whole(path: Path) -> Piece:
+    return Piece(path, 0, path.stat().st_size, "", "context")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_bytes_inside_of_a_file_say_what_they_say_alone(
+    version: str, tmp_path: Path, runtime_for: RuntimeFor, probes: ProbeBuilder
+) -> None:
+    library = runtime_for(version).library("libQnnSystem.so")
+    content, pieces = FOREIGN.read_bytes(), [whole(FOREIGN)]
+    for offset in (1, 8, 4096, 5000):
+        path = tmp_path / f"at-{offset}"
+        path.write_bytes(b"x" * offset + content + b"behind it")
+        pieces.append(Piece(path, offset, len(content), "", "context"))
+    first, *others = read_each(probes, library, pieces)
+    assert not isinstance(first, Unreadable)
+    assert first["build_id"] == "v2.22.0.240425235059_92863"
+    assert others == [first] * 4
+
+
+def test_damaged_binaries_are_told_or_read_and_spoil_no_other(
+    tmp_path: Path, context_for: ContextFor, runtime_for: RuntimeFor, probes: ProbeBuilder
+) -> None:
+    chance = random.Random(15)
+    pieces = []
+    for number, path in enumerate((FOREIGN, context_for("tiny", "2.51.0").path)):
+        content = path.read_bytes()
+        for kind in ("cut", "flipped"):
+            for _ in range(50):
+                place = chance.randrange(len(content))
+                changed = bytearray(content[:place] if kind == "cut" else content)
+                if kind == "flipped":
+                    changed[place] ^= 1 << chance.randrange(8)
+                damaged = tmp_path / f"{number}-{len(pieces)}-{kind}"
+                damaged.write_bytes(changed)
+                pieces.append(whole(damaged))
+        pieces.append(whole(path))
+    library = runtime_for("2.51.0").library("libQnnSystem.so")
+    told = read_each(probes, library, pieces)
+    assert len(told) == len(pieces)
+    by_kind = list(zip([piece.path.name for piece in pieces], told, strict=True))
+    assert all(isinstance(one, Unreadable) for name, one in by_kind if name.endswith("cut"))
+    for undamaged in (100, 201):
+        assert not isinstance(told[undamaged], Unreadable)
+
+
+def test_what_crashes_or_holds_up_the_library_is_told(
+    tmp_path: Path, probes: ProbeBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "_TIMEOUT_S", 1.0)
+    paths = []
+    for behaviour in ("plain", "dies-read", "per-channel", "hangs-read", "many-graphs", "plain"):
+        paths.append(tmp_path / f"{len(paths)}-{behaviour}")
+        paths[-1].write_text(f"stand-in {behaviour} 408 2 1 8")
+    library = build_backend(tmp_path)
+    plain, dies, channels, hangs, many, last = read_each(probes, library, [*map(whole, paths)])
+    assert not isinstance(plain, Unreadable)
+    assert not isinstance(channels, Unreadable)
+    assert plain == last
+    assert channels["graphs"][0]["inputs"][0]["encoding"] == "axis-scale-offset"
+    assert channels["graphs"][0]["inputs"][0]["channels"] == 8
+    said = [one.reason for one in (dies, hangs, many) if isinstance(one, Unreadable)]
+    assert "crashes with signal 6" in said[0]
+    assert "does not come to an end within 1 s" in said[1]
+    assert "100000 graphs" in said[2]
+
+
+def test_a_large_file_is_not_read_into_memory(
+    tmp_path: Path, runtime_for: RuntimeFor, probes: ProbeBuilder
+) -> None:
+    path = tmp_path / "large.bin"
+    with path.open("wb") as file:
+        file.write(FOREIGN.read_bytes())
+        file.truncate(4 << 30)
+    steps = (
+        plan.system_load(str(runtime_for("2.51.0").library("libQnnSystem.so"))),
+        plan.context_inspect(str(path), size=FOREIGN.stat().st_size),
+        plan.context_inspect(str(path)),
+    )
+    run = run_plan_locally(probes.build("linux-x64"), Plan(steps), env={}, timeout_s=60)
+    part, all_of_it = run.transcript.steps[1:]
+    assert part.ok
+    assert (all_of_it.data["size"], all_of_it.ended) == (4 << 30, True)
+    assert all_of_it.rss_after_bytes is not None
+    assert all_of_it.rss_after_bytes < 200e6
+
+
+def test_a_model_without_a_context_is_told(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(Model("tiny").serialized())
+    done = CliRunner().invoke(inspect, [str(tmp_path / "model.onnx")], standalone_mode=False)
+    assert done.return_value == 0
+    assert f"{tmp_path}/model.onnx: an ONNX model" in done.stdout
+
+
+def test_the_command(tmp_path: Path, context_for: ContextFor) -> None:
+    made = context_for("tiny", "2.51.0")
+    done = CliRunner().invoke(
+        inspect, [str(FOREIGN), str(made.path), "--json"], standalone_mode=False
+    )
+    assert done.return_value == 0
+    told = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    old, new = told["contexts"]
+    assert (old["build_id"], old["htp_arch"]) == ("v2.22.0.240425235059_92863", None)
+    assert (new["sha256"], new["htp_arch"], new["problem"]) == (made.sha256, 73, None)
+    assert new["graphs"][0]["inputs"][0]["dimensions"] == [1, 16]
+    half = tmp_path / "half.bin"
+    half.write_bytes(made.path.read_bytes()[:20_000])
+    done = CliRunner().invoke(
+        inspect, [str(half), str(FOREIGN), "--qnn", "2.47"], standalone_mode=False
+    )
+    assert done.return_value == 1
+    assert "QnnSystemContext_getBinaryInfo: 30010" in done.stdout.replace("Metadata", "BinaryInfo")
+    assert "float32 [3 x 4], 48 bytes, raw" in done.stdout
+    assert "read by QNN 2.47.0" in done.stdout
+    text = tmp_path / "text"
+    text.write_text("no context")
+    done = CliRunner().invoke(inspect, [str(text), str(FOREIGN)], standalone_mode=False)
+    assert done.return_value == 2
+    assert f"{text}: is no file of a known kind" in done.stderr
+    assert "1 context, read by" in done.stdout
+    done = CliRunner().invoke(inspect, [str(text)], standalone_mode=False)
+    assert (done.return_value, done.stdout) == (2, "")
+    # one that was changed since it was extracted does not hide the others
+    extract([open_artefact(FOREIGN)], tmp_path / "out")
+    (copied,) = (tmp_path / "out").glob("*.bin")
+    copied.write_bytes(copied.read_bytes()[::-1])
+    given = [str(tmp_path / "out"), str(FOREIGN)]
+    done = CliRunner().invoke(inspect, given, standalone_mode=False)
+    assert (done.return_value, "1 context, read by" in done.stdout) == (2, True)
+    assert f"{copied}: at byte 0: it is not what it was when it was extracted" in done.stderr
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_people_have(version: str) -> None:
+    done = CliRunner().invoke(
+        inspect, [str(FIELD), "--qnn", version, "--json"], standalone_mode=False
+    )
+    assert done.return_value == 0, done.output
+    told = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    found: dict[str, list[dict[str, object]]] = {}
+    for context in told["contexts"]:
+        found.setdefault(context["artefact"], []).append(context)
+    assert {kind: len(contexts) for kind, contexts in found.items()} == {
+        "pte": 3,
+        "epcontext": 4,
+        "tflite": 1,
+        "dlc": 1,
+    }
+    made = {kind: str(contexts[0]["build_id"]) for kind, contexts in found.items()}
+    assert made["pte"].startswith("v2.49.40.")
+    assert made["epcontext"].startswith("v2.22.0.")
+    assert made["tflite"].startswith("v2.34.0.")
+    assert (made["dlc"], found["dlc"][0]["problem"]) == ("None", None)
+    assert found["tflite"][0]["htp_arch"] == 75
+    assert all(
+        context["graphs"] for kind in ("pte", "epcontext", "tflite") for context in found[kind]
+    )

@@ -1,0 +1,153 @@
+"""A binary with several graphs: each is known, is executed, and takes what it would take alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.containers.open import open_artefact
+from harness.models.inspection import context_report
+from harness.models.metadata import read_each
+from harness.models.models import Model
+from harness.models.packing import Size, reserved, room
+from harness.probe import plan
+from harness.probe.build import ProbeBuilder
+from harness.probe.plan import Plan, Step
+from harness.probe.plan_runner import run_plan_locally
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.pypi import CompilerHost
+from tests.integration.conftest import ContextFor, RuntimeFor
+from tests.integration.device_runs import ROOT, DeviceRuns
+
+SHARE = Path(__file__).with_name("share_contexts.py")
+VERSION = "2.51.0"
+MODELS = ("io-heavy-22mb", "tiny", "spill-heavy-2mb")
+TOTALS_ROUND_TO = 2 << 20  # the library rounds the weights of a context
+
+
+def sharing(host: CompilerHost, folder: Path, models: Sequence[bytes]) -> Path:
+    """The context that these models share, made in a new folder."""
+    paths = [folder / f"{at}.model" for at in range(len(models))]
+    for path, model in zip(paths, models, strict=True):
+        path.write_bytes(model)
+    subprocess.run(
+        [sys.executable, "-P", SHARE, host.plugin, host.backend, folder, *paths],
+        env=os.environ | {"PYTHONPATH": f"{host.ort_root}:{host.qnn_root}"},
+        capture_output=True,
+        timeout=200,
+        check=True,
+    )
+    (made,) = folder.glob("*.bin")
+    return made
+
+
+@pytest.fixture(scope="module")
+def probe(user_cache: Path) -> Path:
+    return ProbeBuilder(user_cache / "probe").build("linux-x64")
+
+
+@pytest.fixture(scope="module")
+def binary(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The graphs of three models in one context, as ONNX Runtime makes it to share weights."""
+    models = [Model.parse(name).serialized() for name in MODELS]
+    return sharing(catalog.compiler_host(VERSION), tmp_path_factory.mktemp("shared"), models)
+
+
+def test_each_graph_is_known_and_right(
+    binary: Path, probe: Path, user_cache: Path, context_for: ContextFor, runtime_for: RuntimeFor
+) -> None:
+    runtime = runtime_for(VERSION)
+    library = runtime.library("libQnnSystem.so")
+    artefact = open_artefact(binary)
+    probes = ProbeBuilder(user_cache / "probe")
+    (metadata,) = read_each(probes, library, artefact.pieces)
+    told = context_report(artefact, artefact.pieces[0], "", metadata)
+    assert len(told.graphs) == len(MODELS)
+    alone = [context_for(name, VERSION) for name in MODELS]
+    assert told.io_bytes == sum(one.metadata["graphs"][0]["io_bytes"] for one in alone)
+    steps = [
+        plan.backend_load(str(runtime.library("libQnnHtp.so"))),
+        plan.system_load(str(library)),
+        Step("backend-create"),
+        plan.device_create(),
+        plan.context_load(0, str(binary)),
+    ]
+    for graph, one in enumerate(alone):
+        inputs, expected = map(str, one.inputs), map(str, one.expected)
+        tolerance = one.tolerance
+        steps.append(
+            plan.execute(0, graph=graph, inputs=inputs, expected=expected, tolerance=tolerance)
+        )
+    run = run_plan_locally(probe, Plan(tuple(steps)), env={}, timeout_s=60)
+    assert run.transcript.first_failure is None, run.transcript.first_failure
+    assert [step.data["outputs"][0]["beyond"] for step in run.transcript.steps[5:]] == [0, 0, 0]
+
+
+@pytest.fixture
+def given(binary: Path, context_for: ContextFor, lab: DeviceRuns, user_cache: Path) -> list[str]:
+    """The binary in the folder of a lab, with inputs and outputs of each graph; their names."""
+    shutil.copyfile(binary, lab.folder / "many.bin")
+    alone = [context_for(name, VERSION) for name in MODELS]
+    names = [str(one.metadata["graphs"][0]["name"]) for one in alone]
+    assert len(set(names)) == len(names)
+    for name, one in zip(names, alone, strict=True):
+        for kind, files in (("in", one.inputs), ("out", one.expected)):
+            (lab.folder / kind / name).mkdir(parents=True)
+            for file in files:
+                shutil.copyfile(file, lab.folder / kind / name / file.name)
+    return names
+
+
+@pytest.mark.slow
+def test_run_executes_each_graph_or_the_one_that_is_named(
+    lab: DeviceRuns, given: list[str]
+) -> None:
+    compared = ("--inputs=in", "--expected=out", "--tolerance=0.01")
+    code, said, (case,) = lab.run_files("many.bin", *compared)
+    figures = case["measurements"]
+    assert (code, case["outcome"], case["outputs"]) == (0, "passed", "reference"), said
+    assert (figures["loaded"], figures["executed"]) == (1, len(MODELS))
+    assert figures["context_files"]["many.bin"]["graphs"] == given
+    kept = [output["name"] for output in figures["kept_outputs"]["many.bin"]["outputs"]]
+    assert [name.partition("/")[0] for name in kept] == given
+    # each is executed twice where nothing is known of its outputs, and twice where it is loaded
+    code, said, (case,) = lab.run_files("many.bin", "--contexts=2")
+    figures = case["measurements"]
+    assert (code, case["outputs"], figures["loaded"]) == (0, "agreement", 2), said
+    assert figures["executed"] == 2 * 2 * len(MODELS)
+    name = given[1]
+    alone = (f"--inputs=in/{name}", f"--expected=out/{name}", "--tolerance=0.01")
+    code, said, (case,) = lab.run_files("many.bin", f"--graph={name}", *alone)
+    assert (code, case["outputs"]) == (0, "reference"), said
+    assert case["measurements"]["context_files"]["many.bin"]["graphs"] == [name]
+    assert case["measurements"]["executed"] == 1
+
+
+def test_what_executes_a_single_graph_says_which_there_are(
+    lab: DeviceRuns, given: list[str]
+) -> None:
+    asked = ("--contexts", lab.folder / "many.bin", "--qnn", VERSION)
+    done = lab.run(*asked, suites=ROOT / "suites/test_mem_type_pairing.py")
+    assert done.code == 2, done.output
+    problem = "graph: many.bin has 3 graphs, and one is executed here"
+    assert problem in done.output, done.output
+
+
+def test_it_takes_what_its_graphs_take_alone(
+    binary: Path, probe: Path, context_for: ContextFor, runtime_for: RuntimeFor
+) -> None:
+    library = runtime_for(VERSION).library("libQnnHtp.so")
+    alone = [context_for(name, VERSION).path for name in MODELS]
+    merged, *each = [
+        size for size in reserved(probe, library, [binary, *alone]) if isinstance(size, Size)
+    ]
+    total = sum(size.total for size in each)
+    assert total - len(MODELS) * TOTALS_ROUND_TO <= merged.total <= total
+    # what it takes is exact: the library's budget comes out the same with it
+    assert room(probe, library, binary) == room(probe, library, alone[1])

@@ -1,0 +1,545 @@
+"""Nights on a simulated device: what is new is told, bisected, and followed until it is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from harness.nightly.night import STEPS, Night
+from harness.site.pages import page_of
+from tests.integration.conftest import ContextFor
+from tests.integration.device_runs import LAB, DeviceRuns
+from tests.integration.forked import run_module
+from tests.integration.nightly.servers import Webhook
+
+SUITE = """import pytest
+
+@pytest.mark.device(backend="htp")
+def test_mine(bench):
+    assert bench.placement.qnn < "2.49", "too new"
+    bench.measure(noted=1)
+
+@pytest.mark.device(backend="htp")
+def test_other(bench):
+    bench.measure(noted=1)
+"""
+# nobody listens there
+UNREACHABLE = f"""  - {{name: phone, serial: "17", target: android-arm64, host: lab-pc}}
+hosts:
+  - {{name: lab-pc, host: {socket.gethostname()}, port: 9}}
+runtimes:
+  - name: away
+    kind: maven
+    repository: http://127.0.0.1:9/
+    coordinates: com.qualcomm.qti:qnn-runtime
+"""
+OLD, NEW = "2.47.0", "2.51.0"
+
+
+@pytest.fixture
+def farm(lab: DeviceRuns) -> DeviceRuns:
+    """A lab beside a suite that no QNN from 2.49 on passes."""
+    (lab.folder / "pytest.ini").write_text("[pytest]\n")
+    (lab.folder / "test_mine.py").write_text(SUITE)
+    return lab
+
+
+def words(qnn: str) -> list[str]:
+    base = ["harness.cli.main", "nightly", "--budget", "20m", "--json"]
+    return [*base, "-p", "no:cacheprovider", "--device", "sim-v73", "--qnn", qnn, "test_mine.py"]
+
+
+def called(farm: DeviceRuns, *module: str) -> subprocess.CompletedProcess[str]:
+    return run_module(module, farm.folder, farm.environment, 400)
+
+
+def night(farm: DeviceRuns, qnn: str, *more: str) -> tuple[int, dict[str, Any], str]:
+    done = called(farm, *words(qnn), *more)
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+
+def ended_when(
+    farm: DeviceRuns, qnn: str, there: Callable[[], object], number: int, *more: str
+) -> int:
+    """A night that gets a signal once something is there; its exit code."""
+    output = farm.folder / "output.txt"
+    with output.open("wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *words(qnn), *more],
+            cwd=farm.folder,
+            env=farm.environment,
+            stdout=stream,
+            stderr=stream,
+        )
+    until = time.monotonic() + 200
+    while not there():
+        assert process.poll() is None, output.read_text()
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    os.kill(process.pid, number)
+    return process.wait(100)
+
+
+def answers(farm: DeviceRuns) -> list[str]:
+    lines = [
+        json.loads(line)
+        for log in farm.reports.glob("*-bisect/log.jsonl")
+        for line in log.read_text().splitlines()
+        if line.endswith("}")
+    ]
+    return [line["at"][0] for line in lines if line["kind"] == "answered"]
+
+
+def steps_done(farm: DeviceRuns) -> list[str]:
+    """By the last night."""
+    states = sorted(farm.reports.glob("2*-nightly/nightly.json"))
+    return list(json.loads(states[-1].read_text())["done"]) if states else []
+
+
+def runs(farm: DeviceRuns) -> list[Path]:
+    return list(farm.reports.glob("2*/results.jsonl"))
+
+
+@pytest.mark.slow
+def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns) -> None:
+    hook = Webhook()
+    notify = f"notify: [{{name: chat, url: 'json://{hook.at}/'}}]\n"
+    farm.file.write_text(LAB + notify)
+    code, first, _ = night(farm, OLD)
+    assert (code, first["base"], first["issues"], first["failed_on"]) == (0, None, [], [])
+    assert hook.got == [], "nothing is new"
+    farm.file.write_text(LAB + UNREACHABLE + notify)
+    assert ended_when(farm, NEW, lambda: answers(farm), signal.SIGKILL) == -signal.SIGKILL
+    assert len(runs(farm)) == 2
+    code, second, said = night(farm, NEW)
+    assert code == 1, said
+    assert second["base"] == first["run"]
+    assert len(runs(farm)) == 2, "what had ended is not run again"
+    assert "nightly: bisect (" in said
+    assert "nightly: run (" not in said
+    assert sorted(answers(farm)) == ["2.47.0", "2.48.40", "2.49.40", "2.51.0"], "each once"
+    assert any(text.startswith("not fetched: away ") for text in second["told"]), second["told"]
+    (issue,) = second["issues"]
+    assert (issue["state"], issue["count"]) == ("open", 1)
+    assert issue["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
+    (file,) = farm.reports.glob("latest-nightly/issues/*.md")
+    text = file.read_text()
+    assert text.startswith(f"# `failed: too new in test_mine` [{file.stem}]\n\nState: open\n")
+    assert "`last good 2.48.40, first bad 2.49.40`" in text
+    again = issue["example"]["command"]
+    same = called(farm, *again, "-p", "no:cacheprovider", "--reports=again")
+    assert (same.returncode, "too new" in same.stdout) == (1, True), same.stdout
+    assert (farm.reports / issue["search"]["folder"] / "report.md").is_file()
+    assert (
+        f"{issue['search']['folder']}/report.html"
+        in (farm.reports / "latest/report.html").read_text()
+    )
+    summary = (farm.reports / "latest-nightly/summary.md").read_text()
+    assert "first bad 2.49.40" in summary
+    assert summary.startswith(f"### Devices: failed\n\n{second['verdict']}.\n")
+    there = "1 of 2 devices there, 0 of 1 other host. 1 of them simulated."
+    assert f"\n\nLab: {there}\n- host `lab-pc`: out of reach since " in summary
+    assert "\n- `phone`: away since " in summary
+    assert "; needs hands: `see why its adb server does not answer" in summary
+    (message,) = hook.got
+    assert message["title"] == f"Devices: failed ({second['night']})"
+    assert "- **new** open: `failed: too new in test_mine` (1 case, " in message["message"]
+    (line,) = (line for line in text.splitlines() if line.startswith("- fails on "))
+    assert line.startswith("- fails on 1 of 1 tested `QCS8550` (`sim-v73`); since 20")
+    assert "; changed then: `qnn " in line
+    assert f"  {line}" in message["message"].splitlines()
+    history = farm.qnn_harness("history", "--json", "--case", "::test_mine")
+    assert len(json.loads(history.stdout)["cases"]) == 1
+    Night.model_validate_json((farm.reports / "latest-nightly/nightly.json").read_bytes())
+
+    code, third, said = night(farm, OLD)
+    assert (code, third["base"]) == (0, second["run"]), said
+    (gone,) = third["issues"]
+    assert (gone["id"], gone["state"], gone["closed"]) == (issue["id"], "closed", third["started"])
+    assert [message["title"] for message in hook.got[1:]] == [f"Devices: passed ({third['night']})"]
+    hook.close()
+    (file,) = farm.reports.glob("latest-nightly/issues/*.md")
+    assert "State: closed" in file.read_text()
+
+
+GATED = (
+    SUITE
+    + """
+@pytest.mark.device(backend="htp")
+def test_slow(bench):
+    bench.measure(noted=1)
+    end = time.monotonic() + 300
+    while not Path("gate").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+"""
+)
+
+
+@pytest.mark.nightly
+def test_the_site_tells_of_nights_that_were_killed(farm: DeviceRuns) -> None:
+    (farm.folder / "test_mine.py").write_text(f"import time\nfrom pathlib import Path\n{GATED}")
+    site, gate = farm.folder / "site", farm.folder / "gate"
+    front, keeps = site / "index.html", ("--site", str(site))
+
+    def at_work() -> bool:
+        journals = (one.read_text() for one in runs(farm))
+        return any(NEW in text for text in journals)
+
+    gate.touch()
+    code, first, said = night(farm, OLD, *keeps)
+    assert code == 0, said
+    assert "3 of 3 cases have a verdict: 3 passed." in front.read_text()
+
+    gate.unlink()
+    assert ended_when(farm, NEW, at_work, signal.SIGKILL, *keeps) == -signal.SIGKILL
+    gate.touch()
+    code, second, said = night(farm, NEW, *keeps)
+    assert (code, second["base"], len(runs(farm))) == (1, first["run"], 2), said
+    text = front.read_text()
+    assert "3 of 3 cases have a verdict: 2 passed, 1 failed (1 of them new)." in text
+    assert f"qnn {OLD} to {NEW}" in text
+    assert "first bad 2.49.40" in text
+
+    def bisected() -> bool:
+        return steps_done(farm)[-1:] == ["bisect"]
+
+    assert ended_when(farm, OLD, bisected, signal.SIGKILL, *keeps) == -signal.SIGKILL
+    finished = called(farm, "harness.cli.main", "nightly", "--resume", "--json")
+    third = json.loads(finished.stdout)
+    assert (finished.returncode, third["base"]) == (0, second["run"]), finished.stderr
+    # with the old version it never failed, so that it is not called fixed
+    assert "3 of 3 cases have a verdict: 3 passed." in front.read_text()
+    listed = (site / "nights.html").read_text()
+    for one in (first, second, third):
+        assert (site / page_of("night", one["run"])).is_file()
+        assert listed.count(page_of("night", one["run"])) == 1
+    for page in site.rglob("*.html"):
+        for link in re.findall(r'href="([^"#:]*)"', page.read_text()):
+            assert (page.parent / unquote(unescape(link))).exists(), (page, link)
+
+
+def test_a_night_says_which_files_of_tests_changed(farm: DeviceRuns) -> None:
+    night(farm, OLD)
+    suite = farm.folder / "test_mine.py"
+    suite.write_text(SUITE.replace('"2.49", "too', '"2.40", "too'))
+    code, second, said = night(farm, OLD, "-n", "2")
+    assert code == 1, said
+    (issue,) = second["issues"]
+    assert issue["files_changed"] == ["test_mine.py"]
+    for name in ("summary.md", f"issues/{issue['id']}.md"):
+        text = (farm.reports / "latest-nightly" / name).read_text()
+        assert "; changed then: `test_mine.py`\n" in text
+    again = night(farm, OLD)[1]["issues"]
+    assert [one["files_changed"] for one in again] == [["test_mine.py"]]
+
+
+FILES = """import pytest
+from harness import ContextFile
+
+@pytest.mark.device(backend="htp")
+def test_old(bench):
+    assert False, "old failure"
+
+@pytest.mark.device(backend="htp")
+@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("context", [ContextFile("model.bin")], ids=str)
+def test_file(bench, context, number):
+    bench.resident(context, 1)
+"""
+
+
+@pytest.mark.slow
+def test_an_old_failure_hides_no_missing_verdict(farm: DeviceRuns, context_for: ContextFor) -> None:
+    (farm.folder / "test_mine.py").write_text(FILES)
+    model, whole = farm.folder / "model.bin", context_for("tiny", "2.51.0").path.read_bytes()
+    model.write_bytes(whole)
+    code, first, _ = night(farm, NEW)
+    assert (code, first["verdict"]) == (
+        1,
+        "3 of 3 cases have a verdict: 2 passed, 1 failed; the first run of these cases",
+    )
+    assert first["told"] == []
+    model.write_bytes(whole[:900])
+    code, second, said = night(farm, NEW)
+    assert (code, second["failed_on"]) == (2, []), said
+    assert second["verdict"].startswith(
+        "1 of 3 cases has a verdict, 2 lost to a wrong test or input: 1 failed; "
+    )
+    summary = (farm.reports / "latest-nightly/summary.md").read_text()
+    assert summary.startswith("### Devices: verdicts are missing\n")
+    assert "spoilt" not in said + summary
+    lost = next(one for one in second["issues"] if one["fault"])
+    assert (lost["fault"], lost["state"], lost["count"]) == ("input", "open", 2)
+    model.write_bytes(whole)
+    code, third, said = night(farm, NEW)
+    assert (code, third["failed_on"]) == (0, []), said
+    states = {one["fault"]: one["state"] for one in third["issues"]}
+    assert states == {"input": "closed", None: "open"}
+    summary = (farm.reports / "latest-nightly/summary.md").read_text()
+    assert "`passed`; before: `lost to a wrong test or input`" in summary
+    assert "no whole context binary" not in summary.partition("####")[0]
+
+
+LOSES = SUITE.replace(
+    '    assert bench.placement.qnn < "2.49", "too new"\n',
+    """    from pathlib import Path
+    from harness.core.errors import InfraError
+    if Path(__file__).with_name("lost").exists():
+        raise InfraError("the cable")
+    assert bench.placement.qnn < "2.49", "too new"
+""",
+)
+
+
+PLAIN = """
+@pytest.mark.smoke
+def test_plain():
+    assert False
+"""
+
+
+@pytest.mark.slow
+def test_a_chosen_test_without_a_device_that_fails_is_no_green_night(farm: DeviceRuns) -> None:
+    (farm.folder / "test_mine.py").write_text(SUITE + PLAIN)
+    code, told, output = night(farm, OLD, "-m", "device or smoke")
+    assert code == 1, output
+    assert told["failed_on"] == ["tests without a device, or outputs that drift"]
+    assert told["verdict"] == "2 of 2 cases have a verdict: 2 passed; the first run of these cases"
+    summary = (farm.reports / "latest-nightly/summary.md").read_text()
+    assert summary.startswith("### Devices: failed\n")
+
+
+KNOWN = """schema: 1
+known_issues:
+  - id: gone
+    link: https://example.com/1
+    signature: {outcome: crashed, api: crash, code: null, message: SIGSEGV}
+    conditions: {suite: mine}
+    until: 2099-01-01
+"""
+
+
+def test_a_run_that_is_strict_about_known_issues_makes_a_night_that_is(farm: DeviceRuns) -> None:
+    (farm.folder / "known.yaml").write_text(KNOWN)
+    code, told, output = night(farm, OLD, "--known-issues", "known.yaml", "--strict-known")
+    assert code == 1, output
+    assert told["failed_on"] == ["known issues that passed (--strict-known)"]
+
+
+FLAKY = SUITE.replace(
+    '    assert bench.placement.qnn < "2.49", "too new"\n',
+    """    from pathlib import Path
+    course = Path(__file__).with_name("course")
+    now, *then = course.read_text().split() or ["P"]
+    course.write_text(" ".join(then))
+    assert now == "P", "now and then"
+""",
+)
+
+
+@pytest.mark.nightly
+def test_a_flaky_case_is_told_as_one_and_is_news_once(farm: DeviceRuns) -> None:
+    (farm.folder / "test_mine.py").write_text(FLAKY)
+    course = farm.folder / "course"
+    told = []
+    # a pass; a failure among passes; a failure alone; a pass
+    for ends in ("P", "F P P F P P F", "F", "P"):
+        course.write_text(ends)
+        code, over, said = night(farm, NEW)
+        assert course.read_text() == "", "as often as it is run again"
+        issues = [(one["state"], bool(one["flaky"]), one["search"]) for one in over["issues"]]
+        told.append((code, over["failed_on"], issues))
+        assert ("nightly: run again 1 case" in said) == ("P P" in ends), said
+        info = json.loads((farm.reports / over["run"] / "run.json").read_text())
+        assert (info["finished"] is not None, info["problem"]) == (True, None)
+    assert told == [
+        (0, [], []),
+        (1, ["flaky"], [("open", True, None)]),
+        (0, [], [("open", True, None)]),
+        (0, [], [("open", True, None)]),
+    ]
+    (issue,) = over["issues"]
+    assert issue["flaky"].startswith("4 of 10 attempts failed on the same versions, first on ")
+    assert issue["flaky"].endswith("qnn 2.51.0, compiler 2.51.0: it is not the version")
+    assert "not bisected: flaky: " in (farm.reports / "latest-nightly/summary.md").read_text()
+    summary = (farm.reports / "latest-nightly/summary.md").read_text()
+    assert summary.startswith("### Devices: nothing new fails\n")
+    assert "\n\nLab: 1 of 1 device there. It is simulated.\n" in summary
+
+
+@pytest.mark.nightly
+def test_a_case_that_was_lost_one_night_is_bisected_from_its_last_verdict(
+    farm: DeviceRuns,
+) -> None:
+    (farm.folder / "test_mine.py").write_text(LOSES)
+    assert night(farm, OLD)[0] == 0
+    (farm.folder / "lost").touch()
+    for _ in range(2):
+        code, lost, said = night(farm, NEW, "--retries", "0")
+        assert (code, lost["failed_on"]) == (3, []), said
+        assert lost["verdict"].startswith("1 of 2 cases has a verdict, 1 lost to the lab")
+    (farm.folder / "lost").unlink()
+    code, over, said = night(farm, NEW, "--retries", "0")
+    assert (code, over["base"], over["failed_on"]) == (1, lost["run"], ["new"]), said
+    states = {one["fault"]: (one["state"], one["search"]) for one in over["issues"]}
+    assert states["lab"] == ("closed", None)
+    state, search = states[None]
+    assert (state, search["answer"]) == ("open", "last good 2.48.40, first bad 2.49.40")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("step", ["run", "bisect"])
+def test_one_that_is_ended_is_gone_on_with(
+    farm: DeviceRuns, step: str, number: signal.Signals
+) -> None:
+    night(farm, OLD)
+    wanted = {
+        "run": lambda: [one for one in runs(farm) if "failed" in one.read_text()],
+        "bisect": lambda: answers(farm),
+    }
+    code = ended_when(farm, NEW, wanted[step], number)
+    assert code == (-number if number == signal.SIGKILL else 130)
+    code, over, said = night(farm, NEW)
+    assert (code, len(runs(farm))) == (1, 2), said
+    (issue,) = over["issues"]
+    assert issue["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
+    assert len(answers(farm)) == 4
+
+
+@pytest.mark.nightly
+def test_what_a_night_saw_that_died_is_still_new(farm: DeviceRuns) -> None:
+    _, first, _ = night(farm, OLD)
+    # ended once its run is over, and not gone on with: another budget is another night
+    ended_when(farm, NEW, lambda: steps_done(farm)[-1:] in (["run"], ["compare"]), signal.SIGKILL)
+    by_hand = ["-p", "no:cacheprovider", "--device", "sim-v73", "--qnn", NEW, "test_mine.py"]
+    called(farm, "pytest", "-m", "device", *by_hand)
+    code, over, said = night(farm, NEW, "--budget", "21m")
+    assert (code, over["base"], over["failed_on"]) == (1, first["run"], ["new"]), said
+    assert over["issues"][0]["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
+    page = (farm.reports / over["run"] / "report.html").read_text()
+    assert f"../{first['run']}/report.html" in page, "the page says the same"
+
+
+@pytest.mark.nightly
+def test_a_step_whose_end_was_not_written_down_is_not_done_twice(farm: DeviceRuns) -> None:
+    night(farm, OLD)
+    _, over, _ = night(farm, NEW, "--database", "mine.sqlite")
+    held_by_other = (farm.reports / "history.sqlite").read_bytes()
+    state = farm.reports / over["night"] / "nightly.json"
+    for number in range(len(STEPS)):
+        kept = json.loads(state.read_text())
+        begun: dict[str, object] = {}
+        begun |= {"issues": []} if number <= STEPS.index("compare") else {}
+        begun |= {"run": None} if number <= STEPS.index("run") else {}
+        state.write_text(json.dumps(kept | begun | {"done": STEPS[:number]}))
+        done = farm.qnn_harness("nightly", "--resume", "--json")
+        assert done.returncode == 1, done.stderr
+        assert re.search(r"\((20:00|19:5\d) left\)", done.stderr), "as it was asked for"
+        again = json.loads(done.stdout)
+        assert {name: again[name] for name in ("run", "base", "failed_on", "issues", "done")} == {
+            name: over[name] for name in ("run", "base", "failed_on", "issues", "done")
+        }
+        assert (farm.reports / "history.sqlite").read_bytes() == held_by_other
+    assert len(runs(farm)) == 2
+    assert len(answers(farm)) == 4
+
+
+@pytest.mark.nightly
+def test_what_the_time_did_not_reach_is_bisected_the_next_night(farm: DeviceRuns) -> None:
+    night(farm, OLD)
+    ended_when(farm, NEW, lambda: answers(farm), signal.SIGKILL)
+    # with less than ten seconds no bisection is gone on with
+    told = farm.qnn_harness("nightly", "--resume", "--budget", "9s", "--json")
+    assert told.returncode == 1, told.stderr
+    second = json.loads(told.stdout)
+    assert "no time was left to bisect all that is new" in second["told"]
+    assert second["issues"][0]["search"]["exit_code"] is None
+    assert (
+        "the next night goes on with it" in (farm.reports / "latest-nightly/summary.md").read_text()
+    )
+    code, third, said = night(farm, NEW)
+    assert (code, third["failed_on"]) == (0, []), said
+    assert third["issues"][0]["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
+    assert third["issues"][0]["first_run"] == second["run"]
+    assert len(answers(farm)) == 4
+
+
+@pytest.mark.slow
+def test_what_is_wrong_with_the_words_is_said(farm: DeviceRuns) -> None:
+    assert farm.qnn_harness("nightly", "--budget", "soon").returncode == 2
+    nothing = farm.qnn_harness("nightly", "--resume")
+    assert (nothing.returncode, "the last night is over" in nothing.stderr) == (2, True)
+    blocked = farm.qnn_harness("nightly", "--reports", "test_mine.py")
+    assert (blocked.returncode, "cannot hold reports" in blocked.stderr) == (2, True)
+    assert "to go on" not in blocked.stderr, "there is no night"
+    elsewhere = farm.qnn_harness("nightly", "--database", "no/such/folder/x.sqlite")
+    assert (elsewhere.returncode, "no such folder" in elsewhere.stderr) == (2, True)
+    assert not list(farm.reports.glob("*-nightly")), "found out before all else"
+    for arguments in (("-k", "nothing_of_that_name"), ("--qnn", "1.0"), ("no_such_file.py",)):
+        done = farm.qnn_harness("nightly", "-p", "no:cacheprovider", *arguments)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.splitlines()[-1].startswith("error: "), done.stderr
+        assert ("nothing was selected" in done.stderr) == (arguments[0] == "-k"), done.stderr
+    broken = farm.folder / "test_broken.py"
+    broken.write_text("import no_such_module\n")
+    done = farm.qnn_harness("nightly", "-p", "no:cacheprovider")
+    told = "error: test_broken.py cannot be collected: ModuleNotFoundError: No module named"
+    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+    assert "nightly: run" not in done.stderr, "found out before the fetch"
+    broken.unlink()
+    secret = "--qnn=https://me:hidden@127.0.0.1:9/maven"
+    refused = farm.qnn_harness("nightly", "-p", "no:cacheprovider", secret)
+    assert (refused.returncode, "127.0.0.1:9/maven" in refused.stderr) == (2, True)
+    assert "hidden" not in refused.stdout + refused.stderr
+    assert not list(farm.reports.glob("*-nightly")), "a night that was refused leaves no folder"
+
+
+@pytest.mark.nightly
+def test_an_issue_of_a_file_has_the_command_that_packs_it(
+    farm: DeviceRuns, context_for: ContextFor
+) -> None:
+    model = farm.folder / "model.bin"
+    model.write_bytes(context_for("tiny", NEW).path.read_bytes())
+    done = called(farm, *words(OLD)[:-1], "model.bin", "-k", "resident-1")
+    assert done.returncode == 1, done.stderr
+    (issue,) = json.loads(done.stdout)["issues"]
+    _, *command = issue["example"]["bundle"]
+    assert farm.qnn_harness(*command, "--output", "case.zip").returncode == 0
+    model.unlink()
+    code, said, _ = farm.run_files("case.zip", "--device", "sim-v73", "--qnn", OLD)
+    assert (code, "what was packed did not come" in said) == (1, False), said
+
+
+@pytest.mark.slow
+def test_an_adb_server_that_is_gone_is_one_line_and_one_issue_of_all_its_devices(
+    farm: DeviceRuns,
+) -> None:
+    device = "  - {{name: p{0}, host: rack, serial: s{0}, soc: SM8650, target: linux-x64}}\n"
+    host = "hosts: [{name: rack, host: 127.0.0.1, port: 1}]\n"
+    farm.file.write_text(f"schema: 1\n{host}devices:\n" + "".join(map(device.format, "123")))
+    _, *more = (word for word in words(NEW) if word not in ("--json", "--device", "sim-v73"))
+    done = called(farm, "harness.cli.main", *more)
+    assert done.returncode == 3, done.stderr
+    told = [line for line in done.stdout.splitlines() if "no adb server at 127.0.0.1:1" in line]
+    issue, lab = sorted(told)
+    assert issue.startswith(
+        "- **new** open: `lost to the lab: no adb server at 127.0.0.1:1` (6 cases"
+    )
+    assert lab.startswith("- `p1`, `p2`, `p3`: away since ")
+    assert lab.endswith("; 6 cases not tested there")
+    assert "devices p1, p2, p3: " in done.stderr
+    assert "error: p1" not in done.stderr

@@ -1,0 +1,398 @@
+"""Messages about nights, runs and comparisons, as real servers on loopback get them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apprise
+import pytest
+import yaml
+
+from harness.core.deadline import Deadline
+from harness.core.errors import InfraError
+from harness.core.whole_file import write_json
+from harness.lab.fields import NotifyChannel, load_channels
+from harness.lab.inventory import load_lab
+from harness.nightly.chain import Chain
+from harness.nightly.night import STATE, STEPS, Night, held
+from harness.nightly.notifications import SENT, Message, channel_problem, send
+from harness.results.coverage import Coverage
+from harness.results.run_folder import RunFolder
+from tests.integration.device_runs import ROOT
+from tests.integration.in_process import qnn_harness
+from tests.integration.nightly.servers import Mailbox, Webhook
+from tests.unit.history.runs import attempt, run_folder
+from tests.unit.nightly.nights import a_night, an_issue
+
+NAME = "20261126T010000Z-ab-nightly"
+MESSAGE = Message("Devices: failed @here", "- **new** open: `failed: <b>&|` (2 cases)\n")
+
+
+@pytest.fixture
+def hook() -> Iterator[Webhook]:
+    started = Webhook()
+    yield started
+    started.close()
+
+
+def lab(folder: Path, *channels: str) -> Path:
+    listed = "".join(f"  - {channel}\n" for channel in channels)
+    file = folder / "devices.yaml"
+    file.write_text(
+        f"schema: 1\ndevices: [{{name: a, serial: s, soc: QCS8550}}]\nnotify:\n{listed}"
+    )
+    return file
+
+
+def chat(hook: Webhook, name: str = "chat") -> str:
+    return f'{{name: {name}, url: "json://{hook.at}/s3cret-path"}}'
+
+
+def titles(hook: Webhook) -> list[str]:
+    return [message["title"] for message in hook.got]
+
+
+def at_its_last_step(reports: Path, lab_file: Path, **changed: Any) -> Chain:
+    run = run_folder(reports, attempt("a passed"))
+    night = a_night(night=NAME, lab=str(lab_file), folder=str(reports), until=0.0, run_exit_code=0)
+    more = {"done": STEPS[:-1], "run": run.name, "verdict": "all", **changed}
+    chain = Chain(night.model_copy(update=more), (), reports, None)
+    chain._keep()
+    text = "### Devices: failed\n\n1 of 1 case; 1 new.\n\n#### New\n- details\n"
+    (chain.path / "comparison.md").write_text(text)
+    return chain
+
+
+def test_all_channels_get_a_message_once(
+    tmp_path: Path, hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mailbox = Mailbox()
+    monkeypatch.setenv("HOOK", f"json://{hook.at}/s3cret-path")
+    file = lab(
+        tmp_path,
+        '{name: team, url: "${HOOK}"}',
+        f'{{name: mail, url: "mailto://{mailbox.at}?from=lab@example.com&to=me@example.com"}}',
+    )
+    for _ in range(2):
+        failures = send(MESSAGE, load_channels(file), tmp_path / SENT)
+        assert failures == {"team": None, "mail": None}
+    (got,) = hook.got
+    assert got["title"] == "Devices: failed ＠here", "nobody is called by what a device printed"
+    assert got["message"] == MESSAGE.body.strip()
+    ((receivers, mail),) = mailbox.mails
+    assert (receivers, mail["subject"]) == (["me@example.com"], got["title"])
+    html = mail.get_body(("html",)).get_content()
+    assert "<strong>new</strong> open: <code>failed: &lt;b&gt;&amp;|</code>" in html
+    begins = MESSAGE.body.partition("\n")[0]
+    assert sorted((tmp_path / SENT).read_text().splitlines()) == [
+        f"{name}\t{got['title']}\t{begins}" for name in ("mail", "team")
+    ]
+    assert "s3cret" not in repr(load_lab(file))
+    assert "notify" not in load_lab(file).model_dump(mode="json")
+    for other in (Message("other", ""), Message("other", "for another reason")):
+        assert send(other, load_channels(file), tmp_path / SENT)["team"] is None
+    assert titles(hook)[1:] == ["other", "other"]
+    mailbox.close()
+
+
+def test_a_channel_that_fails_says_why_and_nothing_secret(tmp_path: Path, hook: Webhook) -> None:
+    refusing = Webhook(lambda _: 403)
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # it takes connections, and no more
+        silent = f"127.0.0.1:{mute.getsockname()[1]}"
+        file = lab(
+            tmp_path,
+            f'{{name: mute, url: "json://{silent}/?rto=0.1"}}',
+            '{name: away, url: "json://127.0.0.1:9/"}',
+            f'{{name: refusing, url: "json://{refusing.at}/s3cret"}}',
+            '{name: unset, url: "json://${NOT_SET_ANYWHERE}"}',
+            '{name: odd, url: "nosuch://s3cret"}',
+            chat(hook),
+        )
+        failures = send(MESSAGE, load_channels(file), tmp_path / SENT)
+    failed = {name: why for name, why in failures.items() if why is not None}
+    assert set(failed) == {"mute", "away", "refusing", "unset", "odd"}
+    assert "403" in failed["refusing"]
+    assert failed["unset"] == "notify unset: the environment variable NOT_SET_ANYWHERE is not set"
+    assert failed["odd"] == "its URL is none that apprise knows; a webhook is jsons://HOST/PATH"
+    assert "s3cret" not in str(failed)
+    assert len(hook.got) == 1
+    assert (tmp_path / SENT).read_text().count("\n") == 1, "what failed is sent again"
+    refusing.close()
+
+
+def test_a_channel_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline is over once the server that never answers has been asked."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        mute.settimeout(300)
+        held: list[Any] = []
+
+        class DeadlineOnceAsked(Deadline):
+            def remaining(self) -> float:
+                if not held:
+                    held.append(mute.accept())
+                    assert held[-1][0].recv(1)
+                return 0.0
+
+        monkeypatch.setattr("harness.nightly.notifications.Deadline", DeadlineOnceAsked)
+        file = lab(tmp_path, f'{{name: mute, url: "json://127.0.0.1:{mute.getsockname()[1]}/"}}')
+        assert send(MESSAGE, load_channels(file)) == {"mute": "no answer in 60 s"}
+
+
+def test_the_head_of_a_summary_is_short_and_safe(tmp_path: Path) -> None:
+    lines = [f"- new {number} https://me:s3cret@host/ \x1b[31m" for number in range(500)]
+    message = Message.head_of("\n".join(["### Devices: failed", "", *lines]), NAME, tmp_path)
+    assert message.title == f"Devices: failed ({NAME})"
+    assert len(message.body) < 3600
+    first, *_, last = message.body.splitlines()
+    assert first == r"- new 0 https://***@host/ \x1b[31m"
+    assert last == f"... the rest is in {tmp_path}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "is_sent"),
+    [
+        ({}, 0, False),
+        ({"issues": (an_issue(first_run="before", last_run="before"),)}, 0, False),
+        ({"issues": (an_issue(state="closed", closed="s"),)}, 0, True),
+        ({"issues": (an_issue(state="closed", closed="s", known_issues=("k",)),)}, 0, False),
+        ({"issues": (an_issue(state="closed", closed="a night before"),)}, 0, False),
+        ({"failed_on": ("new",), "issues": (an_issue(),)}, 1, True),
+        ({"coverage": Coverage(selected=2, passed=1, input=1)}, 2, True),
+        ({"coverage": Coverage(selected=2, passed=1, lab=1)}, 3, True),
+    ],
+)
+def test_a_night_sends_unless_it_ends_with_0_and_fixed_nothing(
+    changed: dict[str, Any], code: int, is_sent: bool, tmp_path: Path, hook: Webhook
+) -> None:
+    over = at_its_last_step(tmp_path, lab(tmp_path, chat(hook)), **changed).go_on()
+    assert over.exit_code == code
+    assert titles(hook) == [f"Devices: failed ({NAME})"] * is_sent
+    if is_sent:
+        body = hook.got[0]["message"]
+        assert body.startswith("1 of 1 case; 1 new.\n")
+        assert "details" in body
+        assert ("failed: it broke" in body) == bool(over.issues)
+    assert over.told == ()
+
+
+def test_a_night_goes_on_whoever_is_silent_and_sends_once(tmp_path: Path, hook: Webhook) -> None:
+    file = lab(tmp_path, chat(hook), "{name: away, url: 'json://127.0.0.1:9/'}")
+    chain = at_its_last_step(tmp_path, file, failed_on=("new",))
+    over = chain.go_on()
+    (warning,) = over.told
+    assert warning.startswith("channel away was not notified: ")
+    assert warning in (chain.path / "summary.md").read_text()
+    assert (over.next_step, over.exit_code, len(hook.got)) == (None, 1, 1)
+    # it died before it wrote down that this was over
+    kept = json.loads((chain.path / STATE).read_text()) | {"done": STEPS[:-1]}
+    again = Chain(Night.model_validate(kept), (), tmp_path, None).go_on()
+    assert (len(hook.got), again.told) == (1, over.told)
+
+
+def test_a_night_killed_while_it_sends_sends_only_what_was_not_sent(
+    tmp_path: Path, hook: Webhook
+) -> None:
+    asked, let_go = threading.Event(), threading.Event()
+
+    def answer(_: dict[str, Any]) -> int:
+        asked.set()
+        let_go.wait(300)
+        return 200
+
+    slow = Webhook(answer)
+    file = lab(tmp_path, chat(hook), chat(slow, "slow"))
+    chain = at_its_last_step(tmp_path, file, failed_on=("new",))
+    command = [sys.executable, "-m", "harness.cli.main", "nightly", "--resume"]
+    command += ["--reports", str(tmp_path), "--lab", str(file)]
+    process = subprocess.Popen(command, cwd=tmp_path)
+    assert asked.wait(300)
+    while not (chain.path / SENT).exists():
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.wait(60)
+    let_go.set()
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert (len(hook.got), len(slow.got)) == (1, 2)
+    slow.close()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_night_that_is_not_over_sends_so_once(begun: bool, tmp_path: Path, hook: Webhook) -> None:
+    """Else the last word of the night before, that nothing fails, would seem to be of tonight."""
+    site = tmp_path / "site"
+    more = {"lab": str(lab(tmp_path, chat(hook))), "folder": str(tmp_path), "site": str(site)}
+    night = a_night(night=NAME, done=STEPS[:1], until=0.0, **more)
+    command = ("pytest", "-m", "device", str(tmp_path / NAME / "problem.json"))
+    if begun:
+        run = RunFolder(run_folder(tmp_path, attempt("a passed"), command=command, problem="ended"))
+        write_json(run.path / "run.json", {**run.info(), "selected": 23})
+    chain = Chain(night, (), tmp_path, None)
+    for _ in range(2):
+        with pytest.raises(InfraError, match=r"the night's time of .* was over before its run"):
+            chain.go_on()
+    (got,) = hook.got
+    verdict = "1 of 23 cases has a verdict, 22 not run" if begun else "no case was run"
+    assert got["title"] == f"Devices: not over: {verdict} ({NAME})"
+    assert got["message"].startswith("`the night's time of ")
+    summary = (tmp_path / "latest-nightly/summary.md").read_text()
+    assert summary.startswith(f"### Devices: not over: {verdict}\n\n`the night's time of ")
+    assert summary.count("`the night's time of ") == 1
+    assert (site / "index.html").is_file()
+    assert len([*site.glob("night/*.html")]) == begun
+    kept = Night.model_validate_json((chain.path / STATE).read_text())
+    assert (kept.done, kept.verdict) == (STEPS[:1], None), "--resume goes on with it"
+
+
+def test_a_full_disk_is_reported(
+    tmp_path: Path, hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = at_its_last_step(tmp_path, lab(tmp_path, chat(hook)))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("harness.nightly.chain.write_whole", full)
+    with pytest.raises(InfraError, match="No space left"):
+        chain.go_on()
+    assert "No space left" in hook.got[0]["message"]
+
+
+def test_a_night_that_is_refused_sends_why(
+    tmp_path: Path, hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, reports = lab(tmp_path, chat(hook)), tmp_path / "reports"
+    (tmp_path / "test_none.py").write_text("def test_plain(): pass\n")
+    words = ("nightly", "--lab", file, "--reports", reports)
+    nothing = qnn_harness(*words, tmp_path / "test_none.py")
+    assert nothing.returncode == 2, nothing
+    assert hook.got[-1]["title"].startswith("Devices: not over: no case was run (")
+    assert "`` nothing was selected: " in hook.got[-1]["message"]
+    assert not [*reports.glob("2*")]
+    database = qnn_harness(*words, "--database", "nosuch://host/db")
+    assert (database.returncode, len(hook.got)) == (2, 2), database
+    file.write_text(file.read_text().replace("soc:", "sock:"))
+    wrong = qnn_harness(*words)
+    assert (wrong.returncode, len(hook.got)) == (2, 3), wrong
+    assert "devices[0].sock" in hook.got[-1]["message"]
+    misspelt = qnn_harness(*words, "--buget=1h")
+    assert (misspelt.returncode, hook.got[-1]["title"]) == (2, "Devices: the night did not begin")
+    assert "did you mean '--budget'" in hook.got[-1]["message"]
+    with held(reports):
+        second = qnn_harness(*words)
+    assert (second.returncode, len(hook.got)) == (2, 5), second
+    assert f"a night is still run here by process {os.getpid()}" in hook.got[-1]["message"]
+    none = qnn_harness(*words, "--resume")
+    assert (none.returncode, len(hook.got)) == (2, 5), "it is asked at each boot"
+
+
+def test_a_lab_that_was_spoilt_meanwhile_costs_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "devices.yaml"
+    file.write_text("none")
+    (warning,) = at_its_last_step(tmp_path, file, failed_on=("new",)).go_on().told
+    assert warning.startswith("nobody was notified: ")
+
+
+def test_a_comparison_is_sent_where_that_is_asked_for(tmp_path: Path, hook: Webhook) -> None:
+    file = lab(tmp_path, chat(hook), "{name: away, url: 'json://127.0.0.1:9/'}")
+    good = run_folder(tmp_path / "reports", attempt("a passed"))
+    bad = run_folder(tmp_path / "reports", attempt("a failed"))
+    lost = run_folder(tmp_path / "reports", attempt("a error cause=infra"))
+
+    def compare(base: Path, new: Path) -> tuple[int, list[str]]:
+        hook.got.clear()
+        done = qnn_harness("compare", base, new, "--lab", file, "--notify", "--json")
+        assert json.loads(done.stdout)["kind"] == "comparison"
+        assert done.stderr.count("warning: channel away was not notified: ") == len(hook.got)
+        return done.returncode, titles(hook)
+
+    assert compare(good, good) == (0, [])
+    assert compare(good, bad) == (1, [f"Devices: failed: {bad.name} beside {good.name}"])
+    verdict, group, *_ = hook.got[0]["message"].splitlines()
+    assert verdict.startswith("1 of 1 case has a verdict: 1 failed; 1 new; ")
+    assert group.startswith("   1 x new: failed: call 1002 it broke  [first: ")
+    assert compare(bad, good) == (0, [f"Devices: passed: {good.name} beside {bad.name}"])
+    assert "   1 x fixed" in hook.got[0]["message"]
+    assert compare(bad, lost)[0] == 3
+    assert len(hook.got) == 1
+    file.write_text(file.read_text().partition("notify:")[0])
+    nobody = qnn_harness("compare", good, bad, "--lab", file, "--notify")
+    assert (nobody.returncode, "notify: is missing: name a channel" in nobody.stderr) == (2, True)
+
+
+def test_a_summary_is_sent_by_hand(tmp_path: Path, hook: Webhook) -> None:
+    file = lab(tmp_path, chat(hook))
+    night, run = tmp_path / NAME, run_folder(tmp_path, attempt("a failed"))
+    night.mkdir()
+    (night / "summary.md").write_text("### Devices: failed\n\n- **new** open: `it broke`\n")
+    link = tmp_path / "latest-nightly"
+    link.symlink_to(NAME)
+    dry = qnn_harness("notify", link, "--lab", file, "--dry-run")
+    title = f"Devices: failed ({NAME})"
+    assert dry.stdout == f"{title}\n- **new** open: `it broke`\nchat: would be sent\n"
+    assert hook.got == []
+    done = qnn_harness("notify", link, "--lab", file)
+    assert (done.returncode, done.stdout, titles(hook)) == (0, "chat: sent\n", [title])
+    assert qnn_harness("notify", run, "--lab", file).returncode == 0
+    assert titles(hook)[1:] == [f"1 of 1 case has a verdict: 1 failed ({run.name})"]
+    assert "   1 x FAILED: " in hook.got[-1]["message"]
+    test = qnn_harness("notify", "--test", "--lab", file)
+    assert (test.returncode, test.stdout, titles(hook)[2:]) == (
+        0,
+        "chat: sent\n",
+        ["qnn-harness: test"],
+    )
+    neither = qnn_harness("notify", tmp_path / "none", "--lab", file)
+    assert (neither.returncode, len(hook.got)) == (2, 3)
+    lab(tmp_path, chat(hook), "{name: odd, url: 'nosuch://s3cret'}")
+    for more in ((), ("--dry-run",)):
+        partly = qnn_harness("notify", "--test", "--lab", file, *more)
+        assert (partly.returncode, "odd: not sent: its URL" in partly.stdout) == (3, True)
+    file.write_text(file.read_text().partition("notify:")[0])
+    nobody = qnn_harness("notify", "--test", "--lab", file)
+    assert (nobody.returncode, "notify: is missing: name a channel" in nobody.stderr) == (2, True)
+
+
+def test_doctor_says_which_channels_are_set_up(tmp_path: Path, hook: Webhook) -> None:
+    file = lab(
+        tmp_path,
+        '{name: unset, url: "${NOT_SET_ANYWHERE}"}',
+        '{name: odd, url: "nosuch://s3cret"}',
+        chat(hook),
+    )
+    done = qnn_harness("doctor", "--lab", file, "--no-smoke", "--json")
+    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    states = {name: checks[f"notify {name}"]["status"] for name in ("unset", "odd", "chat")}
+    assert states == {"unset": "fail", "odd": "fail", "chat": "ok"}
+    assert "NOT_SET_ANYWHERE is not set" in checks["notify unset"]["found"]
+    assert "s3cret" not in done.stdout + done.stderr
+    assert hook.got == []
+
+
+def test_without_apprise_a_channel_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    (channel,) = load_channels(lab(tmp_path, '{name: chat, url: "json://127.0.0.1/"}'))
+    assert "pip install 'qnn-harness[notify]'" in str(channel_problem(channel))
+
+
+def test_the_urls_that_the_page_shows_are_some() -> None:
+    page = (ROOT / "docs/nightly.md").read_text().partition("## Messages")[2]
+    listed = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])["notify"]
+    token = "abcdefghijklmnopqrstuvwx"
+    values = {"SLACK_TOKENS": f"T12345678/B12345678/{token}", "SMTP_LOGIN": "me:secret"}
+    values |= {"CI_HOOK": "jsons://example.com/hook"}
+    urls = [NotifyChannel.model_validate(entry).address(values) for entry in listed]
+    names = [apprise.Apprise.instantiate(url).service_name for url in urls]
+    assert names == ["Slack", "E-Mail", "JSON"]

@@ -1,0 +1,209 @@
+"""Whole cases on Android's own code: the real adbd, shell and C library, arm64 programs under qemu.
+
+What stands in for QNN's libraries is built for bionic, and comes as AARs of a Maven folder.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.android.phone import ADBD, Phone
+from tests.android.runtimes import NO_BUDGET, REAL_BUDGET, add_stand_in
+from tests.integration.conftest import ContextFor
+from tests.integration.device_runs import Finished
+from tests.integration.plugin.test_main_job import PAIR
+from tests.needed import ANDROID
+
+pytestmark = [pytest.mark.needs(one) for one in (ANDROID, ADBD, "qemu-aarch64", "unshare")]
+
+OLD, NEW = "2.50.40", "2.51.0"
+MODELS = ("tiny", "io-heavy-56mb", "io-heavy-36mb", "io-heavy-22mb")
+
+
+SUITE = '''"""What a backend can do to a case, each told to it on the phone."""
+import pytest
+
+from harness import Model
+from harness.models.source import schedule
+from harness.probe.plan import Plan, Step
+
+CONF = "/data/local/tmp/stand_in.conf"
+
+
+def run(bench, told, timeout_s=30):
+    shell = bench.device.transport.shell
+    shell(f"echo {told} >{CONF}", timeout_s=60)
+    try:
+        plan = bench.context_plan(bench.contexts(Model("tiny")), schedule(1, "resident"))
+        bench.run(plan, timeout_s=timeout_s).check()
+    finally:
+        shell(f"rm -f {CONF}", timeout_s=60)
+
+
+@pytest.mark.device(backend="htp")
+def test_code(bench):
+    run(bench, "code=6999")
+
+
+@pytest.mark.device(backend="htp")
+def test_crash(bench):
+    # in place of crash_dump, which cannot trace a program under qemu
+    dump = "mkdir -p /data/tombstones; echo 'signal 11' >/data/tombstones/tombstone_07"
+    bench.device.transport.shell(dump, timeout_s=60)
+    run(bench, "crash=load")
+
+
+@pytest.mark.device(backend="htp")
+def test_hang(bench):
+    run(bench, "hang=execute", timeout_s=4)
+
+
+@pytest.mark.device(backend="htp")
+def test_ended(bench):
+    # as lmkd does; the program that runs is the loader that starts qemu
+    kill = "until pgrep ld-linux; do sleep 0.1; done; sleep 2; pkill -KILL ld-linux"
+    beside = f"setsid sh -c '{kill}' >/dev/null 2>&1 </dev/null &"
+    bench.device.transport.shell(beside, timeout_s=60)
+    bench.run(Plan((Step("hang"),)), timeout_s=30).check()
+
+
+@pytest.mark.device(backend="htp")
+def test_fine(bench):
+    run(bench, "nothing")
+'''
+
+
+ONCE = '''"""A case whose cable is pulled out under it, the first time, and one behind it."""
+from pathlib import Path
+
+import pytest
+
+from harness import Model
+
+
+@pytest.mark.device(backend="htp")
+def test_pulled(bench):
+    pulled = Path(__file__).with_name("pulled")
+    if not pulled.exists():
+        pulled.touch()
+        bench.device.transport.shell("sleep 60", timeout_s=60)
+    bench.run_contexts(Model("tiny"), 1, "resident").check()
+
+
+@pytest.mark.device(backend="htp")
+def test_behind(bench):
+    bench.run_contexts(Model("tiny"), 1, "resident").check()
+'''
+
+
+@pytest.fixture(scope="module")
+def phone(tmp_path_factory: pytest.TempPathFactory, context_for: ContextFor) -> Iterator[Phone]:
+    folder = tmp_path_factory.mktemp("phone")
+    contexts = [context_for(model, version) for model in MODELS for version in (OLD, NEW)]
+    with Phone(folder) as started:
+        for version, budget in ((OLD, NO_BUDGET), (NEW, REAL_BUDGET)):
+            work = folder / version
+            add_stand_in(started.repository, version, contexts, budget=budget, work=work)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def ends(phone: Phone, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    suite = tmp_path_factory.mktemp("suite") / "test_ends.py"
+    suite.write_text(SUITE)
+    phone.log("05-21 12:35:00.000  1000  1000 E adsprpc : of a test\n")
+    return phone.runs.run("--qnn", NEW, suites=suite)
+
+
+def named(done: Finished) -> dict[str, dict[str, Any]]:
+    """The cases by the names of their tests."""
+    return {case["case"].rpartition("::")[2].partition("[")[0]: case for case in done.cases}
+
+
+def test_each_end_is_what_it_is(ends: Finished) -> None:
+    assert ends.code == 1, ends.output
+    cases = named(ends)
+    assert {name: (case["outcome"], case["cause"]) for name, case in cases.items()} == {
+        "test_code": ("failed", "target"),
+        "test_crash": ("crashed", "target"),
+        "test_hang": ("hung", "target"),
+        "test_ended": ("crashed", "target"),
+        "test_fine": ("passed", None),
+    }
+    error = cases["test_code"]["error"]
+    assert (error["api"], error["code"]) == ("QnnGraph_execute", 6999)
+    crash = cases["test_crash"]["error"]
+    assert (crash["api"], crash["step"]) == ("QnnContext_createFromBinary", 5)
+    assert "SIGSEGV" in crash["message"]
+    assert "SIGKILL" in cases["test_ended"]["error"]["message"]
+    assert cases["test_fine"]["runtime"]["source"] == "qualcomm"
+    device = cases["test_fine"]["device"]
+    assert (device["target"], device["simulated"]) == ("android-arm64", True), (
+        "as its properties say"
+    )
+    assert device["os_build"].startswith("Android 11")
+
+
+def test_what_the_phone_says_is_kept_with_the_case(ends: Finished) -> None:
+    cases = named(ends)
+    for name in ("test_code", "test_crash", "test_hang", "test_ended"):
+        logs = {Path(log).name: ends.folder / "latest" / log for log in cases[name]["logs"]}
+        assert {"evidence.json", "meminfo.txt", "logcat-adsprpc.txt"} <= logs.keys()
+        assert "of a test" in logs["logcat-adsprpc.txt"].read_text()
+        assert json.loads(logs["evidence.json"].read_text())["lost"] is None
+    dumped = [log for log in cases["test_crash"]["logs"] if "tombstone" in log]
+    assert [Path(log).name for log in dumped] == ["tombstone_07.txt"]
+    assert (ends.folder / "latest" / dumped[0]).read_text() == "signal 11\n"
+    threads = (
+        ends.folder
+        / "latest"
+        / next(log for log in cases["test_hang"]["logs"] if log.endswith("process-threads.txt"))
+    )
+    assert "ld-linux" in threads.read_text()
+    assert "evidence.json" not in {Path(log).name for log in cases["test_fine"]["logs"]}
+
+
+@pytest.mark.nightly
+def test_the_main_job(phone: Phone) -> None:
+    done = phone.runs.run("-k", PAIR, "--qnn", NEW)
+    case = done.case(contexts=66, residency="resident")
+    assert (case["outcome"], case["cause"]) == ("failed", "target")
+    error = case["error"]
+    assert (error["api"], error["code"]) == ("QnnContext_createFromBinary", 1002)
+    assert "Failed to find available PD" in error["message"]
+    assert error["diagnosis"]["id"] == "pd-exhausted"
+    assert error["context"] == case["measurements"]["loaded"] == 65
+    assert any(log.endswith("evidence.json") for log in case["logs"])
+    in_turn = done.case(contexts=66, residency="sequential")
+    assert in_turn["outcome"] == "passed"
+    assert in_turn["measurements"]["outputs"]["compared"] == 66
+    limit = named(done)["test_limit"]["measurements"]
+    assert limit["limit_kind"] == "bytes"
+    assert abs(limit["budget_bytes"] - REAL_BUDGET) < 0.01 * REAL_BUDGET
+
+
+@pytest.mark.nightly
+def test_a_cable_that_was_pulled_out_costs_no_verdict(phone: Phone, tmp_path: Path) -> None:
+    suite = tmp_path / "suite" / "test_once.py"
+    suite.parent.mkdir()
+    suite.write_text(ONCE)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(phone.runs.run, "--qnn", NEW, suites=suite)
+        while not (suite.with_name("pulled").exists() or running.done()):
+            time.sleep(0.05)
+        phone.link.cut()
+        phone.link.resume()
+        done = running.result()
+    assert done.code == 0, done.output
+    assert [(case["outcome"], case["attempt"]) for case in done.cases] == [
+        ("error", 1),
+        ("passed", 2),
+        ("passed", 1),
+    ]

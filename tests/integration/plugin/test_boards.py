@@ -1,0 +1,116 @@
+"""The simulated boards end to end: the real arm64 libraries say what a board without DSP says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.report_page import words_of
+
+NEEDED = ("qemu-aarch64", "aarch64-linux-gnu-gcc")
+pytestmark = [pytest.mark.needs(tool) for tool in NEEDED]
+
+GPU_SUITE = '''"""Asks the GPU library for a session, without any context."""
+import pytest
+
+from harness.core.axes import BACKEND_LIBRARIES
+from harness.models.source import Libraries, session_start
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device(backend="gpu")
+def test_gpu(bench):
+    library = bench._case.runtime.library
+    libraries = Libraries(library(BACKEND_LIBRARIES["gpu"]), library("libQnnSystem.so"))
+    bench.run(Plan((*session_start(libraries), Step("cleanup")))).check()
+
+
+@pytest.mark.device(backend="gpu")
+def test_crash(bench):
+    bench.run(Plan((Step("crash", {"signal": "11"}),))).check()
+'''
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> DeviceRuns:
+    made = DeviceRuns(tmp_path_factory.mktemp("boards"))
+    made.file.write_text((ROOT / "devices.yaml").read_text())
+    return made
+
+
+@pytest.fixture(scope="module")
+def htp_cases(runs: DeviceRuns) -> dict[str, dict[str, Any]]:
+    chosen = ("-k", "context_count and tiny and resident-8")
+    done = runs.run("--device", "sim-arm64,sim-arm64-sm8650", *chosen)
+    assert done.code == 0, done.output
+    assert "0 of 2 cases have a verdict, 2 unsupported" in done.output
+    assert "libcdsprpc.so: cannot open shared object file" in done.output
+    assert "libcdsprpc.so: cannot open" in words_of(
+        (runs.reports / "latest/report.html").read_text()
+    )
+    return {case["device"]["name"]: case for case in done.cases}
+
+
+def test_a_board_without_a_soc(htp_cases: dict[str, dict[str, Any]]) -> None:
+    case = htp_cases["sim-arm64"]
+    assert (case["outcome"], case["cause"]) == ("unsupported", None)
+    assert case["device"]["target"] == "linux-arm64"
+    assert case["device"]["coprocessors"] == {"dsp": [], "gpu": [], "gpu_compiler": []}
+    error = case["error"]
+    assert (error["code"], error["symbol"], error["component"]) == (
+        4000,
+        "QNN_BACKEND_ERROR_CANNOT_INITIALIZE",
+        "backend",
+    )
+    # the first call that makes the library look for its SoC
+    assert error["api"] == "QnnLog_create"
+    assert error["first_cause"]["message"] == "No Snapdragon SOC detected"
+    assert error["chain"][-1]["source"] == "call"
+
+
+def test_a_board_that_tells_its_soc_gets_as_far_as_the_skel(
+    htp_cases: dict[str, dict[str, Any]],
+) -> None:
+    case = htp_cases["sim-arm64-sm8650"]
+    assert (case["outcome"], case["cause"]) == ("unsupported", None)
+    assert case["device"]["soc"] == "SM8650"
+    error = case["error"]
+    assert (error["api"], error["code"]) == ("QnnDevice_create", 14001)
+    assert (error["symbol"], error["component"]) == ("QNN_DEVICE_ERROR_INVALID_CONFIG", "device")
+    assert "libcdsprpc.so: cannot open" in error["first_cause"]["message"]
+    links = [(link["message"].partition(",")[0], link["code"]) for link in error["chain"]]
+    skel = links.index(("Failed to load skel", 4000))
+    assert skel < links.index(("Transport layer setup failed: 14001", 14001))
+    codes = [code for _, code in links if code is not None]
+    assert codes == sorted(codes)
+    assert codes[-1] == 14001
+
+
+@pytest.mark.nightly
+def test_a_gpu_library_without_a_driver_and_a_crash(runs: DeviceRuns, tmp_path: Path) -> None:
+    suite = tmp_path / "test_boards_gpu.py"
+    suite.write_text(GPU_SUITE)
+    done = runs.run("--device", "sim-arm64", "--backend", "gpu", suites=suite)
+    assert done.code == 1, done.output
+    cases = {case["case"].rpartition("::")[2].partition("[")[0]: case for case in done.cases}
+    gpu = cases["test_gpu"]
+    assert (gpu["outcome"], gpu["cause"]) == ("unsupported", None)
+    error = gpu["error"]
+    assert (error["api"], error["code"]) == ("QnnBackend_create", 1006)
+    assert error["symbol"] == "QNN_COMMON_ERROR_PLATFORM_NOT_SUPPORTED"
+    assert error["component"] == "common"
+    assert "Invalid OpenCL driver path" in error["first_cause"]["message"]
+    crash = cases["test_crash"]
+    assert (crash["outcome"], crash["cause"]) == ("crashed", "target")
+    assert "SIGSEGV" in crash["error"]["message"]
+
+
+def test_where_qemu_is_missing_it_is_said(runs: DeviceRuns, tmp_path: Path) -> None:
+    bare = {"QNN_HARNESS_ARM64_LIBRARIES": str(tmp_path)}
+    done = runs.run("--device", "sim-arm64", "--plan", **bare)
+    assert done.code == 2, done.output
+    assert "device 'sim-arm64' is off: this computer lacks the arm64 C library" in done.output
+    assert "apt install libc6-dev-arm64-cross" in done.output

@@ -1,0 +1,131 @@
+"""Plug-ins that have options of the names that ours have: all start, and each keeps its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.plugin.options import LONG
+from tests.integration.device_runs import WITHOUT_HYPOTHESIS
+from tests.integration.forked import run_module
+
+# as pytest-playwright, pytest-profiling and pytest-retry register them
+STAND_INS = {
+    "playwright": 'group.addoption("--device", default=None, action="store")',
+    "profiling": 'group.addoption("--profile", action="store_true")',
+    "retry": 'group.addoption("--retries", type=int, default=None)',
+}
+HOOK = """
+def pytest_addoption(parser):
+    group = parser.getgroup({name!r}, "stand-in of pytest-{name}")
+    {option}
+"""
+SUITE = """
+import pytest
+
+def test_plain(request):
+    found = {name: request.config.getoption(name) for name in ("device", "profile", "retries")}
+    assert found == {"device": "iPhone 13", "profile": True, "retries": 7}
+    assert request.config.getoption("--qnn-retries") == 2
+
+@pytest.mark.device
+def test_device(bench):
+    bench.measure(noted=1)
+"""
+THEIRS = ("--device", "iPhone 13", "--profile", "--retries=7")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "test_mine.py").write_text(SUITE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    for name, option in STAND_INS.items():
+        (tmp_path / f"{name}_stand_in.py").write_text(HOOK.format(name=name, option=option))
+    return tmp_path
+
+
+def run(folder: Path, *options: str) -> tuple[int, str]:
+    words = ("pytest", "-p", "no:cacheprovider", "-o", "console_output_style=classic", *options)
+    env = {**os.environ, "PYTEST_ADDOPTS": WITHOUT_HYPOTHESIS, "PYTHONPATH": str(folder)}
+    done = run_module(words, folder, env, 120)
+    return done.returncode, done.stdout + done.stderr
+
+
+def installed(folder: Path, name: str) -> tuple[str, ...]:
+    """Has pytest find a stand-in by an entry point of its own, as a package of this name."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[pytest11]\n{name} = {name}_stand_in\n")
+    return ()
+
+
+def in_conftest(folder: Path, name: str) -> tuple[str, ...]:
+    with (folder / "conftest.py").open("a") as file:
+        file.write(f'pytest_plugins = [*globals().get("pytest_plugins", ()), "{name}_stand_in"]\n')
+    return ()
+
+
+WAYS = {
+    "-p": lambda folder, name: ("-p", f"{name}_stand_in"),
+    "entry point": installed,
+    "conftest": in_conftest,
+}
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
+@pytest.mark.parametrize("way", WAYS)
+def test_all_three_beside_us(folder: Path, way: str, workers: tuple[str, ...]) -> None:
+    given = [word for name in STAND_INS for word in WAYS[way](folder, name)]
+    code, said = run(folder, *given, *THEIRS, *workers)
+    assert code == 0, said
+    assert "1 passed, 1 skipped" in said
+    assert "1 device test is skipped: no devices.yaml here: --qnn-device sim-v73 runs it" in said
+
+    code, said = run(folder, *given, *THEIRS, *workers, "--qnn-device=sim-v73", "--reports=r")
+    assert code == 0, said
+    assert "2 passed" in said
+    (record,) = map(json.loads, (folder / "r/latest/results.jsonl").read_text().splitlines()[-1:])
+    assert (record["outcome"], record["placement"]["device"]) == ("passed", "sim-v73")
+
+
+@pytest.mark.parametrize("name", STAND_INS)
+def test_each_alone_takes_no_more_than_its_name(folder: Path, name: str) -> None:
+    (folder / "conftest.py").write_text((folder / f"{name}_stand_in.py").read_text())
+    (taken,) = re.findall(r"--\w+", STAND_INS[name])
+    free = {"--device": "sim-v73", "--retries": "0", "--profile": "ops"}
+    given = [f"{LONG[option] if option == taken else option}={it}" for option, it in free.items()]
+    code, said = run(folder, *given, "-k", "test_device", "--reports=r")
+    assert code == 0, said
+    assert "1 of 1 case has a verdict: 1 passed" in said
+
+
+def test_a_part_of_a_name_is_no_option(folder: Path) -> None:
+    for word, meant in (("--qnn-dev=x", "--qnn-device"), ("--devic=x", "--device")):
+        code, said = run(folder, word)
+        assert code == 4
+        assert f"unrecognized arguments: {word}\n" in said
+        assert f"did you mean: {meant}\n" in said
+
+
+def test_help_has_the_long_forms_alone(folder: Path) -> None:
+    code, said = run(folder, "--help", "-p", "playwright_stand_in")
+    assert code == 0
+    assert "--qnn-device=NAME" in said
+    assert len(re.findall(r"^  --device\b", said, re.MULTILINE)) == 1, "that of the other plug-in"
+    assert "unless another plug-in has it" in " ".join(said.split())
+
+
+def test_what_conftest_lies_where_a_value_points_is_not_run(folder: Path) -> None:
+    (folder / "labs").mkdir()
+    (folder / "labs/conftest.py").write_text("raise SystemExit('it was run')\n")
+    (folder / "labs/devices.yaml").write_text(
+        "schema: 1\ndevices:\n  - {name: one, simulated: true, soc: QCS8550, target: linux-x64}\n"
+    )
+    code, said = run(folder, "--lab", "labs/devices.yaml", "--collect-only", "test_mine.py")
+    assert code == 0, said
+    assert "it was run" not in said

@@ -1,0 +1,171 @@
+"""Boards with a DSP end to end: cases on the device's own skel, and nothing is left of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.cache import BOARDS, cache_root
+from harness.dsp.hexagon import VARIABLE, find_qemu
+from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.simulator.conftest import wait_for
+from tests.needed import DSP, need
+
+LAB = """schema: 1
+devices:
+  - {name: dsp-1, simulated: true, soc: QCS8550, target: linux-arm64, dsp: true}
+  - {name: dsp-2, simulated: true, soc: QCS8550, target: linux-arm64, dsp: true}
+  - {name: dsp-0, simulated: true, soc: QCS8550, target: linux-arm64, dsp: {sessions: 0}}
+"""
+TINY = ("-k", "context_count and tiny and resident-8")
+LONG = ("-k", "context_count and io-heavy-56mb and sequential-8")  # seconds an inference
+
+
+def begun_in(folder: Path) -> dict[int, bytes]:
+    """What runs with a folder below this one, in its command line or environment: by process."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (process / "cmdline").read_bytes()
+            if os.fsencode(folder) in command + (process / "environ").read_bytes():
+                found[int(process.name)] = command
+    return found
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[DeviceRuns]:
+    need(DSP)
+    made = DeviceRuns(tmp_path)
+    made.file.write_text(LAB)
+    yield made
+    wait_for("nothing is left", lambda: not begun_in(tmp_path), 10)
+
+
+def only(runs: DeviceRuns, device: str, *chosen: str, **settings: str) -> dict[str, Any]:
+    done = runs.run("--device", device, *chosen, **settings)
+    (case,) = done.cases
+    return case | {"output": done.output, "code": done.code}
+
+
+def test_a_case_runs_on_the_skel(runs: DeviceRuns) -> None:
+    case = only(runs, "dsp-1", *TINY)
+    assert (case["outcome"], case["code"]) == ("passed", 0), case["output"]
+    assert (case["measurements"]["executed"], case["outputs"]) == (8, "reference")
+    assert (case["preflight"], case["emulated"]) == ([], [])
+    assert any("libcdsprpc.so" in path for path in case["device"]["coprocessors"]["dsp"])
+
+
+def test_what_a_limit_refuses_is_told_as_no_phones_answer(runs: DeviceRuns) -> None:
+    case = only(runs, "dsp-0", *TINY)
+    assert (case["outcome"], case["cause"]) == ("failed", "target"), case["output"]
+    assert case["error"]["api"] == "QnnDevice_create"
+    answer = case["emulated"][0]
+    assert (answer["by"], answer["call"], answer["answer"]) == ("kernel", "open", "0x72")
+    assert answer["words"] == "no session is left: the device has 0"
+
+
+MOCK_LACKING = r"""printf 'emulator\tinvoke\tSIGILL\tvadd(sf,sf) at 0x1000\n' >>"$QNN_DSP/said"
+kill -9 $$"""
+MOCK_CRASH = "echo 'mock: this DSP dies'; kill -9 $$"
+
+
+def mock_emulator(folder: Path, does: str) -> str:
+    """An emulator that does this in place of being the DSP, and can what the real one can."""
+    mock, real = folder / "mock-qemu-hexagon", find_qemu(cache_root() / BOARDS).path
+    mock.write_text(f"#!/bin/sh\ncase $1 in\n*/loader)\n{does} ;;\nesac\nexec '{real}' \"$@\"\n")
+    mock.chmod(0o755)
+    return str(mock)
+
+
+def test_what_the_emulator_lacks_is_unsupported(runs: DeviceRuns) -> None:
+    mock = mock_emulator(runs.folder, MOCK_LACKING)
+    case = only(runs, "dsp-1", *TINY, **{VARIABLE: mock})
+    assert (case["outcome"], case["cause"]) == ("unsupported", None), case["output"]
+    message = "the emulator cannot execute vadd(sf,sf) at 0x1000 (invoke: SIGILL)\n"
+    assert case["error"]["message"].startswith(message)
+    assert "emulator" in {answer["by"] for answer in case["emulated"]}
+
+
+def test_what_the_dsp_printed_is_evidence_of_a_failure(runs: DeviceRuns) -> None:
+    mock = mock_emulator(runs.folder, MOCK_CRASH)
+    case = only(runs, "dsp-1", *TINY, **{VARIABLE: mock})
+    assert (case["outcome"], case["cause"]) == ("failed", "target"), case["output"]
+    assert [one for one in case["emulated"] if "process" in one["words"]]
+    (log,) = (one for one in case["logs"] if one.endswith("evidence/simulated-dsp.txt"))
+    text = (runs.reports / "latest" / log).read_text()
+    assert text.startswith("mock: this DSP dies\n")
+
+
+@pytest.mark.slow
+def test_two_devices_at_once(runs: DeviceRuns) -> None:
+    done = runs.run("--device", "dsp-1,dsp-2", "-n", "2", *TINY)
+    assert done.code == 0, done.output
+    assert {case["device"]["name"]: case["outcome"] for case in done.cases} == {
+        "dsp-1": "passed",
+        "dsp-2": "passed",
+    }
+
+
+def dsps(folder: Path) -> list[int]:
+    """The DSP's processes of the boards below a folder."""
+    return [pid for pid, line in begun_in(folder).items() if b"/dsp/loader\0" in line]
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_a_run_that_is_ended(runs: DeviceRuns) -> None:
+    run = subprocess.Popen(
+        runs.command("--device", "dsp-1", *LONG, ROOT / "suites"),
+        cwd=ROOT,
+        env=runs.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for("a DSP is at work", lambda: bool(dsps(runs.folder)), 180)
+        os.kill(run.pid, signal.SIGKILL)
+        run.wait(60)
+        wait_for("nothing is left", lambda: not begun_in(runs.folder), 20)
+    finally:
+        run.kill()
+        run.wait()
+
+
+@pytest.mark.nightly
+def test_each_death_of_a_dsp_has_its_true_outcome(runs: DeviceRuns) -> None:
+    chance = random.Random(31)
+    for _ in range(50):
+        killed = threading.Event()
+        over = threading.Event()
+
+        def kill_one(killed: threading.Event, over: threading.Event, after_s: float) -> None:
+            while not over.wait(0.02):
+                if found := dsps(runs.folder):
+                    time.sleep(after_s)
+                    for pid in found:
+                        with contextlib.suppress(ProcessLookupError):  # it ended by itself
+                            os.kill(pid, signal.SIGKILL)
+                    killed.set()
+                    return
+
+        killer = threading.Thread(target=kill_one, args=(killed, over, chance.uniform(0, 4)))
+        killer.start()
+        case = only(runs, "dsp-1", *TINY)
+        over.set()
+        killer.join()
+        told = [one["words"] for one in case["emulated"] if one["by"] == "kernel"]
+        if case["outcome"] == "passed":
+            assert case["measurements"]["executed"] == 8
+        else:
+            assert (case["outcome"], case["cause"]) == ("failed", "target"), case["error"]
+            assert killed.is_set(), case["error"]
+            assert any("process" in words for words in told), case["emulated"]

@@ -1,0 +1,107 @@
+"""Runs on devices that hang on another computer."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.core.deadline import Deadline
+from tests.faults.control import VARIABLE, controlled
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.lab.ssh_host import SSHD, SshHost
+from tests.integration.lab.test_ssh_hosts import until
+from tests.integration.plugin.test_parallel import SUITE
+
+pytestmark = pytest.mark.needs(SSHD)
+
+
+@pytest.mark.slow
+def test_devices_by_their_addresses_without_a_lab(
+    lab: DeviceRuns, far: SshHost, tmp_path: Path
+) -> None:
+    suite = tmp_path / "test_far.py"
+    suite.write_text(SUITE)
+    lab.file.unlink()
+    lab.environment |= {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
+    serials = [device.address for device in far.devices]
+    urls = [f"ssh://{far.login}/{serials[0]}", f"adb://127.0.0.1:{far.adb.port}/{serials[1]}"]
+    done = lab.run("-n", "auto", *(f"--device={url}" for url in urls), suites=suite)
+    assert done.code == 0, done.output
+    assert len(done.cases) == 8
+    found = {(case["device"]["serial"], case["device"]["soc"]) for case in done.cases}
+    assert found == {(serial, "QCS8550") for serial in serials}
+    assert far.begun() == 1
+    until(lambda: not far.tunnels())
+
+
+LOST_SUITE = '''"""Cases on devices whose host goes away in the middle of one of them."""
+import pytest
+from harness.probe.plan import Plan, Step
+from tests.faults.control import ask
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(4))
+def test_some(bench, number):
+    if number == 1 and bench.device.name == "far-0":
+        ask("lose")
+    bench.run(Plan((Step("sleep", {"ms": "300"}),))).check()
+'''
+
+
+@pytest.mark.slow
+def test_a_host_that_is_lost_and_found_in_a_run(
+    lab: DeviceRuns, far: SshHost, tmp_path: Path
+) -> None:
+    suite = tmp_path / "test_far.py"
+    suite.write_text(LOST_SUITE)
+    lab.file.write_text(yaml.safe_dump(far.lab()))
+    lost: list[int] = []
+
+    def come_back() -> None:
+        """Once somebody has looked for it in vain."""
+        deadline = Deadline(120)
+        while not list(runtime.glob("*/*.away")) and not deadline.expired:
+            time.sleep(0.05)
+        far.start()
+
+    def lose(_command: str) -> None:
+        if not lost:
+            lost.append(far.begun())
+            far.stop()
+            back.start()
+
+    runtime, back = Path(os.environ["XDG_RUNTIME_DIR"]), threading.Thread(target=come_back)
+    control = tmp_path / "control"
+    with controlled(control, lose):
+        lab.environment |= {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
+        done = lab.run("-n", "2", suites=suite, **{VARIABLE: str(control)})
+        back.join(120)
+    assert done.code == 0, done.output
+    last = {case["case"]: case for case in done.cases}
+    assert [case["outcome"] for case in last.values()] == ["passed"] * 8
+    again = [case for case in done.cases if case["outcome"] != "passed"]
+    assert again
+    assert {(case["outcome"], case["cause"]) for case in again} == {("error", "infra")}
+    assert not [event for event in done.events if event["event"] == "quarantine"]
+    assert far.begun() - lost[0] <= 8
+    until(lambda: not far.tunnels())
+
+
+def test_an_address_where_nobody_answers_is_an_error_of_the_lab(
+    lab: DeviceRuns, far: SshHost, tmp_path: Path
+) -> None:
+    suite = tmp_path / "test_far.py"
+    suite.write_text(SUITE)
+    lab.environment |= {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
+    far.trust(known=False)
+    done = lab.run("-n", "2", f"--device=ssh://{far.login}/ABC", suites=suite)
+    assert done.code == 3, done.output
+    assert "Host key verification failed" in done.output
+    done = lab.run("--device=ssh://-oX/ABC", suites=suite)
+    assert done.code == 2, done.output
+    assert "'ssh://-oX/ABC' is no address of a device" in done.output

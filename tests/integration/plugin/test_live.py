@@ -1,0 +1,283 @@
+"""A run on a terminal: what it shows while it goes on, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.plugin.test_parallel import TWO_DEVICES
+from tests.integration.terminal import Terminal
+
+ROOT = Path(__file__).parents[3]
+SUITE = '''"""Cases that take a while, one of which fails."""
+from itertools import chain
+
+import pytest
+
+from harness import Model
+from harness.models.source import schedule
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("context", [Model("tiny")], ids=str)
+def test_slowly(bench, context):
+    plan = bench.context_plan(bench.contexts(context), schedule(4, "resident"))
+    slow = [(step, Step("sleep", {"ms": "300"})) for step in plan.steps]
+    some = (pair if pair[0].verb == "context-load" else pair[:1] for pair in slow)
+    bench.run(Plan(tuple(chain(*some)), plan.settings)).check()
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(3))
+def test_sleep(bench, number):
+    bench.run(Plan((Step("sleep", {"ms": "400"}),))).check()
+    assert number != 1, "[bold]one\\x1b[2J"
+'''
+DRAWN = b"\x1b[2K"
+"""What nobody but the live lines writes."""
+
+LOADING = re.compile(r"^sim-v73 .* ([1-3])/4 contexts .* test_slowly\[", re.MULTILINE)
+PUSHING = re.compile(r"^sim-v73 .*pushing .* [0-9.]+/[0-9.]+ MB", re.MULTILINE)
+SLEEPING = re.compile(r"^(sim-\S+) +1/1 sleep +test_sleep\[", re.MULTILINE)
+OF_THE_RUN = re.compile(r"^ *[━╸╺]{2,}[━╸╺ ]* (?:.*  )?\d+/\d+(?:  .* left)?$", re.MULTILINE)
+
+FREE = '''"""Live lines beside plain tests, so that what becomes of a terminal needs no device."""
+import time
+import pytest
+from harness.plugin.plugin import RUN
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session):
+    run = session.config.stash[RUN]
+    run.live.begin([item.nodeid for item in session.items])
+    return (yield)
+
+
+@pytest.fixture(autouse=True)
+def awhile():
+    time.sleep(0.6)
+'''
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "suite/test_live.py"
+    path.parent.mkdir()
+    path.write_text(SUITE)
+    return path
+
+
+def environment(lab: DeviceRuns, **more: str) -> dict[str, str]:
+    left_out = ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
+    return {k: v for k, v in lab.environment.items() if k not in left_out} | more
+
+
+def on_terminal(
+    lab: DeviceRuns, *arguments: object, columns: int = 100, rows: int = 30, **more: str
+) -> Terminal:
+    command = lab.command(*arguments)
+    return Terminal(command, cwd=ROOT, env=environment(lab, **more), columns=columns, rows=rows)
+
+
+def seen(terminal: Terminal, what: re.Pattern[str]) -> list[re.Match[str]]:
+    return [found for shown in terminal.seen for found in what.finditer(shown)]
+
+
+def nothing_is_left(terminal: Terminal) -> None:
+    """Of the live lines, on the screen or in what has gone out at its top."""
+    assert not re.search(r"^sim-\S+ +(\d+/\d+|pushing|\d+ to run|-)", terminal.text, re.MULTILINE)
+    assert not OF_THE_RUN.search(terminal.text)
+    assert not re.search("[━╸╺]{3}", terminal.text)
+
+
+def test_each_device_and_the_run_have_a_line_while_it_goes_on(lab: DeviceRuns, suite: Path) -> None:
+    with on_terminal(lab, suite) as terminal:
+        assert terminal.finish() == 1
+        assert PUSHING.search("\n".join(terminal.seen)), terminal.seen[-40:]
+        assert {found[1] for found in seen(terminal, LOADING)} == {"1", "2", "3"}
+        assert seen(terminal, SLEEPING)
+        assert any("1 failed unexpectedly" in found[0] for found in seen(terminal, OF_THE_RUN))
+        # what fails is said at once, and stays above the lines
+        failed = "FAILED ::test_sleep[sim-v73-htp-2.51.0-1] - AssertionError: [bold]one\\x1b[2J"
+        early = [
+            shown for shown in terminal.seen if failed[:30] in shown and "FAILURES" not in shown
+        ]
+        assert early
+        # what was read so far may end within a drawing
+        below = [bool(OF_THE_RUN.search(shown.split(failed[:30])[1])) for shown in early[2:-2]]
+        assert 2 * sum(below) >= len(below)
+        nothing_is_left(terminal)
+        assert "1 failed, 3 passed" in terminal.lines[-1]
+        assert terminal.text.count("FAILED ::test_sleep") == 2
+
+
+@pytest.mark.slow
+def test_workers_tell_what_they_are_at(lab: DeviceRuns, suite: Path) -> None:
+    lab.file.write_text(TWO_DEVICES)
+    with on_terminal(lab, "-n", "2", "-k", "sleep", suite) as terminal:
+        assert terminal.finish() == 1
+        assert "2 workers [6 items]" in terminal.text
+        assert "collecting" not in terminal.text
+        assert {found[1] for found in seen(terminal, SLEEPING)} == {"sim-a", "sim-b"}
+        assert any("2 failed unexpectedly" in found[0] for found in seen(terminal, OF_THE_RUN))
+        nothing_is_left(terminal)
+        assert terminal.text.count("FAILED ::test_sleep[sim-a") == 2
+        assert "2 failed, 4 passed" in terminal.lines[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "workers"),
+    [(signal.SIGINT, 1), (signal.SIGTERM, 0)],
+)
+def test_ended_in_the_middle_it_leaves_nothing(
+    lab: DeviceRuns, suite: Path, number: signal.Signals, workers: int
+) -> None:
+    with on_terminal(lab, f"-n{workers}", "-k", "slowly", suite) as terminal:
+        terminal.wait_for(lambda one: seen(one, LOADING))
+        if number == signal.SIGINT:
+            terminal.send("\x03")
+        else:
+            os.kill(terminal.process.pid, number)
+        assert terminal.finish() == 2
+        nothing_is_left(terminal)
+        assert f"Interrupted: {number.name}" in terminal.text
+
+
+@pytest.mark.slow
+def test_narrow_and_resized_in_the_middle(lab: DeviceRuns, suite: Path) -> None:
+    with on_terminal(lab, suite, columns=20, rows=12) as terminal:
+        terminal.wait_for("/4 context")
+        for columns, rows in ((90, 20), (40, 5), (20, 3), (60, 12)):
+            terminal.resize(columns, rows)
+            for _ in range(8):
+                terminal.read()
+        assert terminal.finish() == 1
+        nothing_is_left(terminal)
+        # as long as it was narrow no line was longer than it
+        assert all(len(line) <= 20 for line in seen_lines(terminal, "sim-v73"))
+
+
+def seen_lines(terminal: Terminal, device: str) -> Iterator[str]:
+    for shown in terminal.seen:
+        if "/4 context" in shown and max(map(len, shown.split("\n"))) <= 20:
+            yield from (line for line in shown.split("\n") if line.startswith(device))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more"),
+    [(["-q"], {}), pytest.param([], {"CI": "true"}, marks=pytest.mark.slow)],
+)
+def test_where_there_are_no_live_lines(
+    lab: DeviceRuns, free: Path, arguments: list[str], more: dict[str, str]
+) -> None:
+    with on_free_terminal(lab, free, *arguments, **more) as terminal:
+        assert terminal.finish() == 0
+        assert DRAWN not in terminal.everything
+        assert b"\x1b[?25l" not in terminal.everything
+
+
+@pytest.fixture
+def free(tmp_path: Path) -> Path:
+    folder = tmp_path / "free"
+    folder.mkdir()
+    (folder / "conftest.py").write_text(FREE)
+    (folder / "test_free.py").write_text("def test_a():\n    pass\n\ndef test_b():\n    pass\n")
+    return folder
+
+
+def on_free_terminal(
+    lab: DeviceRuns,
+    folder: Path,
+    *arguments: object,
+    columns: int = 80,
+    rows: int = 24,
+    **more: str,
+) -> Terminal:
+    base = lab.command()[:3]
+    command = [*base, "-p", "no:cacheprovider", "--rootdir", folder, *arguments, folder]
+    env = environment(lab, PYTHONPATH=str(ROOT), **more)
+    return Terminal(command, cwd=folder, env=env, columns=columns, rows=rows)
+
+
+@pytest.mark.slow
+def test_what_pytest_says_itself_is_as_without_them(lab: DeviceRuns, free: Path) -> None:
+    text = (free / "conftest.py").read_text().replace("0.6", "0.03")
+    (free / "conftest.py").write_text(text)
+    cases = "\n".join(f"def test_{number}():\n    pass\n" for number in range(30))
+    (free / "test_free.py").write_text(cases)
+    (free / "test_more.py").write_text(
+        f"import pytest\n{cases}\ntest_5 = pytest.mark.xfail(test_5)"
+    )
+    texts = []
+    for more in ({}, {"CI": "1"}):
+        with on_free_terminal(lab, free, "--color=auto", columns=20, rows=8, **more) as terminal:
+            assert terminal.finish() == 0
+            assert (DRAWN in terminal.everything) == (not more)
+            lines = terminal.text.partition("collected ")[2]
+            texts.append(re.sub(r"in [0-9.]+s =+", "", lines))
+    assert texts[0] == texts[1]
+
+
+def test_without_a_reporter_nothing_is_shown(lab: DeviceRuns, free: Path) -> None:
+    # the plug-in that labgrid brings along cannot be without one
+    with on_free_terminal(lab, free, "-p", "no:terminal", "-p", "no:labgrid") as terminal:
+        assert terminal.finish() == 0
+        assert terminal.everything == b""
+
+
+@pytest.mark.slow
+def test_a_debugger_has_the_terminal_to_itself(lab: DeviceRuns, free: Path) -> None:
+    (free / "test_free.py").write_text(
+        "def test_a():\n    breakpoint()\n\ndef test_b():\n    assert 0\n"
+    )
+    with on_free_terminal(lab, free, "--pdb") as terminal:
+        for answer in ("c", "q"):
+            terminal.wait_for(lambda one: one.lines[-1] == "(Pdb)")
+            drawn = terminal.everything.count(DRAWN)
+            for _ in range(10):
+                terminal.read()
+            assert drawn
+            assert terminal.everything.count(DRAWN) == drawn
+            terminal.send(f"{answer}\n")
+            terminal.wait_for(lambda one: one.lines[-1] != "(Pdb)")
+        terminal.finish()
+        assert "PDB set_trace" in terminal.text
+
+
+def test_a_crash_in_a_hook_leaves_nothing(lab: DeviceRuns, free: Path) -> None:
+    with (free / "conftest.py").open("a") as conftest:
+        conftest.write("\ndef pytest_runtest_logreport(report):\n    time.sleep(0.4)\n    1 / 0\n")
+    with on_free_terminal(lab, free) as terminal:
+        assert terminal.finish() == 3
+        assert DRAWN in terminal.everything
+        assert "INTERNALERROR> ZeroDivisionError" in terminal.text
+        nothing_is_left(terminal)
+
+
+@pytest.mark.slow
+def test_in_a_pipe_it_says_how_far_it_is_at_most_now_and_then(lab: DeviceRuns, suite: Path) -> None:
+    say_it_often(suite)
+    done = lab.run("-k", "sleep", suites=suite)
+    assert "\x1b" not in done.output
+    said = re.findall(r"^qnn-harness: .*$", done.output, re.MULTILINE)
+    assert [line.split(",")[0] for line in said] == [
+        "qnn-harness: 1 of 3 cases",
+        "qnn-harness: 2 of 3 cases",
+    ]
+    assert "1 failed unexpectedly" in said[1]
+    assert re.search(r"about \d+:\d\d left", said[0])
+
+
+def say_it_often(suite: Path) -> None:
+    (suite.parent / "conftest.py").write_text(
+        "import harness.core.facts\nharness.core.facts.PLAIN_EVERY_S = 0.1\n"
+    )

@@ -1,0 +1,115 @@
+"""Cases that use ORT, as a user runs them: their records, and what they leave on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.integration.device_runs import DeviceRuns
+
+SUITE = """
+import pytest
+from harness.models.models import Model
+from harness.bench.session import OrtOnDevice
+from harness.probe.ort_plan import QNN_EP, dump_options, ort_placement
+from harness.probe.ort_plan import ort_session, ort_session_free
+
+pytestmark = pytest.mark.device(backend="htp", engine="ort")
+TINY = Model("tiny")
+
+
+def test_dump(bench):
+    ort, model = bench.ort(), bench.model(TINY)
+    with bench.scratch() as folder:
+        dump = f"{folder}/it is here.onnx"
+        steps = (
+            *ort.session(0, model.file, options=dump_options(dump, embed=False)),
+            ort_session_free(0),
+            *ort.session(1, dump),
+            OrtOnDevice.run(1, model),
+        )
+        bench.run(ort.plan(steps, sessions=2, causes=False)).check()
+
+
+def test_fallback(bench):
+    ort, model = bench.ort(), bench.model(TINY)
+    provider = ort.provider({"backend_path": "/nowhere/libQnnHtp.so"})
+    made = ort_session(0, model.file, provider, fallback=True)
+    steps = (made, OrtOnDevice.run(0, model), ort_placement(0, whole=QNN_EP))
+    bench.run(ort.plan(steps, sessions=1)).check()
+
+
+def test_wrong_soc(bench):
+    ort, model = bench.ort(), bench.model(TINY)
+    steps = ort.session(0, model.file, provider=ort.provider({"soc_model": "9999"}))
+    bench.run(ort.plan(steps, sessions=1)).check()
+
+
+@pytest.mark.device(backend="htp", engine="qnn")
+def test_unmarked(bench):
+    bench.ort()
+
+
+def test_scratch_goes_after_a_failure(bench):
+    with bench.scratch():
+        raise AssertionError("on purpose")
+
+
+def test_what_is_left(bench):
+    folder = f"{bench.device.workdir}/scratch"
+    listed = bench.device.transport.shell(f"cd '{folder}' && ls -A", timeout_s=60)
+    assert listed.ok
+    bench.measure(left=listed.stdout.decode().split())
+"""
+
+
+@pytest.fixture(scope="module")
+def cases(
+    module_lab: DeviceRuns, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
+    suite = tmp_path_factory.mktemp("suite") / "test_ort.py"
+    suite.write_text(SUITE)
+    done = module_lab.run("--ort", "1.24.1,1.31.1", suites=suite)
+    assert done.code == 1, done.output
+    return {case["case"].partition("::")[2].partition("[")[0]: case for case in done.cases} | {
+        case["axes"]["ort"]: case for case in done.cases if "::test_dump[" in case["case"]
+    }
+
+
+@pytest.mark.parametrize("version", ["1.24.1", "1.31.1"])
+def test_a_case_with_ort_has_its_figures(cases: dict[str, dict[str, Any]], version: str) -> None:
+    case = cases[version]
+    assert (case["outcome"], case["error"]) == ("passed", None)
+    figures = case["measurements"]
+    assert figures["ort_version"] == version
+    assert (figures["sessions"], figures["runs"], figures["released"]) == (2, 1, 2)
+    assert figures["placement"] == {"QNNExecutionProvider": 1}
+    assert figures["outputs"]["beyond_tolerance"] == 0
+    assert len(figures["create_us"]) == 2
+
+
+def test_a_silent_fallback_fails(cases: dict[str, dict[str, Any]]) -> None:
+    case = cases["test_fallback"]
+    assert (case["outcome"], case["cause"]) == ("failed", "target")
+    assert case["error"]["api"] == "Session_GetEpGraphAssignmentInfo"
+    assert "not on QNNExecutionProvider but on CPUExecutionProvider" in case["error"]["message"]
+    assert case["measurements"]["placement"] == {"CPUExecutionProvider": 1}
+
+
+def test_an_error_has_both_codes_and_the_chain(cases: dict[str, dict[str, Any]]) -> None:
+    error = cases["test_wrong_soc"]["error"]
+    assert (error["api"], error["code"], error["component"]) == ("CreateSession", 14001, "device")
+    assert error["ort"] == {"code": 1, "name": "ORT_FAIL"}
+    assert error["message"].startswith("Unknown config socModel 0\n")
+
+
+def test_a_test_that_does_not_say_that_it_uses_ort(cases: dict[str, dict[str, Any]]) -> None:
+    case = cases["test_unmarked"]
+    assert (case["outcome"], case["cause"], case["axes"]["ort"]) == ("error", "config", None)
+    assert 'device(engine="ort")' in case["error"]["message"]
+
+
+def test_nothing_of_what_cases_wrote_stays(cases: dict[str, dict[str, Any]]) -> None:
+    assert cases["test_scratch_goes_after_a_failure"]["outcome"] == "failed"
+    assert cases["test_what_is_left"]["measurements"]["left"] == []

@@ -1,0 +1,462 @@
+"""pytest-xdist with several devices: each runs one case at a time, and there is one journal."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.integration.device_runs import ROOT, DeviceRuns, Finished, misnamed
+
+TWO_DEVICES = """schema: 1
+devices:
+  - {name: sim-a, simulated: true, soc: QCS8550}
+  - {name: sim-b, simulated: true, soc: QCS8550}
+"""
+SUITE = '''"""Cases that say which worker they ran on."""
+import os
+import pytest
+from harness.probe.plan import Plan, Step
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(4))
+def test_noop(bench, number):
+    bench.measure(worker=os.environ.get("PYTEST_XDIST_WORKER", "none"))
+    bench.run(Plan((Step("noop"),))).check()
+
+def test_without_a_device():
+    pass
+'''
+
+
+def farm(lab: DeviceRuns, folder: Path, devices: str, suite: str) -> Path:
+    """Gives the lab its devices, and writes the suite that runs on them."""
+    lab.file.write_text(devices)
+    path = folder / "test_farm.py"
+    path.write_text(suite)
+    return path
+
+
+def workers_of(done: Finished) -> dict[str, set[str]]:
+    """Who ran cases on each device."""
+    used: dict[str, set[str]] = {}
+    for case in done.cases:
+        used.setdefault(case["device"]["name"], set()).add(case["measurements"]["worker"])
+    return used
+
+
+def counted_in(file: Path) -> tuple[set[str | None], set[str | None], int]:
+    """How many tests and errors the head of a junit.xml tells, and how many there are."""
+    root = ElementTree.parse(file).getroot()
+    suites = [*root.iter("testsuite")]
+    counted = [{suite.get(what) for suite in suites} for what in ("tests", "errors")]
+    return counted[0], counted[1], len([*root.iter("testcase")])
+
+
+def overlapping(cases: list[dict[str, Any]]) -> list[str]:
+    """The cases that began on a device before the one before had ended there."""
+    spans = sorted(
+        (case["device"]["name"], datetime.fromisoformat(case["started"]), case) for case in cases
+    )
+    rounding = timedelta(seconds=0.01)
+    return [
+        after["case"]
+        for (device, began, case), (next_device, next_began, after) in pairwise(spans)
+        if device == next_device
+        and began + timedelta(seconds=case["duration_s"]) > next_began + rounding
+    ]
+
+
+def test_each_device_runs_one_case_at_a_time_and_the_run_has_one_journal(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = farm(lab, tmp_path, TWO_DEVICES, SUITE)
+    done = lab.run("-n", "auto", suites=suite)
+    assert done.code == 0, done.output
+    assert len(done.cases) == len({case["case"] for case in done.cases}) == 8
+    used = workers_of(done)
+    assert used.keys() == {"sim-a", "sim-b"}
+    assert len({name for names in used.values() for name in names}) == 2
+    assert overlapping(done.cases) == []
+    runs = list(lab.reports.glob("2*"))
+    assert len(runs) == 1
+    assert json.loads((runs[0] / "run.json").read_text())["exit_code"] == 0
+    assert all((runs[0] / log).is_file() for case in done.cases for log in case["logs"])
+
+
+POOL = """schema: 1
+devices:
+  - {name: sim-a, simulated: true, soc: QCS8550, pool: farm}
+  - {name: sim-b, simulated: true, soc: QCS8550, pool: farm}
+"""
+SICK_SUITE = '''"""Cases of two devices, one of which is lost in the middle of them."""
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(5))
+def test_some(bench, number):
+    if number == 2 and bench.device.name == "sim-a":
+        storage = Path(bench.device.workdir).parents[3]
+        lab = bench._case.target.held.lab_device.lab
+        os.kill(lab.simulation.devices["sim-a"].pid, signal.SIGKILL)
+        storage.rename(storage.with_name("away"))
+        storage.write_text("in the way of a new one")
+    bench.measure(worker=os.environ.get("PYTEST_XDIST_WORKER", "none"))
+    bench.run(Plan((Step("sleep", {"ms": "200"}),))).check()
+'''
+
+
+def test_a_case_whose_name_has_a_device_has_its_verdict_from_there_or_none(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = farm(lab, tmp_path, POOL, SICK_SUITE)
+    done = lab.run("--each-device", "-n", "2", "--retries", "1", suites=suite)
+    assert done.code == 3, done.output
+    assert misnamed(done.cases) == []
+    last = {case["case"]: case for case in done.cases}
+    assert len(last) == 10
+    lost = [case for case in last.values() if case["outcome"] == "error"]
+    assert lost
+    for case in lost:
+        assert "[sim-a-" in case["case"]
+        assert (case["cause"], case["device"]["name"]) == ("infra", "sim-a"), case["error"]
+    others = [case for case in last.values() if case not in lost]
+    assert {case["outcome"] for case in others} == {"passed"}
+    assert sum("[sim-b-" in case["case"] for case in others) == 5
+
+
+POOL_SUITE = '''"""Cases of a pool: one long one, and one whose worker dies in it the first time."""
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness.probe.plan import Plan, Step
+
+DIED = Path(__file__).with_name("died")
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with open(os.environ["SHARED"], "a") as file:
+        file.write("up\\n")
+    yield
+    with open(os.environ["SHARED"], "a") as file:
+        file.write("down\\n")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(8))
+def test_some(bench, number, shared):
+    if number == 5 and os.environ.get("DIES") and not DIED.exists():
+        DIED.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    bench.measure(worker=os.environ.get("PYTEST_XDIST_WORKER", "none"))
+    bench.run(Plan((Step("sleep", {"ms": "2500" if number == 0 else "200"}),))).check()
+'''
+
+
+# on a machine that is busy enough, the next device takes the cases of one that is not ready yet
+PATIENT = """from harness.plugin import device_run
+
+device_run._PATIENCE_S = 600.0
+"""
+
+
+@pytest.mark.slow
+def test_devices_of_a_pool_share_cases_and_none_waits(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = farm(lab, tmp_path, POOL, POOL_SUITE)
+    (tmp_path / "conftest.py").write_text(PATIENT)
+    shared = tmp_path / "shared"
+    for _ in range(2):
+        shared.unlink(missing_ok=True)
+        done = lab.run("-n", "auto", suites=suite, SHARED=str(shared))
+        assert done.code == 0, done.output
+        cases = {case["case"].partition("[")[2]: case for case in done.cases}
+        assert len(done.cases) == len(cases) == 8
+        assert all(name.startswith("farm-htp-") for name in cases)
+        assert {device: len(names) for device, names in workers_of(done).items()} == {
+            "sim-a": 1,
+            "sim-b": 1,
+        }
+        # what a module shares is set up once in each worker, and goes again
+        assert sorted(shared.read_text().split()) == ["down", "down", "up", "up"]
+    # the second time it is known which one is long: a device begins with it, once it is ready
+    (long,) = (case for name, case in cases.items() if name.endswith("-0]"))
+    others = [case for case in done.cases if case["device"]["name"] == long["device"]["name"]]
+    assert long["started"] == min(case["started"] for case in others)
+
+
+def test_a_device_asked_for_by_name_has_cases_of_its_own(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = farm(lab, tmp_path, POOL, SUITE)
+    found = {}
+    for asked in ("sim-a,sim-b", "farm", "sim-b"):
+        done = lab.run("--collect-only", "-q", "--device", asked, suites=suite)
+        assert done.code == 0, done.output
+        names = [line for line in done.output.splitlines() if "test_noop[" in line]
+        found[asked] = {name.partition("[")[2].partition("-htp")[0] for name in names}, len(names)
+    assert found == {
+        "sim-a,sim-b": ({"sim-a", "sim-b"}, 8),
+        "farm": ({"farm"}, 4),
+        "sim-b": ({"sim-b"}, 4),
+    }
+
+
+KINDS = """schema: 1
+devices:
+  - {name: sim-a, simulated: true, soc: QCS8550, prepares_gpu: false}
+  - {name: sim-b, simulated: true, soc: QCS8550}
+  - {name: sim-c, simulated: true, soc: SM8650}
+"""
+KINDS_SUITE = (
+    SUITE
+    + """
+@pytest.mark.device(htp_arch=75)
+def test_new(bench):
+    bench.run(Plan((Step("noop"),))).check()
+
+@pytest.mark.device(htp_arch=81)
+def test_newest(bench):
+    pass
+"""
+)
+
+
+@pytest.mark.slow
+def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = farm(lab, tmp_path, KINDS, KINDS_SUITE)
+    done = lab.run("--any-device", "-n", "auto", suites=suite)
+    assert done.code == 0, done.output
+    (unfit,) = (case for case in done.cases if case["device"] is None)
+    assert (unfit["outcome"], unfit["cause"], unfit["attempt"]) == ("unsupported", None, 1)
+    assert unfit["case"].endswith("[no-device]")
+    assert "sim-c: needs htp_arch 81, has 75" in unfit["error"]["message"]
+    placed = [case for case in done.cases if case["device"] is not None]
+    ran = {case["case"].partition("::")[2]: case["device"]["name"] for case in placed}
+    assert len(placed) == len(ran) == 5
+    again = lab.run("--any-device", "-n", "auto", "--resume", "latest", suites=suite)
+    assert len(again.cases) == 6, again.output
+    assert ran.pop("test_new[any-htp-2.51.0]") == "sim-c"
+    assert sorted(ran) == [f"test_noop[any-htp-2.51.0-{number}]" for number in range(4)]
+    # the GPU library of the first one does not open without a GPU, and says so
+    gpu = ROOT / "suites/test_gpu_contexts.py"
+    done = lab.run("--any-device", "-n", "auto", "-k", "compiler_and_runtime", suites=gpu)
+    assert done.code == 0, done.output
+    *unable, last = done.cases
+    assert last["outcome"] == "passed"
+    assert last["device"]["name"] != "sim-a"
+    assert [(one["outcome"], one["device"]["name"]) for one in unable] in (
+        [],
+        [("unsupported", "sim-a")],
+    )
+    assert last["attempt"] == 1 + len(unable)
+
+
+@pytest.mark.slow
+def test_cases_fan_out_over_devices_or_their_kinds(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = farm(lab, tmp_path, KINDS, KINDS_SUITE)
+    done = lab.run("--any-device", "--each-soc", "-n", "auto", "-k", "noop", suites=suite)
+    assert done.code == 0, done.output
+    assert len(done.cases) == 12
+    assert {case["device"]["name"]: case["axes"]["soc"] for case in done.cases} == {
+        "sim-a": "qcs8550-linux-x64",
+        "sim-b": "qcs8550-linux-x64-2",
+        "sim-c": "sm8650",
+    }
+    assert all(f"[{case['axes']['soc']}-htp-" in case["case"] for case in done.cases)
+
+
+def test_a_device_called_any_is_told(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = farm(lab, tmp_path, KINDS.replace("sim-a", "any"), SUITE)
+    done = lab.run("--any-device", suites=suite)
+    assert done.code == 2, done.output
+    assert "--any-device: a device or a pool of" in done.output
+
+
+def test_without_workers_a_pool_is_one_device(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = farm(lab, tmp_path, POOL, SUITE)
+    (tmp_path / "conftest.py").write_text(PATIENT)
+    done = lab.run(suites=suite)
+    assert done.code == 0, done.output
+    assert len(done.cases) == 4
+    # where its first device is not ready in a second, another one has them
+    assert {case["device"]["name"] for case in done.cases} <= {"sim-a", "sim-b"}
+    assert overlapping(done.cases) == []
+
+
+@pytest.mark.slow
+def test_the_case_in_which_a_worker_died_is_run_again_and_none_twice(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = farm(lab, tmp_path, POOL, POOL_SUITE)
+    file = tmp_path / "junit.xml"
+    asked = ("-n", "2", f"--junitxml={file}")
+    done = lab.run(*asked, suites=suite, SHARED=str(tmp_path / "shared"), DIES="1")
+    assert done.code == 0, done.output
+    assert "crashed while running" in done.output
+    assert "1 retried" in done.output
+    assert "1 error" not in done.output
+    for written in (file, done.folder / "latest/junit.xml"):
+        assert counted_in(written) == ({"8"}, {"0"}, 8), written
+    assert (tmp_path / "died").exists()
+    assert len(done.cases) == len({case["case"] for case in done.cases}) == 8
+    assert {case["outcome"] for case in done.cases} == {"passed"}, done.output
+
+
+DYING_SUITE = """from pathlib import Path
+import os
+import pytest
+
+DIED = Path(__file__).with_name("died")
+
+def fails(number, when):
+    return number == 5 and not DIED.exists() and os.environ["FAILS"] == when
+
+@pytest.fixture
+def ready(number):
+    assert not fails(number, "setup")
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(8))
+def test_some(bench, number, ready):
+    assert not fails(number, "call")
+    bench.measure(noted=1)
+"""
+AT_ITS_END = """import os
+import signal
+from pathlib import Path
+
+import pytest
+
+DIED = Path(__file__).with_name("died")
+
+
+def dies(nodeid):
+    if "PYTEST_XDIST_WORKER" in os.environ and nodeid.endswith("-5]") and not DIED.exists():
+        DIED.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report):
+    if report.when == os.environ["DIES_AT"]:
+        dies(report.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logfinish(nodeid):
+    if os.environ["DIES_AT"] == "end":
+        dies(nodeid)
+
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("when", "fails"),
+    [("teardown", "call"), ("end", "call")],
+)
+def test_what_a_worker_said_of_a_case_that_it_died_in_is_not_counted(
+    lab: DeviceRuns, tmp_path: Path, when: str, fails: str
+) -> None:
+    """It had told of its setup and call, and not of its end; or of that, too: then it is over."""
+    suite = farm(lab, tmp_path, POOL, DYING_SUITE)
+    (tmp_path / "conftest.py").write_text(AT_ITS_END)
+    file = tmp_path / "junit.xml"
+    words = ("-n", "2", f"--junitxml={file}")
+    done = lab.run(*words, suites=suite, DIES_AT=when, FAILS=fails)
+    assert (tmp_path / "died").exists()
+    over = when == "end"
+    bad = int(over and bool(fails))
+    assert done.code == bad, done.output
+    assert len(done.cases) == len({case["case"] for case in done.cases}) == 8
+    for written in (file, done.folder / "latest/junit.xml"):
+        assert counted_in(written) == ({"8"}, {"0"}, 8), written.read_text()
+    *_, last = done.output.splitlines()
+    assert f" {8 - bad} passed" in last
+    assert (" failed" in last) == bool(bad)
+    assert (" 1 retried" in last) == (not over)
+
+
+@pytest.mark.slow
+def test_a_case_that_no_worker_came_to_run_again_is_an_error_of_the_lab(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = farm(lab, tmp_path, POOL, POOL_SUITE.replace("number == 5 and ", ""))
+    file = tmp_path / "junit.xml"
+    asked = ("-n", "1", "--max-worker-restart=0", f"--junitxml={file}")
+    done = lab.run(*asked, suites=suite, SHARED=str(tmp_path / "shared"), DIES="1")
+    assert done.code == 3, done.output
+    assert counted_in(file) == ({"1"}, {"1"}, 1)
+    assert "0 of 8 cases have a verdict, 8 not run" in done.output
+
+
+KILLER_SUITE = """import os
+import signal
+import pytest
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(4))
+def test_some(bench, number):
+    bench.measure(noted=1)
+    if number == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_a_case_in_which_each_worker_dies_keeps_no_other_from_a_verdict(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = farm(lab, tmp_path, POOL, KILLER_SUITE)
+    file = tmp_path / "junit.xml"
+    done = lab.run("-n", "1", "--retries", "1", f"--junitxml={file}", suites=suite)
+    assert done.code == 3, done.output
+    assert "3 of 4 cases have a verdict, 1 not run: 3 passed" in done.output
+    assert "that case is not run again" in done.output
+    assert " 3 passed, 1 error, 1 retried" in done.output
+    assert counted_in(file) == ({"4"}, {"1"}, 4)
+
+
+def test_a_test_that_is_called_like_a_case_is_none(lab: DeviceRuns, tmp_path: Path) -> None:
+    """Nobody waits for its record, and there is nothing to report."""
+    suite = tmp_path / "test_plain.py"
+    suite.write_text(
+        "import pytest\n"
+        '@pytest.mark.parametrize("text", ["sim-v73-htp-2.51.0", "sim-v73-other"])\n'
+        "def test_plain(text): pass\n"
+    )
+    done = lab.run("-m", "", "-n", "2", suites=suite)
+    assert done.code == 0, done.output
+    assert "not run:" not in done.output
+    assert not lab.reports.exists()
+
+
+def test_tests_without_devices_need_no_lab(lab: DeviceRuns, tmp_path: Path) -> None:
+    suite = tmp_path / "test_plain.py"
+    suite.write_text("def test_plain(): pass\n")
+    lab.file.unlink()
+    done = lab.run("-m", "", "-n", "2", suites=suite)
+    assert done.code == 0, done.output
+
+
+def test_wrong_input_is_said_once_and_before_any_worker_starts(lab: DeviceRuns) -> None:
+    done = lab.run("-n", "2", "--qnn", "2.99.0")
+    assert done.code == 2, done.output
+    assert done.output.count("2.99.0") == 1
+    assert not lab.reports.exists()

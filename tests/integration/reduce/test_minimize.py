@@ -1,0 +1,324 @@
+"""A case of a user's file made small and packed: with the real libraries, in fresh processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from onnx import helper
+
+from harness.core.cache import cache_root
+from harness.lab.inventory import SIMULATED_LAB, load_lab
+from harness.models.models import Model
+from harness.runtimes.catalog import Catalog
+from tests.integration.conftest import ContextFor
+from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.in_process import qnn_harness
+from tests.integration.plugin.executorch_programs import write_program
+
+FIELD = ROOT / "tests/field"
+(OLD,) = FIELD.glob("add_add_1_quant*.bin")
+TIMEOUT_S = 550
+WRONG = "64 of 64 elements beyond 0.01\n"
+LIMITS = ("--inputs=in", "--expected=out", "--tolerance=0.01")
+SCHEMA = json.loads((ROOT / "docs/schema/minimize.schema.json").read_text())
+
+
+def told_nothing_of_here(bundle: Path, lab: DeviceRuns) -> None:
+    """No host, no path, no serial: in none of its files, nor in what the zip says of them."""
+    secrets = [platform.node(), str(lab.folder), str(Path.home()), "emulator-", "127.0.0.1"]
+    whole = bundle.read_bytes()
+    with zipfile.ZipFile(bundle) as opened:
+        texts = [opened.read(name) for name in ("manifest.json", "README.txt")]
+    assert b'"qnn": "2.' in texts[0]
+    for secret in secrets:
+        assert all(secret.encode() not in text for text in texts), secret
+    assert str(lab.folder).encode() not in whole
+
+
+def test_of_two_contexts_the_one_that_is_too_new_is_kept(
+    lab: DeviceRuns, context_for: ContextFor
+) -> None:
+    new = context_for("tiny", "2.49.40").path.read_bytes()
+    write_program(lab.folder / "model.pte", [OLD.read_bytes(), new])
+    code, said, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
+    assert (code, record["error"]["code"]) == (1, 5000), said
+    case = ("model.pte::test_contexts", "--output=small.zip", "--json", "--repeat=1")
+    done = lab.qnn_harness("contexts", "minimize", *case, timeout_s=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["contexts"], told["before"], told["minimal"]) == (["model.pte#1"], 2, True)
+    told_nothing_of_here(lab.folder / "small.zip", lab)
+
+
+@pytest.mark.slow
+def test_one_context_that_is_too_new_is_found_among_others(
+    lab: DeviceRuns, context_for: ContextFor
+) -> None:
+    new, old = context_for("tiny", "2.49.40").path.read_bytes(), OLD.read_bytes()
+    write_program(lab.folder / "model.pte", [old, new, old])
+    code, said, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
+    assert (code, record["error"]["code"]) == (1, 5000), said
+    case, signature = record["case"], record["error"]["signature"]
+    command = (
+        "contexts",
+        "minimize",
+        "model.pte::test_contexts",
+        "--output=small.zip",
+        "--json",
+        "--repeat=1",
+    )
+    done = lab.qnn_harness(*command, timeout_s=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    assert (told["schema"], told["kind"]) == (1, "minimize")
+    assert (told["case"], told["expects"]["signature"]) == (case, signature)
+    assert (told["contexts"], told["before"], told["residency"]) == (
+        ["model.pte#1"],
+        3,
+        "resident",
+    )
+    assert (told["minimal"], told["shown"], told["confirmed"]) == (True, 1, 1)
+    assert done.stderr.count(" fails ") == sum(
+        1
+        for line in (Path(told["folder"]) / "log.jsonl").read_text().splitlines()
+        if json.loads(line).get("answer") == "bad"
+    )
+    told_nothing_of_here(lab.folder / "small.zip", lab)
+    # one that was killed when its second run had ended goes on with what that run says
+    log = Path(told["folder"]) / "log.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]) + '{"kind":"ans')
+    for later in sorted((log.parent / "runs").iterdir())[2:]:
+        shutil.rmtree(later)
+    resumed = lab.qnn_harness("contexts", "minimize", f"--resume={log.parent}", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    changed = ("seconds", "bundle")
+    assert json.loads(resumed.stdout) | {key: told[key] for key in changed} == told
+    # in an empty folder, with nothing but the bundle
+    empty = lab.folder / "empty"
+    empty.mkdir()
+    shutil.move(lab.folder / "small.zip", empty)
+    (lab.folder / "model.pte").unlink()
+    code, said, records = lab.run_files("empty/small.zip", "--qnn=2.47.0,2.49.40")
+    assert code == 1, said
+    again = {one["axes"]["qnn"]: one for one in records}
+    assert again["2.47.0"]["error"]["signature"] == signature
+    assert again["2.47.0"]["measurements"]["came_again"] is True
+    assert again["2.47.0"]["axes"]["residency"] == "resident"
+    assert again["2.49.40"]["outcome"] == "passed"
+    assert again["2.49.40"]["measurements"]["came_again"] is False
+    assert "what was packed came again: failed" in said
+    cure = "(it was packed with QNN 2.47.0: --qnn 2.47.0)"
+    assert f"what was packed did not come {cure}: failed, " in said
+    for words in (("inspect",), ("fit",), ("extract", f"--output={lab.folder}/copied")):
+        bundle = (words[0], empty / "small.zip", *words[1:])
+        seen = qnn_harness("contexts", *bundle, environment=lab.environment)
+        assert seen.returncode == 0, seen.stderr
+    suite = lab.run("--contexts", empty / "small.zip", "--qnn=2.49.40", "-k", "context_count")
+    assert suite.code == 0, suite.output
+
+
+def test_a_limit_that_outputs_break_goes_along(lab: DeviceRuns) -> None:
+    (lab.folder / "m.onnx").write_bytes(Model("tiny").serialized())
+    code, said, (record,) = lab.run_files("m.onnx", "--qnn=2.51.0", "--max-error=1e-9")
+    assert (code, record["outcome"]) == (1, "failed"), said
+    named = ("--run=latest", "--output=case.zip")
+    packed = lab.qnn_harness("contexts", "bundle", record["case"], *named)
+    assert packed.returncode == 0, packed.stderr
+    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
+    assert (code, again["measurements"]["came_again"]) == (1, True), said
+    assert "what was packed came again: failed" in said
+    code, said, (loose,) = lab.run_files("case.zip", "--qnn=2.51.0", "--max-error=100")
+    assert (code, loose["measurements"]["came_again"]) == (0, False), said
+
+
+@pytest.mark.slow
+def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: ContextFor) -> None:
+    made = context_for("tiny", "2.51.0")
+    shutil.copyfile(made.path, lab.folder / "tiny.bin")
+    for name, files in (("in", made.inputs), ("out", made.inputs)):
+        (lab.folder / name).mkdir()
+        for file in files:
+            shutil.copyfile(file, lab.folder / name / file.name)
+    given = ("--inputs=in", "--expected=out")
+    way = ("--contexts=3", "--residency=window")
+    code, said, (record,) = lab.run_files("tiny.bin", "--qnn=2.51.0", *way, *given)
+    assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), said
+    (command,) = re.findall(r"(?<=^to hand it over: qnn-harness ).*", said, re.MULTILINE)
+    packed = lab.qnn_harness(*shlex.split(command))
+    assert packed.returncode == 0, packed.stderr
+    assert "    wrong-outputs (known): " in packed.stdout
+    assert packed.stdout.startswith("written: case.zip: 3 contexts, window\n")
+    assert "to run it: qnn-harness run case.zip --qnn 2.51.0\n" in packed.stdout
+    for name in ("in", "out"):
+        (lab.folder / name).rename(lab.folder / f"{name} elsewhere")
+    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
+    assert again["error"]["signature"] == record["error"]["signature"], said
+    assert again["measurements"]["came_again"] is True
+    assert "to hand it over" not in said
+    assert (again["axes"]["contexts"], again["axes"]["residency"]) == (3, "window")
+    # a run that cannot be read hides no other; a name that no run has, a case that no run failed
+    later = lab.reports / "29990101T000000Z-0000000000000000"
+    later.mkdir()
+    (later / "results.jsonl").write_text("")
+    (later / "run.json").write_text('{"schema": 99}')
+    words = ("contexts", "bundle", record["case"], "--output=again.zip")
+    gone = lab.qnn_harness(*words)
+    assert (gone.returncode, "there is no " in gone.stderr) == (2, True), gone.stderr
+    for name in ("in", "out"):
+        (lab.folder / f"{name} elsewhere").rename(lab.folder / name)
+    packed = lab.qnn_harness(*words)
+    assert packed.returncode == 0, packed.stderr
+    for words, says in (
+        (
+            ("bundle", record["case"].replace("window", "resident"), "--output=x.zip"),
+            record["case"],
+        ),
+        (("minimize", "suites/test_limit.py::test_limit"), "no run has suites/test_limit.py"),
+        (
+            ("minimize", record["case"], "--output=none/x.zip"),
+            "none: --output: there is no such folder",
+        ),
+        (("minimize", "tiny.bin::test_contexts[typo]"), f"(valid: {record['case']})"),
+        (
+            ("minimize", record["case"], "--output=again.zip"),
+            "again.zip: --output: is there already",
+        ),
+        (("bundle", record["case"], "--output=again.zip"), "again.zip: --output: is there already"),
+    ):
+        wrong = lab.qnn_harness("contexts", *words)
+        assert (wrong.returncode, says in wrong.stderr) == (2, True), wrong.stderr
+    assert not (lab.folder / "x.zip").exists()
+
+
+def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: DeviceRuns) -> None:
+    (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
+    code, said, (record,) = lab.run_files("model.onnx", "--qnn=2.51.0", "--tolerance=0.01")
+    assert (code, record["outcome"]) == (0, "passed"), said
+    packed = lab.qnn_harness("contexts", "bundle", record["case"], "--output=case.zip")
+    assert packed.returncode == 0, packed.stderr
+    passed = lab.qnn_harness("contexts", "minimize", record["case"])
+    assert passed.returncode == 2
+    assert f"CASE: it passed in {record['run']}, and only what fails" in passed.stderr
+    (lab.folder / "model.onnx").unlink()
+    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
+    assert (code, again["outcome"], again["outputs"]) == (0, "passed", "reference"), said
+    assert again["measurements"]["came_again"] is True
+
+
+def plain_onnx(bundle: Path, lab: DeviceRuns) -> subprocess.CompletedProcess[str]:
+    """Run what is in a bundle by ONNX Runtime's and QNN's wheels alone.
+
+    What stands for the package onnxruntime_qnn names the libraries of that wheel.
+    """
+    folder = lab.folder / f"{bundle.stem} unpacked"
+    with zipfile.ZipFile(bundle) as opened:
+        opened.extractall(folder)
+    host = Catalog.of(load_lab(SIMULATED_LAB), os.environ, cache_root()).compiler_host("2.51.0")
+    stand_in = lab.folder / "stand-in" / "onnxruntime_qnn.py"
+    stand_in.parent.mkdir(exist_ok=True)
+    stand_in.write_text(
+        f"__version__ = 'of {host.qnn_version}'\n"
+        f"get_library_path = lambda: {str(host.plugin)!r}\n"
+        f"get_qnn_htp_path = lambda: {str(host.backend)!r}\n"
+    )
+    return subprocess.run(
+        [sys.executable, "reproduce.py"],
+        cwd=folder,
+        env={"PYTHONPATH": f"{stand_in.parent}:{host.ort_root}", "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments", "says"),
+    [
+        ("refused.onnx", (), "fallback to CPU EP has been explicitly disabled"),
+        ("model.onnx", LIMITS, WRONG),
+        ("model.onnx", (*LIMITS[:2], "--min-sqnr=3"), "y: SQNR -inf, and 3 is asked\n"),
+        *(
+            pytest.param(file, ("--engine=ort", *LIMITS), WRONG, marks=pytest.mark.slow)
+            for file in ("model.onnx", "packed.onnx")
+        ),
+    ],
+)
+def test_a_bundle_fails_again_with_the_harness_and_without(
+    lab: DeviceRuns, file: str, arguments: tuple[str, ...], says: str
+) -> None:
+    write_models(lab.folder)
+    compiled = lab.qnn_harness(
+        "contexts", "compile", "model.onnx", "--soc=QCS8550", "-o", "packed.onnx"
+    )
+    assert compiled.returncode == 0, compiled.stderr
+    code, said, (record,) = lab.run_files(file, "--qnn=2.51.0", *arguments)
+    assert code == 1, said
+    (command,) = re.findall(r"to hand it over: qnn-harness (.+)", said)
+    packed = lab.qnn_harness(*shlex.split(command))
+    assert packed.returncode == 0, packed.stderr
+    bundle = lab.folder / "case.zip"
+    told_nothing_of_here(bundle, lab)
+    with zipfile.ZipFile(bundle) as opened:
+        readme = opened.read("README.txt").decode()
+    assert "<n>" not in readme
+    assert record["error"]["message"].splitlines()[0] in readme
+    for gone in (file, "in", "out"):
+        (lab.folder / gone).rename(lab.folder / f"{gone} elsewhere")
+    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
+    assert again["engine"] == record["engine"], said
+    assert again["error"]["message"] == record["error"]["message"], said
+    assert again["measurements"]["came_again"] is True
+    plain = plain_onnx(bundle, lab)
+    assert (plain.returncode, says in plain.stdout) == (1, True), plain.stdout
+
+
+def write_models(folder: Path) -> None:
+    """Write one that runs and one that the compiler refuses, with inputs and wrong outputs."""
+    shape = [1, 64]
+    for name, op in (("model.onnx", "Relu"), ("refused.onnx", "Shrink")):
+        node = helper.make_node(op, ["x"], ["y"], name="op")
+        ends = ([helper.make_tensor_value_info(one, 1, shape)] for one in "xy")
+        model = helper.make_model(helper.make_graph([node], "g", *ends), ir_version=8)
+        model.opset_import[0].version = 17
+        (folder / name).write_bytes(model.SerializeToString())
+    for name, number in (("in/x.npy", 1), ("out/y.npy", 0)):
+        (folder / name).parent.mkdir()
+        np.save(folder / name, np.full(shape, number, np.float32))
+
+
+@pytest.mark.nightly
+def test_66_contexts_need_fewer_for_the_same_wall(lab: DeviceRuns, context_for: ContextFor) -> None:
+    """The question of pytorch/executorch#14985, handed over: the bundle meets the wall anew."""
+    context = context_for(Model("io-heavy", 56), "2.49.40").path.read_bytes()
+    write_program(lab.folder / "cut.pte", [context] * 66)
+    assert lab.run_files("cut.pte", "--qnn=2.51.0")[0] == 1
+    case = "cut.pte::test_contexts[sim-v73-htp-2.51.0-cut.pte-resident-66]"
+    done = lab.qnn_harness(
+        "contexts", "minimize", case, "--output=small.zip", "--json", timeout_s=TIMEOUT_S
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["contexts"] == ["cut.pte#0"] * 55
+    assert "|1002|" in told["expects"]["signature"]
+    told_nothing_of_here(lab.folder / "small.zip", lab)
+    empty = lab.folder / "empty"
+    empty.mkdir()
+    shutil.move(lab.folder / "small.zip", empty)
+    code, said, (again,) = lab.run_files("empty/small.zip", "--qnn=2.51.0")
+    assert (code, again["error"]["code"], again["error"]["context"]) == (1, 1002, 54), said
+    assert again["measurements"]["came_again"] is True

@@ -1,0 +1,123 @@
+"""A Maven repository on loopback that can break off, and tells what it was asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import threading
+import zipfile
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from harness.runtimes.maven_repository import METADATA, Coordinates
+
+
+def make_aar(libraries: Mapping[str, bytes]) -> bytes:
+    """An AAR as Android's tools make them: manifest, classes, libraries of several ABIs."""
+    content = {
+        "AndroidManifest.xml": b"<manifest/>",
+        "classes.jar": b"PK\x05\x06" + bytes(18),
+        "R.txt": b"",
+        "jni/armeabi-v7a/libOther.so": b"32 bits",
+        **{f"jni/arm64-v8a/{name}": data for name, data in libraries.items()},
+    }
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+    return made.getvalue()
+
+
+def make_pom(artifact: Coordinates, *wants: Coordinates) -> bytes:
+    dependencies = "".join(
+        f"<dependency><groupId>{one.group}</groupId><artifactId>{one.artifact}</artifactId>"
+        f"<version>{one.version}</version><scope>runtime</scope></dependency>"
+        for one in wants
+    )
+    return (
+        '<?xml version="1.0"?><project xmlns="http://maven.apache.org/POM/4.0.0">'
+        f"<artifactId>{artifact.artifact}</artifactId><packaging>aar</packaging>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    ).encode()
+
+
+class MavenServer:
+    """Serves `files`; `cuts` says after how many bytes which answers break off, once each.
+
+    `reason` is said of what is refused; `login` is the header that it wants to see.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.cuts: dict[str, list[int]] = {}
+        self.asked: list[str] = []
+        self.status: dict[str, int] = {}
+        self.reason: str | None = None
+        self.login: str | None = None
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                outer._answer(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/maven2"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+    def add(self, artifact: Coordinates, aar: bytes, *wants: Coordinates, sums: bool = True) -> str:
+        """Takes an artifact in, with POM, checksums and the list of versions; its AAR's name."""
+        content = {artifact.file("aar"): aar, artifact.file("pom"): make_pom(artifact, *wants)}
+        for name, data in content.items():
+            self.files[name] = data
+            if sums:
+                self.files[f"{name}.sha1"] = hashlib.sha1(data).hexdigest().encode()
+        folder = artifact.folder
+        versions = sorted(
+            {
+                name.split("/")[-2]
+                for name in self.files
+                if name.startswith(f"{folder}/") and name.endswith(".aar")
+            }
+        )
+        listed = "".join(f"<version>{version}</version>" for version in versions)
+        self.files[f"{folder}/{METADATA}"] = (
+            f"<metadata><versioning><versions>{listed}</versions></versioning></metadata>".encode()
+        )
+        return artifact.file("aar")
+
+    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+        name = request.path.removeprefix("/maven2/")
+        self.asked.append(name)
+        content = self.files.get(name)
+        status = self.status.get(name, 200 if content is not None else 404)
+        if self.login is not None and request.headers.get("Authorization") != self.login:
+            status = 401
+        if content is None or status >= 400:
+            # as bytes in UTF-8: http.server wants Latin-1
+            reason = None if self.reason is None else self.reason.encode().decode("latin-1")
+            request.send_response(status, reason)
+            request.send_header("Content-Length", "0")
+            request.end_headers()
+            return
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(content)))
+        request.end_headers()
+        cuts = self.cuts.get(name) or [len(content)]
+        body = content[: cuts.pop(0)]
+        request.wfile.write(body)
+        if len(body) < len(content):
+            request.close_connection = True

@@ -1,0 +1,220 @@
+"""AARs from a Maven repository on loopback: checked, tried again, never half there."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import ConfigError, InfraError
+from harness.runtimes import maven_repository
+from harness.runtimes.aar import MavenSource
+from harness.runtimes.maven_repository import Bounds, Coordinates, Repository
+from tests.integration.runtimes.maven_server import MavenServer, make_aar, make_pom
+from tests.logged import Logged
+from tests.unit.runtimes.elf_files import elf_file
+
+QNN = Coordinates.parse("com.qualcomm.qti:qnn-runtime")
+ORT = Coordinates.parse("com.microsoft.onnxruntime:onnxruntime-android-qnn")
+TARGET = "android-arm64"
+
+
+def library(version: str) -> bytes:
+    said = f"v{version}.250130151446\0".encode()
+    return elf_file(needed=["libc.so"], android_api=21, content=said + bytes(range(256)) * 2000)
+
+
+def qnn_aar(version: str) -> bytes:
+    names = ("libQnnHtp.so", "libQnnHtpV73Stub.so", "libQnnHtpV73Skel.so", "libQnnSystem.so")
+    return make_aar({name: library(version) + name.encode() for name in names})
+
+
+@pytest.fixture
+def server() -> Iterator[MavenServer]:
+    started = MavenServer()
+    for version in ("2.9.0", "2.31.0"):
+        started.add(QNN.at(version), qnn_aar(version))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def told(logged: Logged) -> list[str]:
+    return logged.warnings
+
+
+def opened(server: MavenServer, cache: Path, what: Coordinates = QNN) -> MavenSource:
+    return MavenSource("maven", what, server.url, cache)
+
+
+def files_below(folder: Path) -> set[str]:
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and ".locks" not in path.parts
+    }
+
+
+def test_an_artifact_is_a_source(server: MavenServer, tmp_path: Path, told: list[str]) -> None:
+    source = opened(server, tmp_path)
+    assert source.versions(TARGET) == ["2.9.0", "2.31.0"]
+    assert source.versions("linux-x64") == []
+    assert not source.is_cached("2.31.0", TARGET)
+    runtime = source.runtime("2.31.0", TARGET)
+    assert runtime.library_dirs == ("jni/arm64-v8a",)
+    assert [file.name for file in runtime.files] == [
+        "jni/arm64-v8a/libQnnHtp.so",
+        "jni/arm64-v8a/libQnnHtpV73Skel.so",
+        "jni/arm64-v8a/libQnnHtpV73Stub.so",
+        "jni/arm64-v8a/libQnnSystem.so",
+    ]
+    assert source.is_cached("2.31.0", TARGET)
+    server.stop()
+    again = opened(server, tmp_path)
+    assert again.runtime("2.31.0", TARGET) == runtime
+    assert "of the last time" in told[0]
+
+
+def test_an_ort_brings_the_runtime_that_it_wants(server: MavenServer, tmp_path: Path) -> None:
+    ort = elf_file(needed=["libc.so"], android_api=21, defines=["VERS_1.24.1"])
+    aar = make_aar({"libonnxruntime.so": ort, "libonnxruntime4j_jni.so": ort})
+    server.add(ORT.at("1.24.1"), aar, QNN.at("2.31.0"))
+    server.add(ORT.at("1.9.0"), aar)
+    source = opened(server, tmp_path, ORT)
+    assert source.versions(TARGET) == ["2.31.0"]
+    runtime = source.runtime("2.31.0", TARGET)
+    assert {"libonnxruntime.so", "libQnnHtp.so"} <= {file.path.name for file in runtime.files}
+    assert (runtime.ort_version, runtime.qnn_version) == ("1.24.1", "2.31.0")
+    pinned = opened(server, tmp_path, ORT.at("1.9.0"))
+    with pytest.raises(ConfigError, match=r"names no com\.qualcomm\.qti:qnn-runtime"):
+        pinned.versions(TARGET)
+
+
+def test_a_download_that_breaks_off_is_tried_again(server: MavenServer, tmp_path: Path) -> None:
+    name = QNN.at("2.31.0").file("aar")
+    server.cuts[name] = [300_000, 0]
+    opened(server, tmp_path).runtime("2.31.0", TARGET)
+    assert server.asked.count(name) == 3
+
+
+def test_what_breaks_off_each_time_leaves_nothing(
+    server: MavenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.runtimes.maven_repository._PAUSE_S", 0.01)
+    server.cuts[QNN.at("2.31.0").file("aar")] = [700_000, 0, 0]
+    with pytest.raises(InfraError, match="broke off"):
+        opened(server, tmp_path).runtime("2.31.0", TARGET)
+    assert not any(path.endswith(".aar") or "part" in path for path in files_below(tmp_path))
+    opened(server, tmp_path).runtime("2.31.0", TARGET)
+
+
+def test_a_wrong_checksum_leaves_nothing(server: MavenServer, tmp_path: Path) -> None:
+    name = QNN.at("2.31.0").file("aar")
+    server.files[f"{name}.sha256"] = b"0" * 64
+    with pytest.raises(InfraError, match="is written beside it; it is not used"):
+        opened(server, tmp_path).runtime("2.31.0", TARGET)
+    assert not any(path.endswith((".aar", "part")) for path in files_below(tmp_path))
+
+
+def test_without_checksums_the_first_use_counts(server: MavenServer, tmp_path: Path) -> None:
+    server.add(QNN.at("2.32.0"), qnn_aar("2.32.0"), sums=False)
+    assert opened(server, tmp_path).runtime("2.32.0", TARGET).qnn_version == "2.32.0"
+
+
+def test_too_large_a_file_is_not_taken(server: MavenServer, tmp_path: Path) -> None:
+    name = QNN.at("2.31.0").file("aar")
+    small = Bounds(max_bytes=1000, timeout_s=10)
+    repository = Repository(server.url, tmp_path, bounds=small)
+    with pytest.raises(InfraError, match="more than the 1000 bytes"):
+        repository.file(name)
+    assert not any(path.endswith(".aar") for path in files_below(tmp_path))
+
+
+@pytest.mark.parametrize("status", [404, 403, 500])
+def test_refusals(
+    server: MavenServer,
+    tmp_path: Path,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.runtimes.maven_repository._PAUSE_S", 0.01)
+    server.status[f"{QNN.folder}/maven-metadata.xml"] = status
+    error = ConfigError if status == 404 else InfraError
+    with pytest.raises(error, match=str(status)):
+        opened(server, tmp_path).versions(TARGET)
+
+
+def test_one_flipped_byte_is_found_and_repaired(
+    server: MavenServer, tmp_path: Path, told: list[str]
+) -> None:
+    source = opened(server, tmp_path)
+    runtime = source.runtime("2.31.0", TARGET)
+    assert source.damage("2.31.0", TARGET) == []
+    unpacked = runtime.library("libQnnHtp.so")
+    (aar,) = tmp_path.rglob("*.aar")
+    for path in (unpacked, aar):
+        good = path.read_bytes()
+        path.write_bytes(good[:-5] + bytes([good[-5] ^ 1]) + good[-4:])
+        (damage,) = opened(server, tmp_path).damage("2.31.0", TARGET)
+        assert path.name in damage
+        assert opened(server, tmp_path).runtime("2.31.0", TARGET).files == runtime.files
+        assert path.read_bytes() == good
+    assert len(told) == 2
+
+
+def test_a_repository_that_is_a_folder(server: MavenServer, tmp_path: Path) -> None:
+    root = tmp_path / "m2"
+    for name, content in server.files.items():
+        if not name.endswith("maven-metadata.xml"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(content)
+    source = MavenSource("m2", QNN, root, tmp_path / "cache")
+    assert source.versions(TARGET) == ["2.9.0", "2.31.0"]
+    assert source.runtime("2.31.0", TARGET).source == "m2"
+    assert source.damage("2.31.0", TARGET) == []
+    aar = root / QNN.at("2.31.0").file("aar")
+    aar.write_bytes(aar.read_bytes() + b"x")
+    assert "is written beside it" in source.damage("2.31.0", TARGET)[0]
+    with pytest.raises(InfraError, match="is written beside it"):
+        source.runtime("2.31.0", TARGET)
+    nobody = Coordinates.parse("a:b")
+    with pytest.raises(ConfigError, match="there is no a:b"):
+        MavenSource("m2", nobody, root, tmp_path / "cache").versions(TARGET)
+
+
+def test_a_pom_that_is_none(server: MavenServer, tmp_path: Path) -> None:
+    server.add(ORT.at("1.24.1"), make_aar({"libonnxruntime.so": b""}), QNN.at("2.31.0"))
+    name = ORT.at("1.24.1").file("pom")
+    server.files[name] = b"<!DOCTYPE x>" + make_pom(ORT.at("1.24.1"))
+    server.files[f"{name}.sha1"] = hashlib.sha1(server.files[name]).hexdigest().encode()
+    with pytest.raises(InfraError, match="declares a document type"):
+        opened(server, tmp_path, ORT).versions(TARGET)
+
+
+def test_bounds_of_texts_are_smaller_than_those_of_archives() -> None:
+    assert maven_repository.TEXT_BOUNDS.max_bytes < maven_repository.AAR_BOUNDS.max_bytes
+
+
+def test_user_and_password_are_sent_and_not_told(
+    server: MavenServer, tmp_path: Path, told: list[str]
+) -> None:
+    server.login = "Basic " + base64.b64encode(b"me:s3/cr@t").decode()
+    server.reason = "No\x1b]0;x\x07"
+    cache = tmp_path / "cache"
+
+    def with_password(password: str) -> MavenSource:
+        url = server.url.replace("://", f"://me:{password}@")
+        return MavenSource("far", QNN, url, cache)
+
+    with pytest.raises(InfraError, match=r"401 No\\x1b\]0;x\\x07") as refused:
+        with_password("wr0ng").versions(TARGET)
+    source = with_password("s3%2Fcr%40t")
+    assert source.versions(TARGET) == ["2.9.0", "2.31.0"]
+    assert source.runtime("2.9.0", TARGET).files
+    said = [str(refused.value), source.origin, *told]
+    said += [path.read_text("latin-1") for path in cache.rglob("*") if path.is_file()]
+    assert not [text for text in said if "wr0ng" in text or "cr%40t" in text or "cr@t" in text]
+    assert "***@127.0.0.1" in source.origin

@@ -1,0 +1,208 @@
+"""Preflight on the real libraries: nothing in a whole wheel, and a mix of two file by file."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from harness.core.cache import cache_root
+from harness.core.socs import SOCS
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.elf import ElfError, read_elf
+from harness.runtimes.preflight import (
+    ContextFacts,
+    PreflightInput,
+    TargetFacts,
+    preflight,
+)
+from harness.runtimes.runtime import (
+    LibraryFacts,
+    Runtime,
+    SdkBuild,
+    library_facts,
+    read_library,
+)
+from tests.integration.conftest import RuntimeFor
+from tests.properties import reached, reaches
+
+BOARD = TargetFacts("linux-arm64", soc="SM8550", glibc="2.35")
+HOST = TargetFacts("linux-x64", glibc="2.36")
+BUILDS = {"2.47.0": "260601114230", "2.51.0": "260929181845"}
+
+FactsOf = Callable[[Runtime], tuple[LibraryFacts, ...]]
+
+
+@pytest.fixture(scope="module")
+def facts_of() -> FactsOf:
+    @functools.cache
+    def read(path: Path, name: str) -> LibraryFacts:
+        return read_library(path, name)
+
+    return lambda runtime: tuple(read(file.path, file.name) for file in runtime.files)
+
+
+def named(files: tuple[LibraryFacts, ...], *names: str) -> list[LibraryFacts]:
+    return [file for file in files if file.file_name in names]
+
+
+@pytest.mark.parametrize("version", ["2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0"])
+def test_a_whole_wheel_for_this_host_is_clean(
+    version: str, runtime_for: RuntimeFor, facts_of: FactsOf
+) -> None:
+    files = facts_of(runtime_for(version))
+    context = ContextFacts("context.bin", version, 73)
+    assert preflight(PreflightInput(files, HOST, contexts=[context], qnn_version=version)) == []
+    (backend,) = [file for file in files if file.kind == "backend-htp"]
+    (system,) = [file for file in files if file.kind == "system"]
+    assert backend.build is not None
+    assert backend.build.version == version
+    assert system.build == SdkBuild("", backend.build.stamp)
+
+
+@pytest.mark.parametrize("version", list(BUILDS))
+@pytest.mark.parametrize("soc", [name for name, soc in SOCS.items() if soc.htp_arch is not None])
+def test_a_whole_wheel_for_boards_is_clean(
+    version: str, soc: str, runtime_for: RuntimeFor, facts_of: FactsOf
+) -> None:
+    files = facts_of(runtime_for(version, "linux-arm64"))
+    assert preflight(PreflightInput(files, replace(BOARD, soc=soc), qnn_version=version)) == []
+    assert {file.build for file in files if file.kind not in ("system", "c++-runtime")} == {
+        SdkBuild(version, BUILDS[version])
+    }
+
+
+def test_a_mix_for_a_board_is_named_file_by_file(
+    runtime_for: RuntimeFor, facts_of: FactsOf
+) -> None:
+    new = facts_of(runtime_for("2.51.0", "linux-arm64"))
+    old = facts_of(runtime_for("2.47.0", "linux-arm64"))
+    mix = [
+        *named(new, "libQnnHtp.so", "libQnnHtpV73Stub.so"),
+        *named(old, "libQnnHtpV73Skel.so", "libQnnSystem.so"),
+    ]
+    found = preflight(PreflightInput(mix, BOARD, qnn_version="2.51.0"))
+    assert [(one.code, one.severity, one.files[0].split("/")[1]) for one in found] == [
+        ("sdk-mix", "error", "libQnnHtpV73Skel.so"),
+        ("sdk-mix", "warning", "libQnnSystem.so"),
+    ]
+    assert "is of 2.47.0.260601114230" in found[0].explanation
+    assert "of 2.51.0.260929181845" in found[1].explanation
+
+
+def test_a_mix_for_this_host(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
+    new, old = facts_of(runtime_for("2.51.0")), facts_of(runtime_for("2.47.0"))
+    mix = [*(file for file in new if file.kind != "system"), *named(old, "libQnnSystem.so")]
+    (one,) = preflight(PreflightInput(mix, HOST))
+    assert (one.code, one.files) == (
+        "sdk-mix",
+        ("onnxruntime_qnn/libQnnSystem.so", "onnxruntime_qnn/libQnnHtp.so"),
+    )
+
+
+def test_a_skel_of_another_arch(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
+    files = facts_of(runtime_for("2.51.0", "linux-arm64"))
+    few = named(files, "libQnnHtp.so", "libQnnSystem.so", "libQnnHtpV73Stub.so")
+    (skel,) = named(files, "libQnnHtpV75Skel.so")
+    (one,) = preflight(PreflightInput([*few, skel], BOARD))
+    assert (one.code, one.files) == ("skel-missing", (skel.name,))
+    renamed = replace(skel, name="libQnnHtpV73Skel.so", htp_arch=73)
+    (one,) = preflight(PreflightInput([*few, renamed], BOARD))
+    assert (one.code, one.files) == ("arch-label", ("libQnnHtpV73Skel.so",))
+
+
+def test_a_missing_cpp_runtime(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
+    files = [file for file in facts_of(runtime_for("2.51.0")) if file.kind != "c++-runtime"]
+    found = preflight(PreflightInput(files, HOST))
+    assert {one.code for one in found} == {"needed-missing"}
+    assert sorted(one.explanation.split()[0] for one in found) == [
+        "libc++-71bc274c.so.1.0",
+        "libc++abi-0539aa51.so.1.0",
+        "libunwind-6b740a46.so.1.0",
+    ]
+    everyone = {file.name for file in files}
+    assert all(set(one.files) == everyone for one in found)
+
+
+def test_libraries_of_this_host_on_a_phone(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
+    phone = TargetFacts("android-arm64", soc="SM8550", android_api=34)
+    boards = named(facts_of(runtime_for("2.51.0", "linux-arm64")), "libQnnGpu.so")
+    (one,) = preflight(PreflightInput(boards, phone, backend="gpu"))
+    assert one.code == "wrong-libc"
+    hosts = named(facts_of(runtime_for("2.51.0")), "libQnnGpu.so")
+    (one,) = preflight(PreflightInput(hosts, phone, backend="gpu"))
+    assert one.code == "wrong-machine"
+
+
+@pytest.mark.parametrize(
+    ("qnn", "ort", "codes"),
+    [
+        ("2.47.0", None, []),
+        ("2.51.0", None, []),
+        ("2.47.0", "1.31.1", ["ort-too-new"]),
+        ("2.51.0", "1.31.1", []),
+        ("2.51.0", "1.22.0", ["ort-too-old"]),
+    ],
+)
+def test_the_real_plugin_and_ort(
+    qnn: str, ort: str | None, codes: list[str], catalog: Catalog, facts_of: FactsOf
+) -> None:
+    host = catalog.compiler_host(qnn)
+    plugin = read_library(host.plugin, host.plugin.name)
+    files = [*facts_of(catalog.runtime(qnn, "linux-x64")), plugin]
+    if ort is None:
+        (core,) = host.ort_root.glob("onnxruntime/capi/libonnxruntime.so.*")
+        files.append(read_library(core, core.name))
+        assert files[-1].ort_version == host.ort_version
+    found = preflight(PreflightInput(files, HOST, ort_version=ort))
+    assert [one.code for one in found] == codes
+
+
+@pytest.mark.needs("readelf")
+@pytest.mark.parametrize("target", ["linux-x64", "linux-arm64"])
+def test_readelf_says_the_same(target: str, runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
+    runtime = runtime_for("2.51.0", target)
+    for file, facts in zip(runtime.files, facts_of(runtime), strict=True):
+        command = ["readelf", "--dynamic", "--version-info", "--wide", str(file.path)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert facts.elf is not None
+        assert list(facts.elf.needed) == re.findall(r"Shared library: \[(.*?)\]", said)
+        assert [facts.elf.soname] == re.findall(r"Library soname: \[(.*?)\]", said)
+        versions = re.findall(r"Name: (\S+)  Flags: none", said)
+        assert sorted(version for _, version in facts.elf.version_needs) == sorted(versions)
+
+
+@reaches(0.1)
+@given(data=st.data())
+@settings(max_examples=60, deadline=5000)
+def test_real_files_cut_off_or_changed(data: st.DataObject) -> None:
+    name, content = small_files()[data.draw(st.integers(0, 1))]
+    end = data.draw(st.integers(0, len(content) - 1))
+    try:
+        cut = read_elf(content[:end])
+    except ElfError:
+        cut = None
+    # nothing that is read lies in the sections, which stand last
+    assert cut in (None, read_elf(content))
+    assert cut is None or end > 0.9 * len(content)
+    changed = bytearray(content)
+    for _ in range(data.draw(st.integers(1, 8))):
+        changed[data.draw(st.integers(0, 1200))] = data.draw(st.integers(0, 255))
+    facts = library_facts(name, bytes(changed))
+    if facts.elf is not None:
+        reached()
+        assert all(one.isprintable() for one in facts.elf.needed)
+
+
+@functools.cache
+def small_files() -> list[tuple[str, bytes]]:
+    catalog = Catalog(cache_root())
+    stub = catalog.runtime("2.51.0", "linux-arm64").library("libQnnHtpV73Stub.so")
+    skel = catalog.runtime("2.51.0", "linux-arm64").library("libQnnHtpV68Skel.so")
+    return [(path.name, path.read_bytes()) for path in (stub, skel)]

@@ -1,0 +1,91 @@
+"""Runtimes out of the real wheels: whole, of the version asked for, and nothing superfluous."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.runtime import NotOffered
+from tests.integration.conftest import RuntimeFor
+from tests.logged import Logged
+
+X64 = {"libQnnHtp.so", "libQnnSystem.so", "libQnnGpu.so", "libc++", "libc++abi", "libunwind"}
+HTP_ARCHS = (68, 69, 73, 75, 79, 81)
+
+
+def short_names(names: list[str]) -> set[str]:
+    return {name if name.startswith("libQnn") else name.split("-")[0] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("version", "names", "megabytes"),
+    [("2.51.0", X64, 127), ("2.47.0", X64 | {"libQnnCpu.so"}, 126)],
+)
+def test_a_runtime_of_this_host(
+    version: str, names: set[str], megabytes: int, runtime_for: RuntimeFor
+) -> None:
+    runtime = runtime_for(version)
+    assert short_names([file.path.name for file in runtime.files]) == names
+    assert round(sum(file.size for file in runtime.files) / 1e6) == megabytes
+    assert runtime.library_dirs == ("onnxruntime_qnn", "onnxruntime_qnn.libs")
+    for file in runtime.files:
+        assert file.path == runtime.root / file.name
+        with file.path.open("rb") as content:
+            assert hashlib.file_digest(content, "sha256").hexdigest() == file.sha256
+
+
+def test_runtimes_of_different_versions_have_different_keys(runtime_for: RuntimeFor) -> None:
+    assert runtime_for("2.51.0").key != runtime_for("2.47.0").key
+
+
+def test_a_runtime_of_a_linux_board(runtime_for: RuntimeFor) -> None:
+    names = {file.path.name for file in runtime_for("2.47.0", "linux-arm64").files}
+    assert {f"libQnnHtpV{arch}{kind}.so" for arch in HTP_ARCHS for kind in ("Stub", "Skel")} < names
+    assert "libQnnHtpPrepare.so" not in names
+
+
+def test_no_ort_of_the_index_runs_on_what_has_no_plugin(
+    catalog: Catalog, runtime_for: RuntimeFor, tmp_path: Path
+) -> None:
+    for file in runtime_for("2.51.0", "linux-arm64").files:
+        if file.path.name in ("libQnnHtp.so", "libQnnSystem.so"):
+            shutil.copyfile(file.path, tmp_path / file.path.name)
+    (name,) = catalog.resolve(str(tmp_path), "linux-arm64")
+    with pytest.raises(NotOffered, match="has no libonnxruntime_providers_qnn"):
+        catalog.with_ort(name, "1.26.0", "linux-arm64")
+
+
+def test_a_cached_runtime_needs_no_network(
+    catalog: Catalog, runtime_for: RuntimeFor, logged: Logged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = runtime_for("2.51.0")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    assert catalog.is_cached("2.51.0", "linux-x64")
+    again = Catalog(runtime.root.parents[1])
+    assert again.runtime("2.51.0", "linux-x64") == runtime
+    # tests beside this one look into the same cache
+    told = [text for text in logged.warnings if not text.startswith("waiting for ")]
+    assert (logged.progress, told) == ([], [])
+
+
+def test_orts_library_of_a_linux_board(catalog: Catalog) -> None:
+    runtime = catalog.with_ort("2.47.0", "1.26.0", "linux-arm64")
+    names = {file.path.name for file in runtime.files}
+    assert {"libonnxruntime.so.1.26.0", "libonnxruntime_providers_qnn.so"} <= names
+    assert runtime.library("libonnxruntime.so.1.26.0").read_bytes()[18] == 0xB7  # EM_AARCH64
+
+
+def test_the_compilers_ort_and_that_of_devices_leave_each_other_alone(
+    catalog: Catalog, logged: Logged
+) -> None:
+    """Both are of one wheel, and take other files of it."""
+    host = catalog.compiler_host("2.51.0")
+    catalog.with_ort("2.51.0", host.ort_version, "linux-x64")
+    assert Catalog(catalog._cache_root).compiler_host("2.51.0") == host
+    assert host.ort_root.parent.name != "unpacked"
+    assert not [line for line in logged.warnings if "is not as it was" in line]

@@ -1,0 +1,293 @@
+"""The wheel cache with pip itself, on small wheels in a folder or on a server of the test's own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import InfraError
+from harness.runtimes.pypi import UnpackedWheels, WheelCache, WheelRequest
+from tests.logged import Logged
+
+REQUEST = WheelRequest("harness-sample", "1.0", "manylinux_2_35_x86_64", "3.12", "cp312")
+NAME = "harness_sample-1.0-cp312-cp312-manylinux_2_35_x86_64.whl"
+FILES = {"harness_sample/lib.so": b"\x7fELF" + bytes(range(256)) * 40, "harness_sample/x.py": b""}
+
+
+def make_wheel(folder: Path, *, files: dict[str, bytes] = FILES) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    info = "harness_sample-1.0.dist-info"
+    content = files | {
+        f"{info}/METADATA": b"Metadata-Version: 2.1\nName: harness-sample\nVersion: 1.0\n",
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\n"
+        b"Tag: cp312-cp312-manylinux_2_35_x86_64\n",
+    }
+    rows = []
+    for name, data in content.items():
+        digest = hashlib.sha256(data).digest()
+        encoded = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        rows.append(f"{name},sha256={encoded},{len(data)}")
+    content[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
+    path = folder / NAME
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, data in content.items():
+            wheel.writestr(zipfile.ZipInfo(name), data)
+    return path
+
+
+def only_from(links: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(links))
+
+
+def wheels(root: Path, known: dict[str, str] | None = None) -> WheelCache:
+    return WheelCache(root, known=known or {}, timeout_s=60)
+
+
+@pytest.fixture
+def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the wheel, which is all that pip may look at."""
+    make_wheel(tmp_path / "links")
+    only_from(tmp_path / "links", monkeypatch)
+    return tmp_path / "links"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def kept(root: Path) -> set[str]:
+    return {path.name for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"}
+
+
+def test_a_wheel_is_fetched_once(links: Path, root: Path, logged: Logged) -> None:
+    cache = wheels(root)
+    assert not cache.is_cached(REQUEST)
+    wheel = cache.fetch(REQUEST)
+    assert wheel.path == root / NAME
+    assert wheel.sha256 == hashlib.sha256((links / NAME).read_bytes()).hexdigest()
+    assert wheel.path.stat().st_size == (links / NAME).stat().st_size
+    assert kept(root) == {NAME, f"{NAME}.json"}
+    assert logged.progress[0] == "fetching harness-sample 1.0 (manylinux_2_35_x86_64)"
+    (links / NAME).unlink()
+    logged.progress.clear()
+    again = wheels(root)
+    assert again.is_cached(REQUEST)
+    assert again.fetch(REQUEST) == wheel
+    assert logged == Logged()
+
+
+def test_a_damaged_wheel_that_cannot_be_fetched_again(
+    links: Path, root: Path, logged: Logged
+) -> None:
+    wheel = wheels(root).fetch(REQUEST)
+    wheel.path.write_bytes(b"")
+    (links / NAME).unlink()
+    cache = wheels(root)
+    with pytest.raises(InfraError) as caught:
+        cache.fetch(REQUEST)
+    assert caught.value.exit_code == 3
+    text = str(caught.value)
+    assert text.startswith(f"cached {NAME} is damaged (sha256 ")
+    assert "could not be fetched again: could not fetch harness-sample 1.0" in text
+    assert "\n" not in text
+    assert logged.warnings == []
+
+
+def test_a_wheel_nobody_has(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_from(tmp_path / "nothing", monkeypatch)
+    with pytest.raises(InfraError) as caught:
+        wheels(root).fetch(REQUEST)
+    text = str(caught.value)
+    assert "could not fetch harness-sample 1.0 (manylinux_2_35_x86_64): pip: Could not find" in text
+    assert "PIP_FIND_LINKS" in text
+    assert "\n" not in text
+    assert kept(root) == set()
+
+
+def test_an_index_that_is_not_there_stays_unnamed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://someone:secret@127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with pytest.raises(InfraError) as caught:
+        wheels(root).fetch(REQUEST)
+    text = str(caught.value)
+    assert "the connection to the package index fails" in text
+    assert "secret" not in text
+    assert "127.0.0.1" not in text
+
+
+class Index:
+    """A package index on the loopback that breaks off the first `failures` downloads.
+
+    With `stall`, it sends half and then nothing more until it is closed.
+    """
+
+    def __init__(self, wheel: Path, *, failures: int = 0, stall: bool = False) -> None:
+        content = wheel.read_bytes()
+        self.half_sent = threading.Event()
+        self.closing = threading.Event()
+        self.left = failures
+        self.begins: list[int] = []
+        self.size = len(content)
+        index = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if not self.path.endswith(".whl"):
+                    self.answer(f'<a href="/{NAME}">{NAME}</a>'.encode(), "text/html")
+                elif index.left > 0:
+                    index.left -= 1
+                    self.answer(content, "application/zip", send=len(content) // 2)
+                    index.half_sent.set()
+                    if stall:
+                        index.closing.wait(60)
+                else:
+                    wanted = self.headers.get("Range")
+                    begin = int(wanted.removeprefix("bytes=").partition("-")[0]) if wanted else 0
+                    index.begins.append(begin)
+                    self.answer(content[begin:], "application/zip", begin=begin)
+
+            def answer(
+                self, body: bytes, kind: str, *, send: int | None = None, begin: int = 0
+            ) -> None:
+                self.send_response(206 if begin else 200)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Accept-Ranges", "bytes")
+                self.send_header("ETag", '"one"')
+                if begin:
+                    last, size = len(content) - 1, len(content)
+                    self.send_header("Content-Range", f"bytes {begin}-{last}/{size}")
+                self.end_headers()
+                self.wfile.write(body[:send])
+                self.wfile.flush()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/simple"
+
+    def close(self) -> None:
+        self.closing.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    made: list[Index] = []
+    wheel = make_wheel(tmp_path / "served")
+
+    def make(**options: object) -> Index:
+        made.append(Index(wheel, **options))  # type: ignore[arg-type]
+        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+        monkeypatch.setenv("PIP_INDEX_URL", made[-1].url)
+        monkeypatch.setenv("PIP_RETRIES", "0")
+        monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+        monkeypatch.setenv("PIP_RESUME_RETRIES", "0")
+        return made[-1]
+
+    yield make
+    for index in made:
+        index.close()
+
+
+def test_a_download_that_breaks_off_leaves_nothing(indexes, root: Path) -> None:  # type: ignore[no-untyped-def]
+    index = indexes(failures=1)
+    with pytest.raises(InfraError, match="could not fetch harness-sample"):
+        wheels(root).fetch(REQUEST)
+    assert index.half_sent.is_set()
+    assert kept(root) == set()
+    assert wheels(root).fetch(REQUEST).path.stat().st_size > 0
+
+
+def test_a_download_that_breaks_off_is_taken_up_again(  # type: ignore[no-untyped-def]
+    indexes, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = indexes(failures=1)
+    monkeypatch.delenv("PIP_RESUME_RETRIES")
+    assert wheels(root).fetch(REQUEST).path.stat().st_size == index.size
+    assert index.begins == [index.size // 2]
+    assert kept(root) == {NAME, f"{NAME}.json"}
+
+
+def test_a_process_killed_while_it_fetches_leaves_nothing_in_the_way(  # type: ignore[no-untyped-def]
+    indexes, root: Path
+) -> None:
+    index = indexes(failures=1, stall=True)
+    code = (
+        "import logging, sys; from pathlib import Path\n"
+        "logging.basicConfig(level='INFO', format='%(message)s', stream=sys.stdout)\n"
+        "from harness.runtimes.pypi import WheelCache, WheelRequest\n"
+        f"WheelCache(Path(sys.argv[1]), known={{}}).fetch({REQUEST!r})"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(root)]) as process:
+        assert index.half_sent.wait(60)
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+    assert not (root / NAME).exists()
+    assert wheels(root).fetch(REQUEST).path.stat().st_size > 0
+    assert kept(root) == {NAME, f"{NAME}.json"}
+
+
+@pytest.mark.slow
+def test_pip_that_takes_too_long_is_ended(indexes, root: Path) -> None:  # type: ignore[no-untyped-def]
+    indexes(failures=1, stall=True)
+    cache = WheelCache(root, known={}, timeout_s=3)
+    with pytest.raises(InfraError, match="pip was not done within 3 s"):
+        cache.fetch(REQUEST)
+    assert kept(root) == set()
+
+
+def unpacked(root: Path) -> UnpackedWheels:
+    return UnpackedWheels(root / "unpacked", wheels(root / "wheels"))
+
+
+def is_library(name: str) -> bool:
+    return name.endswith(".so")
+
+
+def test_a_wheel_is_unpacked_as_far_as_wanted(links: Path, root: Path) -> None:
+    folder = unpacked(root).folder(REQUEST, is_library)
+    assert list(folder.files) == ["harness_sample/lib.so"]
+    library = folder.files["harness_sample/lib.so"]
+    assert library.path.read_bytes() == FILES["harness_sample/lib.so"]
+    assert library.sha256 == hashlib.sha256(FILES["harness_sample/lib.so"]).hexdigest()
+    assert kept(folder.path) == {"lib.so", "manifest.json"}
+
+
+def test_a_changed_file_is_unpacked_again(links: Path, root: Path, logged: Logged) -> None:
+    folder = unpacked(root).folder(REQUEST, is_library)
+    library = folder.files["harness_sample/lib.so"]
+    flip_a_bit(library.path)
+    os.utime(library.path, ns=(1, 1))
+    assert unpacked(root).folder(REQUEST, is_library).files == folder.files
+    assert library.path.read_bytes() == FILES["harness_sample/lib.so"]
+    (line,) = logged.warnings
+    assert "harness_sample/lib.so has sha256" in line
+    assert line.endswith(f"; unpacking {REQUEST} again")

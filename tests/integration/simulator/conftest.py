@@ -1,0 +1,245 @@
+"""A real adb server (36, of the adbutils wheel) on a port of its own, and devices on it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import adbutils
+import pytest
+
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.programs import device_properties
+
+ADB = Path(adbutils.__file__).parent / "binaries" / "adb"
+DEADLINE_S = 20.0
+
+
+def wait_for(what: str, condition: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
+    """Returns once the condition holds; fails the test at the deadline."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"{what}: not within {seconds:g} s"
+        time.sleep(0.02)
+
+
+def receive(connection: socket.socket, count: int) -> bytes:
+    """Exactly so many bytes, fewer only at the end of the connection.
+
+    MSG_WAITALL would not do: a socket with a timeout is non-blocking underneath.
+    """
+    data = b""
+    while len(data) < count and (piece := connection.recv(count - len(data))):
+        data += piece
+    return data
+
+
+@dataclass
+class AdbClient:
+    """The adb command line, its HOME and its server."""
+
+    home: Path
+    port: int
+    program: Path = ADB
+
+    @property
+    def public_key(self) -> Path:
+        return self.home / ".android/adbkey.pub"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "HOME": str(self.home),
+            "PATH": os.defpath,
+            "ANDROID_ADB_SERVER_PORT": str(self.port),
+            "ADB_MDNS": "0",
+            "ADB_MDNS_OPENSCREEN": "0",
+            "ADB_USB": "0",
+            "ADB_EMU": "0",
+            "TMPDIR": str(self.home),
+        }
+
+    def __call__(
+        self, *arguments: object, serial: str | None = None, stdin: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
+        chosen = [] if serial is None else ["-s", serial]
+        return subprocess.run(
+            [self.program, *chosen, *map(str, arguments)],
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+    def state(self, serial: str) -> str | None:
+        lines = self("devices").stdout.decode().splitlines()[1:]
+        return dict(line.split("\t") for line in lines if "\t" in line).get(serial)
+
+    def connect(self, serial: str) -> None:
+        def ready() -> bool:
+            self("connect", serial)
+            return self.state(serial) == "device"
+
+        wait_for(f"{serial} is connected", ready)
+
+    def open(self, serial: str, service: str) -> socket.socket:
+        """A service of the device over the server's own protocol."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S)
+        for request in (f"host:transport:{serial}", service):
+            connection.sendall(f"{len(request.encode()):04x}{request}".encode())
+            answer = receive(connection, 4)
+            if answer != b"OKAY":
+                connection.close()
+                raise ConnectionError(f"{request}: {answer!r}")
+        return connection
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def start_server(client: AdbClient) -> subprocess.Popen[bytes]:
+    if not client.public_key.exists():
+        client.public_key.parent.mkdir(parents=True)
+        assert client("keygen", client.public_key.with_suffix("")).returncode == 0
+    process = subprocess.Popen(
+        [client.program, "nodaemon", "server"],
+        env=client.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+    def answers() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", client.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    wait_for("adb server", answers)
+    return process
+
+
+def running_server(home: Path, program: Path = ADB) -> Iterator[AdbClient]:
+    client = AdbClient(home, free_port(), program)
+    process = start_server(client)
+    yield client
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(scope="session")
+def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbClient]:
+    """The server whose key the devices accept."""
+    yield from running_server(tmp_path_factory.mktemp("adb"))
+
+
+@pytest.fixture(scope="session")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbClient]:
+    """A server with a key that no device knows."""
+    yield from running_server(tmp_path_factory.mktemp("stranger"))
+
+
+StartDevice = Callable[..., SimulatedDevice]
+
+
+@pytest.fixture
+def start_device(adb: AdbClient, tmp_path: Path) -> Iterator[StartDevice]:
+    """Starts and connects devices, each with a storage of its own unless one is given."""
+    with ExitStack() as stack:
+
+        def start(name: str = "sim-test", **settings: Any) -> SimulatedDevice:
+            settings.setdefault("storage", tmp_path / f"storage-{name}")
+            device = SimulatedDevice(
+                name,
+                properties=device_properties(name, "QCS8550", root=os.getuid() == 0),
+                public_key=adb.public_key,
+                **settings,
+            )
+            stack.enter_context(device)
+            serial = device.address
+            adb.connect(serial)
+            stack.callback(adb, "disconnect", serial)
+            return device
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def shared_device(
+    adb: AdbClient, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SimulatedDevice]:
+    """One device for all tests that do not change it."""
+    with SimulatedDevice(
+        "sim-shared",
+        storage=tmp_path_factory.mktemp("shared") / "storage",
+        properties=device_properties("sim-shared", "QCS8550", root=os.getuid() == 0),
+        public_key=adb.public_key,
+    ) as device:
+        adb.connect(device.address)
+        yield device
+
+
+@dataclass
+class OnDevice:
+    """adb commands for one device."""
+
+    adb: AdbClient
+    device: SimulatedDevice
+
+    def __call__(
+        self, *arguments: object, stdin: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
+        return self.adb(*arguments, serial=self.device.address, stdin=stdin)
+
+    def text(self, command: str) -> str:
+        done = self("shell", command)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode().strip()
+
+    @property
+    def storage(self) -> Path:
+        return self.device.storage
+
+
+@pytest.fixture
+def shared(adb: AdbClient, shared_device: SimulatedDevice) -> OnDevice:
+    return OnDevice(adb, shared_device)
+
+
+def processes_of(storage: Path) -> list[int]:
+    """Every process that is the daemon of this storage or one of its commands."""
+    found = []
+    marks = [f'"storage": "{storage}"'.encode(), f"\0HOME={storage}\0".encode()]
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                text = (folder / "cmdline").read_bytes() + b"\0" + (folder / "environ").read_bytes()
+            except OSError:
+                continue
+            if any(mark in text for mark in marks):
+                found.append(int(folder.name))
+    return found
+
+
+def run_python(code: str, *arguments: object) -> subprocess.Popen[bytes]:
+    """A Python process of its own that runs `code` and can be killed."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )

@@ -1,0 +1,220 @@
+"""A farm whose devices, links, workers and labgrid are disturbed at random while cases run."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from harness.core.cache import cache_root
+from harness.core.errors import HarnessError
+from harness.simulator.farm import SimulatedFarm
+from harness.transport.adb_device import AdbDevice
+from tests.faults.breakable import KeptServer
+from tests.integration.device_runs import DeviceRuns, Finished, misnamed
+from tests.integration.labgrid.rack import Labgrid
+from tests.integration.transport.adb.faulty_link import FaultyLink
+
+SUITE = '''"""Cases whose ending is known by their number."""
+import os
+import pytest
+from harness import Bench, Model, Plan, Settings
+from harness.probe.plan import Step
+
+TINY = Model("tiny")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(int(os.environ["FARM_CASES"])))
+def test_one(bench: Bench, number: int) -> None:
+    if number % 5 == 0:
+        bench.sequential(TINY, 1).check()
+    elif number % 5 == 1:
+        steps = Step("noop"), Step("crash", {"signal": "11"})
+        bench.run(Plan(steps, Settings(memory="off"))).check()
+    else:
+        steps = Step("noop"), Step("sleep", {"ms": str(20 * (number % 5))})
+        bench.run(Plan(steps, Settings(memory="off"))).check()
+'''
+TIMEOUT_S = 900
+# the keeper asks a coordinator that stood still so long to take places back
+RELEASED_S = 60
+KINDS = ("drop", "stall", "reboot", "worker", "coordinator")
+
+
+class Chaos:
+    """One farm on places of labgrid, and runs of the suite on it, quiet or disturbed."""
+
+    def __init__(self, folder: Path, devices: int, cases: int) -> None:
+        self.runs = DeviceRuns(folder)
+        self.suite = folder / "test_farm.py"
+        self.suite.write_text(SUITE)
+        self.runs.environment["FARM_CASES"] = str(cases)
+        self._devices = devices
+
+    def run(
+        self, seed: int | None, every_s: float = 3.0, asked: str = "--any-device"
+    ) -> tuple[Finished, Counter[str], str]:
+        """The run, what was done to it, and what was left of it."""
+        done = Counter[str]()
+        with contextlib.ExitStack() as ends:
+            farm, links, labgrid = self._begin(ends)
+            command = self.runs.command(asked, "-n", self._devices, "-q", self.suite)
+            process = subprocess.Popen(
+                command,
+                cwd=self.runs.folder,
+                env=self.runs.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            over = threading.Event()
+            disturbing = threading.Thread(
+                target=self._disturb,
+                args=(farm, links, labgrid, process.pid, seed, every_s, over, done),
+            )
+            if seed is not None:
+                disturbing.start()
+            try:
+                output, _ = process.communicate(timeout=TIMEOUT_S)
+            finally:
+                over.set()
+                process.kill()
+                if seed is not None:
+                    disturbing.join()
+            until = time.monotonic() + RELEASED_S
+            while (left := self._left(farm, labgrid)) and time.monotonic() < until:
+                time.sleep(1)
+        return Finished(process.returncode, output, self.runs.reports), done, left
+
+    def _begin(self, ends: contextlib.ExitStack) -> tuple[SimulatedFarm, list[FaultyLink], Labgrid]:
+        """The farm, and its devices as places, behind an adb server as another computer has it."""
+        keys = self.runs.folder / "keys"
+        keys.mkdir(mode=0o700, exist_ok=True)
+        farm = ends.enter_context(SimulatedFarm(self._devices, key_folder=keys))
+        links = [ends.enter_context(FaultyLink(device.address)) for device in farm.devices]
+        adb = KeptServer(keys)
+        ends.callback(adb.stop)
+        adb.start()
+        labgrid = Labgrid(self.runs.folder / "labgrid")
+        ends.callback(labgrid.stop)
+        service = {"address": "127.0.0.1", "port": adb.port, "username": "adb"}
+        labgrid.begin(
+            {device.name: {"NetworkService": dict(service)} for device in farm.devices},
+            {
+                device.name: {"board": "sim", "adb_serial": link.address}
+                for device, link in zip(farm.devices, links, strict=True)
+            },
+        )
+        known = {"soc": "QCS8550", "target": "linux-x64"}
+        labgrid.describe(self.runs, places=self._devices, device=known)
+        return farm, links, labgrid
+
+    def _disturb(
+        self,
+        farm: SimulatedFarm,
+        links: list[FaultyLink],
+        labgrid: Labgrid,
+        pid: int,
+        seed: int | None,
+        every_s: float,
+        over: threading.Event,
+        done: Counter[str],
+    ) -> None:
+        drawn = random.Random(seed)
+        kinds = list(KINDS)
+        drawn.shuffle(kinds)  # each at least once where there is time for all
+        while not over.wait(drawn.uniform(0.5, 1.5) * every_s):
+            kind = kinds.pop() if kinds else drawn.choice(KINDS)
+            at = drawn.randrange(self._devices)
+            if kind in ("drop", "stall"):
+                (links[at].cut if kind == "drop" else links[at].stall)()
+                threading.Timer(drawn.uniform(0.2, 3.0), links[at].resume).start()
+            elif kind == "reboot":
+                with contextlib.suppress(HarnessError):
+                    AdbDevice(farm.devices[at].address, farm.server).reboot(timeout_s=5)
+            elif kind == "coordinator":
+                labgrid.stop()
+                over.wait(drawn.uniform(0.0, 3.0))
+                labgrid.start()
+            elif workers := _workers(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(drawn.choice(workers), signal.SIGKILL)
+            done[kind] += 1
+
+    def _left(self, farm: SimulatedFarm, labgrid: Labgrid) -> str:
+        """What must not be there after a run: processes, leases, places, reservations."""
+        found = [f"{place} is held by {who}" for place, who in labgrid.holders().items()]
+        if labgrid.has_reservations():
+            found.append("a reservation of labgrid")
+        folder = os.fsencode(self.runs.environment["QNN_HARNESS_LEASES"])
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                is_probe = any(os.fsencode(one.storage) + b"/" in words[0] for one in farm.devices)
+                environment = (process / "environ").read_bytes().split(b"\0")
+                if is_probe or b"QNN_HARNESS_LEASES=" + folder in environment:
+                    found.append(b" ".join(words)[:200].decode(errors="replace"))
+        for lease in Path(os.fsdecode(folder)).glob("*"):
+            with lease.open() as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    found.append(f"a lease: {file.read(200)}")
+        for owner in (cache_root() / "labgrid").glob("*/owner.json"):
+            with contextlib.suppress(OSError):
+                if labgrid.address in owner.read_text():
+                    found.append(str(owner))
+        return "\n".join(found)
+
+
+def _workers(pid: int) -> list[int]:
+    """The processes of pytest-xdist below a run, which are its children."""
+    found = []
+    with contextlib.suppress(OSError):
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                if b"execnet" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.append(int(child))
+    return found
+
+
+def problems(
+    quiet: Finished, run: Finished, cases: int, left: str, *, may_lose: bool = False
+) -> list[str]:
+    """Whatever must not be after a disturbed run.
+
+    `may_lose`: a case may be left without a verdict, as no other device can give it one.
+    """
+    truth = {case["case"]: _verdict(case) for case in quiet.cases}
+    final = {case["case"]: case for case in run.cases}
+    found = [f"left: {left}"] if left else []
+    found += misnamed(run.cases)
+    if len(truth) != cases or len(final) != cases:
+        found.append(f"{len(final)} cases of {cases}, {len(truth)} in the quiet run")
+    for name, case in final.items():
+        lost = may_lose and _verdict(case) == ("error", "infra")
+        if not lost and _verdict(case) != truth[name]:
+            text = (case["error"] or {}).get("message")
+            found.append(f"{name}: {_verdict(case)}, not {truth[name]}: {text}")
+    attempts = Counter((case["case"], case["attempt"]) for case in run.cases)
+    found += [
+        f"{name} was recorded twice as attempt {n}" for (name, n), k in attempts.items() if k > 1
+    ]
+    finals = Counter(
+        case["case"] for case in run.cases if case["outcome"] not in ("error", "unsupported")
+    )
+    found += [f"{name} has {count} verdicts" for name, count in finals.items() if count > 1]
+    return found
+
+
+def _verdict(case: dict[str, object]) -> tuple[object, object]:
+    return case["outcome"], case["cause"]

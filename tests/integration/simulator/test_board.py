@@ -1,0 +1,229 @@
+"""A simulated board: arm64 programs start however they are started, and end when they must."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.core.cache import cache_root
+from harness.core.errors import DeviceTimeout
+from harness.diagnosis.verdict import judge
+from harness.probe.build import ProbeBuilder
+from harness.probe.fitness import probe_problem
+from harness.probe.plan import Plan, Step, sealed
+from harness.probe.plan_runner import run_plan
+from harness.simulator.board import find_tools, libc_version, make_board, soc_files
+from harness.simulator.device import SimulatedDevice
+from harness.simulator.programs import board_properties
+from harness.transport.adb_address import TcpAddress
+from harness.transport.adb_device import AdbDevice
+from harness.transport.adb_server import AdbServer
+from tests.integration.simulator.conftest import AdbClient, wait_for
+from tests.integration.transport.adb.remote import SLACK_S
+
+pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linux-gnu-gcc")]
+
+SAYS = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <gnu/libc-version.h>
+extern char **environ;
+int main(int argc, char **argv) {
+    struct utsname name;
+    uname(&name);
+    printf("machine %s\nlibc %s\n", name.machine, gnu_get_libc_version());
+    for (int i = 0; i < argc; i++) printf("argv %s\n", argv[i]);
+    for (char **entry = environ; *entry; entry++)
+        if (strncmp(*entry, "LD_", 3) == 0 || strncmp(*entry, "QEMU", 4) == 0) puts(*entry);
+    FILE *file = fopen("/sys/devices/soc0/soc_id", "r");
+    char text[20];
+    if (file != NULL && fgets(text, sizeof text, file)) printf("soc_id %s", text);
+    return argc == 2 && strcmp(argv[1], "seven") == 0 ? 7 : 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("board") / "storage"
+
+
+@pytest.fixture(scope="module")
+def board(adb: AdbClient, storage: Path) -> Iterator[AdbDevice]:
+    """A board that tells that it is an SM8650, with a program and the probe on it."""
+    made = make_board(soc_files("SM8650", 557), cache=cache_root() / "boards")
+    with SimulatedDevice(
+        "sim-board",
+        storage=storage,
+        properties=board_properties("sim-board", "SM8650"),
+        public_key=adb.public_key,
+        board=made,
+    ) as device:
+        adb.connect(device.address)
+        source = storage.parent / "says.c"
+        source.write_text(SAYS)
+        program = storage / "data/local/tmp/says"
+        subprocess.run(["aarch64-linux-gnu-gcc", source, "-o", program], check=True, timeout=60)
+        probe = storage / "data/local/tmp/qnn-probe"
+        probe.write_bytes(ProbeBuilder(cache_root() / "probe").build("linux-arm64").read_bytes())
+        probe.chmod(0o755)
+        yield AdbDevice(device.address, AdbServer(TcpAddress(port=adb.port)))
+
+
+@pytest.fixture(scope="module")
+def says(storage: Path) -> str:
+    return str(storage / "data/local/tmp/says")
+
+
+def output(board: AdbDevice, script: str) -> list[str]:
+    done = board.shell(script, timeout_s=60)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout.decode().splitlines()
+
+
+def test_the_board_tells_the_truth_about_itself(board: AdbDevice) -> None:
+    libraries = find_tools().libraries
+    assert libraries is not None
+    asked = (
+        "uname -m; getconf GNU_LIBC_VERSION; getprop ro.product.cpu.abi\n"
+        "cat /sys/devices/soc0/soc_id /sys/devices/system/soc/soc0/id; ls /sys/devices/soc0\n"
+        "read -r soc < /sys/devices/soc0/machine; echo $soc\n"
+        "[ -e /sys/devices/soc0/soc_id ] && [ -d /sys/devices/soc0 ] && echo there\n"
+        "grep -aH '' /sys/devices/soc0/*; head -n 1 /sys/devices/soc0/soc_id\n"
+        "grep -m 1 implementer /proc/cpuinfo; grep -c vendor_id /proc/cpuinfo || true"
+    )
+    assert output(board, asked) == [
+        "aarch64",
+        f"glibc {libc_version(libraries)}",
+        "arm64-v8a",
+        "557",
+        "557",
+        "machine",
+        "soc_id",
+        "SM8650",
+        "there",
+        "/sys/devices/soc0/machine:SM8650",
+        "/sys/devices/soc0/soc_id:557",
+        "557",
+        "CPU implementer\t: 0x41",
+        "0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("@ one 'two words'", ["@", "one", "two words"]),
+        ("exec @", ["@"]),
+        ("cd ${0%/*}; ./says x", ["./says", "x"]),
+        ("PATH=${0%/*}:$PATH; says", ["says"]),
+        ("timeout 20 @ x", ["@", "x"]),
+        ("env A=b @ x", ["@", "x"]),
+        ("env -i @ x", ["@", "x"]),
+        ("env -i sh -c '@ x'", ["@", "x"]),
+        ("echo x | xargs @", ["@", "x"]),
+        ("sh -c '(@ x)'", ["@", "x"]),
+        ("cp @ /data/local/tmp/own; /data/local/tmp/own x", ["/data/local/tmp/own", "x"]),
+        ("find ${0%/*} -name says -exec {} x \\;", ["@", "x"]),
+    ],
+)
+def test_arm64_programs_start_however_they_are_started(
+    board: AdbDevice, says: str, script: str, arguments: list[str]
+) -> None:
+    script = script.replace("@", says).replace("$0", says).replace("${0%/*}", os.path.dirname(says))
+    lines = output(board, script)
+    assert lines[0] == "machine aarch64"
+    assert [line[5:] for line in lines if line.startswith("argv ")] == [
+        argument.replace("@", says) for argument in arguments
+    ]
+    assert lines[-1] == "soc_id 557"
+    assert not [line for line in lines if line.startswith(("LD_", "QEMU"))]
+
+
+def test_variables_of_the_loader_are_the_programs_own(board: AdbDevice, says: str) -> None:
+    lines = output(board, f"export LD_LIBRARY_PATH=/a:/b LD_BIND_NOW=1; {says}")
+    assert sorted(line for line in lines if line.startswith("LD_")) == [
+        "LD_BIND_NOW=1",
+        "LD_LIBRARY_PATH=/a:/b",
+    ]
+    lines = output(board, f"LD_LIBRARY_PATH='/with,comma:/b' {says}")
+    assert "LD_LIBRARY_PATH=/with,comma:/b" in lines
+
+
+def test_exit_codes_and_files_that_are_no_programs(board: AdbDevice, says: str) -> None:
+    assert board.shell(f"{says} seven", timeout_s=60).exit_code == 7
+    copy = f"cp {says} {says}-2; chmod -x {says}-2; {says}-2"
+    assert board.shell(copy, timeout_s=60).exit_code == 126
+    assert board.shell(f"{says}-missing", timeout_s=60).exit_code == 127
+
+
+def test_the_probe_starts(board: AdbDevice, says: str) -> None:
+    assert probe_problem(board, f"{os.path.dirname(says)}/qnn-probe") is None
+
+
+@pytest.mark.parametrize(("number", "name"), [(11, "SIGSEGV"), (6, "SIGABRT"), (9, "SIGKILL")])
+def test_a_crash_is_a_crash(board: AdbDevice, says: str, number: int, name: str) -> None:
+    folder = os.path.dirname(says)
+    crash = Plan((Step("crash", {"signal": str(number)}),))
+    ran = run_plan(board, f"{folder}/qnn-probe", crash, env={}, cwd=folder, timeout_s=60)
+    assert ran.exit_code == 128 + number or ran.signal == number
+    verdict = judge(ran)
+    assert (verdict.outcome, verdict.cause) == ("crashed", "target")
+    assert verdict.error is not None
+    assert f"{name}" in verdict.error.message
+    assert verdict.error.step == 0
+
+
+def emulated(storage: Path) -> list[int]:
+    """The running programs of the board."""
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            words = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"-L" in words and os.fsencode(storage / "system/board/root") in words:
+            found.append(int(name))
+    return found
+
+
+def test_a_program_that_hangs_ends_with_its_command(
+    board: AdbDevice, says: str, storage: Path
+) -> None:
+    folder = os.path.dirname(says)
+    plan = sealed(["hang"]).replace("\n", "\\n")
+    hang = f"printf '{plan}' | setsid {folder}/qnn-probe & printf '{plan}' | {folder}/qnn-probe"
+    began = time.monotonic()
+    with pytest.raises(DeviceTimeout):
+        board.shell(hang, timeout_s=3)
+    assert time.monotonic() - began < 3 + SLACK_S
+    wait_for("no program is left", lambda: not emulated(storage))
+
+
+@pytest.mark.slow
+def test_a_reboot_ends_every_program_and_the_board_is_there_again(
+    adb: AdbClient, board: AdbDevice, says: str, storage: Path
+) -> None:
+    folder = os.path.dirname(says)
+    plan = sealed(["hang"]).replace("\n", "\\n")
+    before = output(board, "getprop ro.boot.boot_id")
+    hang = f"(printf '{plan}'; sleep 60) | setsid {folder}/qnn-probe"
+    with adb.open(board.serial, f"shell,v2,raw:{hang}"):
+        wait_for("it runs", lambda: bool(emulated(storage)))
+        adb("reboot", serial=board.serial)
+    wait_for("nothing is left", lambda: not emulated(storage))
+
+    def back() -> bool:
+        adb.connect(board.serial)
+        answer = adb("shell", f"getprop ro.boot.boot_id; {says}", serial=board.serial)
+        lines = answer.stdout.decode().splitlines()
+        return lines[:1] not in ([], before) and "machine aarch64" in lines
+
+    wait_for("it is back", back)

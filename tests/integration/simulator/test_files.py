@@ -1,0 +1,147 @@
+"""Files and folders through the real adb server and its command line."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from tests.integration.simulator.conftest import (
+    AdbClient,
+    OnDevice,
+    StartDevice,
+    receive,
+)
+
+
+def make_tree(root: Path) -> None:
+    """Files of many sizes, modes and ages, an empty folder, an odd name."""
+    for index, size in enumerate((0, 1, 4096, 65535, 65536, 65537, 1_048_576, 2_500_000)):
+        path = root / f"a/level-{index % 3}/file {index}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(size))
+        path.chmod((0o600, 0o644, 0o755, 0o440)[index % 4])
+        os.utime(path, (1_500_000_000 + index, 1_600_000_000 + index))
+    (root / "häßlich 'quoted' $x").write_text("odd")
+
+
+def described(root: Path) -> dict[str, tuple[bytes, int, int]]:
+    return {
+        path.relative_to(root).as_posix(): (
+            path.read_bytes(),
+            path.stat().st_mode & 0o7777,
+            int(path.stat().st_mtime),
+        )
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_trees(adb: AdbClient, start_device: StartDevice, tmp_path: Path) -> None:
+    device = OnDevice(adb, start_device())
+    make_tree(tmp_path / "tree")
+    remote = device.storage / "data/local/tmp/tree"
+    done = device("push", tmp_path / "tree", remote)
+    assert done.returncode == 0, done.stderr
+    assert described(remote) == described(tmp_path / "tree")
+    done = device("pull", "-a", remote, tmp_path / "back")
+    assert done.returncode == 0, done.stderr
+    assert described(tmp_path / "back") == described(tmp_path / "tree")
+    listed = device("ls", remote / "a").stdout.decode().split("\n")
+    assert {line.split(" ", 3)[3] for line in listed if line} == {
+        *(".", ".."),
+        *(f"level-{index}" for index in range(3)),
+    }
+
+
+def test_a_file_is_replaced_at_once(shared: OnDevice, tmp_path: Path) -> None:
+    remote = shared.storage / "data/replaced"
+    for content in (b"old" * 1000, b"new"):
+        (tmp_path / "f").write_bytes(content)
+        assert shared("push", tmp_path / "f", remote).returncode == 0
+        assert remote.read_bytes() == content
+
+
+def test_links_are_followed_inside(shared: OnDevice, tmp_path: Path) -> None:
+    (shared.storage / "data/real").mkdir(exist_ok=True)
+    (shared.storage / "data/alias").symlink_to("real")
+    (tmp_path / "f").write_text("x")
+    assert shared("push", tmp_path / "f", shared.storage / "data/alias/").returncode == 0
+    assert (shared.storage / "data/real/f").read_text() == "x"
+
+
+def test_nothing_outside_the_storage(
+    adb: AdbClient, start_device: StartDevice, tmp_path: Path
+) -> None:
+    device = OnDevice(adb, start_device())
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    (device.storage / "out").symlink_to(outside)
+    (tmp_path / "f").write_text("x")
+    for folder in (outside, device.storage / "out", f"{device.storage}/../outside"):
+        assert device("push", tmp_path / "f", f"{folder}/new").returncode != 0
+        assert device("pull", f"{folder}/secret", tmp_path / "got").returncode != 0
+        assert b"secret" not in device("ls", folder).stdout
+    assert [path.name for path in outside.iterdir()] == ["secret"]
+    assert not (tmp_path / "got").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("data/none/../../../../etc/x", "Permission denied"),
+        ("data/local/tmp/" + "n" * 300, "File name too long"),
+    ],
+)
+def test_reasons_reach_the_user(shared: OnDevice, tmp_path: Path, target: str, reason: str) -> None:
+    (tmp_path / "f").write_text("x")
+    done = shared("push", tmp_path / "f", f"{shared.storage}/{target}")
+    assert done.returncode == 1
+    assert reason in (done.stdout + done.stderr).decode()
+
+
+def test_a_missing_file(shared: OnDevice, tmp_path: Path) -> None:
+    done = shared("pull", shared.storage / "none", tmp_path / "got")
+    assert done.returncode == 1
+    assert b"No such file or directory" in done.stderr
+
+
+def test_a_full_flash(adb: AdbClient, start_device: StartDevice, tmp_path: Path) -> None:
+    device = OnDevice(adb, start_device(storage_limit_bytes=1_000_000))
+    for name, size in (("small", 400_000), ("large", 700_000)):
+        (tmp_path / name).write_bytes(os.urandom(size))
+    folder = device.storage / "data/local/tmp"
+    assert device("push", tmp_path / "small", folder).returncode == 0
+    done = device("push", tmp_path / "large", folder)
+    assert done.returncode == 1
+    assert b"No space left on device" in done.stdout + done.stderr
+    assert [path.name for path in folder.iterdir()] == ["small"]
+    assert not list((device.storage / "dev/incoming").iterdir())
+    fields = device("shell", "df -k .").stdout.decode().splitlines()[1].split()
+    assert fields[1:4] == ["976", "391", "585"]
+    device("shell", f"rm {folder}/small")
+    assert device("push", tmp_path / "large", folder).returncode == 0
+
+
+def test_an_aborted_push_leaves_nothing(shared: OnDevice) -> None:
+    target = shared.storage / "data/half"
+    stream = shared.adb.open(shared.device.address, "sync:")
+    spec = f"{target},33188".encode()
+    stream.sendall(b"SEND" + struct.pack("<I", len(spec)) + spec)
+    for _ in range(20):
+        stream.sendall(b"DATA" + struct.pack("<I", 65536) + bytes(65536))
+    stream.close()
+    stream = shared.adb.open(shared.device.address, "sync:")
+    incoming = f"{shared.storage}/dev/incoming".encode()
+    while True:
+        stream.sendall(b"LIST" + struct.pack("<I", len(incoming)) + incoming)
+        names = []
+        while (head := receive(stream, 20))[:4] == b"DENT":
+            names.append(receive(stream, head[16]))
+        if sorted(names) == [b".", b".."]:
+            break
+    stream.close()
+    assert not target.exists()

@@ -1,0 +1,241 @@
+"""Shell commands through the real adb server and its command line."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import selectors
+import socket
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.simulator.child import process_table
+from tests.integration.simulator.conftest import (
+    DEADLINE_S,
+    AdbClient,
+    OnDevice,
+    StartDevice,
+    receive,
+    wait_for,
+)
+
+BLOB = os.urandom(3_000_000)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("exit 255", 255),
+        ("no-such-program", 127),
+        ("kill -9 $$", 137),
+    ],
+)
+def test_exit_codes(shared: OnDevice, command: str, code: int) -> None:
+    assert shared("shell", command).returncode == code
+
+
+def test_outputs_are_apart(shared: OnDevice) -> None:
+    done = shared("shell", "echo out; echo err >&2; echo more; exit 3")
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"out\nmore\n", b"err\n")
+
+
+def test_binary_through_stdin_and_stdout(shared: OnDevice) -> None:
+    assert shared("shell", "cat", stdin=BLOB).stdout == BLOB
+    done = shared("shell", "cat >&2", stdin=BLOB)
+    assert (done.stdout, done.stderr) == (b"", BLOB)
+    digest = hashlib.sha256(BLOB).hexdigest()
+    assert shared("shell", "sha256sum", stdin=BLOB).stdout.split()[0].decode() == digest
+
+
+def test_a_command_that_does_not_read_its_stdin(shared: OnDevice) -> None:
+    done = shared("shell", "head -c 3; exec <&-; echo; exit 5", stdin=BLOB)
+    assert (done.returncode, done.stdout) == (5, BLOB[:3] + b"\n")
+
+
+def test_exec_out_is_binary_safe(shared: OnDevice) -> None:
+    (shared.storage / "blob").write_bytes(BLOB)
+    assert shared("exec-out", f"cat {shared.storage}/blob").stdout == BLOB
+    assert shared("exec-out", "printf 'a\\nb'").stdout == b"a\nb"
+
+
+def test_exec_in_loses_nothing(shared: OnDevice) -> None:
+    """The host closes the stream to say that its input is over; adb does not wait for the end."""
+    whole = shared.storage / "whole"
+    content = BLOB * (1 + 1_000_000 // len(BLOB))
+    done = shared(
+        "exec-in", f"sleep 0.2; cd {shared.storage}; cat > part; mv part whole", stdin=content
+    )
+    assert done.returncode == 0
+    wait_for("it is there", whole.exists)
+    assert whole.read_bytes() == content
+
+
+def test_a_command_that_was_given_nothing_dies_with_exec(shared: OnDevice) -> None:
+    stream = shared.adb.open(shared.device.address, "exec:echo $$; exec sleep 1000")
+    pid = int(stream.recv(100).decode())
+    stream.close()
+    wait_for("it is gone", lambda: not Path(f"/proc/{pid}").exists(), 5)
+
+
+def test_terminal(shared: OnDevice) -> None:
+    script = b"stty size; echo in-$((40 + 2)); exit 4\n"
+    done = shared("shell", "-tt", stdin=script)
+    assert done.returncode == 4
+    assert b"in-42\r\n" in done.stdout
+    assert b"/dev/pts/" in shared("shell", "-tt", "tty").stdout
+
+
+def test_interactive_without_a_terminal(shared: OnDevice) -> None:
+    done = shared("shell", stdin=b"echo one\nexit 6\n")
+    assert (done.returncode, done.stdout) == (6, b"one\n")
+
+
+def test_environment_is_clean(shared: OnDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = dict(line.split("=", 1) for line in shared.text("env").splitlines())
+    names = {"PATH", "HOME", "TMPDIR", "LANG", "ANDROID_DATA", "ANDROID_ROOT", "TERM"}
+    assert set(lines) - names <= {"PWD", "OLDPWD", "SHLVL", "_"}
+    storage = str(shared.storage)
+    assert lines["HOME"] == lines["TMPDIR"] == storage
+    assert shared.text("pwd") == "/"
+    assert shared("shell", "touch here").returncode != 0, "a phone's root cannot be written to"
+    assert lines["PATH"].startswith(f"{storage}/system/bin:")
+    assert shared.text("trap") == "", "no signal is ignored"
+    assert shared("shell", "yes | head -n 1").stdout == b"y\n"
+
+
+def test_commands_get_no_descriptors_of_the_daemon(shared: OnDevice) -> None:
+    assert shared.text("ls /proc/self/fd | sort | head -c 8 | tr '\\n' ' '") == "0 1 2 3"
+
+
+def test_a_command_dies_with_its_stream(shared: OnDevice) -> None:
+    script = "echo $$; sleep 1000 >/dev/null 2>&1 & exec sleep 1000"
+    stream = shared.adb.open(shared.device.address, f"shell,v2,raw:{script}")
+    assert receive(stream, 5)[:1] == b"\x01"
+    session = int(stream.recv(100).decode())
+
+    def members() -> int:
+        return sum(1 for _, _, of in process_table() if of == session)
+
+    wait_for("both run", lambda: members() == 2)
+    stream.close()
+    wait_for("both are gone", lambda: members() == 0, 5)
+
+
+def test_what_is_left_in_the_background_ends_with_the_command(shared: OnDevice) -> None:
+    pid = int(shared.text("sleep 1000 >/dev/null 2>&1 </dev/null & echo $!"))
+    wait_for("it is gone", lambda: not Path(f"/proc/{pid}").exists(), 5)
+
+
+def test_two_hundred_at_once(shared: OnDevice) -> None:
+    streams = {
+        shared.adb.open(shared.device.address, f"shell,v2,raw:cat; exit {number}"): number
+        for number in range(200)
+    }
+    for stream, number in streams.items():
+        text = f"number {number}".encode()
+        stream.sendall(struct.pack("<BI", 0, len(text)) + text + struct.pack("<BI", 4, 0))
+    answers = dict.fromkeys(streams, b"")
+    until = time.monotonic() + DEADLINE_S
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(until - time.monotonic())
+            assert ready, "no answer in time"
+            for key, _ in ready:
+                assert isinstance(key.fileobj, socket.socket)
+                data = key.fileobj.recv(65536)
+                answers[key.fileobj] += data
+                if not data:
+                    selector.unregister(key.fileobj)
+                    key.fileobj.close()
+    for stream, number in streams.items():
+        text = f"number {number}".encode()
+        expected = struct.pack("<BI", 1, len(text)) + text + struct.pack("<BIB", 3, 1, number)
+        assert answers[stream] == expected
+
+
+def test_a_host_that_sends_no_packets_is_dropped(shared: OnDevice) -> None:
+    stream = shared.adb.open(shared.device.address, "shell,v2,raw:exec cat")
+    with stream:
+        stream.sendall(b"\xff" * 8)
+        assert stream.recv(1) == b""
+
+
+def test_a_slow_reader_gets_everything(shared: OnDevice) -> None:
+    (shared.storage / "blob").write_bytes(BLOB)
+    stream = shared.adb.open(
+        shared.device.address, f"shell,v2,raw:cat {shared.storage}/blob; exit 9"
+    )
+    found, data = b"", b""
+    while chunk := stream.recv(30_000):
+        data += chunk
+        time.sleep(0.001)  # slower than the device can send
+    while data:
+        kind, length = struct.unpack_from("<BI", data)
+        if kind == 1:
+            found += data[5 : 5 + length]
+        else:
+            assert data == struct.pack("<BIB", 3, 1, 9)
+        data = data[5 + length :]
+    assert found == BLOB
+    stream.close()
+
+
+def test_what_lets_the_gpu_backend_prepare(
+    adb: AdbClient, shared: OnDevice, start_device: StartDevice
+) -> None:
+    """An `oqclc` that compiles nothing, and only where it was asked for."""
+    preparing = OnDevice(adb, start_device("sim-gpu", prepares_gpu=True))
+    (preparing.storage / "empty").mkdir()
+    found = preparing.text("cd $HOME/empty && oqclc k.cl -o x; ls; command -v oqclc").split()
+    assert found == ["bin.o", f"{preparing.storage}/system/bin/oqclc"]
+    assert b"no kernel" in (preparing.storage / "empty/bin.o").read_bytes()
+    assert shared("shell", "command -v oqclc").returncode != 0
+
+
+def test_the_oldest_shell_has_no_exit_codes(shared: OnDevice) -> None:
+    with shared.adb.open(shared.device.address, "shell:echo out; echo err >&2; exit 3") as stream:
+        assert receive(stream, 8) == b"out\nerr\n"
+        assert stream.recv(1) == b""
+
+
+@pytest.mark.parametrize("service", ["nonsense:", "tcp:80", "root:", "localabstract:x", "jdwp:1"])
+def test_unknown_services_are_closed(shared: OnDevice, service: str) -> None:
+    with pytest.raises(ConnectionError, match="FAIL"):
+        shared.adb.open(shared.device.address, service)
+
+
+def test_who_its_commands_run_as_is_what_it_says(shared: OnDevice) -> None:
+    root = shared.text("id -u") == "0"
+    kind = "userdebug" if root else "user"
+    assert shared.text("getprop ro.build.type") == kind
+    assert f":{kind}/" in shared.text("getprop ro.build.fingerprint")
+    assert shared.text("getprop ro.debuggable") == ("1" if root else "0")
+    assert shared.text("getprop ro.secure") == ("0" if root else "1")
+
+
+def test_programs(shared: OnDevice) -> None:
+    assert shared.text("getprop ro.soc.model") == "QCS8550"
+    assert shared.text("getprop no.such default") == "default"
+    table = shared.text("getprop").splitlines()
+    assert "[ro.soc.manufacturer]: [QTI]" in table
+    assert shared("shell", "setprop debug.x 'a b]'; getprop debug.x").stdout == b"a b]\n"
+    assert shared("shell", "setprop ro.soc.model x").returncode == 1
+    assert shared.text("getprop ro.soc.model") == "QCS8550"
+
+
+def test_logcat(shared: OnDevice) -> None:
+    shared("shell", "log -t MINE 'first line'; true a-command-to-find")
+    found = shared("logcat", "-d", "-s", "MINE").stdout.decode()
+    assert "I MINE    : first line" in found
+    log = shared("logcat", "-d").stdout.decode()
+    assert "true a-command-to-find" in log
+    assert "adbd    : booted: cold" in log
+    shared("logcat", "-c")
+    assert "a-command-to-find" not in shared("logcat", "-d").stdout.decode()

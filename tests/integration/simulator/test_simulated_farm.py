@@ -1,0 +1,158 @@
+"""Farms of simulated devices, and runs on them while all goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.lab.inventory import load_lab
+from harness.lab.lease import Leases
+from harness.simulator.farm import SimulatedFarm
+from tests.integration.device_runs import DeviceRuns, misnamed
+from tests.integration.simulator.farm_chaos import Chaos, problems
+
+NAMES = ("farm-01", "farm-02")
+
+
+def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
+    lab = DeviceRuns(tmp_path)
+    farm = subprocess.Popen(
+        [sys.executable, "-m", "harness.cli.main", "simulator", "farm", "--devices", "5"],
+        cwd=tmp_path,
+        env=lab.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert farm.stdout is not None
+        assert farm.stdout.readline() == (
+            "started 5 devices, as farm.yaml has them; in another terminal:\n"
+        )
+        done = lab.qnn_harness("devices", "--lab", "farm.yaml")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert [line.split()[3] for line in done.stdout.splitlines()[1:6]] == ["good"] * 5
+        taken = lab.qnn_harness("simulator", "farm")
+        assert taken.returncode == 2
+        assert "farm.yaml: --output: is there already" in taken.stderr
+        farm.send_signal(signal.SIGTERM)
+        assert farm.wait(60) == 0
+        assert not (tmp_path / "farm.yaml").exists()
+    finally:
+        farm.kill()
+        farm.wait()
+    for arguments, said in (
+        (("farm", "--devices", "0"), "0 is not in the range 1<=x<=200"),
+        (("farm", "-o", "gone/x.yaml"), "gone: --output: there is no such folder"),
+    ):
+        wrong = lab.qnn_harness("simulator", *arguments)
+        assert (wrong.returncode, said in wrong.stderr) == (2, True), wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("killed", "lines"),
+    [
+        ((b"acceptfd:",), ["error: its adb server has ended"]),
+        (
+            (b"farm-02", b"farm-01"),
+            [
+                "farm-02 has ended: it was killed; still up: 1 device",
+                "error: farm-01 has ended: it was killed",
+            ],
+        ),
+    ],
+    ids=["server", "devices"],
+)
+def test_a_farm_ends_with_its_server_or_its_last_device(
+    tmp_path: Path, killed: tuple[bytes, ...], lines: list[str]
+) -> None:
+    lab = DeviceRuns(tmp_path)
+    farm = subprocess.Popen(
+        [sys.executable, "-m", "harness.cli.main", "simulator", "farm", "--devices", "2"],
+        cwd=tmp_path,
+        env=lab.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert farm.stdout is not None
+        assert farm.stdout.readline().startswith("started 2 devices")
+        assert farm.stderr is not None
+        for marked, line in zip(killed, lines, strict=True):
+            assert (farm.poll(), (tmp_path / "farm.yaml").exists()) == (None, True)
+            pid = next(pid for pid in _below(farm.pid) if marked in _command(pid))
+            os.kill(pid, signal.SIGKILL)
+            assert line in farm.stderr.readline()
+        assert farm.wait(60) == 3
+        assert not (tmp_path / "farm.yaml").exists()
+    finally:
+        farm.kill()
+        farm.wait()
+
+
+def _below(pid: int) -> Iterator[int]:
+    """All processes below one."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        for child in (thread / "children").read_text().split():
+            yield int(child)
+            yield from _below(int(child))
+
+
+def _command(pid: int) -> bytes:
+    words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    # what guards a command has it among its own words
+    return b"" if b"guard" in words else words
+
+
+@pytest.mark.nightly
+def test_disturbed_devices_and_workers_change_no_verdict(tmp_path: Path) -> None:
+    chaos = Chaos(tmp_path, devices=3, cases=60)
+    quiet, _, left = chaos.run(None)
+    assert not left
+    assert {case["outcome"] for case in quiet.cases} == {"passed", "crashed"}, quiet.output
+    run, did, left = chaos.run(seed=1, every_s=1.5)
+    assert did, "it was over before anything was done to it"
+    assert problems(quiet, run, 60, left) == [], f"{did}\n{run.output}"
+
+
+@pytest.mark.nightly
+def test_disturbed_devices_say_nothing_under_the_names_of_others(tmp_path: Path) -> None:
+    chaos = Chaos(tmp_path, devices=3, cases=20)
+    quiet, _, left = chaos.run(None, asked="--each-device")
+    assert not left
+    assert misnamed(quiet.cases) == []
+    run, did, left = chaos.run(seed=2, every_s=1.5, asked="--each-device")
+    assert did, "it was over before anything was done to it"
+    assert problems(quiet, run, 60, left, may_lose=True) == [], f"{did}\n{run.output}"
+
+
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.nightly)])
+def test_what_another_session_has_is_left_to_it(tmp_path: Path, workers: str) -> None:
+    lab = DeviceRuns(tmp_path)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(
+        "import pytest\nfrom harness import Plan\nfrom harness.probe.plan import Step\n\n\n"
+        "@pytest.mark.device\n@pytest.mark.parametrize('number', range(4))\n"
+        "def test_one(bench, number):\n    bench.run(Plan((Step('noop'),))).check()\n"
+    )
+    keys = tmp_path / "keys"
+    keys.mkdir(mode=0o700)
+    leases = Leases(Path(lab.environment["QNN_HARNESS_LEASES"]), purpose="another session")
+    with SimulatedFarm(2, key_folder=keys) as farm:
+        lab.file.write_text(farm.lab)
+        known = load_lab(lab.file)
+        leases.take(known.address_of(known.devices[0]), NAMES[0])
+        try:
+            run = lab.run("--any-device", "-n", workers, suites=suite)
+        finally:
+            leases.close()
+    assert run.code == 0, run.output
+    assert {case["device"]["name"] for case in run.cases} == {NAMES[1]}
+    assert len(run.cases) == 4
+    assert "waiting up to" not in run.output

@@ -1,0 +1,79 @@
+"""A script whose deadline has passed can be looked at before it is ended, and is ended anyway."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from harness.core.deadline import Deadline
+from harness.core.errors import DeviceLost, DeviceTimeout
+from harness.transport import shell
+from harness.transport.adb_device import AdbDevice
+from harness.transport.shell import END_GRACE_S, LOOK_GRACE_S
+from tests.integration.transport.adb.conftest import REAL_BY_DAY, Linked
+from tests.integration.transport.adb.remote import SLACK_S, family, survivors
+
+pytestmark = REAL_BY_DAY
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is called if the device does not tell in time what there is of the script."""
+    monkeypatch.setattr(shell, "END_GRACE_S", SLACK_S)
+
+
+@pytest.mark.usefixtures("patient")
+def test_it_is_called_while_the_processes_are_there(any_device: AdbDevice, folder: str) -> None:
+    seen = []
+
+    def look(deadline: Deadline) -> None:
+        seen.append((len(survivors(any_device, folder)), deadline.seconds))
+
+    with pytest.raises(DeviceTimeout):
+        any_device.shell(family(folder), timeout_s=1.5, before_end=look)
+    assert seen == [(4, LOOK_GRACE_S)]
+    assert survivors(any_device, folder) == []
+
+
+@pytest.mark.usefixtures("patient")
+def test_it_may_fail(any_device: AdbDevice, folder: str) -> None:
+    def fail(_deadline: Deadline) -> None:
+        raise DeviceLost("gone", serial="x")
+
+    with pytest.raises(DeviceTimeout):
+        any_device.shell(family(folder), timeout_s=1.5, before_end=fail)
+    assert survivors(any_device, folder) == []
+
+
+@pytest.mark.usefixtures("patient")
+def test_it_may_be_interrupted(any_device: AdbDevice, folder: str) -> None:
+    def interrupt(_deadline: Deadline) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        any_device.shell(family(folder), timeout_s=1.5, before_end=interrupt)
+    assert survivors(any_device, folder) == []
+
+
+def test_it_is_not_called_otherwise(any_device: AdbDevice) -> None:
+    def fail(_deadline: Deadline) -> None:
+        raise AssertionError
+
+    any_device.shell("true", timeout_s=60, before_end=fail)
+    any_device.shell("cat /dev/zero", timeout_s=60, max_output_bytes=10, before_end=fail)
+
+
+def test_over_a_link_that_stalls_it_ends_in_time(linked: Linked) -> None:
+    def look(deadline: Deadline) -> None:
+        linked.device.shell("true", timeout_s=1)
+
+    began = time.monotonic()
+    with pytest.raises(DeviceTimeout):
+        linked.device.shell(
+            "echo up; sleep 100",
+            timeout_s=0.5,
+            on_stdout=lambda _data: linked.link.stall(),
+            before_end=look,
+        )
+    assert time.monotonic() - began < 0.5 + 1 + 2 * END_GRACE_S + SLACK_S

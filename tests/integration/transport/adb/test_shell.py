@@ -1,0 +1,170 @@
+"""Scripts on a device: status, streams, bounds, and their certain end."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.core.errors import DeviceTimeout, InternalError
+from harness.transport.adb_address import UnixAddress
+from harness.transport.adb_device import AdbDevice
+from harness.transport.shell import END_GRACE_S
+from tests.integration.transport.adb.remote import (
+    SLACK_S,
+    family,
+    open_descriptors_after_calls,
+    survivors,
+)
+
+STATUSES = [
+    ("true", 0, None),
+    ("exit 7", 7, None),
+    ("exit 255", 255, None),
+    ("sh -c 'exit 3'", 3, None),
+    ("kill -11 $$", None, 11),
+    ("sh -c 'kill -9 $$'", None, 9),
+    ("no-such-program", 127, None),
+    ("exec true", 0, None),
+    ("", 0, None),
+]
+
+
+@pytest.mark.parametrize(("script", "code", "number"), STATUSES)
+def test_status(any_device: AdbDevice, script: str, code: int | None, number: int | None) -> None:
+    done = any_device.shell(script, timeout_s=60)
+    assert (done.exit_code, done.signal, done.truncated) == (code, number, False)
+    assert done.ok == (code == 0)
+
+
+def test_a_syntax_error_is_an_exit_code(any_device: AdbDevice) -> None:
+    assert any_device.shell("echo 'unterminated", timeout_s=60).exit_code not in (0, None)
+
+
+def test_streams_are_kept_apart_and_binary(device: AdbDevice) -> None:
+    done = device.shell("printf 'a\\0\\r\\n\\377'; printf 'e\\n' >&2; printf b", timeout_s=60)
+    assert done.stdout == b"a\0\r\n\xffb"
+    assert done.stderr == b"e\n"
+
+
+def test_50_mb_of_input_come_back(device: AdbDevice) -> None:
+    data = os.urandom(1 << 20) * 50
+    done = device.shell(
+        "cat; echo done >&2; exit 5", stdin=data, timeout_s=60, max_output_bytes=64 << 20
+    )
+    assert done.stdout == data
+    assert (done.stderr, done.exit_code) == (b"done\n", 5)
+
+
+def test_input_that_nobody_reads_does_not_hold_us(any_device: AdbDevice) -> None:
+    assert any_device.shell("exit 6", stdin=bytes(20 << 20), timeout_s=60).exit_code == 6
+
+
+def test_no_input_is_an_end_of_file(any_device: AdbDevice) -> None:
+    assert any_device.shell("read x || echo none", timeout_s=60).stdout == b"none\n"
+
+
+def test_output_streams_while_the_script_runs(any_device: AdbDevice) -> None:
+    seen: list[tuple[float, bytes]] = []
+    done = any_device.shell(
+        "echo one; sleep 0.3; echo two",
+        timeout_s=60,
+        on_stdout=lambda data: seen.append((time.monotonic(), data)),
+    )
+    assert b"".join(data for _, data in seen) == done.stdout == b"one\ntwo\n"
+    assert seen[-1][0] - seen[0][0] > 0.2
+
+
+def test_endless_output_is_bounded_and_ended(any_device: AdbDevice, folder: str) -> None:
+    quoted = shlex.quote(folder)
+    script = f"mkdir -p {quoted}; echo $$ >{quoted}/pids; yes; echo never"
+    done = any_device.shell(script, timeout_s=60, max_output_bytes=1_000_000)
+    assert (len(done.stdout), done.truncated) == (1_000_000, True)
+    assert (done.exit_code, done.signal) == (None, None)
+    assert survivors(any_device, folder, of=1) == []
+
+
+def test_the_deadline_ends_the_whole_family(any_device: AdbDevice, folder: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(DeviceTimeout) as caught:
+        any_device.shell(family(folder), timeout_s=1)
+    assert time.monotonic() - began < 1 + END_GRACE_S + SLACK_S
+    assert caught.value.serial == any_device.serial
+    assert caught.value.output == b"ready\n"
+    assert "not done within 1 s; its processes were ended" in caught.value.problem
+    assert survivors(any_device, folder) == []
+
+
+def test_output_does_not_put_the_deadline_off(device: AdbDevice) -> None:
+    began = time.monotonic()
+    with pytest.raises(DeviceTimeout):
+        device.shell("while :; do echo x; sleep 0.1; done", timeout_s=0.5)
+    assert time.monotonic() - began < 0.5 + END_GRACE_S + SLACK_S
+
+
+def test_an_error_of_the_callers_passes_and_ends_the_script(
+    any_device: AdbDevice, folder: str
+) -> None:
+    def refuse(_data: bytes) -> None:
+        raise ValueError("not this")
+
+    with pytest.raises(ValueError, match="not this"):
+        any_device.shell(family(folder), timeout_s=60, on_stdout=refuse)
+    # a busy device may still be ending them when the call, which waits 2 s for that, has returned
+    until = time.monotonic() + SLACK_S
+    while (left := survivors(any_device, folder)) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert left == []
+
+
+CTRL_C = """
+import sys
+from harness.transport.adb_address import UnixAddress
+from harness.transport.adb_device import AdbDevice
+from harness.transport.adb_server import AdbServer
+serial, path, script = sys.argv[1:]
+device = AdbDevice(serial, AdbServer(UnixAddress(path)))
+def show(data):
+    sys.stdout.write(data.decode())
+    sys.stdout.flush()
+device.shell(script, timeout_s=60, on_stdout=show)
+"""
+
+
+def test_ctrl_c_ends_the_whole_family(any_device: AdbDevice, folder: str) -> None:
+    address = any_device.server.address
+    assert isinstance(address, UnixAddress)
+    argv = [sys.executable, "-c", CTRL_C, any_device.serial, address.path, family(folder)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in said
+    assert survivors(any_device, folder) == []
+
+
+def test_a_script_too_long_for_adb_is_refused(any_device: AdbDevice) -> None:
+    with pytest.raises(InternalError, match="pass its data by stdin"):
+        any_device.shell("true " + "x" * 70_000, timeout_s=60)
+    assert any_device.shell("echo " + "x" * 60_000, timeout_s=60).stdout.startswith(b"xxx")
+
+
+def test_many_calls_from_many_threads(device: AdbDevice) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def ask(number: int) -> bytes:
+        return device.shell(f"echo {number}; exit {number % 100}", timeout_s=60).stdout
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, range(80))) == [b"%d\n" % number for number in range(80)]
+
+
+def test_calls_leave_no_descriptor_open(device: AdbDevice) -> None:
+    before, after = open_descriptors_after_calls(device)
+    assert after == before

@@ -1,0 +1,336 @@
+"""A board with sshd alone: what holds of a device by adb holds of it, with a link that is cut."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.errors import (
+    DeviceError,
+    DeviceLost,
+    DeviceRefused,
+    DeviceTimeout,
+    InfraError,
+    InternalError,
+)
+from harness.transport.files import PushItem
+from harness.transport.shell import DRAIN_GRACE_S, ScriptTimeout
+from harness.transport.ssh_board import SshBoard
+from harness.transport.ssh_connection import SshLogin
+from tests.faults.table import TRANSPORT, Fault
+from tests.faults.test_transport import BIG, SECONDS, inject, operations
+from tests.integration.lab.ssh_host import SshHost
+from tests.integration.transport.adb.faulty_link import FaultyLink
+from tests.integration.transport.adb.remote import (
+    SLACK_S,
+    family,
+    open_descriptors_after_calls,
+    survivors,
+    wait_ready,
+)
+from tests.integration.transport.adb.test_files import (  # noqa: F401
+    test_a_file_larger_than_allowed_is_not_kept,
+    test_a_file_replaces_the_one_before,
+    test_a_folder_cannot_be_pulled,
+    test_a_link_on_the_device,
+    test_a_path_that_adb_cannot_carry,
+    test_a_path_where_nobody_may_write,
+    test_pull_of_a_missing_path_leaves_nothing,
+    test_there_and_back,
+    test_trouble_on_this_host_is_told_as_such,
+)
+from tests.integration.transport.adb.test_shell import (  # noqa: F401
+    test_50_mb_of_input_come_back,
+    test_a_syntax_error_is_an_exit_code,
+    test_an_error_of_the_callers_passes_and_ends_the_script,
+    test_endless_output_is_bounded_and_ended,
+    test_input_that_nobody_reads_does_not_hold_us,
+    test_many_calls_from_many_threads,
+    test_no_input_is_an_end_of_file,
+    test_output_does_not_put_the_deadline_off,
+    test_output_streams_while_the_script_runs,
+    test_status,
+    test_streams_are_kept_apart_and_binary,
+    test_the_deadline_ends_the_whole_family,
+)
+
+CALLER = """
+import sys
+from harness.transport.ssh_board import SshBoard
+from harness.transport.ssh_connection import SshLogin
+login, port, script = sys.argv[1:]
+show = lambda data: print(data.decode(), end="", flush=True)
+SshBoard(SshLogin(login, int(port))).shell(script, timeout_s=60, on_stdout=show)
+"""
+
+
+def test_what_the_board_says_of_a_push_that_it_refuses(board: SshBoard, folder: str) -> None:
+    board.push([PushItem(b"x", f"{folder}/file")], timeout_s=60)
+    with pytest.raises(DeviceRefused) as caught:
+        board.push([PushItem(b"y", f"{folder}/file/below"), PushItem(b"", "/x")], timeout_s=60)
+    assert "Not a directory" in caught.value.problem or "File exists" in caught.value.problem
+    assert caught.value.command == f"push {folder}/file/below and 1 more"
+
+
+def test_many_files_in_one_push(board: SshBoard, folder: str) -> None:
+    files = [PushItem(b"%d" % n * n, f"{folder}/{n % 7}/f{n}") for n in range(300)]
+    board.push([*files, PushItem(b"long", f"{folder}/{'d' * 120}/{'n' * 200}")], timeout_s=60)
+    done = board.shell(f"cd {folder}&&find . -type f|wc -l&&cat 6/f13", timeout_s=60)
+    assert done.stdout.split() == [b"301", b"13" * 13]
+    board.push([], timeout_s=0)
+
+
+def test_a_script_that_no_command_line_holds(board: SshBoard) -> None:
+    with pytest.raises(InternalError, match="pass its data by stdin"):
+        board.shell("true " + "x" * 120_000, timeout_s=60)
+
+
+def test_calls_leave_no_descriptor_open(board: SshBoard) -> None:
+    before, after = open_descriptors_after_calls(board, 3, within_s=SLACK_S)
+    assert after <= before
+
+
+@pytest.mark.parametrize("how", ["ended", "killed"])
+def test_a_caller_that_ends_leaves_nothing(board: SshBoard, folder: str, how: str) -> None:
+    argv = [sys.executable, "-c", CALLER, board.login.login, str(board.login.port), family(folder)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        (process.terminate if how == "ended" else process.kill)()
+        process.communicate(timeout=60)
+    assert board.end_leftovers(timeout_s=20)
+    assert survivors(board, folder) == []
+
+
+def test_a_link_that_is_cut(board: SshBoard, link: FaultyLink, folder: str) -> None:
+    """The call is lost, and what it had begun is ended before the next one."""
+    with pytest.raises(DeviceLost) as caught:
+        board.shell(family(folder), timeout_s=60, on_stdout=lambda _: link.cut())
+    assert caught.value.output.startswith(b"ready")
+    with pytest.raises(DeviceLost, match="out of reach"):
+        board.shell("true", timeout_s=10)
+    link.resume()
+    wait_ready(board)
+    assert survivors(board, folder) == []
+
+
+@pytest.mark.slow
+def test_a_link_that_stalls(board: SshBoard, link: FaultyLink, folder: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ScriptTimeout) as caught:
+        board.shell(family(folder), timeout_s=2, on_stdout=lambda _: link.stall())
+    assert time.monotonic() - began < 2 + 2 * DRAIN_GRACE_S + SLACK_S
+    assert caught.value.completed is None
+    assert caught.value.found.uptime_s is None
+    link.resume()
+    wait_ready(board)
+    assert survivors(board, folder) == []
+
+
+def test_a_push_and_a_pull_that_are_cut(
+    board: SshBoard, link: FaultyLink, folder: str, tmp_path: Path
+) -> None:
+    big = bytes(4_000_000)
+    board.push([PushItem(big, f"{folder}/there")], timeout_s=60)
+    for work in (
+        lambda: board.push([PushItem(big, f"{folder}/new")], timeout_s=60),
+        lambda: board.pull(f"{folder}/there", tmp_path / "x", timeout_s=60, max_bytes=len(big)),
+    ):
+        link.cut_after(len(big) // 2)
+        with pytest.raises(DeviceLost):
+            work()
+        link.resume()
+        wait_ready(board)
+    assert list(tmp_path.iterdir()) == []
+    work()
+    assert (tmp_path / "x").read_bytes() == big
+
+
+def test_a_stalled_connection_is_begun_anew(board: SshBoard, link: FaultyLink) -> None:
+    board.shell("true", timeout_s=60)
+    link.stall()
+    with pytest.raises(DeviceTimeout):
+        board.shell("true", timeout_s=0.5)
+    link.cut()
+    link.resume()
+    board.reconnect(timeout_s=20)
+    assert board.is_there(timeout_s=20)
+    assert board.shell("echo here", timeout_s=60).stdout == b"here\n"
+
+
+BY_DAY: dict[str, Any] = {"push_cut": ()} | dict.fromkeys(
+    ("pull_stalled", "shell_slow", "stat_stalled"), pytest.mark.slow
+)
+"""Each operation and each kind; the others mostly wait, too, and do so by night."""
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, marks=BY_DAY.get(fault.name, pytest.mark.nightly)) for fault in TRANSPORT],
+    ids=lambda fault: fault.name,
+)
+def test_the_link_breaks_in_the_middle(
+    board: SshBoard, link: FaultyLink, folder: str, tmp_path: Path, fault: Fault
+) -> None:
+    """As in tests/faults/test_transport.py, where the link is that of an adb server."""
+    board.push([PushItem(bytes(BIG), f"{folder}/source")], timeout_s=60)
+    operation, _, kind = fault.name.partition("_")
+    act = operations(board, folder, tmp_path / "pulled", fault.deadline_s)[operation]
+    inject(link, operation, kind)
+    began = time.monotonic()
+    try:
+        if fault.outcome == "passed":
+            act()
+        else:
+            with pytest.raises(InfraError) as caught:
+                act()
+            assert link.address in str(caught.value)
+    finally:
+        took = time.monotonic() - began
+        link.resume()
+    assert took < fault.deadline_s + SLACK_S
+    assert list(tmp_path.iterdir()) == []
+    wait_ready(board, timeout_s=60)
+    assert board.end_abandoned(timeout_s=20)
+    left = "for p in /proc/[0-9]*;do tr '\\0' ' ' <$p/cmdline;echo;done 2>/dev/null"
+    assert f"sleep {SECONDS}" not in board.shell(left, timeout_s=20).stdout.decode()
+
+
+OWN = pytest.mark.parametrize("sshd", ["own"], indirect=True)
+
+
+@OWN
+def test_who_is_not_let_in(board: SshBoard, sshd: SshHost) -> None:
+    sshd.trust(known=False)
+    with pytest.raises(DeviceError, match=r"Host key verification failed.*`ssh -p \d+ .* true`"):
+        board.connect(timeout_s=20)
+
+
+@OWN
+def test_a_login_shell_that_prints(
+    board: SshBoard, sshd: SshHost, folder: str, tmp_path: Path
+) -> None:
+    sshd.force("echo Welcome to the lab; echo 'be nice' >&2")
+    board.connect(timeout_s=20)
+    done = board.shell("echo out; echo err >&2; exit 3", timeout_s=60)
+    assert (done.stdout, done.stderr, done.exit_code) == (b"out\n", b"err\n", 3)
+    board.push([PushItem(b"content", f"{folder}/f")], timeout_s=60)
+    board.pull(f"{folder}/f", tmp_path / "f", timeout_s=60, max_bytes=7)
+    assert (tmp_path / "f").read_bytes() == b"content"
+
+
+@OWN
+def test_a_login_shell_that_runs_nothing(board: SshBoard, sshd: SshHost) -> None:
+    sshd.force("echo This account is not available; exit 1")
+    with pytest.raises(DeviceLost) as caught:
+        board.connect(timeout_s=4)
+    assert b"This account is not available" in caught.value.output
+
+
+@pytest.mark.slow
+@OWN
+def test_a_board_that_allows_no_further_session(board: SshBoard, sshd: SshHost) -> None:
+    """It is told, and not got round by a connection of its own."""
+    sshd.configure("MaxSessions 1")
+    board.connect(timeout_s=20)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(board.shell, "sleep 2; echo first", timeout_s=60)
+        time.sleep(0.7)
+        with pytest.raises(DeviceLost) as caught:
+            board.shell("echo second", timeout_s=60)
+        assert first.result().stdout == b"first\n"
+    assert b"refused" in caught.value.output
+    assert board.shell("echo third", timeout_s=60).stdout == b"third\n"
+
+
+@OWN
+def test_what_a_board_says_of_a_file_is_not_believed(
+    board: SshBoard, sshd: SshHost, folder: str, tmp_path: Path
+) -> None:
+    board.push([PushItem(b"x", f"{folder}/f")], timeout_s=60)
+    stat = sshd.there / "stat"
+    for said in ("f" * 20 + " 1 1", "81a4 1 " + "9" * 26, "81a4 -1 1", "81a4", ""):
+        stat.write_text(f"#!/bin/sh\necho '{said}'\n")
+        stat.chmod(0o755)
+        with pytest.raises(DeviceRefused, match="it does not say"):
+            board.pull(f"{folder}/f", tmp_path / "x", timeout_s=60, max_bytes=9)
+    stat.write_text("#!/bin/sh\necho '81a4 1 99999999999'\n")
+    board.pull(f"{folder}/f", tmp_path / "x", timeout_s=60, max_bytes=9)
+    tar = sshd.there / "tar"
+    tar.write_text("#!/bin/sh\ncat >/dev/null\n")
+    tar.chmod(0o755)
+    with pytest.raises(DeviceError, match="its tar has written 0 of 1 file"):
+        board.push([PushItem(b"x", f"{folder}/g")], timeout_s=60)
+
+
+@pytest.mark.slow
+@OWN
+def test_a_board_that_reboots_slowly(board: SshBoard, sshd: SshHost, tmp_path: Path) -> None:
+    mark = tmp_path / "rebooted"
+    (sshd.there / "reboot").write_text(f"#!/bin/sh\nsleep 2\ntouch {mark}\n")
+    (sshd.there / "reboot").chmod(0o755)
+    board.reboot(timeout_s=0.7)
+    until = time.monotonic() + SLACK_S
+    while not mark.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert mark.exists()
+    (sshd.there / "reboot").write_text("#!/bin/sh\necho 'must be root' >&2\nexit 1\n")
+    (sshd.there / "sudo").write_text("#!/bin/sh\nexit 1\n")
+    (sshd.there / "sudo").chmod(0o755)
+    with pytest.raises(DeviceRefused, match="it does not reboot: must be root"):
+        board.reboot(timeout_s=20)
+
+
+@pytest.mark.slow
+def test_a_connection_that_stands_still_is_begun_anew(board: SshBoard, sshd: SshHost) -> None:
+    board.shell("true", timeout_s=60)
+    tunnels = sshd.tunnels()
+    for process in tunnels:
+        os.kill(process, signal.SIGSTOP)
+    with pytest.raises(DeviceTimeout):
+        board.shell("true", timeout_s=0.5)
+    board.reconnect(timeout_s=20)
+    assert board.shell("echo here", timeout_s=60).stdout == b"here\n"
+    assert not {*tunnels} & {*sshd.tunnels()}
+
+
+@pytest.mark.slow
+def test_a_stalled_call_with_much_input_leaves_nothing(board: SshBoard, link: FaultyLink) -> None:
+    board.shell("true", timeout_s=60)
+    before = threading.active_count()
+    link.stall()
+    with pytest.raises(DeviceTimeout):
+        board.shell("sleep 100", stdin=bytes(20 << 20), timeout_s=1)
+    until = time.monotonic() + SLACK_S
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.05)
+    assert threading.active_count() <= before
+
+
+def test_a_board_that_is_not_there(link: FaultyLink) -> None:
+    board = SshBoard(SshLogin("nobody.invalid"))
+    with pytest.raises(DeviceLost, match=r"nobody\.invalid: it is out of reach"):
+        board.shell("true", timeout_s=30)
+    assert not board.is_there(timeout_s=5)
+
+
+def test_what_is_asked_of_a_file_with_any_name(board: SshBoard, folder: str) -> None:
+    path = f"{folder}/-n 'a'\n\"$x\""
+    board.push([PushItem(b"12", path, 0o600)], timeout_s=60)
+    board.shell(f"ln -s {shlex.quote(path)} {folder}/to;ln -s none {folder}/off", timeout_s=60)
+    found = [board.stat(path), board.stat(f"{folder}/to")]
+    assert [one and (one.size, one.is_file) for one in found] == [(2, True)] * 2
+    seen = board.stat(f"{folder}/off", follow=False)
+    assert seen is not None
+    assert not seen.is_file
+    assert board.stat(f"{folder}/off") is None

@@ -1,0 +1,172 @@
+"""Commands and runs of pytest on a board behind ssh, also while its link is cut and stalls."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.results.case_names import split_node_id
+from tests.faults.control import VARIABLE, controlled
+from tests.integration.device_runs import DeviceRuns, Finished
+from tests.integration.lab.ssh_host import SSHD, SshHost
+from tests.integration.transport.adb.faulty_link import FaultyLink
+
+pytestmark = pytest.mark.needs(SSHD)
+
+SUITE = '''"""Cases on a board, whose link goes away in the middle of one of them."""
+import pytest
+from harness.probe.plan import Plan, Step
+from tests.faults.control import ask
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(4))
+def test_some(bench, number):
+    if number == 1:
+        ask("lose")
+    steps = [Step("sleep", {"ms": "500"})] + [Step("crash", {"signal": "11"})] * (number == 2)
+    bench.run(Plan(tuple(steps))).check()
+'''
+
+
+@pytest.fixture
+def board(sshd: SshHost, link: FaultyLink, tmp_path: Path) -> DeviceRuns:
+    """A lab of one board."""
+    lab = DeviceRuns(tmp_path)
+    described = {
+        "name": "board",
+        "transport": "ssh",
+        "address": f"{getpass.getuser()}@{link.address}",
+        "soc": "QCS8550",
+        "workdir": str(tmp_path / "board"),
+    }
+    lab.file.write_text(yaml.safe_dump({"schema": 1, "devices": [described]}))
+    lab.environment["PATH"] = os.environ["PATH"]
+    return lab
+
+
+def test_a_board_from_its_address_to_its_health(board: DeviceRuns, link: FaultyLink) -> None:
+    login, written = f"{getpass.getuser()}@{link.address}", board.folder / "new.yaml"
+    made = board.qnn_harness("init", "--board", login, "--board", "no.invalid", "--lab", written)
+    assert made.returncode == 0, made.stderr
+    (device, simulated) = yaml.safe_load(written.read_text())["devices"]
+    assert (device["transport"], device["address"]) == ("ssh", login)
+    assert (device["target"], simulated["enabled"]) == ("linux-x64", False)
+    assert "# left out: no.invalid: " in written.read_text()
+    again = board.qnn_harness("init", "--board", "no.invalid", "--lab", board.folder / "x.yaml")
+    assert (again.returncode, "no board answers: no.invalid: " in again.stderr) == (3, True)
+    wrong = board.qnn_harness("init", "--board", "ssh://x", "--lab", board.folder / "x.yaml")
+    assert (wrong.returncode, wrong.stderr.splitlines()[0]) == (
+        2,
+        "error: --board: 'ssh://x' is not [user@]host[:port]",
+    )
+
+    seen = board.qnn_harness("devices", "--json", "--lab", board.file)
+    (row,) = json.loads(seen.stdout)["devices"]
+    assert (row["serial"], row["state"], row["health"]) == (login, "device", "good")
+
+
+@pytest.mark.slow
+def test_what_to_try_is_told_of_a_board_that_is_gone(board: DeviceRuns, link: FaultyLink) -> None:
+    link.cut()
+    gone = board.qnn_harness("devices", "--lab", board.file)
+    assert gone.returncode == 3
+    assert f"`ssh -p {link.address.rpartition(':')[2]} " in gone.stderr
+
+
+@pytest.mark.slow
+def test_a_link_that_is_lost_and_found_in_a_run(
+    board: DeviceRuns, link: FaultyLink, tmp_path: Path
+) -> None:
+    suite = tmp_path / "test_board.py"
+    suite.write_text(SUITE)
+    lost: list[str] = []
+
+    def lose(command: str) -> None:
+        if not lost:
+            lost.append(command)
+            threading.Timer(0.2, link.cut).start()
+            threading.Timer(3, link.resume).start()
+
+    control = tmp_path / "control"
+    with controlled(control, lose):
+        done = board.run(suites=suite, **{VARIABLE: str(control)})
+    assert done.code == 1, done.output
+    last = {split_node_id(case["case"])[1]: case for case in done.cases}
+    assert Counter(case["outcome"] for case in last.values()) == {"passed": 3, "crashed": 1}
+    others = [case for case in done.cases if case not in last.values()]
+    assert {(case["outcome"], case["cause"]) for case in others} <= {("error", "infra")}
+    assert lost
+    assert {case["device"]["serial"] for case in done.cases} == {
+        f"{getpass.getuser()}@{link.address}"
+    }
+
+
+@contextlib.contextmanager
+def _troubled(link: FaultyLink, seed: int, pause_s: float) -> Iterator[Counter[str]]:
+    """Cuts and stalls a link after some `pause_s` each; what it did is counted."""
+    draw, over, did = random.Random(seed), threading.Event(), Counter[str]()
+
+    def trouble() -> None:
+        while not over.wait(pause_s * draw.uniform(0.5, 1.5)):
+            what = draw.choice(("cut", "stall"))
+            (link.cut if what == "cut" else link.stall)()
+            did[what] += 1
+            over.wait(draw.uniform(0.2, 6))
+            link.resume()
+
+    thread = threading.Thread(target=trouble)
+    thread.start()
+    try:
+        yield did
+    finally:
+        over.set()
+        thread.join()
+
+
+def _verdicts(done: Finished) -> dict[str, tuple[str, str | None, int | None]]:
+    """The last verdict of each case, by its name without the device's."""
+    return {
+        case["case"].replace("[board-", "[").replace("[sim-v73-", "["): (
+            case["outcome"],
+            case["cause"],
+            (case["error"] or {}).get("code"),
+        )
+        for case in done.cases
+    }
+
+
+@pytest.mark.nightly
+def test_the_main_job_while_the_link_is_troubled(
+    board: DeviceRuns, link: FaultyLink, tmp_path: Path, show_figures: Callable[..., None]
+) -> None:
+    """All of `pytest -m device`, 1002 at the 55th context included, as on the simulated device."""
+    (tmp_path / "other").mkdir()
+    quiet = DeviceRuns(tmp_path / "other")
+    quiet.without_gpu()  # a board's shell has nothing that lets its GPU backend prepare graphs
+    began = time.monotonic()
+    wanted = _verdicts(quiet.run())
+    # as often in a run of a busy computer as in one of an idle computer
+    pause_s = max(10, (time.monotonic() - began) / 8)
+    seed = random.SystemRandom().randrange(10**6)
+    with _troubled(link, seed, pause_s) as did:
+        done = board.run()
+    found = _verdicts(done)
+    assert found.keys() == wanted.keys()
+    assert len(found) >= 104
+    unlike = {case: (found[case], wanted[case]) for case in wanted if found[case] != wanted[case]}
+    lost = {case for case in unlike if found[case][:2] == ("error", "infra")}
+    show_figures("the main job over ssh", seed=seed, cases=len(found), lost=len(lost), **did)
+    assert did.total() >= 5
+    assert not {case: said for case, said in unlike.items() if case not in lost}
+    assert len(lost) <= len(found) // 10

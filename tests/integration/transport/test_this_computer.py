@@ -1,0 +1,179 @@
+"""This computer as a device: what holds of one by adb holds of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.core.errors import DeviceRefused, DeviceTimeout
+from harness.transport.files import PushItem
+from harness.transport.this_computer import ThisComputer
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.transport.adb.remote import (
+    SLACK_S,
+    family,
+    open_descriptors_after_calls,
+    survivors,
+)
+from tests.integration.transport.adb.test_files import (  # noqa: F401
+    test_a_file_larger_than_allowed_is_not_kept,
+    test_a_file_replaces_the_one_before,
+    test_a_folder_cannot_be_pulled,
+    test_a_link_on_the_device,
+    test_a_path_that_adb_cannot_carry,
+    test_a_path_where_nobody_may_write,
+    test_pull_of_a_missing_path_leaves_nothing,
+    test_there_and_back,
+    test_trouble_on_this_host_is_told_as_such,
+)
+from tests.integration.transport.adb.test_shell import (  # noqa: F401
+    test_50_mb_of_input_come_back,
+    test_a_syntax_error_is_an_exit_code,
+    test_an_error_of_the_callers_passes_and_ends_the_script,
+    test_endless_output_is_bounded_and_ended,
+    test_input_that_nobody_reads_does_not_hold_us,
+    test_many_calls_from_many_threads,
+    test_no_input_is_an_end_of_file,
+    test_output_does_not_put_the_deadline_off,
+    test_output_streams_while_the_script_runs,
+    test_status,
+    test_streams_are_kept_apart_and_binary,
+    test_the_deadline_ends_the_whole_family,
+)
+
+CALLER = """
+import sys
+from harness.transport.this_computer import ThisComputer
+show = lambda data: print(data.decode(), end="", flush=True)
+ThisComputer().shell(sys.argv[1], timeout_s=60, on_stdout=show)
+"""
+
+
+@pytest.fixture
+def device() -> ThisComputer:
+    """By the name that the tests of adb's shell give it."""
+    return ThisComputer()
+
+
+@pytest.fixture
+def any_device(device: ThisComputer) -> ThisComputer:
+    return device
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("here") / "work")
+
+
+def test_what_becomes_of_a_script_is_our_own_child(device: ThisComputer) -> None:
+    done = device.shell("exec cut -d' ' -f4 /proc/self/stat", timeout_s=60)
+    assert int(done.stdout) == os.getpid()
+    own = ThisComputer.for_plans({"ONLY": "this"}).shell("env", timeout_s=60).stdout.decode()
+    names = {line.partition("=")[0] for line in own.splitlines()}
+    assert "ONLY" in names
+    assert names <= {"ONLY", "PATH", "PWD", "OLDPWD", "SHLVL", "_", "QNN_HARNESS_CALL"}
+
+
+def test_a_process_that_closes_its_outputs_is_waited_for(device: ThisComputer) -> None:
+    began = time.monotonic()
+    done = device.shell("exec >&- 2>&-; sleep 0.5; exit 4", timeout_s=60)
+    assert (done.exit_code, time.monotonic() - began > 0.5) == (4, True)
+
+
+def test_one_that_closes_its_outputs_may_still_read(device: ThisComputer) -> None:
+    done = device.shell("exec >&- 2>&-; wc -c >/dev/null", stdin=bytes(3 << 20), timeout_s=60)
+    assert done.exit_code == 0
+
+
+def test_what_ends_leftovers_leaves_plans_of_this_host_alone(device: ThisComputer) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        plan = pool.submit(ThisComputer.for_plans({}).shell, "sleep 1; echo fine", timeout_s=60)
+        time.sleep(0.3)
+        assert device.end_leftovers(timeout_s=20)
+        assert plan.result().stdout == b"fine\n"
+
+
+def test_what_was_begun_in_the_background_goes_on_but_for_plans(device: ThisComputer) -> None:
+    script = "sleep 50 >/dev/null 2>&1 </dev/null & echo $!"
+    left = int(device.shell(script, timeout_s=60).stdout)
+    os.kill(left, 0)
+    assert device.end_leftovers(timeout_s=20)
+    gone = int(ThisComputer.for_plans({}).shell(script, timeout_s=60).stdout)
+    until = time.monotonic() + SLACK_S
+    while Path(f"/proc/{gone}").exists() and time.monotonic() < until:
+        if ") Z " in Path(f"/proc/{gone}/stat").read_text():
+            return
+        time.sleep(0.05)
+    assert not Path(f"/proc/{gone}").exists()
+
+
+def test_files_have_a_deadline(device: ThisComputer, folder: str, tmp_path: Path) -> None:
+    big = tmp_path / "big"
+    with big.open("wb") as sparse:
+        sparse.truncate(1 << 33)
+    began = time.monotonic()
+    with pytest.raises(DeviceTimeout):
+        device.push([PushItem(big, f"{folder}/big")], timeout_s=0.05)
+    with pytest.raises(DeviceTimeout):
+        device.pull(str(big), tmp_path / "back", timeout_s=0.05, max_bytes=1 << 40)
+    assert time.monotonic() - began < SLACK_S
+    assert not (tmp_path / "back").exists()
+
+
+def test_a_caller_that_is_killed_leaves_nothing(device: ThisComputer, folder: str) -> None:
+    argv = [sys.executable, "-c", CALLER, family(folder)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.kill()
+        process.communicate(timeout=60)
+    assert device.end_leftovers(timeout_s=20)
+    assert survivors(device, folder) == []
+
+
+def test_calls_leave_no_descriptor_open(device: ThisComputer) -> None:
+    before, after = open_descriptors_after_calls(device, within_s=SLACK_S)
+    assert after <= before
+
+
+def test_a_program_that_runs_is_replaced(device: ThisComputer, folder: str) -> None:
+    program = f"{folder}/program"
+    device.push([PushItem(Path("/bin/sleep"), program, 0o755)], timeout_s=60)
+    with subprocess.Popen([program, "100"]) as process:
+        device.push([PushItem(Path("/bin/true"), program, 0o755)], timeout_s=60)
+        process.kill()
+    assert device.shell(program, timeout_s=60).ok
+
+
+def test_it_is_not_rebooted(device: ThisComputer) -> None:
+    with pytest.raises(DeviceRefused, match="not rebooted"):
+        device.reboot(timeout_s=5)
+
+
+SUITE = '''"""Two cases on this computer."""
+import pytest
+from harness.probe.plan import Plan, Step
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(2))
+def test_some(bench, number):
+    bench.run(Plan((Step("noop"),) + (Step("crash", {"signal": "11"}),) * number)).check()
+'''
+
+
+def test_cases_run_on_it(tmp_path: Path) -> None:
+    suite, lab = tmp_path / "test_here.py", DeviceRuns(tmp_path)
+    suite.write_text(SUITE)
+    here = {"name": "here", "transport": "local", "soc": "QCS8550", "workdir": f"{tmp_path}/work"}
+    lab.file.write_text(yaml.safe_dump({"schema": 1, "devices": [here]}))
+    done = lab.run("-n", "1", suites=suite)
+    assert done.code == 1, done.output
+    assert sorted(case["outcome"] for case in done.cases) == ["crashed", "passed"]
+    assert {case["device"]["serial"] for case in done.cases} == {"this-computer"}

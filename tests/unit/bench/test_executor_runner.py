@@ -1,0 +1,113 @@
+"""A user's build of ExecuTorch: what is taken of it, how it is called, what came out of it."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from harness.bench.executorch import Program, RunnerCall, with_outputs
+from harness.core.errors import ConfigError
+from harness.diagnosis.runner_log import Heard, runner_transcript
+from harness.diagnosis.verdict import judge
+from harness.models.metadata import Tensor
+from harness.probe.plan_runner import ProbeRun
+from harness.results.record import executions, outputs_of
+from harness.runtimes.ort import RUNNER, runner_files
+from tests.unit.runtimes.elf_files import elf_file
+
+X = Tensor("output_0", 8, "float32")
+PLAN = Program(Path("m.pte"), "forward", ()).plan("/m.pte", ["/i"], [], tolerance=0, repeat=1)
+
+
+def built(folder: Path) -> Path:
+    """A build for arm64, as CMake leaves it."""
+    for name in ("examples/qualcomm/executor_runner", "backends/qualcomm", "lib"):
+        (folder / name).mkdir(parents=True)
+    runner = folder / "examples/qualcomm/executor_runner" / RUNNER
+    runner.write_bytes(elf_file("aarch64"))
+    (folder / "backends/qualcomm/libqnn_executorch_backend.so").write_bytes(b"a")
+    (folder / "lib/libother.so").write_bytes(b"b")
+    return folder
+
+
+def test_a_build_has_a_runner_and_libraries_wherever_cmake_leaves_them(tmp_path: Path) -> None:
+    folder = built(tmp_path / "build-android")
+    found = runner_files(folder, "android-arm64")
+    assert list(found) == [RUNNER, "libother.so", "libqnn_executorch_backend.so"]
+    assert all(path.is_relative_to(folder) for path in found.values())
+    with pytest.raises(ConfigError, match=r"is for aarch64, and the device .linux-x64. takes x86"):
+        runner_files(folder, "linux-x64")
+    found[RUNNER].write_bytes(b"#!/bin/sh")
+    with pytest.raises(ConfigError, match="--executorch: is no program"):
+        runner_files(folder, "android-arm64")
+    found["libqnn_executorch_backend.so"].unlink()
+    with pytest.raises(ConfigError, match=r"no libqnn_executorch_backend\.so in it .valid: "):
+        runner_files(folder, "android-arm64")
+    found[RUNNER].unlink()
+    with pytest.raises(ConfigError, match=f"no {RUNNER} in it"):
+        runner_files(folder, "android-arm64")
+
+
+def test_it_is_called_with_its_own_libraries_first() -> None:
+    environment = {"LD_LIBRARY_PATH": "/qnn", "ADSP_LIBRARY_PATH": "/qnn;/dsp", "OTHER": "a b"}
+    call = RunnerCall("/b/run", "/p/m.pte", ("/i/0", "/i/1"), "/s x", environment, method=2)
+    assert call.input_list() == b"/i/0 /i/1\n/i/0 /i/1\n"
+    assert call.script() == (
+        "cd '/s x'&&mkdir outputs&&cat >input_list.txt||exit 97;"
+        "export LD_LIBRARY_PATH=/b:/qnn;export ADSP_LIBRARY_PATH='/b;/qnn;/dsp';"
+        "export OTHER='a b';"
+        'read -r up rest </proc/uptime;echo "qnn-harness-started $$ $up";'
+        "exec /b/run --model_path /p/m.pte --output_folder_path '/s x/outputs' "
+        "--input_list_path '/s x/input_list.txt' --method_index 2 2>&1"
+    )
+    assert RunnerCall("/b/run", "/p", (), "/s", {}).input_list() == b""
+
+
+def ran(first: bytes | None, second: bytes | None, expected: list[bytes]) -> ProbeRun:
+    heard = [Heard("qnn-harness-started 1 2.0", 0)]
+    told = runner_transcript(PLAN, heard, 0)
+    run = ProbeRun(PLAN, told, 0, None, False, False, b"", b"", 1.0)
+    return with_outputs(run, [[first], [second]], [X], expected, 0.5)
+
+
+def real(*values: float) -> bytes:
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def test_outputs_are_compared_with_each_other_and_with_what_is_expected() -> None:
+    one = real(1, 2)
+    run = ran(one, one, [])
+    assert judge(run).outcome == "passed"
+    found = list(executions(PLAN, run.transcript))
+    assert (outputs_of(found), found[0].digests) == ("agreement", (crc32(one),))
+    assert (
+        outputs_of(list(executions(PLAN, ran(one, one, [real(1, 2.5)]).transcript))) == "reference"
+    )
+    nan = real(1, np.nan)
+    assert judge(ran(nan, nan, [nan])).outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("first", "expected", "says"),
+    [
+        (
+            real(1, 2),
+            [real(1, 3)],
+            "output 0 has 1 of 2 elements more than 0.5 from what is expected",
+        ),
+        (real(1, np.nan), [real(1, 3)], "output 0 has 1 of 2"),
+        (None, [], "it wrote nothing for output_0"),
+        (b"1", [], "it wrote 1 bytes for output_0"),
+    ],
+)
+def test_outputs_that_are_wrong_fail_the_target(
+    first: bytes | None, expected: list[bytes], says: str
+) -> None:
+    verdict = judge(ran(first, real(1, 2), expected))
+    assert (verdict.outcome, verdict.cause) == ("failed", "target")
+    assert verdict.error is not None
+    assert says in verdict.error.message

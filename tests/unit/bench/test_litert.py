@@ -1,0 +1,103 @@
+"""What is said of a model that LiteRT compiled, and which files it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.bench.litert import CompiledModel, _largest, numbers_of, open_model
+from harness.containers.tflite_graph import TfliteGraph
+from harness.core.axes import ENGINES
+from harness.core.errors import ConfigError
+from harness.models.artefact_sources import Given
+from harness.models.context_file import ContextFile
+from harness.models.litert import RefusedByCpu
+from harness.plugin.own_cases import WHOLE_FILES
+from tests.unit.containers.made import tflite
+from tests.unit.containers.test_tflite_graph import COMPILED, MODEL
+
+TAKEN = ["p", "p", None, "q"]
+PARTS = tuple(ContextFile(one, name=f"m#{one}", tolerance=0.5) for one in "pq")
+
+
+def test_each_node_has_its_place() -> None:
+    made = CompiledModel(MODEL, TAKEN, PARTS, "SM8550", None)
+    said = made.figures()
+    assert said["tolerance"] == {"m#p": 0.5, "m#q": 0.5}
+    assert said["reference"] == "LiteRT's CPU"
+    rows: Any = made.places()["nodes"]
+    told = [(row["node"], row["op_type"], row["on"]) for row in rows]
+    assert told == [
+        ("w", "DEQUANTIZE", "NPU"),
+        ("a", "CONV", "NPU"),
+        ("b", "MY", "CPU"),
+        ("c", "RELU", "NPU"),
+    ]
+    first, between = str(made).splitlines()
+    assert first == "of 4 nodes 3 on the NPU, in 2 partitions, and 1 on the CPU"
+    assert "each partition ran by itself, on what LiteRT's CPU computed before it" in between
+
+
+def test_a_model_that_is_all_on_the_npu_is_said_so_in_a_line() -> None:
+    made = CompiledModel(MODEL, ["p"] * 4, PARTS[:1], "SM8550", None)
+    assert str(made) == "of 4 nodes 4 on the NPU, in 1 partition, and 0 on the CPU"
+
+
+def test_what_the_cpu_does_not_run_is_compared_with_nothing() -> None:
+    made = CompiledModel(MODEL, TAKEN, PARTS, "SM8550", "Encountered unresolved custom op: MY.")
+    assert made.figures()["reference"] == "Encountered unresolved custom op: MY."
+    told = str(made).splitlines()[1]
+    assert "nothing is compared; Encountered unresolved custom op: MY." in told
+
+
+def test_tensors_are_found_by_their_names() -> None:
+    assert numbers_of(MODEL, {"x", "b"}) == {"x": 0, "b": 3}
+    with pytest.raises(RefusedByCpu, match="it has no tensor 'z'"):
+        numbers_of(MODEL, {"x", "z"})
+    twice = TfliteGraph((*MODEL.tensors, MODEL.tensors[0]), (0,), (1,), MODEL.nodes)
+    with pytest.raises(RefusedByCpu, match="two tensors have one name"):
+        numbers_of(twice, {"x"})
+
+
+def test_the_largest_of_all_values(tmp_path: Path) -> None:
+    found = {}
+    for name, values in {"x": [1.0, -3.0], "w": [np.nan, np.inf]}.items():
+        found[name] = tmp_path / name
+        np.array(values, np.float32).tofile(found[name])
+    assert _largest(MODEL.tensors[:2], found) == 3.0
+    assert _largest((), found) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.tflite", COMPILED.read_bytes(), "is compiled for QNN already: run it without --engine"),
+        ("a.pte", (COMPILED.parent / "executorch-3-contexts.pte").read_bytes(), "this is: pte"),
+    ],
+)
+def test_a_file_that_is_not_compiled(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=said):
+        open_model(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (Given(expected=Path("out")), "LiteRT says on this computer's CPU what is expected"),
+        (Given(graph="main"), "LiteRT executes a whole model: there is no graph to choose"),
+    ],
+)
+def test_what_cannot_be_given(tmp_path: Path, given: Given, said: str) -> None:
+    (tmp_path / "m.tflite").write_bytes(tflite([("Other", None)]))
+    with pytest.raises(ConfigError, match=said):
+        WHOLE_FILES["litert"](tmp_path / "m.tflite", given)
+    (one,) = WHOLE_FILES["litert"](tmp_path / "m.tflite", Given(tolerance=0.1))
+    assert (one.name, one.given.tolerance, tuple(one), one.files) == ("m.tflite", 0.1, (), ())
+
+
+def test_each_engine_takes_contexts_or_whole_files() -> None:
+    assert WHOLE_FILES.keys() == {one.name for one in ENGINES.values() if not one.takes_contexts}

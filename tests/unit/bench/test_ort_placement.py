@@ -1,0 +1,31 @@
+"""Whether an ORT tells where nodes went is known by its version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from harness.bench.session import OrtOnDevice
+from harness.runtimes.runtime import DeployedRuntime, Runtime
+
+
+@pytest.mark.parametrize(
+    ("version", "tells"),
+    [
+        ("1.23.9", False),
+        ("1.24.0", True),
+        ("1.24", True),
+        ("1.100.1", True),
+        ("2.0", True),
+        ("1", False),
+        ("odd", False),
+        (None, False),
+    ],
+)
+def test_from_1_24_on(version: str | None, tells: bool) -> None:
+    runtime = Runtime("2.51.0", "linux-x64", Path(), (), ort_version=version)
+    deployed = cast("DeployedRuntime", SimpleNamespace(runtime=runtime))
+    assert OrtOnDevice(deployed, "l", None, "b", None).tells_placement is tells

@@ -1,0 +1,98 @@
+"""Where a case may run: on what its name has, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.bench.placement import Need, Placement, by_placement, shared
+from harness.models.context_file import ContextFile
+from harness.models.models import Model
+
+NAMES = st.sampled_from("abcdef")
+
+
+@pytest.mark.parametrize(
+    ("one", "name"),
+    [
+        (Placement("sim", "htp", "2.51.0", None), "sim-htp-2.51.0"),
+        (Placement("sim", "htp", "2.51.0", "2.51.0"), "sim-htp-2.51.0"),
+        (Placement("sim", "htp", "sdk:2.51.0.260929", "2.51.0"), "sim-htp-sdk:2.51.0.260929"),
+        (Placement("sim", "htp", "2.51.0", "2.5"), "sim-htp-2.51.0-by-2.5"),
+        (
+            Placement("sim", "gpu", "2.51.0", "2.50.40", "ort", "1.31.1", "pool", ("sim", "b")),
+            "pool-gpu-2.51.0-ort-1.31.1-by-2.50.40",
+        ),
+    ],
+)
+def test_a_case_is_called_by_where_it_runs_and_with_what(one: Placement, name: str) -> None:
+    assert str(one) == repr(one) == name
+
+
+@pytest.mark.parametrize(
+    ("pooled", "is_shared"), [("", [False] * 3), ("b", [False] * 3), ("bc", [False, True])]
+)
+def test_what_only_one_device_of_a_pool_can_run_is_shared_by_none(
+    pooled: str, is_shared: list[bool]
+) -> None:
+    found = shared(
+        [Placement(device, "htp", "2.51.0", None) for device in "abc"],
+        dict.fromkeys(pooled, "pool"),
+    )
+    assert [one.is_shared for one in found] == is_shared
+
+
+def test_versions_are_those_behind_the_name_of_a_source() -> None:
+    plain = Placement("sim", "htp", "2.51.0", None)
+    sdk = Placement("sim", "htp", "sdk:2.31.0.1", None, ort="mine:1.31.1")
+    assert (plain.qnn_version, plain.axes["ort"]) == ("2.51.0", None)
+    assert (sdk.qnn_version, sdk.axes["ort"]) == ("2.31.0.1", "1.31.1")
+
+
+def test_what_lies_on_a_device_is_the_same_wherever_that_is() -> None:
+    tiny, other, file = Model("tiny"), Model("tiny", variant=1), ContextFile("x.bin")
+    alone = Placement("a", "htp", "2.51.0", None)
+    pooled = Placement("b", "htp", "2.51.0", None, pool="p", among=("b", "c"))
+    assert alone.what == pooled.what == pooled.on("c").what
+    assert replace(alone, qnn="2.50.0").what != alone.what
+    needs = [Need(one, (tiny, file)) for one in (alone, pooled)]
+    merged = by_placement([*needs, Need(alone, (other, tiny))])
+    assert merged == {alone: (tiny, file, other), pooled: (tiny, file)}
+
+
+@pytest.mark.parametrize(
+    ("engine", "backend", "contexts", "models"),
+    [
+        ("qnn", "htp", "tiny x.bin", ""),
+        ("qnn", "gpu", "x.bin", ""),
+        ("ort", "htp", "", "tiny"),
+        ("executorch", "htp", "", ""),
+    ],
+)
+def test_what_a_case_is_given_depends_on_its_engine_and_its_backend(
+    engine: str, backend: str, contexts: str, models: str
+) -> None:
+    placement = Placement("a", backend, "2.51.0", None, engine=engine)
+    need = Need(placement, (Model("tiny"), ContextFile("x.bin")))
+    assert " ".join(map(str, need.contexts)) == contexts
+    assert " ".join(map(str, need.models)) == models
+
+
+@given(devices=st.lists(NAMES, min_size=1, unique=True), pooled=st.sets(NAMES), asked=NAMES)
+def test_a_case_runs_on_a_device_that_its_name_has_or_shares_and_on_no_other(
+    devices: list[str], pooled: set[str], asked: str
+) -> None:
+    found = shared(
+        [Placement(device, "htp", "2.51.0", None) for device in devices],
+        dict.fromkeys(pooled, "pool"),
+    )
+    assert found
+    for one in found:
+        may = {*devices} & pooled if one.where == "pool" else {one.where}
+        if asked in may:
+            assert (one.on(asked).device, str(one.on(asked))) == (asked, str(one))
+        else:
+            with pytest.raises(ValueError, match=f"^a case of {one.where} was to run on {asked}$"):
+                one.on(asked)

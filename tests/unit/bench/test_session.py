@@ -1,0 +1,102 @@
+"""What ONNX Runtime is given of a user's own .onnx, before any device is asked."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.bench.session import open_session
+from harness.containers.open import open_artefact
+from harness.core.errors import ConfigError
+from harness.models.artefact_sources import Given, contexts_of
+from harness.models.models import Model
+from harness.models.source import ClosenessAsked, DeployedModel
+from harness.plugin.own_cases import WHOLE_FILES
+from tests.unit.containers.made import epcontext
+
+FIELD = Path(__file__).parents[2] / "field"
+EXTERNAL = FIELD / "qnn_multi_ctx_external.onnx"
+EMBEDDED = FIELD / "qnn_multi_ctx_embed.onnx"
+
+
+def test_files_beside_an_epcontext_model_go_with_it(tmp_path: Path) -> None:
+    model = open_session(EXTERNAL)
+    assert [str(one) for one in model.sources] == [f"{EXTERNAL.name}#0", f"{EXTERNAL.name}#1"]
+    assert (model.models, model.mixed) == ([], False)
+    np.save(tmp_path / "input.npy", np.ones((3, 4), np.float32))
+    files = model.files(tmp_path, None)
+    assert files.pop("model/model.onnx") == EXTERNAL
+    assert files.pop("input.0.raw").read_bytes() == np.ones(12, np.float32).tobytes()
+    assert {f"model/{path.name}": path for path in FIELD.glob("add_*.bin")} == files
+    (deployed,) = model.deployed([], "/d", model.files(None, tmp_path), 0.5)
+    assert deployed == DeployedModel(
+        "/d/model/model.onnx", ("/d/input.0.raw",), ("/d/expected.0.raw",), 0.5
+    )
+    with pytest.raises(ConfigError, match=r"2 files, and the graph takes 1: input .48 bytes"):
+        model.files((tmp_path, tmp_path), None)
+
+
+def test_a_plain_model_has_inputs_of_its_own_unless_some_are_given(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(Model("tiny").serialized())
+    known = DeployedModel("/m.onnx", ("/i",), ("/e",), 0.1)
+    compared, other = open_session(path, 0.1), open_session(path)
+    assert compared.files(None, None) == {}
+    assert compared.deployed([known], "", (), 0.1) == [known]
+    assert other.deployed([known], "", (), 0)[0].expected == ()
+    np.save(tmp_path / "x.npy", np.ones(16, np.float32))
+    given = open_session(path, 0.0, tmp_path / "x.npy", tmp_path / "x.npy")
+    assert given.models[0].inputs()["x"].all()
+    files = given.files(tmp_path / "x.npy", tmp_path / "x.npy")
+    assert list(files) == ["0/expected.0.raw"]
+    (deployed,) = given.deployed([known], "/d", files, 0)
+    assert (deployed.inputs, deployed.expected) == (("/i",), ("/d/0/expected.0.raw",))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("executorch-3-contexts.pte", "ONNX Runtime loads an .onnx, and this is: pte"),
+        ("test_abs.dlc", "and this is: dlc .valid: .onnx with EPContext nodes, plain .onnx"),
+        (next(FIELD.glob("*.bin")).name, "and this is: context"),
+    ],
+)
+def test_what_onnx_runtime_does_not_take(name: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        open_session(FIELD / name)
+
+
+def test_what_cannot_be_brought_to_a_device_is_told(tmp_path: Path) -> None:
+    shutil.copy(next(FIELD.glob("*.bin")), tmp_path / "a b.bin")
+    path = tmp_path / "m.onnx"
+    path.write_bytes(epcontext([{"embed_mode": 0, "ep_cache_context": "a b.bin"}]))
+    with pytest.raises(ConfigError, match=r"'a b.bin' beside it cannot be called so"):
+        open_session(path)
+
+
+def test_other_nodes_may_be_on_the_cpu_and_empty_caches_are_no_contexts(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    binary = next(FIELD.glob("*.bin")).read_bytes()
+    nodes = [{"embed_mode": 1, "ep_cache_context": binary}, {"embed_mode": 1}]
+    path.write_bytes(epcontext(nodes, others=1))
+    model = open_session(path)
+    assert (model.mixed, [str(one) for one in model.sources]) == (True, ["m.onnx"])
+
+
+def test_another_model_to_compare_with_has_the_same_tensors(tmp_path: Path) -> None:
+    path, other = tmp_path / "m.onnx", tmp_path / "o.onnx"
+    path.write_bytes(Model("tiny").serialized())
+    other.write_bytes(Model("io-heavy", 2).serialized())
+    closeness = ClosenessAsked(original=path)
+    (whole,) = WHOLE_FILES["ort"](path, Given(closeness=closeness))
+    assert whole.closeness is closeness
+    own = contexts_of(open_artefact(path), tmp_path, Given(closeness=closeness))
+    assert own.closeness is closeness
+    wrong = Given(closeness=ClosenessAsked(original=other))
+    with pytest.raises(ConfigError, match=r"o.onnx: reference: its inputs are not those of m.onnx"):
+        WHOLE_FILES["ort"](path, wrong)
+    with pytest.raises(ConfigError, match=r"reference: is another model for a plain .onnx"):
+        WHOLE_FILES["ort"](EXTERNAL, wrong)

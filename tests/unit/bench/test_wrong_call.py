@@ -1,0 +1,210 @@
+"""Whose mistake an exception is: the test's, where it called the harness with something else."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness
+from harness import Bench, ConfigError, Model, Plan, held, steps
+from harness.bench.wrong_call import at_fault, line_at_work, place_of, with_its_place
+from harness.containers.artefact import ArtefactError
+from harness.containers.open import open_artefact
+from harness.models.onnx_model import OnnxSurface
+from harness.probe.plan import Step
+
+HERE = Path(__file__).name
+BENCH: Any = object.__new__(Bench)  # of no case: whatever it does fails, which is our bug
+PLAN: Any = Plan
+MODEL: Any = Model
+HELD: Any = held
+STEPS: Any = steps
+
+
+def failure_of(call: Callable[[], object]) -> BaseException:
+    try:
+        call()
+    except Exception as error:
+        return error
+    raise AssertionError("it did not fail")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: BENCH.resident(Model("tiny"), "3"), "Bench.resident: number must be int | None"),
+        (lambda: BENCH.resident(["tiny"], 3), "Bench.resident: contexts[0] must be "),
+        (lambda: BENCH.resident("tiny", 3), "Bench.resident: contexts must be "),
+        (lambda: BENCH.window(Model("tiny"), most=None), "Bench.window: most must be int, is None"),
+        (lambda: BENCH.run([Step("noop")]), "Bench.run: plan must be Plan, is [Step("),
+        (
+            lambda: BENCH.run(Plan((Step("noop"),)), timeout_s="5"),
+            "timeout_s must be float, is '5'",
+        ),
+        (
+            lambda: BENCH.run(PLAN((Step("noop"), "noop"))),
+            "Bench.run: plan.steps[1] must be Step, is 'noop' (str)",
+        ),
+        (lambda: BENCH.contexts(Model("tiny"), 5), "Bench.contexts: sources must be "),
+        (lambda: BENCH.check(None), "Bench.check: checks must be Check, is None"),
+    ],
+)
+def test_a_wrong_argument_is_the_tests_mistake(call: Callable[[], object], says: str) -> None:
+    cause, told = at_fault(failure_of(call))
+    assert cause == "config"
+    assert told is not None
+    assert told.startswith(f"{HERE}:{call.__code__.co_firstlineno}: ")
+    assert says in told
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: BENCH.resident(Model("tiny"), 3),
+        lambda: BENCH.resident([Model("tiny")], None),
+        lambda: BENCH.window(Model("tiny"), most=2),
+        lambda: BENCH.run(Plan((Step("noop", {"ms": "3"}),)), timeout_s=5),
+        lambda: BENCH.check(),
+    ],
+)
+def test_a_right_call_that_fails_is_a_bug_of_ours(call: Callable[[], object]) -> None:
+    assert at_fault(failure_of(call)) == ("harness", None)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: 1 / 0,
+        lambda: json.loads("{"),
+        lambda: BENCH.__dict__["a"],
+        lambda: json.loads(*"ab"),
+    ],
+)
+def test_what_fails_in_the_test_itself_is_its_own(call: Callable[[], object]) -> None:
+    assert at_fault(failure_of(call)) == ("config", None)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            lambda: BENCH.resident(),
+            "Bench.resident() missing 1 required positional argument: 'contexts'",
+        ),
+        (
+            lambda: BENCH.resident(Model("tiny"), numbr=3),
+            "Bench.resident() got an unexpected keyword argument 'numbr'",
+        ),
+        (
+            lambda: BENCH.window(Model("tiny"), 3, 4),
+            "Bench.window() takes from 2 to 3 positional arguments but 4 were given",
+        ),
+        (lambda: MODEL(), "Model.__init__() missing 1 required positional argument: 'kind'"),
+        (lambda: MODEL("tiny", mb=3), " got an unexpected keyword argument 'mb'"),
+        (lambda: HELD("a"), "held() missing 2 required positional"),
+        (lambda: STEPS.execute(), "execute() missing 1 required positional"),
+        (
+            lambda: getattr(harness, "Modl"),  # noqa: B009 - mypy would see it
+            "module 'harness' has no attribute 'Modl', did you mean 'Model'?",
+        ),
+        (
+            lambda: STEPS.context_laod(),
+            "module 'harness.probe.steps' has no attribute 'context_laod', did you mean 'context",
+        ),
+        (lambda: PLAN.residnt(), "type object 'Plan' has no attribute 'residnt'"),
+        (
+            lambda: BENCH.residnt(),
+            "'Bench' object has no attribute 'residnt', did you mean 'resident'?",
+        ),
+    ],
+)
+def test_what_the_harness_has_not_got_is_told_with_what_it_has(
+    call: Callable[[], object], says: str
+) -> None:
+    cause, told = at_fault(failure_of(call))
+    assert cause == "config"
+    assert told is not None
+    assert re.match(rf"{re.escape(HERE)}:\d+: ", told)
+    assert says in told
+    assert "\n" not in told
+
+
+def test_the_line_that_is_at_work_is_that_of_the_test() -> None:
+    ours: dict[str, Any] = {"__name__": "harness.anything", "line_at_work": line_at_work}
+    exec("def deep():\n    return line_at_work()\ndef run():\n    return deep()", ours)
+    told = ours["run"]()
+    assert told == f"{HERE}:{sys._getframe().f_lineno - 1}"
+
+
+def test_without_a_test_in_it_an_exception_is_ours() -> None:
+    assert at_fault(None) == ("harness", None)
+    assert at_fault(ValueError("raised nowhere")) == ("harness", None)
+
+
+def test_what_a_library_raises_is_the_fault_of_who_called_it() -> None:
+    def hook() -> object:
+        return json.loads("{")
+
+    ours: dict[str, Any] = {"__name__": "harness.probe.anything", "json": json}
+    exec("def parse(text: str) -> object:\n    return json.loads(text)", ours)
+    assert at_fault(failure_of(lambda: ours["parse"]("{"))) == ("harness", None)
+    assert at_fault(failure_of(hook)) == ("config", None)
+
+
+def test_what_pytest_refuses_is_the_tests_mistake_unless_we_asked_for_it() -> None:
+    def failure(*names: str) -> BaseException:
+        """What is raised under functions of these modules, without this test's own frames."""
+        found: dict[str, Any] = {}
+        for number, name in enumerate(names):
+            found = {"__name__": name, "inner": found.get("setup")}
+            exec(f"def setup(): return {'inner()' if number else '1 / 0'}", found)
+        error = failure_of(found["setup"])
+        assert error.__traceback__ is not None
+        trace = error.__traceback__.tb_next
+        while trace is not None and trace.tb_frame.f_globals is not found:
+            trace = trace.tb_next
+        return error.with_traceback(trace)
+
+    cause, told = at_fault(failure("_pytest.fixtures", "pluggy._manager", "_pytest.runner"))
+    assert (cause, told) == ("config", "pytest cannot run the test as it is written")
+    assert at_fault(failure("_pytest.fixtures", "harness.x", "_pytest.runner"))[0] == "harness"
+    assert at_fault(failure("pluggy._manager", "_pytest.runner"))[0] == "harness"
+
+
+def test_input_that_is_wrong_is_told_with_the_line_that_gives_it() -> None:
+    found = failure_of(lambda: Model("tinny"))
+    assert isinstance(found, ConfigError)
+    placed = with_its_place(found, "")
+    assert (placed.file, placed.problem) == (HERE, "unknown model 'tinny', did you mean 'tiny'?")
+    assert placed.choices == found.choices
+    assert str(placed).startswith(f"{HERE}:{placed.line}: unknown model")
+    of_file = failure_of(lambda: OnnxSurface.of(Path("nope.onnx")))
+    assert isinstance(of_file, ConfigError)
+    placed_file = with_its_place(of_file, "")
+    assert str(placed_file) == f"{HERE}:{placed_file.line}: {of_file}"
+    # an error that is made of other words than a ConfigError has its line, too
+    damaged = failure_of(lambda: open_artefact(Path(__file__).with_name("nope.pte")))
+    assert isinstance(damaged, ArtefactError)
+    assert str(with_its_place(damaged, "")).startswith(f"{HERE}:")
+    # what says where it is, and what nobody's test made, stays as it is
+    assert with_its_place(placed, "") is placed
+    assert with_its_place(of_none := ConfigError("so"), "") is of_none
+
+
+def test_the_line_of_the_test_is_told_also_where_helpers_called() -> None:
+    def helper() -> None:
+        BENCH.resident(Model("tiny"), "3")
+
+    line = helper.__code__.co_firstlineno + 1
+    assert place_of(failure_of(helper), "") == f"{HERE}:{line}"
+
+
+def test_no_line_is_told_of_what_the_harness_did_not_raise() -> None:
+    assert place_of(failure_of(lambda: int("x")), "") is None
+    assert place_of(NotImplementedError(), "") is None

@@ -1,0 +1,66 @@
+"""What the tests of this folder let a search loose on, and how they drive it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.bisect.driver import AxisSearch
+from harness.bisect.match import Point, Question, RunAnswer
+from harness.bisect.result import AxisFinding
+from harness.bisect.search import AxisSpec, CornerSpec, Task
+
+World = Callable[[Point], RunAnswer]
+
+
+def names(number: int) -> tuple[str, ...]:
+    return tuple(f"2.{10 + i}" for i in range(number))
+
+
+def axis(number: int, **given: Any) -> AxisSpec:
+    return AxisSpec(axis="qnn", candidates=names(number), **given)
+
+
+def changing(
+    number: int, k: int, first: RunAnswer = "good", holes: frozenset[int] = frozenset()
+) -> World:
+    """The first k candidates answer `first`, the others the opposite, holes nothing."""
+    other: RunAnswer = "bad" if first == "good" else "good"
+    order = names(number)
+
+    def world(at: Point) -> RunAnswer:
+        i = order.index(at[0])
+        return "untestable" if i in holes else first if i < k else other
+
+    return world
+
+
+def drive(search: AxisSearch, world: World) -> tuple[AxisFinding, list[Point]]:
+    asked: list[Point] = []
+    while isinstance(question := search.next(), Question):
+        asked.append(question.at)
+        search.answer(question, world(question.at))
+    assert isinstance(question, AxisFinding), question
+    return question, asked
+
+
+def corners(first: int, second: int, **given: Any) -> CornerSpec:
+    """Corners of QNN and ORT; the good pair is the older one unless `given` says otherwise."""
+    orts = tuple(f"1.{20 + i}" for i in range(second))
+    qnns = names(first)
+    ends: dict[str, Any] = {"good": (qnns[0], orts[0]), "bad": (qnns[-1], orts[-1])}
+    return CornerSpec(axes=("qnn", "ort"), candidates=(qnns, orts), **(ends | given))
+
+
+def task(search: AxisSpec | CornerSpec, **given: Any) -> Task:
+    """The task of a bisection that nobody runs."""
+    fields: dict[str, Any] = {
+        "case": "x.py::x",
+        "devices": ("sim",),
+        "target": "linux-x64",
+        "backend": "htp",
+        "lab": Path("no.yaml"),
+        "folder": Path(),
+    }
+    return Task(search=search, **(fields | given))

@@ -1,0 +1,153 @@
+"""One axis, step by step: what is asked next, and what is told of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.bisect.driver import AxisSearch
+from harness.bisect.match import Evidence, Question, RunAnswer
+from harness.bisect.result import AxisFinding
+from harness.bisect.search import AxisSpec
+from tests.unit.bisect.histories import axis, drive, names
+
+TOLD: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable", "u": "unsure"}
+
+
+@pytest.mark.parametrize(
+    ("given", "truth", "order", "notes"),
+    [
+        # the widest stretch, the newest of these, as often as halving would have taken
+        ({}, "gggggggggg", "0 9 4 6 2 7", ("6 of 10 candidates were run",)),
+        ({"good": "2.10"}, "ggggg", "0 4 2 3", ("4 of 5 candidates were run",)),
+        ({"bad": "2.14"}, "bbbbb", "4 0 2 3", ("4 of 5 candidates were run",)),
+        ({"good": "2.10", "bad": "2.12"}, "ggg", "0 2", None),
+        ({}, "ggg", "0 2 1", ()),
+        ({}, "gg", "0 1", ()),
+        ({}, "gngg", "0 3 1 2", ()),
+    ],
+)
+def test_where_it_is_looked_when_both_ends_are_alike(
+    given: dict[str, str], truth: str, order: str, notes: tuple[str, ...] | None
+) -> None:
+    world = dict(zip(names(len(truth)), truth, strict=True))
+    search = AxisSearch(axis(len(truth), **given))
+    found, at = drive(search, lambda at: TOLD[world[at[0]]])
+    assert found.kind == "no-change"
+    assert [one[0] for one in at] == [names(10)[int(one)] for one in order.split()]
+    if notes is not None:
+        assert found.notes == notes
+
+
+def of(spec: AxisSpec, answers: str) -> AxisFinding | Question:
+    """What is made of answers that are all there, a letter for each candidate."""
+    evidence = Evidence()
+    for name, letter in zip(spec.candidates, answers, strict=True):
+        if letter in TOLD:
+            evidence = evidence.plus((name,), TOLD[letter])
+    found = AxisSearch(spec, evidence).next()
+    assert isinstance(found, AxisFinding | Question)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "answers", "text"),
+    [
+        # what was called good is older: asked is what broke it, the newest first
+        (
+            {"good": "2.10", "bad": "2.13"},
+            "gbgb",
+            "last good 2.12, first bad 2.13; before that last bad 2.11, first good 2.12; "
+            "before that last good 2.10, first bad 2.11",
+        ),
+        (
+            {"good": "2.13", "bad": "2.10"},
+            "bgbg",
+            "last bad 2.12, first good 2.13; before that last good 2.11, first bad 2.12; "
+            "before that last bad 2.10, first good 2.11",
+        ),
+        (
+            {},
+            "bgbg",
+            "last good 2.11, first bad 2.12; before that last bad 2.10, first good 2.11; "
+            "then last bad 2.12, first good 2.13",
+        ),
+        (
+            {"bad": "2.12"},
+            "gbbg",
+            "last good 2.10, first bad 2.11; then last bad 2.12, first good 2.13",
+        ),
+        ({}, "gb", "last good 2.10, first bad 2.11"),
+        (
+            {"good": "2.12"},
+            "gbgb",
+            "last good 2.12, first bad 2.13; before that last bad 2.11, first good 2.12; "
+            "before that last good 2.10, first bad 2.11",
+        ),
+    ],
+)
+def test_which_change_is_told_first(given: dict[str, str], answers: str, text: str) -> None:
+    assert str(of(axis(len(answers), **given), answers)) == text
+
+
+@pytest.mark.parametrize(
+    ("given", "answers", "kind", "verdict", "notes"),
+    [
+        (
+            {},
+            "nn",
+            "undecided",
+            None,
+            ("no candidate can be tested", "could not be tested: 2.10, 2.11"),
+        ),
+        (
+            {},
+            "gn",
+            "undecided",
+            "good",
+            ("only 2.10 can be tested: it is good", "could not be tested: 2.11"),
+        ),
+        ({}, "b", "no-change", "bad", ()),
+        ({"max_runs": 1}, "g?", "undecided", None, ("1 run did not suffice",)),
+        ({"max_runs": 1, "good": "2.11"}, "?g", "undecided", None, ("1 run did not suffice",)),
+        ({"max_runs": 1, "good": "2.10"}, "?g", "undecided", None, ("1 run did not suffice",)),
+        ({}, "ggb", "change", None, ()),
+        ({"max_runs": 2}, "g?b", "range", None, ("the limit of 2 runs was reached",)),
+        ({"max_runs": 2}, "g?g", "no-change", "good", ("2 of 3 candidates were run",)),
+    ],
+)
+def test_what_is_told_where_no_more_can_be_run(
+    given: dict[str, object], answers: str, kind: str, verdict: str | None, notes: tuple[str, ...]
+) -> None:
+    found = of(axis(len(answers), **given), answers)
+    assert isinstance(found, AxisFinding)
+    assert (found.kind, found.verdict, found.notes) == (kind, verdict, notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "answers", "at", "why"),
+    [
+        ({}, "???", 0, "the oldest"),
+        ({}, "g??", 2, "the newest"),
+        ({"good": "2.12"}, "???", 2, "confirm that it is good"),
+        ({"bad": "2.10"}, "???", 0, "confirm that it is bad"),
+        ({"good": "2.11"}, "?g?", 2, "the newest"),
+        ({"bad": "2.11"}, "?b?", 0, "the oldest"),
+        ({"bad": "2.11"}, "bb?", 2, "the newest"),
+        ({"good": "2.11"}, "?g?b", 2, "splits 2 places where it can have changed"),
+        ({}, "g?b", 1, "splits 2 places where it can have changed"),
+        ({}, "g????b", 2, "splits 5 places where it can have changed"),
+        ({}, "g?g??b", 3, "splits 3 places where it can have changed"),
+        ({}, "g?g", 1, "both ends are alike: look for one that differs"),
+        ({"repeat": 2}, "gbg", 0, "the oldest"),
+        ({"repeat": 2}, "bgb", 0, "the oldest"),
+        ({"repeat": "judged"}, "gub", 1, "again: one answer is not enough"),
+        ({"repeat": "judged"}, "gug", 1, "again: one answer is not enough"),
+        ({"repeat": "judged"}, "g?u?b", 2, "again: one answer is not enough"),
+    ],
+)
+def test_what_is_asked_next_and_why(
+    given: dict[str, object], answers: str, at: int, why: str
+) -> None:
+    question = of(axis(len(answers), **given), answers)
+    told = sum(letter != "?" for letter in answers)
+    assert question == Question(at=(names(9)[at],), number=told + 1, why=why)

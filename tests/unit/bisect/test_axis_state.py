@@ -1,0 +1,157 @@
+"""An axis as it is searched: its gaps and weights, its ends, and what is said of claims."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.bisect.driver import AxisState
+from harness.bisect.match import Evidence, RunAnswer
+from harness.bisect.result import AxisFinding, VersionChange as Change
+from tests.unit.bisect.histories import axis, names
+
+TOLD: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable"}
+
+
+def state(*answers: str, **given: Any) -> AxisState:
+    """Of an axis whose candidates answered so: some letters for each."""
+    evidence = Evidence()
+    for name, letters in zip(names(len(answers)), answers, strict=True):
+        for letter in letters:
+            evidence = evidence.plus((name,), TOLD[letter])
+    return AxisState.of(axis(len(answers), **given), evidence)
+
+
+def test_places_weights_and_tallies_are_those_of_what_can_be_tested() -> None:
+    found = state("g", "", "n", "gb", "", "", good="2.10")
+    assert found.names == ("2.10", "2.11", "2.13", "2.14", "2.15")
+    assert found.places == (0, 1, 3, 4, 5)
+    # a half, three quarters and so on beside what cannot be tested
+    assert found.weights == (0.75, 0.5, 0.5, 0.75, 0.875)
+    assert found.said == ("good", None, None, None, None)
+    assert [tally.told for tally in found.tallies] == [1, 0, 2, 0, 0]
+    assert state("", "").weights == (1, 1)
+    assert found.ask(2, "so").at == ("2.13",)
+    assert (found.ask(2, "so").number, found.ask(2, "so").why) == (5, "so")
+
+
+@pytest.mark.parametrize(
+    ("given", "ends"),
+    [
+        ({}, [0, 4]),
+        ({"good": "2.12"}, [2, 4, 0]),
+        ({"bad": "2.12"}, [2, 0, 4]),
+        ({"good": "2.10"}, [0, 4, 0]),
+        ({"bad": "2.14"}, [4, 0, 4]),
+        ({"good": "2.10", "bad": "2.14"}, [0, 4]),
+        ({"good": "2.14", "bad": "2.10"}, [4, 0]),
+    ],
+)
+def test_which_ends_are_confirmed_first(given: dict[str, str], ends: list[int]) -> None:
+    assert list(state("", "", "", "", "", **given).ends()) == ends
+
+
+def test_an_end_that_cannot_be_tested_has_a_neighbour_for_it() -> None:
+    given = {"good": "2.14", "bad": "2.10"}
+    assert list(state("n", "", "", "", "", **given).ends()) == [3, 3, 0]
+    assert list(state("", "", "", "", "n", **given).ends()) == [0, 0, 3]
+
+
+@pytest.mark.parametrize(
+    ("answers", "given", "notes"),
+    [
+        (["", ""], {"good": "2.10", "bad": "2.11"}, ()),
+        (["n", ""], {}, ("could not be tested: 2.10",)),
+        (
+            ["n", ""],
+            {"good": "2.10"},
+            ("2.10 was said to be good, and cannot be tested", "could not be tested: 2.10"),
+        ),
+    ],
+)
+def test_nothing_is_said_of_what_is_not_known(
+    answers: list[str], given: dict[str, str], notes: tuple[str, ...]
+) -> None:
+    assert state(*answers, **given).finding("undecided").notes == notes
+
+
+@pytest.mark.parametrize(
+    ("given", "states", "notes"),
+    [
+        ({"good": "2.10", "bad": "2.11"}, ["good", "bad"], ()),
+        ({"good": "2.10", "bad": "2.11"}, ["good", None], ()),
+        (
+            {"good": "2.10", "bad": "2.11"},
+            ["bad", "good"],
+            ("the ends are the other way round than said: 2.10 is bad, 2.11 is good",),
+        ),
+        ({"good": "2.10"}, ["bad", "good"], ("2.10 was said to be good, and is bad",)),
+        (
+            {"good": "2.10", "bad": "2.11"},
+            ["good", "good"],
+            ("2.11 was said to be bad, and is good",),
+        ),
+    ],
+)
+def test_claims_beside_what_is_so(
+    given: dict[str, str], states: list[Any], notes: tuple[str, ...]
+) -> None:
+    assert state("g", "g", **given).finding("undecided", states=states).notes == notes
+
+
+def test_a_finding_counts_the_runs_and_names_what_lies_between() -> None:
+    found = state("g", "n", "b")
+    change = found.change(["good", "bad"], 0, 1)
+    told = found.finding("change", states=["good", "bad"], notes=["so"], changes=[change])
+    assert (told.kind, told.before, told.after, told.between) == (
+        *("range", "2.10", "2.12", ("2.11",)),
+    )
+    assert (told.runs, told.unknown, told.notes) == (3, 0, ("so",))
+    none = found.finding("no-change", verdict="good")
+    assert (none.between, none.notes) == (("2.11",), ())
+    plain = state("g", "b")
+    assert plain.change(["bad", "good"], 0, 1) == Change.of("fix", "2.10", "2.11")
+
+
+MENDED = Change.of("fix", "2.10", "2.11")
+BROKE = Change.of("regression", "2.10", "2.11")
+
+
+@pytest.mark.parametrize(
+    ("change", "states", "notes"),
+    [
+        (
+            MENDED,
+            ["bad", "good"],
+            (
+                "older versions are bad and newer ones good: this version fixed it, or is the "
+                "oldest that can run the case",
+            ),
+        ),
+        (BROKE, ["good", "bad"], ()),
+    ],
+)
+def test_a_version_that_fixed_it_is_called_so(
+    change: Change, states: list[Any], notes: tuple[str, ...]
+) -> None:
+    assert state("", "").finding("change", states=states, changes=[change]).notes == notes
+
+
+@pytest.mark.parametrize(
+    ("states", "note"),
+    [
+        (
+            ["bad", "good", "bad"],
+            "both ends are bad, and not all between them: 2.11 made it good, 2.12 broke it",
+        ),
+        (["bad", "good", "good"], "2.11 made it good, 2.12 broke it"),
+        ([], "2.11 made it good, 2.12 broke it"),
+    ],
+)
+def test_two_changes_are_told_in_their_order(states: list[Any], note: str) -> None:
+    known = state("", "", "")
+    newer = known.change(["bad", "good", "bad"], 1, 2)
+    found = known.finding("change", states=states, changes=[MENDED, newer])
+    assert isinstance(found, AxisFinding)
+    assert found.notes == (note,)

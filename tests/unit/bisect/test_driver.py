@@ -1,0 +1,546 @@
+"""The driver on scripted runs: bounds, trouble, death at any moment, edited logs."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.bisect import loop
+from harness.bisect.driver import FEWEST_GOOD, Bisection
+from harness.bisect.folder import LOG, Answered, BisectFolder
+from harness.bisect.loop import RunEnd, judge
+from harness.bisect.match import ANY_FAILURE, Point, Question, Stopped
+from harness.bisect.report_text import doubts, summary, write_reports
+from harness.bisect.request import replayed
+from harness.bisect.result import AxisFinding, CornersFinding
+from harness.bisect.search import AxisSpec, CornerSpec
+from harness.core.axes import AxisName
+from harness.core.errors import ConfigError
+from harness.history.performance import MOST_RUNS
+from harness.plugin.problem import Problem
+from tests.unit.bisect.scripted_runs import (
+    NO_RECORD,
+    PROBLEMS,
+    ScriptedRuns,
+    Silent,
+    new_bisection,
+    record,
+    reopened,
+)
+
+VERSIONS = tuple(f"2.{number}.0" for number in range(40, 56))
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def killed_at(number: int) -> Callable[[str], None]:
+    """What dies at the so-manyth moment at which it could."""
+    left = [number]
+
+    def dies(moment: str) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed(moment)
+
+    return dies
+
+
+def broke_at(version: str) -> ScriptedRuns:
+    return ScriptedRuns(lambda at, _: "failed" if at[0] >= version else "passed")
+
+
+def spec(**more: object) -> AxisSpec:
+    return AxisSpec.model_validate({"axis": "qnn", "candidates": VERSIONS} | more)
+
+
+def test_it_finds_the_change_within_the_bound(tmp_path: Path) -> None:
+    for number, version in enumerate(VERSIONS[1:]):
+        runs = broke_at(version)
+        bisection = new_bisection(tmp_path / str(number), spec(), runs)
+        found = bisection.go_on()
+        assert isinstance(found, AxisFinding)
+        assert (found.last_good, found.first_bad) == (VERSIONS[number], version)
+        assert len(runs.made) <= 6
+        assert len(bisection.folder.read().answers()) == len(runs.made)
+        with reopened(bisection, runs) as again:
+            assert again.go_on() == found
+        assert (bisection.folder.path / LOG).read_text().count('"concluded"') == 1
+
+
+CORNERS = CornerSpec(
+    axes=("ort", "qnn"),
+    candidates=(("1", "2", "3"), VERSIONS[:5]),
+    good=("1", VERSIONS[0]),
+    bad=("3", VERSIONS[4]),
+)
+
+
+JUDGED_CORNERS = CORNERS.model_copy(update={"repeat": "judged"})
+
+
+def test_corners_are_driven_the_same_way(tmp_path: Path) -> None:
+    runs = ScriptedRuns(
+        lambda at, _: "failed" if at[0] >= "2" and at[1] >= VERSIONS[3] else "passed"
+    )
+    bisection = new_bisection(tmp_path, CORNERS, runs)
+    found = bisection.go_on()
+    assert isinstance(found, CornersFinding)
+    assert (found.fails_with, [one.answer.first_bad for one in found.searches]) == (
+        "both",
+        ["2", VERSIONS[3]],
+    )
+    assert len(runs.made) == len(set(runs.made)) <= CORNERS.bound().runs
+    with reopened(bisection, runs) as again:
+        assert again.go_on() == found
+
+
+def by_day(few: int, *, of: int) -> list[Any]:
+    """Seeds, of which all but a few are for the night: tests of the log show the same."""
+    later = (pytest.param(seed, marks=pytest.mark.nightly) for seed in range(few, of))
+    return [*range(few), *later]
+
+
+@pytest.mark.parametrize("seed", by_day(8, of=40))
+@pytest.mark.parametrize("axes", [1, 2])
+def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(
+    tmp_path: Path, seed: int, axes: int
+) -> None:
+    dice = random.Random(seed)
+    version = dice.choice(VERSIONS[1:5])
+    runs = ScriptedRuns(lambda at, _: "failed" if at[-1] >= version else "passed")
+    runs.dies = killed_at(dice.randrange(1, 12))
+    bisection = new_bisection(tmp_path, spec() if axes == 1 else CORNERS, runs)
+    deaths: list[str] = []
+    found = None
+    while found is None:
+        try:
+            with reopened(bisection, runs) as again:
+                found = again.go_on()
+        except Killed as death:
+            deaths.append(str(death))
+            runs.dies = killed_at(dice.randrange(1, 12))
+            if dice.random() < 0.5:
+                log = bisection.folder.path / LOG
+                whole = log.read_bytes()
+                log.write_bytes(whole + b'{"schema":1,"kind":"answ')  # died within a line
+    if isinstance(found, CornersFinding):
+        (search,) = found.searches
+        assert (found.fails_with, search.answer.first_bad) == ("qnn", version)
+    else:
+        assert isinstance(found, AxisFinding)
+        assert found.first_bad == version
+    again_made = Counter(runs.made)
+    # a run that died before its end is made again, one that had ended is not
+    assert sum(count - 1 for count in again_made.values()) <= len(deaths) - deaths.count("after")
+
+
+def test_lab_trouble_is_asked_again_on_the_next_device_and_stops_in_the_end(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, device: "lab" if device == "a" else "passed")
+    bisection = new_bisection(tmp_path, spec(), runs, devices=("a", "b"))
+    found = bisection.go_on()
+    assert isinstance(found, AxisFinding)
+    assert found.kind == "no-change"
+    assert runs.devices == ["a", *["b"] * (len(runs.devices) - 1)]
+    dead = ScriptedRuns(lambda at, _: "error")
+    bisection = new_bisection(tmp_path, spec(), dead, devices=("a", "b"))
+    stopped = bisection.go_on()
+    assert isinstance(stopped, Stopped)
+    assert dead.devices == ["a", "b", "a"]
+    assert dead.waited == [15.0], "the first try goes on at once, on the next device"
+    healed = broke_at(VERSIONS[4])
+    with reopened(bisection, healed) as again:
+        found = again.go_on()
+    assert isinstance(found, AxisFinding)
+    assert found.first_bad == VERSIONS[4]
+
+
+def test_what_cannot_be_brought_together_is_untestable(tmp_path: Path) -> None:
+    holes = VERSIONS[5:8]
+    runs = ScriptedRuns(
+        lambda at, _: "refused" if at[0] in holes else "failed" if at[0] > holes[-1] else "passed"
+    )
+    found = new_bisection(tmp_path, spec(), runs).go_on()
+    assert isinstance(found, AxisFinding)
+    assert (found.kind, found.before, found.after) == ("range", VERSIONS[4], VERSIONS[8])
+    assert found.between == holes
+
+
+def test_a_lab_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
+    left = [2]
+
+    def away(at: Point, _: str) -> str:
+        left[0] -= 1
+        return "lab" if left[0] >= 0 else "failed" if at[0] >= VERSIONS[4] else "passed"
+
+    runs = ScriptedRuns(away)
+    bisection = new_bisection(tmp_path, spec(), runs)
+    found = bisection.go_on()
+    assert isinstance(found, AxisFinding)
+    assert found.first_bad == VERSIONS[4]
+    assert runs.waited == [15.0]
+    assert isinstance(bisection.watcher, Silent)
+    assert bisection.watcher.remarks[0] == "the lab failed; it is tried again in 15 s"
+
+
+def test_no_wait_is_longer_than_the_time_that_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "WAITS_S", (100.0,))
+    runs = ScriptedRuns(lambda at, _: "lab", sleeps=time.sleep)
+    bisection = new_bisection(tmp_path, spec(), runs, stop_at=time.monotonic() + 2)
+    assert bisection.go_on() is None
+    assert len(runs.made) == len(runs.waited) == 1
+    assert 0 < runs.waited[0] <= 2
+
+
+def test_ends_that_cannot_be_installed_move_inward(tmp_path: Path) -> None:
+    holes = (*VERSIONS[:3], *VERSIONS[-2:])
+    runs = ScriptedRuns(
+        lambda at, _: "refused" if at[0] in holes else "failed" if at[0] > "2.47.0" else "passed"
+    )
+    found = new_bisection(tmp_path, spec(), runs).go_on()
+    assert isinstance(found, AxisFinding)
+    assert (found.kind, found.last_good, found.first_bad) == (
+        "change",
+        VERSIONS[7],
+        VERSIONS[8],
+    )
+
+
+def test_where_nothing_can_be_installed_that_is_the_answer(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, _: "refused")
+    found = new_bisection(tmp_path, spec(), runs).go_on()
+    assert isinstance(found, AxisFinding)
+    assert found.kind == "undecided"
+    assert sorted(runs.made) == [(version,) for version in VERSIONS]
+
+
+@pytest.mark.parametrize("kind", ["wrong", "usage", "nothing"])
+@pytest.mark.parametrize("after", [0, 2])
+def test_wrong_input_is_no_answer_and_can_be_mended(tmp_path: Path, kind: str, after: int) -> None:
+    mended = broke_at(VERSIONS[5])
+    runs = ScriptedRuns(
+        lambda at, device: kind if len(runs.made) > after else mended.says(at, device)
+    )
+    bisection = new_bisection(tmp_path, spec(), runs)
+    with pytest.raises(ConfigError, match="it is so"):
+        bisection.go_on()
+    assert len(bisection.folder.read().evidence().tallies) == after
+    with reopened(bisection, mended) as again:
+        found = again.go_on()
+    assert isinstance(found, AxisFinding)
+    assert found.first_bad == VERSIONS[5]
+    assert not set(mended.made) & set(runs.made[:after])
+
+
+def test_a_version_that_is_held_and_cannot_be_had_is_wrong_input(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, _: "refused")
+    asked = AxisSpec(axis="compiler", candidates=VERSIONS)
+    with pytest.raises(ConfigError, match="it is so"):
+        new_bisection(tmp_path, asked, runs, held={"qnn": "2.47.0"}).go_on()
+    assert len(runs.made) == 1
+
+
+@pytest.mark.parametrize(
+    ("axis", "without", "says"),
+    [
+        ("ort", {"ort": None}, "does not use ONNX Runtime"),
+        ("compiler", {"by": None}, "takes no contexts"),
+    ],
+)
+def test_an_axis_that_the_case_does_not_have_is_refused(
+    tmp_path: Path, axis: AxisName, without: dict[str, Any], says: str
+) -> None:
+    runs = ScriptedRuns(lambda at, _: "passed", **without)
+    asked = AxisSpec(axis=axis, candidates=("1", "2", "3"))
+    with pytest.raises(ConfigError, match=f"--axis: .*{says}"):
+        new_bisection(tmp_path / "one", asked, runs).go_on()
+    two = (("1", "2"), ("1", "2"))
+    both = CornerSpec(axes=("qnn", axis), candidates=two, good=("1", "1"), bad=("2", "2"))
+    with pytest.raises(ConfigError, match=says):
+        new_bisection(tmp_path / "two", both, runs).go_on()
+    assert len(runs.made) == 2
+    held = new_bisection(tmp_path / "held", spec(), runs, held={axis: "2.47.0"})
+    held.go_on()
+    assert isinstance(held.watcher, Silent)
+    (remark,) = held.watcher.remarks
+    assert remark.startswith(f"--{axis} 2.47.0 has no effect: ")
+    assert says in remark
+
+
+def test_a_case_that_fails_early_may_still_take_contexts(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, _: "failed", by=None)
+    found = new_bisection(tmp_path, AxisSpec(axis="compiler", candidates=("1", "2")), runs).go_on()
+    assert isinstance(found, AxisFinding)
+
+
+def test_measurements_are_compared_with_those_of_the_good_end(tmp_path: Path) -> None:
+    runs = ScriptedRuns(
+        lambda at, _: "passed", value=lambda at: 10.0 if at[0] < VERSIONS[9] else 13.0
+    )
+    asked = spec(good=VERSIONS[0])
+    found = new_bisection(tmp_path, asked, runs, match="measurement took_us > 1.2 * good").go_on()
+    assert isinstance(found, AxisFinding)
+    assert (found.first_bad, runs.made[0]) == (VERSIONS[9], (VERSIONS[0],))
+
+
+DRIFT = {"match": "drift:2"}
+
+
+def drifting(first: str) -> ScriptedRuns:
+    """Runs whose output is three steps more from a version on."""
+    return ScriptedRuns(
+        lambda at, _: "passed", output=lambda at: bytes([10 + 3 * (at[0] >= first)])
+    )
+
+
+@pytest.mark.parametrize("first", VERSIONS[1:])
+def test_outputs_are_compared_with_those_of_the_good_end(tmp_path: Path, first: str) -> None:
+    runs = drifting(first)
+    asked = spec(good=VERSIONS[0])
+    found = new_bisection(tmp_path, asked, runs, **DRIFT).go_on()
+    assert isinstance(found, AxisFinding)
+    assert (found.first_bad, runs.made[0]) == (first, (VERSIONS[0],))
+    assert len(runs.made) <= 6
+
+
+def test_what_outputs_are_compared_with_is_found_again(tmp_path: Path) -> None:
+    runs = drifting(VERSIONS[9])
+    asked = spec(good=VERSIONS[0])
+    bisection = new_bisection(tmp_path, asked, runs, **DRIFT)
+    left = [4]
+
+    def dies(moment: str) -> None:
+        left[0] -= 1
+        if left[0] == 0:  # as the second run begins
+            raise Killed(moment)
+
+    runs.dies = dies
+    with pytest.raises(Killed):
+        bisection.go_on()
+    with reopened(bisection, runs) as again:
+        found = again.go_on()
+    assert isinstance(found, AxisFinding)
+    assert found.first_bad == VERSIONS[9]
+    assert Counter(runs.made)[VERSIONS[0],] == 1
+
+
+def test_outputs_that_cannot_be_compared_end_the_search(tmp_path: Path) -> None:
+    asked = spec(good=VERSIONS[0])
+    nothing = ScriptedRuns(lambda at, _: "passed")
+    with pytest.raises(ConfigError, match=r"--case: .* keeps outputs"):
+        new_bisection(tmp_path / "a", asked, nothing, **DRIFT).go_on()
+    runs = drifting(VERSIONS[9])
+    runs.says = lambda at, _: setattr(runs, "context", at[0]) or "passed"  # compiled by each
+    with pytest.raises(ConfigError, match="--compiler: its contexts are not those"):
+        new_bisection(tmp_path / "b", asked, runs, **DRIFT).go_on()
+    assert len(runs.made) == 2
+
+
+@pytest.mark.parametrize("match", ["drift:2", "measurement took_us > 2 * good"])
+def test_a_good_end_that_tells_nothing_is_not_asked_again(tmp_path: Path, match: str) -> None:
+    runs = ScriptedRuns(lambda at, _: "unsupported" if at[0] == VERSIONS[0] else "passed")
+    asked = spec(good=VERSIONS[0])
+    bisection = new_bisection(tmp_path, asked, runs, match=match)
+    with pytest.raises(ConfigError, match=r"--good: 2\.40\.0 told nothing"):
+        bisection.go_on()
+    assert runs.made == [(VERSIONS[0],)]
+
+
+def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: Path) -> None:
+    runs = broke_at(VERSIONS[9])
+    bisection = new_bisection(tmp_path, spec(), runs)
+    bisection.go_on()
+    file = bisection.folder.path / LOG
+    lines = file.read_text().splitlines(keepends=True)
+    at: Point = (VERSIONS[9],)
+    edited = [
+        line.replace('"answer":"bad"', '"answer":"untestable"') if VERSIONS[9] in line else line
+        for line in lines[1:]
+    ]
+    (tmp_path / "edited.jsonl").write_text("".join([lines[0], *edited]))
+    copy = replayed(tmp_path / "edited.jsonl", tmp_path)
+    assert copy.read().spec == bisection.task
+    again = broke_at(VERSIONS[9])
+    copy.close()
+    bisection.folder = copy
+    with reopened(bisection, again) as replay:
+        found = replay.go_on()
+    assert isinstance(found, AxisFinding)
+    assert found.kind == "range"
+    assert at not in again.made
+    assert not {entry.at for entry in copy.read().entries if isinstance(entry, Question)} & {
+        entry.at for entry in bisection.folder.read().entries if isinstance(entry, Answered)
+    } - set(again.made)
+
+
+def test_two_processes_do_not_go_on_with_the_same(tmp_path: Path) -> None:
+    bisection = new_bisection(tmp_path, spec(), broke_at(VERSIONS[3]))
+    other = BisectFolder.open(bisection.folder.path)
+    with pytest.raises(ConfigError, match="still run by process"):
+        other.hold()
+    assert BisectFolder.newest(tmp_path).path == bisection.folder.path
+    with pytest.raises(ConfigError, match="no bisection"):
+        BisectFolder.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("refused", "untestable"),
+        ("lab", "unknown"),
+        ("late", "unknown"),
+        ("interrupted", "unknown"),
+    ],
+)
+def test_runs_without_a_record(kind: str, answer: str) -> None:
+    stopped = Problem.of(PROBLEMS[kind]) if kind in PROBLEMS else None
+    end = RunEnd(NO_RECORD[kind], None, None, "why", 1.0, stopped)
+    assert judge(end, ANY_FAILURE, None).answer == answer
+
+
+def test_a_case_whose_own_input_is_wrong_says_nothing_about_versions() -> None:
+    said = record("error", cause="config")
+    about = {kind: Problem.of(error) for kind, error in PROBLEMS.items()}
+    with pytest.raises(ConfigError, match="it is so"):
+        judge(RunEnd(2, said, None, "", 1.0, about["wrong"]), ANY_FAILURE, None)
+    for stopped in (about["refused"], None):
+        judged = judge(RunEnd(2, said, None, "", 1.0, stopped), ANY_FAILURE, None)
+        assert judged.answer == "untestable"
+    passed = RunEnd(0, record("passed"), None, "", 1.0, about["wrong"])
+    assert judge(passed, ANY_FAILURE, None).answer == "good"
+
+
+def test_a_record_is_what_counts_whatever_the_exit_code() -> None:
+    for code in (0, 1, 2, 3, None):
+        end = RunEnd(code, record("failed"), None, "", 1.0)
+        assert judge(end, ANY_FAILURE, None).answer == "bad"
+
+
+SLOWER = "measurement took_us > 1.1 * good"
+NOISE = (1.0, 1.004, 0.997, 1.002, 0.999)
+GOOD = (VERSIONS[0],)
+
+
+def slower_from(version: str, odd: Point = GOOD) -> ScriptedRuns:
+    """By a quarter; the first run at `odd` is off by more than that."""
+    met = Counter[Point]()
+
+    def took(at: Point) -> float:
+        met[at] += 1
+        off = 1.3 if at == odd and met[at] == 1 else NOISE[(met[at] + len(met)) % len(NOISE)]
+        return 1000 * off * (1.25 if at[-1] >= version else 1)
+
+    return ScriptedRuns(lambda at, _: "passed", value=took)
+
+
+def judging(folder: Path, runs: ScriptedRuns, **more: object) -> Bisection:
+    given = spec(repeat="judged", good=VERSIONS[0], **more)
+    return new_bisection(folder, given, runs, match=SLOWER)
+
+
+def test_a_version_is_run_until_it_can_be_told_from_noise(tmp_path: Path) -> None:
+    runs = slower_from(VERSIONS[6])
+    bisection = judging(tmp_path / "a", runs)
+    found = bisection.go_on()
+    assert isinstance(found, AxisFinding)
+    assert (found.kind, found.last_good, found.first_bad) == (
+        "change",
+        VERSIONS[5],
+        VERSIONS[6],
+    )
+    assert found.runs == len(runs.made) <= spec(repeat="judged").bound().runs
+    assert runs.made[:FEWEST_GOOD] == [GOOD] * FEWEST_GOOD
+    assert max(Counter(runs.made).values()) <= MOST_RUNS
+    answers = [entry.answer for entry in bisection.folder.read().answers() if entry.at != GOOD]
+    assert answers[0] == "unsure"
+    assert Counter(answers)["bad"] + Counter(answers)["good"] == len(set(runs.made)) - 1
+    believed = slower_from(VERSIONS[6])
+    exact = spec(good=VERSIONS[0])
+    found = new_bisection(tmp_path / "b", exact, believed, match=SLOWER).go_on()
+    assert isinstance(found, AxisFinding)
+    assert found.kind == "no-change", "nothing is slower than the odd one"
+
+
+@pytest.mark.parametrize("seed", by_day(2, of=10))
+def test_what_is_judged_goes_on_after_a_death_as_if_there_had_been_none(
+    tmp_path: Path, seed: int
+) -> None:
+    dice = random.Random(seed)
+    version = dice.choice(VERSIONS[1:])
+    straight = slower_from(version)
+    whole = judging(tmp_path / "a", straight)
+    wanted = whole.go_on()
+    runs = slower_from(version)
+    runs.dies = killed_at(dice.randrange(1, 12))
+    bisection = judging(tmp_path / "b", runs)
+    found = None
+    while found is None:
+        try:
+            with reopened(bisection, runs) as again:
+                found = again.go_on()
+        except Killed:
+            runs.dies = killed_at(dice.randrange(1, 12))
+    assert found == wanted
+    told = [
+        [(one.at, one.answer) for one in of.folder.read().answers()] for of in (whole, bisection)
+    ]
+    assert told[0] == told[1]
+
+
+def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
+    """A version that is as much slower as is asked for: neither can be ruled out."""
+    hidden = VERSIONS[3]
+    slower = dict.fromkeys(VERSIONS[4:], 1.3) | {hidden: 1.094}
+    noise = itertools.cycle(NOISE)
+    runs = ScriptedRuns(
+        lambda at, _: "passed", value=lambda at: 1000 * next(noise) * slower.get(at[0], 1)
+    )
+    bisection = judging(tmp_path / "a", runs, candidates=VERSIONS[:6], bad=VERSIONS[5])
+    found = bisection.go_on()
+    assert isinstance(found, AxisFinding)
+    assert (found.kind, found.before, found.between) == ("range", VERSIONS[2], (hidden,))
+    assert Counter(runs.made)[(hidden,)] == MOST_RUNS
+    why = [one.why for one in bisection.folder.read().answers() if one.at == (hidden,)]
+    assert "noise hides it: x " in why[-1]
+    result = write_reports(bisection.folder, found, None, tmp_path)
+    assert f"noise hides: {hidden}" in summary(result)
+    assert "; this computer is too noisy to tell less than x 1." in why[-1]
+    assert doubts(result) == [], "what was asked for is more than what noise does"
+    end = judging(tmp_path / "b", runs, candidates=VERSIONS[:4]).go_on()
+    assert isinstance(end, AxisFinding)
+    assert (end.kind, end.between) == ("no-change", (hidden,))
+    before = judging(tmp_path / "c", runs, candidates=(VERSIONS[0], hidden, *VERSIONS[5:7])).go_on()
+    assert isinstance(before, AxisFinding)
+    assert before.between == (hidden,)
+
+
+@pytest.mark.parametrize("wild", [spec(repeat="judged", good=VERSIONS[0]), JUDGED_CORNERS])
+def test_wild_noise_ends_within_the_bound(tmp_path: Path, wild: AxisSpec | CornerSpec) -> None:
+    dice = random.Random(5)
+    runs = ScriptedRuns(lambda at, _: "passed", value=lambda at: 1000 * dice.lognormvariate(0, 0.4))
+    bisection = new_bisection(tmp_path, wild, runs, match=SLOWER)
+    found = bisection.go_on()
+    assert isinstance(found, AxisFinding | CornersFinding)
+    hidden = sum(entry.answer == "untestable" for entry in bisection.folder.read().answers())
+    assert hidden > 0
+    assert found.runs <= wild.bound().alike + hidden
+
+
+def test_noise_is_judged_on_two_axes_as_well(tmp_path: Path) -> None:
+    runs = slower_from(VERSIONS[3], odd=CORNERS.good)
+    found = new_bisection(tmp_path, JUDGED_CORNERS, runs, match=SLOWER).go_on()
+    assert isinstance(found, CornersFinding)
+    assert (found.kind, found.fails_with) == ("change", "qnn")
+    assert found.searches[0].answer.first_bad == VERSIONS[3]
+    assert found.runs <= JUDGED_CORNERS.bound().runs
+    assert max(Counter(runs.made).values()) <= MOST_RUNS

@@ -1,0 +1,118 @@
+"""Findings in words, and what runs that disagree come to."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from harness.bisect.driver import AxisSearch
+from harness.bisect.match import Evidence, Repeat, RunAnswer, repeats_needed
+from harness.bisect.result import (
+    AxisFinding,
+    FlakyVersion,
+    VersionChange,
+    flaky_versions,
+)
+from tests.unit.bisect.histories import axis, changing, corners, drive
+
+BROKE = VersionChange.of("regression", "3", "4")
+MENDED = VersionChange.of("fix", "5", "8", ["6", "7"])
+
+
+@pytest.mark.parametrize(
+    ("change", "fields", "where", "text"),
+    [
+        (BROKE, {"last_good": "3", "first_bad": "4"}, "4", "last good 3, first bad 4"),
+        (
+            MENDED,
+            {"last_bad": "5", "first_good": "8"},
+            "one of 6, 7, 8",
+            "last bad 5, first good 8 or one of the undecided before it: 6, 7",
+        ),
+    ],
+)
+def test_a_change_in_words(
+    change: VersionChange, fields: dict[str, str], where: str, text: str
+) -> None:
+    named = {name: at for name, at in change.model_dump().items() if name[-4:] in ("good", "_bad")}
+    assert {name: at for name, at in named.items() if at} == fields
+    assert (change.before, change.after) == tuple(fields.values())
+    assert (change.where, change.said) == (where, text)
+
+
+def test_the_change_that_was_asked_for_comes_first() -> None:
+    older, newer = VersionChange.of("fix", "1", "2"), MENDED
+    changes = (older, BROKE, newer)
+    fields = BROKE.model_dump() | {"text": "", "kind": "change", "changes": changes}
+    assert AxisFinding.model_validate(fields).asked_first == [BROKE, older, newer]
+    nothing = AxisFinding(text="", kind="undecided")
+    assert (nothing.asked_first, nothing.before, nothing.after) == ([], "", "")
+
+
+@pytest.mark.parametrize(
+    ("failed", "runs", "repeats"),
+    [(1, 5, 21), (2, 5, 10), (1, 2, 7), (9, 10, 3), (99, 100, 2), (999, 1000, 1), (1, 100, 459)],
+)
+def test_repeats_that_hardly_miss_a_failure(failed: int, runs: int, repeats: int) -> None:
+    assert repeats_needed(failed, runs) == repeats
+    chance = Fraction(runs - failed, runs)
+    assert chance**repeats < Fraction(1, 100) <= chance ** (repeats - 1)
+
+
+def told(answers: str) -> Evidence:
+    letters: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable", "u": "unsure"}
+    evidence = Evidence()
+    for version, of_version in zip(("2.10", "2.11"), answers.split(), strict=True):
+        for letter in of_version:
+            evidence = evidence.plus((version,), letters[letter])
+    return evidence
+
+
+@pytest.mark.parametrize(
+    ("answers", "repeat", "flaky"),
+    [
+        ("ggg bbb", 3, ()),
+        ("ggg gbbgg", 5, (FlakyVersion(at=("2.11",), failed=2, runs=5, repeats=10),)),
+        (
+            "gb bg",
+            2,
+            (
+                FlakyVersion(at=("2.10",), failed=1, runs=2, repeats=7),
+                FlakyVersion(at=("2.11",), failed=1, runs=2, repeats=7),
+            ),
+        ),
+        ("gu gb", "judged", ()),
+    ],
+)
+def test_versions_whose_runs_disagree(
+    answers: str, repeat: Repeat, flaky: tuple[FlakyVersion, ...]
+) -> None:
+    assert flaky_versions(told(answers), repeat) == flaky
+
+
+def test_a_version_whose_runs_disagree_is_bad_after_all_its_runs() -> None:
+    """Of five runs of the newest the second and the fourth fail."""
+    truth, made = changing(4, 2), list[str]()
+
+    def world(at: tuple[str, ...]) -> RunAnswer:
+        made.append(at[0])
+        if at == ("2.13",):
+            return "bad" if made.count("2.13") in (2, 4) else "good"
+        return truth(at)
+
+    found, _ = drive(AxisSearch(axis(4, repeat=5)), world)
+    assert (found.kind, found.last_good, found.first_bad) == ("change", "2.11", "2.12")
+    assert [made.count(f"2.1{i}") for i in range(4)] == [5, 5, 5, 5]
+    assert found.flaky == (FlakyVersion(at=("2.13",), failed=2, runs=5, repeats=10),)
+    assert found.flaky[0].said == (
+        "flaky: 2 of 5 failed at 2.13; with --repeat 10 a miss is less likely than 1 % at that rate"
+    )
+    assert len(made) <= axis(4, repeat=5).bound().runs
+
+
+def test_a_flaky_corner_is_told_as_a_pair() -> None:
+    spec = corners(2, 2, repeat=2)
+    evidence = Evidence().plus(spec.bad, "good").plus(spec.bad, "bad")
+    (flaky,) = flaky_versions(evidence, 2)
+    assert flaky.said.startswith("flaky: 1 of 2 failed at 2.11 with 1.21; with --repeat 7 ")

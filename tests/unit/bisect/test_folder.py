@@ -1,0 +1,181 @@
+"""Bisections on the disk: their order, and which of them is gone on with."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.bisect.folder import LOG, Answered, Begun, BisectFolder, Concluded
+from harness.bisect.loop import named_again
+from harness.cli.bisect import bisect
+from harness.core.errors import ConfigError
+from harness.core.platform import is_free
+from harness.results.run_folder import number_folder, ordered
+from tests.unit.bisect.histories import axis, task
+
+BEGUN = Begun(spec=task(axis(2)))
+OVER = Concluded(text="no change")
+
+
+def new(reports: Path, *, over: bool = False) -> BisectFolder:
+    folder = BisectFolder.create(reports, BEGUN)
+    if over:
+        folder.append(OVER)
+    folder.close()
+    return folder
+
+
+def test_those_of_one_second_keep_their_order(tmp_path: Path) -> None:
+    begun = [new(tmp_path).path for _ in range(35)]
+    assert len(set(begun)) == 35
+    assert ordered(reversed(begun)) == begun
+    assert BisectFolder.newest(tmp_path).path == begun[-1]
+
+
+def test_the_last_of_a_case_is_looked_for_since_a_night_whatever_clocks_said(
+    tmp_path: Path,
+) -> None:
+    mine = Begun(spec=task(axis(2), case="x"))
+    before = BisectFolder.create(tmp_path, mine)
+    before.close()
+    night = tmp_path / "30261121T060000Z-00ff-nightly"
+    night.mkdir()
+    number_folder(night, "nightly")
+    assert BisectFolder.last_of(tmp_path, "x", night.name) is None
+    after = BisectFolder.create(tmp_path, mine)
+    after.close()
+    new(tmp_path)
+    found = BisectFolder.last_of(tmp_path, "x", night.name)
+    assert found is not None
+    assert found.path == after.path
+    assert BisectFolder.last_of(tmp_path, "x", "20261121T060000Z-00ff-nightly") is None
+
+
+SECRET = "s3cr3t-can4ry"
+WORDS = ["-q", f"--index=https://me:{SECRET}@host/x"]
+KEPT = ["-q", "--index=https://***@host/x"]
+
+
+def test_what_goes_to_pytest_has_its_secrets_in_no_file(tmp_path: Path) -> None:
+    begun = Begun(spec=task(axis(2), pytest_arguments=WORDS))
+    with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
+        assert folder.read().spec == begun.spec, "its runs are to be as asked"
+        assert SECRET not in (folder.path / LOG).read_text()
+        assert BisectFolder.open(folder.path).read().spec.pytest_arguments == tuple(KEPT)
+
+
+@pytest.mark.parametrize(
+    ("kept", "given", "says"),
+    [
+        (["-q"], [], None),
+        (["-q"], ["-q"], None),
+        ([], [], None),
+        (KEPT, WORDS, None),
+        (KEPT, [], "had a secret, which no file keeps: name all of them again"),
+        (["-q"], ["-x"], "none of these, or the same ones"),
+        (KEPT, ["-q"], "none of these, or the same ones"),
+    ],
+)
+def test_what_is_gone_on_with_is_as_it_was_asked(
+    kept: list[str], given: list[str], says: str | None
+) -> None:
+    if says is None:
+        assert named_again(kept, given) == tuple(given or kept)
+        return
+    with pytest.raises(ConfigError, match=f"--pytest-arg: .*{says}"):
+        named_again(kept, given)
+
+
+def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_named(
+    tmp_path: Path,
+) -> None:
+    there = {"lab": tmp_path / "no.yaml", "folder": tmp_path}
+    begun = Begun(spec=task(axis(2), pytest_arguments=WORDS, **there))
+    with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
+        file = folder.path / LOG
+    for words, says in (
+        (["--resume"], "name all of them again"),
+        (["--resume", "--pytest-arg", "-q"], "or the same ones"),
+        (["--resume", *(f"--pytest-arg={one}" for one in WORDS)], "no.yaml"),
+        (["replay", str(file)], "name all of them again"),
+    ):
+        done = CliRunner().invoke(bisect, [*words, "--reports", str(tmp_path)])
+        assert isinstance(done.exception, ConfigError), done.output
+        assert says in str(done.exception)
+        assert SECRET not in done.output + str(done.exception)
+    assert SECRET not in file.read_text()
+
+
+def test_one_that_was_moved_elsewhere_is_still_one(tmp_path: Path) -> None:
+    moved = new(tmp_path / "reports").path.rename(tmp_path / "mine")
+    assert BisectFolder.open(moved).read().spec == BEGUN.spec
+
+
+def test_what_is_gone_on_with_is_the_newest_that_is_not_over(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no bisection"):
+        BisectFolder.to_go_on_with(tmp_path)
+    first, open_one, last = (new(tmp_path, over=over) for over in (True, False, True))
+    assert BisectFolder.to_go_on_with(tmp_path).path == open_one.path
+    open_one.hold()
+    open_one.append(OVER)
+    open_one.close()
+    assert BisectFolder.to_go_on_with(tmp_path).path == last.path
+    first.hold()
+    first.append(Answered(at=("2.10",), answer="good"))
+    first.close()
+    assert BisectFolder.to_go_on_with(tmp_path).path == first.path, "an edited log is open again"
+
+
+def test_a_log_that_cannot_be_read_does_not_hide_others(tmp_path: Path) -> None:
+    good, damaged = new(tmp_path), new(tmp_path)
+    (damaged.path / LOG).write_text("nonsense\n")
+    assert BisectFolder.to_go_on_with(tmp_path).path == good.path
+    good.hold()
+    good.append(OVER)
+    good.close()
+    with pytest.raises(ConfigError, match=damaged.path.name):
+        BisectFolder.to_go_on_with(tmp_path)
+
+
+def test_what_was_never_answered_can_be_discarded(tmp_path: Path) -> None:
+    folder = BisectFolder.create(tmp_path, BEGUN)
+    assert not folder.read().answers()
+    folder.append(Answered(at=("2.10",), answer="unknown"))
+    assert folder.read().answers()
+    folder.discard()
+    assert not folder.path.exists()
+
+
+def test_reports_that_are_a_file_are_named(tmp_path: Path) -> None:
+    (tmp_path / "reports").write_text("")
+    with pytest.raises(ConfigError, match="cannot hold reports"):
+        BisectFolder.create(tmp_path / "reports", BEGUN)
+
+
+def test_a_log_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
+    """It would be cut behind its last line, and appended to."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"a line\nand a part")
+    folder = tmp_path / "20260101T000000Z-0-bisect"
+    folder.mkdir()
+    (folder / "log.jsonl").symlink_to(secret)
+    with pytest.raises(ConfigError, match=r"log\.jsonl: is a link, and links in a folder are not"):
+        BisectFolder.open(folder).hold()
+    assert secret.read_bytes() == b"a line\nand a part"
+
+
+def test_what_another_process_is_at_is_waited_for(tmp_path: Path) -> None:
+    held = new(tmp_path)
+    held.hold()
+    other = BisectFolder.open(held.path)
+    assert not is_free(other.path / LOG, 0.0)
+    ends = threading.Timer(0.2, held.close)
+    ends.start()
+    assert is_free(other.path / LOG, 60.0)
+    ends.join()
+    other.hold()
+    other.close()

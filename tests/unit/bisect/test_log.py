@@ -1,0 +1,185 @@
+"""The log: killed at any moment, edited, damaged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.bisect.driver import search_of
+from harness.bisect.folder import (
+    Answered,
+    Begun,
+    Concluded,
+    Entry,
+    Resumed,
+    read_log,
+    to_line,
+)
+from harness.bisect.match import Question
+from harness.bisect.result import AxisFinding, CornersFinding
+from harness.bisect.search import PATIENCE, AxisSpec, CornerSpec
+from harness.core.errors import ConfigError
+from tests.unit.bisect.histories import World, axis, changing, corners, task
+
+
+def written(spec: AxisSpec | CornerSpec, world: World) -> tuple[str, list[Any]]:
+    """The log of a whole search, and what it asked at each of its lines."""
+    begun = Begun(spec=task(spec))
+    search = search_of(read_log(to_line(begun)))
+    entries: list[Entry] = [begun]
+    standing: list[Any] = [search.next()]
+    while isinstance(question := search.next(), Question):
+        entries.append(question)
+        standing.append(question)
+        answer = world(question.at)
+        search.answer(question, answer)
+        entries.append(Answered(at=question.at, answer=answer, detail={"signature": "a|1|ü\n"}))
+        standing.append(search.next())
+    entries.append(Concluded(text=str(question)))
+    standing.append(question)
+    return "".join(map(to_line, entries)), standing
+
+
+@pytest.mark.parametrize(
+    ("spec", "world"),
+    [
+        (axis(12), changing(12, 7, holes=frozenset({6, 9}))),
+        (axis(6, repeat=3, bad="2.11"), changing(6, 4, "bad")),
+        (corners(5, 4), lambda at: "bad" if at[0] >= "2.12" and at[1] >= "1.22" else "good"),
+        (corners(2, 2), lambda _: "untestable"),
+    ],
+)
+@pytest.mark.parametrize("closely", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_killed_at_any_byte_it_goes_on_where_it_was(
+    spec: AxisSpec | CornerSpec, world: World, closely: bool
+) -> None:
+    text, standing = written(spec, world)
+    first = text.index("\n") + 1
+    step = 1 if len(text) < 3000 else 7
+    ends = set(range(first, len(text) + 1, step if closely else 31 * step))
+    ends |= {at + by for at in range(first, len(text)) if text[at] == "\n" for by in (0, 1)}
+    for end in sorted(ends):
+        log = read_log(text[:end])
+        assert log.spec.search == spec
+        assert search_of(log).next() == standing[text[:end].count("\n") - 1]
+        under_way = log.under_way()
+        assert under_way is None or search_of(log).next() == under_way
+
+
+def test_an_edited_answer_is_as_if_it_had_been_given() -> None:
+    truth = changing(9, 6)
+    wrong, standing = written(axis(9), lambda at: "bad" if at == ("2.14",) else truth(at))
+    assert standing[-1].after == "2.14"
+    edited = wrong.replace('"at":["2.14"],"answer":"bad"', '"at":["2.14"],"answer":"good"')
+    search = search_of(read_log(edited))
+    while isinstance(question := search.next(), Question):
+        search.answer(question, truth(question.at))
+    assert isinstance(question, AxisFinding)
+    assert (question.after, len(question.changes)) == ("2.16", 1)
+
+
+@given(st.data())
+def test_lines_may_be_taken_out_and_answers_corrected(data: st.DataObject) -> None:
+    specs: list[AxisSpec | CornerSpec] = [axis(9), axis(5, repeat=3), corners(3, 4)]
+    spec = data.draw(st.sampled_from(specs))
+    answers = st.sampled_from(["good", "bad", "untestable", "unknown"])
+    places = [*spec.points()]
+    given_ = data.draw(st.lists(st.tuples(st.sampled_from(places), answers), max_size=12))
+    text = to_line(Begun(spec=task(spec))) + "".join(
+        to_line(Answered(at=at, answer=answer)) for at, answer in given_
+    )
+    search = search_of(read_log(text))
+    search.resume()
+    for _ in range(search.spec.bound().runs + 40):
+        step = search.next()
+        if not isinstance(step, Question):
+            break
+        search.answer(step, data.draw(answers.filter(lambda a: a != "unknown")))  # type: ignore[arg-type]
+    assert isinstance(search.next(), AxisFinding | CornersFinding)
+
+
+def test_resuming_gives_the_lab_another_chance() -> None:
+    text = to_line(Begun(spec=task(axis(3))))
+    text += PATIENCE * to_line(Answered(at=("2.10",), answer="unknown"))
+    assert not isinstance(search_of(read_log(text)).next(), Question)
+    assert isinstance(search_of(read_log(text + to_line(Resumed()))).next(), Question)
+
+
+BEGUN = to_line(Begun(spec=task(axis(2))))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "1: does not begin with the spec"),
+        (BEGUN[:-1], "1: does not begin with the spec"),
+        (to_line(Resumed()), "1: does not begin"),
+        (BEGUN + "\n" + BEGUN, "3: a second search"),
+        (BEGUN + "no json\n", "2: "),
+        (BEGUN + '{"kind":"answered","at":["2.10"],"answer":"x"}\n', "2: answered.answer: "),
+        (BEGUN + '{"kind":"answered","at":["2.99"],"answer":"good"}\n', "2: at: '2.99' is not"),
+        (BEGUN + '{"kind":"answered","at":["2.10","x"],"answer":"good"}\n', "is not a candidate"),
+        (BEGUN + '{"kind":"asked","at":["1","2","3"],"number":1}\n', "2: asked.at: .*at most 2"),
+        (BEGUN + '{"kind":"?"}\n', "2: "),
+        (
+            BEGUN.replace('"schema":1', '"schema":7'),
+            "1: is of schema 7; this version reads schema 1",
+        ),
+        (BEGUN.replace('"2.11"', '"2.10"'), "1: .*listed twice"),
+        (BEGUN.replace('"spec":{', '"spec":{"subject":1,'), "1: .*spec.subject"),
+        ('"spec"\n', "1: Input should be"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_line(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        read_log(text, file="log")
+
+
+def test_a_line_that_is_no_entry_names_no_field_of_one() -> None:
+    with pytest.raises(ConfigError) as told:
+        read_log(BEGUN + "no json\n")
+    assert told.value.field is None
+
+
+def test_what_was_asked_last_is_under_way_until_it_is_answered() -> None:
+    asked = [to_line(Question(at=(at,), number=1)) for at in ("2.10", "2.11")]
+    answered = to_line(Answered(at=("2.10",), answer="good"))
+    log = read_log(BEGUN + asked[0] + answered + asked[1])
+    assert log.under_way() == Question(at=("2.11",), number=1)
+    assert log.answers() == [Answered(at=("2.10",), answer="good")]
+    assert read_log(BEGUN + asked[0] + answered).under_way() is None
+    again = read_log(BEGUN + asked[0] + to_line(Resumed())).under_way()
+    assert again == Question(at=("2.10",), number=1)
+
+
+def test_a_line_may_be_of_64_million_characters() -> None:
+    def padded(length: int) -> str:
+        return BEGUN + '{"kind":"resumed"}'.ljust(length) + "\n"
+
+    assert read_log(padded(64 << 20)).entries == (Resumed(),)
+    with pytest.raises(ConfigError, match="is too long"):
+        read_log(padded((64 << 20) + 1))
+
+
+def test_a_long_name_that_is_none_is_shown_in_part() -> None:
+    entry = Answered(at=("x" * 150, "y" * 150), answer="good")
+    with pytest.raises(ConfigError) as told:
+        read_log(BEGUN + to_line(entry))
+    shown = "x" * 150 + " with " + "y" * 44
+    assert f"{shown!r} is not a candidate" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("entries", "over"),
+    [
+        ([], False),
+        ([Resumed()], False),
+        ([Concluded(text="x")], True),
+        ([Concluded(text="x"), Resumed()], False),
+        ([Resumed(), Concluded(text="x")], True),
+    ],
+)
+def test_what_ends_with_a_finding_is_over(entries: list[Entry], over: bool) -> None:
+    assert read_log(BEGUN + "".join(map(to_line, entries))).is_over == over

@@ -1,0 +1,459 @@
+"""What counts as bad: records of every outcome against every form of --match."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from harness.bisect.match import (
+    ANY_FAILURE,
+    Unmeasured,
+    figure,
+    parse_comparison,
+    parse_match,
+    too_noisy,
+)
+from harness.core.errors import ConfigError
+from harness.history.performance import Change
+from harness.results.drift import changes
+from harness.results.record import CaseRecord
+from tests.properties import damaged, reached, reaches
+from tests.unit.results.records import error, record
+
+FAILED = record(outcome="failed")
+OTHER = record(outcome="failed", error=error(code=1008, symbol=None, message="Stub lib mismatch"))
+CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
+
+
+@pytest.mark.parametrize(
+    ("given_", "why"),
+    [
+        (FAILED, f"failed: {error().call}"),
+        (record(outcome="failed", error=error(api=None, code=None, symbol=None)), "failed: Fail"),
+        (record(outcome="crashed", error=None), "crashed"),
+    ],
+)
+def test_what_counts_as_bad_is_told_with_its_call(given_: CaseRecord, why: str) -> None:
+    assert ANY_FAILURE.judge(given_).why.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("match", "given_", "answer"),
+    [
+        (None, record(), "good"),
+        (None, FAILED, "bad"),
+        (None, record(outcome="failed", expected={"known_issue": "x"}), "bad"),
+        (None, CRASHED, "bad"),
+        (None, record(outcome="hung"), "bad"),
+        (None, record(outcome="unsupported"), "untestable"),
+        (None, record(outcome="skipped"), "untestable"),
+        (None, record(outcome="error", cause="infra"), "unknown"),
+        (None, record(outcome="error", cause="harness"), "unknown"),
+        (None, record(outcome="error", cause="config"), "untestable"),
+        (None, record(outcome="failed", cause="infra"), "unknown"),
+        (None, record(outcome="error", cause="target"), "unknown"),
+        ("code=1002", FAILED, "bad"),
+        ("code = 0x3EA, 7", FAILED, "bad"),
+        ("code=1002", OTHER, "untestable"),
+        ("code=1002", CRASHED, "untestable"),
+        ("code=1002", record(outcome="crashed", error=None), "untestable"),
+        ("code=1002", record(), "good"),
+        ("code=1002", record(outcome="error", cause="infra"), "unknown"),
+        ("symbol=QNN_COMMON_ERROR_MEM_ALLOC", FAILED, "bad"),
+        ("symbol=*_MEM_ALLOC", FAILED, "bad"),
+        ("symbol=MEM_ALLOC", FAILED, "untestable"),
+        ("symbol=*", CRASHED, "untestable"),
+        (f"signature={error().signature}", FAILED, "bad"),
+        ("signature=*|1002|Failed to find*", FAILED, "bad"),
+        ("signature=*[*]*", FAILED, "untestable"),
+        # where older versions fail otherwise, that is their good
+        ("code=1002 else good", FAILED, "bad"),
+        ("code=1002 else good", OTHER, "good"),
+        ("code=1002 else good", CRASHED, "good"),
+        ("code=1002 else good", record(outcome="error", cause="infra"), "unknown"),
+        ("code=1002 else good", record(outcome="unsupported"), "untestable"),
+        ("symbol=*_MEM_ALLOC  else good", FAILED, "bad"),
+        (f"signature={error().signature} else good", FAILED, "bad"),
+        (f"signature={error().signature} else good", OTHER, "good"),
+        ("measurement loaded < 60", record(), "bad"),
+        ('measurement "loaded < 56"', record(), "good"),
+        ("measurement=load_us.max > 400", record(), "good"),
+        ("measurement nothing > 400", record(), "untestable"),
+        ("measurement loaded < 60", FAILED, "untestable"),
+        ("measurement loaded < good", record(), "untestable"),
+    ],
+)
+def test_answers(match: str | None, given_: Any, answer: str) -> None:
+    chosen = ANY_FAILURE if match is None else parse_match(match)
+    assert chosen.judge(given_).answer == answer
+
+
+def test_a_measurement_is_compared_with_the_good_end() -> None:
+    match = parse_match('measurement "load_us > 1.2 * good"')
+    assert match.needs_good
+    runs = [record(measurements={"load_us": [value]}) for value in (90, 100, 130)]
+    good = match.reference([*runs, FAILED, record(measurements={})])
+    assert good == 100
+    slow, fast = ({"load_us": [121, 121, 900]}, {"load_us": [119, 100, 130]})
+    assert match.judge(record(measurements=slow), good=good).answer == "bad"
+    assert match.judge(record(measurements=fast), good=good).answer == "good"
+    assert match.reference([]) is None
+    assert parse_match("code=1002").reference(runs) is None
+    assert not parse_match("measurement loaded < 60").needs_good
+
+
+MEASURED = record(measurements={"load_us": [90]})
+
+
+@pytest.mark.parametrize(
+    ("match", "runs", "can"),
+    [
+        ('measurement "load_us > 1.2 * good"', [], False),
+        ('measurement "load_us > 1.2 * good"', [record(measurements={})], False),
+        ('measurement "load_us > 1.2 * good"', [FAILED], False),
+        ('measurement "load_us > 1.2 * good"', [FAILED, MEASURED], True),
+        ("drift:1", [], False),
+        ("drift:1", [FAILED, record(outcome="error", cause="infra")], False),
+        ("drift:1", [FAILED, record(measurements={})], True),
+    ],
+)
+def test_others_wait_until_the_good_end_tells_what_they_are_compared_with(
+    match: str, runs: list[CaseRecord], can: bool
+) -> None:
+    assert parse_match(match).can_compare(runs) is can
+
+
+A, B, GONE = "000000000000000a-2", "000000000000000b-2", "000000000000000c-2"
+KEPT = {A: b"\x01\x02", B: b"\x01\x05"}
+
+
+def with_outputs(*digests: str, sha256: str = "00", **more: Any) -> CaseRecord:
+    outputs = [
+        {"name": f"y{at}", "data_type": "ufixed8", "scale": None, "digest": digest}
+        for at, digest in enumerate(digests)
+    ]
+    kept = {"kept_outputs": {"m.bin": {"sha256": sha256, "outputs": outputs}}}
+    return record(measurements=kept, **more)
+
+
+@pytest.mark.parametrize(
+    ("steps", "digests", "answer", "why"),
+    [
+        (0, (A, A), "good", "the outputs of the good end"),
+        (0, (A, B), "bad", "m.bin, output y1: 1 of 2 elements, 3 steps at most"),
+        (2, (B, B), "bad", "m.bin, output y0: "),
+        (3, (A, B), "good", "m.bin, output y1: "),
+        (0, (A, GONE), "bad", "m.bin, output y1: differs, and was not kept"),
+        (3, (A, GONE), "untestable", "m.bin, output y1: differs, and was not kept"),
+        (3, (B, GONE), "untestable", "m.bin, output y1: differs, and was not kept"),
+        (2, (GONE, B), "bad", "m.bin, output y1: "),
+    ],
+)
+def test_outputs_are_compared_with_those_of_the_good_end(
+    steps: int, digests: tuple[str, str], answer: str, why: str
+) -> None:
+    match = parse_match(f"drift:{steps}")
+    assert match.needs_good
+    found = changes(with_outputs(*digests), with_outputs(A, A), KEPT.get)
+    assert found is not None
+    judged = match.judge(with_outputs(*digests), changes=found)
+    assert (judged.answer, judged.why[: len(why)]) == (answer, why)
+    assert match.judge(FAILED, changes=found).answer == "untestable"
+
+
+def test_outputs_of_other_contexts_are_not_compared() -> None:
+    for other in (with_outputs(A, sha256="01"), with_outputs(A, B), with_outputs(), record()):
+        assert changes(with_outputs(A), other, KEPT.get) is None
+        assert changes(other, with_outputs(A), KEPT.get) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "none of its forms"),
+        ("code=", "none of its forms"),
+        ("code=12x", "is not a code"),
+        ("code= else good", "none of its forms"),
+        ("symbol= else good", "none of its forms"),
+        ("measurement loaded < 60 else good", "compares no measurement"),
+        ("colour=red", "none of its forms"),
+        ("drift", "none of its forms"),
+        ("drift:-1", "none of its forms"),
+        ("drift:1 else good", "none of its forms"),
+        *(
+            (f"measurement {text}", "compares no measurement with a number")
+            for text in (
+                "",
+                "loaded",
+                "loaded <",
+                "loaded < * 3",
+                "loaded < 3 < 4",
+                "3 < loaded",
+                "good > 3",
+                "loaded > (3",
+                "loaded in many",
+                "loaded > 2 ** 9",
+                "loaded > 2 * good * 2",
+                "loaded > True",
+                "loaded > other",
+                "loaded > 1e999",
+                "loaded > __import__('os')",
+                "loaded > 3; 4",
+                "loaded > 3 # 4",
+                '"loaded < 60',
+                '"',
+                '""',
+                "-" * 400,
+            )
+        ),
+        ("code=" + "1," * 1000, "at most 1000 characters"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        parse_match(text)
+
+
+def test_a_thousand_characters_can_be_read() -> None:
+    signature = "signature=" + "x" * 990
+    assert parse_match(signature).text == signature
+    with pytest.raises(ConfigError, match="at most 1000 characters"):
+        parse_match(f"{signature}x")
+
+
+FIGURES = {
+    "a": 6,
+    "Upper": {"Case": 7},
+    "b": {"peak": 2.5},
+    "many": [3, 1, 8],
+    "text": "x",
+    "flag": True,
+    "none": [],
+    "mixed": [1, True],
+    "said": [1, "x"],
+    "huge": 10**400,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("a > 5", True),
+        ("Upper.Case == 7", True),
+        ("b.peak >= 25e-1", True),
+        ("many == 3", True),
+        ("many.max > 8", False),
+        ("a > -3", True),
+        ("a  >5", True),
+    ],
+)
+def test_comparisons(text: str, holds: bool) -> None:
+    assert parse_comparison(text).holds(FIGURES) is holds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["c > 1", "b > 1", "text > 1", "flag > 0", "none > 1", "many.sum > 1",
+     "mixed > 0", "mixed.count > 0", "said > 0", "a.max > 1",
+     "huge > 1", "b.peak.x > 1", "a > 2 * good"],
+)  # fmt: skip
+def test_what_was_not_measured_has_no_answer(text: str) -> None:
+    with pytest.raises(Unmeasured):
+        parse_comparison(text).holds(FIGURES)
+
+
+@reaches(0.01)
+@given(damaged("measurement a > 1.2 * good"))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        match = parse_match(text)
+    except ConfigError:
+        return
+    reached()
+    judged = match.judge(record(measurements=FIGURES | {"huge": 1}))
+    assert judged.answer in ("good", "bad", "untestable")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("x.y.last", 2),
+        ("x.y.first", 1),
+        ("x.y.min", 1),
+        ("x.y.max", 5),
+        ("x.y.count", 3),
+        ("x.y.mean", 8 / 3),
+        ("x.y.median", 2),
+        ("x.y", 2),
+        ("z", 7),
+    ],
+)
+def test_a_figure_by_its_path(path: str, value: float) -> None:
+    assert figure({"x": {"y": [1, 5, 2]}, "z": 7}, path) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        ("measurement load_us > 1.2 * good", "load_us"),
+        ("measurement load_us.median > 2", "load_us.median"),
+        ("measurement probe.took_s > 1", "probe.took_s"),
+        ("measurement load_us.count > 66", ""),
+        ("measurement loaded < 66", ""),
+        ("measurement rss_bytes.peak > 1.2 * good", ""),
+        ("code=1002", ""),
+    ],
+)
+def test_who_believes_one_time_is_told_so(text: str, times: str) -> None:
+    match = parse_match(text)
+    said = match.too_trusting(1)
+    assert (said or "").partition(" differs")[0] == times
+    assert (said is None) == (times == "")
+    assert match.too_trusting("judged") is None
+    assert match.too_trusting(3) == said  # one bad answer is enough there, too
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("load_us > 1.2 * good", 1.2),
+        ("load_us.max >= good * 2", 2),
+        ("rss_bytes.peak > 1.2 * good", 1.2),
+        ("load_us < 0.9 * good", 0.9),
+        ("load_us > good", None),
+        ("load_us > 0.9 * good", None),
+        ("load_us < 1.1 * good", None),
+        ("load_us == 1.1 * good", None),
+        ("load_us.count > 1.1 * good", None),
+        ("loaded < 0.9 * good", None),
+        ("load_us > 500", None),
+    ],
+)
+def test_noise_is_judged_where_a_time_or_size_is_beside_a_multiple_of_good(
+    text: str, limit: float | None
+) -> None:
+    judged = parse_match(f"measurement {text}").judged
+    assert (judged.limit if judged is not None else None) == limit
+    assert (judged is None) == (limit is None)
+
+
+def test_no_noise_is_judged_where_nothing_is_compared() -> None:
+    assert parse_match("code=1002").judged is None
+
+
+@pytest.mark.parametrize(
+    ("text", "factor"),
+    [
+        ("load_us > 1.25 * good", 1.25),
+        ("load_us < 0.5 * good", 2),
+        ("load_us > 5", 1),
+        ("rss_bytes.peak > 1.25 * good", 1.25),
+    ],
+)
+def test_how_far_is_far_enough(text: str, factor: float) -> None:
+    assert parse_comparison(text).factor == factor
+
+
+@pytest.mark.parametrize(
+    ("tells", "text"),
+    [
+        (1.2345, "this computer is too noisy to tell less than x 1.23"),
+        (None, "this computer is too noisy to tell it"),
+    ],
+)
+def test_what_noise_hides(tells: float | None, text: str) -> None:
+    assert too_noisy(Change("x", "unsure", 1.0, 0.9, 1.1, 0.5, 5, 5, tells=tells)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "new", "answer"),
+    [
+        ("took_us > 1.1 * good", [1300, 1303, 1299], "bad"),
+        ("took_us > 1.1 * good", [1003, 1002, 998], "good"),
+        ("took_us > 1.1 * good", [700, 703, 702], "good"),
+        ("took_us > 1.1 * good", [1300], "unsure"),
+        ("took_us > 1.1 * good", [1110, 1080, 1110, 1080, 1100], "untestable"),
+        ("took_us < 0.9 * good", [700, 703, 702], "bad"),
+        ("took_us < 0.9 * good", [1300, 1303, 1299], "good"),
+    ],
+)
+def test_all_runs_of_a_version_stand_beside_the_good_side(
+    text: str, new: list[float], answer: str
+) -> None:
+    comparison = parse_match(f"measurement {text}").judged
+    assert comparison is not None
+    change = comparison.beside_noise([1000, 1004, 997], new, [[1300, 1295], [5.0]])
+    assert comparison.answer(change).answer == answer
+
+
+@pytest.mark.parametrize(("name", "by"), [("took_s", 1e-6), ("took_ms", 1e-3), ("took_ns", 1e3)])
+def test_a_time_is_judged_alike_in_every_unit(name: str, by: float) -> None:
+    def told(name: str, by: float) -> Change:
+        comparison = parse_match(f"measurement probe.{name} > 1.1 * good").judged
+        assert comparison is not None
+        sizes = [
+            [comparison.size({"probe": {name: by * one}}) for one in runs]
+            for runs in ([412_000, 415_000, 409_000], [577_000, 581_000])
+        ]
+        return comparison.beside_noise(*sizes)
+
+    one, other = told("took_us", 1.0), told(name, by)
+    assert (one.verdict, other.verdict) == ("slower", "slower")
+    assert (other.low, other.high) == pytest.approx((one.low, one.high), rel=1e-3)
+    comparison = parse_match(f"measurement {name} > 1.1 * good").judged
+    assert comparison is not None
+    with pytest.raises(Unmeasured, match="neither a time nor a size"):
+        comparison.size({name: 0})
+
+
+def test_a_case_that_could_not_be_set_up_says_why() -> None:
+    said = error(code=None, symbol=None, message="RuntimeError: user's own bug")
+    judged = ANY_FAILURE.judge(record(outcome="error", cause="config", error=said))
+    assert judged.answer == "untestable"
+    assert judged.why.endswith("RuntimeError: user's own bug")
+
+
+def profiled(**cycles: int) -> CaseRecord:
+    ops = [{"op": f"{name}:OpId_{at}", "cycles": n} for at, (name, n) in enumerate(cycles.items())]
+    return record(measurements={"profile": {"ops": ops}})
+
+
+@pytest.mark.parametrize(
+    ("run", "answer"),
+    [
+        (profiled(conv=120, relu=9), "good"),
+        (profiled(conv=121, relu=9), "bad"),
+        # fused into the next one, its time is there
+        (profiled(conv=0, relu=130), "bad"),
+        (profiled(relu=9), "untestable"),
+        (record(), "untestable"),
+        (FAILED, "untestable"),
+    ],
+)
+def test_an_op_is_compared_with_the_good_end(run: CaseRecord, answer: str) -> None:
+    match = parse_match("op-slower:conv:20%")
+    assert match.profiles
+    assert match.needs_good
+    assert match.judged is not None
+    good = match.reference([profiled(conv=100, relu=5)])
+    assert good == 100
+    assert match.judge(run, good=good).answer == answer
+
+
+def test_an_op_that_is_not_there_is_said_with_those_that_are() -> None:
+    match = parse_match("op-slower:a:b c:2.5%")
+    assert match.judged is not None
+    assert match.judged.limit == 1.025
+    why = match.judge(profiled(conv=7, relu=9), good=1.0).why
+    assert why == "no op a:b c was profiled: the largest are relu, conv"
+    assert match.judge(record(), good=1.0).why == "no op a:b c was profiled, nor any other"
+
+
+@pytest.mark.parametrize(
+    "text", ["op-slower:a", "op-slower:a:20", "op-slower::20%", "op-slower:a:0%"]
+)
+def test_an_op_needs_a_name_and_by_how_much(text: str) -> None:
+    with pytest.raises(ConfigError, match="none of its forms"):
+        parse_match(text)

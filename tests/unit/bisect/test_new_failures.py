@@ -1,0 +1,385 @@
+"""Which bisection a new failure means, and what `compare` does with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from pydantic import JsonValue
+
+from harness.bisect.new_failures import NewFailure, version_of
+from harness.bisect.result import AxisFinding
+from harness.bisect.search import AxisSpec
+from harness.cli.main import commands
+from harness.core.axes import VERSIONS
+from harness.core.errors import ConfigError
+from harness.diagnosis.error import Diagnosis, Outcome
+from harness.history.attempts import Attempt
+from harness.history.comparison import (
+    Category,
+    Comparison,
+    Pair,
+    compare as compare_briefs,
+    groups,
+)
+from harness.results.record import CaseRecord, Expected, PlacementRecord
+from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
+from tests.unit.history.runs import run_folder
+from tests.unit.results.placed import placed
+
+EXPECTED = Expected(known_issue="few-contexts")
+
+
+def compare(before: list[CaseRecord], after: list[CaseRecord]) -> Comparison:
+    return compare_briefs(map(Attempt.of, before), map(Attempt.of, after))
+
+
+def found_in(found: Comparison, category: Category = "new") -> list[NewFailure]:
+    return [NewFailure.of(pair) for pair in found[category]]
+
+
+def case(placement: str, outcome: str = "passed", contexts: int = 66) -> CaseRecord:
+    made = record(outcome, device="sim")
+    qnn = placement.split("-")[2]
+    name = f"suites/test_a.py::test_b[{placement}-{contexts}]"
+    test, placed_at = placed(name)
+    axes = {"backend": "htp", "qnn": qnn, "ort": None, "contexts": contexts}
+    said = made.model_dump() | {"test": test, "placement": placed_at}
+    return CaseRecord.model_validate(said | {"case": name, "axes": axes})
+
+
+def test_a_new_version_broke_it() -> None:
+    found = compare(
+        [case("sim-htp-2.50.40"), case("sim-htp-2.50.40", contexts=1)],
+        [case("sim-htp-2.51.0", "failed"), case("sim-htp-2.51.0", contexts=1)],
+    )
+    (new,) = found_in(found)
+    assert new.changed == ("qnn",)
+    command = new.command("lab.yaml", "reports")
+    assert command is not None
+    assert command[:7] == [
+        *("bisect", "--case", "suites/test_a.py::test_b[sim-htp-2.51.0-66]"),
+        *("--axis", "qnn", "--good", "2.50.40"),
+    ]
+
+
+def test_with_the_same_versions_there_is_nothing_to_bisect() -> None:
+    found = compare([case("sim-htp-2.51.0")], [case("sim-htp-2.51.0", "crashed")])
+    assert found_in(found)[0].command("lab.yaml", "reports") is None
+
+
+def test_two_axes_changed() -> None:
+    found = compare(
+        [case("sim-htp-2.50.40-ort-1.24.1")], [case("sim-htp-2.51.0-ort-1.31.1", "failed")]
+    )
+    command = found_in(found)[0].command("lab.yaml", "reports")
+    assert command is not None
+    assert command[3:7] == [
+        *("--good", "qnn=2.50.40,ort=1.24.1", "--bad", "qnn=2.51.0,ort=1.31.1"),
+    ]
+
+
+def test_what_fails_otherwise_is_bisected_by_its_signature() -> None:
+    found = compare([case("sim-htp-2.50.40", "crashed")], [case("sim-htp-2.51.0", "failed")])
+    (changed,) = found_in(found, "changed")
+    command = changed.command("lab.yaml", "reports")
+    assert command is not None
+    assert command[command.index("--match") + 1].endswith(" else good")
+
+
+def test_another_diagnosis_of_the_same_failure_is_not_bisected() -> None:
+    before, after = case("sim-htp-2.50.40", "failed"), case("sim-htp-2.51.0", "failed")
+    assert before.error is not None
+    named = [
+        one.model_copy(update={"error": before.error.model_copy(update={"diagnosis": diagnosis})})
+        for one, diagnosis in zip(
+            (before, after),
+            (Diagnosis(id=name, confidence="known", words="so") for name in "xy"),
+            strict=True,
+        )
+    ]
+    (changed,) = found_in(compare(named[:1], named[1:]), "changed")
+    assert changed.hindrance == "it failed alike before"
+
+
+def test_a_failure_that_replaced_another_is_found(tmp_path: Path) -> None:
+    versions = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
+    found = compare(
+        [case(f"sim-htp-{versions[0]}", "crashed")], [case(f"sim-htp-{versions[-1]}", "failed")]
+    )
+    command = found_in(found, "changed")[0].command("lab.yaml", "reports")
+    assert command is not None
+    told = dict(zip(command[1::2], command[2::2], strict=True))
+    axis = AxisSpec(axis="qnn", candidates=versions, good=told["--good"], bad=told["--bad"])
+    runs = ScriptedRuns(lambda at, _: "failed" if at[0] >= versions[3] else "crashed")
+    answer = new_bisection(tmp_path, axis, runs, match=told["--match"]).go_on()
+    assert isinstance(answer, AxisFinding)
+    assert (answer.last_good, answer.first_bad) == (versions[2], versions[3])
+
+
+def test_what_failed_alike_as_known_before_is_no_version_s_fault() -> None:
+    known = case("sim-htp-2.50.40", "failed").model_copy(update={"expected": EXPECTED})
+    (new,) = found_in(compare([known], [case("sim-htp-2.51.0", "failed")]))
+    assert new.command("lab.yaml", "reports") is None
+    assert new.hindrance == "it failed alike before, where a known issue expected it"
+
+
+def test_what_fails_as_known_is_listed_and_can_be_bisected() -> None:
+    known = [
+        case("sim-htp-2.51.0", "failed", contexts=n).model_copy(update={"expected": EXPECTED})
+        for n in (1, 2, 3)
+    ]
+    before = [case("sim-htp-2.50.40", contexts=1), case("sim-htp-2.50.40", contexts=2)]
+    found = compare([*before, case("sim-htp-2.50.40", "failed", contexts=3)], known)
+    assert not found["new"]
+    (pairs,) = groups(found["known"])
+    first, second = map(NewFailure.of, pairs)
+    assert (first.after.known_issue, second.after.known_issue) == ("few-contexts", "few-contexts")
+    command = first.command("lab.yaml", "reports")
+    assert command is not None
+    assert command[3:9] == ["--axis", "qnn", "--good", "2.50.40", "--bad", "2.51.0"]
+
+
+def test_of_three_axes_two_are_searched_with_the_third_at_its_old_version() -> None:
+    found = compare(
+        [case("sim-htp-2.47.0-ort-1.27.0-by-2.47.0")],
+        [case("sim-htp-2.51.0-ort-1.31.1-by-2.48.40", "failed")],
+    )
+    (new,) = found_in(found)
+    assert new.changed == ("qnn", "ort", "compiler")
+    assert new.hindrance is None
+    command = new.command("lab.yaml", "reports")
+    assert command is not None
+    told = dict(zip(command[1::2], command[2::2], strict=True))
+    assert told["--good"] == "qnn=2.47.0,ort=1.27.0"
+    assert told["--bad"] == "qnn=2.51.0,ort=1.31.1"
+    assert told["--compiler"] == "2.47.0"
+
+
+def brief(
+    case: str,
+    outcome: Outcome = "passed",
+    *,
+    axes: dict[str, JsonValue] | None = None,
+    device: str | None = "sim",
+    ort: str | None = None,
+    failure: str | None = None,
+    known_issue: str | None = None,
+) -> Attempt:
+    test, said = placed(case)
+    placement = None if said is None else PlacementRecord.model_validate(said)
+    return Attempt(
+        case,
+        test,
+        placement,
+        axes or {},
+        outcome,
+        device=device,
+        ort=ort,
+        failure=failure,
+        known_issue=known_issue,
+        started="2026-11-21T00:00:00Z",
+    )
+
+
+def new_failure(before: Attempt, after: Attempt) -> NewFailure:
+    return NewFailure.of(Pair(before, after))
+
+
+OLD, NEW = "f.py::t[sim-htp-2.50.40-io]", "f.py::t[sim-htp-2.51.0-io]"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "hindrance"),
+    [
+        (brief(OLD), brief(NEW, "failed", failure="a"), None),
+        (brief(OLD), brief(NEW, "crashed"), None),
+        (brief(OLD, "crashed", failure="a"), brief(NEW, "failed", failure="b"), None),
+        (
+            brief(NEW),
+            brief(NEW, "failed", failure="a"),
+            "no version has changed since the run before",
+        ),
+        (
+            brief(OLD),
+            brief(NEW, "failed", device=None),
+            "it is not known on which device it ran",
+        ),
+        (
+            brief(OLD, "failed", failure="a"),
+            brief(NEW, "failed", failure="a"),
+            "it failed alike before",
+        ),
+        (
+            brief(OLD, "failed", failure="a", known_issue="x"),
+            brief(NEW, "failed", failure="a"),
+            "it failed alike before, where a known issue expected it",
+        ),
+        (
+            brief(OLD, "failed", failure="a"),
+            brief(NEW, "crashed"),
+            "nothing tells its failure from the one before",
+        ),
+    ],
+)
+def test_what_hinders_a_bisection(before: Attempt, after: Attempt, hindrance: str | None) -> None:
+    found = new_failure(before, after)
+    assert found.hindrance == hindrance
+    told = found.bisectable("lab.yaml", "reports")
+    assert (told.changed, told.hindrance) == (found.changed, hindrance)
+    assert (told.bisect is None) == (hindrance is not None)
+
+
+ENDS = ("--device", "sim", "--lab", "lab.yaml", "--reports", "reports")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "command"),
+    [
+        (
+            brief(OLD),
+            brief(NEW, "failed"),
+            ["--axis", "qnn", "--good", "2.50.40", "--bad", "2.51.0"],
+        ),
+        (
+            brief(OLD, "crashed", failure="a"),
+            brief(NEW, "failed", failure="b"),
+            [
+                *("--axis", "qnn", "--good", "2.50.40", "--bad", "2.51.0"),
+                *("--match", "signature=b else good"),
+            ],
+        ),
+        (
+            brief("t[sim-htp-2.51.0-ort-1.31.1]"),
+            brief("t[sim-htp-2.50.40-ort-1.24.1]", "failed"),
+            ["--good", "qnn=2.51.0,ort=1.31.1", "--bad", "qnn=2.50.40,ort=1.24.1"],
+        ),
+        (
+            brief("t[sim-htp-mine:2.50-ort-1.24.1]"),
+            brief("t[sim-htp-2.51.0-ort-1.31.1]", "failed"),
+            ["--good", "qnn=mine:2.50,ort=1.24.1", "--bad", "qnn=2.51.0,ort=1.31.1"],
+        ),
+        (
+            brief("t[sim-htp-2.47.0-ort-1.27.0-by-2.47.0]"),
+            brief("t[sim-htp-2.51.0-ort-1.31.1-by-2.48.40]", "failed"),
+            [
+                *("--good", "qnn=2.47.0,ort=1.27.0", "--bad", "qnn=2.51.0,ort=1.31.1"),
+                *("--compiler", "2.47.0"),
+            ],
+        ),
+    ],
+)
+def test_the_command_of_a_bisection(before: Attempt, after: Attempt, command: list[str]) -> None:
+    found = new_failure(before, after)
+    whole = ["bisect", "--case", after.case, *command, *ENDS]
+    assert found.command("lab.yaml", "reports") == whole
+    assert found.bisectable("lab.yaml", "reports").bisect == ("qnn-harness", *whole)
+
+
+@pytest.mark.parametrize(
+    ("record", "versions"),
+    [
+        (brief("t[sim-htp-2.51.0]"), ("2.51.0", "", "")),
+        (brief("t[sim-htp-2.51.0-ort-1.31.1-by-2.48]"), ("2.51.0", "1.31.1", "2.48")),
+        # what options call it, before what the runtime calls itself
+        (brief("t[sim-htp-2.51.0-ort-1.31.1]", ort="1.31.1+mine"), ("2.51.0", "1.31.1", "")),
+        (brief("t[sim-htp-2.51.0]", ort="1.30"), ("2.51.0", "1.30", "")),
+        (brief("t[sim-htp-2.51.0]", ort="1.30", axes={"ort": "1.29"}), ("2.51.0", "1.30", "")),
+        (brief("t[sim-htp-2.51.0]", axes={"ort": "1.29"}), ("2.51.0", "1.29", "")),
+        (brief("t[sim-htp-2.51.0]", axes={"qnn": "2.40"}), ("2.51.0", "", "")),
+        # a test that names its versions otherwise, or has no parameters
+        (brief("t[fast]", ort="1.30", axes={"qnn": "2.40"}), ("2.40", "1.30", "")),
+        (brief("t", axes={"qnn": 2, "ort": None, "compiler": "2.4"}), ("2", "", "2.4")),
+        (brief("t"), ("", "", "")),
+    ],
+)
+def test_the_versions_that_a_case_ran_with(record: Attempt, versions: tuple[str, str, str]) -> None:
+    assert tuple(version_of(record, axis) for axis in VERSIONS) == versions
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changed"),
+    [
+        (brief(OLD), brief(OLD), ()),
+        (brief(OLD), brief(NEW), ("qnn",)),
+        (brief("t[a-htp-2.5-ort-1.3]"), brief("t[a-htp-2.5-ort-1.4]"), ("ort",)),
+        (brief("t[a-htp-2.5-by-2.3]"), brief("t[a-htp-2.5-by-2.4]"), ("compiler",)),
+        # contexts of the runtime's own compiler change with it, which is one axis
+        (
+            brief("t[a-htp-2.5]", axes={"compiler": "2.5"}),
+            brief("t[a-htp-2.6]", axes={"compiler": "2.6"}),
+            ("qnn",),
+        ),
+        (
+            brief("t[a-htp-2.5]", axes={"compiler": "2.5"}),
+            brief("t[a-htp-2.6-by-2.5]"),
+            ("qnn",),
+        ),
+        (
+            brief("t[a-htp-2.5-by-2.5]"),
+            brief("t[a-htp-2.5]", axes={"compiler": "2.4"}),
+            ("compiler",),
+        ),
+        (brief("t", axes={"qnn": "2.5"}), brief("t", axes={"qnn": "2.6"}), ("qnn",)),
+        (brief("t", axes={"compiler": "2.5"}), brief("t", axes={"compiler": "2.6"}), ()),
+    ],
+)
+def test_the_axes_that_changed(before: Attempt, after: Attempt, changed: tuple[str, ...]) -> None:
+    assert new_failure(before, after).changed == changed
+
+
+def compared(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(commands, ["compare", *words], standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return done.return_value, done.output
+
+
+def test_a_comparison_ends_with_1_exactly_for_what_it_is_to_fail_on(tmp_path: Path) -> None:
+    all_of_them = [case("sim-htp-2.50.40", contexts=number) for number in range(95)]
+    other = [case("other-htp-2.50.40", contexts=number) for number in range(4)]
+    worse = [case("sim-htp-2.51.0", "failed"), *all_of_them[:66], *all_of_them[67:]]
+    base, gone, broken = (
+        str(run_folder(tmp_path, *records)) for records in (all_of_them, other, worse)
+    )
+    code, output = compared(base, gone)
+    assert (code, "  95 x vanished: not run  [first: " in output) == (1, True)
+    assert output.endswith("ends with 1: vanished\n")
+    assert compared(base, gone, "--fail-on", "new,changed")[0] == 0
+    assert compared(gone, gone)[0] == 0
+    assert compared(base, broken, "--fail-on", "vanished,flaky")[0] == 0
+    code, output = compared(base, broken, "--fail-on", "new")
+    assert (code, "--axis qnn --good 2.50.40 --bad 2.51.0" in output) == (1, True)
+    told = json.loads(compared(base, gone, "--json")[1])
+    assert (len(told["vanished"]), told["failed_on"]) == (95, ["vanished"])
+    assert compared("--previous", broken)[1] == compared(gone, broken)[1]
+    assert compared(base, broken, "--markdown")[1].startswith("### Devices: failed\n")
+    assert compared(base, broken, "--html")[1].startswith("<!DOCTYPE html>")
+
+
+def test_lines_that_are_no_records_are_counted(tmp_path: Path) -> None:
+    run = run_folder(tmp_path, case("sim-htp-2.50.40"))
+    with (run / "results.jsonl").open("ab") as journal:
+        journal.write(b'{"kind":"device","run":"x"}\n\n{"kind":"case","case":1}\n\xff\xfe\n{"torn')
+    code, output = compared(str(run), str(run), "--json")
+    assert code == 0
+    assert output.count("results.jsonl:") == 8, "four lines, of each of the two runs"
+    assert output.count(": left out, not a record: ") == 8
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["a", "b", "c"],
+        ["--previous", "a", "b"],
+        ["a", "--html", "--json"],
+        ["a", "--fail-on", "x"],
+    ],
+)
+def test_what_makes_no_sense_is_refused(words: list[str]) -> None:
+    with pytest.raises((click.UsageError, ConfigError)):
+        compared(*words)

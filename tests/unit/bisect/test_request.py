@@ -1,0 +1,236 @@
+"""From what a user asks to a search: candidates, what is held, and every kind of wrong input."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.bisect.folder import Begun, read_log, to_line
+from harness.bisect.request import Request, begin, where_to_run
+from harness.bisect.search import AxisSpec, CornerSpec
+from harness.core.errors import ConfigError
+from harness.core.versions import QNN_WHEELS
+from harness.lab.inventory import Lab, load_lab
+from harness.runtimes.catalog import Catalog
+from tests.logged import Logged
+
+LAB = """schema: 1
+devices:
+  - {name: a, simulated: true, soc: QCS8550, target: linux-x64}
+  - {name: b-htp-1, simulated: true, soc: QCS8550, target: linux-x64}
+  - {name: c, simulated: true, soc: SM8650, target: linux-x64}
+  - {name: d, serial: x, soc: SM8650}
+"""
+CASE = "test_a.py::test_b[a-htp-2.51.0-by-2.48.40-tiny-1]"
+QNN = list(QNN_WHEELS)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    (tmp_path / "devices.yaml").write_text(LAB)
+    (tmp_path / "test_a.py").write_text("")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return load_lab(tmp_path / "devices.yaml")
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return Catalog(tmp_path / "cache")
+
+
+def asked(**more: Any) -> Request:
+    fields = {"case": CASE, "axes": ("qnn",), "lab": Path("devices.yaml"), "reports": Path("r")}
+    return Request(**{**fields, **more})
+
+
+def test_all_there_are_are_candidates_and_the_name_says_what_is_held(
+    lab: Lab, catalog: Catalog
+) -> None:
+    task = begin(asked(), lab, catalog)
+    assert isinstance(task.search, AxisSpec)
+    assert list(task.search.candidates) == QNN
+    assert (task.held, task.devices, task.backend) == (
+        {"compiler": "2.48.40"},
+        ("a", "b-htp-1"),
+        "htp",
+    )
+    arguments = task.arguments(("2.50.40",), Path("/r"), ["b-htp-1", "a"])
+    assert {"--qnn-version=2.50.40", "--qnn-compiler=2.48.40", "--qnn-device=b-htp-1,a"} <= set(
+        arguments
+    )
+    assert "--qnn-each-soc" in arguments, "what one of them finds out is told of none by name"
+    assert arguments[-1] == "test_a.py::test_b"
+
+
+def test_nothing_that_lies_beside_a_file_of_contexts_is_run(lab: Lab, catalog: Catalog) -> None:
+    task = begin(asked(), lab, catalog)
+    alone = {"--noconftest", f"--rootdir={task.folder}"}
+    arguments = task.arguments(("2.50.40",), Path("/r"), ["a"])
+    assert not alone & {*arguments, "-c"}
+    case = "../given/m.bin::test_contexts[a-htp-2.50.40-m.bin-resident-1]"
+    task = task.model_copy(update={"case": case})
+    arguments = task.arguments(("2.50.40",), Path("/r"), ["a"])
+    assert alone < {*arguments}
+    assert arguments[arguments.index("-c") + 1] == os.devnull
+    assert arguments[-1] == "../given/m.bin::test_contexts"
+
+
+@pytest.mark.parametrize(
+    ("more", "repeat"),
+    [
+        ({"match": "measurement load_us > 1.1 * good"}, "judged"),
+        ({"match": "measurement load_us > 1.1 * good", "repeat": 1}, 1),
+        ({"match": "measurement load_us > 500"}, 1),
+        ({"match": "code=1002"}, 1),
+        ({}, 1),
+    ],
+)
+def test_noise_is_judged_unless_something_else_is_asked_for(
+    lab: Lab,
+    catalog: Catalog,
+    monkeypatch: pytest.MonkeyPatch,
+    logged: Logged,
+    more: dict[str, Any],
+    repeat: int | str,
+) -> None:
+    task = begin(asked(good=QNN[0], **more), lab, catalog)
+    assert task.search.repeat == repeat
+    assert read_log(to_line(Begun(spec=task))).spec == task
+
+
+@pytest.mark.parametrize(
+    ("more", "candidates"),
+    [
+        ({"candidates": "2.51,2.47"}, ["2.47.0", "2.51.0"]),
+        ({"versions": {"qnn": ">=2.49"}}, QNN[2:]),
+        ({"axes": ("compiler",)}, QNN),
+        ({"good": "2.48", "bad": "2.50"}, QNN),
+    ],
+)
+def test_candidates(
+    lab: Lab, catalog: Catalog, more: dict[str, Any], candidates: list[str]
+) -> None:
+    task = begin(asked(**more), lab, catalog)
+    assert isinstance(task.search, AxisSpec)
+    assert list(task.search.candidates) == candidates
+
+
+@pytest.mark.parametrize("axes", [(), ("qnn", "ort"), ("ort", "qnn")])
+def test_ends_that_name_two_axes_are_a_search_of_their_corners(
+    lab: Lab, catalog: Catalog, axes: tuple[str, ...]
+) -> None:
+    ends = {"good": "ort=1.25.0,qnn=2.48", "bad": "qnn=2.50.40, ort=1.24.1"}
+    more = {"versions": {"ort": "1.24.1,1.25.0", "compiler": "2.47"}}
+    task = begin(asked(axes=axes, **ends, **more), lab, catalog)
+    assert isinstance(task.search, CornerSpec)
+    assert (task.axes, task.held) == (("qnn", "ort"), {"compiler": "2.47.0"})
+    assert (task.search.good, task.search.bad) == (("2.48.40", "1.25.0"), ("2.50.40", "1.24.1"))
+    assert task.search.versions == {
+        "qnn": ("2.48.40", "2.49.40", "2.50.40"),
+        "ort": ("1.24.1", "1.25.0"),
+    }
+    assert task.versions(("2.49.40", "1.25.0")) == {
+        "compiler": "2.47.0",
+        "qnn": "2.49.40",
+        "ort": "1.25.0",
+    }
+
+
+def test_ends_that_name_one_axis_need_no_axis_besides(lab: Lab, catalog: Catalog) -> None:
+    task = begin(asked(axes=(), good="qnn=2.47", bad="qnn=2.50"), lab, catalog)
+    same = begin(asked(good="2.47", bad="2.50"), lab, catalog)
+    assert task == same
+
+
+PAIRS: dict[str, Any] = {"axes": (), "good": "qnn=2.47,ort=1.24.1", "bad": "qnn=2.51,ort=1.31.1"}
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"axes": ("qnm",)}, "unknown axis"),
+        ({"axes": ("qnn", "qnn")}, "one axis is searched"),
+        ({"axes": ()}, "one axis is searched"),
+        ({"axes": ("qnn", "ort")}, "one axis is searched; of two, --good qnn=V,ort=V --bad"),
+        ({"axes": ("qnn", "ort", "compiler")}, "one axis is searched"),
+        ({"case": "test_a.py"}, "is no case"),
+        ({"case": "elsewhere/test_a.py::test_b"}, "there is no file"),
+        ({"good": "2.12"}, "--good"),
+        ({"good": "2.47", "candidates": "2.48,2.51"}, "not one of the candidates"),
+        ({"good": "2.47", "bad": "2.47"}, "cannot be good and bad"),
+        ({"good": "2.47,2.51"}, "neither a version of --axis nor AXIS=VERSION"),
+        ({"good": "qmm=2.47"}, "--good: unknown QNN version"),
+        ({"axes": (), "good": "qmm=2.47"}, "--good: .*neither a version of --axis nor"),
+        ({"good": "qnn=2.47,qnn=2.48"}, "--good: .*names an axis twice"),
+        ({"good": "ort=1.24.1", "bad": "ort=1.25.0"}, "--axis: .*are about ort"),
+        ({**PAIRS, "bad": "qnn=2.51"}, "--bad: .*of the form qnn=VERSION,ort=VERSION"),
+        ({**PAIRS, "bad": None}, "--bad: is missing: give it as qnn=VERSION,ort=VERSION"),
+        ({**PAIRS, "bad": "qnn=2.47,ort=1.31.1"}, "qnn is '2.47.0' in the good and in the bad"),
+        ({**PAIRS, "bad": "qnn=2.12,ort=1.31.1"}, "--bad: unknown QNN version"),
+        ({**PAIRS, "versions": {"qnn": ">=2.48"}}, "--good: '2.47' is not one of the candidates"),
+        ({**PAIRS, "candidates": "2.47,2.48"}, "each its own"),
+        ({**PAIRS, "match": "drift:0"}, "--axis: .*what QNN versions make"),
+        (
+            {"good": "qnn=2.47,ort=1.24.1,compiler=2.47", "axes": ()},
+            "--good and --bad name qnn, ort, compiler: .*as in --compiler VERSION",
+        ),
+        ({"match": "measurement x > 2 * good"}, "--good"),
+        ({"match": "anything"}, "--match"),
+        ({"match": "drift:0"}, "--good"),
+        ({"match": "drift:0", "axes": ("compiler",)}, "--axis: .*what QNN versions make"),
+        ({"devices": ("a", "c")}, "cannot stand in"),
+        ({"devices": ("d",)}, "no target"),
+        ({"devices": ("z",)}, "not in the lab"),
+        ({"repeat": 0}, "--repeat: .*greater than or equal"),
+        ({"max_runs": 0}, "--max-runs: .*greater than or equal"),
+        ({"candidates": ""}, "--versions: names no version"),
+        ({"candidates": " , "}, "--versions: names no version"),
+        ({"candidates": "2.47,,2.51"}, "--versions: unknown QNN version ''"),
+        ({"candidates": "2.47,2.51", "versions": {"qnn": "2.47,2.51"}}, "--qnn: .*one of the two"),
+        ({"versions": {"compiler": ""}}, "--compiler: names no version"),
+        ({"match": ""}, "--match"),
+        ({"versions": {"compiler": "2.47,2.51"}}, "--compiler: .*means 2 versions"),
+    ],
+)
+def test_wrong_input(lab: Lab, catalog: Catalog, more: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        begin(asked(**more), lab, catalog)
+
+
+def test_the_case_may_lie_above(
+    lab: Lab, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path / "below")
+    task = begin(asked(lab=tmp_path / "devices.yaml"), lab, catalog)
+    assert task.folder == tmp_path
+
+
+def test_where_it_runs(lab: Lab) -> None:
+    assert where_to_run(lab, "a.py::t[tiny]", [], None).devices == ("a", "b-htp-1")
+    named = where_to_run(lab, "a.py::t[b-htp-1-gpu-2.51.0-x]", [], None)
+    assert (named.devices, named.backend) == (("b-htp-1", "a"), "gpu")
+    assert where_to_run(lab, "a.py::t[c-gpu-2.51.0-x]", ["a"], "cpu").backend == "cpu"
+    pooled = [one.model_copy(update={"pool": "p"}) for one in lab.devices if one.name == "b-htp-1"]
+    shared = lab.model_copy(update={"devices": (lab.devices[0], *pooled)})
+    assert where_to_run(shared, "a.py::t[p-htp-2.51.0-x]", [], None).devices[0] == "b-htp-1"
+
+
+def test_a_version_that_is_a_path_is_told_to_pytest_as_that(
+    lab: Lab, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolved(spec: str, target: str, *, field: str | None = None) -> list[str]:
+        known = {"/new/lib": ["lib:1.33.0"], "/repo": ["a", "b"]}
+        return [name for part in spec.split(",") for name in known.get(part, [part])]
+
+    monkeypatch.setattr(catalog.ort, "resolve", resolved)
+    task = begin(asked(axes=("ort",), candidates="1.31.1,/new/lib"), lab, catalog)
+    assert isinstance(task.search, AxisSpec)
+    assert task.search.candidates == ("1.31.1", "lib:1.33.0")
+    arguments = task.arguments(("lib:1.33.0",), tmp_path, ["a"])
+    assert {"--qnn-ort=/new/lib", "--qnn-version=2.51.0"} <= set(arguments)
+    with pytest.raises(ConfigError, match="holds 2 versions"):
+        begin(asked(axes=("ort",), candidates="/repo"), lab, catalog)

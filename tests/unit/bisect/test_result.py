@@ -1,0 +1,270 @@
+"""What a bisection came to: dates, sides, reports that nothing in a record can break."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from harness.bisect.driver import Bisection
+from harness.bisect.match import Point
+from harness.bisect.report_text import RESULT, summary, title, write_reports
+from harness.bisect.result import (
+    AxisFinding,
+    BisectionResult,
+    CornersFinding,
+    Edge,
+    Finding,
+    Run,
+    build_date,
+)
+from harness.bisect.search import AxisSpec, CornerSpec
+from harness.cli.bisect import result_lines
+from harness.cli.schema import schemas
+from harness.diagnosis.error import ErrorRecord
+from harness.results.record import CaseRecord
+from tests.unit.bisect.scripted_runs import CASE, ScriptedRuns, new_bisection
+
+VERSIONS = ("2.47.0", "2.48.40", "2.49.40")
+
+
+@pytest.mark.parametrize(
+    ("build", "day"),
+    [
+        ("2.51.0.260929181845", "2026-09-29"),
+        ("2.28.2.241116", "2024-11-16"),
+        ("2.51.0", None),
+        ("2.51.0.261399000000", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_day_of_a_build(build: str | None, day: str | None) -> None:
+    assert build_date(build) == day
+
+
+SCHEMA = Draft202012Validator(json.loads(schemas()["bisect.schema.json"]))
+
+
+def written(bisection: Bisection, finding: Finding | None) -> dict[str, Any]:
+    """The result, which is what its schema says, and nothing more."""
+    folder = bisection.folder.path
+    made = write_reports(bisection.folder, finding, None, folder)
+    result = made.as_json()
+    assert json.loads((folder / RESULT).read_text()) == result
+    assert BisectionResult.model_validate(result) == made
+    SCHEMA.validate(result)
+    for key in result:
+        assert not SCHEMA.is_valid({name: one for name, one in result.items() if name != key})
+    assert not SCHEMA.is_valid(result | {"more": 1})
+    return result
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+
+def test_one_axis(tmp_path: Path) -> None:
+    runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "passed")
+    bisection = new_bisection(
+        tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), runs, held={"compiler": "2.47.0"}
+    )
+    finding = bisection.go_on()
+    assert isinstance(finding, AxisFinding)
+    result = written(bisection, finding)
+    assert result["answer"]["last_good"] == "2.47.0"
+    assert result["versions"]["qnn"]["2.48.40"] == "2.51.0.260929181845"
+    (edge,) = result["edges"]
+    before, after = (result["runs"][edge[side] - 1] for side in ("before", "after"))
+    assert (before["at"], after["at"]) == (["2.47.0"], ["2.48.40"])
+    assert after["record"]["error"]["code"] == 1002
+    assert [run["answer"] for run in result["runs"]] == ["good", "bad", "bad"]
+    for run in result["runs"]:
+        assert (bisection.folder.path / run["run"] / "results.jsonl").is_file()
+    assert result["bound"]["runs"] == 3
+    text = (bisection.folder.path / "report.md").read_text()
+    assert text.startswith(
+        "# qnn: last good 2.47.0, first bad 2.48.40; call 1002 QNN_COMMON_ERROR_MEM_ALLOC; test_b["
+    )
+    assert "runs: 3; at most 3 runs" in text
+    assert "### What preflight says\n\nNo findings on either side.\n" in text
+    assert (
+        f"--qnn-only-case '{CASE}' --qnn-device sim --qnn-compiler 2.47.0 --qnn-version 2.48.40"
+        in text
+    )
+    # a bar would end the cell, and what looks like a tag would vanish
+    assert "bad at step &lt;script> \\| failed" in text
+    page = (bisection.folder.path / "report.html").read_text()
+    parser = Tags()
+    parser.feed(page)
+    assert "script" not in parser.seen
+
+
+CORNERS = CornerSpec(
+    axes=("qnn", "ort"),
+    candidates=(VERSIONS, ("1", "2", "3")),
+    good=(VERSIONS[0], "1"),
+    bad=(VERSIONS[2], "3"),
+)
+
+
+def corners_result(
+    folder: Path, bad: Callable[[Point], bool], **more: Any
+) -> tuple[dict[str, Any], str, str]:
+    """The result where these pairs are bad, report.md and report.html."""
+    runs = ScriptedRuns(lambda at, _: "failed" if bad(at) else "passed")
+    bisection = new_bisection(folder, CORNERS.model_copy(update=more), runs)
+    finding = bisection.go_on()
+    assert isinstance(finding, CornersFinding)
+    result = written(bisection, finding)
+    pages = ((bisection.folder.path / name).read_text() for name in ("report.md", "report.html"))
+    return result, *pages
+
+
+def test_where_both_axes_matter_both_edges_are_shown(tmp_path: Path) -> None:
+    result, text, page = corners_result(tmp_path, lambda at: at[0] >= "2.48" and at[1] >= "3")
+    answer = result["answer"]
+    assert (answer["kind"], answer["fails_with"], answer["axes"]) == (
+        *("change", "both", ["qnn", "ort"]),
+    )
+    assert [(one["at"], one["verdict"]) for one in answer["corners"]] == [
+        (["2.47.0", "1"], "good"),
+        (["2.49.40", "3"], "bad"),
+        (["2.49.40", "1"], "good"),
+        (["2.47.0", "3"], "good"),
+    ]
+    searches = {one["axis"]: (one["held"], one["answer"]) for one in answer["searches"]}
+    assert {axis: held for axis, (held, _) in searches.items()} == {
+        "qnn": {"ort": "3"},
+        "ort": {"qnn": "2.49.40"},
+    }
+    assert searches["qnn"][1]["first_bad"] == "2.48.40"
+    assert searches["ort"][1]["last_good"] == "2"
+    edges = {
+        edge["axis"]: tuple(result["runs"][edge[side] - 1]["at"] for side in ("before", "after"))
+        for edge in result["edges"]
+    }
+    assert edges == {
+        "qnn": (["2.47.0", "3"], ["2.48.40", "3"]),
+        "ort": (["2.49.40", "2"], ["2.49.40", "3"]),
+    }
+    places = {tuple(place) for sides in edges.values() for place in sides}
+    assert text.count("--qnn-only-case") == len(places)
+    for shown in (text, page):
+        assert "The corners" in shown
+        assert "Side by side at qnn 2.48.40" in shown
+        assert "Side by side at ort 3" in shown
+
+
+def test_an_axis_that_alone_matters_is_shown_alone(tmp_path: Path) -> None:
+    result, _, _ = corners_result(tmp_path, lambda at: at[1] >= "2")
+    assert result["answer"]["fails_with"] == "ort"
+    assert [edge["axis"] for edge in result["edges"]] == ["ort"]
+    assert result["answer"]["searches"][0]["held"] == {"qnn": "2.47.0"}
+
+
+def test_flaky_versions_are_part_of_the_result_and_its_reports(tmp_path: Path) -> None:
+    made = list[Point]()
+
+    def says(at: Point, _: str) -> str:
+        made.append(at)
+        return "failed" if at == (VERSIONS[2],) and made.count(at) == 2 else "passed"
+
+    spec = AxisSpec(axis="qnn", candidates=VERSIONS, repeat=5)
+    bisection = new_bisection(tmp_path, spec, ScriptedRuns(says))
+    finding = bisection.go_on()
+    assert isinstance(finding, AxisFinding)
+    result = written(bisection, finding)
+    assert result["answer"]["flaky"] == [{"at": ["2.49.40"], "failed": 1, "runs": 5, "repeats": 21}]
+    said = "flaky: 1 of 5 failed at 2.49.40; with --repeat 21 a miss is less likely than 1 %"
+    assert said in "\n".join(result_lines(BisectionResult.model_validate(result), "folder"))
+    for name in ("report.md", "report.html"):
+        assert said in (bisection.folder.path / name).read_text()
+
+
+SINCE = "last good 2.48.40, first bad 2.49.40"
+ERROR = ErrorRecord.of(api="QnnContext_create", code=1002, symbol="MEM_ALLOC", message="")
+LONG = "suites/a.py::test_context_count[sim-v73-htp-2.51.0-io-heavy-56mb-resident-66]"
+SHORT = "a.py::test_b[sim-htp-2.51.0-tiny]"
+
+
+def titled(text: str | None, error: ErrorRecord | None, case: str = SHORT) -> str:
+    bad = Run.model_construct(answer="bad", record=CaseRecord.model_construct(error=error))
+    edge = Edge.model_construct(axis="qnn", before=1, after=1, preflight=None)
+    answer = None if text is None else AxisFinding.model_construct(text=text)
+    return title(
+        BisectionResult.model_construct(
+            axes=["qnn"], case=case, answer=answer, runs=[bad], edges=[edge]
+        )
+    )
+
+
+def test_a_title_names_the_versions_first_and_cuts_no_word() -> None:
+    start = f"qnn: {SINCE}; QnnContext_create 1002 MEM_ALLOC; "
+    assert titled(SINCE, ERROR, LONG) == start + "test_context_count"
+    assert titled(SINCE, ERROR) == start + "test_b[sim-htp-2.51.0-tiny]"
+    assert titled(None, None, LONG).startswith("qnn: not over; test_context_count[")
+    said = ErrorRecord.of(message="it is\nnot so " + "x" * 60)
+    assert titled(SINCE, said).endswith("; it is not so ...; test_b[sim-htp-2.51.0-tiny]")
+    assert len(titled(" ".join(["2.50.40,"] * 30), ERROR)) <= 120
+    assert titled(" ".join(["2.50.40,"] * 30), ERROR, LONG).endswith("2.50.40 ...")
+    assert len(titled("x" * 500, ERROR)) <= 120
+
+
+def test_bad_for_several_reasons_is_pointed_out(tmp_path: Path) -> None:
+    """ "All are bad" hides that one of the reasons may have come with a version."""
+    said, pages = [], []
+    for match in (None, "code=1002 else good"):
+        runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "crashed")
+        axis = AxisSpec(axis="qnn", candidates=VERSIONS)
+        bisection = new_bisection(tmp_path / str(match), axis, runs, match=match)
+        finding = bisection.go_on()
+        assert isinstance(finding, AxisFinding)
+        said.append("\n".join(summary(BisectionResult.model_validate(written(bisection, finding)))))
+        pages.append((bisection.folder.path / "report.md").read_text())
+    assert "bad for different reasons, of which --match looks for one: " in said[0]
+    assert "different reasons" not in said[1]
+    assert "1002" in pages[0].partition("Every run")[2]
+
+
+def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
+    bisection = new_bisection(
+        tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), ScriptedRuns(lambda at, _: "passed")
+    )
+    result = written(bisection, None)
+    assert (result["finished"], result["answer"], result["edges"]) == (False, None, [])
+    assert "not over" in (bisection.folder.path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("spread", "said"), [(1.6, True), (1.001, False)])
+def test_a_computer_that_is_too_noisy_says_so_before_the_answer(
+    tmp_path: Path, spread: float, said: bool
+) -> None:
+    noise = itertools.cycle([1.0, spread, 1 / spread, 1.0, 1 / spread, spread, 1.0])
+    match = "measurement took_s > 1.2 * good"
+    bisection = new_bisection(
+        tmp_path,
+        AxisSpec(axis="qnn", candidates=VERSIONS, good=VERSIONS[0], repeat=6),
+        ScriptedRuns(lambda *_: "passed", value=lambda _: 1000 * next(noise)),
+        match=match,
+    )
+    finding = bisection.go_on()
+    assert isinstance(finding, AxisFinding)
+    result = write_reports(bisection.folder, finding, None, tmp_path)
+    noisy = "this computer is too noisy to tell less than x "
+    first, *_ = result_lines(result, "folder")
+    assert first.startswith(noisy) == said
+    report = (bisection.folder.path / "report.md").read_text()
+    assert (noisy in report.partition("**")[0]) == said
+    assert (noisy in (bisection.folder.path / "report.html").read_text()) == said

@@ -1,0 +1,401 @@
+"""One axis, exact answers: against brute force, whatever cannot be tested, however it is asked."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.bisect.driver import AxisSearch
+from harness.bisect.match import Evidence, GoodOrBad, Point, Question, RunAnswer, Stopped
+from harness.bisect.result import AxisFinding
+from harness.bisect.search import (
+    PATIENCE,
+    AxisSpec,
+    Bound,
+    CornerSpec,
+    halvings,
+)
+from harness.history.performance import MOST_RUNS
+from tests.properties import reached, reaches
+from tests.unit.bisect.histories import axis, changing, corners, drive, names
+
+FIRST: tuple[RunAnswer, ...] = ("good", "bad")
+
+
+@pytest.mark.parametrize("number", range(1, 10))
+def test_every_history_within_the_bound(number: int) -> None:
+    for k, first in itertools.product(range(number + 1), FIRST):
+        found, asked = drive(AxisSearch(axis(number)), changing(number, k, first))
+        assert len(asked) == found.runs <= math.ceil(math.log2(number)) + 2
+        assert len(asked) <= axis(number).bound().runs
+        if 0 < k < number:
+            order = names(number)
+            assert (found.kind, found.before, found.after) == ("change", order[k - 1], order[k])
+            assert found.direction == ("regression" if first == "good" else "fix")
+        else:
+            assert found.kind == "no-change"
+
+
+@pytest.mark.parametrize("number", range(2, 8))
+def test_every_history_with_every_placement_of_untestable(number: int) -> None:
+    order = names(number)
+    for size, k, first in itertools.product(range(1, number + 1), range(number + 1), FIRST):
+        for holes in map(frozenset, itertools.combinations(range(number), size)):
+            search = AxisSearch(axis(number))
+            found, asked = drive(search, changing(number, k, first, holes))
+            left = [i for i in range(number) if i not in holes]
+            older = [i for i in left if i < k]
+            newer = [i for i in left if i >= k]
+            met = sum(order.index(at[0]) in holes for at in asked)
+            assert len(asked) == len(set(asked)) <= search.spec.bound().limit(wasted=met)
+            if older and newer:
+                assert (found.before, found.after) == (order[older[-1]], order[newer[0]])
+                assert found.between == order[older[-1] + 1 : newer[0]]
+                assert found.kind == ("range" if found.between else "change")
+            elif len(left) > 1:
+                assert found.kind == "no-change"
+                assert set(found.between) <= {order[i] for i in holes}
+            else:
+                assert found.kind == "undecided"
+
+
+def test_why_an_end_is_asked_is_told() -> None:
+    search, why = AxisSearch(axis(4)), {}
+    while isinstance(question := search.next(), Question):
+        why[question.at[0]] = question.why
+        search.answer(question, changing(4, 2)(question.at))
+    order = names(4)
+    assert (why[order[0]], why[order[-1]]) == ("the oldest", "the newest")
+
+
+@reaches(0.35)
+@given(st.data())
+def test_any_claims_and_repeats(data: st.DataObject) -> None:
+    number = data.draw(st.integers(2, 40))
+    order = names(number)
+    k = data.draw(st.integers(1, number - 1))
+    first = data.draw(st.sampled_from(FIRST))
+    holes = data.draw(st.frozensets(st.integers(0, number - 1), max_size=number // 2))
+    claimed = data.draw(st.sampled_from([None, "good", "bad"]))
+    repeat = data.draw(st.integers(1, 3))
+    claim = {} if claimed is None else {claimed: data.draw(st.sampled_from(order))}
+    spec = axis(number, repeat=repeat, **claim)
+    search = AxisSearch(spec)
+    found, asked = drive(search, changing(number, k, first, holes))
+    wasted = sum(order.index(at[0]) in holes for at in asked)
+    assert len(asked) <= search.spec.bound().limit(wasted=wasted)
+    older = [i for i in range(k) if i not in holes]
+    newer = [i for i in range(k, number) if i not in holes]
+    if older and newer:
+        reached()
+        assert (found.before, found.after) == (order[older[-1]], order[newer[0]])
+        assert found.between == order[older[-1] + 1 : newer[0]]
+
+
+@pytest.mark.parametrize(("claim", "end"), [({"good": "2.12"}, "2.18"), ({"bad": "2.16"}, "2.10")])
+def test_one_claim_within_is_confirmed_first_and_then_where_it_is_to_differ(
+    claim: dict[str, str], end: str
+) -> None:
+    """What was called bad was good before: what is asked is what broke it."""
+    found, asked = drive(AxisSearch(axis(9, **claim)), changing(9, 5))
+    assert [at[0] for at in asked[:2]] == [*claim.values(), end]
+    assert len({at[0] for at in asked} & {"2.10", "2.18"}) == 1
+    assert (found.last_good, found.first_bad) == ("2.14", "2.15")
+    for n, k, claimed in itertools.product(range(2, 15), range(1, 15), range(15)):
+        if k < n and claimed < n:
+            claim = {"good" if claimed < k else "bad": names(n)[claimed]}
+            found, asked = drive(AxisSearch(axis(n, **claim)), changing(n, k))
+            assert found.after == names(n)[k]
+            assert len(asked) <= math.ceil(math.log2(n)) + 2
+
+
+def test_only_what_lies_between_two_claims_is_searched() -> None:
+    found, asked = drive(AxisSearch(axis(20, good="2.15", bad="2.12")), changing(20, 4, "bad"))
+    assert all("2.12" <= at[0] <= "2.15" for at in asked)
+    assert asked[0] == ("2.15",)
+    assert (found.direction, found.last_bad, found.first_good) == (
+        "fix",
+        "2.13",
+        "2.14",
+    )
+    assert (
+        found.notes
+        == (
+            "older versions are bad and newer ones good: this version fixed it, or is the oldest "
+            "that can run the case",
+            "the ends are the other way round than said: 2.12 is bad, 2.15 is good",
+        )[: len(found.notes)]
+    )
+
+
+def test_claims_that_do_not_hold_are_told() -> None:
+    found, asked = drive(AxisSearch(axis(5, good="2.10", bad="2.14")), changing(5, 2, "bad"))
+    assert found.direction == "fix"
+    assert "the other way round than said" in found.notes[1]
+    found, asked = drive(AxisSearch(axis(5, good="2.10", bad="2.14")), lambda _: "good")
+    assert (found.kind, found.verdict, len(asked)) == ("no-change", "good", 2)
+    assert "2.14 was said to be bad, and is good" in found.notes
+
+
+@pytest.mark.parametrize("outer", FIRST)
+def test_alike_ends_are_looked_between_and_both_changes_are_found(outer: GoodOrBad) -> None:
+    inner: GoodOrBad = "bad" if outer == "good" else "good"
+    found_some = 0
+    for n, start, end in itertools.combinations_with_replacement(range(1, 17), 3):
+        n, start, end = end + 1, n, start
+        if not start < end < n:
+            continue
+        search = AxisSearch(axis(n))
+        order = names(n)
+        world = {o: inner if start <= i < end else outer for i, o in enumerate(order)}
+        found, asked = drive(search, lambda at, world=world: world[at[0]])  # type: ignore[misc]
+        assert len(asked) <= search.spec.bound().limit(alike=True)
+        if found.kind == "no-change":
+            assert found.notes  # it says that not all were run
+            assert len(asked) <= search.spec.bound().runs
+            continue
+        found_some += 1
+        # what is asked is what broke it, whether that was the older change or the newer one
+        assert (found.kind, found.direction) == ("change", "regression")
+        assert len(found.changes) == 2
+        assert [(one.before, one.after) for one in found.changes] == [
+            (order[start - 1], order[start]),
+            (order[end - 1], order[end]),
+        ]
+        changed = start if outer == "good" else end
+        assert (found.last_good, found.first_bad) == (order[changed - 1], order[changed])
+    assert found_some > 250
+
+
+def test_words_follow_from_what_the_ends_are() -> None:
+    """Good, bad, good: nothing is said of an older end that is bad."""
+    bad = {"2.13", "2.14"}
+    found, _ = drive(AxisSearch(axis(9)), lambda at: "bad" if at[0] in bad else "good")
+    assert str(found) == "last good 2.12, first bad 2.13; then last bad 2.14, first good 2.15"
+    assert found.notes == (
+        "both ends are good, and not all between them: 2.13 broke it, 2.15 made it good",
+    )
+    found, _ = drive(AxisSearch(axis(9)), lambda at: "good" if at[0] in bad else "bad")
+    assert (
+        str(found) == "last good 2.14, first bad 2.15; before that last bad 2.12, first good 2.13"
+    )
+    assert found.notes == (
+        "both ends are bad, and not all between them: 2.13 made it good, 2.15 broke it",
+    )
+    asked_what_fixed = AxisSearch(axis(9, good="2.15", bad="2.12"))
+    found, _ = drive(asked_what_fixed, lambda at: "good" if at[0] in bad else "bad")
+    assert "2.15 was said to be good, and is bad" in found.notes
+    # what was called bad is so: what broke it is told, not what fixed it later
+    found, _ = drive(AxisSearch(axis(9, bad="2.13")), lambda at: "bad" if at[0] in bad else "good")
+    assert str(found) == "last good 2.12, first bad 2.13"
+    # where a limit leaves both open, both are told as ranges
+    short = AxisSearch(axis(17, max_runs=4))
+    found, _ = drive(short, lambda at: "bad" if "2.17" <= at[0] <= "2.19" else "good")
+    assert [one.between != () for one in found.changes] == [True, True]
+    assert found.notes[0] == "the limit of 4 runs was reached"
+    assert "all between them: one of 2.15, 2.16, 2.17, 2.18 broke it, one of" in found.notes[1]
+
+
+def test_no_change_names_what_could_not_be_tested() -> None:
+    holes = frozenset({0, 1, 2})
+    found, _ = drive(AxisSearch(axis(5, good="2.10", bad="2.14")), changing(5, 3, "good", holes))
+    assert str(found) == (
+        "no change: all that could be tested are bad; undecided: 2.10, 2.11, 2.12"
+    )
+    assert found.between == ("2.10", "2.11", "2.12")
+    assert "2.10 was said to be good, and cannot be tested" in found.notes
+    exact, _ = drive(AxisSearch(axis(5)), changing(5, 5))
+    assert (str(exact), exact.between) == ("no change: all 4 that were run are good", ())
+
+
+def test_trouble_is_asked_again_and_stops_in_a_row() -> None:
+    search = AxisSearch(axis(4))
+    first = search.next()
+    assert isinstance(first, Question)
+    for _ in range(PATIENCE):
+        assert search.next() == first
+        search.answer(first, "unknown")
+    assert search.next() == Stopped(PATIENCE, first)
+    search.resume()
+    assert search.next() == first
+    found, asked = drive(search, changing(4, 2))
+    assert (found.after, found.runs, found.unknown, len(asked)) == ("2.12", 4, PATIENCE, 4)
+
+
+def test_each_version_is_run_as_often_as_asked() -> None:
+    found, asked = drive(AxisSearch(axis(3, repeat=3)), changing(3, 1))
+    assert [asked.count((name,)) for name in names(3)] == [3, 3, 3]
+    assert (found.kind, found.after) == ("change", "2.11")
+
+
+def test_what_is_not_told_from_noise_yet_is_asked_again_within_the_bound() -> None:
+    truth, met = changing(9, 4), Counter[Point]()
+
+    def noisy(at: Point) -> RunAnswer:
+        met[at] += 1
+        return truth(at) if met[at] == MOST_RUNS else "unsure"
+
+    search = AxisSearch(axis(9, repeat="judged"))
+    found, asked = drive(search, noisy)
+    assert (found.kind, found.after) == ("change", names(9)[4])
+    assert set(Counter(asked).values()) == {MOST_RUNS}
+    assert len(asked) == search.spec.bound().runs == 5 * AxisSearch(axis(9)).spec.bound().runs
+    found, asked = drive(AxisSearch(axis(4, repeat="judged")), changing(4, 2))
+    assert (found.after, len(asked)) == ("2.12", 4), "one answer is enough"
+
+
+def test_a_limit_gives_an_honest_range() -> None:
+    found, asked = drive(AxisSearch(axis(33, max_runs=4)), changing(33, 20))
+    assert len(asked) == 4
+    assert found.kind == "range"
+    assert found.before is not None
+    assert found.after is not None
+    assert "limit" in found.notes[0]
+    assert found.before < names(33)[20] <= found.after
+
+
+def test_what_turned_out_untestable_is_never_asked_again() -> None:
+    met = Evidence().plus(("2.10",), "untestable").plus(("2.13",), "untestable")
+    found, asked = drive(AxisSearch(axis(6), met), changing(6, 3))
+    assert {at[0] for at in asked}.isdisjoint({"2.10", "2.13"})
+    assert (found.before, found.between, found.after) == ("2.12", ("2.13",), "2.14")
+    assert isinstance(found, AxisFinding)
+    assert "could not be tested: 2.10" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"good": "9"}, "good: '9' is not one"),
+        ({"good": "2.10", "bad": "2.10"}, "cannot be good and bad"),
+        ({"repeat": 0}, "repeat"),
+        ({"repeat": 1001}, "repeat"),
+        ({"repeat": "auto"}, "repeat"),
+        ({"untestable": ["2.10"]}, "untestable"),
+        ({"max_runs": 0}, "max_runs"),
+        ({"max_runs": 100_001}, "max_runs"),
+        ({"candidates": ("x" * 201,)}, "at most 200 characters"),
+        ({"candidates": ("",)}, "at least 1 character"),
+    ],
+)
+def test_a_spec_that_makes_no_sense_is_refused(given: dict[str, object], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        AxisSpec.model_validate(axis(3).model_dump() | given)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"candidates": (("1", "1"), ("2",))}, "qnn: 1 listed twice"),
+        ({"axes": ("qnn", "qnn")}, "both axes are 'qnn'"),
+        ({"good": ("2.10", "1.29")}, "good: '1.29' is not one of the candidates of ort"),
+        ({"bad": ("2.10", "1.21")}, "qnn is '2.10' in the good and in the bad pair"),
+        ({"good": ("2.10",)}, "good"),
+        ({"candidates": (names(1001), ("1.20", "1.21"))}, "at most 1000 items"),
+    ],
+)
+def test_corners_that_make_no_sense_are_refused(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        CornerSpec.model_validate(corners(2, 2).model_dump() | given)
+
+
+def test_limits_and_defaults_of_a_spec() -> None:
+    most = axis(1000, max_runs=100_000, repeat=1000)
+    assert axis(2, max_runs=1).bound().runs == 1
+    assert most.bound().runs == 12_000
+    assert list(axis(2).points()) == [("2.10",), ("2.11",)]
+    one = axis(1)
+    assert AxisSpec.model_validate(vars(one)) == one
+    assert (one.repeat, one.max_runs) == (1, None)
+    assert [axis(1, repeat=repeat).most_each for repeat in (7, "judged")] == [7, MOST_RUNS]
+    with pytest.raises(ValueError, match="frozen"):
+        one.max_runs = 4
+
+
+@pytest.mark.parametrize(
+    ("bound", "limit", "alike", "wasted"),
+    [(Bound(3, 5), 3, 5, 7), (Bound(3, 5, 4), 3, 4, 4), (Bound(3, 5, 20), 3, 5, 7)],
+)
+def test_what_is_not_exceeded(bound: Bound, limit: int, alike: int, wasted: int) -> None:
+    assert (bound.limit(), bound.limit(alike=True), bound.limit(alike=True, wasted=2)) == (
+        *(limit, alike, wasted),
+    )
+
+
+@pytest.mark.parametrize(
+    ("most", "bound"),
+    [
+        (None, Bound(3, 5, 4)),
+        (10, Bound(3, 5, 4)),
+        (4, Bound(3, 4, 4)),
+        (2, Bound(2, 2, 2)),
+    ],
+)
+def test_a_bound_is_capped(most: int | None, bound: Bound) -> None:
+    assert Bound(3, 5, 4).capped(most) == bound
+    assert Bound(3, 5).capped(4) == Bound(3, 4, 4)
+
+
+WASTED = ", plus one for each that cannot be tested"
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [
+        (Bound(1, 1), f"at most 1 run{WASTED}"),
+        (Bound(3, 5), f"at most 3 runs{WASTED}; at most 5 if both ends answer alike"),
+        (Bound(3, 3, 3), f"at most 3 runs{WASTED}"),
+    ],
+)
+def test_a_bound_in_words(bound: Bound, text: str) -> None:
+    assert str(bound) == text
+
+
+def test_how_often_gaps_are_halved() -> None:
+    assert [halvings(gaps) for gaps in (0, 1, 2, 3, 4, 5, 8, 9)] == [0, 0, 1, 2, 2, 3, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("spec", "bound"),
+    [
+        (axis(1), Bound(1, 1, 1)),
+        (axis(2), Bound(2, 2, 2)),
+        (axis(9), Bound(5, 9, 9)),
+        (axis(17), Bound(6, 14, 17)),
+        (axis(17, good="2.12"), Bound(7, 15, 17)),
+        (axis(17, good="2.10"), Bound(6, 14, 17)),
+        (axis(17, bad="2.26"), Bound(6, 14, 17)),
+        (axis(30, bad="2.12", good="2.28"), Bound(6, 14, 17)),
+        (axis(17, repeat=2), Bound(12, 28, 34)),
+        (axis(17, repeat=2, max_runs=20), Bound(12, 20, 20)),
+        (corners(2, 2), Bound(4, 4, 4)),
+        (corners(9, 3), Bound(8, 8, 12)),
+        (corners(9, 3, good=("2.12", "1.20"), bad=("2.16", "1.22")), Bound(7, 7, 8)),
+        (corners(9, 3, repeat=2), Bound(16, 16, 24)),
+        (corners(9, 3, max_runs=5), Bound(5, 5, 5)),
+    ],
+)
+def test_how_many_runs_a_search_may_take(spec: AxisSpec | CornerSpec, bound: Bound) -> None:
+    assert spec.bound() == bound
+    assert AxisSearch(axis(9)).spec.bound() == Bound(5, 9, 9)
+
+
+def test_the_lab_need_not_be_seen_to_for_what_was_found() -> None:
+    search = AxisSearch(axis(2), Evidence(troubles=PATIENCE))
+    assert isinstance(search.next(), Stopped)
+    met = Evidence().plus(("2.10",), "good").plus(("2.11",), "bad")
+    met = replace(met, troubles=PATIENCE)
+    assert isinstance(AxisSearch(axis(2), met).next(), AxisFinding)
+
+
+def test_a_single_candidate_has_its_verdict_and_nothing_to_change() -> None:
+    for verdict in ("good", "bad"):
+        found, asked = drive(AxisSearch(axis(1, repeat=2)), lambda _, told=verdict: told)
+        assert (found.kind, found.verdict, len(asked)) == ("no-change", verdict, 2)
+        assert str(found) == f"{names(1)[0]} is {verdict}"

@@ -1,0 +1,45 @@
+"""What `qnn-harness devices` says below its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from harness.cli.devices import PREPARES, ListedDevice, remark_lines
+from harness.cli.main import commands
+
+
+def row(name: str, *findings: str) -> ListedDevice:
+    return ListedDevice(
+        name=name,
+        serial=name,
+        configured=True,
+        enabled=True,
+        simulated=True,
+        findings=list(findings),
+    )
+
+
+def test_what_many_devices_have_is_said_once() -> None:
+    rows = [row(f"sim-{number}", PREPARES) for number in range(6)]
+    rows[1].findings.append("is warm")
+    assert remark_lines(rows) == [
+        f"sim-0, sim-1, sim-2, sim-3 and 2 more: {PREPARES}",
+        "sim-1: is warm",
+    ]
+    assert remark_lines(rows[4:]) == [f"sim-4, sim-5: {PREPARES}"]
+    assert remark_lines([row("sim-0")]) == []
+
+
+def test_an_adb_server_that_is_gone_is_one_error(tmp_path: Path) -> None:
+    device = "  - {{name: farm-0{}, host: rack, serial: s{}, soc: QCS8550, target: linux-arm64}}\n"
+    lab = "schema: 1\nhosts:\n  - {name: rack, host: 127.0.0.1, port: 1}\ndevices:\n"
+    (file := tmp_path / "devices.yaml").write_text(lab + "".join(map(device.format, "123", "123")))
+    listed = CliRunner().invoke(commands, ["devices", f"--lab={file}"])
+    (error,) = (line for line in listed.stderr.splitlines() if line.startswith("error: "))
+    assert error.startswith("error: farm-01, farm-02, farm-03: no adb server at 127.0.0.1:1: ")
+    assert listed.exit_code == 3
+    told = CliRunner().invoke(commands, ["devices", f"--lab={file}", "--json"])
+    assert (told.exit_code, "no adb server at" in told.stderr) == (3, False)
+    assert told.stdout.count("no adb server at 127.0.0.1:1: ") >= 3

@@ -1,0 +1,262 @@
+"""`qnn-harness explain`: what it prints of a log, and how it ends."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli.explain import explain
+from harness.cli.main import commands, main
+from tests.unit.diagnosis.log_rows import SKEL_CHAIN
+
+NO_PD = "Failed to find available PD for contextId 9 on deviceId 0 coreId 0 with context size"
+MISSING = 'Failed in loading stub: dlopen failed: library "libQnnHtpV79Stub.so" not found'
+
+
+Ended = Callable[..., tuple[object, str, str]]
+
+
+@pytest.fixture
+def ended(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ended:
+    def run(*arguments: str) -> tuple[object, str, str]:
+        monkeypatch.setattr("sys.argv", ["qnn-harness", "explain", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        printed = capsys.readouterr()
+        return left.value.code, printed.out, printed.err
+
+    return run
+
+
+def test_the_answer_comes_first_and_what_follows_from_it_behind(
+    tmp_path: Path, ended: Ended
+) -> None:
+    log = tmp_path / "app.log"
+    log.write_text(f"hello\n{MISSING}\nFailed to load skel, error: 4000\n")
+    code, out, _ = ended(str(log))
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].startswith("stub-missing (known): the stub (libQnnHtpV..Stub.so)")
+    assert lines[1] == f"  line 2: {MISSING}"
+    assert "  see https://github.com/pytorch/executorch/issues/8454" in lines
+    behind = lines.index("less sure, or only following from it:")
+    assert lines[behind + 1].startswith("  stub-not-loaded (likely): ")
+
+
+@pytest.mark.parametrize(
+    ("line", "limits"),
+    [
+        (
+            "loaded /sdk/lib/x86_64-linux-clang/libQnnHtp.so",
+            "this limit of memory is the simulator",
+        ),
+        ("On HTP v73, simulated on this computer.", "this limit of memory is the simulator"),
+        ("/c/simulated/.runs/1/sim-v73-dsp/libQnnHtpV73Stub.so", "its DSP is simulated: "),
+        ("loaded /vendor/lib64/libQnnHtp.so", None),
+    ],
+)
+def test_a_log_of_a_simulator_leaves_something_open(
+    tmp_path: Path, ended: Ended, line: str, limits: str | None
+) -> None:
+    log = tmp_path / "app.log"
+    log.write_text(f"{line}\nQnnContext_createFromBinary failed, error 1002: {NO_PD}\n")
+    code, out, _ = ended(str(log))
+    assert code == 0
+    told = [said for said in out.splitlines() if "simulat" in said and not said.startswith(" ")]
+    assert [said[: len(limits or "")] for said in told] == ([limits] if limits else [])
+
+
+def test_numbers_of_the_dsp_are_named() -> None:
+    done = CliRunner().invoke(explain, input=SKEL_CHAIN)
+    assert done.output.splitlines()[-1].startswith("0x80000406 is AEE_EUNABLETOLOAD: ")
+
+
+def test_json_has_the_answer_first() -> None:
+    done = CliRunner().invoke(explain, ["--json"], input=SKEL_CHAIN)
+    told = json.loads(done.output)
+    assert list(told) == ["schema", "diagnoses", "limits"]
+    first = told["diagnoses"][0]
+    told = ["id", "confidence", "words", "fix", "threads", "lines", "process", "failure"]
+    assert list(first) == told
+    assert (first["id"], first["confidence"]) == ("skel-not-found", "likely")
+    assert first["lines"][0]["number"] == 1
+    assert "qnn_open failed, 0x80000406" in first["lines"][0]["text"]
+
+
+def test_failures_of_two_processes_are_told_apart(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    log.write_text(
+        "12-07 04:15:01.000    10    10 E tag : QnnDsp <E> qnn_open failed, 0x80000406\n"
+        "12-07 04:15:01.100    11    11 E tag : QnnDsp <E> Request feature vtcm size with value "
+        "8 unsupported\n"
+    )
+    _, out, _ = ended(str(log))
+    lines = out.splitlines()
+    assert lines[0].startswith("other-vtcm-size (known): ")
+    other = lines.index("another failure, of process 10:")
+    assert lines[other + 1].startswith("skel-not-found (likely): ")
+
+
+def test_what_is_asked_for_is_taken_as_another_log(tmp_path: Path, ended: Ended) -> None:
+    log, answer = tmp_path / "app.log", tmp_path / "dsp.txt"
+    log.write_text("Error 0x80000580: apps_dev_init failed for domain 3, errno Success\n")
+    _, out, _ = ended(str(log))
+    lines = out.splitlines()
+    assert lines[0].startswith("no-dsp-session (possible): ")
+    at = lines.index("to be surer, ask and explain again:")
+    assert lines[at + 1] == "  adb logcat -d > logcat.txt"
+    assert lines[at + 2] == f"  qnn-harness explain {log} --with logcat.txt"
+    answer.write_text("adsp is running\ncdsp is offline\n")
+    code, out, _ = ended(str(log), "--with", str(answer))
+    assert code == 0
+    assert out.startswith("no-dsp-session (known): ")
+    assert f"  line 2 of {answer}: cdsp is offline" in out.splitlines()
+    assert "to be surer" not in out
+    _, out, _ = ended(str(log), "--with", str(answer), "--json")
+    shown = json.loads(out)["diagnoses"][0]["lines"]
+    assert {line["file"] for line in shown} == {None, str(answer)}
+
+
+def test_the_command_that_is_told_can_be_pasted(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "my app.log"
+    log.write_text("Error 0x80000580: apps_dev_init failed for domain 3, errno Success\n")
+    _, out, _ = ended(str(log), "--with", str(log))
+    named = f"'{log}'"
+    assert f"  qnn-harness explain {named} --with {named} --with " in out
+
+
+def test_an_empty_log_is_called_so(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    log.touch()
+    assert ended(str(log))[:2] == (1, "the log is empty\n")
+
+
+def test_files_beside_a_log_are_bounded_and_must_be_there(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    log.write_text("x\n")
+    code, _, err = ended(str(log), "--with", str(tmp_path / "none.txt"))
+    assert (code, "cannot read the log" in err) == (2, True)
+    code, _, err = ended(str(log), *(["--with", str(log)] * 17))
+    assert (code, "--with takes at most 16 files" in err) == (2, True)
+
+
+def test_standard_input_is_read_once(ended: Ended) -> None:
+    code, _, err = ended("-", "--with", "-")
+    assert (code, "standard input is read once" in err) == (2, True)
+
+
+def test_a_second_stated_cause_is_not_called_less_sure(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    log.write_text(f"{MISSING}\nGPE deserialize: bad magic\nFailed to load skel, error: 4000\n")
+    lines = ended(str(log))[1].splitlines()
+    told = [line for line in lines if "(known)" in line or line.endswith(":")]
+    assert told[1] == "also:"
+    assert told[2].startswith("  ")
+    assert told[3] == "less sure, or only following from it:"
+
+
+def test_for_a_dll_the_help_speaks_of_windows(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    log.write_text("FileNotFoundError: Could not find module 'C:\\sdk\\QnnHtp.dll'\n")
+    out = ended(str(log))[1]
+    assert out.startswith("backend-not-loaded (known): ")
+    assert "on Windows" in out
+
+
+def test_a_log_that_tells_nothing_ends_with_1(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    log.write_text("all is well\n")
+    code, out, _ = ended(str(log))
+    assert code == 1
+    assert out.startswith("nothing in the one line is recognised as a cause\nno line says ERROR")
+    code, out, _ = ended(str(log), "--json")
+    assert (code, json.loads(out)) == (1, {"schema": 1, "diagnoses": [], "limits": None})
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("begun\n\nERROR: odd\nERROR: odder\n", 3),
+        ("[ERROR] odd\n", 1),
+        ("QNN_GRAPH_NO_ERROR\nMax error 3\nERRORS 0\n", None),
+    ],
+)
+def test_of_a_log_without_a_cause_the_first_line_that_says_error_is_named(
+    text: str, first: int | None, tmp_path: Path, ended: Ended
+) -> None:
+    log = tmp_path / "app.log"
+    log.write_text(text)
+    code, out, _ = ended(str(log))
+    told = f"line {first} is the first that says ERROR: " if first else "no line says ERROR either"
+    assert (code, out.splitlines()[1].startswith(told)) == (1, True), out
+
+
+def test_a_log_that_is_not_there_is_wrong_input(tmp_path: Path, ended: Ended) -> None:
+    code, _, err = ended(str(tmp_path / "none.log"))
+    assert code == 2
+    assert f"cannot read the log {tmp_path}/none.log: No such file" in err
+
+
+def test_words_of_a_log_steer_no_terminal() -> None:
+    done = CliRunner().invoke(commands, ["explain"], input=f"\x1b]0;x\x07{MISSING}")
+    assert "\x1b" not in done.output
+    assert "\x07" not in done.output
+
+
+def test_a_reader_that_went_away_is_no_negative_answer() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.cli.main", "explain"],
+            input=MISSING.encode(),
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_closed_input_is_wrong_input(ended: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    code, _, err = ended()
+    assert code == 2
+    assert "standard input is closed" in err
+
+
+def test_a_log_that_gzip_packed_is_read(tmp_path: Path, ended: Ended) -> None:
+    packed = gzip.compress(SKEL_CHAIN.encode())
+    (log := tmp_path / "app.log.gz").write_bytes(packed)
+    assert ended(str(log))[1].startswith("skel-not-found (likely): ")
+    log.write_bytes(packed[: len(packed) // 2])
+    code, _, err = ended(str(log))
+    assert (code, f"cannot read the log {log}: Compressed file ended" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (b"PK\3\4", "was packed by zip"),
+        (b"\xfd7zXZ\0", "was packed by xz"),
+        (b"\x7fELF\2\1\1" + bytes(range(32)) * 8, "is no text, and so no log"),
+    ],
+)
+def test_what_is_no_log_is_refused(tmp_path: Path, ended: Ended, start: bytes, said: str) -> None:
+    (log := tmp_path / "app.log").write_bytes(start + bytes(600))
+    code, out, err = ended(str(log))
+    assert (code, out, said in err) == (2, "", True)
+
+
+def test_a_log_of_windows_or_with_some_odd_bytes_is_one(tmp_path: Path, ended: Ended) -> None:
+    log = tmp_path / "app.log"
+    for odd in (SKEL_CHAIN.encode("utf-16"), SKEL_CHAIN.replace("\n", "\0\n").encode()):
+        log.write_bytes(odd)
+        assert ended(str(log))[1].startswith("skel-not-found (likely): ")

@@ -1,0 +1,52 @@
+"""What a night takes of the command that goes on with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli.nightly import nightly
+from harness.nightly.chain import Chain
+from harness.nightly.night import Night
+
+LAB = "schema: 1\ndevices: [{name: a, serial: s}]\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "site"),
+    [
+        (["--site", "new"], "new"),
+        ([], None),
+        (["--resume"], "old"),
+        (["--resume", "--site", "n"], "n"),
+    ],
+)
+def test_a_night_that_is_gone_on_with_keeps_the_pages_that_are_named_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], site: str | None
+) -> None:
+    begun: list[Night] = []
+
+    def ended(chain: Chain) -> Night:
+        chain._keep()
+        begun.append(chain.night)
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Chain, "go_on", ended)
+    Path("devices.yaml").write_text(LAB)
+    for given in (["--site", "old"], words):
+        CliRunner().invoke(nightly, given)
+    first, second = begun
+    assert first.night == second.night
+    assert second.site == (site and str(tmp_path / site))
+
+
+def test_to_go_on_where_no_night_was_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(nightly, ["--resume"])
+    assert "the last night is over, or there is none" in str(done.exception)
+    assert not [*tmp_path.iterdir()]

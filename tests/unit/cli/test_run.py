@@ -1,0 +1,186 @@
+"""What `qnn-harness run` hands to pytest."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli.bisect import bisect
+from harness.cli.contexts import contexts
+from harness.cli.run import run
+from harness.core.errors import ConfigError
+from harness.results.run_folder import RunFolder
+from tests.unit.containers.made import CONTEXT
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The arguments of pytest, which runs nothing, in a folder of its own."""
+    arguments: list[str] = []
+
+    def main(given: list[str], plugins: object) -> int:
+        arguments.extend(given)
+        return 0
+
+    monkeypatch.setattr(pytest, "main", main)
+    monkeypatch.chdir(tmp_path)
+    return arguments
+
+
+@pytest.mark.parametrize(
+    "option", sorted({one.opts[0] for one in run.params if getattr(one, "is_flag", None) is False})
+)
+def test_an_option_without_its_value_is_refused(
+    told: list[str], tmp_path: Path, option: str
+) -> None:
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    done = CliRunner().invoke(run, ["a.bin", option])
+    assert done.exit_code == 2
+    assert told == []
+    assert f"Option '{option}' requires an argument" in done.output
+
+
+def test_help_shows_the_choices_of_an_option() -> None:
+    (engine,) = [one for one in run.params if one.opts == ["--engine"]]
+    assert engine.metavar == "[qnn|ort|executorch|litert]"
+    assert not [one.opts for one in run.params if one.metavar == ""]
+
+
+@pytest.mark.parametrize(
+    ("engine", "backend", "problem"),
+    [
+        ("litert", "cpu", "LiteRT does not run on 'cpu' (valid: htp)"),
+        ("litert", "htp,gpu", "LiteRT does not run on 'gpu' (valid: htp)"),
+        ("executorch", "gpu", "ExecuTorch does not run on 'gpu' (valid: htp)"),
+        ("ort", "npu", "there is no backend 'npu' (valid: htp, gpu, cpu)"),
+        ("qnn", "cpu", None),
+        ("ort", "cpu", None),
+        ("litert", "htp", None),
+    ],
+)
+def test_an_engine_knows_its_backends(
+    engine: str, backend: str, problem: str | None, tmp_path: Path, told: list[str]
+) -> None:
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    words = ["a.bin", f"--engine={engine}", f"--backend={backend}"]
+    if problem is None:
+        run.main(words, standalone_mode=False)
+        assert f"--qnn-backend={backend}" in told
+        return
+    with pytest.raises(ConfigError) as error:
+        run.main(words, standalone_mode=False)
+    assert str(error.value) == f"--backend: {problem}"
+    assert not told
+
+
+def test_a_negative_tolerance_is_read_as_a_value(tmp_path: Path, told: list[str]) -> None:
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    CliRunner().invoke(
+        run, ["a.bin", "--tolerance=-1"], catch_exceptions=False, standalone_mode=False
+    )
+    assert "--qnn-contexts-tolerance=-1.0" in told
+
+
+def test_no_name_is_taken_for_an_option_of_pytest(tmp_path: Path, told: list[str]) -> None:
+    (tmp_path / "-k.bin").write_bytes(CONTEXT)
+    for given in ("./-k.bin", ".", str(tmp_path)):
+        CliRunner().invoke(run, [given], catch_exceptions=False, standalone_mode=False)
+    assert [one for one in told if one.endswith("-k.bin")] == [
+        "./-k.bin",
+        "./-k.bin",
+        f"{tmp_path}/-k.bin",
+    ]
+
+
+@pytest.mark.parametrize("name", ["net[1].bin", "a::b.bin"])
+def test_a_name_that_no_case_can_have(tmp_path: Path, told: list[str], name: str) -> None:
+    (tmp_path / name).write_bytes(CONTEXT)
+    with pytest.raises(ConfigError, match="cannot stand in the name of a case: call it otherwise"):
+        CliRunner().invoke(run, [name], catch_exceptions=False, standalone_mode=False)
+    assert not told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", ""],
+        ["fit", ""],
+        ["extract", "", "--output", "out"],
+        ["extract", "a.bin", "--output", ""],
+    ],
+)
+def test_an_empty_name_is_not_the_folder_one_is_in(
+    tmp_path: Path, told: list[str], arguments: list[str]
+) -> None:
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    for command, given in ((contexts, arguments), (run, [""])):
+        done = CliRunner().invoke(command, given)
+        assert (done.exit_code, "it is empty; name a file" in done.output) == (2, True)
+    assert not told
+    assert [one.name for one in tmp_path.iterdir()] == ["a.bin"]
+
+
+@pytest.mark.parametrize(
+    ("device", "says", "told_of"),
+    [
+        ("sim-v73", "unknown QNN version '9.9'", "running on the simulated device sim-v73"),
+        ("phone", "devices.yaml: no such file; --lab FILE names another", ""),
+    ],
+)
+def test_a_search_takes_the_same_lab_as_the_run_that_it_searches(
+    device: str,
+    says: str,
+    told_of: str,
+    tmp_path: Path,
+    told: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "m.bin").write_bytes(CONTEXT)
+    case = "m.bin::test_contexts[sim-v73-htp-2.51.0-m.bin-resident-1]"
+    arguments = ["--axis=qnn", f"--case={case}", "--qnn=9.9", f"--device={device}"]
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        bisect.main(arguments, standalone_mode=False)
+    assert told_of in capsys.readouterr().err
+    assert not told
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"), [(KeyboardInterrupt(), 130), (pytest.exit.Exception("wrong", 2), 2)]
+)
+def test_an_interrupt_is_not_wrong_input(
+    ended: BaseException, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def main(_: list[str], plugins: list[Any]) -> int:
+        for plugin in plugins:
+            plugin.pytest_keyboard_interrupt(SimpleNamespace(value=ended))
+            # it was ended before the run had anything to show
+            plugin.pytest_unconfigure(SimpleNamespace(stash=pytest.Stash()))
+        return 2
+
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pytest, "main", main)
+    done = CliRunner().invoke(run, ["a.bin", "--json"], standalone_mode=False)
+    assert (done.return_value, done.exception) == (code, None)
+
+
+@pytest.mark.parametrize(("began", "told"), [(True, True), (False, False)])
+def test_who_interrupts_it_is_told_how_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, began: bool, told: bool
+) -> None:
+    def main(given: list[str], plugins: list[Any]) -> int:
+        plugins[0].interrupted = True
+        plugins[0].folder = RunFolder(tmp_path / "reports/1 a") if began else None
+        return 2
+
+    monkeypatch.setattr(pytest, "main", main)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    done = CliRunner().invoke(run, ["a.bin"], standalone_mode=False)
+    assert done.return_value == 130
+    assert ("to go on: the same command with --resume 'reports/1 a'" in done.stderr) == told

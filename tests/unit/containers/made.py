@@ -1,0 +1,184 @@
+"""Artefacts that are made here with the libraries of their formats, small and of any layout."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import flatbuffers
+import onnx
+from flatbuffers import flexbuffers
+from onnx import TensorProto, helper
+
+from harness.containers.artefact import Blob
+
+FIELD = Path(__file__).parents[2] / "field"
+CONTEXT = min(FIELD.glob("add_add_1*.bin")).read_bytes()
+OTHER = min(FIELD.glob("add_output*.bin")).read_bytes()
+EXECUTORCH = 0x5678ABCD
+
+
+def bytes_of(blob: Blob) -> bytes:
+    return blob.path.read_bytes()[blob.offset : blob.offset + blob.size]
+
+
+def wrapped(context: bytes, *, header: int = 256, size: int | None = None) -> bytes:
+    """What ExecuTorch hands to its backend."""
+    head = struct.pack("<IqQ", EXECUTORCH, 7, len(context) if size is None else size)
+    return head.ljust(header, b"\0") + context
+
+
+@dataclass
+class Pte:
+    """A program; each delegate of a method is its backend, and which of the blobs it uses.
+
+    Blobs have `sizes`, if they are to be longer than what they begin with.
+    """
+
+    methods: Mapping[str, Sequence[tuple[str, int]]]
+    blobs: Sequence[bytes]
+    inline: bool = False
+    header: bool = True
+    base_shift: int = 0
+    sizes: Sequence[int] = ()
+
+    def content(self) -> bytes:
+        head = self.head()
+        return head if self.inline else head + b"".join(map(_padded, self.blobs))
+
+    def write(self, path: Path) -> list[int]:
+        """Writes it with holes where blobs are longer; where each of them begins."""
+        offsets = [len(head := self.head())]
+        for room in self._rooms():
+            offsets.append(offsets[-1] + room)
+        with path.open("wb") as file:
+            file.write(head)
+            for blob, at in zip(self.blobs, offsets, strict=False):
+                file.seek(at)
+                file.write(blob)
+            file.truncate(offsets[-1])
+        return offsets[:-1]
+
+    def head(self) -> bytes:
+        """All that stands before the segments."""
+        program = self._program()
+        if not self.header:
+            return program
+        # the header stands between the identifier and the tables, which are found relatively
+        (root,) = struct.unpack_from("<I", program)
+        size = len(program) + 32
+        base = -(-size // 4096) * 4096 if not self.inline else 0
+        total = sum(self._rooms()) if not self.inline else 0
+        extended = struct.pack("<4sIQQQ", b"eh00", 32, size, base + self.base_shift, total)
+        return (struct.pack("<I", root + 32) + program[4:8] + extended + program[8:]).ljust(
+            base, b"\0"
+        )
+
+    def _sizes(self) -> Sequence[int]:
+        return self.sizes or [len(blob) for blob in self.blobs]
+
+    def _rooms(self) -> list[int]:
+        return [size + -size % 16 for size in self._sizes()]
+
+    def _program(self) -> bytes:
+        build = flatbuffers.Builder(1 << 16)
+        inline = [build.CreateByteVector(one) for one in self.blobs] if self.inline else []
+        datas = [_table(build, [("offset", 0, one)]) for one in inline]
+        segments, at = [], 0
+        if not self.inline:
+            for size, room in zip(self._sizes(), self._rooms(), strict=True):
+                segments.append(_table(build, [("<Q", 0, at), ("<Q", 1, size)]))
+                at += room
+        plans = []
+        for name, delegates in self.methods.items():
+            made = []
+            for backend, index in delegates:
+                place = [("<b", 0, 0 if self.inline else 1), ("<I", 1, index)]
+                reference = _table(build, place)
+                named = build.CreateString(backend)
+                made.append(_table(build, [("offset", 0, named), ("offset", 1, reference)]))
+            listed = _tables(build, made)
+            called = build.CreateString(name)
+            plans.append(_table(build, [("offset", 0, called), ("offset", 7, listed)]))
+        lists = [_tables(build, one) for one in (plans, datas, segments)]
+        parts = [("offset", number, one) for number, one in zip((1, 3, 4), lists, strict=True)]
+        build.Finish(_table(build, parts), file_identifier=b"ET12")
+        return bytes(build.Output())
+
+
+def _padded(blob: bytes) -> bytes:
+    return blob + bytes(-len(blob) % 16)
+
+
+def tflite(operators: Sequence[tuple[str, bytes | None]], *, appended: bytes = b"") -> bytes:
+    """A LiteRT model: its operators with their options; behind it, what they point to."""
+    build = flatbuffers.Builder(1 << 12)
+    codes = []
+    for name in dict.fromkeys(name for name, _ in operators):
+        text = build.CreateString(name)
+        codes.append(_table(build, [("offset", 1, text)]))
+    numbers = {name: index for index, name in enumerate(dict.fromkeys(n for n, _ in operators))}
+    made = []
+    for name, options in operators:
+        held = [("<I", 0, numbers[name])]
+        if options is not None:
+            held.append(("offset", 5, build.CreateByteVector(options)))
+        made.append(_table(build, held))
+    subgraph = _table(build, [("offset", 3, _tables(build, made))])
+    lists = {1: _tables(build, codes), 2: _tables(build, [subgraph])}
+    build.Finish(
+        _table(build, [("offset", number, one) for number, one in lists.items()]),
+        file_identifier=b"TFL3",
+    )
+    return bytes(build.Output()) + appended
+
+
+def dispatch(offset: int, size: int, name: str) -> bytes:
+    """The options of an operator DISPATCH_OP."""
+    build = flexbuffers.Builder()
+    build.ForceTypeBitWidth = flexbuffers.BitWidth.W64
+    with build.Map():
+        build.Key("bytecode_size")
+        build.UInt(size, 8)
+        build.Key("bytecode_offset")
+        build.UInt(offset, 8)
+        build.Key("name")
+        build.String(name)
+    return bytes(build.Finish())
+
+
+def epcontext(nodes: Sequence[Mapping[str, Any]], *, others: int = 0) -> bytes:
+    """An ONNX model with a node EPContext of each set of attributes, and others before them."""
+    made = [helper.make_node("Relu", [f"o{n}"], [f"o{n + 1}"]) for n in range(others)]
+    for number, attributes in enumerate(nodes):
+        one = helper.make_node("EPContext", ["x"], ["y"], f"n{number}", domain="com.microsoft")
+        one.attribute.extend(helper.make_attribute(key, it) for key, it in attributes.items())
+        made.append(one)
+    weights = helper.make_tensor("w", TensorProto.FLOAT, [256], [0.5] * 256)
+    graph = helper.make_graph(made, "g", [], [], [weights])
+    model: onnx.ModelProto = helper.make_model(graph, producer_name="made")
+    return model.SerializeToString()
+
+
+def _tables(build: flatbuffers.Builder, tables: Sequence[int]) -> int:
+    build.StartVector(4, len(tables), 4)
+    for one in reversed(tables):
+        build.PrependUOffsetTRelative(one)
+    return int(build.EndVector())
+
+
+def _table(build: flatbuffers.Builder, held: Sequence[tuple[str, int, int]]) -> int:
+    build.StartObject(12)
+    for form, number, value in held:
+        if form == "offset":
+            build.PrependUOffsetTRelativeSlot(number, value, 0)
+        elif form == "<b":
+            build.PrependInt8Slot(number, value, 0)
+        elif form == "<I":
+            build.PrependUint32Slot(number, value, 0)
+        else:
+            build.PrependUint64Slot(number, value, 0)
+    return int(build.EndObject())

@@ -1,0 +1,195 @@
+"""Bundles: what is packed comes out again, in the same bytes each time; others are refused."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.containers.artefact import ArtefactError
+from harness.containers.extract import extract, piece_file, unpacked_model
+from harness.containers.manifest import (
+    Expects,
+    Manifest,
+    PieceEntry,
+    RunPlan,
+    TensorEntry,
+    write_bundle,
+)
+from harness.containers.open import open_artefact, open_artefacts
+from harness.core.errors import ConfigError
+from harness.models.artefact_sources import Given, contexts_of
+from harness.models.context_file import ContextFile
+from harness.reduce.handover import entries_of
+from tests.unit.containers.made import CONTEXT, OTHER, bytes_of, epcontext
+
+PLAN = RunPlan(residency="window", tolerance=0.5, graph="g", qnn="2.51.0", backend="htp")
+EXPECTS = Expects(outcome="failed", signature="call|1|why")
+
+
+def entry(number: int, content: bytes, given: int = 0) -> PieceEntry:
+    return PieceEntry(
+        file=f"context-{number}.bin",
+        size=len(content),
+        sha256=None,
+        kind="context",
+        artefact="model.pte",
+        origin=f"forward/{number}",
+        facts={},
+        inputs=tuple(TensorEntry(file=f"{number}.input-{at}.raw", size=4) for at in range(given)),
+    )
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """Two contexts, the first of them twice; the second has an input."""
+    files = {"context-0.bin": CONTEXT, "context-1.bin": OTHER, "1.input-0.raw": b"1234"}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    pieces = (entry(0, CONTEXT), entry(1, OTHER, 1), entry(0, CONTEXT))
+    manifest = Manifest(pieces=pieces, plan=PLAN, expects=EXPECTS)
+    path = tmp_path / "case.zip"
+    write_bundle(
+        path, manifest, {"README.txt": b"read me"}, {name: tmp_path / name for name in files}
+    )
+    return path
+
+
+def test_what_is_packed_comes_out_again(bundle: Path, tmp_path: Path) -> None:
+    found = open_artefact(bundle)
+    assert found.kind == "bundle"
+    assert [bytes_of(one) for one in found.pieces] == [CONTEXT, OTHER, CONTEXT]
+    assert (found.facts["plan"], found.facts["expects"]) == (PLAN, EXPECTS)
+    sources = contexts_of(found, tmp_path / "cache")
+    assert (sources.plan, sources.expects, sources.name) == (PLAN, EXPECTS, "case.zip")
+    first, second, third = (one for one in sources if isinstance(one, ContextFile))
+    assert first.path == third.path
+    assert (first.tolerance, first.graph, first.inputs) == (0.5, "g", None)
+    assert isinstance(second.inputs, tuple)
+    assert [one.read_bytes() for one in second.inputs] == [b"1234"]
+    told = contexts_of(found, tmp_path / "cache", Given(tolerance=2.0, graph="other"))
+    assert isinstance(told[0], ContextFile)
+    assert (told[0].tolerance, told[0].graph) == (2.0, "other")
+    assert piece_file(found.pieces[1], tmp_path / "cache").read_bytes() == OTHER
+
+
+def test_extracted_it_is_the_same_case(bundle: Path, tmp_path: Path) -> None:
+    extract([open_artefact(bundle)], tmp_path / "out")
+    assert sorted(one.name for one in (tmp_path / "out").iterdir()) == [
+        "1.input-0.raw",
+        "case.zip.0.bin",
+        "case.zip.1.bin",
+        "manifest.json",
+    ]
+    (again,) = open_artefacts([tmp_path / "out"])
+    assert [bytes_of(one) for one in again.pieces] == [CONTEXT, OTHER, CONTEXT]
+    assert (again.facts["plan"], again.facts["expects"]) == (PLAN, EXPECTS)
+    assert bytes_of(again.pieces[1].inputs[0]) == b"1234"
+    # of several together nobody can say how they ran
+    both = extract(open_artefacts([bundle, tmp_path / "out"]), tmp_path / "both")
+    assert (len(both.pieces), both.plan, both.expects) == (6, None, None)
+
+
+def test_the_same_is_packed_in_the_same_bytes(bundle: Path, tmp_path: Path) -> None:
+    known = bundle.read_bytes()
+    manifest = Manifest(pieces=(entry(0, CONTEXT),))
+    twice = []
+    for name in ("a.zip", "b.zip"):
+        write_bundle(tmp_path / name, manifest, {}, {"context-0.bin": tmp_path / "context-0.bin"})
+        twice.append((tmp_path / name).read_bytes())
+    assert twice[0] == twice[1] != known
+    with zipfile.ZipFile(bundle) as opened:
+        assert opened.testzip() is None
+        assert opened.namelist()[:2] == ["manifest.json", "README.txt"]
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    manifest = Manifest(pieces=(entry(0, CONTEXT),))
+    with pytest.raises(ConfigError, match="is a folder; name a file"):
+        write_bundle(tmp_path, manifest, {}, {})
+    with pytest.raises(ConfigError, match="cannot be written"):
+        write_bundle(tmp_path / "none/a.zip", manifest, {}, {})
+    with pytest.raises(ConfigError, match="cannot be written"):
+        write_bundle(tmp_path / "a.zip", manifest, {}, {"context-0.bin": tmp_path / "gone"})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_is_unpacked_with_all_its_files(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(epcontext([], others=1))
+    (tmp_path / "x.npy").write_bytes(b"1234")
+    files = {"model/a.onnx": tmp_path / "model.onnx", "inputs/0/x.npy": tmp_path / "x.npy"}
+    plan = RunPlan(engine="ort", fallback=True)
+    manifest = Manifest(pieces=(), model=entries_of(files), plan=plan, expects=EXPECTS)
+    write_bundle(tmp_path / "case.zip", manifest, {}, files)
+    packed = open_artefact(tmp_path / "case.zip")
+    assert (packed.kind, packed.pieces, packed.facts["plan"]) == ("bundle", (), plan)
+    model = unpacked_model(packed, tmp_path / "cache")
+    assert (model.parent.name, open_artefact(model).kind) == ("model", "onnx")
+    assert (model.parent.parent / "inputs/0/x.npy").read_bytes() == b"1234"
+    assert unpacked_model(packed, tmp_path / "cache") == model
+    (entry, blob), *_ = packed.facts["model"]
+    other = replace(
+        packed, facts={"model": [(entry.model_copy(update={"sha256": "0" * 64}), blob)]}
+    )
+    with pytest.raises(ArtefactError, match="is not what was packed"):
+        unpacked_model(other, tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", ["../x", "model/../../x", "/model/x", "other/x", "model/", "x"])
+def test_no_file_of_a_model_lies_elsewhere(tmp_path: Path, name: str) -> None:
+    told = {"file": name, "size": 1, "sha256": "0" * 64}
+    content = json.dumps({"schema": 1, "pieces": [], "model": [told]}).encode()
+    path = wrong(tmp_path / "case.zip", {"manifest.json": content, "x": b"1"})
+    with pytest.raises(ArtefactError):
+        open_artefact(path)
+
+
+def wrong(path: Path, files: dict[str, bytes], how: int = zipfile.ZIP_STORED) -> Path:
+    with zipfile.ZipFile(path, "w", how) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+    good = Manifest(pieces=(entry(0, CONTEXT),)).text().encode()
+    outside = good.replace(b"context-0.bin", b"../out.bin")
+    bomb = {"manifest.json": good, "context-0.bin": b"\0" * (1 << 24)}
+    cases = {
+        "is compressed": wrong(tmp_path / "bomb", bomb, zipfile.ZIP_DEFLATED),
+        "has no file 'context-0.bin'": wrong(tmp_path / "lacks", {"manifest.json": good}),
+        "names the file '../out.bin', which has": wrong(
+            tmp_path / "out", {"manifest.json": outside}
+        ),
+        "when it was extracted": wrong(
+            tmp_path / "size", {"manifest.json": good, "context-0.bin": b"short"}
+        ),
+        "is no JSON": wrong(tmp_path / "json", {"manifest.json": b"{"}),
+        "so it is no DLC": wrong(tmp_path / "other", {"a.json": b"{}"}),
+    }
+    for says, path in cases.items():
+        with pytest.raises(ArtefactError, match=says):
+            open_artefact(path)
+
+
+def test_sizes_that_lie_and_a_file_twice(bundle: Path, tmp_path: Path) -> None:
+    content = bytearray(bundle.read_bytes())
+    entry_at = content.index(b"PK\x01\x02")
+    for at in (20, 24):  # packed and real size
+        changed = content.copy()
+        changed[entry_at + at : entry_at + at + 4] = b"\xf0\xff\xff\x7f"
+        (tmp_path / "lie.zip").write_bytes(changed)
+        with pytest.raises(ArtefactError, match=r"is compressed|is damaged|not lie within"):
+            open_artefact(tmp_path / "lie.zip")
+    (tmp_path / "cut.zip").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ArtefactError, match="the zip is damaged: it is no zip archive"):
+        open_artefact(tmp_path / "cut.zip")
+    with zipfile.ZipFile(tmp_path / "twice.zip", "w") as archive:
+        archive.writestr("manifest.json", b"{}")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("manifest.json", b"{}")
+    with pytest.raises(ArtefactError, match=r"has the file .* twice"):
+        open_artefact(tmp_path / "twice.zip")

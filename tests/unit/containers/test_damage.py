@@ -1,0 +1,72 @@
+"""Damaged files of every kind: an error that names the file, or what it truly says."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from harness.containers import artefact
+from harness.containers.artefact import ArtefactError
+from harness.containers.open import open_artefact
+from tests.unit.containers.damage import SMALL, damaged, require_error_or_truth, seeds
+from tests.unit.containers.made import Pte
+
+SEEDS = seeds()
+CORPUS = Path(__file__).parent / "corpus"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "side.bin").write_bytes(SMALL)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_at_random(name: str, folder: Path) -> None:
+    chance = random.Random(name)
+    path = folder / "artefact"
+    readable = 0
+    for _ in range(150):
+        path.write_bytes(damaged(SEEDS[name], chance))
+        readable += require_error_or_truth(path)
+    assert readable < 150
+
+
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.sampled_from(sorted(SEEDS)), st.integers(0, 8), st.binary(max_size=300))
+def test_a_head_with_anything_behind_it(folder: Path, name: str, head: int, rest: bytes) -> None:
+    path = folder / "artefact"
+    path.write_bytes(SEEDS[name][: 2 * head] + rest)
+    assert require_error_or_truth(path) in (True, False)
+
+
+def test_what_was_found_once(folder: Path) -> None:
+    found = sorted(one for one in CORPUS.iterdir() if one.suffix != ".md")
+    assert found
+    for one in found:
+        path = folder / one.name
+        path.write_bytes(one.read_bytes())
+        require_error_or_truth(path)
+
+
+def test_a_damaged_dlc_is_told_with_its_place(folder: Path) -> None:
+    path = folder / "artefact"
+    path.write_bytes(b"PK\3\4" + bytes(200))
+    with pytest.raises(ArtefactError, match="the zip is damaged") as refused:
+        open_artefact(path)
+    assert (refused.value.file, refused.value.offset) == (path, 0)
+
+
+def test_a_file_that_was_made_to_be_endless_has_an_end(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artefact, "_BUDGET", 1 << 16)
+    delegates = {"forward": [("Other", 0)] * 5000}
+    (folder / "artefact").write_bytes(Pte(delegates, [SMALL]).content())
+    with pytest.raises(ArtefactError, match="more parts than any artefact"):
+        open_artefact(folder / "artefact")

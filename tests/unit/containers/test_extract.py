@@ -1,0 +1,251 @@
+"""Contexts as files of their own: by hand and in the cache."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from harness.containers.artefact import Artefact, ArtefactError, Blob, Piece
+from harness.containers.extract import extract, piece_file
+from harness.containers.open import open_artefact, open_artefacts
+from harness.core.errors import ConfigError, InfraError
+from harness.core.local_file import copy_range
+from tests.logged import Logged
+from tests.unit.containers.made import CONTEXT, FIELD, OTHER, bytes_of, epcontext
+
+PTE = FIELD / "executorch-3-contexts.pte"
+LITE = "simple_model_qualcomm_sm8650_precompiled.tflite"
+
+
+def contents(artefacts: list[Artefact]) -> list[tuple[str, bytes]]:
+    return [(piece.origin, bytes_of(piece)) for one in artefacts for piece in one.pieces]
+
+
+def test_the_manifest_is_taken_again(tmp_path: Path) -> None:
+    known = open_artefacts([FIELD])
+    extract(known, tmp_path / "out")
+    names = sorted(one.name for one in (tmp_path / "out").iterdir())
+    assert [name for name in names if not name.startswith("add_")] == [
+        *[f"executorch-3-contexts.pte.{number}.bin" for number in range(3)],
+        "manifest.json",
+        *[f"qnn_multi_ctx_embed.onnx.{number}.bin" for number in range(2)],
+        f"{LITE}.bin",
+        "test_abs.dlc",
+    ]
+    again = open_artefact(tmp_path / "out/manifest.json")
+    assert contents([again]) == contents(known)
+    assert [one.facts["artefact"] for one in again.pieces[:4]] == [PTE.name] * 3 + [
+        "qnn_multi_ctx_embed.onnx"
+    ]
+    for piece in again.pieces:
+        assert piece.sha256() == piece.facts["sha256"]
+    # once more, out of what was copied: the same
+    extract(open_artefacts([tmp_path / "out"]), tmp_path / "twice")
+    manifests = [(tmp_path / name / "manifest.json").read_text() for name in ("out", "twice")]
+    assert manifests[0] == manifests[1]
+
+
+def test_files_of_the_same_name_and_empty_caches(tmp_path: Path, logged: Logged) -> None:
+    for folder, content in (("a", CONTEXT), ("b", OTHER)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "model.bin").write_bytes(content)
+    (tmp_path / "empty.onnx").write_bytes(epcontext([{"embed_mode": 1}]))
+    found = open_artefacts([tmp_path / "a", tmp_path / "b", tmp_path / "empty.onnx"])
+    files = [(one.file, bool(one.sha256)) for one in extract(found, tmp_path / "out").pieces]
+    assert files == [("model.bin", True), ("2-model.bin", True), (None, False)]
+    assert "node n0 is empty" in logged.warnings[0]
+    again = open_artefacts([tmp_path / "out"])
+    assert contents(again) == [("", CONTEXT), ("", OTHER), ("node n0", b"")]
+
+
+def test_a_folder_in_use_and_nothing_to_copy(tmp_path: Path) -> None:
+    (tmp_path / "used").write_text("mine")
+    for there in (tmp_path, tmp_path / "used"):
+        with pytest.raises(ConfigError, match="is there already; name a new folder"):
+            extract([open_artefact(PTE)], there)
+    with pytest.raises(ConfigError, match="lies in a file; name a folder"):
+        extract([open_artefact(PTE)], tmp_path / "used/below")
+    with pytest.raises(InfraError, match="cannot write to"):
+        extract([open_artefact(PTE)], Path("/proc/nowhere"))
+    with pytest.raises(ConfigError, match="no context binary"):
+        extract([Artefact(PTE, "onnx", ())], tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_ends_it_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, copied = tmp_path / "out", []
+
+    def stopped(read: BinaryIO, offset: int, size: int, write: BinaryIO) -> None:
+        copy_range(read, offset, size, write)
+        copied.append(offset)
+        if len(copied) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.containers.extract.copy_range", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        extract([open_artefact(PTE)], out)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    assert len(extract([open_artefact(PTE)], out).pieces) == 3
+
+
+def test_a_context_that_is_called_as_the_manifest_is(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_bytes(CONTEXT)
+    node = {"embed_mode": 0, "ep_cache_context": "manifest.json"}
+    (tmp_path / "model.onnx").write_bytes(epcontext([node]))
+    extract([open_artefact(tmp_path / "model.onnx")], tmp_path / "out")
+    (again,) = open_artefacts([tmp_path / "out"])
+    assert contents([again]) == [("node n0", CONTEXT)]
+
+
+def test_a_manifest_that_is_wrong(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    extract([open_artefact(PTE)], out)
+    manifest, first = out / "manifest.json", out / "executorch-3-contexts.pte.0.bin"
+    right = manifest.read_text()
+    for wrong, said in [
+        ("{", "is no JSON"),
+        ("{" * 100_000, "is nested deeper than 64 levels"),
+        ("{}", "is no manifest of `contexts extract`: pieces: Field required"),
+        (right.replace('"sha256": "', '"sha256": "x', 1), "pieces.0.sha256: String should match"),
+        (right.replace(first.name, "../secret"), "names the file '../secret'"),
+        (right.replace(first.name, ".."), "names the file '..'"),
+        (right.replace(first.name, "nowhere"), "No such file"),
+    ]:
+        manifest.write_text(wrong)
+        with pytest.raises(ArtefactError, match=said):
+            open_artefact(manifest)
+    manifest.write_text(right)
+    changed = bytearray(first.read_bytes())
+    changed[5000] ^= 1
+    first.write_bytes(changed)
+    piece = open_artefact(manifest).pieces[0]
+    for use in (piece.sha256, lambda: piece_file(piece, tmp_path)):
+        with pytest.raises(ArtefactError, match="is not what it was when it was extracted"):
+            use()
+    with pytest.raises(ArtefactError, match="is not what it was"):
+        extract([open_artefact(manifest)], tmp_path / "again")
+    os.truncate(first, 9)
+    with pytest.raises(ArtefactError, match="has 9 bytes, 54016 when it was extracted"):
+        open_artefact(manifest)
+
+
+def test_a_piece_in_the_cache_is_copied_once(tmp_path: Path) -> None:
+    mine = tmp_path / "model.pte"
+    mine.write_bytes(PTE.read_bytes())
+    first, second, _ = open_artefact(mine).pieces
+    kept = piece_file(first, tmp_path)
+    assert kept.read_bytes() == bytes_of(first)
+    seen = kept.stat()
+    assert piece_file(first, tmp_path) == kept
+    assert kept.stat().st_ino == seen.st_ino  # nothing was copied again
+    assert piece_file(second, tmp_path) != kept
+    os.truncate(kept, 3)
+    assert piece_file(first, tmp_path).read_bytes() == bytes_of(first)
+    changed = bytearray(mine.read_bytes())
+    changed[first.offset + 4000] ^= 1
+    mine.write_bytes(changed)
+    os.utime(mine, (1, 1))
+    assert piece_file(first, tmp_path) != kept
+    assert not [one for one in kept.parent.iterdir() if one.name.startswith(".")]
+
+
+def test_what_lies_as_it_is_needed_is_not_copied(tmp_path: Path) -> None:
+    side = open_artefact(FIELD / "qnn_multi_ctx_external.onnx").pieces[0]
+    assert piece_file(side, tmp_path) == side.path
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pieces_that_cannot_be_had(tmp_path: Path) -> None:
+    with pytest.raises(ArtefactError, match="node n holds no context: its cache is empty"):
+        piece_file(Piece(PTE, 0, 0, "node n", "empty"), tmp_path)
+    with pytest.raises(ArtefactError, match="is gone"):
+        piece_file(Piece(tmp_path / "none", 0, 9, "x", "context"), tmp_path)
+    with pytest.raises(ArtefactError, match="x: it ends"):
+        piece_file(Piece(PTE, 157_000, 999, "x", "context"), tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InfraError, match="cannot copy forward/0"):
+        piece_file(open_artefact(PTE).pieces[0], tmp_path / "file")
+    assert list((tmp_path / "pieces").iterdir()) == []
+
+
+def test_no_name_of_a_bundle_becomes_a_program_or_leads_outside(tmp_path: Path) -> None:
+    """A name of somebody else's is kept only if nothing that it may be called is ever run."""
+    names = ["conftest.py", "sitecustomize.py", "x.raw", "X.raw", "manifest.json.raw", "pytest.ini"]
+    given = tuple(
+        Blob(PTE, at, 4, name) for at, name in enumerate([*names, "../a.raw", "/tmp/a.raw", "a\0b"])
+    )
+    piece = Piece(PTE, 0, 9, "", "context", inputs=given)
+    (tmp_path / "conftest.py").write_bytes(CONTEXT)
+    program = open_artefact(tmp_path / "conftest.py")
+    told = extract([Artefact(tmp_path / "a.zip", "bundle", (piece,)), program], tmp_path / "out")
+    assert [one.file for one in told.pieces[0].inputs] == [
+        *("conftest.py.raw", "sitecustomize.py.raw", "x.raw", "2-X.raw", "manifest.json.raw"),
+        *("pytest.ini.raw", "file.raw", "2-file.raw", "3-file.raw"),
+    ]
+    assert [one.file for one in told.pieces] == [f"{PTE.name}.bin", "conftest.py.bin"]
+    assert {one.suffix for one in (tmp_path / "out").iterdir()} == {".raw", ".bin", ".json"}
+    assert {one.name for one in tmp_path.iterdir()} == {"conftest.py", "out"}
+
+
+def test_files_of_somebody_else_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that make one folder at once, the second leaves what the first made."""
+    out = tmp_path / "out"
+
+    def meanwhile(read: BinaryIO, offset: int, size: int, write: BinaryIO) -> None:
+        out.mkdir(exist_ok=True)
+        (out / "1.bin").write_text("somebody else's")
+        copy_range(read, offset, size, write)
+
+    monkeypatch.setattr("harness.containers.extract.copy_range", meanwhile)
+    with pytest.raises(ConfigError, match="is there already"):
+        extract([open_artefact(PTE)], out)
+    assert [one.read_text() for one in out.iterdir()] == ["somebody else's"]
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_two_at_once_lose_nothing(tmp_path: Path) -> None:
+    for number in range(60):
+        out = tmp_path / str(number)
+        with ThreadPoolExecutor(2) as both:
+            begun = [both.submit(extract, [open_artefact(PTE)], out) for _ in range(2)]
+        errors = [str(one.exception()) for one in begun if one.exception() is not None]
+        assert len(errors) == 1
+        assert "is there already" in errors[0]
+        assert contents(open_artefacts([out])) == contents([open_artefact(PTE)])
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777, 0o1777])
+@pytest.mark.parametrize("shared", ["", "below"])
+def test_what_somebody_else_could_swap_is_copied_once(
+    tmp_path: Path, mode: int, shared: str
+) -> None:
+    """A link that is put there after a file was looked at would be followed by what opens it."""
+    folder = tmp_path / "given/below"
+    folder.mkdir(parents=True)
+    (folder / "x.npy").write_bytes(CONTEXT)
+    blob = Blob(folder / "x.npy", 0, len(CONTEXT), "x.npy", within=tmp_path / "given")
+    (tmp_path / "given" / shared).chmod(mode)
+    kept = piece_file(blob, tmp_path / "cache")
+    assert (kept == blob.path) == (mode == 0o755)
+    (folder / "x.npy").unlink()
+    (folder / "x.npy").symlink_to("/etc/passwd")
+    if mode != 0o755:
+        assert kept.read_bytes() == CONTEXT
+        assert kept.suffix == ".npy"
+    with pytest.raises(ArtefactError, match="is a link"):
+        piece_file(blob, tmp_path / "cache")
+
+
+def test_a_folder_that_nothing_is_within_is_anybodys(tmp_path: Path) -> None:
+    """Its user has named the file himself."""
+    tmp_path.chmod(0o777)
+    (tmp_path / "m.bin").write_bytes(CONTEXT)
+    blob = Blob(tmp_path / "m.bin", 0, len(CONTEXT), "")
+    assert piece_file(blob, tmp_path / "cache") == blob.path

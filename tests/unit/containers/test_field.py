@@ -1,0 +1,123 @@
+"""What people really have is read right; damaged, it is an error or what the file truly says."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.containers.artefact import Artefact, ArtefactError, ArtefactKind
+from harness.containers.open import open_artefact, open_artefacts
+from tests.logged import Logged
+from tests.unit.containers.made import FIELD, bytes_of
+
+# of each piece: origin, offset, size, and how its sha256 begins
+ADD = ("node QNNExecutionProvider_QNN_13756297062807309455_1_0", 0, 17776, "18dce2")
+OUTPUT = ("node QNNExecutionProvider_QNN_14402433416346871126_1_0", 0, 17776, "70f792")
+KNOWN: dict[str, tuple[ArtefactKind, list[tuple[str, int, int, str]]]] = {
+    "executorch-3-contexts.pte": (
+        "pte",
+        [
+            ("forward/0", 2688, 54016, "a56e2e"),
+            ("forward/1", 56960, 49960, "3e7ab2"),
+            ("forward/2", 107264, 49960, "53d5ab"),
+        ],
+    ),
+    "qnn_multi_ctx_embed.onnx": (
+        "epcontext",
+        [
+            ("node QNNExecutionProvider_QNN_13547385946405838957_1_0", 120, 17776, "eaf948"),
+            ("node QNNExecutionProvider_QNN_16204887825977696646_1_0", 18319, 17776, "e6526d"),
+        ],
+    ),
+    "qnn_multi_ctx_external.onnx": ("epcontext", [ADD, OUTPUT]),
+    "simple_model_qualcomm_sm8650_precompiled.tflite": (
+        "tflite",
+        [("qnn_partition_0", 1168, 29528, "6b88b1")],
+    ),
+    "test_abs.dlc": ("dlc", [("", 0, 2312, "d1c8af")]),
+}
+
+
+def pieces(artefact: Artefact) -> list[tuple[str, int, int, str]]:
+    found = artefact.pieces
+    return [(one.origin, one.offset, one.size, one.sha256()[:6]) for one in found]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_is_inside(name: str) -> None:
+    artefact = open_artefact(FIELD / name)
+    assert (artefact.kind, pieces(artefact)) == KNOWN[name]
+    for piece in artefact.pieces:
+        whole = piece.path.read_bytes()[piece.offset : piece.offset + piece.size]
+        assert bytes_of(piece) == whole
+        assert piece.sha256() == hashlib.sha256(whole).hexdigest()
+
+
+def test_what_they_say_of_themselves() -> None:
+    said = {name: open_artefact(FIELD / name) for name in KNOWN}
+    pte = said["executorch-3-contexts.pte"]
+    assert pte.facts == {"methods": ["forward"], "delegates": {"QnnBackend": 3}, "other_nodes": 3}
+    assert all(one.facts["signature"] > 1.7e18 for one in pte.pieces)  # nanoseconds since 1970
+    lite = said["simple_model_qualcomm_sm8650_precompiled.tflite"]
+    assert lite.facts == {"other_nodes": 0, "vendor": "Qualcomm", "soc": "SM8650"}
+    node = said["qnn_multi_ctx_external.onnx"].pieces[0]
+    assert node.facts["sdk_version"] == "v2.22.0.240425235059_92863"
+    assert node.facts["partition"] == "QNNExecutionProvider_QNN_13756297062807309455_1_0"
+    dlc = said["test_abs.dlc"].facts
+    assert dlc["converter"] == "1.51.0.2663"
+    assert dlc["records"] == {"dlc.metadata": 672, "model": 1076, "model.params": 36}
+
+
+def test_a_folder_has_each_context_once(logged: Logged) -> None:
+    found = open_artefacts([FIELD])
+    # the two .bin are those that a model beside them names
+    assert [one.path.name for one in found] == sorted(KNOWN)
+    assert (logged.warnings, "README.md" in logged.progress[0]) == ([], True)
+    assert [
+        one.path.name for one in open_artefacts([FIELD / "*.onnx", FIELD / "test_abs.dlc"])
+    ] == [
+        "qnn_multi_ctx_embed.onnx",
+        "qnn_multi_ctx_external.onnx",
+        "test_abs.dlc",
+    ]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_cut_or_with_a_bit_changed(name: str, tmp_path: Path) -> None:
+    for side in FIELD.glob("*.bin"):
+        shutil.copy(side, tmp_path)
+    content = (FIELD / name).read_bytes()
+    damaged = tmp_path / "damaged"
+    chance = random.Random(name)
+    cuts = sorted(chance.sample(range(len(content)), 50)) + list(range(50))
+    bits = chance.sample(range(8 * min(len(content), 4096)), 50) + chance.sample(
+        range(8 * len(content)), 50
+    )
+    refused = []
+    for cut in cuts:
+        damaged.write_bytes(content[:cut])
+        # each of these files is needed to its last byte
+        with pytest.raises(ArtefactError) as error:
+            open_artefact(damaged)
+        assert str(damaged) in str(error.value)
+    for bit in bits:
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        damaged.write_bytes(changed)
+        try:
+            found = open_artefact(damaged).pieces
+        except ArtefactError as error:
+            refused.append(str(error))
+        else:
+            assert len(found) <= len(KNOWN[name][1])
+            assert {piece.offset for piece in found} <= {
+                offset for _, offset, _, _ in KNOWN[name][1]
+            }
+            assert [len(bytes_of(piece)) for piece in found] == [piece.size for piece in found]
+    assert refused
+    assert all(re.match(rf"{tmp_path}/\S+: .+", said) for said in refused)

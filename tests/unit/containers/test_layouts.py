@@ -1,0 +1,293 @@
+"""Each way in which a kind of file keeps its contexts, and each way in which it can be wrong."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import onnx
+import pytest
+
+from harness.containers.artefact import Artefact, ArtefactError
+from harness.containers.open import (
+    SUFFIXES,
+    UnknownFileError,
+    open_artefact,
+    open_artefacts,
+)
+from tests.logged import Logged
+from tests.unit.containers.made import (
+    CONTEXT,
+    FIELD,
+    OTHER,
+    Pte,
+    bytes_of,
+    dispatch,
+    epcontext,
+    tflite,
+    wrapped,
+)
+
+QNN = "QnnBackend"
+ONE = {"forward": [(QNN, 0)]}
+EMBEDDED = {"main_context": 1, "embed_mode": 1, "ep_cache_context": CONTEXT}
+DLC = b"PK\x03\x04 and more"
+
+
+def opened(folder: Path, content: bytes) -> Artefact:
+    (folder / "artefact").write_bytes(content)
+    return open_artefact(folder / "artefact")
+
+
+def contents(artefact: Artefact) -> list[tuple[str, bytes]]:
+    return [(one.origin, bytes_of(one)) for one in artefact.pieces]
+
+
+@pytest.mark.parametrize("inline", [True, False], ids=["inline", "segments"])
+def test_methods_and_delegates_of_a_pte(tmp_path: Path, inline: bool) -> None:
+    methods = {"prefill": [(QNN, 0), ("XnnpackBackend", 2)], "decode": [(QNN, 1), (QNN, 0)]}
+    blobs = [wrapped(CONTEXT), wrapped(OTHER, header=20), b"others"]
+    found = opened(tmp_path, Pte(methods, blobs, inline=inline).content())
+    # a context of two methods is loaded once, as its signature is one
+    assert contents(found) == [("prefill/0", CONTEXT), ("decode/0", OTHER)]
+    assert found.pieces[0].facts == {"signature": 7, "also": ["decode/1"]}
+    assert found.facts == {
+        "methods": ["prefill", "decode"],
+        "delegates": {QNN: 3, "XnnpackBackend": 1},
+        "other_nodes": 0,
+    }
+
+
+def test_a_pte_without_header_or_without_wrapping(tmp_path: Path) -> None:
+    for content in (
+        Pte(ONE, [wrapped(CONTEXT)], inline=True, header=False).content(),
+        Pte(ONE, [CONTEXT]).content(),
+    ):
+        assert contents(opened(tmp_path, content)) == [("forward/0", CONTEXT)]
+
+
+def test_a_pte_that_is_prepared_on_the_device_holds_dlcs(tmp_path: Path) -> None:
+    for blob in (DLC, wrapped(DLC)):
+        (piece,) = opened(tmp_path, Pte(ONE, [blob]).content()).pieces
+        assert (piece.kind, bytes_of(piece)) == ("dlc", DLC)
+
+
+def test_66_delegates_keep_their_order(tmp_path: Path) -> None:
+    blobs = [wrapped(CONTEXT + bytes([index])) for index in range(66)]
+    found = opened(tmp_path, Pte({"forward": [(QNN, n) for n in range(66)]}, blobs).content())
+    assert [(one.origin, bytes_of(one)[-1]) for one in found.pieces] == [
+        (f"forward/{n}", n) for n in range(66)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pte", "said"),
+    [
+        (Pte(ONE, [wrapped(CONTEXT, size=9)]), "its context has 9 bytes, but has 18032 itself"),
+        (Pte(ONE, [wrapped(CONTEXT, size=1 << 63)]), "its context has 9223372036854775808 bytes"),
+        (Pte(ONE, [b"\xcd\xab\x34\x12"]), "a graph for a compiler on the device"),
+        (Pte(ONE, [b"\xcd\xab\x78\x56"]), "forward/0 ends within its header"),
+        (Pte(ONE, [b"hello"]), "forward/0 begins with 68 65 6c 6c"),
+        (Pte(ONE, [b""]), "forward/0 begins with nothing"),
+        (Pte(ONE, [wrapped(b"")]), "forward/0 begins with nothing"),
+        (Pte({"forward": [(QNN, 4)]}, [CONTEXT]), "segment 4 is asked for, but there are 1"),
+        (Pte(ONE, [CONTEXT], base_shift=-4096), "where segments end"),
+        (Pte(ONE, [CONTEXT], base_shift=16), "the file is cut off, or damaged"),
+        (Pte(ONE, [CONTEXT], base_shift=1 << 62), "does not lie within the file"),
+    ],
+)
+def test_a_pte_that_is_wrong(tmp_path: Path, pte: Pte, said: str) -> None:
+    with pytest.raises(ArtefactError, match=said):
+        opened(tmp_path, pte.content())
+
+
+def test_partitions_of_a_tflite_share_their_byte_code(tmp_path: Path) -> None:
+    at, size = 4096, len(CONTEXT)
+    operators = [
+        ("Other", None),
+        ("DISPATCH_OP", dispatch(at, size, "g0")),
+        ("DISPATCH_OP", dispatch(at, size, "g1")),
+        ("DISPATCH_OP", dispatch(at + size, size, "g2")),
+    ]
+    found = opened(tmp_path, tflite(operators).ljust(at, b"\0") + CONTEXT + OTHER)
+    assert contents(found) == [("g0", CONTEXT), ("g2", OTHER)]
+    assert found.pieces[0].facts == {"partitions": ["g0", "g1"]}
+    assert found.facts == {"other_nodes": 1}
+    assert opened(tmp_path, tflite([("Other", None)])).pieces == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (None, "options of subgraph 0: operator 0 are damaged"),
+        (b"", "options of subgraph 0: operator 0 are damaged"),
+        (b"\x01\x02\x03", "options of subgraph 0: operator 0 are damaged"),
+        (dispatch(0, 0, "g"), "has no byte code in this file"),
+        (dispatch(1, 1 << 40, "g"), "does not lie within the file"),
+        (dispatch(8, 64, "g"), "g begins with"),
+    ],
+)
+def test_a_tflite_that_is_wrong(tmp_path: Path, options: bytes | None, said: str) -> None:
+    with pytest.raises(ArtefactError, match=said):
+        opened(tmp_path, tflite([("DISPATCH_OP", options)], appended=bytes(64)))
+
+
+def test_an_onnx_model_that_is_cut_off(tmp_path: Path) -> None:
+    whole = epcontext([EMBEDDED])
+    for left in (len(whole) - 1, len(whole) // 2):
+        with pytest.raises(ArtefactError, match="the file is cut off, or damaged"):
+            opened(tmp_path, whole[:left])
+
+
+def test_nodes_of_an_onnx_model(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/side.bin").write_bytes(OTHER)
+    external = {"embed_mode": 0, "ep_cache_context": "below/side.bin", "max_size": 4096}
+    nodes = [EMBEDDED, external, {"main_context": 1, "embed_mode": 1}, {"main_context": 0}]
+    found = opened(tmp_path, epcontext(nodes, others=2))
+    assert found.kind == "epcontext"
+    assert [one.kind for one in found.pieces] == ["context", "context", "empty"]
+    assert contents(found) == [("node n0", CONTEXT), ("node n1", OTHER), ("node n2", b"")]
+    assert found.pieces[1].path == tmp_path / "below/side.bin"
+    assert found.pieces[1].facts == {"max_size": 4096, "file": "side.bin"}
+    assert found.facts["other_nodes"] == 2
+    # of which of the contexts the graph of the fourth node is one, no node says
+    one = opened(tmp_path, epcontext([{**EMBEDDED, "partition_name": "p"}, {"main_context": 0}]))
+    assert one.pieces[0].facts == {"partition": "p", "partitions": ["p", "n1"]}
+
+
+def test_an_onnx_model_that_is_to_be_compiled(tmp_path: Path) -> None:
+    found = opened(tmp_path, epcontext([], others=3))
+    assert (found.kind, found.pieces) == ("onnx", ())
+    assert found.facts == {"producer": "made", "other_nodes": 3, "beside": []}
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("../side.bin", "must lie in the folder"),
+        ("a/../../side.bin", "must lie in the folder"),
+        ("..\\side.bin", "must lie in the folder"),
+        ("/etc/passwd", "must lie in the folder"),
+        ("C:side.bin", "must lie in the folder"),
+        ("\\\\host\\side.bin", "must lie in the folder"),
+        ("side\0.bin", "must lie in the folder"),
+        ("nowhere.bin", "node n0 names another file: .*/nowhere.bin: cannot be read: No such"),
+        ("text.bin", "begins with 68 65 6c 6c"),
+        ("x" * 300, "has too long a name"),
+        ("x" * 5000, "a name has 4096"),
+        (".", "a name that leads elsewhere"),
+        ("side.bin\n", "has control characters"),
+        ("folder", "folder: is not a file"),
+        ("link.bin", "link.bin: is a link, and links in a folder are not followed"),
+        ("linked/side.bin", "linked/side.bin: is a link, and links"),
+    ],
+)
+def test_a_node_that_names_another_file(tmp_path: Path, named: str, said: str) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "side.bin").write_bytes(OTHER)
+    (inside / "text.bin").write_text("hello")
+    (inside / "folder").mkdir()
+    (inside / "link.bin").symlink_to(tmp_path / "side.bin")
+    (inside / "linked").symlink_to(tmp_path)
+    model = epcontext([{"embed_mode": 0, "ep_cache_context": named}])
+    with pytest.raises(ArtefactError, match=said):
+        opened(inside, model)
+
+
+def test_an_epcontext_of_another_provider(tmp_path: Path) -> None:
+    with pytest.raises(ArtefactError, match="node n0 begins with 3c 78 6d 6c"):
+        opened(tmp_path, epcontext([{"embed_mode": 1, "ep_cache_context": b"<xml/>"}]))
+
+
+def test_a_context_that_was_cut_within_its_container(tmp_path: Path) -> None:
+    context = bytes_of(open_artefact(FIELD / "executorch-3-contexts.pte").pieces[0])
+    said = "forward/0 says that it has 54016 bytes, but 54015 are there"
+    with pytest.raises(ArtefactError, match=said):
+        opened(tmp_path, Pte(ONE, [wrapped(context[:-1])]).content())
+    # of a file that is one, QNN's own library says better what is wrong
+    assert opened(tmp_path, context[:-1]).pieces[0].size == 54015
+
+
+def test_folders_and_patterns(tmp_path: Path, logged: Logged) -> None:
+    (tmp_path / "b.bin").write_bytes(CONTEXT)
+    (tmp_path / "a.any").write_bytes(Pte(ONE, [CONTEXT]).content())
+    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/c.bin").write_bytes(OTHER)
+    (tmp_path / "[1].bin").write_bytes(OTHER)
+
+    def names(*paths: Path | str) -> list[str]:
+        return [one.path.name for one in open_artefacts(paths)]
+
+    assert names(tmp_path) == ["[1].bin", "a.any", "b.bin"]
+    assert logged.progress == [f"{tmp_path}: of no known kind, passed by: notes.txt"]
+    assert names(tmp_path / "**/*.bin") == ["[1].bin", "b.bin", "c.bin"]
+    assert names(tmp_path / "[1].bin", tmp_path / "below") == ["[1].bin", "c.bin"]
+    (tmp_path / "none").mkdir()
+    for wrong, said in [
+        ("none", "holds no file of a known kind"),
+        ("*.pte", "no file"),
+        ("x", "No such"),
+    ]:
+        with pytest.raises(ArtefactError, match=said):
+            open_artefacts([tmp_path / wrong])
+    with pytest.raises(UnknownFileError, match="begins with 68 65"):
+        open_artefacts([tmp_path / "notes.txt"])
+    (tmp_path / "b.bin").write_bytes(b"\x08\x08")
+    with pytest.raises(ArtefactError, match="has no graph"):
+        open_artefacts([tmp_path])
+    # of many files, the others are opened still, if somebody is told
+    told: list[ArtefactError] = []
+    found = open_artefacts([tmp_path, tmp_path / "x", tmp_path / "below"], told.append)
+    assert [one.path.name for one in found] == ["[1].bin", "a.any", "c.bin"]
+    assert [Path(str(error.file)).name for error in told] == ["b.bin", "x"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_is_called_like_an_artefact_in_a_folder_must_be_one(
+    tmp_path: Path, suffix: str
+) -> None:
+    """Whoever gives a folder wants all of it to run: nothing in it is passed by in silence."""
+    (tmp_path / "good.any").write_bytes(CONTEXT)
+    file = tmp_path / f"one{suffix}"
+
+    def refused() -> str:
+        told: list[ArtefactError] = []
+        for where in (tmp_path, tmp_path / "**/*"):
+            found = open_artefacts([where], told.append)
+            assert [one.path.name for one in found] == ["good.any"]
+            with pytest.raises(ArtefactError):
+                open_artefacts([where])
+        assert [one.file for one in told] == [file, file]
+        return str(told[0])
+
+    file.touch()
+    assert "is empty (0 bytes)" in refused()
+    file.write_text("hello")
+    assert "begins with 68 65" in refused()
+    file.unlink()
+    file.symlink_to("nowhere")
+    assert "is a link, and links in a folder are not followed" in refused()
+    file.unlink()
+    file.symlink_to("good.any")
+    assert "is a link" in refused()
+    file.unlink()
+    os.mkfifo(file)
+    assert "is not a file" in refused()
+    file.unlink()
+    file.mkdir()
+    assert "is not a file" in refused()
+
+
+def test_weights_beside_a_model_need_be_no_artefact(tmp_path: Path) -> None:
+    tensor = onnx.TensorProto(name="w", data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="weights.bin")
+    graph = onnx.helper.make_graph([], "g", [], [], [tensor])
+    onnx.save(onnx.helper.make_model(graph), tmp_path / "model.onnx")
+    (tmp_path / "weights.bin").write_text("hello")
+    assert [one.path.name for one in open_artefacts([tmp_path])] == ["model.onnx"]
+    (tmp_path / "other.bin").write_text("hello")
+    with pytest.raises(UnknownFileError, match=r"other\.bin"):
+        open_artefacts([tmp_path])

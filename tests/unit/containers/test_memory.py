@@ -1,0 +1,166 @@
+"""What is made to unpack to gigabytes takes little memory: a bound of the promise, so asserted."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.containers.artefact import ArtefactError
+from harness.containers.open import open_artefact
+from tests.unit.containers.made import FIELD
+
+MOST_BYTES = 200 << 20
+METADATA = "dlc.metadata"
+ZEROS = 1 << 20
+
+READERS = {
+    "artefact": "from harness.containers.open import open_artefact; open_artefact(file)",
+    "names": "from harness.core.archive import names_of; names_of(file)",
+    "unpacked": (
+        "from harness.core.archive import unpack; (file.parent / 'out').mkdir(); "
+        "unpack(file, file.parent / 'out', lambda name: True)"
+    ),
+}
+READ = """
+import sys
+from pathlib import Path
+from harness.core.errors import HarnessError
+file = Path(sys.argv[1])
+try:
+    {reader}
+except HarnessError as error:
+    print(str(error)[-300:])
+print([line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")][0])
+"""
+
+
+def stored(path: Path, name: str, content: bytes, method: int, size: int) -> None:
+    """A zip of one member whose content is packed already, as `method` says."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, content)
+    made = path.read_bytes()
+    for magic, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        begin = made.index(magic) + at
+        made = made[:begin] + struct.pack("<H", method) + made[begin + 2 :]
+        made = made[: begin + 14] + struct.pack("<I", size) + made[begin + 18 :]
+    path.write_bytes(made)
+
+
+def bzip2_bomb(path: Path) -> None:
+    packer = bz2.BZ2Compressor()
+    content = b"".join(packer.compress(bytes(ZEROS)) for _ in range(300)) + packer.flush()
+    stored(path, METADATA, content, zipfile.ZIP_BZIP2, 300 * ZEROS)
+
+
+def lzma_bomb(path: Path) -> None:
+    kept = {"id": lzma.FILTER_LZMA1, "dict_size": 1 << 28}
+    packer = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=[kept | {"mode": lzma.MODE_FAST}])
+    properties = struct.pack("<BBHBI", 9, 4, 5, 0x5D, 1 << 28)
+    content = b"".join(packer.compress(bytes(ZEROS)) for _ in range(64)) + packer.flush()
+    stored(path, METADATA, properties + content, zipfile.ZIP_LZMA, 64 * ZEROS)
+
+
+def deflate_bomb(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open(METADATA, "w") as member:
+            for _ in range(400):
+                member.write(bytes(ZEROS))
+        for number in range(30):
+            archive.writestr(f"lib{number}.so", bytes(ZEROS))
+
+
+def large_directory(path: Path) -> None:
+    """As many members as a zip tells of, all without content."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(65_000):
+            archive.writestr(f"{number:0200}", b"")
+        archive.writestr(METADATA, b"")
+
+
+def lying_directory(path: Path) -> None:
+    """Says that its directory has one member in a few bytes, in a place where some look for it."""
+    large_directory(path)
+    made = bytearray(path.read_bytes())
+    end = made.rindex(b"PK\x05\x06")
+    struct.pack_into("<HH", made, end + 8, 1, 1)
+    path.write_bytes(made)
+
+
+def long_names(path: Path) -> None:
+    """A bundle whose names are as long as a zip can say, each character one of four bytes."""
+    head = struct.Struct("<4sHHHHHIIIHH")
+    with path.open("wb") as file:
+        for name in (
+            b"manifest.json",
+            *(f"{n:05}".encode() + b"\xff" * 65_000 for n in range(4000)),
+        ):
+            file.write(head.pack(b"PK\x03\x04", 20, 0, 0, 0, 0, 0, 0, 0, len(name), 0) + name)
+        file.write(b"PK\x01\x02")
+
+
+WORST: dict[str, Callable[[Path], None]] = {
+    made.__name__: made
+    for made in (
+        *(bzip2_bomb, lzma_bomb, deflate_bomb),
+        *(large_directory, lying_directory, long_names),
+    )
+}
+OF_THE_DAY = ("deflate_bomb", "long_names")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(one, marks=() if one in OF_THE_DAY else pytest.mark.slow) for one in WORST
+    ],
+)
+def worst(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    file = tmp_path_factory.mktemp("worst") / "worst.dlc"
+    WORST[request.param](file)
+    return file
+
+
+@pytest.mark.parametrize(
+    "reader", ["artefact", "unpacked", pytest.param("names", marks=pytest.mark.nightly)]
+)
+def test_the_worst_input_takes_little_memory(tmp_path: Path, worst: Path, reader: str) -> None:
+    file = tmp_path / worst.name
+    file.hardlink_to(worst)
+    # in a process of its own: the peak of this one is that of all tests before
+    script = READ.format(reader=READERS[reader])
+    told = subprocess.run(
+        [sys.executable, "-c", script, file], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert int(told[-1]) << 10 < MOST_BYTES, told
+    assert len(told) == 1 or "packed" in told[0] or "zip" in told[0] or "at most" in told[0]
+
+
+def test_a_model_beyond_4_gb_is_read_and_one_that_lies_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """zipfile writes zip64 where a model is that large; its end says where the directory is."""
+    file = tmp_path / "large.dlc"
+    metadata = zipfile.ZipFile(FIELD / "test_abs.dlc").read(METADATA)
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(METADATA, metadata)
+        with archive.open("model.params", "w", force_zip64=True) as member:
+            member.write(b"x" * 99)
+        # as it does for more members than 16 bits tell, or behind 4 GB
+        monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 1)
+    content = file.read_bytes()
+    assert b"PK\x06\x06" in content
+    assert open_artefact(file).facts["records"]["model.params"] == 99
+    locator = content.index(b"PK\x06\x07")
+    for at, value in ((locator + 8, 7), (content.index(b"PK\x06\x06") + 40, 1 << 40)):
+        lying = content[:at] + struct.pack("<Q", value) + content[at + 8 :]
+        file.write_bytes(lying)
+        with pytest.raises(ArtefactError, match="the zip is damaged"):
+            open_artefact(file)

@@ -1,0 +1,112 @@
+"""The nodes of a .tflite, and which of them a partition of the compiled model has."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import flatbuffers
+import pytest
+
+from harness.containers.artefact import ArtefactError
+from harness.containers.tflite_graph import (
+    TfliteGraph,
+    TfliteNode,
+    TfliteTensor,
+    read_tflite_graph,
+    taken_by,
+)
+from tests.unit.containers.made import dispatch, tflite
+
+COMPILED = Path(__file__).parents[2] / "field/simple_model_qualcomm_sm8650_precompiled.tflite"
+
+
+def graph(tensors: str, *nodes: str) -> TfliteGraph:
+    """Nodes as "OP a b -> c"; one whose op begins with @ is a partition of that name."""
+    names = tensors.split()
+    made = []
+    for node in nodes:
+        before, _, after = node.partition(" -> ")
+        op, *inputs = before.split()
+        ends = [tuple(map(names.index, side)) for side in (inputs, after.split())]
+        name = op[1:] if op.startswith("@") else None
+        made.append(TfliteNode("DISPATCH_OP" if name else op, ends[0], ends[1], name))
+    numbered = tuple(TfliteTensor(name, "float32", (1, 2)) for name in names)
+    return TfliteGraph(numbered, (0,), (len(names) - 1,), tuple(made))
+
+
+MODEL = graph("x w a b c y", "DEQUANTIZE -> w", "CONV x w -> a", "MY a -> b", "RELU a -> c")
+
+
+@pytest.mark.parametrize(
+    ("compiled", "taken"),
+    [
+        (graph("x b c", "@p x -> b c"), ["p", "p", "p", "p"]),
+        (graph("x a b c", "@p x -> a", "MY a -> b", "@q a -> c"), ["p", "p", None, "q"]),
+        (graph("x a b c", "@p x -> c a", "MY a -> b"), ["p", "p", None, "p"]),
+        # a weight that the CPU makes is given to the partition
+        (graph("x w c", "DEQUANTIZE -> w", "@p x w -> c"), [None, "p", None, "p"]),
+        (graph("x a b c", "CONV x -> a", "MY a -> b", "RELU a -> c"), [None] * 4),
+        # what no model has is in none
+        (graph("x z", "@p x -> z"), [None] * 4),
+    ],
+)
+def test_which_partition_has_a_node(compiled: TfliteGraph, taken: list[str | None]) -> None:
+    assert taken_by(MODEL, compiled) == taken
+
+
+def test_the_nodes_of_a_compiled_model() -> None:
+    found = read_tflite_graph(COMPILED)
+    (node,) = found.nodes
+    assert (node.op, node.partition) == ("DISPATCH_OP", "qnn_partition_0")
+    assert (found.inputs, found.outputs) == (node.inputs, node.outputs)
+    assert [(one.name, one.size) for one in found.named(found.inputs)] == [
+        ("arg0", 8),
+        ("arg1", 8),
+    ]
+
+
+def test_the_bytes_of_a_tensor() -> None:
+    sizes = {"int8": 6, "float16": 12, "float32": 24, "int64": 48}
+    assert {one: TfliteTensor("t", one, (1, 2, 3)).size for one in sizes} == sizes
+
+
+def with_two_graphs() -> bytes:
+    build = flatbuffers.Builder(64)
+    graphs = []
+    for _ in range(2):
+        build.StartObject(4)
+        graphs.append(build.EndObject())
+    build.StartVector(4, 2, 4)
+    for one in graphs:
+        build.PrependUOffsetTRelative(one)
+    listed = build.EndVector()
+    build.StartObject(8)
+    build.PrependUOffsetTRelativeSlot(2, listed, 0)
+    build.Finish(build.EndObject(), file_identifier=b"TFL3")
+    return bytes(build.Output())
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"short", "is no .tflite"),
+        (COMPILED.read_bytes().replace(b"TFL3", b"TFL4", 1), "is no .tflite"),
+        (with_two_graphs(), "has 2 graphs; only a model of one is taken apart here"),
+        (tflite([("DISPATCH_OP", dispatch(0, 0, "p"))]), "has no byte code in this file"),
+    ],
+)
+def test_what_is_no_graph(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "m.tflite").write_bytes(content)
+    with pytest.raises(ArtefactError, match=said):
+        read_tflite_graph(tmp_path / "m.tflite")
+
+
+@pytest.mark.parametrize("field", range(40, 1200, 4))
+def test_a_damaged_graph_is_an_error_of_the_file(tmp_path: Path, field: int) -> None:
+    content = bytearray(COMPILED.read_bytes()[:4096])
+    content[field : field + 4] = b"\xff\xff\xff\x7f"
+    (tmp_path / "m.tflite").write_bytes(content)
+    # whatever else would be raised is a crash
+    with contextlib.suppress(ArtefactError):
+        assert read_tflite_graph(tmp_path / "m.tflite").tensors

@@ -1,0 +1,76 @@
+"""What only Linux can tell is told in another way elsewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.core.platform import (
+    boot_clock_s,
+    children,
+    has_ended,
+    locking_process,
+    short_path,
+)
+
+WAITS = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+
+
+@pytest.fixture(params=["linux", "mock-other"])
+def mock_platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "platform", request.param)
+    return str(request.param)
+
+
+def test_our_children(mock_platform: str) -> None:
+    with subprocess.Popen(WAITS, stdin=subprocess.PIPE) as child:
+        try:
+            assert child.pid in children()
+            assert os.getpid() not in children()
+        finally:
+            child.kill()
+    assert child.pid not in children()
+
+
+def test_a_child_that_has_ended(mock_platform: str) -> None:
+    with subprocess.Popen(WAITS, stdin=subprocess.PIPE) as child:
+        assert not has_ended(child)
+        assert child.stdin is not None
+        child.stdin.close()
+        ends = time.monotonic() + 30
+        while not has_ended(child):
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+
+
+def test_a_clock_goes_on(mock_platform: str) -> None:
+    assert boot_clock_s() <= boot_clock_s()
+
+
+def test_a_path_of_an_open_folder(mock_platform: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    held = os.open(tmp_path, os.O_RDONLY)
+    try:
+        assert os.listdir(short_path(held, tmp_path)) == ["file"]
+    finally:
+        os.close(held)
+
+
+def test_who_keeps_a_file_locked(tmp_path: Path) -> None:
+    locks = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); input()"
+    (file := tmp_path / "log").touch()
+    (tmp_path / "other").touch()
+    words = [sys.executable, "-c", locks, file]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as holder:
+        until = time.monotonic() + 60
+        while locking_process(file) != f"process {holder.pid}":
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert locking_process(tmp_path / "other").startswith("another process")
+        holder.kill()
+    assert locking_process(file).startswith("another process")

@@ -1,0 +1,102 @@
+"""Order, prefixes and ranges of QNN versions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.errors import ConfigError
+from harness.core.versions import QNN_WHEELS, QnnVersion, VersionRange
+from tests.properties import reached, reaches
+
+V = QnnVersion.parse
+versions = st.lists(st.integers(0, 300000), min_size=1, max_size=4).map(
+    lambda parts: QnnVersion(tuple(parts))
+)
+OPERATORS = ["==", "!=", ">=", "<=", ">", "<"]
+OPPOSITE = {"==": "!=", "!=": "==", ">=": "<", "<": ">=", "<=": ">", ">": "<="}
+
+
+def test_order_of_builds() -> None:
+    ordered = ["2.14.1", "2.28", "2.28.0.241029", "2.28.2.241116", "2.47.0", "2.48.40", "2.51.0"]
+    assert sorted(set(ordered), key=V) == ordered
+    assert V("2.28.2.241116") > V("2.28.0.241029")
+
+
+def test_a_leading_v_is_the_librarys_way_of_writing() -> None:
+    assert V("v2.47.0.260601114230").matches(V("2.47.0"))
+
+
+@pytest.mark.parametrize("text", ["", "latest", "2.", ".2", "2..1", "2.51rc1", "2 51", "-1", "٢.١"])
+def test_what_is_no_version_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="not a version"):
+        V(text)
+
+
+def test_a_short_form_is_a_prefix_by_numbers_and_not_by_characters() -> None:
+    assert V("2.28.2.241116").matches(V("2.28"))
+    assert not V("2.28.2").matches(V("2.2"))
+    assert not V("2.28").matches(V("2.28.2"))
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "inside"),
+    [
+        ("2.50.40", ">=2.47,<2.51", True),
+        ("2.51.0", ">=2.47,<2.51", False),
+        ("2.51.0", "<=2.51", True),
+        ("2.51.0", ">2.51", False),
+        ("2.28.2.241116", "2.28.2", True),
+        ("2.28.2.241116", "2.28.0", False),
+        ("2.28.2.241116", "!=2.28", False),
+        ("1.24.4", ">=1.24, <1.32", True),
+        ("2.51.0", "==v2.51.0", True),
+    ],
+)
+def test_ranges(version: str, spec: str, inside: bool) -> None:
+    assert (V(version) in VersionRange.parse(spec)) is inside
+
+
+@pytest.mark.parametrize("text", ["", ">=", ">=2.47,", "~=2.47", "new", ">=2 <3"])
+def test_what_is_no_range_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        VersionRange.parse(text)
+
+
+@reaches(0.05)
+@given(versions, versions, versions)
+def test_the_order_is_total_and_transitive(a: QnnVersion, b: QnnVersion, c: QnnVersion) -> None:
+    if a <= b <= c:
+        reached()
+    assert (a < b) + (a == b) + (a > b) == 1
+    assert not (a <= b <= c) or a <= c
+
+
+@given(versions)
+def test_text_and_version_are_two_forms_of_the_same(version: QnnVersion) -> None:
+    assert V(str(version)) == version
+    assert version.matches(version)
+
+
+@given(versions, versions, st.sampled_from(OPERATORS))
+def test_an_operator_and_its_opposite_divide_all_versions(
+    version: QnnVersion, bound: QnnVersion, operator: str
+) -> None:
+    spec = VersionRange(((operator, bound),))
+    opposite = VersionRange(((OPPOSITE[operator], bound),))
+    assert (version in spec) is not (version in opposite)
+    assert VersionRange.parse(str(spec)) == spec
+
+
+@reaches(0.05)
+@given(versions, versions)
+def test_whatever_begins_with_a_bound_equals_it(version: QnnVersion, bound: QnnVersion) -> None:
+    if version.matches(bound):
+        reached()
+        assert version in VersionRange.parse(f"=={bound}")
+        assert version >= bound
+
+
+def test_the_table_of_wheels_holds_versions_in_the_same_order() -> None:
+    assert [V(wheel) for wheel in QNN_WHEELS.values()] == sorted(map(V, QNN_WHEELS.values()))
+    assert list(map(V, QNN_WHEELS)) == sorted(map(V, QNN_WHEELS))

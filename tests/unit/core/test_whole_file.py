@@ -1,0 +1,90 @@
+"""Files are written whole or not at all, and read no further than they may be long."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from harness.core.whole_file import (
+    open_regular,
+    read_bounded,
+    read_json,
+    read_note,
+    write_json,
+    write_whole,
+)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for content in (b"", b"some", b"other"):
+        write_whole(path, content)
+        assert read_bounded(path, 5) == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        write_whole(tmp_path / "folder", b"x")
+    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+
+
+def test_a_file_for_which_there_is_no_room_is_named(tmp_path: Path) -> None:
+    """The system says of a write that fails only why."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            write_whole(tmp_path / "file", bytes(2 << 20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.filename == str(tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_byte_more_is_too_long(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    with pytest.raises(OSError, match="it has more than 4 bytes") as caught:
+        read_bounded(path, 4)
+    assert caught.value.errno == errno.EFBIG
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_what_is_no_json(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError):
+        read_json(path, 1 << 20)
+    assert read_note(path) is None
+
+
+@pytest.mark.parametrize("said", [[], {}, {"sha256": 1}, {"sha256": "00"}, {"sha256": "zz" * 32}])
+def test_a_note_without_a_hash_is_none(said: object, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    write_json(path, said)  # type: ignore[arg-type]
+    assert read_json(path, 1000) == said
+    assert read_note(path) is None
+    write_json(path, {"sha256": "ab" * 32})
+    assert read_note(path) == {"sha256": "ab" * 32}
+
+
+def test_what_came_in_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
+    """Neither waited for, nor read without end."""
+    path = tmp_path / "file"
+    path.write_bytes(b"some")
+    with open_regular(path, 4) as stream:
+        assert stream.read() == b"some"
+    with pytest.raises(OSError, match="changed while it was in use: 4 bytes, 3 before"):
+        open_regular(path, 3)
+    path.unlink()
+    for make in (os.mkfifo, lambda at: at.symlink_to("/dev/zero"), Path.mkdir):
+        make(path)
+        with pytest.raises(OSError, match="not a regular file"):
+            open_regular(path)
+        path.rmdir() if path.is_dir() else path.unlink()

@@ -1,0 +1,392 @@
+"""The scripts that keep a device's store, run by the shells that devices have."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.verified_folder import valid_name
+from harness.deploy.client import Eviction
+from harness.deploy.layout import (
+    StoreAnswerError,
+    entry_name,
+    parse_look,
+    stored_at,
+)
+from tests.properties import reached, reaches
+from tests.unit.deploy.store_device import (
+    ARM64,
+    CONTENTS,
+    SHELLS,
+    ScriptDevice,
+    a_set,
+    device_of,
+    flip,
+    needing_shell as needing,
+)
+
+
+@pytest.fixture(params=map(needing, SHELLS))
+def device(request: pytest.FixtureRequest, tmp_path: Path) -> ScriptDevice:
+    return device_of(request.param, tmp_path)
+
+
+@pytest.fixture(params=[needing(ARM64)])
+def arm64_device(request: pytest.FixtureRequest, tmp_path: Path) -> ScriptDevice:
+    return device_of(request.param, tmp_path)
+
+
+@pytest.fixture(params=map(needing, ["dash", "mksh with toybox"]))
+def poor_device(request: pytest.FixtureRequest, tmp_path: Path) -> ScriptDevice:
+    """One that programs can be taken from; busybox has its own in its shell."""
+    return device_of(request.param, tmp_path)
+
+
+def test_a_new_device_has_nothing(device: ScriptDevice) -> None:
+    view = device.look(a_set())
+    assert (view.sets, view.entries, view.incoming) == ({}, {}, [])
+    assert view.hashing
+    assert view.links == "hard"
+    assert view.boot
+    assert view.claims == {"host-1-00000000"}
+    assert view.free_bytes is not None
+    assert view.free_bytes > 10**6
+    assert not view.found_set(a_set())
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_set_is_deployed_and_found_again(alone: bool, device: ScriptDevice) -> None:
+    wanted = a_set()
+    device.deploy(wanted, alone=alone)
+    view = device.look(wanted)
+    found = view.found_set(wanted)
+    assert found
+    assert all(view.found_entry(entry_name(file), file.size) for file in wanted.files)
+    folder = device.workdir / "sets" / found
+    assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
+    assert folder.joinpath("probe").stat().st_mode & 0o777 == 0o555
+    assert folder.joinpath("lib/one.so").stat().st_mode & 0o777 == 0o444
+    assert folder.joinpath("lib/one.so").stat().st_nlink == 2
+    assert device.leftovers == []
+    assert not view.unchecked_entry(entry_name(wanted.files[0]), wanted.files[0].size)
+
+
+def test_the_short_path_on_arm64(arm64_device: ScriptDevice) -> None:
+    device, wanted = arm64_device, a_set()
+    device.deploy(wanted)
+    folder = device.folder(wanted)
+    assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
+    kept = device.inventory()
+    assert set(kept.claims) == {"host-1-00000000"}
+    device.evict(Eviction((), (), (), 0))
+    assert device.folder(wanted) == folder
+    assert device.leftovers == []
+
+
+def test_a_second_set_of_the_same_files_needs_none_of_them(device: ScriptDevice) -> None:
+    device.deploy(a_set())
+    other = a_set("set-2", "probe", "lib/one.so")
+    assert not device.look(other).found_set(other)
+    device.deploy(other, push=())
+    assert device.look(other).found_set(other)
+
+
+@pytest.mark.parametrize("where", ["store", "sets"])
+def test_a_changed_file_is_noticed_and_replaced(where: str, device: ScriptDevice) -> None:
+    wanted = a_set()
+    device.deploy(wanted)
+    file = wanted.files[0]
+    old = device.look(wanted).found_set(wanted)
+    assert old
+    entry = device.look(wanted).found_entry(entry_name(file), file.size)
+    flip(device.workdir / {"store": f"store/{entry}", "sets": f"sets/{old}/{file.name}"}[where])
+    view = device.look(wanted)
+    assert not view.found_set(wanted)
+    assert not view.found_entry(entry_name(file), file.size)
+    assert view.found_entry(entry_name(wanted.files[1]), wanted.files[1].size)
+    device.deploy(wanted, push=[entry_name(file)])
+    found = device.look(wanted).found_set(wanted)
+    assert found
+    assert found != old
+    assert (device.workdir / "sets" / found / file.name).read_bytes() == CONTENTS[file.name]
+    assert device.look(wanted).instances(wanted) == [found]
+    assert device.leftovers == []
+
+
+def test_a_set_with_a_file_missing_is_made_again(device: ScriptDevice) -> None:
+    wanted = a_set()
+    device.deploy(wanted)
+    (device.folder(wanted) / "probe").unlink()
+    assert not device.look(wanted).found_set(wanted)
+    device.deploy(wanted, push=())
+    assert device.look(wanted).found_set(wanted)
+
+
+def test_a_file_a_run_left_in_a_set_does_not_matter(device: ScriptDevice) -> None:
+    wanted = a_set()
+    device.deploy(wanted)
+    (device.folder(wanted) / "left by a run").write_text("x")
+    assert device.look(wanted).found_set(wanted)
+
+
+@pytest.mark.parametrize("content", [b"f1rst", b"fir", b""])
+def test_what_arrives_damaged_is_told(content: bytes, device: ScriptDevice) -> None:
+    wanted = a_set("set-1", "lib/one.so", "probe")
+    entry = entry_name(wanted.files[0])
+    # no archive is made of a file that has changed its size
+    whole = len(content) == len(CONTENTS["lib/one.so"])
+    placed = device.deploy(wanted, contents={"lib/one.so": content}, alone=not whole)
+    assert list(placed) == [entry]
+    assert placed[entry]
+    assert device.leftovers == []
+    view = device.look(wanted)
+    assert not view.sets
+    assert entry not in view.entries
+    assert view.found_entry(entry_name(wanted.files[1]), wanted.files[1].size)
+    assert device.deploy(wanted, push=[entry]) == {}
+
+
+def test_what_another_host_left_behind_is_taken_over(device: ScriptDevice) -> None:
+    wanted = a_set("set-1", "lib/one.so", "probe")
+    entry = entry_name(wanted.files[0])
+    device.look(wanted)
+    device.leave("other-9-0000abcd.77", f"{entry}.77", b"first")
+    device.leave("other-9-0000abcd.77", f"{entry_name(wanted.files[1])}.77", b"half")
+    view = device.look(wanted)
+    assert {(one.claim, one.entry, one.size) for one in view.incoming} == {
+        ("other-9-0000abcd", entry, 5),
+        ("other-9-0000abcd", entry_name(wanted.files[1]), 4),
+    }
+    assert all(one.idle_s is not None and 0 <= one.idle_s < 60 for one in view.incoming)
+    adopted = {one.entry: one for one in view.incoming if one.entry == entry}
+    assert device.deploy(wanted, push=[entry_name(wanted.files[1])], adopted=adopted) == {}  # type: ignore[arg-type]
+    assert device.look(wanted).found_set(wanted)
+    assert [path.name for path in device.incoming_files] == [f"{entry_name(wanted.files[1])}.77"]
+
+
+def test_what_others_left_stays_for_a_day(device: ScriptDevice) -> None:
+    """Not only until the second after: toybox's find takes `-ctime +0` for that."""
+    device.look(a_set())
+    device.leave("other-9-0000abcd.77", f"{'0' * 64}.77", b"half")
+    evicting = device.workdir / "listed/.gone-0000ffff"
+    evicting.mkdir()
+    time.sleep(1.1)
+    assert device.deploy(a_set()) == {}
+    device.evict(Eviction((), (), (), 0))
+    assert len(device.incoming_files) == 1
+    assert evicting.exists()
+
+
+def test_what_is_left_behind_damaged_is_not_taken(device: ScriptDevice) -> None:
+    wanted = a_set("set-1", "lib/one.so")
+    entry = entry_name(wanted.files[0])
+    device.look(wanted)
+    device.leave("other-9-0000abcd.77", f"{entry}.77", b"FIRST")
+    adopted = {entry: device.look(wanted).incoming[0]}
+    assert list(device.deploy(wanted, push=(), adopted=adopted)) == [entry]
+    assert device.deploy(wanted) == {}
+
+
+def test_what_another_was_faster_to_take_over_is_pushed(device: ScriptDevice) -> None:
+    wanted = a_set("set-1", "lib/one.so")
+    entry = entry_name(wanted.files[0])
+    device.look(wanted)
+    device.leave("other-9-0000abcd.77", f"{entry}.77", b"first")
+    adopted = {entry: device.look(wanted).incoming[0]}
+    shutil.rmtree(device.workdir / "store/.incoming/other-9-0000abcd.77")
+    assert device.deploy(wanted, push=(), adopted=adopted) == {entry: ""}
+    assert device.deploy(wanted) == {}
+
+
+def test_a_set_is_not_made_of_what_is_not_there(device: ScriptDevice) -> None:
+    device.look(a_set())
+    placed = device.deploy(a_set(), push=())
+    assert set(placed.values()) == {""}
+    assert sorted(placed) == sorted(entry_name(file) for file in a_set().files)
+    assert not device.look(a_set()).sets
+
+
+def test_after_a_reboot_contents_are_hashed_again(device: ScriptDevice) -> None:
+    wanted = a_set()
+    device.deploy(wanted)
+    device.seem_rebooted()
+    lost = wanted.files[0]
+    path = device.stored(entry_name(lost))
+    time = path.stat().st_mtime
+    flip(path, keep_time=time)
+    view = device.look(wanted)
+    assert not view.found_set(wanted)
+    doubtful = [view.unchecked_entry(entry_name(file), file.size) for file in wanted.files]
+    assert all(doubtful)
+    device.check([name for name in doubtful if name])
+    view = device.look(wanted)
+    assert not view.found_entry(entry_name(lost), lost.size)
+    assert not view.unchecked_entry(entry_name(lost), lost.size)
+    assert all(view.found_entry(entry_name(file), file.size) for file in wanted.files[1:])
+    assert device.deploy(wanted, push=[entry_name(lost)]) == {}
+    assert device.look(wanted).found_set(wanted)
+
+
+def test_folders_that_cannot_be_made(device: ScriptDevice) -> None:
+    device.workdir.write_text("a file in the way")
+    with pytest.raises(StoreAnswerError, match="cannot make folders in"):
+        device.look(a_set())
+
+
+def test_without_sha256sum_what_arrives_is_taken(poor_device: ScriptDevice) -> None:
+    poor_device.without("sha256sum")
+    wanted = a_set("set-1", "lib/one.so")
+    assert not poor_device.look(wanted).hashing
+    assert poor_device.deploy(wanted) == {}
+    assert poor_device.look(wanted).found_set(wanted)
+
+
+def test_without_stat_sizes_count(poor_device: ScriptDevice) -> None:
+    poor_device.without("stat")
+    wanted = a_set()
+    assert poor_device.deploy(wanted) == {}
+    assert poor_device.look(wanted).found_set(wanted)
+    path = poor_device.folder(wanted) / "probe"
+    path.unlink()
+    path.write_text("longer than it was")
+    assert not poor_device.look(wanted).found_set(wanted)
+
+
+@pytest.mark.parametrize("without", ["hard", "any"])
+def test_where_links_are_not_allowed(without: str, poor_device: ScriptDevice) -> None:
+    real = shutil.which("ln", path=poor_device.path)
+    poor_device.without("ln")
+    refuse = "exit 1" if without == "any" else f'[ "$1" = -s ] || exit 1; exec {real} "$@"'
+    (Path(poor_device.path) / "ln").write_text(f"#!/bin/sh\n{refuse}\n")
+    (Path(poor_device.path) / "ln").chmod(0o755)
+    wanted = a_set()
+    assert poor_device.look(wanted).links == {"hard": "soft", "any": "copy"}[without]
+    assert poor_device.deploy(wanted) == {}
+    path = poor_device.folder(wanted) / "lib/one.so"
+    assert path.is_symlink() == (without == "hard")
+    assert path.read_bytes() == b"first"
+    assert path.stat().st_mode & 0o777 == 0o444
+    flip(path)
+    assert not poor_device.look(wanted).found_set(wanted)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_set_that_is_called_like_a_hash(alone: bool, device: ScriptDevice) -> None:
+    wanted = a_set("0-2f128bbe7cd3b2ca10ce")
+    assert device.deploy(wanted, alone=alone) == {}
+    assert device.look(wanted).found_set(wanted)
+
+
+def test_many_sets_in_one_look(device: ScriptDevice) -> None:
+    sets = [a_set(f"set-{number}") for number in range(60)]
+    device.deploy(*sets)
+    view = device.look(*sets, a_set("absent"))
+    assert all(view.found_set(one) for one in sets)
+    assert not view.found_set(a_set("absent"))
+
+
+def test_what_is_kept_back_for_the_system_is_not_free(device: ScriptDevice) -> None:
+    """To root, toybox's df counts it; a computer that keeps nothing back cannot show it."""
+    sizes = os.statvfs(device.workdir.parent)
+    free = device.look().free_bytes
+    kept_back = (sizes.f_bfree - sizes.f_bavail) * sizes.f_frsize
+    # others write meanwhile
+    assert free is not None
+    assert abs(free - sizes.f_bavail * sizes.f_frsize) < max(kept_back // 2, 1 << 34)
+
+
+ENTRY = "0" * 64
+ANSWER = (
+    f"@qnn-harness:file 5|946684800|9|store/{ENTRY}.1\n@qnn-harness:df /dev/x 9 5 4 60% /\n{{}}"
+)
+DONE = "@qnn-harness:done\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("", "did not come to an end"),
+        (ANSWER.format(""), "did not come to an end"),
+        (ANSWER.format("@qnn-harness:fail no room\n"), "no room"),
+        ("sh: syntax error\n", "did not come to an end"),
+    ],
+)
+def test_an_answer_that_is_none(output: str, told: str) -> None:
+    with pytest.raises(StoreAnswerError, match=told):
+        parse_look(output)
+
+
+def test_an_answer_with_noise() -> None:
+    view = parse_look("WARNING: linker\n" + ANSWER.format(DONE) + "more noise\n")
+    assert view.entries == {ENTRY: [(f"{ENTRY}.1", 5, 946684800)]}
+    assert view.store_bytes == 5
+    assert view.free_bytes == 4096
+    assert parse_look(DONE).free_bytes is None
+    assert parse_look(f"@qnn-harness:df /dev/x 9 9 -1 100% /\n{DONE}").free_bytes == 0
+    kept_back = parse_look(f"@qnn-harness:df /dev/x 9 5 4 60% / free 3 512\n{DONE}")
+    assert kept_back.free_bytes == 1536
+    assert parse_look(f"@qnn-harness:df  free 3 512\n{DONE}").free_bytes == 1536
+
+
+@given(st.text(max_size=40))
+def test_the_time_of_what_is_stored_is_of_the_boot(boot: str) -> None:
+    assert 946684800 <= stored_at(boot) < 1014 * 10**6
+    assert stored_at(boot) == stored_at(boot)
+
+
+@reaches(0.3)
+@given(st.text(max_size=300))
+def test_any_answer_is_read_or_refused(text: str) -> None:
+    for output in (text, f"@qnn-harness:{text}\n{DONE}", f"@qnn-harness:file {text}\n{DONE}"):
+        try:
+            found = parse_look(output)
+        except StoreAnswerError:
+            continue
+        reached()
+        assert found.free_bytes is None or found.free_bytes >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "valid"),
+    [
+        ("context.bin", True),
+        ("onnxruntime_qnn.libs/libc++-71bc274c.so.1.0", True),
+        ("a/b/c", True),
+        ("", False),
+        ("/a", False),
+        ("a/", False),
+        ("a//b", False),
+        ("..", False),
+        ("a/../b", False),
+        ("a b", False),
+        ("a\nb", False),
+        ("$(x)", False),
+        ("-rf", False),
+        ("a/-rf", False),
+        ("é", False),
+    ],
+)
+def test_names_in_a_set(name: str, valid: bool) -> None:
+    assert valid_name(name) == valid
+
+
+@pytest.mark.parametrize(
+    ("path", "taken"),
+    [
+        ("mine-1-00.77/ready/a", True),
+        ("mine-1-00.77/a", True),
+        ("../a", False),
+        ("./a", False),
+        ("mine-1-00.77/..", False),
+        ("mine-1-00.77/ready/..", False),
+        ("mine-1-00.77/ready/a/b", False),
+    ],
+)
+def test_whatever_lies_in_incoming_no_name_there_leads_out(path: str, taken: bool) -> None:
+    found = parse_look(f"@qnn-harness:file 3|7|8|store/.incoming/{path}\n{DONE}")
+    assert (len(found.incoming) == 1, ".." in found.incoming_folders) == (taken, False)

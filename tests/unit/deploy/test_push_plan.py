@@ -1,0 +1,65 @@
+"""What a push plan packs is what Python's own tarfile reads."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.local_file import LocalFile
+from harness.deploy.deploy import SMALL_BYTES, plan_push
+from harness.deploy.layout import FileSet, entry_name
+
+SIZES = {"empty": 0, "block": 512, "odd/one": 513, "large": SMALL_BYTES + 1}
+
+
+def read(data: bytes) -> dict[str, tuple[tarfile.TarInfo, bytes]]:
+    assert len(data) % tarfile.BLOCKSIZE == 0
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        return {
+            one.name: (
+                one,
+                taken.read() if one.isreg() and (taken := tar.extractfile(one)) else b"",
+            )
+            for one in tar
+        }
+
+
+def a_set(folder: Path) -> FileSet:
+    files = []
+    for name, size in SIZES.items():
+        path = folder / name.replace("/", "-")
+        path.write_bytes(name.encode()[:1] * size)
+        mode = 0o755 if name == "block" else 0o644
+        files.append(LocalFile(path, name, size, f"{size:064x}", mode))
+    # long names need a member of their own kind
+    return FileSet("set-" + "n" * 60, "set", tuple(files))
+
+
+@pytest.mark.parametrize("links", ["hard", "soft", "copy"])
+def test_what_is_packed(links: Any, tmp_path: Path) -> None:
+    wanted = a_set(tmp_path)
+    stored = {entry: f"{entry}.1" for entry in wanted.entries}
+    plan = plan_push([wanted], stored, wanted.entries, {}, ["drop x"], end="1", links=links)
+    assert [file.name for file in plan.alone.values()] == ["large"]
+    members = read(plan.archive())
+    for file in wanted.files:
+        packed = members.get(f"ready/{stored[entry_name(file)]}")
+        assert (packed is None) == (file.name == "large")
+        if packed:
+            assert packed[1] == file.path.read_bytes()
+            assert packed[0].mode == (0o555 if file.name == "block" else 0o444)
+    assert members[".control"][1] == b"drop x\n"
+    assert (".links.tar" in members) == (links != "copy")
+    if links == "copy":
+        return
+    made = read(members[".links.tar"][1])
+    for file in wanted.files:
+        link, _ = made[f"sets/{wanted.name}.1/{file.name}"]
+        up = "" if links == "hard" else "../" * (3 if "/" in file.name else 2)
+        assert link.linkname == f"{up}store/{stored[entry_name(file)]}"
+        assert (link.islnk(), link.issym()) == (links == "hard", links == "soft")
+        assert link.mode == (0o555 if file.name == "block" else 0o444)

@@ -1,1 +1,0 @@
-"""What is made of places, without a coordinator."""

@@ -1,0 +1,185 @@
+"""Any log is read within bounds, and nothing in it makes the reader raise."""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.diagnosis import any_log
+from harness.diagnosis.any_log import MAX_LINES, read_log, rule_filter, texts_of
+from harness.diagnosis.chain import is_benign
+from harness.diagnosis.explanation import explain
+from harness.diagnosis.rules import RULES
+from tests.properties import damaged, reached, reaches
+from tests.unit.diagnosis.failure_rows import OLD_DAEMON, ROWS
+
+LINE = "QnnDsp <E> Failed to find available PD for contextId 56"
+
+
+def read(data: bytes) -> any_log.ScannedLog:
+    return read_log(io.BytesIO(data))
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        (LINE, [LINE]),
+        (f"12-07 04:15:01.332 17202 17203 E tag : {LINE}", [f"tag : {LINE}"]),
+        (f"   113: [ERROR] {LINE}", [LINE]),
+        (f"> > 2025-09-25T11:36:36.950Z <E> {LINE}", [LINE]),
+        (f"\x1b[31m     0.0ms [ ERROR ] {LINE}\x1b[0m", [LINE]),
+        (f"{LINE} / err 1002 // device log: x", [LINE, "err 1002", "device log: x"]),
+        ("/vendor/lib64/libOpenCL.so", ["/vendor/lib64/libOpenCL.so"]),
+        ("3 of 3 nodes are not on the NPU", ["3 of 3 nodes are not on the NPU"]),
+        ("   ", []),
+    ],
+)
+def test_what_stands_before_a_text_is_left_out(line: str, texts: list[str]) -> None:
+    assert list(texts_of(line)) == texts
+
+
+def test_lines_are_counted_and_those_that_cannot_matter_left_out() -> None:
+    log = read(f"hello\n\n{LINE}\r\n{LINE}\nbye".encode())
+    assert [(line.number, line.text) for line in log.lines] == [(3, LINE)]
+    assert (log.line_count, log.whole) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "mark"),
+    [
+        ("utf-8", b""),
+        ("utf-8-sig", b""),
+        ("utf-16", b""),
+        ("utf-16-be", b"\xfe\xff"),
+        ("utf-16-be", b""),
+        ("utf-16-le", b""),
+    ],
+)
+def test_logs_of_windows_are_read(encoding: str, mark: bytes) -> None:
+    log = read(mark + f"{LINE}\r\n".encode(encoding))
+    assert [line.text for line in log.lines] == [LINE]
+
+
+def test_a_hole_of_zeros_at_the_start_hides_nothing() -> None:
+    assert LINE in read(b"\0" * 64 + b"\n" + LINE.encode()).lines[0].text
+
+
+def test_a_letter_at_the_start_of_a_log_is_kept() -> None:
+    assert read(f"錯 {LINE}".encode()).lines[0].text == f"錯 {LINE}"
+
+
+def test_a_line_without_end_is_one_line() -> None:
+    log = read(f"{'x' * 100_000} error 1002\n{LINE}".encode())
+    assert [line.number for line in log.lines] == [1, 1, 2]
+    assert log.lines[1].text.endswith("error 1002")
+    assert log.line_count == 2
+
+
+@pytest.mark.parametrize("at", [0, 700, 950, 16_100, 16_350, 1_048_500, 2_500_000])
+def test_the_middle_of_a_line_of_megabytes_is_looked_at(at: int) -> None:
+    log = read(b"x " * (at // 2) + LINE.encode() + b" y" * (3_000_000 - at // 2))
+    assert any(LINE in line.text for line in log.lines)
+    assert {line.number for line in log.lines} == {1}
+    assert len(log.lines) < 10
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_a_line_that_a_terminal_cut_is_read_whole(columns: int) -> None:
+    long = f"12-07 04:15:01.332 17202 17203 E qnn : {'x' * 2 * columns} {LINE}"
+    cut = "\n".join(long[at : at + columns] for at in range(0, len(long), columns))
+    log = read(f"before\n{cut}\nafter".encode())
+    whole = next(one for one in log.lines if one.text.endswith(LINE))
+    assert (whole.number, whole.origin.process) == (2, 17202)
+    # with a longer line in it, no terminal has cut the log
+    other = read(f"{'y' * (columns + 1)}\n{cut}".encode())
+    assert all(one.origin.process is None or LINE not in one.text for one in other.lines)
+
+
+def test_a_line_that_was_broken_between_words_is_read_whole() -> None:
+    words = f"{'xy ' * 30}{LINE}"
+    log = read(f"before\n{textwrap.fill(words, 80)}\nafter".encode())
+    assert any(one.text.endswith(LINE) for one in log.lines)
+    # a line that had room for the next word was not broken there
+    first, second = LINE.split(" ", 1)
+    assert all(LINE not in one.text for one in read(f"{first}\n{second}".encode()).lines)
+
+
+def test_pieces_of_a_line_that_is_nothing_wrong_are_nothing_wrong() -> None:
+    for before in range(0, 80, 2):
+        long = "x" * before + f" cdsprpcd[311]: {OLD_DAEMON}"
+        cut = "\n".join(long[at : at + 80] for at in range(0, len(long), 80))
+        log = read(f"{'y' * 80}\nbefore\n{cut}\nafter".encode())
+        assert not explain(log.lines).diagnoses, cut
+
+
+def test_texts_that_differ_in_numbers_only_crowd_no_other_out() -> None:
+    many = b"\n".join(b"QnnDsp error fd %d" % number for number in range(2 * MAX_LINES))
+    log = read(LINE.encode() + b"\n" + many + b"\n" + LINE.encode())
+    assert 2 < len(log.lines) < 100
+    assert next(line.number for line in log.lines if line.text == LINE) == 1
+
+
+def test_of_a_log_with_many_texts_its_end_is_kept() -> None:
+    words = (
+        f"qnn {a}{b}{c}{d}"
+        for a in "abcdefgh"
+        for b in "abcdefgh"
+        for c in "abcdefgh"
+        for d in "abcdefghijklmnopqrstuvwxyz"
+    )
+    log = read("\n".join([*words, LINE]).encode())
+    assert len(log.lines) == MAX_LINES
+    assert log.lines[-1].text == LINE
+
+
+def test_no_line_that_a_rule_takes_is_left_out() -> None:
+    lines = {line for row in ROWS for line in (*row.lines, *row.evidence)}
+    signs = [text for rule in RULES for sign in rule.signs for text in (sign.text, sign.evidence)]
+    telling = [one for one in lines if any(text and re.search(text, one) for text in signs)]
+    assert len(telling) > 30
+    assert [one for one in telling if not is_benign(one) and not read(one.encode()).lines] == []
+
+
+def test_empty_lines_are_counted_and_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+
+    class CountingMock:
+        def passes(self, line: bytes) -> bool:
+            looked.append(len(line))
+            return rule_filter().passes(line)
+
+    monkeypatch.setattr(any_log, "rule_filter", CountingMock)
+    empty = 8 << 20
+    found = read(b"\n" * empty + b"libQnnHtp.so: error 1009\n")
+    assert (found.line_count, [line.number for line in found.lines]) == (empty + 1, [empty + 1])
+    assert len(looked) < 2 << 20
+
+
+def test_a_log_without_end_is_read_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(any_log, "MAX_CHARS", 4096)
+    log = read(b"x" * 100_000 + LINE.encode())
+    assert not log.whole
+    assert log.lines == ()
+
+
+@reaches(0.7)
+@given(st.binary(max_size=400), st.binary(max_size=40))
+def test_any_bytes_are_read_and_explained(before: bytes, behind: bytes) -> None:
+    log = read(before + b"\n" + LINE.encode() + b"\n" + behind)
+    assert log.whole
+    if b"\0" not in before[:2] and before[:2] not in (b"\xff\xfe", b"\xfe\xff"):  # else UTF-16
+        reached()
+        assert LINE in [line.text for line in log.lines]
+    assert explain(log.lines) == explain(log.lines)
+
+
+@reaches(0.35)
+@given(damaged(f"12-07 04:15:01.332 17202 17203 E tag : {LINE}\nerr 1002\n"))
+def test_any_text_is_read_and_explained(text: str) -> None:
+    for found in explain(read(text.encode("utf-8", "replace")).lines).diagnoses:
+        reached()
+        assert found.words

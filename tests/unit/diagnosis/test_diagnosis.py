@@ -1,0 +1,385 @@
+"""Diagnoses: what each known failure is recognised as, and that no rule of the table is idle.
+
+The mutation checks take the table apart: without any one rule, sign or condition, with another
+confidence, and with any two rules that compete in the wrong order, a row must get another
+diagnosis. Rows are failures of our own cases, and logs of anybody.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.codes import RANGE_ENDS, describe
+from harness.diagnosis.any_log import LogText, read_log
+from harness.diagnosis.chain import BENIGN
+from harness.diagnosis.diagnosis import (
+    EARLIER,
+    Foreseen,
+    diagnosed,
+    is_unrelated,
+    symptoms_of,
+)
+from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord, LoadedLibrary
+from harness.diagnosis.explanation import symptoms_in
+from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Sign, Symptoms, findings
+from harness.diagnosis.rules import RULES
+from harness.diagnosis.verdict import judge
+from harness.runtimes.findings import CODES as PREFLIGHT, finding
+from tests.properties import damaged, reached, reaches
+from tests.unit.diagnosis import failure_rows
+from tests.unit.diagnosis.failure_page import PAGE, page
+from tests.unit.diagnosis.failure_rows import EXECUTE, FORESEEN, LOAD, NO_PD, ROWS, Row
+from tests.unit.diagnosis.log_rows import LOG_ROWS
+from tests.unit.diagnosis.probe_runs import DONE, START, begin, end, log, run
+
+IDS = [rule.id for rule in RULES]
+RULE_SET = {id(rule) for rule in RULES}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A row of either kind, as rules see it."""
+
+    expected: str | None
+    symptoms: Symptoms
+
+    def answer(self, rules: tuple[Rule, ...]) -> str | None:
+        """The answer of a table; of rules that are those of RULES it is known what they find."""
+        known = self.found
+        found = [
+            known[rule.id] if id(rule) in RULE_SET else rule.finding(self.symptoms)
+            for rule in rules
+        ]
+        fits = [one for one in found if one is not None]
+        best = min(fits, key=lambda one: CONFIDENCES.index(one.confidence), default=None)
+        return None if best is None else f"{best.rule.id} {best.confidence}"
+
+    @cached_property
+    def found(self) -> dict[str, FittingRule | None]:
+        return {rule.id: rule.finding(self.symptoms) for rule in RULES}
+
+
+@cache
+def shown() -> tuple[Shown, ...]:
+    own = (
+        Shown(row.expected, symptoms_of(*row.undiagnosed, row.evidence, row.preflight))
+        for row in ROWS
+    )
+    logs = (Shown(expected, symptoms_in(lines_of(text))) for expected, text in LOG_ROWS)
+    return (*own, *logs)
+
+
+def lines_of(text: str) -> tuple[LogText, ...]:
+    return read_log(io.BytesIO(text.encode())).lines
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.expected}-{row.api}-{row.code}")
+def test_what_a_failure_is_recognised_as(row: Row) -> None:
+    assert row.diagnosis() == row.expected
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.status], ids=lambda row: row.expected)
+def test_what_onnx_runtime_says_reaches_the_record(row: Row) -> None:
+    _, error = row.undiagnosed
+    assert error.ort is not None
+    assert row.status is not None
+    assert row.status in error.message
+    assert error.code == int(row.status.rpartition(" ")[2])
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"), list(enumerate(one[0] for one in LOG_ROWS)), ids=lambda one: str(one)
+)
+def test_what_a_log_is_explained_by(at: int, expected: str | None) -> None:
+    assert shown()[len(ROWS) + at].answer(RULES) == expected
+
+
+def changed(rules: tuple[Rule, ...]) -> bool:
+    """Whether another table judges any row otherwise."""
+    return any(row.answer(rules) != row.expected for row in shown())
+
+
+NO_REASON = {"sdk-unknown", "version-label", "ort-unknown", "emulator-floats", "context-floats"}
+"""What preflight says that nothing need fail for: what an emulator lacks is `unsupported`."""
+
+
+@pytest.mark.parametrize("code", [code for code in PREFLIGHT if code not in NO_REASON])
+def test_what_preflight_foresaw_is_the_diagnosis(code: str) -> None:
+    own = [row for row in FORESEEN if row.foreseen == (code,) and row.expected]
+    assert own, f"no row of FORESEEN is about {code}"
+    meaning, named = PREFLIGHT[code].meaning, 0
+    for row in own:
+        outcome, error = row.undiagnosed
+        made = diagnosed(outcome, error, foreseen=row.preflight).diagnosis
+        assert made is not None
+        assert made.confidence in ("known", "likely")
+        named += f"as foreseen, {meaning}: " in made.words
+        # what is told of harmlessly is no reason
+        info = replace(row.preflight.findings[0], severity="info")
+        assert diagnosed(outcome, error, foreseen=Foreseen((info,))) == diagnosed(outcome, error)
+    assert named
+
+
+def test_what_preflight_says_of_other_contexts_is_no_reason() -> None:
+    newer = finding("context-newer", ("m#1",), "m#1 is newer", "")
+    for number, found in ((0, "unreadable-context"), (1, "newer-context"), (3, "newer-context")):
+        error = ErrorRecord.of(api=LOAD, code=5000, message="", context=number)
+        made = diagnosed("failed", error, foreseen=Foreseen((newer,), ("m#0", "m#1"))).diagnosis
+        assert made is not None
+        assert made.id == found
+    # nobody knows how the contexts are taken
+    error = ErrorRecord.of(api=LOAD, code=5000, message="", context=0)
+    made = diagnosed("failed", error, foreseen=Foreseen((newer,))).diagnosis
+    assert made is not None
+    assert made.id == "newer-context"
+
+
+@pytest.mark.parametrize("index", range(len(RULES)), ids=IDS)
+def test_without_a_rule_a_row_fails(index: int) -> None:
+    assert changed(RULES[:index] + RULES[index + 1 :])
+
+
+SIGNS = [(index, place) for index, rule in enumerate(RULES) for place, _ in enumerate(rule.signs)]
+CONDITIONS = [
+    (index, place, field.name)
+    for index, place in SIGNS
+    for field in fields(Sign)
+    if field.name not in ("confidence", "says") and getattr(RULES[index].signs[place], field.name)
+]
+CODES = [
+    (index, place, code)
+    for index, place in SIGNS
+    if IDS[index] != "undefined-code"
+    for code in RULES[index].signs[place].codes
+]
+
+
+def with_sign(index: int, place: int, *signs: Sign) -> tuple[Rule, ...]:
+    rule = RULES[index]
+    kept = (*rule.signs[:place], *signs, *rule.signs[place + 1 :])
+    return (*RULES[:index], replace(rule, signs=kept), *RULES[index + 1 :])
+
+
+@pytest.mark.parametrize(("index", "place"), SIGNS, ids=[f"{IDS[i]}-{p}" for i, p in SIGNS])
+def test_without_a_sign_a_row_fails(index: int, place: int) -> None:
+    assert changed(with_sign(index, place))
+
+
+@pytest.mark.parametrize(("index", "place"), SIGNS, ids=[f"{IDS[i]}-{p}" for i, p in SIGNS])
+def test_with_another_confidence_a_row_fails(index: int, place: int) -> None:
+    sign = RULES[index].signs[place]
+    for other in set(CONFIDENCES) - {sign.confidence}:
+        assert changed(with_sign(index, place, replace(sign, confidence=other)))
+
+
+@pytest.mark.parametrize(
+    ("index", "place", "condition"), CONDITIONS, ids=[f"{IDS[i]}-{p}-{c}" for i, p, c in CONDITIONS]
+)
+def test_without_a_condition_a_row_fails(index: int, place: int, condition: str) -> None:
+    sign = RULES[index].signs[place]
+    empty = replace(sign, **{condition: type(getattr(sign, condition))()})
+    assert changed(with_sign(index, place, empty))
+
+
+@pytest.mark.parametrize(
+    ("index", "place", "code"), CODES, ids=[f"{IDS[i]}-{p}-{c:x}" for i, p, c in CODES]
+)
+def test_without_a_code_a_row_fails(index: int, place: int, code: int) -> None:
+    sign = RULES[index].signs[place]
+    fewer = tuple(other for other in sign.codes if other != code)
+    assert changed(with_sign(index, place, *([replace(sign, codes=fewer)] if fewer else [])))
+
+
+def test_the_order_of_rules_that_compete_decides() -> None:
+    """Each pair of equally sure rules that fit a row: the other way round, the row changes."""
+    swaps: dict[tuple[int, int], Shown] = {}
+    for row in shown():
+        fitting = findings(row.symptoms, RULES)
+        for behind in fitting[1:]:
+            if behind.confidence == fitting[0].confidence:
+                swaps[IDS.index(fitting[0].rule.id), IDS.index(behind.rule.id)] = row
+    assert len(swaps) >= 15
+    for (first, second), row in swaps.items():
+        swapped = [*RULES]
+        swapped[first], swapped[second] = swapped[second], swapped[first]
+        assert first < second
+        assert row.answer(tuple(swapped)) != row.expected
+
+
+def test_a_code_alone_is_never_better_than_possible() -> None:
+    for rule in RULES:
+        for sign in rule.signs:
+            if not (sign.text or sign.evidence or sign.foreseen or sign.api == "dlopen"):
+                assert sign.confidence == "possible", rule.id
+
+
+def test_rules_have_names_of_their_own_and_say_something() -> None:
+    assert len(set(IDS)) == len(IDS)
+    for rule in RULES:
+        assert all((rule.words, rule.fix, rule.apart, rule.signs))
+        assert all(link.startswith("https://github.com/") for link in rule.links)
+        assert all(re.fullmatch(r"[\w.-]+/[\w.-]+(#\d+)?", thread) for thread in rule.threads)
+
+
+def test_a_sign_without_conditions_fits_nothing() -> None:
+    everything = Symptoms("failed", (LOAD,), (1002,), ("x",), ("x",))
+    assert all(Sign(one).found(everything) is None for one in CONFIDENCES)
+
+
+@pytest.mark.parametrize("code", RANGE_ENDS)
+def test_the_end_of_every_range_carries_no_cause(code: int) -> None:
+    verdict = judge(run(START, begin(api="QnnGraph_finalize"), end(code=code), DONE))
+    assert verdict.error is not None
+    known = verdict.error.diagnosis
+    assert known is not None
+    assert known.id == "undefined-code"
+    component = describe(code).component
+    assert known.words.startswith(f"end of the {component} range, carries no cause")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        failure_rows.BENIGN,
+        failure_rows.NO_PLATFORM_INFO,
+        failure_rows.NO_OPTIMIZATIONS,
+        failure_rows.OWN_SKEL_PATH,
+        failure_rows.NO_NOTIFICATIONS,
+        failure_rows.NO_ALLOC2,
+        failure_rows.OLD_DAEMON,
+        failure_rows.NO_LOG_SKEL,
+        "adbd    : service shell,v2,raw:grep 'CONN Reset'",
+        "cat: /dev/adsprpc-smd: Permission denied",
+        'avc: denied { getattr } for comm="ls" path="/dev/adsprpc-smd" permissive=0',
+    ],
+)
+def test_benign_lines_are_never_a_failure(line: str) -> None:
+    assert len(BENIGN) == 13
+    passed = judge(run(START, begin(), log(line), end(), DONE))
+    assert (passed.outcome, passed.error) == ("passed", None)
+    failed = judge(run(START, begin(), log(line), end(code=1100), DONE)).error
+    assert failed is not None
+    assert line not in failed.message
+    assert all(link.message != line for link in failed.chain)
+
+
+def test_a_line_as_benign_explains_nothing_even_if_a_rule_would_take_it() -> None:
+    row = Row(None, EXECUTE, 6031, evidence=(f"SSR detected {failure_rows.BENIGN}",))
+    assert row.diagnosis() is None
+
+
+def test_an_earlier_failure_does_not_explain_a_crash() -> None:
+    events = (START, begin(3), log(NO_PD), end(3, code=1002), begin(4, "QnnContext_free"))
+    error = judge(run(*events, signal=11, exit_code=None)).error
+    assert error is not None
+    assert EARLIER in error.message
+    assert NO_PD in error.message
+    assert error.diagnosis is None
+
+
+def test_what_libraries_print_on_stderr_counts_as_evidence() -> None:
+    found = judge(run(START, begin(), end(code=6031), DONE, stderr=b"x\nSSR detected\n")).error
+    assert found is not None
+    assert found.diagnosis is not None
+    assert found.diagnosis.id == "dsp-restarted"
+
+
+def test_errors_of_the_lab_get_no_diagnosis() -> None:
+    error = judge(run(exit_code=1, stderr=b"SSR detected")).error
+    assert error is not None
+    assert error.diagnosis is None
+
+
+def test_evidence_changes_a_diagnosis_only_if_it_says_more() -> None:
+    error = ErrorRecord.of(api=EXECUTE, code=6999, message="")
+    first = diagnosed("failed", error)
+    assert first.diagnosis is not None
+    assert first.diagnosis.id == "failed-without-cause"
+    assert diagnosed("failed", first, ["nothing"]).diagnosis == first.diagnosis
+    second = diagnosed("failed", first, [failure_rows.RESTARTED]).diagnosis
+    assert second is not None
+    assert second.id == "dsp-restarted"
+
+
+@reaches(0.03)
+@given(
+    st.text(max_size=30),
+    st.integers(0, 2**64 - 1),
+    st.text(max_size=300) | damaged("Failed to find available PD for contextId 56 on deviceId 0"),
+    st.lists(st.text(max_size=80), max_size=5),
+)
+def test_any_text_is_taken(api: str, code: int, message: str, evidence: list[str]) -> None:
+    error = ErrorRecord.of(api=api, code=code, message=message)
+    made = diagnosed("failed", error, evidence)
+    assert made.model_copy(update={"diagnosis": None}) == error
+    found = findings(symptoms_of("failed", error, evidence), RULES)
+    if found:
+        reached()
+    assert bool(found) == (made.diagnosis is not None)
+
+
+def test_the_page_of_causes_is_that_of_the_table() -> None:
+    assert PAGE.read_text("utf-8") == page(), "run `python -m tests.unit.diagnosis.failure_page`"
+
+
+def test_few_kinds_of_failures_may_answer_what_was_asked() -> None:
+    answers = {
+        *("op-unsupported", "graph-prepare-failed", "vtcm-overflow", "opencl-program"),
+        *("skel-refused-context", "no-memory", "invalid-config", "unreadable-context"),
+        *("context-refused", "arch-not-set", "float-unsupported", "op-not-executable"),
+        *(
+            "prepared-on-device",
+            "fallback-wanted",
+            "nodes-not-taken",
+            "prompt-too-long",
+            "cpu-fallback",
+            "no-such-graph",
+            "tensor-mismatch",
+            "stale-handle",
+            "tensor-refused",
+            "wrong-outputs",
+            "outputs-too-far",
+            "spill-fill-too-small",
+        ),
+    }
+    assert {rule.id for rule in RULES if not rule.unrelated} == answers
+
+
+def test_what_nobody_knows_may_answer_what_was_asked() -> None:
+    unknown = ErrorRecord.of(api="Run", code=4711, message="odd")
+    assert not is_unrelated(None)
+    assert not is_unrelated(diagnosed("failed", unknown))
+    assert is_unrelated(diagnosed("failed", ErrorRecord.of(api="Run", code=1007, message="")))
+    for rule in RULES:
+        known = unknown.model_copy(
+            update={"diagnosis": Diagnosis(id=rule.id, confidence="known", words="w")}
+        )
+        assert is_unrelated(known) is rule.unrelated
+
+
+def test_symptoms_are_what_a_record_says_within_bounds() -> None:
+    chain = (
+        ChainLink(code=4000, message="a", source="log"),
+        ChainLink(message="b", source="log"),
+        ChainLink(code=1002, message="a", source="call"),
+    )
+    hidden = LoadedLibrary(name="l", path="/l", hides="/ours/l")
+    error = ErrorRecord.of(
+        api=LOAD, code=1002, message=f"c\n{EARLIER}step 1 failed\nb", context=7, chain=chain
+    ).model_copy(update={"libraries": (hidden, LoadedLibrary(name="m", path="/m"))})
+    found = symptoms_of("crashed", error, ["x", "y"])
+    assert found == Symptoms(
+        "crashed", (LOAD,), (1002, 4000), ("a", "b", "c", hidden.text()), ("x", "y")
+    )
+    bare = symptoms_of("failed", ErrorRecord.of(message="", code=0))
+    assert bare == Symptoms("failed")
+    many = ErrorRecord.of(message="\n".join(f"line {number}" for number in range(900)))
+    found = symptoms_of("failed", many, [str(number) for number in range(3000)])
+    assert found.said == tuple(f"line {number}" for number in range(400))
+    assert found.evidence == tuple(str(number) for number in range(1000, 3000))

@@ -1,0 +1,185 @@
+"""What a log of anybody is explained by: which numbers count, and which lines are shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.diagnosis.any_log import LogText
+from harness.diagnosis.explanation import dsp_numbers, explain, symptoms_in
+from harness.diagnosis.rule import Rule, Symptoms, likely, possible
+from harness.diagnosis.rules import RULES
+
+
+def log(*texts: str) -> list[LogText]:
+    return [LogText(number, text) for number, text in enumerate(texts, 1)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "apis", "codes"),
+    [
+        # a number is anybody's unless a line names something of Qualcomm's, or a call
+        (["error 1002"], (), ()),
+        (["error 1002", "libQnnHtp.so"], (), (1002,)),
+        (["error 1002", "QnnGraph_execute"], ("QnnGraph_execute",), (1002,)),
+        (["error 1002", "failed to create context"], ("QnnContext_createFromBinary",), (1002,)),
+        (["qnn err 1002", "err 5005, again err 1002", "err 1002"], (), (1002, 5005)),
+        # what only ONNX Runtime's words tell to be a code
+        (["qnn: QNN_COMMON_ERROR_MEM_ALLOC: no room"], (), (1002,)),
+        (
+            ["QnnGraph_execute, then QnnMem_register", "graph execution failed"],
+            ("QnnGraph_execute", "QnnMem_register"),
+            (),
+        ),
+    ],
+)
+def test_which_calls_and_numbers_of_a_log_count(
+    texts: list[str], apis: tuple[str, ...], codes: tuple[int, ...]
+) -> None:
+    found = symptoms_in(log(*texts, texts[0]))
+    assert found == Symptoms("", apis, codes, tuple(texts), tuple(texts))
+
+
+@pytest.mark.parametrize(("between", "codes"), [(90, (1002,)), (250, ())])
+def test_a_number_far_from_what_is_ours_counts_for_nothing(
+    between: int, codes: tuple[int, ...]
+) -> None:
+    for first, last in (("libQnnHtp.so", "error 1002"), ("error 1002", "libQnnHtp.so")):
+        assert symptoms_in([LogText(1, first), LogText(1 + between, last)]).codes == codes
+
+
+def test_lines_that_mean_nothing_are_no_symptoms() -> None:
+    assert symptoms_in(log("libQnnHtpV73Skel.so is 32-bit instead of 64-bit")) == Symptoms("")
+
+
+CODED = (("one", 1002), ("other", 5005))
+LINE = Rule("line", "w", "f", "a", ("a/b",), (likely(text="skel"),))
+CODE = Rule("code", "v", "g", "a", ("c/d#1", "e/f"), (possible(codes=(1002, 1003)),))
+
+
+def test_a_cause_shows_the_lines_that_tell_it() -> None:
+    texts = ["qnn", "skel 1", "err 1002", "skel 1", "err 1100"]
+    line, code = explain(log(*texts), [CODE, LINE]).diagnoses
+    assert [(one.number, one.text) for one in line.lines] == [(2, "skel 1"), (4, "skel 1")]
+    assert [(one.number, one.text) for one in code.lines] == [(3, "err 1002")]
+    assert (line.id, line.confidence, line.words, line.fix) == ("line", "likely", "w", "f")
+    assert code.threads == ("https://github.com/c/d/issues/1", "https://github.com/e/f")
+    assert explain(log("nothing")).diagnoses == ()
+
+
+def test_a_number_of_another_program_stands_behind_its_equals() -> None:
+    one, other = (Rule(name, "w", "f", "a", (), (possible(codes=(code,)),)) for name, code in CODED)
+    found = explain(log("wifi: error 1002", "QnnGraph_finalize returned 5005"), [one, other])
+    assert [cause.id for cause in found.diagnoses] == ["other", "one"]
+    found = explain(log("qnn: error 1002", "QnnGraph_finalize returned 5005"), [one, other])
+    assert [cause.id for cause in found.diagnoses] == ["one", "other"]
+
+
+def test_what_a_run_foresaw_is_read_from_its_summary() -> None:
+    foreseen = "preflight error context-vtcm: the context is for more VTCM"
+    found = explain(log("QnnContext_createFromBinary returned 5005", foreseen)).diagnoses[0]
+    assert (found.id, found.confidence) == ("other-vtcm-size", "known")
+    assert found.words.startswith("as foreseen, the context is for more VTCM: ")
+    info = explain(
+        log("QnnContext_createFromBinary returned 5005", foreseen.replace("error", "info"))
+    )
+    assert info.diagnoses[0].confidence == "possible"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("it is too new  [then: 1 failed]", "as foreseen, it is too new: "),
+        ("it is too new (and 2 more like it)  [then: 1 failed]", "as foreseen, it is too new: "),
+        ("it came true, as the failure says  [then: 1 failed]", "the context "),
+        ("it came true, as the failure says (and 2 more like it)  [then: 1 failed]", "the con"),
+    ],
+)
+def test_what_a_summary_says_behind_a_finding_is_no_part_of_it(said: str, told: str) -> None:
+    lines = "QnnContext_createFromBinary returned 5005", f"preflight error context-vtcm: {said}"
+    found = explain(log(*lines)).diagnoses[0]
+    assert (found.id, found.confidence) == ("other-vtcm-size", "known")
+    assert found.words.startswith(told)
+    assert "[then" not in found.words
+
+
+def test_of_many_lines_the_first_eight_are_shown() -> None:
+    (found,) = explain(log(*(f"skel {number}" for number in range(20))), [LINE]).diagnoses
+    assert [one.number for one in found.lines] == list(range(1, 9))
+
+
+def test_numbers_of_the_dsp_have_their_names_and_meanings() -> None:
+    # AEEStdErr.h of qualcomm/fastrpc: 6 is AEE_EUNABLETOLOAD; 5005 and 1002 are QNN's
+    codes = (5005, 0x80000406, 0x80000FFE, 6, 1002, 0x8000048A)
+    assert dsp_numbers(Symptoms("failed", codes=codes)) == [
+        "0x80000406 is AEE_EUNABLETOLOAD: Unable to load object/applet",
+        "0x8000048a is AEE_ENOSESSION",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        (
+            'CDSP: Crashed Shared Object "./libx-htp-v68.so" load address : 0x20010000',
+            "it crashed in libx-htp-v68.so",
+        ),
+        (
+            "Direct firmware load for qcom/cdsp.mbn failed with error -2",
+            "the DSP's firmware qcom/cdsp.mbn is not there, or cannot be read",
+        ),
+        (
+            "remoteproc0: error -22 initializing firmware qcom/cdsp.mbn",
+            "the DSP's firmware is refused: another device's signature, or a damaged file",
+        ),
+        ("cdsp is offline", "the remote processor does not run"),
+        ("crw------- 1 root root 10, 1 adsprpc-smd", "only root may open its node in /dev"),
+        ("can't start rproc cdsp: -110", "the DSP does not start (-110)"),
+        ("a300000.remoteproc: start timed out", "a processor beside the CPU does not start"),
+        (
+            "lowmemorykiller: Kill 'org.x' (25702), uid 10123, oom_score_adj 0 to free 4kB rss",
+            "it was org.x",
+        ),
+        (
+            "remoteproc1: can't start rproc gpdsp0: -22",
+            "gpdsp0 does not start: its firmware is missing, or refused",
+        ),
+        (
+            "open fastrpc_shell_unsigned_3: No such file or directory",
+            "fastrpc_shell_unsigned_3 is not there (on a board hexagon-dsp-binaries has it)",
+        ),
+        (
+            "rpcmem: /dev/dma_heap/system: No such file or directory",
+            "the kernel has no heap of the system (CONFIG_DMABUF_HEAPS_SYSTEM)",
+        ),
+        ("Unable to load DLL 'onnxruntime-genai' or one", "it is onnxruntime-genai"),
+        ("Out of memory: Killed process 7 (qnn-net-run) total-vm:8kB", "it was qnn-net-run"),
+        ("qnn-net-run: error while loading shared libraries: libx.so.1: y", "it is libx.so.1"),
+        ('library "libx.so" not found: needed by /x/libQnnHtp.so', "it is libx.so"),
+        ("libGenie.so: cannot open shared object file", "it is libGenie.so"),
+        (
+            "Error 13: Unable to allocate memory dmaheap fd -1, heapid 25",
+            "on a Linux board the user's group must be the one that udev lets open "
+            "/dev/dma_heap/system and /dev/fastrpc-* (qualcomm/fastrpc 1.0.6: fastrpc)",
+        ),
+    ],
+)
+def test_what_a_line_adds_to_the_words_of_its_rule(text: str, more: str) -> None:
+    found = explain(log(text, "DspTransport.openSession qnn_open failed, 1")).diagnoses[0]
+    (rule,) = [rule for rule in RULES if rule.id == found.id]
+    assert found.words == f"{rule.words}: {more}"
+
+
+def test_no_sign_adds_words_that_no_line_shows() -> None:
+    assert sum(bool(sign.says) for rule in RULES for sign in rule.signs) == 19
+
+
+def test_a_number_of_fastrpc_is_none_of_qnn() -> None:
+    told = "fastrpc_apps_user.c:1790: Error 0x3f1: remote_handle64_open failed for libQnnX.so"
+    assert symptoms_in(log(told)).codes == ()
+    assert symptoms_in(log("libQnnHtp.so: Error 0x3f1")).codes == (1009,)
+
+
+def test_what_a_passed_test_expects_is_no_failure() -> None:
+    said = 'tests/test_x.py::test_y - "Failed to create device_handle, error=14001" expected'
+    assert not explain(log(f"PASS {said}")).diagnoses
+    assert explain(log(f"FAIL {said}")).diagnoses

@@ -1,0 +1,119 @@
+"""When a sign and a rule fit, on rules made up for it: the table's own are in test_diagnosis."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.diagnosis.chain import is_benign
+from harness.diagnosis.rule import (
+    FittingRule,
+    Rule,
+    Sign,
+    Symptoms,
+    findings,
+    known,
+    likely,
+    possible,
+)
+
+SEEN = Symptoms(
+    outcome="failed",
+    apis=("QnnBackend_create", "QnnGraph_execute"),
+    codes=(1002, 6999),
+    said=("a skel is missing", "a skel is old"),
+    evidence=("SSR detected", "a skel is missing"),
+    foreseen=(("arch-newer", "first"), ("arch-older", "second"), ("arch-older", "third")),
+)
+BENIGN = "libQnnHtpV73Skel.so is 32-bit instead of 64-bit"
+
+
+def rule(*signs: Sign, name: str = "r", words: str = "w", threads: tuple[str, ...] = ()) -> Rule:
+    return Rule(name, words, "f", "a", threads, signs)
+
+
+@pytest.mark.parametrize(
+    ("sign", "lines"),
+    [
+        (possible(), None),
+        (possible(absent="nowhere"), None),
+        (possible(foreseen="arch-older"), None),
+        (possible(codes=(7, 1002)), ()),
+        (possible(codes=(0xABCD03EA,)), ()),
+        (possible(codes=(1003,)), None),
+        (possible(api="Qnn.*_execute"), ()),
+        (possible(api="QnnGraph"), None),
+        (possible(outcome="failed"), ()),
+        (possible(outcome="crashed"), None),
+        (possible(text="skel"), ("a skel is missing", "a skel is old")),
+        (possible(text="SSR"), None),
+        (possible(evidence="SSR"), ("SSR detected",)),
+        (possible(evidence="old"), None),
+        (possible(text="skel", evidence="nothing"), None),
+        (possible(text="nothing", evidence="SSR"), None),
+        (possible(text="missing", evidence="a skel|SSR"), ("a skel is missing", "SSR detected")),
+        (possible(text="old", codes=(1003,)), None),
+        (possible(text="old", outcome="failed", codes=(6999,)), ("a skel is old",)),
+        (possible(text="old", absent="missing"), None),
+        (possible(text="old", absent="SSR"), None),
+        (possible(text="old", absent="new"), ("a skel is old",)),
+        (possible(codes=(1002,), foreseen="arch-older"), ()),
+        (possible(codes=(1002,), foreseen="arch"), None),
+    ],
+)
+def test_all_that_a_sign_asks_for_must_hold(sign: Sign, lines: tuple[str, ...] | None) -> None:
+    assert sign.found(SEEN) == lines
+
+
+def test_a_line_counts_by_its_first_thousand_characters_and_unless_it_is_benign() -> None:
+    for begin, fits in (("x" * 996, True), ("x" * 997, False)):
+        symptoms = Symptoms("failed", said=(f"{begin}skel",))
+        assert (possible(text="skel").found(symptoms) is not None) is fits
+    assert possible(text="Skel").found(Symptoms("failed", said=(BENIGN,))) is None
+    within = "x" * (1000 - len(BENIGN))
+    assert is_benign(within + BENIGN)
+    assert not is_benign("x" + within + BENIGN)
+
+
+def test_a_rule_is_as_sure_as_its_surest_sign_and_shows_the_lines_of_that() -> None:
+    both = rule(likely(text="old"), possible(codes=(1002,)), likely(text="skel"))
+    assert both.finding(SEEN) == FittingRule(both, "likely", ("a skel is old", "a skel is missing"))
+    # a code that stands alone has no line, and is a sign all the same
+    coded = rule(known(text="nothing"), possible(codes=(1002,)))
+    assert coded.finding(SEEN) == FittingRule(coded, "possible", ())
+    assert rule(known(text="nothing")).finding(SEEN) is None
+
+
+def test_the_first_thing_that_preflight_said_of_it_is_told() -> None:
+    foreseen = rule(possible(codes=(1002,)), likely(codes=(1002,), foreseen="arch-older"))
+    found = foreseen.finding(SEEN)
+    assert found == FittingRule(foreseen, "likely", (), "second")
+    assert found.diagnosis(()).words == "as foreseen, second: w"
+    assert Sign("likely", foreseen="arch.*").foretold(SEEN) == "first"
+    assert Sign("likely").foretold(SEEN) is None
+
+
+def test_surer_rules_come_first_and_equally_sure_ones_as_the_table_has_them() -> None:
+    rules = [
+        rule(possible(codes=(1002,)), name="code"),
+        rule(likely(text="old"), name="line"),
+        rule(known(text="gone"), name="other"),
+        rule(known(text="missing"), name="stated"),
+        rule(likely(text="missing"), name="line too"),
+    ]
+    assert [one.rule.id for one in findings(SEEN, rules)] == ["stated", "line", "line too", "code"]
+
+
+def test_a_diagnosis_says_what_is_known_of_its_code_and_names_its_first_thread() -> None:
+    made = FittingRule(rule(words="<{note}>", threads=("a/b#7", "c/d")), "likely", ())
+    assert made.rule.links == ("https://github.com/a/b/issues/7", "https://github.com/c/d")
+    known_as = made.diagnosis((1002, 5000, 6999, 1999))
+    assert known_as.words == "<end of the graph range, carries no cause>"
+    assert (known_as.id, known_as.confidence, known_as.fix) == ("r", "likely", "f")
+    assert known_as.thread == "https://github.com/a/b/issues/7"
+    # of the DSP's own numbers none ends a range, though one is 1999
+    assert made.diagnosis((0x80000400 + 1999, 1999)).words == (
+        "<end of the common range, carries no cause>"
+    )
+    # 6998 has no meaning, but ends no range
+    alone = FittingRule(rule(words="<{note}>"), "likely", ()).diagnosis((1002, 6998))
+    assert (alone.words, alone.thread) == ("<>", None)

@@ -1,0 +1,186 @@
+"""The steps of an acceptance as a table: deadlines, errors, what was not asked for, the end."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness.bench.case_session import NoVerdict
+from harness.core.errors import DeviceLost, InfraError
+from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.verdict import Verdict
+from harness.doctor.acceptance import (
+    FOLDER,
+    STEPS,
+    Ground,
+    Stage,
+    nothing_left,
+    own_folder,
+    take,
+    within,
+)
+from harness.doctor.check import Answer
+from harness.lab.health import RecoveryRules
+from harness.lab.inventory import DEFAULT_WORKDIR, Lab
+
+OK = Answer("ok", "fine")
+
+
+class MockDevice:
+    """Answers what the end of an acceptance asks; nothing is behind it."""
+
+    def __init__(self, left: int = 0) -> None:
+        self.config = SimpleNamespace(simulated=False)
+        self.workdir = "/w"
+        self.scripts: list[str] = []
+        self.left = left
+        self.transport = self
+
+    def end_leftovers(self, *, timeout_s: float) -> bool:
+        return True
+
+    def shell(self, script: str, **_: object) -> SimpleNamespace:
+        self.scripts.append(script)
+        return SimpleNamespace(ok=self.left == 0, stderr=b"Permission denied")
+
+
+def ground(device: MockDevice, logs: Path = Path("/logs")) -> Ground:
+    lab = SimpleNamespace(device=lambda name: SimpleNamespace(attach=lambda: device))
+    bench = SimpleNamespace(lab=lab)
+    return Ground(bench, "desk", "latest", logs, print, RecoveryRules())  # type: ignore[arg-type]
+
+
+def step(act: Callable[[Ground], Answer], seconds: float = 30, option: str | None = None) -> Stage:
+    return Stage("a step", seconds, act, option)
+
+
+def raising(error: BaseException) -> Callable[..., Answer]:
+    def act(*_: object, **__: object) -> Answer:
+        raise error
+
+    return act
+
+
+def test_every_step_has_a_name_of_its_own_and_a_deadline() -> None:
+    assert len({one.name for one in STEPS}) == len(STEPS)
+    assert all(0 < one.seconds <= 1200 for one in STEPS)
+    assert {one.option for one in STEPS} == {None, "--unplug", "--reboot"}
+
+
+def test_the_page_has_every_step_in_its_place() -> None:
+    page = (Path(__file__).parents[3] / "docs/android.md").read_text()
+    rows = re.findall(r"^\| (.+?) \|", page.partition("| step |")[2], re.M)
+    listed = ", ".join(rows).replace(
+        "backend htp, gpu, cpu", "backend htp, backend gpu, backend cpu"
+    )
+    assert listed.startswith(", ".join([*(one.name for one in STEPS), "nothing left behind"]))
+
+
+def test_what_comes_of_steps_and_nothing_is_left() -> None:
+    device = MockDevice()
+    refused = ErrorRecord.of(message="the link broke")
+    steps = [
+        step(lambda _: OK._replace(advice="see /logs/x")),
+        step(raising(InfraError("gone"))),
+        step(raising(NoVerdict(Verdict("error", "infra", refused)))),
+        step(raising(ZeroDivisionError("x"))),
+        step(lambda _: OK, option="--reboot"),
+        step(lambda _: OK, option="--unplug"),
+    ]
+    found = list(take(ground(device), steps, ["--unplug"]))
+    assert [one.status for one in found] == ["ok", *3 * ["fail"], "not-applicable", "ok", "ok"]
+    assert found[0].advice == "see logs/x"
+    assert found[1].found == "gone"
+    assert "devices heal desk" in found[2].advice
+    assert "ZeroDivisionError: x" in found[3].found
+    assert found[4].found == "not asked for (--reboot)"
+    assert (found[-1].name, found[-1].found) == (
+        "nothing left behind",
+        "no process and no file of ours",
+    )
+    assert device.scripts[-1] == "rm -rf /w; [ ! -e /w ]"
+
+
+def test_a_step_that_hangs_is_given_up_and_the_rest_is_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("harness.doctor.acceptance._LEFT_S", 0.1)
+    device, over = MockDevice(), threading.Event()
+
+    def hang(_: Ground) -> Answer:
+        over.wait(60)
+        return OK
+
+    found = list(take(ground(device), [step(hang, seconds=0.1), step(lambda _: OK)], []))
+    over.set()
+    assert [one.status for one in found] == ["fail", "unknown", "warn"]
+    assert "not come to an end within 0.1 s" in found[0].found
+    assert found[1].found == "not tried: a step did not come to an end"
+    assert (found[2].found, found[2].advice) == (
+        "a step that was given up may put files back",
+        "remove /w",
+    )
+    assert device.scripts
+
+
+def test_a_step_that_goes_on_puts_nothing_back() -> None:
+    """What was given up is over before what it left is removed."""
+    device, told = MockDevice(), threading.Event()
+    device.end_leftovers = lambda *, timeout_s: not told.set()  # type: ignore[method-assign]
+
+    def go_on(_: Ground) -> Answer:
+        told.wait(60)
+        threading.Event().wait(0.2)
+        device.scripts.append("put back")
+        return OK
+
+    found = list(take(ground(device), [step(go_on, seconds=0.1)], []))
+    assert [one.status for one in found] == ["fail", "ok"]
+    assert [script.split()[0] for script in device.scripts] == ["put", "rm"]
+
+
+def test_of_a_device_that_went_away_no_further_step_is_tried() -> None:
+    device = MockDevice()
+
+    def lose(_: Ground) -> Answer:
+        device.shell = raising(DeviceLost("gone", serial="1"))  # type: ignore[assignment]
+        raise DeviceLost("gone", serial="1")
+
+    there = step(raising(InfraError("refused")))
+    found = list(take(ground(device), [there, step(lose), step(lambda _: OK)], []))
+    assert [one.status for one in found[:3]] == ["fail", "fail", "unknown"]
+    assert found[2].found == "not tried: the device went away"
+    assert found[3].advice == "the next acceptance removes it: below acceptance of its workdir"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
+def test_whoever_interrupts_leaves_nothing_behind(error: type[BaseException]) -> None:
+    device = MockDevice()
+    going: Iterator[object] = take(ground(device), 2 * [step(lambda _: OK)], [])
+    next(going)
+    with pytest.raises(error):
+        going.throw(error)  # type: ignore[attr-defined]
+    assert device.scripts
+
+
+def test_what_cannot_be_removed_is_told() -> None:
+    answer = within(Stage("end", 30, nothing_left), ground(MockDevice(left=1)))
+    assert answer is not None
+    assert (answer.status, answer.found) == ("fail", "/w could not be removed: Permission denied")
+
+
+def test_a_real_device_gets_a_folder_of_its_own() -> None:
+    desk = {"name": "desk", "serial": "1", "workdir": "/opt/x"}
+    simulated = {"name": "sim", "simulated": True, "soc": "QCS8550"}
+    devices = [desk, {"name": "other", "serial": "2"}, simulated]
+    lab = Lab.model_validate({"schema": 1, "devices": devices})
+    assert [one.workdir for one in own_folder(lab, "desk").devices] == [
+        f"/opt/x/{FOLDER}",
+        *(2 * [DEFAULT_WORKDIR]),
+    ]
+    assert own_folder(lab, "sim").devices == lab.devices

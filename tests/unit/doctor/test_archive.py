@@ -1,0 +1,158 @@
+"""What is sent to somebody else: nothing of who or where, bounded, whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.cli.doctor import lines_of
+from harness.core.errors import ConfigError
+from harness.doctor import archive
+from harness.doctor.archive import check_place, lab_words, own_words, without, write_archive
+from harness.doctor.check import Checked, DoctorReport, report_of
+from harness.lab.inventory import Lab
+
+WORDS = dict.fromkeys(("R5CX12", "192.0.2.7", "192.0.2.7:5555"), "<serial>") | {"ann": "<user>"}
+REPORT = report_of(
+    [Checked("device", "desk", "reachable", "ok", "R5CX12 answers", "ask ann@example.com")]
+)
+
+
+def found(report: DoctorReport) -> list[str]:
+    return [check.found for check in report.checks]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("R5CX12 answers, R5CX12.", "<serial> answers, <serial>."),
+        ("192.0.2.7:5555 and 192.0.2.7", "<serial> and <serial>"),
+        ("held by ann, process 7; annotated", "held by <user>, process 7; annotated"),
+        ("at 3c:5a:b4:01:02:03", "at <mac>"),
+        ("https://me:secret@maven.example.com/x", "https://***@maven.example.com/x"),
+        ("XR5CX12", "XR5CX12"),
+    ],
+)
+def test_what_is_taken_out(text: str, left: str) -> None:
+    assert without(text, WORDS) == left
+
+
+@given(st.text(max_size=300))
+def test_what_was_taken_out_stays_out(text: str) -> None:
+    once = without(f"{text} R5CX12 {text}", WORDS)
+    assert without(once, WORDS) == once
+    assert " R5CX12 " not in once
+
+
+def test_own_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "ann"))
+    monkeypatch.setattr("getpass.getuser", lambda: "ann")
+    monkeypatch.setattr("socket.gethostname", lambda: "desk-pc")
+    words = own_words({"R5CX12": "<serial>", "": "x", "a": "x"}, Path("/big/cache"), {})
+    assert words["R5CX12"] == "<serial>"
+    assert words["desk-pc"] == "<host>"
+    assert words["/big/cache"] == "<cache>"
+    assert words[str(tmp_path / "ann")] == "<home>"
+    assert without(f"{tmp_path}/ann/x of ann", words) == "<home>/x of <user>"
+    assert not {"", "a"} & set(words)
+    monkeypatch.setattr("getpass.getuser", lambda: "root")
+    assert "root" not in own_words({}, Path("/c"), {})
+
+
+def test_it_is_there_whole_and_tells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = tmp_path / "logs"
+    (logs / "crash").mkdir(parents=True)
+    (logs / "crash/logcat.txt").write_bytes(b"serial R5CX12 \x1b[31m\n" * 10)
+    (logs / "large.txt").write_bytes(b"line of ann\n" * 200_000)
+    (logs / "empty.txt").touch()
+    path = tmp_path / "out.zip"
+    path.write_bytes(b"an older one")
+    write_archive(path, REPORT, found, logs, WORDS)
+    with zipfile.ZipFile(path) as packed:
+        assert packed.testzip() is None
+        texts = {name: packed.read(name).decode() for name in packed.namelist()}
+    assert list(texts) == [
+        *("README.txt", "report.txt", "report.json"),
+        *("logs/crash/logcat.txt", "logs/large.txt"),
+    ]
+    whole = "\n".join(texts.values())
+    assert "R5CX12" not in whole
+    assert " ann\n" not in whole
+    assert "\x1b" not in whole
+    assert json.loads(texts["report.json"])["checks"][0]["advice"] == "ask <email>"
+    assert len(texts["logs/large.txt"]) <= 1 << 20
+    assert texts["logs/large.txt"].startswith("[cut: ")
+    monkeypatch.setattr(archive, "_TOTAL_BYTES", 10)
+    write_archive(path, REPORT, found, logs, WORDS)
+    with zipfile.ZipFile(path) as packed:
+        assert [name for name in packed.namelist() if name.startswith("logs/")] == []
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["logs", "out.zip"]
+
+
+def test_where_it_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be written: No such file"):
+        write_archive(tmp_path / "none/out.zip", REPORT, found, tmp_path, {})
+    with pytest.raises(ConfigError, match="cannot be written: Is a directory"):
+        write_archive(tmp_path, REPORT, found, tmp_path / "logs", {})
+    for place, why in ((tmp_path / "none/out.zip", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigError, match=f"cannot be written: {why}"):
+            check_place(place)
+    check_place(tmp_path / "out.zip")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lab_tells_nothing_of_whom_it_belongs_to() -> None:
+    devices = [{"name": "desk", "serial": "192.0.2.7:5555", "host": "far"}]
+    devices.append({"name": "other", "serial": "R5CX99"})
+    nexus = "https://nexus.example.com/ours"
+    maven = {"name": "m", "kind": "maven", "coordinates": "com.qualcomm.qti:qnn-runtime"}
+    runtimes = [
+        maven | {"repository": nexus},
+        {"name": "q", "kind": "qairt", "path": "/ours/qairt"},
+    ]
+    hosts = [{"name": "far", "host": "lab-7"}]
+    lab = {"schema": 1, "devices": devices, "runtimes": runtimes, "hosts": hosts}
+    words = own_words(
+        lab_words(Lab.model_validate(lab)), Path("/c"), {"ANDROID_NDK_HOME": "/ours/ndk"}
+    )
+    for text, left in {
+        "192.0.2.7:5555 and 192.0.2.7": "<serial> and <serial>",
+        "it sees R5CX99 (device)": "it sees <serial> (device)",
+        "answers at lab-7:5037": "answers at <adb host>:5037",
+        f"{nexus}/x, nexus.example.com": "<source>/x, <source>",
+        "/ours/qairt/lib, com.qualcomm.qti:qnn": "<source>/lib, com.qualcomm.qti:qnn",
+        "24 in /ours/ndk, API 24": "24 in <ANDROID_NDK_HOME>, API 24",
+        f"{sys.prefix}/bin/adb": "<Python>/bin/adb",
+    }.items():
+        assert without(text, words) == left
+
+
+def test_what_is_taken_out_is_so_before_lines_are_broken(tmp_path: Path) -> None:
+    folder = f"/ours and {'x' * 90} theirs"
+    report = report_of([Checked("host", "host", "adb", "ok", f"in {folder}/adb")])
+    write_archive(tmp_path / "x.zip", report, lines_of, tmp_path / "none", {folder: "<folder>"})
+    with zipfile.ZipFile(tmp_path / "x.zip") as packed:
+        assert "adb  in <folder>/adb" in packed.read("report.txt").decode()
+
+
+def test_no_link_and_no_name_that_leads_out_gets_in(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    (logs / "case").mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    (logs / "case/good.txt").write_text("good")
+    (logs / "case/link.txt").symlink_to(tmp_path / "secret")
+    (logs / "linked").symlink_to(tmp_path)
+    for name in ("..\\..\\x.txt", "C:x.txt", "a\nb.txt"):
+        (logs / name).write_text("x")
+    os.mkfifo(logs / "fifo")
+    write_archive(tmp_path / "x.zip", REPORT, lines_of, logs, {})
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        assert [one for one in archive.namelist() if "/" in one] == ["logs/case/good.txt"]

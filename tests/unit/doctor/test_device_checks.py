@@ -1,0 +1,384 @@
+"""What devices print becomes checks: on texts as real systems print them, and on a real shell."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.socs import PLATFORMS
+from harness.doctor.check import Answer, Checked
+from harness.doctor.device_checks import DspTry, Patient, device_checks, ladder
+from harness.doctor.device_visit import gentle
+from harness.lab.attach import AttachedDevice
+from harness.lab.device_answers import (
+    QUESTIONS,
+    DeviceAnswers,
+    parse_answers,
+    script_for,
+)
+from harness.lab.facts import (
+    SCRIPT as FACTS_SCRIPT,
+    VITALS_QUESTIONS,
+    DeviceFacts,
+    clock_skew,
+    parse_facts,
+)
+from harness.lab.health import HealthRules, RecoveryRules
+from harness.lab.inventory import DeviceConfig, Lab
+from harness.transport.adb_device import AdbDevice
+from harness.transport.adb_server import AdbServer
+from tests.unit.deploy.store_device import SHELLS, needing_shell, with_all_programs
+from tests.unit.doctor.answers import BOARD, PHONE
+
+FACTS = DeviceFacts(
+    target="android-arm64",
+    machine="aarch64",
+    soc="SM8650",
+    soc_id=557,
+    adreno="750",
+    os_build="Android 14 (UKQ1)",
+    free_storage_bytes=1,
+    ram_bytes=1,
+    android_api=34,
+)
+
+BUILD_NOTE = "040000001400000003000000474e5500a1b2c3d4e5f60718293a4b5c6d7e8f9000112233"
+
+
+def answers(text: str) -> DeviceAnswers:
+    found = parse_answers(text)
+    assert found is not None
+    return found
+
+
+def patient(text: str, target: str = "android-arm64", **changes: object) -> Patient:
+    config = {"name": "desk", "serial": "1a2b"} | changes.pop("config", {})  # type: ignore[operator]
+    facts = replace(FACTS, **changes.pop("facts", {}))  # type: ignore[arg-type]
+    said = answers(text)
+    vitals = replace(said.vitals, skew_s=changes.pop("skew_s", 0.0))  # type: ignore[arg-type]
+    made = Patient(
+        device=AttachedDevice(
+            config=DeviceConfig.model_validate(config),
+            transport=AdbDevice("1a2b", AdbServer()),
+            facts=facts,
+            target=target,
+            workdir="/data/local/tmp/qnn-harness",
+        ),
+        answers=replace(said, vitals=vitals),
+        rules=HealthRules(),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def checked(who: Patient) -> dict[str, Checked]:
+    return {check.name: check for check in device_checks(who)}
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "found", "advice"),
+    [
+        ("SoC", "ok", "SM8650 (soc_id 557), HTP v75", ""),
+        ("system", "ok", "android-arm64: Android 14 (UKQ1), API 34", ""),
+        ("OpenCL driver", "ok", "/vendor/lib64/libOpenCL.so", ""),
+        ("work folder", "ok", "takes files and runs them", ""),
+        ("programs", "ok", "toybox 0.8.9-android", ""),
+        ("free storage", "ok", "189.5 GB", ""),
+        ("free memory", "ok", "6.4 GB", ""),
+        ("battery", "fail", "9 %, not charging", "charge it"),
+        ("temperature", "ok", "44 C (SKIN)", ""),
+        ("clock", "ok", "within a second", ""),
+    ],
+)
+def test_a_phone(name: str, status: str, found: str, advice: str) -> None:
+    check = checked(patient(PHONE))[name]
+    assert (check.status, check.advice) == (status, advice)
+    assert found in check.found
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "found", "advice"),
+    [
+        ("SoC", "warn", "QCS615 (soc_id 557), whose HTP is not known", "set `soc`, or `htp_arch`"),
+        ("system", "ok", "linux-arm64: Android 14 (UKQ1), glibc 2.35", ""),
+        ("OpenCL driver", "warn", "/etc/OpenCL/vendors", "1006"),
+        ("work folder", "fail", "Permission denied exit 126", "noexec"),
+        ("programs", "fail", "missing: tar", "busybox"),
+        ("battery", "not-applicable", "it shows none", ""),
+        ("clock", "warn", "1795264000 s behind", "set its clock"),
+    ],
+)
+def test_a_board(name: str, status: str, found: str, advice: str) -> None:
+    board = patient(
+        BOARD,
+        "linux-arm64",
+        facts={"soc": "QCS615", "libc": "ldd (GNU libc) 2.35"},
+        skew_s=-1795264000.0,
+    )
+    check = checked(board)[name]
+    assert check.status == status
+    assert found in check.found
+    assert advice in check.advice
+    assert bool(check.advice) == (status in ("warn", "fail"))
+
+
+@pytest.mark.parametrize(
+    ("configured", "said", "status", "found"),
+    [
+        ("SM8550", "SM8650", "fail", "devices.yaml says SM8550, the device says SM8650"),
+        ("QCS8550", "SM8550", "warn", "devices.yaml says QCS8550, the device says SM8550"),
+        ("QCS8550", "KALAMA", "warn", "says KALAMA"),
+        ("KALAMA", "SM8550", "warn", "devices.yaml says KALAMA, the device says SM8550"),
+        ("SM8650", "SM8650", "ok", "SM8650 (soc_id 557), HTP v75"),
+        ("SM8650", None, "ok", "SM8650 (soc_id 557), HTP v75"),
+        (None, "SM8250", "ok", "which has no HTP"),
+        (None, None, "warn", "not told (soc_id 557), whose HTP is not known"),
+        ("SM8650-AC", None, "warn", "whose HTP is not known; close to it: SM8650, "),
+    ],
+)
+def test_what_the_soc_is(configured: str | None, said: str | None, status: str, found: str) -> None:
+    check = checked(patient(PHONE, config={"soc": configured}, facts={"soc": said}))["SoC"]
+    assert check.status == status
+    assert found in check.found
+
+
+def test_a_name_that_nobody_knows_may_be_the_same_soc() -> None:
+    advice = [
+        checked(patient(PHONE, config={"soc": "SM8550"}, facts={"soc": said}))["SoC"].advice
+        for said in ("SM8650", "KALAMA")
+    ]
+    assert advice[0] == "correct or remove `soc` of the device in devices.yaml"
+    assert advice[1].startswith("both may be names of one SoC")
+
+
+def test_a_soc_of_another_name_with_an_htp_is_remarked() -> None:
+    config = {"soc": "SM8650P", "htp_arch": 75}
+    check = checked(patient(PHONE, config=config, facts={"soc": None}))["SoC"]
+    assert check.status == "ok"
+    assert "HTP v75 by devices.yaml; our table does not have that SoC" in check.found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "status"),
+    [
+        ("level: 9", "level: 90", "battery", "ok"),
+        ("status: 3", "status: 2", "battery", "warn"),
+        ("mValue=44.5", "mValue=95.0", "temperature", "warn"),
+        ("mValue=44.5", "mValue=105.0", "temperature", "fail"),
+        ("writable\r\nok", "writable\r\nRead-only file system", "work folder", "fail"),
+        ("185100932", "1000", "free storage", "warn"),
+        ("6291456", "1000", "free memory", "warn"),
+    ],
+)
+def test_one_thing_is_otherwise(old: str, new: str, name: str, status: str) -> None:
+    assert old in PHONE
+    check = checked(patient(PHONE.replace(old, new)))[name]
+    assert check.status == status
+    assert bool(check.advice) == (check.status in ("warn", "fail")) or status == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("name", "vitals", "status", "found"),
+    [
+        ("free storage", {"free_storage_bytes": None}, "unknown", "not told"),
+        ("free storage", {"free_storage_bytes": 10**9}, "ok", "1.0 GB"),
+        ("free storage", {"free_storage_bytes": 10**9 - 10**6}, "ok", "999 MB"),
+        # a reserve for root, or no more names: there is room, and nothing can be written
+        ("free storage", {"write_problem": "No space left on device"}, "fail", "189.5 GB"),
+        ("free memory", {"free_ram_bytes": None}, "unknown", "not told"),
+        ("battery", {"battery_charging": None, "battery_percent": 50}, "ok", "50 %"),
+        ("battery", {"battery_charging": True, "battery_percent": 9}, "warn", "9 %, charging"),
+        ("temperature", {"hottest_c": None}, "unknown", "no sensor can be read"),
+    ],
+)
+def test_what_a_device_says_of_its_state(
+    name: str, vitals: dict[str, object], status: str, found: str
+) -> None:
+    who = patient(PHONE)
+    changed = replace(who.answers, vitals=replace(who.answers.vitals, **vitals))  # type: ignore[arg-type]
+    check = checked(replace(who, answers=changed))[name]
+    assert (check.status, check.found) == (status, found)
+
+
+@pytest.mark.parametrize(
+    ("skew_s", "status", "found"),
+    [
+        (None, "unknown", "not told"),
+        (1.4, "ok", "within a second of this computer's"),
+        (-1.4, "ok", "within a second of this computer's"),
+        (1.5, "ok", "2 s ahead of this computer's"),
+        (-2.0, "ok", "2 s behind this computer's"),
+        (60.0, "ok", "60 s ahead of this computer's"),
+        (60.5, "warn", "60 s ahead of this computer's"),
+    ],
+)
+def test_what_is_said_of_a_clock(skew_s: float | None, status: str, found: str) -> None:
+    check = checked(patient(PHONE, skew_s=skew_s))["clock"]
+    assert (check.status, check.found) == (status, found)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "status", "found"),
+    [
+        ("system", {"libc": "musl"}, "ok", "C library: musl"),
+        ("system", {"libc": None}, "ok", "C library: not told"),
+        ("system", {"libc": "musl", "has_interpreter": False}, "fail", "C library: musl"),
+        ("OpenCL driver", {"opencl": {}}, "warn", "none in the usual places"),
+        ("OpenCL driver", {"opencl": {"/a/libOpenCL.so.1": "r"}}, "ok", "/a/libOpenCL.so.1"),
+        ("OpenCL driver", {"opencl": {"/a/libOpenCL.so": ""}}, "warn", "none in the usual"),
+        ("work folder", {"exec_exit": 0, "exec_said": ""}, "fail", "executed: no answer"),
+        ("work folder", {"exec_exit": 7}, "ok", "/data/local/tmp/qnn-harness takes files"),
+        ("programs", {"missing_programs": ("tar", "mv")}, "fail", "missing: tar, mv"),
+        ("programs", {"missing_programs": (), "tools": None}, "ok", "all that are needed"),
+    ],
+)
+def test_what_a_board_lacks(name: str, said: dict[str, object], status: str, found: str) -> None:
+    facts = {"libc": said.pop("libc")} if "libc" in said else {}
+    who = patient(BOARD, "linux-arm64", facts=facts)
+    check = checked(replace(who, answers=replace(who.answers, **said)))[name]  # type: ignore[arg-type]
+    assert check.status == status
+    assert found in check.found
+    assert bool(check.advice) == (status in ("warn", "fail"))
+
+
+def test_what_is_said_of_a_system_that_does_not_say_what_it_is() -> None:
+    found = checked(patient(PHONE, facts={"android_api": None, "os_build": None, "soc_id": None}))
+    assert found["system"].found == "android-arm64: an unknown system, API level not told"
+    assert found["SoC"].found == "SM8650, HTP v75"
+
+
+def test_of_little_room_it_is_told_how_little() -> None:
+    assert checked(patient(PHONE.replace("185100932", "1000")))["free storage"].found == "1 MB"
+
+
+def test_a_simulator_has_no_gpu_to_ask_for() -> None:
+    config = {"serial": None, "simulated": True, "soc": "QCS8550"}
+    who = patient(BOARD, "linux-x64", config=config)
+    found = checked(who)
+    assert found["OpenCL driver"].status == "not-applicable"
+    assert (found["system"].status, found["temperature"].found) == ("ok", "44 C (SKIN)")
+    cold = replace(who.answers, vitals=replace(who.answers.vitals, hottest_c=None))
+    assert checked(replace(who, answers=cold))["temperature"].status == "not-applicable"
+
+
+def test_an_answer_that_was_cut_is_none() -> None:
+    assert parse_answers(PHONE.replace("@qnn-harness:end", "@qnn-harness:other")) is None
+
+
+@given(st.lists(st.sampled_from((PHONE + BOARD).splitlines()), max_size=60), st.text(max_size=200))
+def test_any_answer_is_survived(lines: list[str], text: str) -> None:
+    whole = "\n".join([*lines, text, "@qnn-harness:end"])
+    found = parse_answers(whole)
+    assert found is not None
+    who, why = replace(patient(PHONE), answers=found), DspTry(Answer("unknown", "not tried"))
+    for check in (*device_checks(who), *ladder(who, None, why, why)):
+        assert check.found.isprintable()
+        assert len(check.found) <= 600
+        assert "reboot" not in check.found or "$(reboot)" in whole
+
+
+def run_script(target: str, workdir: Path, root: Path) -> DeviceAnswers:
+    script = script_for(PLATFORMS[target], str(workdir), root=str(root))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, timeout=60, check=False)
+    return answers(done.stdout.decode())
+
+
+@pytest.mark.parametrize("target", PLATFORMS)
+def test_the_script_on_a_real_shell(target: str, tmp_path: Path) -> None:
+    root, system = tmp_path / "the root's", PLATFORMS[target]
+    files = ["dev/fastrpc-cdsp", "dev/adsprpc-smd-secure", system.opencl[0][1:]]
+    files += [f"{system.library_folders[0][1:]}/libcdsprpc.so"]
+    for folder in system.dsp_folders[:1]:
+        files += [f"{folder[1:]}/fastrpc_shell_unsigned_3", f"{folder[1:]}/libQnnHtpV75Skel.so"]
+        files += [f"{folder[1:]}/testsig-0x1a.so"]
+    for name in files:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("")
+    library = bytes.fromhex("7f454c46" + BUILD_NOTE) + b"\0" * 100
+    (root / files[3]).write_bytes(library)
+    (root / files[3]).rename(root / f"{files[3]}.1.0.0")
+    (root / files[3]).symlink_to("libcdsprpc.so.1.0.0")
+    (root / "proc/812").mkdir(parents=True)
+    (root / "proc/812/comm").write_text("cdsprpcd\n")
+    (root / "sys/fs/selinux").mkdir(parents=True)
+    (root / "sys/fs/selinux/enforce").write_text("1")
+    found = run_script(target, tmp_path / "work folder's", root)
+    assert set(found.vitals.fastrpc) == {"fastrpc-cdsp", "adsprpc-smd-secure"}
+    assert all("r" in how for how in found.vitals.fastrpc.values())
+    assert list(found.rpc_libraries) == [f"{root}{system.library_folders[0]}/libcdsprpc.so"]
+    build = "libcdsprpc.so.1.0.0, build id a1b2c3d4e5f60718293a4b5c6d7e8f9000112233"
+    assert found.rpc_builds == {f"{root}/{files[3]}": build}
+    assert (found.daemons, found.sees_processes) == (("cdsprpcd",), True)
+    assert (found.who or "").startswith("uid=")
+    assert found.signatures == (("testsig-0x1a.so",) if system.dsp_folders else ())
+    assert len(found.shells) == len(found.skels) == min(1, len(system.dsp_folders))
+    assert list(found.opencl) == [f"{root}{system.opencl[0]}"]
+    assert (found.exec_exit, found.missing_programs) == (7, ())
+    assert found.selinux == "Enforcing" or found.selinux  # the host's own getenforce goes first
+    assert found.vitals.clock_s is not None
+    assert not list((tmp_path / "work folder's").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("clock", "before", "after", "skew"),
+    [
+        (None, 1.0, 2.0, None),
+        (100, 100.2, 100.9, 0.0),
+        (99, 99.9, 100.1, 0.0),
+        (160, 100.5, 101.0, 59.0),
+        (40, 100.5, 101.0, -59.5),
+    ],
+)
+def test_how_far_a_clock_is_off(
+    clock: int | None, before: float, after: float, skew: float | None
+) -> None:
+    assert clock_skew(clock, before, after) == (None if skew is None else pytest.approx(skew))
+
+
+def test_a_doctor_never_reboots() -> None:
+    lab = Lab.model_validate(
+        {
+            "schema": 1,
+            "devices": [{"name": "a", "serial": "x", "recovery": {"reboot": True}}],
+            "recovery": {"reboot": True},
+        }
+    )
+    lab = gentle(lab)
+    assert lab.recovery_of(lab.devices[0]) == RecoveryRules(reboot=False, come_back_s=0)
+
+
+@pytest.mark.parametrize("name", list(map(needing_shell, SHELLS)))
+def test_shells_and_programs_of_devices_understand_every_question(
+    name: str, tmp_path: Path
+) -> None:
+    device = with_all_programs(name, tmp_path)
+
+    def ask(script: str) -> str:
+        command = [*device.shell, "-c", script]
+        env = {"PATH": device.path, "TMPDIR": str(tmp_path)}
+        done = subprocess.run(command, capture_output=True, env=env, timeout=60, check=False)
+        assert b"syntax" not in done.stderr
+        return done.stdout.decode()
+
+    answer = ask(script_for(PLATFORMS["linux-x64"], str(device.workdir)))
+    found = answers(answer)
+    assert found.vitals.uptime_s is not None
+    assert found.vitals.free_ram_bytes is not None
+    assert found.vitals.free_storage_bytes is not None
+    assert found.vitals.write_problem is None
+    assert found.exec_exit == 7
+    assert found.vitals.clock_s is not None
+    assert (found.who or "").startswith("uid=")
+    asked = {line for line in answer.splitlines() if line.startswith("@qnn-harness:")}
+    facts = ask(f"set -- {shlex.quote(str(device.workdir))}\n{FACTS_SCRIPT}")
+    told = parse_facts(facts)
+    assert told.machine == platform.machine()
+    assert told.ram_bytes is not None
+    assert told.coprocessors is not None
+    assert facts.rstrip().endswith("@qnn-harness:end")
+    assert len(asked) == len((*VITALS_QUESTIONS.split(), *QUESTIONS.split(), "end"))

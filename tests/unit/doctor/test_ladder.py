@@ -1,0 +1,400 @@
+"""The layers to the DSP as a table: each of them failing, with texts as real systems print them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.diagnosis.diagnosis import diagnosed
+from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.rules import RULES
+from harness.doctor.check import Answer, Checked, one_line
+from harness.doctor.device_checks import (
+    _LOOKS,
+    _REACHED_AT,
+    ANSWER,
+    GRAPH,
+    SESSION,
+    DspTry,
+    Patient,
+    ladder,
+)
+from harness.runtimes.runtime import LibraryFacts, SdkBuild
+from tests.unit.doctor.answers import BOARD, PHONE
+from tests.unit.doctor.test_device_checks import patient
+
+BUILD = SdkBuild("2.51.0", "260929181845")
+LIBRARIES = (
+    LibraryFacts("libQnnHtp.so", "backend-htp", build=BUILD),
+    LibraryFacts("libQnnHtpV75Stub.so", "stub", 75, build=BUILD),
+    LibraryFacts("libQnnHtpV75Skel.so", "skel", 75, build=BUILD),
+    LibraryFacts("libQnnHtpV73Skel.so", "skel", 73, build=SdkBuild("2.40.0", "")),
+)
+OPEN = DspTry(Answer("ok", "backend and device came up"))
+UNTRIED = DspTry(Answer("unknown", "not tried"))
+LEFT_OUT = DspTry(Answer("not-applicable", "left out"))
+NO_GRAPH = DspTry(Answer("unknown", "not tried, no session came up"))
+
+
+def climbed(
+    who: Patient,
+    libraries: tuple[LibraryFacts, ...] | None = LIBRARIES,
+    session: DspTry = UNTRIED,
+    graph: DspTry = UNTRIED,
+) -> dict[str, Checked]:
+    checks = ladder(who, libraries, session, graph)
+    found = {check.name: check for check in checks}
+    assert list(found) == [*_LOOKS, "DSP skel", "stub and skel", SESSION, GRAPH, ANSWER]
+    return found
+
+
+def failed(message: str, *seen: str, code: int = 14001) -> DspTry:
+    """A session that ended so, diagnosed as the doctor does it."""
+    record = ErrorRecord.of(api="QnnDevice_create", code=code, message=message)
+    error = diagnosed("failed", record, seen)
+    return DspTry(Answer("fail", f"failed: {message}", "a hint"), error, seen)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("DSP nodes", "adsprpc-smd (r), adsprpc-smd-secure (no access)"),
+        ("SELinux", "Enforcing; no denial about the DSP"),
+        ("DSP processor", "32300000.remoteproc-cdsp: running"),
+        ("cdsprpcd", "running: cdsprpcd"),
+        (
+            "libcdsprpc.so",
+            "/vendor/lib64/libcdsprpc.so (build id a1b2c3d4e5f60718293a4b5c6d7e8f9000112233)",
+        ),
+        ("DSP domain", "domain 3 (cdsp), asked for by uid=2000(shell)"),
+        ("unsigned PD", "can be started: /vendor/dsp/cdsp/fastrpc_shell_unsigned_3"),
+        ("DSP signature", "none is needed in an unsigned domain"),
+        ("DSP skel", "libQnnHtpV75Skel.so, looked for in the runtime's folder, /vendor/dsp/cdsp, "),
+        ("stub and skel", "libQnnHtpV75Stub.so 2.51.0.260929181845, libQnnHtpV75Skel.so 2.51.0"),
+        (SESSION, "backend and device came up"),
+        (ANSWER, "open as far as smoke htp"),
+    ],
+)
+def test_a_phone_whose_way_is_open(name: str, found: str) -> None:
+    check = climbed(patient(PHONE), session=OPEN, graph=OPEN)[name]
+    assert (check.status, check.advice) == ("ok", "")
+    assert found in check.found
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "found", "advice"),
+    [
+        ("DSP nodes", "fail", "no permission: fastrpc-cdsp (no access) [crw------- 1", "adb root"),
+        ("SELinux", "not-applicable", "there is none", ""),
+        ("DSP processor", "ok", "running", ""),
+        ("cdsprpcd", "warn", "not running", "start it if no session comes up"),
+        ("libcdsprpc.so", "fail", "not in /usr/lib, ", "github.com/qualcomm/fastrpc"),
+        ("DSP domain", "ok", "uid=1000(weston)", ""),
+        ("unsigned PD", "warn", "only /usr/lib/dsp/cdsp/fastrpc_shell_3", "testsig"),
+        ("DSP signature", "unknown", "only a session tells", ""),
+        ("DSP skel", "fail", "libQnnHtpV68Skel.so is not in the runtime's", "lib/hexagon-v68/"),
+        ("stub and skel", "fail", "no stub for HTP v68", "from the SDK"),
+        (ANSWER, "fail", "it ends at DSP nodes: no permission", "adb root"),
+    ],
+)
+def test_a_board_with_nothing_of_the_vendor(
+    name: str, status: str, found: str, advice: str
+) -> None:
+    check = climbed(patient(BOARD, "linux-arm64", facts={"soc": "QCS6490"}))[name]
+    assert (check.status, bool(check.advice)) == (status, bool(advice))
+    assert found in check.found
+    assert advice in check.advice
+
+
+# As audit prints them; scontext and labels differ between releases and vendors.
+ANDROID_8 = (
+    'avc: denied { read } for comm="qnn-probe" name="adsprpc-smd" dev="tmpfs" ino=14893 '
+    "scontext=u:r:shell:s0 tcontext=u:object_r:qdsp_device:s0 tclass=chr_file permissive=0"
+)
+# GenieX#989, Android 15; ai-hub-apps#41, Android 14; fastrpc#266, Android 14 on a vehicle
+SHELL_FILE = (
+    'type=1400 audit(0.0:3156): avc:  denied  { read } for  name="fastrpc_shell_unsigned_3" '
+    'dev="sde9" ino=37 scontext=u:r:shell:s0 tcontext=u:object_r:vendor_file:s0 tclass=file '
+    "permissive=0"
+)
+OF_AN_APP = (
+    'type=1400 audit(0.0:1985): avc: denied { open } for path="/dev/adsprpc-smd" dev="tmpfs" '
+    "ino=1406 scontext=u:r:untrusted_app:s0:c120,c256 tcontext=u:object_r:vendor_qdsp_device:s0 "
+    "tclass=chr_file permissive=0 app=com.quicinc.imageclassification"
+)
+SECURE_NODE = (
+    'type=1400 audit(0.0:140): avc:  denied  { read } for  name="adsprpc-smd-secure" dev="tmpfs" '
+    "ino=842 scontext=u:r:shell:s0 tcontext=u:object_r:vendor_xdsp_device:s0 tclass=chr_file "
+    "permissive=0"
+)
+OF_A_BOARD = (
+    "[  812.410] audit: type=1400 audit(1738760000.123:45): avc:  denied  { read } for  pid=812 "
+    'comm="qnn-probe" name="fastrpc-cdsp" dev="devtmpfs" ino=101 scontext=user_u:user_r:user_t:s0 '
+    "tcontext=system_u:object_r:device_t:s0 tclass=chr_file permissive=0"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "who", "mode", "status"),
+    [
+        (ANDROID_8, None, "Enforcing", "fail"),
+        (SHELL_FILE, None, "Enforcing", "fail"),
+        (SHELL_FILE, "uid=2000(shell)", None, "fail"),
+        (OF_A_BOARD, "uid=1000(u) context=user_u:user_r:user_t:s0", "Enforcing", "fail"),
+        (ANDROID_8, None, "Permissive", "ok"),
+        (SHELL_FILE.replace("permissive=0", "permissive=1"), None, "Enforcing", "ok"),
+        (OF_AN_APP, None, "Enforcing", "ok"),
+        (SECURE_NODE, None, "Enforcing", "ok"),
+        (ANDROID_8, "uid=0(root) context=u:r:su:s0", "Enforcing", "ok"),
+    ],
+)
+def test_what_selinux_refuses(line: str, who: str | None, mode: str | None, status: str) -> None:
+    one = patient(PHONE)
+    answers = replace(one.answers, denials=(line,), selinux=mode, who=who or one.answers.who)
+    found = climbed(replace(one, answers=answers))
+    assert found["SELinux"].status == status
+    assert one_line(line) in found["SELinux"].found
+    assert (found[ANSWER].status == "fail") == (status == "fail")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "status", "advice"),
+    [
+        ("r /dev/adsprpc-smd\r\n", "- /dev/adsprpc-smd\r\n", "DSP nodes", "fail", "SELinux"),
+        ("r /dev/adsprpc-smd\r\n- /dev/adsprpc-smd-secure\r\n", "", "DSP nodes", "fail", "kernel"),
+        ("Enforcing", "", "SELinux", "unknown", ""),
+        ("state:running", "state:crashed", "DSP processor", "fail", "cdsp.mbn"),
+        ("remoteproc-cdsp", "remoteproc-adsp", "DSP processor", "unknown", ""),
+        ("init\r\ncdsprpcd", "init", "cdsprpcd", "warn", "start it"),
+        ("init\r\ncdsprpcd", "", "cdsprpcd", "unknown", ""),
+        ("r /vendor/lib64/libcd", "- /vendor/lib64/libcd", "libcdsprpc.so", "fail", "readable"),
+        ("uid=2000(shell)", "", "DSP domain", "ok", ""),
+        ("user\r\n2000", "user\r\n0", "DSP domain", "warn", "adb unroot"),
+        ("r /vendor/dsp/cdsp/fast", "- /vendor/dsp/cdsp/fast", "unsigned PD", "unknown", "session"),
+        ("shell_unsigned_3", "shell_9", "unsigned PD", "warn", "testsig"),
+        ("shell_unsigned_3", "shell_9", "DSP signature", "unknown", ""),
+        ("signatures\r\n", "signatures\r\n/vendor/testsig-0x1.so\r\n", "DSP signature", "ok", ""),
+    ],
+)
+def test_one_layer_is_otherwise(old: str, new: str, name: str, status: str, advice: str) -> None:
+    assert old in PHONE
+    found = climbed(patient(PHONE.replace(old, new)))
+    assert found[name].status == status
+    assert advice in found[name].advice
+    assert found[ANSWER].status == ("fail" if status == "fail" else "unknown")
+    if status == "fail":
+        assert found[ANSWER].found.startswith(f"it ends at {name}: ")
+        assert found[ANSWER].advice == found[name].advice
+
+
+def test_libraries_of_two_builds_and_none_at_all() -> None:
+    other = replace(LIBRARIES[2], build=SdkBuild("2.28.0", "241029"))
+    found = climbed(patient(PHONE), (*LIBRARIES[:2], other))
+    assert "of two builds" in found["stub and skel"].found
+    assert found[ANSWER].found.startswith("it ends at stub and skel")
+    found = climbed(patient(PHONE), LIBRARIES[:2])
+    assert (found["DSP skel"].status, found["stub and skel"].status) == ("warn", "ok")
+    assert "the image's is taken" in found["DSP skel"].found
+    found = climbed(patient(PHONE), None)
+    assert {found[name].status for name in ("DSP skel", "stub and skel")} == {"unknown"}
+    untold = replace(LIBRARIES[1], build=None)
+    assert climbed(patient(PHONE), (LIBRARIES[0], untold))["stub and skel"].status == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("tried", "layer"),
+    [
+        (failed("libcdsprpc.so: cannot open shared object file: No such file"), "libcdsprpc.so"),
+        (failed("open_dev failed", ANDROID_8), "SELinux"),
+        (
+            failed("/dev/fastrpc-cdsp: open: Permission denied"),
+            "DSP nodes",
+        ),
+        (failed("remote_handle64_open failed 0x80000416"), "DSP domain"),
+        (failed("createUnsignedPD failed"), "unsigned PD"),
+        (failed("testsig not found"), "DSP signature"),
+        (
+            failed(
+                "DspTransport.openSession qnn_open failed, 0x80000406",
+                "apps_std_fopen_with_env failed with 0x2 for libQnnHtpV75Skel.so (No such file)",
+            ),
+            "DSP skel",
+        ),
+        (failed("Stub lib id mismatch: expected (v2.51.0), detected (v2.28.0)"), "stub and skel"),
+        (failed("libQnnHtpV75Stub.so: cannot open shared object file"), "stub and skel"),
+        (failed("SSR Detected"), "DSP processor"),
+        (failed("something new"), SESSION),
+        (failed("unable to create session"), SESSION),
+    ],
+)
+def test_a_session_that_ends_at_a_layer(tried: DspTry, layer: str) -> None:
+    """Its own log says more than what can be read: everything that can be is in order here."""
+    found = climbed(patient(PHONE), session=tried, graph=NO_GRAPH)
+    assert found[ANSWER].status == found[layer].status == found[SESSION].status == "fail"
+    assert found[ANSWER].found.startswith(f"it ends at {layer}: ")
+    if tried.seen:
+        assert tried.seen[-1] in found[layer].found
+    if layer != SESSION:
+        assert tried.error is not None
+        assert tried.error.diagnosis is not None
+        assert f": {tried.error.message}" in found[layer].found
+        assert f"({climbed(patient(PHONE))[layer].found}" in found[layer].found
+        assert found[layer].advice == tried.error.diagnosis.fix
+    red = {name for name, check in found.items() if check.status == "fail"}
+    assert red == {layer, SESSION, ANSWER}
+
+
+def test_of_what_the_device_looked_for_the_last_is_said() -> None:
+    lines = [f"fopen failed for /{place}/libQnnHtpV75Skel.so" for place in "abc"]
+    tried = failed("DspTransport.openSession qnn_open failed, 0x80000406", *lines, "else")
+    found = climbed(patient(PHONE), session=tried, graph=NO_GRAPH)["DSP skel"].found
+    assert [line in found for line in (*lines, "else")] == [False, True, True, False]
+
+
+def test_nodes_of_other_processors_lead_to_none() -> None:
+    who = patient(BOARD, "linux-arm64")
+    for nodes, found in (
+        ({"fastrpc-sdsp": "r", "fastrpc-adsp": "r"}, "fastrpc-adsp, fastrpc-sdsp"),
+        ({}, "no fastrpc node in /dev"),
+    ):
+        vitals = replace(who.answers.vitals, fastrpc=nodes)
+        check = climbed(replace(who, answers=replace(who.answers, vitals=vitals)))["DSP nodes"]
+        assert (check.status, check.found) == ("fail", found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "status", "found"),
+    [
+        ({"owners": ()}, "DSP nodes", "fail", "no permission: fastrpc-cdsp (no access)"),
+        ({"denials": (), "selinux": "Permissive"}, "SELinux", "ok", "Permissive; no denial"),
+        ({"who": None}, "DSP domain", "unknown", "domain 3 (cdsp), asked for by not told"),
+        ({"signatures": ("/a.so",)}, "DSP signature", "ok", "a test signature is there: /a.so"),
+        ({"shells": {}}, "unsigned PD", "unknown", "no fastrpc_shell_unsigned_3 where"),
+        ({"rpc_libraries": {"/a/x.so": "r"}}, "libcdsprpc.so", "ok", "/a/x.so"),
+        ({"rpc_libraries": {"/a/x.so": ""}}, "libcdsprpc.so", "fail", "no permission: /a/x.so"),
+        ({"daemons": ("cdsprpcd",)}, "cdsprpcd", "ok", "running: cdsprpcd"),
+    ],
+)
+def test_what_is_said_of_one_layer(
+    changes: dict[str, object], name: str, status: str, found: str
+) -> None:
+    who = patient(BOARD, "linux-arm64")
+    check = climbed(replace(who, answers=replace(who.answers, **changes)))[name]  # type: ignore[arg-type]
+    assert check.status == status
+    assert check.found.startswith(found)
+
+
+def test_root_on_a_board_is_no_reason_to_warn() -> None:
+    for target, status in (("linux-arm64", "ok"), ("android-arm64", "warn")):
+        check = climbed(patient(PHONE.replace("user\r\n2000", "user\r\n0"), target))["DSP domain"]
+        assert check.status == status
+
+
+def test_of_a_skel_all_is_said_that_is_known() -> None:
+    def said(text: str, libraries: tuple[LibraryFacts, ...] | None, **more: object) -> Checked:
+        return climbed(patient(text, **more), libraries)["DSP skel"]  # type: ignore[arg-type]
+
+    bare = PHONE.replace("r /vendor/lib/rfsa/adsp/libQnnHtpV75Skel.so\r\n", "").replace(
+        "r /vendor/lib/rfsa/adsp/libSnpeHtpV75Skel.so\r\n", ""
+    )
+    assert "the image's own come behind: /vendor/lib/rfsa" in said(PHONE, LIBRARIES).found
+    assert "come behind" not in said(bare, LIBRARIES).found
+    assert said(bare, None).found == "no runtime was looked at"
+    assert said(PHONE, None).found.startswith("no runtime was looked at; the image's own")
+    # where the HTP is not known, any skel will do, and none in particular is missed
+    unknown: dict[str, object] = {"facts": {"soc": None}}
+    every = said(bare, LIBRARIES, **unknown)
+    assert every.found.startswith("libQnnHtpV75Skel.so, libQnnHtpV73Skel.so, looked for in")
+    none = said(bare, (), **unknown)
+    assert none.found.startswith("libQnnHtpV..Skel.so is not in the runtime's folder, /vendor")
+    assert "lib/hexagon-v../unsigned" in none.advice
+    stub = climbed(patient(bare, facts={"soc": None}), ())["stub and skel"]
+    assert stub.found == "no stub for HTP v? among: nothing"
+
+
+def test_what_no_rule_knows_a_cure_for_has_the_hint_of_the_attempt() -> None:
+    tried = failed("createUnsignedPD failed\nand more of it")
+    assert tried.error is not None
+    assert tried.error.diagnosis is not None
+    diagnosis = tried.error.diagnosis.model_copy(update={"fix": None})
+    error = tried.error.model_copy(update={"diagnosis": diagnosis})
+    check = climbed(patient(PHONE), session=tried._replace(error=error))["unsigned PD"]
+    assert check.advice == "a hint"
+    assert "more of it" not in check.found
+
+
+def test_only_an_attempt_that_failed_accuses_a_layer() -> None:
+    tried = failed("createUnsignedPD failed")
+    spared = tried._replace(answer=Answer("not-applicable", "this target cannot"))
+    found = climbed(patient(PHONE), session=spared, graph=NO_GRAPH)
+    assert "fail" not in {check.status for check in found.values()}
+
+
+def test_a_denial_is_held_against_selinux_only_where_access_was_denied() -> None:
+    tried = failed("createUnsignedPD failed", ANDROID_8)
+    other = failed("createUnsignedPD failed").error
+    assert other is not None
+    found = climbed(patient(PHONE), session=tried._replace(error=other), graph=NO_GRAPH)
+    assert (found["SELinux"].status, found["unsigned PD"].status) == ("ok", "fail")
+
+
+def test_a_code_alone_accuses_no_layer() -> None:
+    found = climbed(patient(PHONE), session=failed("", code=1008), graph=NO_GRAPH)
+    assert found["stub and skel"].status == "ok"
+    assert found[ANSWER].found.startswith(f"it ends at {SESSION}: ")
+
+
+def test_a_session_that_comes_up_proves_what_is_below_it() -> None:
+    """Apps that may not open a node are let in by a service; whatever was read, the way is open."""
+    who = patient(PHONE.replace("r /dev/adsprpc-smd\r\n", "- /dev/adsprpc-smd\r\n"))
+    found = climbed(who, session=OPEN, graph=OPEN)
+    assert found["DSP nodes"].status == found[ANSWER].status == "ok"
+    assert "yet a session came up" in found["DSP nodes"].found
+    graph = failed("Graph execution failed", code=6031)
+    found = climbed(who, session=OPEN, graph=graph)
+    assert found[ANSWER].found.startswith(f"it ends at {GRAPH}: ")
+
+
+@pytest.mark.parametrize(
+    ("session", "graph", "status", "found"),
+    [
+        (UNTRIED, NO_GRAPH, "unknown", "nothing that can be read is wrong; not tried"),
+        (LEFT_OUT, LEFT_OUT, "not-applicable", "left out"),
+        (OPEN, LEFT_OUT, "ok", "open as far as DSP session; left out"),
+        (
+            OPEN,
+            DspTry(Answer("unknown", "late")),
+            "unknown",
+            "nothing that can be read is wrong; late",
+        ),
+    ],
+)
+def test_what_the_answer_is_where_nothing_fails(
+    session: DspTry, graph: DspTry, status: str, found: str
+) -> None:
+    check = climbed(patient(PHONE), session=session, graph=graph)[ANSWER]
+    assert (check.status, check.found) == (status, found)
+
+
+def test_a_simulator_says_what_is_simulated() -> None:
+    config = {"serial": None, "simulated": True, "soc": "QCS8550"}
+    found = climbed(patient(BOARD, "linux-x64", config=config), session=OPEN, graph=OPEN)
+    inside = "the HTP is a simulator inside libQnnHtp.so"
+    for name in (*_LOOKS, "DSP skel", "stub and skel"):
+        assert (found[name].status, found[name].found) == ("not-applicable", inside)
+    assert found[ANSWER].status == "ok"
+    assert found[ANSWER].found == f"open as far as {GRAPH}; {inside}"
+    board = climbed(patient(BOARD, "linux-arm64", config=config), LIBRARIES[:1])
+    assert board["stub and skel"].status == "fail"
+    # no DSP is behind a simulated board, so a session proves nothing of what leads to one
+    who = patient(BOARD, "linux-arm64", config=config)
+    board = climbed(who, LIBRARIES[:1], session=OPEN, graph=OPEN)
+    assert (board["stub and skel"].status, board[ANSWER].status) == ("fail", "fail")
+    nothing = "a simulated board has no DSP and no GPU"
+    assert {board[name].found for name in (*_LOOKS, "DSP skel")} == {nothing}
+
+
+def test_every_diagnosis_that_names_a_layer_is_known() -> None:
+    assert set(_REACHED_AT) <= {rule.id for rule in RULES}
+    assert set(_REACHED_AT.values()) <= {*_LOOKS, "DSP skel", "stub and skel"}

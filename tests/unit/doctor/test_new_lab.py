@@ -1,0 +1,234 @@
+"""What `init` writes of what devices say: names, SoCs, and a file that can always be read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, strategies as st
+
+from harness.core.errors import ConfigError
+from harness.core.socs import near_socs
+from harness.core.whole_file import scratch_folder
+from harness.doctor.new_lab import lab_text
+from harness.lab import new_devices
+from harness.lab.attach import AttachedDevice
+from harness.lab.device_answers import DeviceAnswers, parse_answers
+from harness.lab.facts import DeviceFacts
+from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig, Lab, load_lab
+from harness.lab.new_devices import (
+    FoundDevice,
+    find_devices,
+    free_name,
+    told_soc,
+    with_addresses,
+)
+from harness.transport.adb_address import USER_SERVER, TcpAddress
+from harness.transport.adb_device import AdbDevice
+from harness.transport.adb_server import AdbServer, SeenDevice
+from tests.unit.doctor.answers import BOARD, PHONE
+from tests.unit.doctor.test_device_checks import FACTS
+
+SKEL = "/vendor/lib/rfsa/adsp/libQnnHtpV75Skel.so"
+OTHER_SKEL = "/vendor/dsp/cdsp/libQnnHtpV73Skel.so"
+
+
+def found(facts: DeviceFacts = FACTS, text: str = PHONE, **changes: str) -> FoundDevice:
+    made = {"name": "desk", "serial": "1a2b", "workdir": DEFAULT_WORKDIR} | changes
+    device = AttachedDevice(
+        config=DeviceConfig(name="desk", serial="1a2b"),
+        transport=AdbDevice("1a2b", AdbServer()),
+        facts=facts,
+        target=facts.target or "android-arm64",
+        workdir=made["workdir"],
+    )
+    return FoundDevice(made["name"], made["serial"], device, parse_answers(text))
+
+
+def loaded(
+    *devices: FoundDevice, address: TcpAddress = USER_SERVER, simulated: bool = False
+) -> tuple[Lab, str]:
+    text = lab_text(devices, address, simulated=simulated, day="2026-11-22")
+    with scratch_folder() as folder:
+        file = folder / "devices.yaml"
+        file.write_text(text)
+        return load_lab(file), text
+
+
+@pytest.mark.parametrize(
+    ("said", "number", "skels", "name", "arch", "why"),
+    [
+        ("SM8650", 557, [], "SM8650", 75, "it says so itself"),
+        ("QCS610", None, [SKEL], "QCS610", None, "it says so itself"),
+        ("KALAMA", 519, [], "SM8550", 73, "soc_id is 519; it calls itself 'KALAMA'"),
+        (None, 557, [], "SM8650", 75, "soc_id is 557; it does not tell its SoC"),
+        ("SM8650-AC", 999, [SKEL], "SM8650-AC", 75, "not in our table (close to it: SM8650"),
+        ("SM8650-AC", None, [SKEL], "SM8650-AC", 75, "its image has libQnnHtpV75Skel.so"),
+        ("Tensor G3", None, [], None, None, "not in our table; set htp_arch to one of 68, "),
+        ("SM9999", None, [SKEL, OTHER_SKEL], "SM9999", None, "set htp_arch to one of"),
+        (None, None, ["/x/libQnnHtpV12Skel.so"], None, None, "it does not tell its SoC; set"),
+    ],
+)
+def test_what_a_device_is(
+    said: str | None, number: int | None, skels: list[str], name: str, arch: int, why: str
+) -> None:
+    told = told_soc(replace(FACTS, soc=said, soc_id=number), skels)
+    assert (told.name, told.htp_arch) == (name, arch)
+    assert why in told.why
+
+
+def test_names_of_socs_that_are_close() -> None:
+    assert near_socs("sm8650-ac")[0] == "SM8650"
+    assert near_socs("QCS-8550")[0] == "QCS8550"
+    assert near_socs("Tensor") == []
+    assert near_socs("x" * 100_000) == []
+
+
+def test_names() -> None:
+    names: list[str] = []
+    for model, target in (
+        *(("SM_S921U", "android-arm64"), ("SM-S921U", ""), ("", "android-arm64")),
+        *(("", "linux-arm64"), ("", "")),
+    ):
+        names.append(free_name(model, target, names))
+    assert names == ["sm-s921u", "sm-s921u-2", "phone", "board", "phone-2"]
+    assert free_name("..\n", "linux-x64", []) == "board"
+
+
+def test_a_state_is_called_as_adb_calls_it() -> None:
+    class MockServer(AdbServer):
+        def devices(self, *, timeout_s: float = 1.0) -> list[SeenDevice]:
+            return [SeenDevice("1a", "no permissions"), SeenDevice("2b", "rescue")]
+
+    near, other = find_devices(MockServer(), lambda lab: pytest.fail("it is not to be asked"))
+    assert near.problem.startswith("no permissions: the adb server may not open its USB node")
+    assert other.problem == "rescue: see `adb devices -l`"
+
+
+class TestAddresses:
+    """Devices that `--device` names by their addresses."""
+
+    URL = "adb://lab-pc.invalid/1a2b"
+
+    @pytest.fixture(autouse=True)
+    def says(self, monkeypatch: pytest.MonkeyPatch) -> list[FoundDevice]:
+        says = [found(workdir="/opt/x")]
+        monkeypatch.setattr(new_devices, "_visited", lambda *mock_arguments: says[0])
+        return says
+
+    def added(self, lab: Lab | None, *urls: str) -> tuple[Lab, dict[str, str]]:
+        return with_addresses(lab, urls, lambda mock_lab: pytest.fail("it is mocked"))
+
+    def test_one_becomes_a_device_of_the_lab(self) -> None:
+        lab, names = self.added(None, self.URL, self.URL)
+        (config,) = lab.devices
+        assert names == {self.URL: config.name}
+        told = (config.name, config.address, config.serial, config.soc, config.workdir)
+        assert told == ("1a2b", self.URL, "1a2b", "SM8650", "/opt/x")
+        assert (config.target, config.htp_arch) == ("android-arm64", 75)
+
+    def test_one_that_the_lab_has_is_that_one(self) -> None:
+        (known,) = self.added(None, self.URL)[0].devices
+        lab = Lab.model_validate({"schema": 1, "devices": [{"name": "desk", "address": self.URL}]})
+        same = "adb://LAB-PC.invalid:5037/1a2b"
+        assert self.added(lab, same) == (lab, {same: "desk"})
+        assert lab.select(["desk"])
+        other = "adb://other.invalid/1a2b"
+        more, names = self.added(lab, other)
+        assert names == {other: known.name}
+        assert [one.name for one in more.select()] == ["desk", "1a2b"]
+        assert more.select(["1a2b"])[0].address == other
+
+    def test_one_that_does_not_say_what_it_is(self, says: list[FoundDevice]) -> None:
+        says[0] = found(replace(FACTS, soc=None, soc_id=None), text=BOARD)
+        with pytest.raises(ConfigError) as caught:
+            self.added(None, self.URL)
+        assert "--device: adb://lab-pc.invalid/1a2b: it does not tell its SoC" in str(caught.value)
+        (entry,) = re.findall("`- ({.*})`", str(caught.value))
+        assert DeviceConfig.model_validate(yaml.safe_load(entry)).address == self.URL
+
+    def test_what_is_no_address(self) -> None:
+        with pytest.raises(ConfigError, match=r"no address of a device \(valid: adb://HOST"):
+            self.added(None, "ssh://-oX/A")
+
+
+def test_a_phone_a_board_and_one_that_is_locked() -> None:
+    phone = found()
+    board = found(
+        replace(FACTS, target="linux-arm64", soc="QCS9075", soc_id=None),
+        BOARD,
+        name="board",
+        serial="192.0.2.7:5555",
+        workdir="/opt/qnn-harness",
+    )
+    locked = FoundDevice("locked", "9z", problem="unauthorized: unlock it")
+    lab, text = loaded(phone, board, locked, address=TcpAddress("lab-pc", 5038))
+    desk, other, simulated = lab.devices
+    assert (desk.soc, desk.htp_arch, desk.adreno) == ("SM8650", 75, "750")
+    assert (desk.target, desk.host, desk.workdir) == ("android-arm64", "adb-host", DEFAULT_WORKDIR)
+    assert (other.serial, other.workdir) == ("192.0.2.7:5555", "/opt/qnn-harness")
+    assert (other.soc, other.htp_arch) == ("QCS9075", None)
+    assert (simulated.simulated, simulated.enabled) == (True, False)
+    assert (lab.hosts[0].host, lab.hosts[0].port) == ("lab-pc", 5038)
+    assert "HTP v75, Adreno 750: it says so itself" in text
+    assert "# left out: 9z: unauthorized: unlock it" in text
+    assert "# runtimes:" in text
+    assert not [line for line in text.splitlines() if len(line) > 100]
+
+
+def test_without_a_phone_nothing_is_said_of_one() -> None:
+    lab, text = loaded(simulated=True)
+    (only,) = lab.devices
+    assert only.enabled is True
+    assert "runtimes" not in text
+    assert "hosts" not in text
+
+
+HOSTILE = st.text(max_size=200)
+
+
+@given(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+def test_whatever_a_device_says_the_file_is_read(
+    soc: str, build: str, why: str, model: str
+) -> None:
+    facts = replace(FACTS, soc=soc, os_build=build, target_reason=why, soc_id=None)
+    name = free_name(model, "android-arm64", [])
+    locked = FoundDevice("locked", soc, problem=build)
+    lab, text = loaded(found(facts, name=name, serial='"\\x41#:{}'), locked)
+    assert [one.serial for one in lab.devices] == ['"\\x41#:{}', None]
+    assert "\x1b" not in text
+
+
+def test_a_word_that_a_lab_does_not_take_stays_a_comment(tmp_path: Path) -> None:
+    lab, text = loaded(found(replace(FACTS, soc="a b: [", soc_id=None), BOARD))
+    assert lab.devices[0].soc is None
+    assert "it calls itself 'a b: ['" in text
+
+
+@pytest.mark.parametrize(
+    ("target", "good", "chosen", "asked"),
+    [
+        ("linux-arm64", "/opt/qnn-harness", "/opt/qnn-harness", 2),
+        ("linux-arm64", "/tmp/qnn-harness", "/tmp/qnn-harness", 4),
+        ("linux-arm64", "nowhere", DEFAULT_WORKDIR, 4),
+        ("android-arm64", "/opt/qnn-harness", DEFAULT_WORKDIR, 1),
+    ],
+)
+def test_the_first_work_folder_that_takes_and_runs_files(
+    target: str, good: str, chosen: str, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A board may have no /data; a phone has nothing else."""
+    folders = []
+
+    def mock_ask(device: AttachedDevice) -> DeviceAnswers | None:
+        folders.append(device.workdir)
+        return parse_answers(PHONE if device.workdir == good else BOARD)
+
+    monkeypatch.setattr(new_devices, "ask", mock_ask)
+    device = found(replace(FACTS, target=target)).device
+    assert device is not None
+    assert new_devices._with_workdir(device)[0].workdir == chosen
+    assert len(folders) == asked

@@ -1,0 +1,255 @@
+"""Host, lab, smoke and the sums: what facts mean, case by case."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.errors import ConfigError, NoLabError
+from harness.diagnosis.diagnosis import diagnosed
+from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.verdict import Verdict
+from harness.doctor.check import (
+    Checked,
+    CheckGroup,
+    Status,
+    exit_code_of,
+    listed,
+    one_line,
+    report_of,
+)
+from harness.doctor.examine import (
+    HostFacts,
+    LabNeeds,
+    file_check,
+    host_checks,
+    lab_needs,
+    packages,
+    stranger_check,
+)
+from harness.doctor.smoke import error_text, hint, what_it_means
+from harness.lab.inventory import DeviceConfig
+from harness.probe.build import Ndk
+from harness.transport.adb_server import SeenDevice
+
+GOOD = HostFacts(
+    python=(3, 12, 1),
+    machine="x86_64",
+    compilers={"linux-x64": "/usr/bin/cc", "linux-arm64": None, "android-arm64": None},
+    compiler_problems={"linux-arm64": "none"},
+    adb="/venv/adb",
+    adb_version="Android Debug Bridge version 1.0.41",
+    cache="/cache",
+    cache_free_bytes=10**11,
+    reports="/reports",
+    reports_free_bytes=10**11,
+    memory_bytes=10**10,
+)
+EVERYTHING = LabNeeds(frozenset({"linux-arm64", "android-arm64"}), server=True)
+NDK = Ndk(Path("/ndk"), "ANDROID_NDK_HOME", "27.2", {21: Path("a"), 35: Path("b")})
+
+
+def statuses(facts: HostFacts, needs: LabNeeds) -> dict[str, Status]:
+    return {check.name: check.status for check in host_checks(facts, needs)}
+
+
+def test_a_good_host_for_the_simulator() -> None:
+    assert set(statuses(GOOD, LabNeeds()).values()) == {"ok", "not-applicable"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "needs", "name", "status", "advice"),
+    [
+        ({"compilers": {}}, LabNeeds(), "C compiler", "fail", "apt install gcc"),
+        ({}, EVERYTHING, "cross compiler", "fail", "gcc-aarch64-linux-gnu"),
+        ({}, EVERYTHING, "Android NDK", "fail", "ANDROID_NDK_HOME"),
+        ({"ndk": NDK}, EVERYTHING, "Android NDK", "ok", ""),
+        ({}, LabNeeds(untold=("desk",)), "Android NDK", "warn", "ANDROID_NDK_HOME"),
+        ({"ndk": replace(NDK, compilers={})}, EVERYTHING, "Android NDK", "fail", "NDK"),
+        ({"ndk": replace(NDK, compilers={})}, LabNeeds(), "Android NDK", "warn", "NDK"),
+        ({"qemu": "/usr/bin/qemu-aarch64"}, LabNeeds(), "qemu", "ok", ""),
+        ({"adb": None, "adb_problem": "no adb"}, LabNeeds(), "adb", "fail", "ADBUTILS_ADB_PATH"),
+        ({"adb_version": None}, LabNeeds(), "adb", "fail", "reinstall"),
+        ({}, EVERYTHING, "adb server", "fail", "adb start-server"),
+        ({"server_running": True}, EVERYTHING, "adb server", "ok", ""),
+        ({"cache_problem": "Read-only"}, LabNeeds(), "cache", "fail", "QNN_HARNESS_CACHE"),
+        ({"cache_free_bytes": 10**9}, LabNeeds(), "cache", "warn", "free some"),
+        ({"cache_free_bytes": 10**8}, LabNeeds(), "cache", "fail", "free some"),
+        ({"reports_free_bytes": 10**7}, LabNeeds(), "reports", "fail", "--reports"),
+        ({"memory_bytes": 10**9}, LabNeeds(), "memory", "warn", "2 GB"),
+    ],
+)
+def test_one_thing_of_the_host(
+    changes: dict[str, object], needs: LabNeeds, name: str, status: str, advice: str
+) -> None:
+    facts = replace(GOOD, **changes)  # type: ignore[arg-type]
+    (check,) = (check for check in host_checks(facts, needs) if check.name == name)
+    assert check.status == status
+    assert advice in check.advice
+    assert bool(check.advice) == (status in ("warn", "fail"))
+
+
+@pytest.mark.parametrize(
+    ("cached", "missing", "problem", "status"),
+    [
+        (["2.51.0"], [], None, "ok"),
+        ([], ["2.51.0"], None, "ok"),
+        ([], ["2.51.0"], "no network", "fail"),
+        (["2.51.0"], ["2.51.0 for linux-arm64"], "no network", "warn"),
+    ],
+)
+def test_libraries(cached: list[str], missing: list[str], problem: str | None, status: str) -> None:
+    assert packages(cached, missing, problem).status == status
+
+
+def test_other_lines_of_the_lab() -> None:
+    assert "unlock it" in stranger_check(SeenDevice("X", "unauthorized")).advice
+    phone = DeviceConfig(name="p", serial="1", target="android-arm64")
+    far = DeviceConfig(name="f", serial="2", host="lab-pc")
+    needs = LabNeeds(frozenset({"android-arm64"}), untold=("f",), server=True)
+    assert lab_needs([phone, far]) == needs
+    assert lab_needs([far]).server is False
+
+
+def error(api: str, code: int | None, message: str) -> ErrorRecord:
+    return diagnosed("failed", ErrorRecord.of(api=api, code=code, message=message))
+
+
+SKEL = error(
+    "QnnDevice_create",
+    14001,
+    "Failed to load skel, error: 4000\nTransport layer setup failed: 14001",
+)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "found", "advice"),
+    [
+        (Verdict("passed"), "ok", "done", ""),
+        (
+            Verdict("failed", "target", SKEL),
+            "fail",
+            "QnnDevice_create 14001 QNN_DEVICE_ERROR_INVALID_CONFIG: Failed to load skel",
+            "pack stub and skel of this arch with the backend",
+        ),
+        (
+            Verdict("failed", "target", error("QnnBackend_create", 1006, "")),
+            "fail",
+            "QnnBackend_create 1006",
+            "finds no OpenCL driver",
+        ),
+        (
+            Verdict("unsupported", None, error("QnnBackend_create", 4000, "TuningMode")),
+            "not-applicable",
+            "this target cannot",
+            "",
+        ),
+        (
+            Verdict("crashed", "target", error("dlopen", None, "the process was ended")),
+            "fail",
+            "crashed: dlopen: the process was ended",
+            "/logs",
+        ),
+        (
+            Verdict("error", "infra", error("", None, "2 events were damaged on the way")),
+            "fail",
+            "2 events were damaged",
+            "the lab failed, not the target: `qnn-harness devices heal desk`",
+        ),
+    ],
+)
+def test_what_came_of_an_inference(verdict: Verdict, status: str, found: str, advice: str) -> None:
+    check = what_it_means(verdict, "desk", "done", Path("/logs"))
+    assert check.status == status
+    assert found in check.found
+    assert advice in check.advice
+    assert "Transport layer" not in check.found
+
+
+def test_hints_and_texts() -> None:
+    assert "skel" in hint(SKEL)
+    assert "see the lines above" in hint(SKEL)
+    assert "--qnn" in hint(error("x", 4000, ""))
+    assert error_text(error("", None, "")) == "the probe"
+
+
+def check(status: Status, name: str = "x", group: CheckGroup = "device") -> Checked:
+    return Checked(group, "desk", name, status, "found")
+
+
+@pytest.mark.parametrize(
+    ("checks", "code"),
+    [
+        ([], 0),
+        ([check("ok"), check("warn"), check("unknown"), check("not-applicable")], 0),
+        ([check("ok", "reachable"), check("fail")], 1),
+        ([check("fail")], 1),
+        ([check("fail", "reachable", "lab")], 1),
+        ([check("fail", "reachable"), check("ok")], 3),
+        ([check("ok", "devices.yaml", "lab"), check("fail", "reachable")], 3),
+        ([check("fail", "reachable"), check("ok", "reachable")], 1),
+        ([check("fail", "reachable"), check("fail", "reachable")], 3),
+        ([check("fail", "devices.yaml", "lab"), check("fail", "reachable")], 2),
+        ([check("fail", "Python", "host")], 1),
+    ],
+)
+def test_exit_codes(checks: list[Checked], code: int) -> None:
+    assert exit_code_of(checks) == code
+    report = report_of(checks)
+    sums = report.summary
+    assert sums.exit_code == code
+    assert sums.ok + sums.warn + sums.fail + sums.unknown + sums.not_applicable == len(checks)
+
+
+def test_a_report_counts_what_came_of_each_check() -> None:
+    statuses: list[Status] = ["ok", "warn", "fail", "unknown", "not-applicable"]
+    checks = [check(one) for at, one in enumerate(statuses, 1) for _ in range(at)]
+    said = asdict(report_of(checks))
+    assert said["schema"] == 1
+    assert said["checks"][0] == {
+        "group": "device",
+        "subject": "desk",
+        "name": "x",
+        "status": "ok",
+        "found": "found",
+        "advice": "",
+    }
+    assert len(said["checks"]) == 15
+    assert list(said["summary"].values()) == [1, 2, 3, 4, 5, 1]
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(0, ""), (1, "1"), (4, "1, 2, 3, 4"), (5, "1, 2, 3, 4 and 1 more")],
+)
+def test_of_many_things_the_first_are_said(number: int, said: str) -> None:
+    assert listed(str(at) for at in range(1, number + 1)) == said
+
+
+def test_a_long_text_is_cut() -> None:
+    assert one_line("x" * 600) == "x" * 600
+    assert one_line("x" * 601) == "x" * 597 + "..."
+    assert one_line(" a\tb\x1b\n c ") == "a b c"
+
+
+@given(st.text())
+def test_whatever_was_said_is_one_line(text: str) -> None:
+    line = one_line(text)
+    assert len(line) <= 600
+    assert line.isprintable()
+
+
+def test_no_lab_is_wrong_only_for_who_asked_for_one() -> None:
+    missing = NoLabError("no such file")
+    for path, asked, status in (
+        (Path("devices.yaml"), False, "not-applicable"),
+        (Path("devices.yaml"), True, "fail"),
+        (Path("other.yaml"), False, "fail"),
+    ):
+        found = file_check(path, missing, asked=asked)
+        assert found.status == status
+        assert exit_code_of([found]) == (2 if status == "fail" else 0)
+    assert file_check(Path("devices.yaml"), ConfigError("bad"), asked=False).status == "fail"

@@ -1,0 +1,136 @@
+"""What a simulated board's DSP is told to be, and what is read of what it said."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.dsp.dsp import (
+    KINDS,
+    DspLimits,
+    DspPrograms,
+    Said,
+    dsp_environment,
+    forget_said,
+    lay_out_dsp,
+    log_end,
+    log_size,
+    read_said,
+)
+from harness.dsp.hexagon import NATIVE
+from tests.properties import reached, reaches
+
+NAMES = tuple(one.name for one in fields(DspLimits))
+
+
+def test_the_library_has_the_same_limits_with_the_same_defaults() -> None:
+    source = (NATIVE / "board.c").read_text()
+    declared = re.search(r"long ([\w, ]+);", (NATIVE / "board.h").read_text())
+    defaults = re.search(r"struct limits told = \{([\d, ]+)\}", source)
+    assert declared is not None
+    assert defaults is not None
+    assert declared[1].split(", ") == list(NAMES)
+    assert [int(one) for one in defaults[1].split(",")] == [
+        getattr(DspLimits(), name) for name in NAMES
+    ]
+
+
+def test_the_folder_has_what_the_library_looks_for(tmp_path: Path) -> None:
+    folder = tmp_path / "dsp"
+    programs = DspPrograms(Path("/emulator"), Path("/loader"))
+    lay_out_dsp(folder, programs, DspLimits(arch=75, sessions=2))
+    assert sorted(one.name for one in folder.iterdir()) == [
+        *("limits", "loader", "qemu-hexagon", "slots")
+    ]
+    assert (folder / "qemu-hexagon").readlink() == Path("/emulator")
+    assert (folder / "limits").read_text().startswith("arch 75\nsessions 2\nhandles 256\n")
+    assert dsp_environment(folder) == {"QNN_DSP": str(folder)}
+
+
+def test_what_was_said_is_read_once_each_until_it_is_forgotten(tmp_path: Path) -> None:
+    assert read_said(tmp_path) == ()
+    lines = (
+        "kernel\topen\t0x72\tno session is left",
+        "emulator\tinvoke\tSIGILL\tvadd\tat 0x10",
+        "kernel\topen\t0x72\tno session is left",
+        *("other\topen\t0x72\tx", "kernel\topen", "kernel\t\t0x1\tx", "", "kernel"),
+    )
+    (tmp_path / "said").write_text("".join(f"{line}\n" for line in lines) + lines[0])
+    assert read_said(tmp_path) == (
+        Said("kernel", "open", "0x72", "no session is left"),
+        Said("emulator", "invoke", "SIGILL", "vadd?at 0x10"),
+    )
+    forget_said(tmp_path)
+    forget_said(tmp_path)
+    assert read_said(tmp_path) == ()
+
+
+def test_the_end_of_the_log_is_what_was_printed_since(tmp_path: Path) -> None:
+    assert (log_size(tmp_path), log_end(tmp_path, 0, 9)) == (0, (b"", False))
+    log = tmp_path / "log"
+    log.write_bytes(b"before\n")
+    begin = log_size(tmp_path)
+    log.write_bytes(b"before\nsince\n")
+    assert log_end(tmp_path, begin, 100) == (b"since\n", False)
+    assert log_end(tmp_path, begin, 3) == (b"ce\n", True)
+    assert log_end(tmp_path, 99, 100) == (b"", False)
+
+
+def test_what_stands_in_the_logs_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    with pytest.raises(OSError, match="is no file"):
+        log_end(tmp_path, 0, 9)
+
+
+def test_an_emulator_that_bailed_out_is_heard(tmp_path: Path) -> None:
+    """As GLib words it for QEMU 10.0.13 at a word that it does not know."""
+    before = b"ERROR:../target/hexagon/decode.c:1:of_an_earlier_case: x\n"
+    last = b"ERROR:../target/hexagon/decode.c:529:decode_insns: code should not be reached\n"
+    after = b"loaded\n**\n" + last + b"Bail out! " + last
+    (tmp_path / "log").write_bytes(before + after)
+    (tmp_path / "said").write_text("kernel\tprocess\t0x8000040d\tended by signal 6\n")
+    assert read_said(tmp_path, len(before)) == (
+        Said("kernel", "process", "0x8000040d", "ended by signal 6"),
+        Said("emulator", "process", "SIGABRT", "an instruction (decode_insns)"),
+    )
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("kernel\tx\t1\ty\n")
+    (tmp_path / "said").symlink_to(tmp_path / "secret")
+    with pytest.raises(OSError, match="said"):
+        read_said(tmp_path)
+
+
+FIELD = st.text(alphabet="ab\x1b\u2028\ud7ff", min_size=1, max_size=8)
+LINE = st.tuples(st.sampled_from(KINDS), FIELD, FIELD, FIELD).map("\t".join)
+DAMAGED = st.text(alphabet="kernel\t\n", max_size=20)
+
+
+@reaches(0.5)
+@given(st.lists(LINE | DAMAGED, min_size=4, max_size=12).map("\n".join), st.binary(max_size=8))
+def test_whatever_is_in_the_file_becomes_lines_of_a_known_kind(
+    tmp_path_factory: pytest.TempPathFactory, lines: str, end: bytes
+) -> None:
+    folder = tmp_path_factory.mktemp("said")
+    (folder / "said").write_bytes(lines.encode() + b"\n" + end)
+    for one in read_said(folder):
+        reached()
+        assert one.kind in KINDS
+        assert one.call
+        assert one.answer
+        assert all(part.isprintable() for part in (one.call, one.answer, one.words))
+
+
+def test_a_file_without_an_end_is_read_as_far_as_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "said").write_text(
+        "".join(f"kernel\tmap\t{n:#x}\t{'x' * 500}\n" for n in range(9999))
+    )
+    read = read_said(tmp_path)
+    assert 0 < len(read) <= 500
+    assert all(len(one.words) == 300 for one in read)

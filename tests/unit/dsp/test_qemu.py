@@ -1,0 +1,115 @@
+"""Which qemu-hexagon is used: the user's, the built one, the system's; what it can is tried."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import ConfigError
+from harness.dsp import hexagon
+from harness.dsp.hexagon import HMX, VARIABLE, VECTOR_FLOAT, built_qemu, find_qemu
+
+WORDS = {"integer": "1c41c000", VECTOR_FLOAT: "1fa2e13f", HMX: "a6e0c011"}
+
+
+def mock_qemu(
+    file: Path, *can: str, version: str = "qemu-hexagon version 10.0.13 (Debian)"
+) -> Path:
+    """Looks at the first word of a program, and says whether that is one it knows."""
+    known = "|".join(f"*{WORDS[one]}*" for one in can) or "none"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(
+        f'#!/bin/sh\necho "$1" >> "{file}.ran"\n'
+        f'[ "$1" = --version ] && echo "{version}" && exit\n'
+        f'case $(od -An -tx4 -j116 -N4 "$1") in {known}) exit 0;; esac\nexit 132\n'
+    )
+    file.chmod(0o700)
+    return file
+
+
+def path_with(folder: Path) -> dict[str, str]:
+    return {"PATH": str(folder)}
+
+
+@pytest.mark.parametrize("can", [(), (HMX,), (VECTOR_FLOAT, HMX)])
+def test_what_the_systems_can(tmp_path: Path, can: tuple[str, ...]) -> None:
+    path = mock_qemu(tmp_path / "bin" / "qemu-hexagon", "integer", *can)
+    found = find_qemu(tmp_path / "cache", path_with(tmp_path / "bin"))
+    assert found == hexagon.Qemu(path, "10.0.13", "system", frozenset(can))
+
+
+def test_what_was_tried_is_remembered_until_the_program_changes(tmp_path: Path) -> None:
+    path = mock_qemu(tmp_path / "qemu", "integer")
+    environment = {**os.environ, VARIABLE: str(path)}
+    assert find_qemu(tmp_path, environment) == find_qemu(tmp_path, environment)
+    assert (tmp_path / "qemu.ran").read_text().count("--version") == 1
+    mock_qemu(path, "integer", HMX, VECTOR_FLOAT)
+    assert find_qemu(tmp_path, environment).can == {HMX, VECTOR_FLOAT}
+
+
+def test_the_users_own_comes_first_then_the_built_one(tmp_path: Path) -> None:
+    cache, folder = tmp_path / "cache", tmp_path / "bin"
+    own = mock_qemu(tmp_path / "own", "integer")
+    mock_qemu(folder / "qemu-hexagon", "integer")
+    mock_qemu(built_qemu(cache), "integer", HMX)
+    assert find_qemu(cache, path_with(folder)).origin == "built"
+    assert find_qemu(cache, path_with(folder) | {VARIABLE: str(own)}).origin == "own"
+    built_qemu(cache).unlink()
+    assert find_qemu(cache, path_with(folder)).origin == "system"
+
+
+def test_without_the_patch_the_newest_that_was_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hexagon, "PATCH", tmp_path / "absent")
+    assert not built_qemu(tmp_path).exists()
+    for name, at in (("b", 3), ("c", 9), ("a", 5)):
+        os.utime(mock_qemu(tmp_path / "qemu-hexagon" / name / "qemu-hexagon"), (at, at))
+    assert built_qemu(tmp_path).parent.name == "c"
+
+
+def test_one_that_does_not_do_is_named_with_how_to_get_one(tmp_path: Path) -> None:
+    mock_qemu(tmp_path / "qemu-hexagon", version="qemu-hexagon version 7.2.22")
+    with pytest.raises(ConfigError) as raised:
+        find_qemu(tmp_path / "cache", path_with(tmp_path))
+    for words in ("version 7.2.22", "Hexagon v68", "simulator build-dsp", VARIABLE, "apt install"):
+        assert words in str(raised.value)
+
+
+def test_none_at_all(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no qemu-hexagon: .*build-dsp"):
+        find_qemu(tmp_path, {"PATH": str(tmp_path)})
+
+
+def test_a_named_one_is_not_replaced(tmp_path: Path) -> None:
+    mock_qemu(tmp_path / "bin" / "qemu-hexagon", "integer")
+    environment = path_with(tmp_path / "bin")
+    other = mock_qemu(tmp_path / "other", version="other version 4")
+    for named, why in ((other, "tells no version"), (tmp_path / "none", "is no program")):
+        with pytest.raises(ConfigError, match=f"^{VARIABLE}: .*{why}"):
+            find_qemu(tmp_path / "cache", environment | {VARIABLE: str(named)})
+
+
+def test_the_patch_tells_what_was_built_with_it(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "x.c").write_text("one")
+    before = hexagon.patch_key(tmp_path)
+    (tmp_path / "README.md").write_text("words")
+    assert hexagon.patch_key(tmp_path) == before
+    (tmp_path / "target" / "x.c").write_text("two")
+    assert hexagon.patch_key(tmp_path) != before
+
+
+def test_a_program_of_words_is_an_elf_with_its_data_where_it_was_asked_for() -> None:
+    file = hexagon.hexagon_program([1, 2], b"data", data_at=0x500000)
+    assert file[:4] == b"\x7fELF"
+    machine, _, entry = struct.unpack_from("<HII", file, 18)
+    kind, offset, address, _, size = struct.unpack_from("<5I", file, 52)
+    assert (machine, kind, offset) == (164, 1, 0)
+    assert struct.unpack_from("<2I", file, entry - address) == (1, 2)
+    assert entry - address + 8 == size
+    kind, offset, address, _, size = struct.unpack_from("<5I", file, 84)
+    assert (kind, address, file[offset : offset + size]) == (1, 0x500000, b"data")

@@ -1,0 +1,251 @@
+"""qemu-hexagon is built from an archive or what apt fetches: whole, once, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from harness.core.errors import ConfigError, InfraError
+from harness.core.notices import followed_by
+from harness.dsp import hexagon
+from harness.dsp.qemu_build import build_qemu
+
+T = TypeVar("T")
+CONFIGURE = "#!/bin/sh\nchmod 700 .\n"
+PATCH = """--- a/target/hexagon/old.c
++++ b/target/hexagon/old.c
+@@ -1,6 +1,7 @@
+ nil
+ nought
+ one
++and a half
+ two
+ three
+ four
+"""
+OLD = "nil\nnought\none\ntwo\nthree\nfour\n"
+# runs everything, and says which version it is
+BUILT = "#!/bin/sh\n[ $1 = --version ] && echo qemu-hexagon version 10.0.99\nexit 0\n"
+MOCK_NINJA = f"""grep -q half ../target/hexagon/old.c && test -f ../target/hexagon/own.c || exit 9
+echo "$PWD" >> "$LOG"
+echo '[1/2] one'
+echo '[2/2] two'
+cat > qemu-hexagon <<'X'
+{BUILT}X
+chmod 700 qemu-hexagon"""
+MOCK_APT = """case "$*" in
+*print-uris*) echo "'http://mirror/ubuntu/dists/noble/InRelease' mirror_ubuntu 0"
+  echo "'http://mirror/debian-security/dists/bookworm-security/InRelease' mirror_security 0"
+  echo "'http://mirror/debian/dists/bookworm/InRelease' mirror_debian 0";;
+*source*) cp "$ARCHIVE" qemu_10.0.99.orig.tar.xz;;
+*update*) for one in "$@"; do
+  case $one in -oDir::Etc::SourceList=*) cat "${one#*=}" >> "$LOG";; esac; done;;
+esac"""
+
+
+def archive(folder: Path, version: str = "10.0.99\n", old: str = OLD) -> Path:
+    """What QEMU's source has of what is looked at."""
+    files = {
+        "VERSION": version,
+        "configure": CONFIGURE,
+        "python/wheels/meson-1.whl": "",
+        "target/hexagon/old.c": old,
+    }
+    path = folder / "qemu.tar.xz"
+    with tarfile.open(path, "w:xz") as packed:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"qemu-x/{name}")
+            member.size, member.mode = len(text), 0o700
+            packed.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Tools that only say that they are there, ninja that makes a program, and a patch."""
+    patch = tmp_path / "patch"
+    (patch / "target" / "hexagon").mkdir(parents=True)
+    (patch / "target" / "hexagon" / "own.c").write_text("own")
+    (patch / "glue.patch").write_text(PATCH)
+    monkeypatch.setattr(hexagon, "PATCH", patch)
+    mocks = tmp_path / "mocks"
+    mocks.mkdir()
+    simple = dict.fromkeys(("pkg-config", "flex", "bison", "strip", "cc"), "exit 0")
+    for name, text in (simple | {"ninja": MOCK_NINJA, "apt-get": MOCK_APT}).items():
+        (mocks / name).write_text(f"#!/bin/sh\n{text}\n")
+        (mocks / name).chmod(0o700)
+    path = f"{mocks}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "LOG": str(tmp_path / "log")}
+
+
+def unfinished(cache: Path) -> list[Path]:
+    return [one for one in cache.rglob("*") if one.name.startswith(".unfinished")]
+
+
+def test_it_is_built_once_and_told_step_by_step(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    told: list[object] = []
+    cache, source = tmp_path / "cache", archive(tmp_path)
+    with followed_by(lambda _, facts: told.append((facts.get("done"), facts.get("total")))):
+        built = build_qemu(cache, source=source, environment=environment)
+    assert told == [(1, 2), (2, 2), (None, None)]
+    assert built.read_text() == BUILT
+    assert built == hexagon.built_qemu(cache)
+    assert unfinished(cache) == []
+    assert build_qemu(cache, source=source, environment=environment) == built
+    assert len((tmp_path / "log").read_text().splitlines()) == 1
+    build_qemu(cache, source=source, environment=environment, anew=True)
+    assert len((tmp_path / "log").read_text().splitlines()) == 2
+
+
+def test_apt_fetches_it_from_the_mirror_of_this_computer(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "key"
+    key.touch()
+    monkeypatch.setattr("harness.dsp.qemu_build._KEYRING", key)
+    environment["ARCHIVE"] = str(archive(tmp_path))
+    assert build_qemu(tmp_path / "cache", environment=environment).is_file()
+    said = (tmp_path / "log").read_text().splitlines()
+    assert said[0] == f"deb-src [signed-by={key}] http://mirror/debian trixie main"
+    with pytest.raises(ConfigError, match=r"--mirror: .*is no URL"):
+        build_qemu(tmp_path / "c", mirror="x ] y", environment=environment)
+    (tmp_path / "mocks" / "apt-get").write_text("#!/bin/sh\necho no route\nexit 100\n")
+    with pytest.raises(InfraError, match=r"(?s)QEMU's source cannot be fetched.*no route"):
+        build_qemu(tmp_path / "c", mirror="http://other/debian", environment=environment)
+    (tmp_path / "mocks" / "apt-get").write_text("#!/bin/sh\necho\n")
+    with pytest.raises(ConfigError, match=r"no mirror of Debian here.*--mirror URL.*--source"):
+        build_qemu(tmp_path / "c", environment=environment)
+    key.unlink()
+    with pytest.raises(ConfigError, match=r"debian-archive-keyring.*--source"):
+        build_qemu(tmp_path / "c", environment=environment)
+
+
+def test_all_that_is_missing_is_named_at_once(tmp_path: Path, environment: dict[str, str]) -> None:
+    environment["PATH"] = str(tmp_path)
+    with pytest.raises(ConfigError) as raised:
+        build_qemu(tmp_path / "cache", source=archive(tmp_path), environment=environment)
+    packages = ("ninja-build", "pkg-config", "flex", "bison", "patch", "xz-utils", "gcc libc6-dev")
+    for package in packages:
+        assert package in str(raised.value).partition("apt install")[2]
+
+
+def test_the_headers_of_glib_are_looked_for(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "mocks" / "pkg-config").write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(ConfigError, match=r"lacks the headers of GLib.*libglib2.0-dev"):
+        build_qemu(tmp_path / "cache", source=archive(tmp_path), environment=environment)
+
+
+@pytest.mark.parametrize(
+    ("version", "old", "why"),
+    [
+        ("11.1.3\n", OLD, r"is QEMU 11.1.3, and the patch is for 10.0.x"),
+        ("10.0.99\n", "uno\ndue\ntre\n", r"the patch does not fit QEMU 10.0.99 any more"),
+        ("10.0.99\n", OLD.replace("two", "and a half\ntwo"), r"the patch does not fit"),
+    ],
+)
+def test_a_source_that_is_not_the_patchs(
+    tmp_path: Path, environment: dict[str, str], version: str, old: str, why: str
+) -> None:
+    source = archive(tmp_path, version, old)
+    with pytest.raises(ConfigError, match=why):
+        build_qemu(tmp_path / "cache", source=source, environment=environment)
+
+
+def test_a_line_more_or_less_before_it_does_not_matter(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    source = archive(tmp_path, old=f"other\n{OLD[:-5]}4\n")
+    assert build_qemu(tmp_path / "cache", source=source, environment=environment).is_file()
+
+
+def test_what_is_no_archive(tmp_path: Path, environment: dict[str, str]) -> None:
+    other = tmp_path / "x.tar.xz"
+    other.write_text("none")
+    with pytest.raises(ConfigError, match="tar"):
+        build_qemu(tmp_path / "cache", source=other, environment=environment)
+
+
+@pytest.mark.parametrize("fault", ["exit 3", "echo > qemu-hexagon", "kill -9 $$"])
+def test_a_build_that_fails_leaves_what_was_there(
+    tmp_path: Path, environment: dict[str, str], fault: str
+) -> None:
+    cache, source = tmp_path / "cache", archive(tmp_path)
+    built = build_qemu(cache, source=source, environment=environment)
+    (tmp_path / "mocks" / "ninja").write_text(f"#!/bin/sh\n{fault}\n")
+    with pytest.raises((ConfigError, InfraError)):
+        build_qemu(cache, source=source, environment=environment, anew=True)
+    assert built.read_text() == BUILT
+    built.unlink()
+    with pytest.raises((ConfigError, InfraError)):
+        build_qemu(cache, source=source, environment=environment)
+    assert unfinished(cache) == []
+    assert not built.exists()
+
+
+def test_one_that_lacks_the_instructions_is_not_kept(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    few = MOCK_NINJA.replace("exit 0", '! od -An -tx4 -j116 -N4 "$1" | grep -q a6e0c011')
+    (tmp_path / "mocks" / "ninja").write_text(f"#!/bin/sh\n{few}\n")
+    with pytest.raises(ConfigError, match="does not execute"):
+        build_qemu(tmp_path / "cache", source=archive(tmp_path), environment=environment)
+    assert not hexagon.built_qemu(tmp_path / "cache").exists()
+
+
+CHILD = """import sys
+from pathlib import Path
+from harness.dsp import hexagon
+from harness.dsp.qemu_build import build_qemu
+hexagon.PATCH = Path(sys.argv[1])
+build_qemu(Path(sys.argv[2]), source=Path(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_build_ends_with_whoever_wanted_it(
+    tmp_path: Path, environment: dict[str, str], number: int
+) -> None:
+    mock_ninja = '#!/bin/sh\nsleep 100 &\necho $$ $! > "$LOG.new"\nmv "$LOG.new" "$LOG"\nwait\n'
+    (tmp_path / "mocks" / "ninja").write_text(mock_ninja)
+    arguments = [tmp_path / "patch", tmp_path / "cache", archive(tmp_path)]
+    command = [sys.executable, "-c", CHILD, *map(str, arguments)]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as child:
+        pids = eventually((tmp_path / "log").read_text, "it has not begun").split()
+        child.send_signal(number)
+        child.wait(20)
+    eventually(lambda: ended(pids), "ninja goes on")
+    if number == signal.SIGINT:
+        assert unfinished(tmp_path / "cache") == []
+    assert not list((tmp_path / "cache").rglob("qemu-hexagon/*/qemu-hexagon"))
+
+
+def ended(pids: list[str]) -> bool:
+    return not any(Path("/proc", pid).exists() for pid in pids)
+
+
+def eventually(look: Callable[[], T], why: str) -> T:
+    for _ in range(300):
+        with contextlib.suppress(OSError):
+            if found := look():
+                return found
+        time.sleep(0.1)
+    pytest.fail(why)
+
+
+def test_without_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hexagon, "PATCH", tmp_path / "absent")
+    with pytest.raises(ConfigError, match="checkout"):
+        build_qemu(tmp_path / "cache")

@@ -1,0 +1,295 @@
+"""Closeness of outputs: figures, and what they come to."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from hypothesis.extra.numpy import arrays
+
+from harness.core.errors import ConfigError
+from harness.experiments.accuracy import (
+    CLOSENESS,
+    Accuracy,
+    Arithmetic,
+    arithmetic,
+    compare,
+    judge_asked,
+)
+from harness.models.source import ClosenessAsked
+
+NUMBERS = arrays("f4", st.integers(1, 30), elements=st.floats(-1000, 1000, width=32))
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "cosine", "max_abs", "relative"),
+    [
+        ([1, 2], [1, 2], 1.0, 0.0, 0.0),
+        ([2, 4], [1, 2], 1.0, 2.0, 1.0),
+        ([-1, -2], [1, 2], -1.0, 4.0, 2.0),
+        ([1, 0], [0, 1], 0.0, 1.0, 1.0),
+        ([0, 0], [0, 0], 1.0, 0.0, 0.0),
+        ([0, 0], [1, 2], None, 2.0, 1.0),
+        ([1, 2], [0, 0], None, 2.0, None),
+    ],
+)
+def test_figures(
+    got: list[float],
+    expected: list[float],
+    cosine: float | None,
+    max_abs: float,
+    relative: float | None,
+) -> None:
+    found = compare("y", np.array(got, "f4"), np.array(expected, "f4"))
+    assert (found.cosine, found.max_abs) == (pytest.approx(cosine), max_abs)
+    assert found.relative_max_abs == pytest.approx(relative)
+    assert (found.elements, found.not_finite) == (len(got), 0)
+    near, far = judge_asked(found, CLOSENESS["uint8"])
+    assert far.figures == {"max_abs": found.relative_max_abs, "asked": 0.08}
+    if cosine is None:
+        assert (near.verdict, near.reason[:20]) == ("broken", "no figure, at least ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "cosine", "relative"),
+    [("float32", 0.999_999, 0.0001), ("float16", 0.9999, 0.01), ("uint8", 0.998, 0.08)],
+)
+def test_how_close_is_close_enough(kind: Arithmetic, cosine: float, relative: float) -> None:
+    near = Accuracy("y", 10, cosine, 1.0, relative, 0)
+    assert [check.verdict for check in judge_asked(near, CLOSENESS[kind])] == ["held", "held"]
+    off = Accuracy("y", 10, cosine - 1e-7, 1.0, relative * 1.001, 0)
+    assert [check.verdict for check in judge_asked(off, CLOSENESS[kind])] == ["broken", "broken"]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_never_close(bad: float) -> None:
+    found = compare("y", np.array([1, bad], "f4"), np.array([1, 2], "f4"))
+    assert found.not_finite == 1
+    checks = judge_asked(found, CLOSENESS["uint8"])[:2]
+    assert [check.verdict for check in checks] == ["broken", "broken"]
+    assert "1 of 2 elements are NaN or infinite on one side" in checks[0].reason
+    assert checks[1].figures == {"max_abs": None, "asked": 0.08}
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "bad"),
+    [
+        ([1.0, math.nan], [1.0, 2.0], 1),
+        ([0.0, 0.0], [math.nan, math.nan], 2),
+        ([math.inf, 1.0], [math.nan, math.nan], 2),
+        ([math.nan, 1.0], [math.nan, 1.0], 0),
+        ([math.inf, 1.0], [9.0, 1.0], 0),
+    ],
+)
+def test_nan_on_one_side_is_wrong_whatever_is_asked(
+    got: list[float], expected: list[float], bad: int
+) -> None:
+    found = compare("y", np.array(got), np.array(expected))
+    assert found.not_a_number == bad
+    checks = judge_asked(found, ClosenessAsked())
+    assert [(one.name, one.verdict, one.figures) for one in checks] == (
+        [("nan[y]", "broken", {"nan": bad})] if bad else []
+    )
+
+
+@pytest.mark.parametrize("shape", [(3,), (0,)])
+def test_other_shapes_are_no_comparison(shape: tuple[int]) -> None:
+    with pytest.raises(ValueError, match="y: shape"):
+        compare("y", np.zeros(shape, "f4"), np.zeros(0 if shape == (0,) else 2, "f4"))
+
+
+@given(NUMBERS)
+def test_an_output_is_as_close_as_can_be_to_itself(values: np.ndarray) -> None:  # type: ignore[type-arg]
+    found = compare("y", values, values)
+    assert (found.max_abs, found.relative_max_abs) == (0, 0)
+    assert found.cosine == pytest.approx(1)
+
+
+@given(NUMBERS, st.randoms(use_true_random=False))
+def test_figures_stay_in_their_bounds(values: np.ndarray, random: object) -> None:  # type: ignore[type-arg]
+    other = values[::-1].copy()
+    found = compare("y", values, other)
+    assert found.cosine is None or -1 <= found.cosine <= 1
+    assert found.max_abs is not None
+    assert found.max_abs >= 0
+
+
+@pytest.mark.parametrize("kind", CLOSENESS)
+def test_each_bound_counts_by_itself(kind: Arithmetic) -> None:
+    cosine, relative = CLOSENESS[kind].min_cosine, CLOSENESS[kind].max_relative
+    assert cosine is not None
+    assert relative is not None
+    at_bounds = Accuracy("y", 10, cosine, 1.0, relative)
+    turned = Accuracy("y", 10, cosine - 1e-7, 1.0, relative)
+    far = Accuracy("y", 10, cosine, 1.0, relative * 1.001)
+    verdicts = [
+        [check.verdict for check in judge_asked(one, CLOSENESS[kind])]
+        for one in (at_bounds, turned, far)
+    ]
+    assert verdicts == [["held", "held"], ["broken", "held"], ["held", "broken"]]
+
+
+@pytest.mark.parametrize(
+    ("backend", "data_type", "kind"),
+    [
+        ("cpu", "float32", "float32"),
+        ("htp", "float32", "float16"),
+        ("gpu", "float32", "float16"),
+        ("htp", "uint8", "uint8"),
+        ("cpu", "uint8", "uint8"),
+    ],
+)
+def test_arithmetic(backend: str, data_type: str, kind: str) -> None:
+    assert arithmetic(backend, data_type) == kind
+
+
+WIDE = arrays("f8", st.integers(1, 40), elements=st.floats(allow_nan=False, allow_infinity=False))
+ODD = arrays("f4", st.integers(1, 40), elements=st.floats(width=32))
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "sqnr", "steps"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], None, 0.0),
+        ([0.0, 0.0], [0.0, 0.0], None, 0.0),
+        ([1.0, 0.0], [0.0, 0.0], None, 4.0),
+        ([0.0, 0.0], [3.0, 4.0], 0.0, 16.0),
+        ([10.0, 11.0], [10.0, 10.0], 10 * math.log10(200), 4.0),
+        ([math.nan, 10.0], [10.0, 10.0], None, None),
+    ],
+)
+def test_decibels_and_steps(
+    got: list[float], expected: list[float], sqnr: float | None, steps: float | None
+) -> None:
+    found = compare("y", np.array(got), np.array(expected), step=0.25)
+    assert found.max_steps == steps
+    assert found.sqnr_db == (sqnr if sqnr is None else pytest.approx(sqnr))
+    assert compare("y", np.array(got), np.array(expected)).max_steps is None
+
+
+@given(WIDE, st.integers(0, 39))
+def test_squares_of_no_size_are_too_large(values: np.ndarray, at: int) -> None:  # type: ignore[type-arg]
+    other = values.copy()
+    other[at % values.size] = other[at % values.size] / 2 + 1.0
+    found = compare("y", other, values)
+    assert found.cosine is None or -1 <= found.cosine <= 1
+    assert found.not_finite == 0
+    assert found.sqnr_db is None or math.isfinite(found.sqnr_db)
+    assert found.equals == np.array_equal(other, values)
+
+
+@given(ODD, ODD)
+def test_what_is_furthest_is_told_with_its_place(one: np.ndarray, other: np.ndarray) -> None:  # type: ignore[type-arg]
+    size = min(one.size, other.size)
+    got, expected = one[:size], other[:size]
+    found = compare("y", got, expected)
+    assert found.worst is not None
+    (at,) = found.worst.index
+    # NaN is told as it is
+    assert np.array_equal([found.worst.got, found.worst.expected], [got[at], expected[at]], True)
+    odd = ~(np.isfinite(got) & np.isfinite(expected))
+    alike = odd & ((got == expected) | (np.isnan(got) & np.isnan(expected)))
+    assert found.same_not_finite == int(alike.sum())
+    assert found.not_finite == int((odd & ~alike).sum())
+    if found.not_finite:
+        assert (found.cosine, found.max_abs, found.sqnr_db) == (None, None, None)
+    else:
+        off = np.abs(got[~odd].astype("f8") - expected[~odd].astype("f8"))
+        assert found.max_abs == pytest.approx(float(off.max(initial=0.0)), rel=1e-12)
+
+
+def test_infinities_of_a_mask_are_left_out() -> None:
+    masked = np.array([-math.inf, 1.0, math.nan])
+    found = compare("y", masked, masked)
+    assert (found.max_abs, found.sqnr_db, found.not_finite, found.same_not_finite) == (
+        0,
+        None,
+        0,
+        2,
+    )
+    assert compare("y", np.array([math.inf]), np.array([-math.inf])).not_finite == 1
+
+
+def test_channels_are_those_of_axis_1_the_worst_first() -> None:
+    expected = np.ones((2, 20, 3, 3), "f4")
+    got = expected.copy()
+    got[1, 7, 2, 0] += 4
+    got[0, 3, 0, 1] -= 2
+    found = compare("y", got, expected, against="a reference")
+    assert found.worst is not None
+    assert (found.worst.index, found.worst.got, found.worst.expected) == ((1, 7, 2, 0), 5.0, 1.0)
+    assert [one.channel for one in found.channels[:2]] == [7, 3]
+    assert len(found.channels) == 16
+    first, second, third = found.channels[:3]
+    assert (first.max_abs, second.max_abs, third.max_abs) == (4, 2, 0)
+    assert first.sqnr_db == pytest.approx(10 * math.log10(18 / 16))
+    assert third.sqnr_db is None
+    alone = compare("y", got[:, 7], expected[:, 7])
+    assert alone.sqnr_db == pytest.approx(first.sqnr_db)
+    assert alone.cosine == pytest.approx(first.cosine)
+    assert found.against == "a reference"
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (1, 5), (3, 1, 4)])
+def test_there_are_no_channels_of_one_element_or_one_channel(shape: tuple[int, ...]) -> None:
+    found = compare("y", np.ones(shape), np.zeros(shape))
+    assert found.channels == ()
+    assert found.worst is not None
+    assert found.worst.index == (0,) * len(shape)
+
+
+def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    got, expected = random.normal(size=(2, 3, 5, 7)), random.normal(size=(2, 3, 5, 7))
+    whole = compare("y", got, expected)
+    monkeypatch.setattr("harness.experiments.accuracy._BLOCK", 13)
+    parts = compare("y", got, expected)
+    assert parts.worst == whole.worst
+    assert parts.cosine == pytest.approx(whole.cosine)
+    assert [one.channel for one in parts.channels] == [one.channel for one in whole.channels]
+    assert parts.sqnr_db == pytest.approx(whole.sqnr_db)
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("max_error", (-1.0, math.nan, math.inf)),
+        ("min_cosine", (2.0, -1.1, math.nan)),
+        ("min_sqnr", (math.nan, math.inf)),
+    ],
+)
+def test_what_no_output_can_keep_is_no_condition(option: str, values: tuple[float, ...]) -> None:
+    for value in values:
+        with pytest.raises(ConfigError, match=f"--{option.replace('_', '-')}: {value} is not "):
+            ClosenessAsked(**{option: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdicts"),
+    [
+        (ClosenessAsked(), []),
+        (ClosenessAsked(2.0, 0.5, 0.0), ["held", "held", "held"]),
+        (ClosenessAsked(max_error=1.9), ["broken"]),
+        (ClosenessAsked(min_cosine=0.99), ["broken"]),
+        (ClosenessAsked(min_sqnr=30.0), ["broken"]),
+    ],
+)
+def test_what_a_user_asks_of_an_output(asked: ClosenessAsked, verdicts: list[str]) -> None:
+    found = compare("y", np.array([[3.0, 1.0]]), np.array([[3.0, 3.0]]), against="a file")
+    checks = judge_asked(found, asked)
+    assert [check.verdict for check in checks] == verdicts
+    assert bool(asked) == bool(verdicts)
+    if verdicts == ["broken"]:
+        assert "of a file is asked; furthest at [0, 1]: 1 for 3" in checks[0].reason
+    same = compare("y", np.ones(2), np.ones(2))
+    assert all(check.verdict == "held" for check in judge_asked(same, asked))
+
+
+def test_raw_data_of_a_quantised_output_is_told_in_its_values() -> None:
+    got, expected = np.array([10, 14], "u1"), np.array([10, 12], "u1")
+    found = compare("y", got, expected, step=0.5, offset=-10)
+    assert (found.max_abs, found.max_steps, found.relative_max_abs) == (1.0, 2.0, 1.0)
+    assert found.worst is not None
+    assert (found.worst.got, found.worst.expected) == (2.0, 1.0)

@@ -1,0 +1,149 @@
+"""Same latency or not: by table, and whatever the noise never wrong by more than it says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.experiments.latency import (
+    Latency,
+    LatencyTolerance,
+    same_in_rounds,
+    same_latency,
+)
+from harness.results.record import Check
+from tests.properties import reached, reaches
+
+TOLERANCE = LatencyTolerance()
+
+
+def verdict(own: tuple[int, ...], other: tuple[int, ...] | None) -> str:
+    compared = None if other is None else Latency(other)
+    check = same_latency("latency", Latency(own), compared, "the other", TOLERANCE)
+    return check.verdict
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "expected"),
+    [
+        ((1000,) * 30, (1000,) * 30, "held"),
+        ((1249,) * 30, (1000,) * 30, "held"),
+        ((1251,) * 30, (1000,) * 30, "broken"),
+        ((1000,) * 30, (1251,) * 30, "broken"),
+        # the floor, and that it never hides more than half
+        ((590,) * 30, (400,) * 30, "held"),
+        ((610,) * 30, (400,) * 30, "broken"),
+        ((160,) * 30, (100,) * 30, "broken"),
+        # just as far apart as is allowed, by the part, the floor and the most
+        ((1250,) * 30, (1000,) * 30, "held"),
+        ((700,) * 30, (500,) * 30, "held"),
+        ((701,) * 30, (500,) * 30, "broken"),
+        ((150,) * 30, (100,) * 30, "held"),
+        # twice the spread hides what is no further apart, and half of it, everything
+        ((750, 1000, 1250) * 10, (1000,) * 30, "held"),
+        ((740, 1000, 1260) * 10, (1000,) * 30, "unseen"),
+        ((1100, 1300, 1500) * 10, (1000,) * 30, "unseen"),
+        ((1100, 1400, 1700) * 10, (1000,) * 30, "unseen"),
+        ((1200, 1400, 1600) * 10, (1000,) * 30, "unseen"),
+        ((1201, 1401, 1601) * 10, (1000,) * 30, "broken"),
+        # what was once taken for the same: half as long, within four times the spread
+        ((1257,) * 30, (1400, 2418, 3438) * 10, "unseen"),
+        ((1000, 2000, 3000) * 10, (1000, 2000, 3000) * 10, "unseen"),
+        ((9000, 9300, 9600) * 10, (1000, 1300, 1600) * 10, "broken"),
+        ((), (1000,), "unseen"),
+        ((1000,), (), "unseen"),
+        ((1000,), None, "unseen"),
+    ],
+)
+def test_medians_are_compared(
+    own: tuple[int, ...], other: tuple[int, ...] | None, expected: str
+) -> None:
+    assert verdict(own, other) == expected
+
+
+# around one time, as what is measured is: of 30 times at random nothing can be said
+TIMES = st.tuples(
+    st.integers(1, 10**7), st.lists(st.integers(-20, 20), min_size=30, max_size=30)
+).map(lambda made: tuple(made[0] + made[0] * percent // 100 for percent in made[1]))
+
+
+@reaches(0.3)
+@given(TIMES, TIMES)
+def test_what_is_held_is_never_half_as_much_again(
+    own: tuple[int, ...], other: tuple[int, ...]
+) -> None:
+    found = verdict(own, other)
+    assert found == verdict(other, own)
+    medians = sorted(Latency(one).median_us or 0 for one in (own, other))
+    if found != "unseen":
+        reached()
+    if found == "held":
+        assert medians[1] <= 1.5 * medians[0]
+    if found == "broken":
+        assert medians[1] > 1.25 * medians[0]
+
+
+def compared(own: int, other: int, spread: int = 0) -> Check:
+    one, two = (
+        Latency(tuple(middle + spread * (at % 3 - 1) for at in range(30)))
+        for middle in (own, other)
+    )
+    return same_latency("latency", one, two, "the other", TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ([(1000, 1000)], "held"),
+        ([(2000, 1000)] * 5, "broken"),
+        ([(1000, 2000)] * 5, "broken"),
+        # beside others everything takes longer, and whoever is slower by nature is slower still
+        ([(4000, 2000), (9000, 5000), (2000, 1000), (5000, 2500), (2100, 1000)], "broken"),
+        # the round that holds decides
+        ([(2000, 1000)] * 4 + [(1000, 1000)], "held"),
+        # once the one and once the other
+        ([(2000, 1000)] * 4 + [(1000, 2000)], "unseen"),
+        # always the same way, but the quickest of each are as fast
+        ([(4000, 1000), (8000, 4000), (8000, 4000), (4000, 2000), (1200, 1950, 500)], "unseen"),
+        # too noisy to tell in most rounds
+        ([(2000, 1000), (2000, 1000), *[(2000, 1500, 900)] * 3], "unseen"),
+        ([(1000, 1000, 900)] * 5, "unseen"),
+        # in half of the rounds is not in most of them
+        ([(2000, 1000)] * 2 + [(2000, 1500, 900)] * 2, "unseen"),
+        # the least medians differ the other way round, or no more than is allowed
+        ([(4000, 2000)] * 3 + [(500, 800, 200)] * 2, "unseen"),
+        ([(2000, 1000)] * 3 + [(700, 500, 130)] * 2, "unseen"),
+        ([(2000, 1000)] * 3 + [(701, 500, 130)] * 2, "broken"),
+    ],
+)
+def test_what_rounds_say_together(rounds: list[tuple[int, ...]], expected: str) -> None:
+    check = same_in_rounds([compared(*one) for one in rounds], TOLERANCE)
+    assert check.verdict == expected, check
+
+
+def test_the_last_round_that_was_broken_speaks_for_all() -> None:
+    rounds = [compared(2000, 1000), compared(3000, 1000), compared(2100, 1000)]
+    assert same_in_rounds(rounds, TOLERANCE) == rounds[-1]
+    undecided = same_in_rounds([*rounds, compared(1000, 2000)], TOLERANCE)
+    assert undecided.reason == (
+        "median 1000 us, the other 2000 us; 250 us apart is allowed; "
+        "not so in every one of 4 rounds: too noisy to tell"
+    )
+    assert undecided.figures["other_median_us"] == 2000
+
+
+def test_times_and_their_spread() -> None:
+    found = Latency((5, 1, 2, 9))
+    assert (found.median_us, found.spread_us) == (3.5, 2)
+    assert (Latency(()).median_us, Latency(()).spread_us) == (None, 0)
+
+
+@given(st.lists(st.floats(1.0, 20.0), min_size=10, max_size=10))
+def test_load_alone_never_makes_one_slower(slowed: list[float]) -> None:
+    """Both take 1 ms; other processes make each process up to twenty times as slow, or not."""
+    slowed[0] = slowed[1] = 1.0  # each is undisturbed once
+    rounds = [
+        compared(round(1000 * own), round(1000 * other))
+        for own, other in zip(slowed[::2], slowed[1::2], strict=True)
+    ]
+    assert same_in_rounds(rounds, TOLERANCE).verdict != "broken"

@@ -1,0 +1,337 @@
+"""How far a model came on a backend, and what that comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.diagnosis.diagnosis import diagnosed
+from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.verdict import Verdict
+from harness.experiments.backends import (
+    PHASES,
+    REFUSALS,
+    Phase,
+    Reached,
+    expected_refusal,
+    judge_progress,
+    operators_of,
+    progress,
+)
+from harness.probe.transcript import LogLine, StepResult, Transcript
+
+ALL = {"Conv": {"qnn": 52, "elsewhere": 0}, "Add": {"qnn": 10, "elsewhere": 0}}
+PART = {"Conv": {"qnn": 0, "elsewhere": 52}, "QuantizeLinear": {"qnn": 10, "elsewhere": 0}}
+PASSED = Verdict("passed")
+MUST, MAY = (next(one for one in REFUSALS if one.must is must) for must in (True, False))
+
+
+def failed(outcome: str = "failed", code: int | None = 3110) -> Verdict:
+    error = ErrorRecord.of(api="CreateSession", code=code, message="no\nmore of it")
+    cause = None if outcome == "unsupported" else "target"
+    return Verdict(outcome, cause, error)  # type: ignore[arg-type]
+
+
+def placement(*parts: dict[str, Any], error: str | None = None) -> StepResult:
+    return StepResult(
+        4,
+        "ort-placement",
+        begun=True,
+        ended=True,
+        code=None if error else 0,
+        error=error,
+        data={"placement": list(parts)},
+    )
+
+
+def part(ep: str, **nodes: int) -> dict[str, Any]:
+    listed = [{"operator": name, "nodes": count} for name, count in nodes.items()]
+    return {"ep": ep, "nodes": sum(nodes.values()), "operator_nodes": listed}
+
+
+def shown(found: Reached, refusal: Any = None) -> tuple[dict[str, str], str]:
+    checks, verdict = judge_progress(found, refusal)
+    return {check.name: check.verdict for check in checks}, verdict.outcome
+
+
+def test_all_the_way() -> None:
+    checks, outcome = shown(Reached(None, PASSED, ALL))
+    assert checks == dict.fromkeys(PHASES[:-1], "held")
+    assert outcome == "passed"
+
+
+@pytest.mark.parametrize("refused", PHASES[:-1])
+@pytest.mark.parametrize("outcome", ["failed", "crashed", "hung"])
+def test_where_it_broke_and_only_there(refused: Phase, outcome: str) -> None:
+    checks, found = shown(Reached(refused, failed(outcome), ALL))
+    assert [name for name, verdict in checks.items() if verdict == "broken"] == [refused]
+    at = PHASES.index(refused)
+    assert all(checks[phase] == "held" for phase in PHASES[:at])
+    assert all(checks[phase] == "unseen" for phase in PHASES[at + 1 : -1])
+    assert found == outcome
+
+
+@pytest.mark.parametrize("refused", PHASES[:-1])
+def test_what_a_target_cannot_do_breaks_nothing(refused: Phase) -> None:
+    checks, outcome = shown(Reached(refused, failed("unsupported"), ALL))
+    assert "broken" not in checks.values()
+    assert checks[refused] == "unseen"
+    assert outcome == "unsupported"
+
+
+def test_an_ort_that_does_not_tell_proves_nothing() -> None:
+    checks, _ = shown(Reached(None, PASSED))
+    assert checks["op_support"] == "unseen"
+
+
+def test_a_context_binary_has_no_nodes_to_take() -> None:
+    checks, _ = shown(Reached(None, PASSED, composed=False))
+    assert set(checks) == {"init", "load", "execute"}
+
+
+@pytest.mark.parametrize("refused", ["op_support", "load"])
+def test_a_model_that_must_be_refused_and_is(refused: Phase) -> None:
+    checks, outcome = shown(Reached(refused, failed(), PART), MUST)
+    assert checks == {"init": "held", "refuses_uint8": "held"}
+    assert outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("refused", "verdict", "outcome"),
+    [
+        (None, PASSED, "failed"),
+        ("execute", failed(), "failed"),
+        ("load", failed("crashed"), "crashed"),
+        ("load", failed("hung"), "hung"),
+        ("execute", failed("hung"), "hung"),
+    ],
+)
+def test_a_model_that_must_be_refused_and_is_not(
+    refused: Phase | None, verdict: Verdict, outcome: str
+) -> None:
+    found = Reached(refused, verdict, ALL)
+    checks, came_to = shown(found, MUST)
+    assert checks == {"init": "held", "refuses_uint8": "broken"}
+    assert came_to == outcome
+    if refused is None:
+        _, told = judge_progress(found, MUST)
+        assert told.error is not None
+        assert "onnxruntime#24004" in told.error.message
+
+
+@pytest.mark.parametrize(
+    ("outcome", "init"), [("unsupported", "unseen"), ("failed", "broken"), ("crashed", "broken")]
+)
+def test_a_backend_that_does_not_open_refuses_nothing(outcome: str, init: str) -> None:
+    checks, came_to = shown(Reached("init", failed(outcome)), MUST)
+    assert checks == {"init": init, "refuses_uint8": "unseen"}
+    assert came_to == outcome
+
+
+def test_a_model_that_need_not_be_taken() -> None:
+    checks, verdict = judge_progress(Reached("op_support", failed(code=None), PART), MAY)
+    assert verdict.outcome == "unsupported"
+    assert verdict.error is not None
+    assert verdict.error.message.startswith("52 of 62 nodes are not on QNN: 52 of 52 Conv; the QNN")
+    assert [check.verdict for check in checks] == ["held", "unseen", "unseen", "unseen"]
+
+
+def test_a_model_that_need_not_be_taken_may_fail_all_the_same() -> None:
+    assert shown(Reached("execute", failed(), ALL), MAY)[1] == "failed"
+    assert shown(Reached(None, PASSED, ALL), MAY)[1] == "passed"
+
+
+@pytest.mark.parametrize("backend", ["htp", "gpu", "cpu"])
+def test_float_models_are_refused_nowhere(backend: str) -> None:
+    assert expected_refusal(backend, "float32") is None
+    assert expected_refusal("gpu", "uint8") is MUST
+
+
+@pytest.mark.parametrize(
+    ("verb", "phase"),
+    [
+        ("backend-create", "init"),
+        ("ort-register-ep", "init"),
+        ("ort-session", "load"),
+        ("context-load", "load"),
+        ("ort-placement", "op_support"),
+        ("ort-run", "execute"),
+        ("execute", "execute"),
+    ],
+)
+def test_the_phase_of_a_step(verb: str, phase: str) -> None:
+    step = StepResult(3, verb, begun=True, ended=True, code=6999)
+    assert progress(Transcript(steps=[step]), failed()).refused == phase
+    hung = StepResult(3, verb, begun=True)
+    assert progress(Transcript(steps=[hung]), failed("hung")).refused == phase
+
+
+def test_a_process_that_said_nothing_was_not_opened() -> None:
+    assert progress(Transcript(), failed("crashed")).refused == "init"
+
+
+def test_why_nodes_were_not_taken_is_looked_up_where_it_was_said() -> None:
+    session = StepResult(2, "ort-session", begun=True, ended=True, code=0)
+    session.logs += [LogLine("error", "QNN SetupBackend failed", 1), LogLine("info", "x", 2)]
+    steps = [session, placement(part("CPUExecutionProvider", Conv=3), error="placement")]
+    found = progress(Transcript(steps=steps), failed(code=None))
+    assert found.refused == "init"
+    assert found.verdict.error is not None
+    assert found.verdict.error.message.splitlines()[0] == "QNN SetupBackend failed"
+    assert found.record()["nodes_on_qnn"] == 0
+
+
+def test_errors_beside_nodes_that_were_taken_do_not_mean_the_backend() -> None:
+    session = StepResult(2, "ort-session", begun=True, ended=True, code=0)
+    session.logs.append(LogLine("error", "an op was not validated", 1))
+    parts = part("CPUExecutionProvider", Conv=3), part("QNNExecutionProvider", Add=1)
+    found = progress(Transcript(steps=[session, placement(*parts, error="x")]), failed(code=None))
+    assert found.refused == "op_support"
+
+
+# As Android's linker says it; the last where the libraries of the vendor are not for applications.
+OF_ANDROID = (
+    'dlopen failed: library "libQnnHtp.so" not found',
+    'dlopen failed: library "libcdsprpc.so" not found: needed by /x/libQnnHtp.so in namespace (x)',
+    'dlopen failed: cannot locate symbol "f" referenced by "/x/libQnnHtp.so"...',
+    'dlopen failed: library "/vendor/lib64/libcdsprpc.so" needed or dlopened by "/x/libQnnHtp.so" '
+    'is not accessible for the namespace "default"',
+)
+FALLBACK = "nodes are assigned to CPU, but fallback to CPU EP has been explicitly disabled"
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "check", "outcome"),
+    [
+        ("whatever", 3110, "held", "passed"),
+        ("whatever", 6999, "unseen", "failed"),
+        ("whatever", 1007, "unseen", "failed"),
+        ("Failed to find available PD for contextId 3", 1002, "unseen", "failed"),
+        (FALLBACK, None, "held", "passed"),
+        (f"QNN SetupBackend failed\n{FALLBACK}", None, "unseen", "failed"),
+        (f"libX.so: cannot open shared object file\n{FALLBACK}", None, "unseen", "failed"),
+        *((f"{words}\n{FALLBACK}", None, "unseen", "failed") for words in OF_ANDROID),
+        ("OrtEp has invalid ort_version_supported=0", None, "unseen", "failed"),
+    ],
+)
+def test_only_a_reason_in_the_model_is_a_refusal(
+    message: str, code: int | None, check: str, outcome: str
+) -> None:
+    error = ErrorRecord.of(api="CreateSession", code=code, message=message)
+    verdict = Verdict("failed", "target", diagnosed("failed", error))
+    checks, came_to = shown(Reached("load", verdict), MUST)
+    assert (checks["refuses_uint8"], came_to) == (check, outcome)
+
+
+@pytest.mark.parametrize(
+    ("conv", "check"), [(0, "held"), (1, "held"), (26, "held"), (27, "broken"), (51, "broken")]
+)
+def test_a_backend_that_takes_most_of_a_model_does_not_refuse_it(conv: int, check: str) -> None:
+    operators = {
+        "Conv": {"qnn": conv, "elsewhere": 52 - conv},
+        "DequantizeLinear": {"qnn": 3, "elsewhere": 100},
+    }
+    checks, outcome = shown(Reached("op_support", failed(code=None), operators), MUST)
+    assert checks["refuses_uint8"] == check
+    assert outcome == ("passed" if check == "held" else "failed")
+
+
+@pytest.mark.parametrize("refusal", [None, MUST])
+@pytest.mark.parametrize("refused", ["init", "op_support", "load"])
+def test_an_error_of_the_lab_is_no_verdict(refused: Phase, refusal: Any) -> None:
+    error = ErrorRecord.of(message="no space left")
+    checks, outcome = shown(Reached(refused, Verdict("error", "infra", error)), refusal)
+    assert "broken" not in checks.values()
+    assert outcome == "error"
+
+
+def test_operators_are_counted_by_where_they_went() -> None:
+    steps = [
+        placement(
+            part("QNNExecutionProvider", Conv=50, Add=1),
+            part("CPUExecutionProvider", Conv=2),
+        )
+    ]
+    assert operators_of(steps) == {
+        "Conv": {"qnn": 50, "elsewhere": 2},
+        "Add": {"qnn": 1, "elsewhere": 0},
+    }
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"placement": 3},
+        {"placement": [3]},
+        {"placement": [{"ep": "QNNExecutionProvider", "operator_nodes": "many"}]},
+        {"placement": [{"operator_nodes": [{"operator": 3, "nodes": 1}]}]},
+        {"placement": [{"operator_nodes": [{"operator": "Conv", "nodes": True}]}]},
+        {"placement": [{"operator_nodes": [{"operator": "Conv", "nodes": -1}]}]},
+    ],
+)
+def test_events_without_their_proper_form_count_nothing(data: dict[str, Any]) -> None:
+    assert operators_of([StepResult(1, "ort-placement", data=data)]) == {}
+
+
+def test_operators_are_bounded() -> None:
+    many = {f"Op{number}": 1 for number in range(500)}
+    assert len(operators_of([placement(part("QNNExecutionProvider", **many))])) <= 64
+
+
+NOT_SELECTED = (
+    "Node '_token_11' OpType:Conv with domain:com.ms.internal.nhwc was inserted using the NHWC "
+    "format as requested by QNNExecutionProvider, but was not selected by that EP."
+)
+
+
+def said_no(node: str, kind: str, code: int) -> LogLine:
+    text = (
+        "QNN.backendValidateOpConfig() failed for node `{}` of type `{}` with error code {} [x.cc]"
+    )
+    return LogLine("warn", text.format(node, kind, code), None)
+
+
+def layout_refused(*lines: LogLine) -> Reached:
+    """A session that ORT did not make, having laid out nodes for QNN that QNN did not take."""
+    session = StepResult(
+        3, "ort-session", begun=True, ended=True, api="CreateSession", code=1, logs=list(lines)
+    )
+    error = ErrorRecord.of(api="CreateSession", code=None, message=NOT_SELECTED)
+    return progress(Transcript(steps=[session]), Verdict("failed", "target", error))
+
+
+def test_a_twin_whose_layers_the_backend_turned_down_one_by_one() -> None:
+    found = layout_refused(
+        said_no("Quantize0", "Quantize", 4005),
+        said_no("_token_11", "Conv2d", 3110),
+        said_no("_token_18", "Conv2d", 3110),
+        said_no("_token_18", "Conv2d", 6007),
+    )
+    assert found.rejected == {"Quantize": [4005], "Conv2d": [3110, 6007]}
+    assert found.record()["rejected_operators"] == found.rejected
+    checks, verdict = judge_progress(found, MUST)
+    assert [(one.name, one.verdict) for one in checks] == [
+        ("init", "held"),
+        ("refuses_uint8", "held"),
+    ]
+    assert checks[1].reason == "at load: 4005 for Quantize, 3110/6007 for Conv2d"
+    assert verdict.outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    "lines", [(), (said_no("q", "Quantize", 4005),)], ids=["nothing", "no-layer"]
+)
+def test_a_layout_that_ort_got_wrong_is_no_refusal(lines: tuple[LogLine, ...]) -> None:
+    checks, outcome = shown(layout_refused(*lines), MUST)
+    assert checks == {"init": "held", "refuses_uint8": "unseen"}
+    assert outcome == "failed"
+
+
+def test_nodes_that_were_turned_down_do_not_mean_that_the_backend_did_not_open() -> None:
+    lines = [said_no("_token_11", "Conv2d", 3110), LogLine("error", "GPU ERROR: x(10012)", None)]
+    session = StepResult(3, "ort-session", begun=True, ended=True, code=0, logs=lines)
+    steps = [session, placement(part("CPUExecutionProvider", Conv=52), error="placement")]
+    found = progress(Transcript(steps=steps), failed())
+    assert found.refused == "op_support"

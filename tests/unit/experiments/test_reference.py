@@ -1,0 +1,125 @@
+"""Kept outputs against files: what can be told, and what a condition makes of what cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from harness.bench.bench import Bench
+from harness.bench.case_session import Observation
+from harness.bench.kept_outputs import KeptOutput
+from harness.core.errors import ConfigError
+from harness.diagnosis.verdict import Verdict
+from harness.experiments.accuracy import accuracy_of, tell_accuracy
+from harness.models.contexts import SourceList
+from harness.models.source import ClosenessAsked
+from harness.results.record import Check
+
+
+class BenchMock:
+    """Takes what a case would measure, and checks."""
+
+    def __init__(self) -> None:
+        self.measured: dict[str, Any] = {}
+        self.broken: list[str] = []
+
+    def measure(self, **figures: object) -> None:
+        self.measured |= figures
+
+    def outputs_compared(self) -> None:
+        self.measured["compared"] = True
+
+    def conclude(self, text: str) -> None:
+        self.measured["conclusion"] = text
+
+    def expect(self, *checks: Check) -> None:
+        self.broken += [one.name for one in checks if one.verdict == "broken"]
+
+
+def told(*outputs: KeptOutput, asked: ClosenessAsked, outcome: str = "passed") -> BenchMock:
+    bench, verdict = BenchMock(), Verdict(cast("Any", outcome), None, None)
+    seen = Observation(cast("Any", None), verdict, {}, outputs)
+    tell_accuracy(cast("Bench", bench), seen, SourceList("m", (), closeness=asked))
+    return bench
+
+
+def kept(folder: Path, data_type: str = "float32", shape: tuple[int, ...] = (1, 2)) -> KeptOutput:
+    got, expected = folder / "got.raw", folder / "expected.raw"
+    return KeptOutput("y", data_type, shape, 0.5, -1, got, expected, "the expected files")
+
+
+def test_an_output_is_read_as_its_type_and_shape(tmp_path: Path) -> None:
+    np.array([1, 2], "f4").tofile(tmp_path / "got.raw")
+    with pytest.raises(ValueError, match="not enough"):
+        accuracy_of(kept(tmp_path))
+    np.array([1, 3], "f4").tofile(tmp_path / "expected.raw")
+    found = accuracy_of(kept(tmp_path))
+    assert found.worst is not None
+    assert (found.max_abs, found.max_steps, found.worst.index) == (1.0, None, (0, 1))
+    assert found.against == "the expected files"
+    flat = accuracy_of(kept(tmp_path, shape=(7,)))
+    assert flat.worst is not None
+    assert flat.worst.index == (1,)
+    quantised = accuracy_of(kept(tmp_path, "ufixed8"))
+    assert quantised.elements == 8
+    assert quantised.max_steps == 2 * quantised.max_abs > 0
+
+
+def test_nobody_tells_what_does_not_fit(tmp_path: Path) -> None:
+    def gone(data_type: str = "float32") -> bool:
+        measured = told(kept(tmp_path, data_type), asked=ClosenessAsked()).measured
+        return "accuracy" not in measured and len(measured["not_compared"]) == 1
+
+    np.array([1, 2], "f4").tofile(tmp_path / "got.raw")
+    np.array([1, 2, 3], "f4").tofile(tmp_path / "expected.raw")
+    assert gone()
+    assert gone("sfixed4")
+    for content in (b"odd", b""):
+        (tmp_path / "expected.raw").write_bytes(content)
+        assert gone()
+    np.array([1, 2], "f4").tofile(tmp_path / "expected.raw")
+    assert not gone()
+
+
+def test_outputs_of_several_inputs_are_told_as_one(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    one, other = kept(tmp_path), kept(tmp_path / "b")
+    one, other = replace(one, of="m", sample="a"), replace(other, of="m", sample="b")
+    for got, folder in (([1, 2], tmp_path), ([1, 5], tmp_path / "b")):
+        np.array(got, "f4").tofile(folder / "got.raw")
+        np.array([1, 3], "f4").tofile(folder / "expected.raw")
+    bench = told(one, other, asked=ClosenessAsked(max_error=1.5))
+    (found,) = bench.measured["accuracy"]
+    assert (found["samples"], found["elements"], found["max_abs"]) == (2, 4, 2.0)
+    assert found["worst"] == {"index": (0, 1), "got": 5.0, "expected": 3.0, "sample": "b"}
+    assert found["sqnr_db"] == pytest.approx(10 * np.log10(20 / 5))
+    assert bench.broken == ["max_error[y]"]
+    apart = told(one, replace(other, of="other"), asked=ClosenessAsked()).measured
+    assert [each["max_abs"] for each in apart["accuracy"]] == [1.0, 2.0]
+
+
+def test_an_output_that_is_not_compared_is_told_and_breaks_a_condition(tmp_path: Path) -> None:
+    for name in ("got", "expected"):
+        np.array([1, 2], "f4").tofile(tmp_path / f"{name}.raw")
+    here = kept(tmp_path)
+    gone, odd = replace(here, name="gone", file=None), replace(here, name="odd", data_type="int4")
+    bench = told(here, gone, odd, asked=ClosenessAsked())
+    assert [one["output"] for one in bench.measured["accuracy"]] == ["y"]
+    assert bench.measured["not_compared"] == [
+        {"output": "gone", "why": "it was not kept: at most 256 MiB of a case are"},
+        {"output": "odd", "why": "its type or its size is not that of its reference"},
+    ]
+    assert bench.broken == []
+    assert told(here, gone, asked=ClosenessAsked(min_cosine=0.5)).broken == ["reference[gone]"]
+
+
+def test_a_condition_without_any_reference_is_wrong_unless_the_case_failed() -> None:
+    with pytest.raises(ConfigError, match="--min-sqnr: nothing tells what the outputs should be"):
+        told(asked=ClosenessAsked(min_cosine=0.5))
+    assert told(asked=ClosenessAsked()).measured == {}
+    with pytest.raises(AssertionError):
+        told(asked=ClosenessAsked(min_cosine=0.5), outcome="crashed")

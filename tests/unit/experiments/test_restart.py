@@ -1,0 +1,115 @@
+"""A restart in mid-run: which calls stand where, and what is judged of their answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.experiments.restart import (
+    is_between_executions,
+    judge_restart,
+    restart_figures,
+    restart_plan,
+)
+from harness.models.models import Model
+from harness.models.source import Context, DeployedContext, Libraries
+from harness.probe.transcript import StepResult, Transcript
+
+CONTEXT = Context(
+    path=Path("c.bin"),
+    sha256="0" * 64,
+    size=1,
+    source=Model("io-heavy", 2),
+    compiler="2.51.0",
+    htp_arch=73,
+    inputs=(),
+    expected=(),
+    tolerance=0.0,
+    metadata={},
+    memory_bytes=1,
+)
+DEPLOYED = DeployedContext(CONTEXT, "/d/c.bin", ("/d/i",), ("/d/e",))
+
+
+def step(verb: str, context: int, code: int | None = 0, **more: Any) -> StepResult:
+    met: dict[str, Any] = {"begun": True, "ended": True, "duration_us": 10} | more
+    return StepResult(step=0, verb=verb, context=context, code=code, **met)
+
+
+def told(*changed: tuple[int, StepResult]) -> Transcript:
+    """What QNN 2.51.0 answered with the real skel in the emulator."""
+    steps = [
+        step("context-load", 0),
+        step("io-run", 0),
+        step("io-run", 0, 1003),
+        step("io-run", 0, 1007, duration_us=700),
+        step("context-free", 0),
+        step("context-load", 1, duration_us=140),
+        step("io-run", 1, duration_us=80),
+    ]
+    for at, other in changed:
+        steps[at] = other
+    return Transcript(steps=steps)
+
+
+def verdicts(transcript: Transcript) -> dict[str, str]:
+    return {check.name: check.verdict for check in judge_restart(transcript)}
+
+
+def test_what_comes_behind_the_restart_is_tried_whatever_failed() -> None:
+    plan = restart_plan(Libraries("/d/libQnnHtp.so", None), DEPLOYED)
+    verbs = [one.verb for one in plan.steps]
+    before, behind = verbs[: verbs.index("cleanup")], verbs[verbs.index("cleanup") :]
+    assert before[-4:] == ["context-load", "io-bind", "io-run", "io-run"]
+    assert behind.count("io-run") == 2
+    assert behind.index("context-free") < behind.index("context-load")
+
+
+def test_a_restart_that_is_told_and_overcome() -> None:
+    assert is_between_executions(told())
+    assert set(verdicts(told()).values()) == {"held"}
+    assert restart_figures(told()) == {
+        "told_code": 1003,
+        "until_loaded_us": 10 + 700 + 10 + 140,
+        "old_execute_code": 1007,
+        "old_free_code": 0,
+        "new_load_code": 0,
+        "new_load_us": 140,
+        "new_execute_code": 0,
+        "new_execute_us": 80,
+    }
+
+
+@pytest.mark.parametrize(
+    ("at", "answer", "name"),
+    [
+        (2, step("io-run", 0, 6001), "restart_told"),
+        (2, step("io-run", 0, 0, error="mismatch"), "restart_told"),
+        (3, step("io-run", 0, 0, error="mismatch"), "old_context_is_not_silently_wrong"),
+        (4, step("context-free", 0, 1007), "old_context_is_freed"),
+        (5, step("context-load", 1, 1007), "new_context_loads"),
+        (6, step("io-run", 1, 0, error="mismatch"), "new_context_executes"),
+    ],
+)
+def test_one_wrong_answer_breaks_its_check_alone(at: int, answer: StepResult, name: str) -> None:
+    found = verdicts(told((at, answer)))
+    assert [one for one, verdict in found.items() if verdict == "broken"] == [name]
+
+
+def test_an_old_context_that_is_right_again_is_well() -> None:
+    assert verdicts(told((3, step("io-run", 0))))["old_context_is_not_silently_wrong"] == "held"
+
+
+def test_a_restart_at_another_call_is_not_the_one_that_was_wanted() -> None:
+    assert not is_between_executions(told((1, step("io-run", 0, 1003))))
+    well = told((2, step("io-run", 0)), (3, step("io-run", 0)))
+    assert not is_between_executions(well)
+    assert verdicts(well) == {"restart_told": "unseen"}
+
+
+def test_a_process_that_ends_there_has_nothing_more_to_show() -> None:
+    found = verdicts(Transcript(steps=told().steps[:3]))
+    assert found["new_context_loads"] == found["old_context_is_freed"] == "broken"
+    assert found["old_context_is_not_silently_wrong"] == "unseen"

@@ -1,0 +1,296 @@
+"""Contexts that share a spill-fill buffer: how they are loaded, and what is judged of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.errors import ConfigError
+from harness.diagnosis.diagnosis import diagnosed
+from harness.diagnosis.error import ErrorRecord
+from harness.experiments.latency import MemorySamples
+from harness.experiments.sharing import (
+    MAX_ORDERS,
+    STRATEGIES,
+    SharingFigures,
+    Strategy,
+    judge_sharing,
+    judge_undersized,
+    release_orders,
+    sharing_figures,
+    sharing_plan,
+    sharing_session,
+    spill_fill_bytes,
+)
+from harness.models.models import Model
+from harness.models.source import Context, DeployedContext, Libraries
+from harness.probe.transcript import StepResult, Transcript
+from harness.results.record import Check, broken
+
+ANY_NEEDS = st.lists(st.integers(0, 10**9), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "order", "group", "undersized", "expected"),
+    [
+        ("none", (0, 1, 2), None, (), 13),
+        ("naive", (0, 1, 2), 4, (1,), 4),
+        ("max", (1, 0, 2), 6, (), 6),
+        ("list-async", (0, 1, 2), None, (), 6),
+    ],
+)
+def test_each_strategy(
+    strategy: Strategy,
+    order: tuple[int, ...],
+    group: int | None,
+    undersized: tuple[int, ...],
+    expected: int,
+) -> None:
+    made = sharing_plan([4, 6, 3], strategy)
+    assert (made.order, made.group_bytes, made.undersized) == (order, group, undersized)
+    assert (made.expected_bytes, made.expected_saving_bytes) == (expected, 13 - expected)
+
+
+@given(ANY_NEEDS, st.sampled_from(STRATEGIES))
+def test_every_plan_loads_each_context_once_and_saves_no_more_than_it_can(
+    needs: list[int], strategy: Strategy
+) -> None:
+    made = sharing_plan(needs, strategy)
+    assert sorted(made.order) == list(range(len(needs)))
+    assert made.expected_saving_bytes <= sum(needs) - max(needs) or strategy == "naive"
+    assert all(needs[at] > (made.group_bytes or 0) for at in made.undersized)
+    if strategy == "max":
+        assert made.group_bytes == max(needs)
+        assert not made.undersized
+        assert needs[made.order[0]] == max(needs)
+    if strategy == "none":
+        assert made.expected_saving_bytes == 0
+
+
+@given(ANY_NEEDS)
+def test_the_naive_order_is_as_good_as_the_best_only_if_the_largest_comes_first(
+    needs: list[int],
+) -> None:
+    naive, best = sharing_plan(needs, "naive"), sharing_plan(needs, "max")
+    assert (not naive.undersized) == (needs[0] == max(needs))
+    assert naive.expected_bytes <= best.expected_bytes
+
+
+@pytest.mark.parametrize("needs", [[], [-1]])
+def test_what_cannot_be_planned(needs: list[int]) -> None:
+    with pytest.raises(ConfigError):
+        sharing_plan(needs, "max")
+    with pytest.raises(ConfigError, match="no strategy 'best'"):
+        sharing_plan([1], "best")  # type: ignore[arg-type]
+
+
+def test_the_largest_graph_of_a_context_counts() -> None:
+    graphs = [{"spill_fill_bytes": 3}, {"spill_fill_bytes": 9}, {}]
+    assert spill_fill_bytes({"graphs": graphs}) == 9
+    assert spill_fill_bytes({}) == 0
+
+
+@given(st.integers(1, 6))
+def test_orders_of_release_differ_and_are_bounded(contexts: int) -> None:
+    orders = release_orders(contexts)
+    assert 1 <= len(orders) <= MAX_ORDERS
+    assert len(set(orders)) == len(orders)
+    assert all(sorted(order) == list(range(contexts)) for order in orders)
+
+
+def deployed(number: int) -> DeployedContext:
+    context = Context(
+        path=Path("x"),
+        sha256="",
+        size=1,
+        source=Model("tiny"),
+        compiler="2.51.0",
+        htp_arch=73,
+        inputs=(),
+        expected=(),
+        tolerance=0.0,
+        metadata={},
+        memory_bytes=0,
+    )
+    return DeployedContext(context, f"/{number}.bin", (), ())
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.sampled_from(STRATEGIES), st.data())
+def test_a_session_executes_in_turns_and_only_what_is_loaded(
+    needs: list[int], strategy: Strategy, data: st.DataObject
+) -> None:
+    contexts = [deployed(number) for number in range(len(needs))]
+    release = data.draw(st.permutations(range(len(needs))))
+    sharing = sharing_plan(needs, strategy)
+    plan = sharing_session(Libraries("/b", "/s"), contexts, sharing, release)
+    loaded: set[int] = set()
+    bound: set[int] = set()
+    runs: Counter[int] = Counter()
+    cleanup = next(at for at, step in enumerate(plan.steps) if step.verb == "cleanup")
+    for step in plan.steps[:cleanup]:
+        at = int(step.fields.get("context", -1))
+        if step.verb == "context-load":
+            assert int(step.fields.get("group", at)) in loaded | {at}
+            loaded.add(at)
+        elif step.verb == "context-load-list":
+            loaded |= set(range(len(needs)))
+        elif step.verb == "io-bind":
+            bound.add(at)
+        elif step.verb == "io-run":
+            assert at in bound & loaded
+            runs[at] += 1
+        elif step.verb == "io-release":
+            bound.remove(at)
+        elif step.verb == "context-free":
+            assert at not in bound
+            loaded.remove(at)
+    assert not loaded
+    assert all(runs[at] >= 2 for at in range(len(needs)))
+    assert plan.text()
+
+
+NEEDS = (4_000_000, 6_000_000, 3_000_000)
+SHARING = sharing_plan(NEEDS, "max")
+OUTPUTS = {at: frozenset({(at + 1,)}) for at in range(3)}
+
+
+def figures(executed: int, freed: int = 0, **changed: Any) -> SharingFigures:
+    shared = {"before": 50, "loaded": 50 + executed, "executed": 50 + executed, "freed": 50 + freed}
+    made = SharingFigures(
+        samples=MemorySamples(shared, {}, {}, "rpcmem"),
+        digests=OUTPUTS,
+    )
+    return dataclasses.replace(made, **changed)
+
+
+REFERENCE = figures(sum(NEEDS))
+
+
+def judged(made: SharingFigures, reference: SharingFigures | None = REFERENCE) -> list[Check]:
+    return judge_sharing(SHARING, made, reference, memory_part=0.1)
+
+
+def test_what_is_promised_holds() -> None:
+    checks = judged(figures(max(NEEDS)))
+    assert [(check.name, check.verdict) for check in checks] == [
+        ("memory_saved", "held"),
+        ("memory_given_back", "held"),
+        ("outputs_equal", "held"),
+    ]
+    assert checks[0].figures["saved_bytes"] == SHARING.expected_saving_bytes
+
+
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        (figures(sum(NEEDS)), "memory_saved"),
+        (figures(0), "memory_saved"),
+        (figures(max(NEEDS), freed=5_000_000), "memory_given_back"),
+        (figures(max(NEEDS), digests=OUTPUTS | {1: frozenset({(9,)})}), "outputs_equal"),
+        (figures(max(NEEDS), digests=OUTPUTS | {1: frozenset({(2,), (9,)})}), "outputs_equal"),
+        (figures(max(NEEDS), digests={}), "outputs_equal"),
+    ],
+)
+def test_each_wrong_figure_breaks_its_check_alone(made: SharingFigures, name: str) -> None:
+    assert [check.name for check in broken(judged(made))] == [name]
+
+
+def test_without_sharing_there_is_nothing_to_save() -> None:
+    checks = judged(REFERENCE, None)
+    assert [check.name for check in checks] == ["memory_given_back", "outputs_equal"]
+    assert not broken(checks)
+
+
+def test_nothing_is_concluded_from_buffers_that_nobody_can_see() -> None:
+    blind = MemorySamples(dict.fromkeys(("before", "executed", "freed"), 0), {}, {}, "memfd")
+    made = figures(0, samples=blind)
+    checks = judged(made, made)
+    assert [check.verdict for check in checks] == ["unseen", "unseen", "held"]
+    # one of them is enough to compare with
+    assert judged(made)[0].verdict == "broken"
+    missing = figures(0, samples=MemorySamples({}, {}, {}, "rpcmem"))
+    assert [check.verdict for check in judged(missing)][:2] == ["unseen", "unseen"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "context", "code", "verdict"),
+    [
+        ("context-load", 1, 1002, "held"),
+        ("io-run", 1, 6001, "held"),
+        ("context-load", 0, 1002, "broken"),
+        ("context-load", 1, 0, "broken"),
+        ("io-bind", 1, 8003, "broken"),
+        ("io-run", 1, None, "broken"),
+        (None, None, None, "broken"),
+    ],
+)
+def test_the_naive_order_must_be_refused_where_it_is_too_small(
+    verb: str | None, context: int | None, code: int | None, verdict: str
+) -> None:
+    failure = None if verb is None else StepResult(3, verb, context=context, code=code)
+    made = figures(0, failure=failure)
+    check = judge_undersized(sharing_plan(NEEDS, "naive"), made, None)
+    assert check.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "verdict"),
+    [
+        (1007, "", "unseen"),
+        (6999, "", "unseen"),
+        (1002, "Failed to find available PD for contextId 56", "unseen"),
+        (5005, "Flatbuffer validation failed", "unseen"),
+        (1002, "", "held"),
+        (5010, "the group's buffer is too small", "held"),
+        (5005, "Skel failed to process context binary.", "held"),
+    ],
+)
+def test_what_would_have_met_any_context_is_no_refusal_of_its_size(
+    code: int, message: str, verdict: str
+) -> None:
+    made = figures(0, failure=StepResult(3, "context-load", context=1, code=code))
+    error = ErrorRecord.of(api="QnnContext_createFromBinary", code=code, message=message)
+    check = judge_undersized(sharing_plan(NEEDS, "naive"), made, diagnosed("failed", error))
+    assert check.verdict == verdict, check.reason
+
+
+def test_where_nothing_was_executed_no_outputs_are_equal() -> None:
+    none = figures(max(NEEDS), digests={})
+    assert judged(none, dataclasses.replace(REFERENCE, digests={}))[2].verdict == "unseen"
+
+
+def test_what_was_not_seen_without_sharing_cannot_be_saved() -> None:
+    checks = judged(figures(0), figures(1_000_000))
+    assert (checks[0].name, checks[0].verdict) == ("memory_saved", "unseen")
+
+
+@pytest.mark.parametrize("io", [0, 14_000_000])
+def test_buffers_that_only_the_dsp_has_are_not_counted_as_saved_or_lost(io: int) -> None:
+    """A group's buffer is the client's; those of contexts without one may be the DSP's alone."""
+    checks = judged(figures(io + max(NEEDS)), figures(io))
+    assert (checks[0].name, checks[0].verdict) == ("memory_saved", "unseen")
+    assert "6000000 bytes were seen" in checks[0].reason
+    assert judged(figures(io + sum(NEEDS) + max(NEEDS)), figures(io))[0].verdict != "held"
+
+
+def test_figures_out_of_a_transcript() -> None:
+    def run(context: int, *digests: int) -> StepResult:
+        return StepResult(
+            0,
+            "io-run",
+            context=context,
+            begun=True,
+            ended=True,
+            code=0,
+            data={"digests": list(digests)},
+        )
+
+    failed = StepResult(3, "context-load", context=2, begun=True, ended=True, code=1002)
+    found = sharing_figures(Transcript(steps=[run(0, 5), run(1, 6), run(0, 5), run(0, 7), failed]))
+    assert found.digests == {0: frozenset({(5,), (7,)}), 1: frozenset({(6,)})}
+    assert found.failure is failed

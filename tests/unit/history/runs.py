@@ -1,0 +1,124 @@
+"""Hand-made attempts at cases, as short as a table wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.diagnosis.error import Diagnosis, ErrorRecord
+from harness.history.attempts import Attempt
+from harness.history.comparison import TITLES, Bisectable, Category, Comparison, Pair
+from harness.history.comparison_json import ComparisonReport, report_head, rows
+from harness.history.comparison_text import ToldComparison
+from harness.history.database import Database
+from harness.history.importing import runs_held, stored_attempts
+from harness.history.performance import judge_speed
+from harness.history.timeline import Filter
+from harness.plugin.collected import selection
+from harness.report.projections import finish
+from harness.results.record import NO_CAUSE, CaseRecord
+from harness.results.run_folder import RunFolder
+from tests.unit.results.records import record
+
+ERRORS = {"failed": 1002, "crashed": None, "hung": None, "error": None}
+
+
+def attempt(
+    said: str,
+    *,
+    qnn: str = "2.51.0",
+    device: str = "sim",
+    file: str = "suites/test_a.py",
+    **changed: Any,
+) -> CaseRecord:
+    """Of `name outcome`; message=, id=, known=, cause=, n= (the attempt) and engine= may
+    stand behind that.
+
+    The name may hold its version: `a@2.50.40`.
+    """
+    name, outcome, *more = said.split()
+    name, _, version = name.partition("@")
+    qnn = version or qnn
+    given = dict(word.split("=", 1) for word in more)
+    bad = outcome not in NO_CAUSE
+    error = None
+    if bad:
+        message = given.get("message", "it broke").replace("_", " ")
+        error = ErrorRecord.of(api="call", code=ERRORS[outcome], message=message)
+        if "id" in given:
+            error = error.model_copy(
+                update={"diagnosis": Diagnosis(id=given["id"], confidence="known", words="so")}
+            )
+    cause = given.get("cause", "infra" if outcome == "error" else "target") if bad else None
+    known = given.get("known")
+    values: dict[str, Any] = {
+        "case": f"{file}::test_b[{device}-htp-{qnn}-{name}]",
+        "axes": {"backend": "htp", "qnn": qnn, "ort": None, "which": name},
+        "device": {
+            "name": device,
+            "serial": None,
+            "soc": None,
+            "target": "linux-x64",
+            "simulated": True,
+        },
+        "outcome": outcome,
+        "cause": cause,
+        "error": error,
+        "expected": {"known_issue": known} if known else None,
+        "attempt": int(given.get("n", 1)),
+        "measurements": {},
+        "engine": given.get("engine", "qnn"),
+    }
+    return record(**(values | changed))
+
+
+def briefs(said: str) -> list[Attempt]:
+    """Attempts divided by semicolons."""
+    return [Attempt.of(attempt(one)) for one in said.split(";") if one.strip()]
+
+
+def run_folder(
+    reports: Path,
+    *records: CaseRecord,
+    command: tuple[str, ...] = ("pytest", "-m", "device"),
+    problem: str | None = None,
+    run_id: str | None = None,
+) -> Path:
+    """A finished run with these records."""
+    more = {"selection": list(selection(command))}
+    folder = RunFolder.create(
+        reports, command=command, lab={}, devices=[], more=more, run_id=run_id
+    )
+    for one in records:
+        folder.journal.append(one.model_copy(update={"run": folder.run_id}))
+    finish(folder, exit_code=0, problem=problem)
+    return folder.path
+
+
+def stored_runs(database: Database, asked: Filter) -> list[tuple[str, list[Attempt]]]:
+    """What is held of what is asked for, run by run as they were begun."""
+    found: dict[str, list[Attempt]] = {}
+    for _, run, brief in stored_attempts(database, asked):
+        found.setdefault(run, []).append(brief)
+    return [(one.run, found[one.run]) for one in runs_held(database) if one.run in found]
+
+
+def with_speed(
+    found: Comparison,
+    earlier: Sequence[Sequence[Attempt]] = (),
+    between: Sequence[Sequence[Attempt]] = (),
+    **asked: Any,
+) -> Comparison:
+    """The comparison with what became of speed and memory, as `compare` judges it."""
+    sides = [[getattr(one, side) for one in found["passing"]] for side in ("before", "after")]
+    return replace(found, speed=judge_speed(*sides, earlier, between, **asked))
+
+
+def comparison_report(
+    told: ToldComparison, bisectable: Callable[[Category, Pair], Bisectable]
+) -> ComparisonReport:
+    """What `compare --json` prints, held as a whole."""
+    listed = {name: tuple(rows(told, name, bisectable)) for name in TITLES}
+    return report_head(told).model_copy(update=listed)

@@ -1,0 +1,268 @@
+"""Pairs of runs made by hand, each with the exact answer; and what holds for all pairs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.errors import ConfigError
+from harness.history.attempts import Attempt, same_failure
+from harness.history.comparison import (
+    CATEGORIES,
+    Comparison,
+    FailOn,
+    compare,
+    groups,
+)
+from tests.unit.history.runs import attempt, briefs
+
+ALL = "new,changed,flaky,vanished,lab,added,drift:0"
+
+# what it was; what it is; what became of each case
+PAIRS = {
+    "nothing, of nothing": ("", "", ""),
+    "passes as it did": ("a passed", "a passed", "passing a"),
+    "fails now": ("a passed", "a failed", "new a"),
+    "crashes now": ("a passed", "a crashed", "new a"),
+    "hangs now": ("a passed", "a hung", "new a"),
+    "fails now, as expected": ("a passed", "a failed known=k", "known a"),
+    "fails as it did": ("a failed", "a failed", "failing a"),
+    "other numbers are the same failure": (
+        *("a failed message=step_7_of_0x10", "a failed message=step_9_of_0x4f"),
+        "failing a",
+    ),
+    "another message": ("a failed message=one", "a failed message=other", "changed a"),
+    "another outcome": ("a failed", "a crashed", "changed a"),
+    "another diagnosis of the same words": ("a failed id=x", "a failed id=y", "changed a"),
+    "a diagnosis where no rule knew it": ("a failed", "a failed id=y", "failing a"),
+    "a diagnosis that is given no more": ("a failed id=x", "a failed", "failing a"),
+    "the same diagnosis": ("a failed id=x", "a failed id=x", "failing a"),
+    "passes again": ("a failed", "a passed", "fixed a"),
+    "a known issue is fixed": ("a failed known=k", "a passed", "fixed a"),
+    "fails as expected, as it did": ("a failed known=k", "a failed known=k", "failing a"),
+    "is expected to fail so by now": ("a failed", "a failed known=k", "failing a"),
+    "nobody expects it any more": ("a failed known=k", "a failed", "new a"),
+    "fails otherwise, as expected": (
+        *("a failed message=one", "a failed message=other known=k"),
+        "known a",
+    ),
+    "fails otherwise than expected": (
+        *("a failed message=one known=k", "a failed message=other"),
+        "changed a",
+    ),
+    "not run any more": ("a passed;b passed", "b passed", "vanished a;passing b"),
+    "skipped now": ("a passed", "a skipped", "vanished a"),
+    "unsupported now": ("a failed", "a unsupported", "vanished a"),
+    "not run, and never judged": ("a skipped;b error", "", "untested a b"),
+    "skipped as it was": ("a skipped", "a skipped", "untested a"),
+    "unsupported, and skipped before": ("a skipped", "a unsupported", "untested a"),
+    "a new case that passes": ("", "a passed", "added a"),
+    "a new case that fails": ("", "a failed", "added a"),
+    "a new case that is skipped": ("", "a skipped", "untested a"),
+    "judged after a skip": ("a skipped", "a failed", "added a"),
+    "judged after trouble in the lab": ("a error", "a passed", "added a"),
+    "the lab failed": ("a passed", "a error", "lab a"),
+    "the input was wrong": ("a failed", "a failed cause=config", "lab a"),
+    "the harness failed": ("a passed", "a error cause=harness", "lab a"),
+    "the lab failed in a new case": ("", "a error", "lab a"),
+    "the lab failed again": ("a error", "a error", "untested a"),
+    "the lab failed at first only": ("a passed", "a error;a passed n=2", "passing a"),
+    "the lab failed at first, then it fails": ("a passed", "a error;a failed n=2", "new a"),
+    "fails at first only": ("a passed", "a failed;a passed n=2", "flaky a"),
+    "passes at first only": ("a passed", "a passed;a failed n=2", "flaky a"),
+    "was flaky and passes": ("a failed;a passed n=2", "a passed", "flaky a"),
+    "was flaky and fails as then": ("a failed;a passed n=2", "a failed", "flaky a"),
+    "was flaky and fails otherwise": ("a failed;a passed n=2", "a crashed", "changed a"),
+    "is flaky as it was": ("a failed;a passed n=2", "a failed;a passed n=2", "failing a"),
+    "attempts in any order": ("a passed", "a passed n=2;a error n=1", "passing a"),
+    "of two first attempts the later one counts": (
+        *("a passed", "a error;a passed"),
+        "passing a",
+    ),
+    "another version alone": ("a@2.50.40 passed", "a@2.51.0 failed", "new a"),
+    "another version of several": (
+        *("a@2.50.40 passed;a@2.49.40 passed", "a@2.50.40 passed;a@2.51.0 passed"),
+        "passing a;added a;vanished a",
+    ),
+    "two versions beside the one there was": (
+        *("a@2.50.40 passed", "a@2.50.40 passed;a@2.51.0 failed"),
+        "passing a;new a",
+    ),
+    "another engine is another case": (
+        *("a passed;b@2.50.40 passed", "a failed engine=ort;b@2.51.0 passed engine=ort"),
+        "added a b;vanished a b",
+    ),
+    "many at once": (
+        "a passed;b passed;c failed;d passed;e error;f failed id=x",
+        "f failed id=x;d skipped;c passed;b failed;a passed;g passed",
+        "passing a;new b;fixed c;vanished d;untested e;failing f;added g",
+    ),
+}
+
+
+def became(found: Comparison) -> dict[str, list[str]]:
+    told = {
+        category: sorted(
+            name.rpartition("-")[2].removesuffix("]") for name in found.cases(category)
+        )
+        for category in CATEGORIES
+    }
+    return {category: names for category, names in told.items() if names}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_what_became_of_each_case(name: str) -> None:
+    before, after, answer = PAIRS[name]
+    found = compare(briefs(before), briefs(after))
+    wanted: dict[str, list[str]] = {}
+    for part in filter(None, answer.split(";")):
+        category, *names = part.split()
+        wanted[category] = sorted(names)
+    assert became(found) == wanted
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_run_beside_itself_is_no_difference(name: str) -> None:
+    for said in PAIRS[name][:2]:
+        found = compare(briefs(said), briefs(said))
+        assert set(became(found)) <= {"passing", "failing", "untested"}
+        assert FailOn.parse(ALL).reasons(found) == []
+
+
+def test_there_are_pairs_for_all_that_can_become_of_a_case() -> None:
+    assert len(PAIRS) >= 25
+    seen = {part.split()[0] for *_, answer in PAIRS.values() for part in answer.split(";") if part}
+    assert seen == set(CATEGORIES)
+
+
+outcomes = st.sampled_from(
+    ["passed", "failed", "failed known=k", "crashed", "skipped", "unsupported", "error"]
+)
+runs = st.dictionaries(st.sampled_from("abcdefgh"), outcomes, max_size=8)
+
+
+@given(runs, runs, st.randoms(use_true_random=False))
+def test_order_does_not_count_and_no_case_is_lost(
+    before: dict[str, str], after: dict[str, str], chance: random.Random
+) -> None:
+    sides = [[f"{name} {how}" for name, how in run.items()] for run in (before, after)]
+    found = became(compare(*(briefs(";".join(side)) for side in sides)))
+    for side in sides:
+        chance.shuffle(side)
+    assert became(compare(*(briefs(";".join(side)) for side in sides))) == found
+    assert sorted(name for names in found.values() for name in names) == sorted({*before, *after})
+
+
+def test_another_device_or_file_is_another_case() -> None:
+    before = [Attempt.of(attempt("a@2.50.40 passed"))]
+    for other in ({"device": "phone"}, {"file": "suites/test_c.py"}):
+        found = compare(before, [Attempt.of(attempt("a@2.51.0 failed", **other))])
+        assert became(found) == {"added": ["a"], "vanished": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "reasons"),
+    [
+        ("new", ["new"]),
+        ("new,vanished", ["new", "vanished"]),
+        ("vanished, new ,new", ["vanished", "new"]),
+        ("changed,flaky", []),
+        ("added", []),
+        ("drift:1", []),
+    ],
+)
+def test_what_it_fails_on_is_what_was_asked_for(fail_on: str, reasons: list[str]) -> None:
+    found = compare(briefs("a passed;b passed"), briefs("a failed;c passed"))
+    assert FailOn.parse(fail_on).reasons(found) == reasons
+
+
+@pytest.mark.parametrize(
+    ("info", "reasons"),
+    [
+        (None, ["vanished"]),
+        ({"selected": 2}, ["vanished"]),
+        ({"selected": 3}, []),  # it was not run: nobody knows whether it would have vanished
+        ({}, []),  # cut short
+    ],
+)
+def test_what_a_cut_run_has_no_record_of_has_not_vanished(
+    info: dict[str, int] | None, reasons: list[str]
+) -> None:
+    before = briefs("a passed;b passed;c passed")
+    asked = FailOn.parse("vanished")
+    found = compare(before, briefs("b passed;c passed"), infos=(None, info))
+    assert asked.reasons(found) == reasons
+    skipped = compare(before, briefs("a skipped;b passed"), infos=(None, {"selected": 9}))
+    assert asked.reasons(skipped) == ["vanished"]
+
+
+def test_what_was_added_counts_if_it_fails_and_nobody_expects_it() -> None:
+    asked = FailOn.parse("added")
+    assert asked.reasons(compare([], briefs("a failed"))) == ["added"]
+    assert asked.reasons(compare([], briefs("a failed known=k"))) == []
+
+
+def test_slowness_by_one_percent_or_more_may_be_asked_for() -> None:
+    assert FailOn.parse("perf:1%,perf:1.125%") == FailOn((), None, 0.01125)
+    assert FailOn.parse("perf:1%").slower == 0.01
+
+
+NOTHING_TO_FAIL_ON = ["", "op", "news", "new,,changed", "drift", "failing"]
+NO_SLOWNESS = [
+    "perf",
+    "perf:",
+    "perf:10",
+    "perf:0%",
+    "perf:0.5%",
+    "perf:-5%",
+    "perf:1e3%",
+    "perf:nan%",
+]
+
+
+@pytest.mark.parametrize("fail_on", [*NOTHING_TO_FAIL_ON, *NO_SLOWNESS])
+def test_what_is_nothing_to_fail_on_is_refused(fail_on: str) -> None:
+    with pytest.raises(ConfigError, match="drift:STEPS, perf:PERCENT%, ops"):
+        FailOn.parse(fail_on)
+
+
+def test_two_attempts_fail_alike_by_outcome_and_signature() -> None:
+    one, same, crashed, passed = briefs("a failed;b failed;c crashed;d passed")
+    assert same_failure(one, same)
+    assert not same_failure(one, crashed)
+    assert not same_failure(one, passed)
+    assert not same_failure(passed, passed)
+
+
+def test_alike_failures_are_one_group() -> None:
+    found = compare(
+        briefs("a passed;b passed;c passed;d passed"),
+        briefs("a failed message=one;b failed;c failed;d failed id=x"),
+    )
+    told = [[pair.shown.case[-2] for pair in group] for group in groups(found["new"])]
+    assert told == [["b", "c"], ["a"], ["d"]]
+    apart = groups(found["new"], lambda pair: pair.shown.case)
+    assert len(apart) == 4
+
+
+def kept(digest: str) -> dict[str, object]:
+    output = {"name": "y", "digest": digest, "data_type": "uint8", "scale": None, "offset": None}
+    return {"kept_outputs": {"m": {"sha256": "0", "outputs": [output]}}}
+
+
+def test_outputs_that_differ_are_told_and_counted_in_steps() -> None:
+    files = {"one": bytes([1, 2, 3]), "other": bytes([1, 2, 5])}
+    before = [Attempt.of(attempt("a@2.50.40 passed", measurements=kept("one")))]
+    after = [Attempt.of(attempt("a@2.51.0 passed", measurements=kept("other")))]
+    found = compare(before, after, files.get)
+    (drifted,) = found.drifted
+    difference = drifted.outputs[0].differences[1]
+    assert difference is not None
+    assert difference.max_steps == 2
+    assert became(found) == {"passing": ["a"]}
+    assert FailOn.parse("drift:1").reasons(found) == ["drift:1"]
+    assert FailOn.parse("drift:2").reasons(found) == []
+    assert not compare(before, before, files.get).drifted
+    assert not compare(before, after).drifted

@@ -1,0 +1,446 @@
+"""Journals in a file of SQLite: what is held is what they say, however often they are taken in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from harness.cli.history import history
+from harness.core.errors import ConfigError, InfraError
+from harness.history.attempts import Attempt, read_attempts
+from harness.history.database import open_database
+from harness.history.importing import import_run, runs_held, runs_in
+from harness.history.timeline import Filter
+from harness.report.merge import merge_runs
+from harness.results.coverage import coverage_of
+from harness.results.record import CaseRecord
+from harness.results.run_folder import INFO, new_run_id
+from tests.properties import reached, reaches
+from tests.unit.history.runs import attempt, run_folder, stored_runs
+
+
+def held(path: Path) -> list[tuple[object, ...]]:
+    with sqlite3.connect(path) as connection:
+        return list(connection.execute("SELECT * FROM attempts ORDER BY run, line"))
+
+
+def said(*words: object) -> tuple[int, str]:
+    done = CliRunner().invoke(history, [str(word) for word in words], standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return done.return_value or 0, done.output
+
+
+def test_taking_in_twice_changes_nothing(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a passed"), attempt("b failed id=x"))
+    run_folder(tmp_path, attempt("a error"), attempt("a passed n=2"))
+    file = tmp_path / "history.sqlite"
+    assert said("import", "--reports", tmp_path)[1].startswith("2 runs of 2 taken in")
+    before = held(file)
+    assert len(before) == 4
+    assert said("import", tmp_path, "--reports", tmp_path)[1].startswith("0 runs of 2 taken in")
+    assert held(file) == before
+    file.unlink()
+    assert said("import", "--reports", tmp_path)[1].startswith("2 runs of 2 taken in")
+    assert held(file) == before, "journals make it again"
+
+
+def test_a_run_that_grew_or_is_another_one_is_taken_in_anew(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, attempt("a passed"))
+    database = open_database(str(tmp_path / "h"))
+    assert import_run(database, folder).attempts == 1
+    with (folder / "results.jsonl").open("a") as journal:
+        journal.write(attempt("b failed").model_dump_json() + '\nbroken\n{"torn')
+    done = import_run(database, folder)
+    assert (done.attempts, done.left_out.count, done.changed) == (2, 2, True)
+    (folder / "results.jsonl").write_text(attempt("c passed").model_dump_json() + "\n")
+    assert import_run(database, folder).attempts == 1
+    ((_, found),) = stored_runs(database, Filter())
+    assert [one.case[-2:] for one in found] == ["c]"]
+
+
+def test_two_importers_at_once(tmp_path: Path) -> None:
+    for _ in range(6):
+        run_folder(tmp_path, *(attempt(f"c{number} passed") for number in range(200)))
+    words = [
+        sys.executable,
+        "-m",
+        "harness.cli.main",
+        "history",
+        "import",
+        "--reports",
+        tmp_path,
+    ]
+    both = [subprocess.Popen([*map(str, words)], stderr=subprocess.PIPE) for _ in range(2)]
+    assert [one.communicate(timeout=120)[1] for one in both] == [b"", b""]
+    assert [one.returncode for one in both] == [0, 0]
+    assert len(held(tmp_path / "history.sqlite")) == 1200
+
+
+def test_what_fails_within_a_run_leaves_nothing_of_it(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, attempt("a passed"), attempt("b passed"))
+    database = open_database(str(tmp_path / "h"))
+    with sqlite3.connect(tmp_path / "h") as connection:
+        connection.execute(
+            "CREATE TRIGGER no BEFORE INSERT ON attempts WHEN new.line = 2 "
+            "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        )
+    with pytest.raises(InfraError, match="the disk is full"):
+        import_run(database, folder)
+    with sqlite3.connect(tmp_path / "h") as connection:
+        counts = [
+            connection.execute(f"SELECT count(*) FROM {t}").fetchone() for t in ("runs", "attempts")
+        ]
+    assert counts == [(0,), (0,)]
+
+
+def test_what_is_asked_for_is_what_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_folder(tmp_path, attempt("a@2.50.40 passed"), attempt("b@2.50.40 failed id=y"))
+    run_folder(tmp_path, attempt("a@2.51.0 failed id=x"), attempt("b@2.51.0 failed id=y"))
+    code, output = said("--reports", tmp_path, "--json")
+    told = json.loads(output)
+    assert (code, told["runs"], len(told["cases"])) == (0, 2, 2)
+    code, output = said("--reports", tmp_path, "--case", "-a]", "--lab", "x.yaml")
+    assert code == 0
+    assert ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]" in output
+    assert "--axis qnn --good 2.50.40 --bad 2.51.0 --device sim --lab x.yaml" in output
+    monkeypatch.chdir(tmp_path)
+    assert "--device sim --reports " in said("--reports", tmp_path)[1], "there is no devices.yaml"
+    for words, cases in (
+        (("--diagnosis", "x"), 1),
+        (("--device", "sim"), 2),
+        (("--axis", "qnn=2.50.40"), 2),
+        (("--axis", "which=a", "--axis", "qnn=2.51.0"), 1),
+        (("--axis", "engine=qnn"), 2),
+        (("--axis", "engine=ort"), 0),
+        (("--since", "2030-01-01"), 0),
+        (("--until", "2001-01-01"), 0),
+        (("--since", "2001-01-01", "--until", "2100-01-01"), 2),
+    ):
+        code, output = said("--reports", tmp_path, "--json", *words)
+        assert (code, len(json.loads(output)["cases"])) == (0 if cases else 1, cases), words
+
+
+def test_a_device_or_an_axis_that_nothing_has_is_wrong_input(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a@2.50.40 passed"))
+    for words, says in (
+        (("--device", "phone"), r"--device: no run was on a device 'phone' \(valid: sim\)"),
+        (("--axis", "qmm=2.50"), r"--axis: no case has an axis 'qmm' \(valid: .*qnn.*\)"),
+        (("--axis", "device=phone"), None),
+        (("--axis", "ort=1.31.1"), None),
+        (("--axis", "qnn=2.49.40"), None),
+    ):
+        if says is None:
+            assert said("--reports", tmp_path, *words) == (1, "nothing is held of that\n")
+            continue
+        with pytest.raises(ConfigError, match=says):
+            said("--reports", tmp_path, *words)
+
+
+def placed_with(made: CaseRecord, **changed: str) -> CaseRecord:
+    assert made.placement is not None
+    return made.model_copy(update={"placement": made.placement.model_copy(update=changed)})
+
+
+def test_a_placement_of_megabytes_is_not_kept_as_it_is(tmp_path: Path) -> None:
+    made = attempt("a passed")
+    long = ["x" * (3 << 20), f"{'x' * (3 << 20)}y"]
+    run_folder(tmp_path, *(placed_with(made, qnn=text, device=text) for text in long))
+    said("import", "--reports", tmp_path)
+    with sqlite3.connect(tmp_path / "history.sqlite") as connection:
+        kept = [text for (text,) in connection.execute("SELECT placement FROM attempts")]
+    assert len(set(kept)) == 2, "they are still two"
+    assert max(map(len, kept)) < 2000
+    assert json.loads(kept[0])["backend"] == "htp"
+    assert said("--reports", tmp_path, "--json")[0] in (0, 1)
+
+
+def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database\n" * 1000)
+    with pytest.raises(ConfigError, match="is no database"):
+        open_database(str(tmp_path / "text"))
+    with pytest.raises(ConfigError, match="no such folder"):
+        open_database(str(tmp_path / "none/history.sqlite"))
+    with pytest.raises(ConfigError, match="holds no run"):
+        runs_in(tmp_path)
+    with pytest.raises(ConfigError, match="NAME=VALUE"):
+        said("--axis", "qnn", "--reports", tmp_path)
+    with pytest.raises(ConfigError, match="is a folder"):
+        open_database(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "table", ["runs (x)", "people (name)", "meta (schema)", "meta (name, value)"]
+)
+def test_a_database_of_another_program_is_refused_and_left_as_it_is(
+    tmp_path: Path, table: str
+) -> None:
+    file = tmp_path / "theirs.sqlite"
+    with sqlite3.connect(file) as connection:
+        connection.execute(f"CREATE TABLE {table}")
+    with pytest.raises(ConfigError, match="holds tables of something else"):
+        open_database(str(file))
+    with sqlite3.connect(file) as connection:
+        assert len(connection.execute("SELECT * FROM sqlite_master").fetchall()) == 1
+
+
+def test_options_before_a_command_of_history_are_for_it(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "reports", attempt("a passed"))
+    code, output = said("--database", tmp_path / "h.sqlite", "import", folder)
+    assert (code, output.split()[0], (tmp_path / "h.sqlite").is_file()) == (0, "1", True)
+
+
+def test_a_damaged_file_is_said_to_be_one(tmp_path: Path) -> None:
+    folder, file = run_folder(tmp_path, *[attempt("a passed")] * 200), tmp_path / "h.sqlite"
+    import_run(open_database(str(file)), folder)
+    file.write_bytes(file.read_bytes()[:5000])
+    with pytest.raises(InfraError, match="remove it, and import the journals again"):
+        open_database(str(file))
+
+
+def test_a_database_of_another_version_is_refused_and_says_how_to_make_it_anew(
+    tmp_path: Path,
+) -> None:
+    folder, file = run_folder(tmp_path, attempt("a passed")), tmp_path / "h.sqlite"
+    import_run(open_database(str(file)), folder)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE meta SET value = '3' WHERE name = 'schema'")
+    before = file.read_bytes()
+    with pytest.raises(ConfigError, match=r"version 3, .*remove it.*qnn-harness history import"):
+        open_database(str(file))
+    assert file.read_bytes() == before
+    file.unlink()
+    assert import_run(open_database(str(file)), folder).attempts == 1
+
+
+def told_of(file: Path, *words: str) -> str:
+    return said("--database", file, *words)[1]
+
+
+def test_cases_that_left_no_record_are_told_with_their_runs(tmp_path: Path) -> None:
+    file = tmp_path / "h.sqlite"
+    whole, killed, begun = (run_folder(tmp_path, attempt("a passed")) for _ in range(3))
+    for folder in (killed, begun):
+        info = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps(info | {"selected": 4, "finished": None}))
+    said("import", "--database", file, whole, killed)
+    assert f"; 3 cases not run in {killed.name}\n" in told_of(file)
+    started = runs_held(open_database(str(file)))[1].started
+    assert json.loads(told_of(file, "--json"))["lacking"] == [
+        {"run": killed.name, "started": started, "not_run": 3}
+    ]
+    assert "not run" not in told_of(file, "--until", started[:10])
+    said("import", "--database", file, begun)
+    assert f"; 6 cases not run in 2 runs, the last of them {begun.name}\n" in told_of(file)
+    assert told_of(file, "--case", "nothing") == (
+        f"nothing is held of that; 6 cases not run in 2 runs, the last of them {begun.name}\n"
+    )
+
+
+def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
+    tmp_path: Path,
+) -> None:
+    folder = run_folder(tmp_path, attempt("a passed"))
+    file = folder / "run.json"
+    info = json.loads(file.read_text())
+    database = open_database(str(tmp_path / "h"))
+    wanted = (
+        ({"finished": None}, None),
+        ({"problem": "interrupted"}, None),
+        ({"finished": None, "selected": 3}, 2),
+        ({}, 0),
+    )
+    for change, lacks in wanted:
+        file.write_text(json.dumps(info | change))
+        assert [import_run(database, folder).changed for _ in range(2)] == [True, False]
+        assert [one.not_run for one in runs_held(database)] == [lacks]
+
+
+@reaches(0.9)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.integers(1, 3)), max_size=12),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "selected": st.integers(0, 9),
+            "finished": st.just("then"),
+            "problem": st.just("interrupted"),
+        },
+    ),
+)
+def test_what_history_holds_is_what_the_run_says_of_itself(
+    tmp_path: Path, met: list[tuple[int, bool, int]], info: dict[str, object]
+) -> None:
+    """A case fits the lab or does not in all its attempts."""
+    fits = {number: fit for number, fit, _ in met}
+    made = {number: attempt(f"c{number} passed") for number in fits}
+    records = [
+        made[number].model_copy(update={"attempt": at} | ({} if fits[number] else {"device": None}))
+        for number, _, at in met
+    ]
+    reached()
+    coverage = coverage_of(records, info)
+    folder = tmp_path / new_run_id()
+    folder.mkdir()
+    text = "".join(f"{record.model_dump_json()}\n" for record in records)
+    (folder / "results.jsonl").write_text(text)
+    (folder / "run.json").write_text(json.dumps({"schema": 1} | info))
+    database = open_database(str(folder / "history.sqlite"))
+    import_run(database, folder)
+    (held,) = runs_held(database)
+    assert held.not_run == (None if coverage.selected is None else coverage.not_run)
+
+
+def test_another_run_of_the_same_id_is_told_and_kept_apart(tmp_path: Path) -> None:
+    """As two machines made them, whose ids had 16 random bits."""
+    name = "20261121T060000Z-3f9a"
+    folders = []
+    for machine, words in (("x", "a passed"), ("y", "b failed"), ("z", "c passed")):
+        folder = run_folder(tmp_path / machine, attempt(words), run_id=name)
+        folders.append(folder)
+    database = tmp_path / "h"
+    outputs = [said("import", one, "--database", database)[1] for one in folders]
+    assert ["1 run of 1 taken in" in one for one in outputs] == [True] * 3
+    assert ["is another run than" in one for one in outputs] == [False, True, True]
+    done = [import_run(open_database(str(database)), one) for one in folders]
+    assert [one.changed for one in done] == [False] * 3, "each is known again"
+    assert done[0].run == name
+    assert len({one.run for one in done}) == 3
+    assert [one.beside for one in done] == [None, str(folders[0]), str(folders[0])]
+    assert len(held(database)) == 3
+    with (folders[1] / "results.jsonl").open("a") as journal:
+        journal.write(attempt("d passed").model_dump_json() + "\n")
+    grown = import_run(open_database(str(database)), folders[1])
+    assert (grown.run, grown.attempts) == (done[1].run, 2)
+    assert len(held(database)) == 4
+
+
+def test_a_copy_of_a_run_that_went_on_is_the_same_run(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "x", attempt("a passed"))
+    copy = Path(shutil.copytree(folder, tmp_path / "y" / folder.name))
+    with (copy / "results.jsonl").open("a") as journal:
+        journal.write(attempt("b passed").model_dump_json() + "\n")
+    database = open_database(str(tmp_path / "h"))
+    assert import_run(database, folder).attempts == 1
+    done = import_run(database, copy)
+    assert (done.run, done.attempts, done.beside) == (folder.name, 2, None)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_copy_whose_run_json_says_otherwise_changes_nothing_of_its_run(
+    tmp_path: Path, first: int
+) -> None:
+    folder = run_folder(tmp_path, attempt("a passed"))
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    info = json.loads((copy / INFO).read_text())
+    (copy / INFO).write_text(json.dumps(info | {"selected": 9_000}))
+    database = open_database(str(tmp_path / "h"))
+    for path in [(copy, folder), (folder, copy)][first] * 2:
+        import_run(database, path)
+    assert [(one.run, one.not_run) for one in runs_held(database)] == [(folder.name, 0)]
+    shutil.rmtree(folder)
+    import_run(database, copy)
+    assert [one.not_run for one in runs_held(database)] == [8_999], "now it is the run"
+
+
+def test_a_run_of_next_year_is_followed_by_those_that_came_after_it(tmp_path: Path) -> None:
+    """What a case ends as is what the last run says, not the one of the latest time."""
+    for year, words in ((2026, "a passed"), (2030, "a failed"), (2026, "a passed")):
+        moment = datetime(year, 11, 21, 6, tzinfo=UTC)
+        folder = run_folder(tmp_path, attempt(words, started=moment), run_id=new_run_id(moment))
+        info = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps(info | {"started": moment.isoformat()}))
+    told = json.loads(said("--reports", tmp_path, "--json")[1])
+    assert [(one["recent"], one["fails"]) for one in told["cases"]] == [(".F.", False)]
+
+
+def forged(reports: Path, run: Path) -> Path:
+    """Return a run that claims to be merged of another one, of which all cases passed."""
+    false = run_folder(reports, attempt("z passed"))
+    claim = json.loads((false / "run.json").read_text())
+    claim["merged"] = [{"run": run.name}]
+    (false / "run.json").write_text(json.dumps(claim))
+    with (false / "results.jsonl").open("a") as journal:
+        for line in (run / "results.jsonl").read_text().splitlines():
+            passed = {"outcome": "passed", "cause": None, "error": None}
+            journal.write(f"{json.dumps(json.loads(line) | passed)}\n")
+    return false
+
+
+@pytest.fixture(scope="module")
+def parts_and_wholes(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Return runs, others that are merged of them and of each other, and one with false claims."""
+    reports = tmp_path_factory.mktemp("reports")
+    days = [datetime(2026, 11, day, tzinfo=UTC) for day in range(20, 25)]
+    first, second, third = (
+        run_folder(
+            reports, *(attempt(f"{case} {outcome}", started=days[at]) for case, outcome in had)
+        )
+        for at, had in enumerate(
+            (
+                (("a", "crashed"), ("b", "passed")),
+                (("a", "passed"), ("c", "failed")),
+                (("d", "passed"), ("a", "crashed")),
+            )
+        )
+    )
+    two, all_three, overlapping = (reports / name for name in ("two", "all-three", "overlapping"))
+    merge_runs([first, second], two)
+    merge_runs([two, third], all_three)
+    merge_runs([third, second], overlapping)
+    return [first, second, third, two, all_three, overlapping, forged(reports, first)]
+
+
+@reaches(0.2)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chosen=st.data())
+def test_an_attempt_counts_once_in_whatever_order_parts_and_merged_runs_come(
+    chosen: st.DataObject, parts_and_wholes: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    some = chosen.draw(st.sets(st.sampled_from(parts_and_wholes), min_size=1).map(sorted))
+    histories = []
+    for order in (some, chosen.draw(st.permutations(some)), some[::-1]):
+        database = open_database(str(tmp_path_factory.mktemp("history") / "h"))
+        for path in order:
+            import_run(database, path)
+        histories.append(stored_runs(database, Filter()))
+    assert histories[0] == histories[1] == histories[2]
+    counted = [identity for _, attempts in histories[0] for identity in identities(attempts)]
+    stand = {one.identity for path in some for one in read_attempts(path / "results.jsonl")[0]}
+    assert sorted(counted, key=repr) == sorted((one[1:] for one in stand), key=repr)
+    whole = parts_and_wholes[4]
+    if whole in some:
+        reached()
+        held_of, stands = dict(histories[0]), read_attempts(whole / "results.jsonl")[0]
+        assert identities(held_of[whole.name]) == identities(stands)
+        assert not {one.name for one in parts_and_wholes[:4]} & held_of.keys()
+
+
+def identities(attempts: Sequence[Attempt]) -> list[tuple[str | None, ...]]:
+    """Return what tells attempts apart, but for their own runs, which no database holds."""
+    return sorted((one.identity[1:] for one in attempts), key=repr)
+
+
+def test_what_a_merged_run_took_counts_again_when_that_has_changed(tmp_path: Path) -> None:
+    first, second = (run_folder(tmp_path, attempt(f"{case} passed")) for case in "ab")
+    merge_runs([first, second], tmp_path / "merged")
+    database = open_database(str(tmp_path / "h"))
+    for path in (first, second, tmp_path / "merged"):
+        import_run(database, path)
+    assert [run for run, _ in stored_runs(database, Filter())] == ["merged"]
+    journal = tmp_path / "merged/results.jsonl"
+    journal.write_text(journal.read_text().splitlines(keepends=True)[1])
+    import_run(database, tmp_path / "merged")
+    names = [(run, len(attempts)) for run, attempts in stored_runs(database, Filter())]
+    assert sorted(names) == sorted([(first.name, 1), min((second.name, 1), ("merged", 1))])

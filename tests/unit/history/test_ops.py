@@ -1,0 +1,180 @@
+"""Ops of two runs: what is blamed, what noise is, what is fused otherwise."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.history.attempts import Attempt
+from harness.history.comparison import FailOn, compare
+from harness.history.comparison_text import op_counts, op_lines
+from harness.history.ops import OpsCompared, judge_ops
+from tests.unit.history.runs import attempt
+
+Ops = dict[str, list[int]]
+NAMES = [f"Conv_{at}" for at in range(30)]
+CASE = "suites/test_a.py::test_b[sim-htp-2.51.0-a]"
+
+
+def run(ops: Ops, outcome: str = "passed") -> list[Attempt]:
+    """A run of one case with what each op took in its executions."""
+    told: list[dict[str, Any]] = [
+        {"op": f"{name}:OpId_{at}", "source": None, "cycles": runs[0], "runs": runs}
+        for at, (name, runs) in enumerate(ops.items())
+    ]
+    return [Attempt.of(attempt(f"a {outcome}", measurements={"profile": {"ops": told}}))]
+
+
+def compared(*sides: Ops) -> OpsCompared:
+    found = judge_ops(*map(run, sides))
+    assert found is not None
+    return found
+
+
+def noisy(draw: np.random.Generator, planted: dict[str, float] | None = None) -> Ops:
+    """Executions as a simulator's: of a busy process each op a little slow, some far off."""
+    found = {}
+    for at, name in enumerate(NAMES):
+        base = 1000 * (at + 1) * (planted or {}).get(name, 1)
+        of_process = np.exp(0.05 * draw.standard_t(2))
+        odd = np.where(draw.random(5) < 0.05, 2, 1)
+        found[name] = [int(base * of_process * np.exp(0.1 * draw.standard_t(2)) * k) for k in odd]
+    return found
+
+
+@pytest.mark.parametrize("earlier", [0, 4])
+def test_twenty_comparisons_of_nothing_blame_no_op(earlier: int) -> None:
+    draw = np.random.default_rng(earlier)
+    for _ in range(20):
+        runs = [run(noisy(draw)) for _ in range(2 + 2 * earlier)]
+        found = judge_ops(runs[0], runs[1], runs[2 : 2 + earlier], runs[2 + earlier :])
+        assert found is not None
+        assert not found.slower
+        assert not found.faster
+        assert not found.remade
+
+
+@pytest.mark.parametrize("earlier", [0, 4])
+def test_an_op_made_ten_times_larger_is_named_first(earlier: int) -> None:
+    draw = np.random.default_rng(7 + earlier)
+    for name in ("Conv_0", "Conv_17"):
+        old = [run(noisy(draw)) for _ in range(1 + earlier)]
+        new = [run(noisy(draw, {name: 10})) for _ in range(1 + earlier)]
+        found = judge_ops(old[-1], new[-1], old[:-1], new[:-1])
+        assert found is not None
+        assert [one.op for one in found.slower] == [name]
+        assert not found.faster
+        first = next(iter(op_lines(found)))
+        assert first.startswith(f"op slower: {name} x ")
+        assert "apart" in first
+
+
+@pytest.mark.parametrize(("times", "reasons"), [(100, ["ops"]), (1, []), (0.01, [])])
+def test_a_comparison_fails_on_a_slower_op_if_that_is_asked(
+    times: float, reasons: list[str]
+) -> None:
+    draw = np.random.default_rng(1)
+    old, new = run(noisy(draw)), run(noisy(draw, {"Conv_5": times}))
+    found = replace(compare(old, new), ops=judge_ops(old, new))
+    assert FailOn.parse("new,ops").reasons(found) == reasons
+    assert FailOn.parse("new").reasons(found) == []
+
+
+def test_a_busy_computer_blames_no_single_op() -> None:
+    draw = np.random.default_rng(3)
+    busy = {name: [5 * one for one in runs] for name, runs in noisy(draw).items()}
+    found = compared(noisy(draw), busy)
+    assert not found.slower
+    assert not found.faster
+
+
+def test_what_executions_alone_show_may_be_a_change() -> None:
+    found = compared({"a": [100, 105, 110]}, {"a": [150, 160, 170]})
+    assert not found.slower
+    (line, rest) = op_lines(found)
+    assert line == (
+        "perhaps op slower: a x 1.52 (105 to 160 cycles; 1 + 1 run, executions 10 and 12 % apart)  "
+        f"[{CASE}]; more runs would tell"
+    )
+    assert rest.startswith("ops: 0 the same within 20 %, 0 not to be told yet")
+
+
+@given(
+    st.lists(st.integers(1_000, 10**8), min_size=9, max_size=12),
+    st.floats(0.4, 2.5),
+    st.floats(0.001, 1000),
+)
+def test_a_ratio_is_that_of_the_figures_beside_it(
+    took: list[int], all_by: float, first_by: float
+) -> None:
+    """All ops took otherwise, since the computer was busier; the first one besides."""
+    old = {f"op{at}": [cycles] * 3 for at, cycles in enumerate(took)}
+    factors = [first_by * all_by, *[all_by] * (len(took) - 1)]
+    new = {
+        name: [max(1, round(cycles[0] * by))] * 3
+        for (name, cycles), by in zip(old.items(), factors, strict=True)
+    }
+    for line in op_lines(compared(old, new)):
+        if told := re.search(r"op (?:slower|faster): \w+ x (\S+) \(([\d,]+) to ([\d,]+) ", line):
+            base, ratio = (float(told[at].replace(",", "")) for at in (2, 1))
+            assert float(told[3].replace(",", "")) / base == pytest.approx(ratio, rel=0.01)
+            beside = re.search(r"; x (\S+) by all runs, beside most ops;", line)
+            judged = float(beside[1]) if beside else ratio
+            assert (judged > 1) == ("slower" in line)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            {"conv": [60], "relu": [40]},
+            {"conv": [0], "relu": [90]},
+            "conv and relu are one op now, told as relu",
+        ),
+        (
+            {"conv": [0], "relu": [90]},
+            {"conv": [60], "relu": [40]},
+            "conv and relu were one op, told as relu",
+        ),
+        (
+            {"conv": [60], "relu": [40]},
+            {"conv_relu": [90]},
+            "conv and relu are one op now, told as conv_relu",
+        ),
+        ({"a": [10]}, {"a": [10], "b": [30]}, "op appeared: b, 75 % of all ops"),
+        ({"a": [10], "b": [30]}, {"a": [10]}, "op vanished: b, 75 % of all ops"),
+        # one name within another is no fusion
+        (
+            {"conv": [10], "a": [10]},
+            {"conv_1": [10], "a": [10]},
+            "op appeared: conv_1, 50 % of all",
+        ),
+    ],
+)
+def test_ops_that_are_not_the_same_ones(old: Ops, new: Ops, told: str) -> None:
+    found = compared(old, new)
+    lines = [*op_lines(found)]
+    assert any(line.startswith(told) for line in lines), lines
+    # what is fused is compared as a sum, so that none of it became slower
+    assert not found.slower
+    assert not found.faster
+    assert not found.suspects
+
+
+def test_what_is_fused_in_both_runs_is_told_of_neither() -> None:
+    both = {"conv": [0, 0, 0], "relu": [40, 41, 42]}
+    assert not compared(both, both).remade
+    slow = compared(both, {"conv": [0, 0, 0], "relu": [400, 410, 420]})
+    assert [(one.op, one.also) for one in slow.slower] == [("relu", ("conv",))]
+    assert op_counts(slow) == ["1 op slower"]
+
+
+def test_without_a_profile_on_either_side_nothing_is_judged() -> None:
+    some: Ops = {"a": [1, 1, 1]}
+    assert judge_ops(run(some), run({})) is None
+    assert judge_ops(run(some), run(some, "failed")) is None

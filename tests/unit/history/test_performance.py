@@ -1,0 +1,301 @@
+"""What is called slower, and what is not: tables, and what holds for any figures."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, strategies as st
+
+from harness.history.attempts import known_to
+from harness.history.performance import Change, JudgedSpeed, interval, judge, least_told
+from tests.properties import reached, reaches
+
+QUIET = [1000.0, 1004.0, 997.0, 1001.0, 999.0, 1003.0, 1000.0]
+RUNS = st.lists(st.floats(1e5, 1e9), min_size=0, max_size=9)
+
+
+def change(base: Sequence[Any], new: Sequence[Any], effect: float = 0.1) -> Change:
+    (found,) = judge(["a"], ["g"], [base], [new], effect).changes
+    return found
+
+
+def judged(*rows: tuple[Any, str, Sequence[float], Sequence[float]]) -> JudgedSpeed:
+    """Of name, group, base and new of each."""
+    return judge(*zip(*rows, strict=True))
+
+
+def scaled(runs: Sequence[float], by: float) -> list[float]:
+    return [one * by for one in runs]
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict"),
+    [
+        ([1001], "same"),
+        ([1001, 999], "same"),
+        ([1200], "unsure"),  # a single run proves nothing
+        ([9000], "unsure"),
+        ([1200, 1190], "slower"),
+        ([1200, 1001], "unsure"),  # the rerun does not say so
+        ([1200, 1001, 1195], "slower"),
+        ([1200, 1001, 1003], "same"),
+        ([800, 805], "faster"),
+        ([1050, 1051, 1049, 1050, 1050], "same"),  # by less than is asked for
+        ([1110, 1112, 1108, 1110, 1110], "slower"),
+        ([], "unsure"),
+        ([None, None], "unsure"),
+    ],
+)
+def test_a_quiet_case(new: list[float], verdict: str) -> None:
+    assert change(QUIET, new).verdict == verdict
+
+
+def test_a_change_by_just_as_much_as_is_asked_for_is_told() -> None:
+    assert change([1.0] * 6, [1.5] * 3, 0.5).verdict == "slower"
+    assert change([1.0] * 6, [1.4999] * 3, 0.5).verdict == "unsure"
+    assert change([1.0] * 6, [1.5] * 3, 0.501).verdict == "unsure"
+
+
+def test_what_is_no_size_of_anything_is_left_out() -> None:
+    for most, odd in ((1e100, 1.1e100), (1e-100, 0.9e-100)):
+        assert change([most] * 6, [most]).new_runs == 1
+        assert change([most] * 6, [odd]).new_runs == 0
+
+
+def test_a_device_needs_eight_cases_of_which_three_quarters_moved_half_as_far() -> None:
+    def together(moved: Sequence[float], effect: float = 0.1) -> bool:
+        many, new = len(moved), [scaled(QUIET[:3], by) for by in moved]
+        (common,) = judge(range(many), ["g"] * many, [QUIET] * many, new, effect).common
+        return common is not None
+
+    assert together([1.2] * 8)
+    assert not together([1.2] * 7)
+    assert together([1.2] * 6 + [1.0] * 2)
+    assert not together([1.2] * 6 + [1.0] * 3)
+    assert together([1.0 / 1.2] * 6 + [1.0] * 2)
+    assert together([1.2] * 6 + [1.1] * 6), "1.1 is more than half the way to what is in the middle"
+    assert not together([1.2] * 7 + [1.07] * 6)
+    # half as far as is asked for, in logarithms
+    assert together([1.05] * 8)
+    assert not together([1.045] * 8)
+    assert together([1.11] * 8, 0.2)
+    assert not together([1.09] * 8, 0.2)
+
+
+def test_sizes_and_intervals_of_a_change() -> None:
+    found = change(QUIET, [800, 801])
+    assert found.size == pytest.approx(1 / found.ratio)
+    assert change(QUIET, [1250, 1251]).size == pytest.approx(1.25, rel=1e-3)
+    assert interval(found) == f"{found.low:.3g} to {found.high:.3g}, 5 + 2 runs"
+    (one,) = judge(["a"], ["g"], [QUIET], [[1]]).changes
+    assert interval(one).endswith("5 + 1 run")
+
+
+def test_what_changes_lack_is_nothing_if_nothing_is_said() -> None:
+    plain = Change("a", "same", 1.0, 0.9, 1.1, 1.0, 5, 5)
+    assert (plain.more_new, plain.more_base, plain.suspect, plain.tells) == (0, 0, False, None)
+
+
+def test_a_suspicion_says_how_many_runs_would_settle_it() -> None:
+    found = change(QUIET, [1200])
+    assert (found.suspect, found.more_new, found.more_base) == (True, 1, 0)
+    # the base itself may have been the odd one: nothing bears it out
+    found = change([*QUIET, 800], [1000, 1000, 1000])
+    assert (found.verdict, found.suspect, found.base_runs) == ("unsure", True, 1)
+    assert found.more_base == 1
+
+
+def test_a_case_that_the_last_run_of_the_base_lacks_is_judged_by_those_before() -> None:
+    without = change([*QUIET, None], [1500, 1510])
+    assert without == change(QUIET, [1500, 1510])
+    assert without.verdict == "slower"
+
+
+def test_a_noisy_case_needs_more() -> None:
+    noisy = [1000.0, 1150.0, 900.0, 1100.0, 950.0, 1200.0]
+    assert change(noisy, [1300, 1320]).verdict == "unsure"
+    assert change(noisy, [2000, 2100, 1900, 2000, 2000]).verdict == "slower"
+
+
+@pytest.mark.parametrize("base", [[1000], [1000, 1001], [], [None] * 9])
+def test_without_earlier_runs_nothing_is_said(base: list[Any]) -> None:
+    found = change(base, [2000])
+    assert (found.verdict, found.more_new, found.suspect) == ("unsure", None, False)
+
+
+def test_a_few_runs_of_many_cases_tell_noise_too() -> None:
+    many = [(n, "g", [1000 + n, 1003 + n], [1001 + n, 1002 + n]) for n in range(30)]
+    found = judged(*many, ("slow", "g", [1000, 1001], [1400, 1410])).changes[-1]
+    assert found.verdict == "slower"
+
+
+@pytest.mark.slow
+def test_figures_with_two_modes_give_no_alarm() -> None:
+    """As times on a computer that something else works on, too."""
+    rng = np.random.default_rng(11)
+    many = 250
+    quiet = rng.uniform(100, 10_000, many) * np.exp(0.3 * rng.standard_t(4, (20, many)))
+    rows = np.where(rng.random((20, many)) < 0.2, 8 * quiet, quiet).T
+    names, groups = range(many), [name % 3 for name in range(many)]
+    for runs in range(3, 21):
+        for new in (1, 2, 3):
+            found = judge(names, groups, rows[:, : runs - new], rows[:, runs - new : runs])
+            assert [one for one in found.all if one.verdict in ("slower", "faster")] == []
+            assert all(one.low > 1 or one.high < 1 for one in found.all if one.suspect)
+
+
+def test_what_most_cases_of_a_device_do_is_told_once() -> None:
+    rng = np.random.default_rng(7)
+
+    def runs(level: float, number: int) -> list[float]:
+        return [level * math.exp(one) for one in rng.normal(0, 0.005, number)]
+
+    def device(factor: float) -> JudgedSpeed:
+        cases = [(n, "hot", runs(1000, 8), runs(1000 * factor, 3)) for n in range(20)]
+        own = ("own", "hot", runs(500, 8), runs(500 * factor * 1.5, 3))
+        return judged(*cases, own, ("other", "cool", runs(100, 8), runs(100, 3)))
+
+    found = device(1.2)
+    assert [one.name for one in found.changes if one.verdict != "same"] == ["own"]
+    hot, cool = found.common
+    assert hot is not None
+    assert (hot.verdict, hot.name) == ("slower", "hot")
+    assert hot.ratio == pytest.approx(1.2, rel=0.02)
+    assert cool is None
+    assert device(1.0).common == [None, None]
+
+
+def test_half_of_the_cases_are_not_the_device() -> None:
+    cases = [(n, "g", QUIET, scaled(QUIET[:3], 1.3 if n % 2 else 1)) for n in range(20)]
+    found = judged(*cases)
+    assert found.common == [None]
+    assert [one.verdict for one in found.changes] == ["same", "slower"] * 10
+
+
+def test_many_cases_are_corrected_for() -> None:
+    """Two reruns are enough of one case; of thousands some would be slower by chance."""
+    rng = np.random.default_rng(3)
+    rows = 1000 * np.exp(0.005 * rng.standard_t(2, (5000, 8)))
+    quiet = [(n, n % 7, list(row[:6]), list(row[6:])) for n, row in enumerate(rows)]
+    told = [one for one in judged(*quiet).changes if one.verdict in ("slower", "faster")]
+    assert len(told) <= 2
+
+
+HOSTILE = [float("nan"), float("inf"), -float("inf"), -1, 0, 1e300, 5e-324, None]
+
+
+@given(
+    st.lists(st.sampled_from(HOSTILE), max_size=8), st.lists(st.sampled_from(HOSTILE), max_size=8)
+)
+def test_no_value_is_trusted(base: list[Any], new: list[Any]) -> None:
+    wide = [*base, *[None] * (8 - len(base))], [*new, *[None] * (8 - len(new))]
+    found = judged(("a", "g", *wide), ("b", "g", [*QUIET, 1001], [*wide[1][:-2], 1200, 1201]))
+    assert found.changes[0].verdict in ("unsure", "same")
+    assert all(math.isfinite(one.ratio) for one in found.changes)
+
+
+@given(RUNS.filter(bool))
+def test_a_run_beside_itself_gives_nothing(runs: list[float]) -> None:
+    assert change(runs, runs[-1:]).verdict in ("same", "unsure")
+
+
+@given(
+    st.lists(st.floats(1.0, 50.0) | st.integers(1, 50), max_size=9),
+    st.lists(st.floats(1.0, 50.0) | st.integers(1, 50), max_size=9),
+    st.floats(1e-12, 1e12),
+    st.sampled_from([None, 0.001, 1.0]),
+)
+@example([3, 3, 3, 4, 3, 3], [1.4 * 3, 1.4 * 3], 1e-6, None)
+@example([0.41, 0.42, 0.41, 0.43, 0.42], [0.61, 0.6, 0.62], 1e6, 1e-6)
+def test_units_do_not_matter(
+    base: list[float], new: list[float], by: float, step: float | None
+) -> None:
+    """The same numbers in other units are judged alike, to the last digit that a float has."""
+    steps, others = (None, None) if step is None else ([step], [step * by])
+    (one,) = judge(["a"], ["g"], [base], [new], known_to=steps).changes
+    (other,) = judge(["a"], ["g"], [scaled(base, by)], [scaled(new, by)], known_to=others).changes
+    for field in ("p", "ratio", "low", "high"):
+        assert getattr(other, field) == pytest.approx(getattr(one, field), rel=1e-6, abs=1e-9)
+    assert (one.base_runs, one.new_runs) == (other.base_runs, other.new_runs)
+    clear = one.p < 0.0029 or one.p > 0.0031  # at the very limit a rounded digit decides
+    near = [(one.ratio, 1.1), (1.1 * one.ratio, 1), (one.low, 1), (one.high, 1), (one.high, 1.1)]
+    near += [(1.1 * one.low, 1)]
+    if clear and all(abs(side - limit) > 1e-9 for side, limit in near):
+        assert one.verdict == other.verdict
+
+
+def test_what_is_known_to_whole_numbers_only_is_no_change_by_one_of_them() -> None:
+    fine, whole = (
+        judge(["a"], ["g"], [[3.0] * 6], [[4.0] * 3], known_to=step).changes[0]
+        for step in (None, [1.0])
+    )
+    assert (fine.verdict, whole.verdict) == ("slower", "unsure")
+    assert (known_to("load_us"), known_to("rss_bytes.peak"), known_to("loaded")) == (1, 1, 1)
+    assert (known_to("probe.took_s"), known_to("steady_ms.max")) == (1e-6, 1e-3)
+
+
+@reaches(0.3)
+@given(RUNS, RUNS)
+def test_slower_is_the_mirror_of_faster(base: list[float], new: list[float]) -> None:
+    mirrored = {"slower": "faster", "faster": "slower"}
+    one = change(base, new)
+    other = change([1e14 / v for v in base], [1e14 / v for v in new])
+    if one.base_runs and one.new_runs:
+        reached()
+    assert other.verdict == mirrored.get(one.verdict, one.verdict)
+    assert other.ratio == pytest.approx(1 / one.ratio, rel=1e-6)
+
+
+def test_more_runs_find_more() -> None:
+    rng = np.random.default_rng(5)
+    rows = 1e6 * np.exp(0.02 * rng.standard_t(2, (200, 13)))
+    rows[:, 8:] *= 1.15
+    found = [
+        sum(change(list(row[:8]), list(row[8 : 8 + n])).verdict == "slower" for row in rows)
+        for n in range(1, 6)
+    ]
+    assert found[0] == 0
+    assert found[1] < found[3]
+    assert found[2] < found[4]
+    assert found[4] > 0.75 * len(rows)
+
+
+def test_a_hundred_thousand_cases_cost_little() -> None:
+    rng = np.random.default_rng(1)
+    rows = 1e4 * np.exp(rng.normal(0, 0.02, (100_000, 12)))
+
+    def took(number: int) -> float:
+        names = range(number)
+        began = time.perf_counter()
+        judge(names, [name % 20 for name in names], rows[:number, :10], rows[:number, 10:])
+        return time.perf_counter() - began
+
+    took(1000)
+    some = took(1000)
+    assert took(100_000) < 1000 * some
+
+
+def test_nothing_of_nothing() -> None:
+    assert judge([], [], [], []) == JudgedSpeed((), ())
+
+
+@pytest.mark.parametrize("by", [0.01, 0.05, 0.3])
+def test_what_noise_lets_be_told_is_told(by: float) -> None:
+    """Five runs of either side tell the ratio that is named, and hardly one of half its size."""
+    rng = np.random.default_rng(2)
+    rows = np.exp(by * rng.standard_t(2, (150, 17)))
+    told, less = 0, 0
+    for row in rows:
+        least = least_told([list(row[:12])])
+        assert least is not None
+        told += change(list(row[:12]), scaled(row[12:], least**1.5), 0.0).verdict == "slower"
+        less += change(list(row[:12]), scaled(row[12:], least**0.5), 0.0).verdict == "slower"
+    assert told > 0.8 * len(rows)
+    assert less < 0.4 * len(rows)
+    assert least_told([]) is None
+    assert least_told([[1000.0, 1001.0]]) is None

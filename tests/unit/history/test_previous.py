@@ -1,0 +1,211 @@
+"""Which run is the last one of the same selection."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import ConfigError
+from harness.history.comparison import FailOn
+from harness.history.comparison_text import compared
+from harness.history.previous import (
+    asked_when_bad,
+    histories,
+    last_durations,
+    previous_of,
+    runs_around,
+    since_previous,
+)
+from harness.plugin.collected import selection
+from harness.report.projections import project
+from harness.results.run_folder import RunFolder, new_run_id, run_folders
+from tests.report_page import rows_of
+from tests.unit.history.runs import attempt, run_folder
+
+ONE = attempt("a passed")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("pytest -m device", "/x/bin/pytest -m device", True),
+        ("pytest -m device --qnn 2.50.40", "pytest -m device --qnn=2.51.0 --ort 1.27.0", True),
+        ("pytest -m device -n auto -q", "pytest --reports /x -m device -nauto", True),
+        ("pytest -m device suites/test_a.py", "pytest suites/test_a.py -m device", True),
+        ("pytest -m device --resume latest", "pytest -m device", True),
+        ("pytest -m device --device a", "pytest -m device --device b", False),
+        ("pytest -m device -k tiny", "pytest -m device", False),
+        ("pytest -m device -k tiny", "pytest -m tiny -k device", False),
+        ("qnn-harness run a.bin", "qnn-harness run b.bin", False),
+        ("pytest -m device --backend gpu", "pytest -m device --backend=gpu", True),
+    ],
+)
+def test_versions_and_places_choose_no_cases(one: str, other: str, same: bool) -> None:
+    assert (selection(one.split()) == selection(other.split())) == same
+
+
+def test_who_chose_no_cases_asked_for_all(tmp_path: Path) -> None:
+    first = run_folder(tmp_path, ONE, command=("pytest",))
+    run_folder(tmp_path, ONE)
+    last = run_folder(tmp_path, ONE, command=("pytest", "-q"))
+    assert previous_of(RunFolder(last)).path == first
+    with pytest.raises(ConfigError, match=r"the same cases \(all that pytest finds\)"):
+        previous_of(RunFolder(first))
+
+
+def test_the_last_finished_one_of_the_same_cases_is_taken(tmp_path: Path) -> None:
+    run_folder(tmp_path, ONE)
+    wanted = run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "--qnn", "2.50.40"))
+    run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "-k", "tiny"))
+    RunFolder.create(tmp_path, command=["pytest", "-m", "device"], lab={}, devices=[])  # cut short
+    # what it never came to would be "judged now, not before" in the next run, also where it fails
+    run_folder(tmp_path, ONE, problem="interrupted")
+    new = run_folder(tmp_path, ONE)
+    run_folder(tmp_path, ONE)
+    assert previous_of(RunFolder.open(new)).path == wanted
+    assert previous_of(RunFolder.open(tmp_path / "latest")).path == new
+
+
+def test_a_verdict_that_was_lost_in_the_base_is_looked_for_in_the_runs_before(
+    tmp_path: Path,
+) -> None:
+    names = "abcde"
+    run_folder(tmp_path, *(attempt(f"{name} passed") for name in names))
+    run_folder(
+        tmp_path, attempt("a@2.50.40 failed"), attempt("b error"), attempt("d@2.50.40 passed")
+    )
+    run_folder(tmp_path, attempt("e failed"), command=("pytest", "-m", "device", "-k", "tiny"))
+    run_folder(tmp_path, attempt("e failed"), problem="interrupted")
+    (run_folder(tmp_path, attempt("c failed")) / "results.jsonl").write_text('{"schema": 9}\n')
+    base = RunFolder.open(run_folder(tmp_path, *(attempt(f"{name} error") for name in names)))
+    # of a night that died: what it saw was told to nobody
+    run_folder(tmp_path, *(attempt(f"{name} crashed") for name in names))
+    failed = (attempt(f"{name} failed") for name in (*names, "f"))
+    run = RunFolder.open(run_folder(tmp_path, *failed, attempt("g passed"), attempt("h failed")))
+    found = {one.now.last.case[-2]: one for one in histories(run, base).values()}
+    told = {
+        name: (one.last.last.outcome, one.last.last.axes["qnn"])
+        for name, one in found.items()
+        if one.last is not None
+    }
+    assert told == {
+        "a": ("failed", "2.50.40"),
+        "b": ("passed", "2.51.0"),
+        "c": ("passed", "2.51.0"),
+        "d": ("passed", "2.50.40"),
+        "e": ("passed", "2.51.0"),
+    }
+    assert [one.last.outcome for one in found["b"].before] == [
+        *("passed", "error", "error", "crashed")
+    ], "the oldest first"
+
+
+def test_only_what_does_not_just_pass_is_looked_for(tmp_path: Path) -> None:
+    base = RunFolder.open(run_folder(tmp_path, attempt("a@2.50.40 passed"), attempt("b passed")))
+    new = RunFolder.open(run_folder(tmp_path, attempt("a passed"), attempt("b passed")))
+    assert histories(new, base) == {}
+    (one,) = histories(new, base, {attempt("a@2.50.40 passed").case})
+    assert one == attempt("a passed").case
+    assert len(histories(new, None)) == 2, "without a base all is to be judged"
+
+
+def test_what_lies_beside_runs_and_is_none_does_no_harm(tmp_path: Path) -> None:
+    wanted = run_folder(tmp_path, ONE)
+    (tmp_path / "30000101T000000Z-0000" / "results.jsonl").mkdir(parents=True)
+    new = run_folder(tmp_path, ONE)
+    assert previous_of(RunFolder.open(new)).path == wanted
+
+
+@pytest.mark.parametrize("steps", [(0, -30, 5), (0, 365 * 86400, 10), (0, 0, 0)])
+def test_a_clock_that_steps_does_not_choose_the_base(
+    tmp_path: Path, steps: tuple[int, ...]
+) -> None:
+    """The year ahead, and back: what ran last is last, and not what says the latest time."""
+    made = []
+    for step in steps:
+        moment = datetime(2026, 11, 21, 6, tzinfo=UTC) + timedelta(seconds=step)
+        path = run_folder(tmp_path, ONE, run_id=new_run_id(moment))
+        info = json.loads((path / "run.json").read_text())
+        (path / "run.json").write_text(json.dumps(info | {"started": moment.isoformat()}))
+        made.append(path)
+    assert run_folders(tmp_path) == made
+    assert previous_of(RunFolder.open(made[2])).path == made[1]
+    assert previous_of(RunFolder.open(made[1])).path == made[0]
+    earlier, between = runs_around(RunFolder.open(made[1]), RunFolder.open(made[2]))
+    assert ([one.path for one in earlier], between) == ([made[0]], [])
+    earlier, between = runs_around(RunFolder.open(made[0]), RunFolder.open(made[2]))
+    assert (earlier, [one.path for one in between]) == ([], [made[1]])
+
+
+def test_that_there_is_none_is_said(tmp_path: Path) -> None:
+    run_folder(tmp_path, ONE, command=("pytest", "-k", "tiny"))
+    only = run_folder(tmp_path, ONE)
+    with pytest.raises(ConfigError, match=r"--previous.*asked for the same cases"):
+        previous_of(RunFolder.open(only))
+
+
+def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a passed"), attempt("b failed"), attempt("c passed"))
+    folder = RunFolder.open(run_folder(tmp_path, attempt("a failed"), attempt("b passed")))
+    since = since_previous(folder)
+    assert since is not None
+    assert sorted(since.became.values()) == ["fixed", "new", "vanished"]
+    (gone,) = since.gone
+    assert gone.endswith("-c]")
+    project(folder, since)
+    page = (folder.path / "report.html").read_text()
+    assert "2 of 2 cases have a verdict: 1 passed, 1 failed (1 of them new)." in page
+    for told in ("1 new", "1 fixed", "1 vanished", gone, f"../{since.base}/report.html"):
+        assert told in page
+    rows = rows_of(page)
+    assert [rows["pool"][place] for place in rows["since"]] == ["new", "fixed"]
+
+
+def test_without_an_earlier_run_nothing_is_called_new(tmp_path: Path) -> None:
+    only = RunFolder.open(run_folder(tmp_path, attempt("a failed")))
+    assert since_previous(only) is None
+    assert "of them new" not in (only.path / "report.html").read_text()
+
+
+def test_how_long_cases_took_is_that_of_their_last_attempts(tmp_path: Path) -> None:
+    first = run_folder(tmp_path, attempt("a failed"), attempt("a passed"), attempt("b passed"))
+    rows = [json.loads(line) for line in (first / "results.jsonl").read_text().splitlines()]
+    for row, seconds in zip(rows, (1.0, 2.0, -3.0), strict=True):
+        row["duration_s"] = seconds
+    lines = [*map(json.dumps, rows), "[]", '{"kind": "case"}', "cut of", '{"kind": "device"}']
+    (first / "results.jsonl").write_text("\n".join(lines))
+    new = RunFolder.open(run_folder(tmp_path, ONE))
+    wanted, known = new.info()["selection"], {rows[1]["case"]: 2.0}
+    assert last_durations(new.path, wanted) == known
+    assert last_durations(first, wanted) == {}
+    shutil.rmtree(new.path)
+    assert last_durations(new.path, wanted) == known, "it has not begun"
+    assert last_durations(new.path, ["other"]) == {}
+
+
+def test_two_runs_of_one_id_are_compared_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    logger = logging.getLogger("harness.history.comparison_text")
+    monkeypatch.setattr(logger, "warning", lambda text, *more: told.append(text % more))
+    name = "20261121T060000Z-3f9a"
+    one = RunFolder.open(run_folder(tmp_path / "x", ONE, run_id=name))
+    other = RunFolder.open(run_folder(tmp_path / "y", attempt("a failed"), run_id=name))
+    assert len(compared(one, other, FailOn.parse("new"), late=False)["new"]) == 1
+    assert f"{one.path} and {other.path} are two runs of one id" in told
+
+
+def test_what_was_asked_when_a_case_was_bad_last(tmp_path: Path) -> None:
+    case = attempt("a passed").case
+    for said, limit in (("passed", "9"), ("failed id=x", "1")) * 6:
+        asked = ("qnn-harness", "run", "a.onnx", f"--max-error={limit}")
+        run_folder(tmp_path, attempt(f"a {said}"), command=asked)
+    run, asked_then = asked_when_bad(tmp_path, case)
+    assert (run, asked_then) == (run_folders(tmp_path)[-1].name, {"max-error": "1"})
+    assert asked_when_bad(tmp_path, "other") == ("", {})

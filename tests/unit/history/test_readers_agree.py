@@ -1,0 +1,233 @@
+"""Journals that anybody may have written: all readers take the same records, and none dies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from harness.cli.main import commands
+from harness.core.errors import ConfigError
+from harness.history.attempts import read_attempts
+from harness.history.comparison import compare
+from harness.history.database import open_database
+from harness.history.importing import import_run
+from harness.history.timeline import Filter
+from harness.results.journal import Damage, lines_in, read_journal
+from harness.results.record import CaseRecord
+from harness.results.run_folder import RunFolder
+from tests.properties import reached, reaches
+from tests.unit.history.runs import stored_runs
+from tests.unit.results.records import error, record
+
+EXAMPLES = 50
+DEEP = b"[" * 60 + b"]" * 60
+HOSTILE = (
+    b"-1180591620717411303424",
+    b"1180591620717411303424",
+    b"9" * 5000,
+    b"-1",
+    b"0",
+    b"1",
+    b"2",
+    b"NaN",
+    b"-Infinity",
+    b"1e999",
+    b"-1e308",
+    b"1e-400",
+    b"0.5",
+    b"true",
+    b"null",
+    b'""',
+    b'"\\ud800"',
+    b'"\\u0000"',
+    b'"\xff\xfe"',
+    b'"\xc3\xa9\xf0\x9f\x98\x80"',
+    b'"0001-01-01T00:00:00+14:00"',
+    b'"9999-12-31T23:59:59-14:00"',
+    b'"2026-11-21T06:00:00"',
+    b"[]",
+    b"{}",
+    b"[[]]",
+    b'{"a":1,"a":-1}',
+    b'{"known_issue":"x"}',
+    b'["../../x"]',
+    DEEP,
+    b"[" * 100_000,
+)
+FIELDS = (*json.loads(record().model_dump_json()), "unknown", "case", "kind", "schema")
+PARTS = ("code", "step", "context", "chain", "diagnosis", "signature", "hex", "ort")
+
+
+def spelt(fields: list[tuple[str, bytes]]) -> bytes:
+    """A line of JSON, in which a key may stand twice."""
+    return b"{" + b",".join(json.dumps(k).encode() + b":" + v for k, v in fields) + b"}"
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> bytes:
+    """A record, or what once was one."""
+    bad = draw(st.booleans())
+    whole = record(
+        case=draw(st.sampled_from("abc")),
+        outcome="failed" if bad else "passed",
+        attempt=draw(st.integers(1, 3)),
+    )
+    said = json.loads(whole.model_dump_json())
+    fields = [(k, json.dumps(v).encode()) for k, v in said.items()]
+    change = draw(st.sampled_from(["none", "field", "part", "twice", "cut", "bytes", "blank"]))
+    if change in ("field", "twice"):
+        name, value = draw(st.sampled_from(FIELDS)), draw(st.sampled_from(HOSTILE))
+        kept = fields if change == "twice" else [one for one in fields if one[0] != name]
+        place = draw(st.integers(0, len(kept)))
+        fields = [*kept[:place], (name, value), *kept[place:]]
+    elif change == "part":
+        inside = json.loads(error().model_dump_json())
+        name, value = draw(st.sampled_from(PARTS)), draw(st.sampled_from(HOSTILE))
+        parts = [(k, json.dumps(v).encode()) for k, v in inside.items() if k != name]
+        fields = [one for one in fields if one[0] != "error"]
+        fields.append(("error", spelt([*parts, (name, value)])))
+    line = spelt(fields)
+    if change == "cut":
+        line = line[: draw(st.integers(0, len(line)))]
+    if change == "bytes":
+        at = draw(st.integers(0, len(line) - 1))
+        line = line[:at] + draw(st.binary(max_size=4)).replace(b"\n", b"") + line[at + 1 :]
+    return b"" if change == "blank" else line
+
+
+def final(folder: Path) -> dict[str, int]:
+    """The last attempt at each case, as a report has it."""
+    return {one.case: one.attempt for one in RunFolder(folder).contents().cases}
+
+
+def of_briefs(folder: Path) -> dict[str, int]:
+    briefs, _ = read_attempts(folder / "results.jsonl")
+    found = compare([], briefs)
+    return {one.shown.case: one.shown.attempt for pairs in found.pairs.values() for one in pairs}
+
+
+def of_history(folder: Path) -> dict[str, int]:
+    database = open_database(str(folder / "h.sqlite"))
+    done = import_run(database, folder)
+    held = [brief for _, briefs in stored_runs(database, Filter()) for brief in briefs]
+    assert done.attempts == len(held)
+    found = compare([], held)
+    return {one.shown.case: one.shown.attempt for pairs in found.pairs.values() for one in pairs}
+
+
+READERS: tuple[Callable[[Path], dict[str, int]], ...] = (of_briefs, of_history)
+MOST_FAILING = ("report", "compare", "history")
+
+
+def told_by(folder: Path) -> Iterator[str]:
+    """What the commands say of it, each of which must end in order."""
+    words = {
+        "report": ["report", "write", str(folder)],
+        "compare": ["compare", str(folder), str(folder), "--json"],
+        "history": ["history", "--reports", str(folder), "--json"],
+    }
+    for name in MOST_FAILING:
+        (folder / "history.sqlite").unlink(missing_ok=True)
+        done = CliRunner().invoke(commands, words[name], standalone_mode=False)
+        if done.exception is not None and not isinstance(done.exception, ConfigError):
+            raise done.exception
+        yield done.stderr + str(done.exception or "")
+
+
+def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
+    numbers = iter(range(10**9))
+
+    @reaches(0.3)
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.lists(lines(), min_size=1, max_size=6), st.booleans())
+    def agree(made: list[bytes], ended: bool) -> None:
+        folder = tmp_path / f"run-{next(numbers)}"
+        folder.mkdir()
+        (folder / "results.jsonl").write_bytes(b"\n".join(made) + b"\n" * ended)
+        (folder / "run.json").write_text(json.dumps({"schema": 1, "run": folder.name}))
+        try:
+            contents = read_journal(folder / "results.jsonl")
+        except ConfigError:
+            for reader in READERS:
+                with pytest.raises(ConfigError, match="this version reads schema 2"):
+                    reader(folder)
+            return
+        expected = final(folder)
+        for reader in READERS:
+            assert reader(folder) == expected, reader.__name__
+        for said in told_by(folder):
+            for one in contents.damage[:5]:
+                assert f"results.jsonl:{one.line}: left out, not a record: " in said
+        if expected and contents.damage:
+            reached()
+
+    agree()
+
+
+def test_a_case_with_a_zero_in_its_name_is_the_same_to_all(tmp_path: Path) -> None:
+    line = record(case="a").model_dump_json().replace('"a"', '"a\\u0000b"', 1)
+    (tmp_path / "results.jsonl").write_text(line + "\n")
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 1, "run": tmp_path.name}))
+    assert final(tmp_path) == {"a\ufffdb": 1}
+    assert [reader(tmp_path) for reader in READERS] == [{"a\ufffdb": 1}] * 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("attempt", b"-1180591620717411303424", "attempt: "),
+        ("attempt", b"1180591620717411303424", "attempt: "),
+        ("attempt", b"NaN", "attempt: "),
+        ("duration_s", b"-1", "duration_s: "),
+        ("duration_s", b"NaN", "duration_s: "),
+        ("duration_s", b"1e300", "duration_s: "),
+        ("started", b'"0001-01-01T00:00:00+14:00"', "started: "),
+        ("unknown", b"1", "unknown: "),
+        ("schema", b"7", "is of schema 7"),
+        ("case", b'"\\ud800"', "Invalid JSON"),
+        ("measurements", DEEP, "measurements: "),
+        ("axes", b"{" + b'"a":1,' * 300_001 + b'"a":1}', "300,000 values"),
+        ("case", b'"' + b"x" * (9 << 20) + b'"', "8 MiB"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else repr(value[:20]),
+)
+def test_each_reader_says_which_line_is_none_and_why(
+    tmp_path: Path, field: str, value: bytes, says: str
+) -> None:
+    whole = record(case="whole")
+    fields = json.loads(record(case="other").model_dump_json())
+    fields.pop(field, None)
+    other = spelt([*((k, json.dumps(v).encode()) for k, v in fields.items()), (field, value)])
+    text = whole.model_dump_json().encode() + b"\n\n" + other + b"\n"
+    (tmp_path / "results.jsonl").write_bytes(text)
+    found = list(lines_in(tmp_path / "results.jsonl"))
+    assert [type(content) for _, content in found] == [CaseRecord, Damage]
+    for reader in READERS:
+        assert reader(tmp_path) == {"whole": 1}
+    for said in told_by(tmp_path):
+        assert "results.jsonl:3: left out, not a record: " in said
+        assert says in said
+
+
+def test_a_line_of_100_mb_is_left_out_of_all(tmp_path: Path) -> None:
+    with (tmp_path / "results.jsonl").open("wb") as file:
+        for _ in range(100):
+            file.write(b'{"case":' + b"1" * (1 << 20))
+        file.write(b"\n" + record(case="whole").model_dump_json().encode() + b"\n")
+    for reader in READERS:
+        assert reader(tmp_path) == {"whole": 1}
+    assert read_journal(tmp_path / "results.jsonl").damage[0].line == 1
+
+
+def test_integers_beyond_64_bits_are_floating_numbers_for_all(tmp_path: Path) -> None:
+    measured: dict[str, Any] = {"a": 2**70, "b": [-(2**70), None, True], "c": 10**400}
+    made = record(measurements=measured)
+    assert made.measurements == {"a": float(2**70), "b": [-float(2**70), None, True], "c": None}
+    (tmp_path / "results.jsonl").write_text(made.model_dump_json() + "\n")
+    assert read_journal(tmp_path / "results.jsonl").records == (made,)

@@ -1,0 +1,297 @@
+"""What a case is at: by tables, by properties, and over ten nights of cases whose rate is known."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.history.attempts import Attempt, EarlierAttempts, attempts_by_name
+from harness.history.comparison import compare, settled
+from harness.history.comparison_text import lines, told as told_of
+from harness.history.states import (
+    AGAIN,
+    CONFIRMED,
+    NIGHTS,
+    CaseHistory,
+    CaseState,
+    state_of,
+)
+from tests.properties import reached, reaches
+from tests.unit.history.runs import briefs
+
+
+def seen_then(day: str, qnn: str, device: str, passed: int, failed: int) -> EarlierAttempts:
+    """A case that passed and failed so often in a run that was begun then."""
+    last = replace(_ended(bool(failed)), axes={"qnn": qnn}, device=device)
+    return EarlierAttempts(last, passed, failed, begun=day)
+
+
+@cache
+def _ended(bad: bool) -> Attempt:
+    (attempt,) = briefs(f"a {'failed' if bad else 'passed'}")
+    return attempt
+
+
+def runs(text: str) -> list[EarlierAttempts]:
+    """`P F` are nights that passed and failed, `F7` had seven verdicts, `PF` both; `2:F` with
+    version 2, `2@b:F` on device b."""
+    found = []
+    for day, word in enumerate(text.split(), start=1):
+        where, _, ended = word.rpartition(":")
+        version, _, device = where.partition("@")
+        number = int(ended.lstrip("PF") or 1)
+        passed, failed = (number if letter in ended else 0 for letter in "PF")
+        found.append(seen_then(f"2026-11-{day:02}", version or "1", device or "a", passed, failed))
+    return found
+
+
+def at(text: str) -> CaseState:
+    found = state_of(runs(text))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("nights", "kind", "since", "sure"),
+    [
+        ("P", "passing", 1, False),
+        ("P P P", "passing", 1, True),
+        ("F", "failing", 1, False),
+        ("F7", "failing", 1, True),
+        ("P P F", "new", 3, False),
+        ("P P F7", "new", 3, True),
+        ("P F F", "failing", 2, False),
+        ("P F F F", "failing", 2, True),
+        ("F F P", "fixed", 3, False),
+        ("F F P P", "passing", 3, False),
+        ("F F P7", "fixed", 3, True),
+        # both in one night
+        ("P PF", "flaky", 2, True),
+        ("F PF", "flaky", 1, True),
+        # there and back again, seen once
+        ("P F P", "flaky", 2, True),
+        ("F P F", "flaky", 1, True),
+        ("P P P F F F P", "flaky", 4, True),
+        # there and back again, each seen often: a change, and its end
+        ("P F7 P7", "fixed", 3, True),
+        ("P F7 P", "fixed", 3, False),
+        ("F P P P P P P P F", "new", 9, False),
+        # and again
+        ("P F7 P7 F7", "flaky", 2, True),
+        # each version, and each device, ends as it always does
+        ("1:P 2:F 1:P 2:F", "new", 4, False),
+        ("1:P 2:F 2:F 1:P", "fixed", 4, False),
+        ("1@a:P 1@b:F 1@a:P 1@b:F", "new", 4, False),
+        # flaky at first, steady then
+        ("PF F F F F F F F F F", "flaky", 1, True),
+        ("PF2 " + "F " * 11, "failing", 2, True),
+        ("PF P7", "flaky", 1, True),
+        ("P2 PF " + "P " * 19, "flaky", 2, True),
+        ("P2 PF " + "P " * 30, "passing", 3, True),
+        # a flaky case that a version breaks
+        ("P PF P P PF P 2:F7", "new", 7, True),
+        ("P PF P P PF P 2:F", "flaky", 2, True),
+        # and one that fails again long after
+        ("P2 PF " + "P " * 24 + "F", "flaky", 2, True),
+    ],
+)
+def test_what_a_case_is_at(nights: str, kind: str, since: int, sure: bool) -> None:
+    found = at(nights)
+    assert (found.kind, found.since, found.is_sure) == (kind, f"2026-11-{since:02}", sure)
+
+
+def test_nothing_is_said_of_what_had_no_verdict() -> None:
+    assert state_of([]) is None
+    assert state_of([seen_then("x", "1", "a", 0, 0)]) is None
+
+
+def test_what_is_flaky_is_told_with_its_rate_and_why_it_is_not_the_version() -> None:
+    assert at("P P F P 2:P").said.endswith("; good and bad with qnn 1"), "2 may have mended it"
+    found = at("P P F P")
+    assert (found.failed, found.verdicts) == (1, 4)
+    assert found.said == (
+        "1 of 4 attempts failed on the same versions, first on 2026-11-03; good and bad with qnn "
+        "1: it is not the version"
+    )
+
+
+def test_attempts_of_a_run_count_each() -> None:
+    said = "a failed n=1;a passed n=2;a error n=3;a failed n=4 message=other"
+    (attempts,) = attempts_by_name(briefs(said)).values()
+    assert (attempts.passed, attempts.failed, attempts.verdicts) == (1, 2, 3)
+    assert (attempts.is_bad, attempts.is_flaky) == (None, True)
+    assert attempts.bad is not None
+    assert attempts.bad.signature == "call|1002|other"
+
+
+words = st.sampled_from(["P", "F", "P7", "F7", "PF", "2:P", "2:F", "2:PF", "1@b:F"])
+
+
+@reaches(0.3)
+@given(st.lists(words, min_size=1, max_size=12))
+def test_whatever_happens_it_says_what_was_seen(nights: list[str]) -> None:
+    found = at(" ".join(nights))
+    last = runs(" ".join(nights))[-1].is_bad
+    if last is None:
+        assert found.kind == "flaky"
+    if found.kind in ("passing", "fixed"):
+        assert (last, found.failed) == (False, 0)
+    if found.kind in ("failing", "new"):
+        assert (last, found.failed) == (True, found.verdicts)
+    if found.kind == "flaky":
+        reached()
+        assert 0 < found.failed < found.verdicts, "of one device and its versions"
+    else:
+        assert found.versions == ()
+
+
+@reaches(0.5)
+@given(st.integers(1, 12), st.integers(1, 12), st.booleans())
+def test_a_single_change_is_never_flaky(before: int, after: int, breaks: bool) -> None:
+    was, now = ("P", "F") if breaks else ("F", "P")
+    for versions in ("1", "2"):
+        for night in range(after):
+            said = " ".join([was] * before + [f"{versions}:{now}"] * (night + 1))
+            reached()
+            assert at(said).kind == (
+                ("new" if breaks else "fixed")
+                if not night
+                else ("failing" if breaks else "passing")
+            )
+
+
+def history(*before: str, now: str, last: str = "") -> dict[str, CaseHistory]:
+    """Of a case in its runs; `last` is its last verdict up to the base."""
+
+    def one(said: str) -> EarlierAttempts:
+        (found,) = attempts_by_name(briefs(said)).values()
+        return found
+
+    known = CaseHistory(one(now), [one(said) for said in before], one(last) if last else None)
+    return {known.now.last.case: known}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "histories", "became"),
+    [
+        ("a passed", "a failed", history("a passed", now="a failed"), "new"),
+        ("a passed", "a failed", history("a failed", "a passed", now="a failed"), "flaky"),
+        ("a failed", "a passed", history("a passed", "a failed", now="a passed"), "flaky"),
+        ("a passed", "a passed", history("a passed;a failed n=2", now="a passed"), "flaky"),
+        # the lab's night is the lab's
+        ("a failed", "a error", history("a passed", "a failed", now="a error"), "lab"),
+        ("a error", "a failed", history(now="a failed", last="a passed"), "new"),
+        ("a error", "a failed", history(now="a failed", last="a failed"), "failing"),
+        ("a error", "a passed", history(now="a passed", last="a failed"), "fixed"),
+        ("a error", "a passed", history(now="a passed", last="a passed"), "added"),
+        ("a error", "a failed", history(now="a failed"), "added"),
+        # what was flaky within the base's run, and has ended alike since for long
+        ("a passed;a failed n=2", "a passed", history(now="a passed"), "passing"),
+        ("a passed;a failed n=2", "a failed", history(now="a failed"), "failing"),
+    ],
+)
+def test_what_became_of_a_case_in_the_light_of_its_runs(
+    before: str, now: str, histories: dict[str, CaseHistory], became: str
+) -> None:
+    found = settled(compare(briefs(before), briefs(now)), histories)
+    assert [category for category, pairs in found.pairs.items() if pairs] == [became]
+    (pair,) = found.pairs[became]  # type: ignore[index]
+    assert pair.after is not None
+    assert (pair.after.case in found.states) == (became == "flaky")
+
+
+def test_nothing_is_passed_beside_what_is_flaky() -> None:
+    known = history(*["a passed"] * 3, now="a failed;a passed n=2")
+    (one,) = known.values()
+    assert one.turned_flaky
+    assert not history("a failed;a passed n=2", now="a failed")[one.now.last.case].turned_flaky
+    (expected,) = history("a passed", now="a failed known=k;a passed n=2").values()
+    assert (expected.is_flaky, expected.turned_flaky) == (True, False)
+    found = settled(compare(briefs("a passed"), briefs("a failed;a passed n=2")), known)
+    whole = told_of(found, (), base="b", run="r")
+    assert whole.mark == "nothing new fails"
+    assert whole.verdict.startswith(
+        "1 of 1 case has a verdict: 1 passed (1 of them flaky); 1 flaky; "
+    )
+    (line, *_) = lines(whole)
+    assert line.startswith(
+        "   1 x flaky: passed; 1 of 5 attempts failed on the same versions, first on "
+    )
+    assert one.state is not None
+    assert one.state.said in " ".join(line.split())
+
+
+# --- ten nights --------------------------------------------------------------------------------
+
+
+def told(ends: Callable[[int], bool], version: Callable[[int], str], number: int = 10) -> list[str]:
+    """What each night says of a case, which is run again as a night does."""
+    seen: list[EarlierAttempts] = []
+    said = []
+    for night in range(number):
+        verdicts = [ends(night)]
+        for wanted in (1, 1 + AGAIN):
+            verdicts += [ends(night) for _ in range(wanted - len(verdicts))]
+            bad = sum(verdicts)
+            now = seen_then(f"night {night}", version(night), "a", len(verdicts) - bad, bad)
+            state = state_of([*seen, now])
+            assert state is not None
+            kind = state.kind
+            if not state.wants_more:
+                break
+        seen.append(now)
+        said.append(kind)
+    return said
+
+
+def flaps(said: Sequence[str]) -> int:
+    """How often something was news that had been told as the contrary before."""
+    news = [kind for kind in said if kind in ("new", "fixed")]
+    return max(0, len(news) - 1)
+
+
+VERSIONS: list[Callable[[int], str]] = [lambda _: "1", str]
+"""The same each night, or another one."""
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_ten_nights_of_a_flaky_case(rate: float, version: Callable[[int], str]) -> None:
+    """It is told as flaky from the second night on at which it failed, and is news once at most."""
+    found: Counter[str] = Counter()
+    for seed in range(500):
+        draw = random.Random(seed)
+        said = told(lambda _, draw=draw: draw.random() < rate, version)  # type: ignore[misc]
+        failed = next((at for at, kind in enumerate(said) if kind != "passing"), len(said))
+        found["flaps"] += flaps(said)
+        found["nights"] += len(said[failed + 1 :])
+        found["flaky"] += said[failed + 1 :].count("flaky")
+    print(f"{rate:.0%}: {found}")
+    assert found["flaps"] == 0
+    assert found["flaky"] / found["nights"] > 0.98
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("at", range(1, 9))
+def test_ten_nights_of_a_regression_and_of_a_fix(version: Callable[[int], str], at: int) -> None:
+    for breaks in (True, False):
+        said = told(lambda night, breaks=breaks: (night >= at) is breaks, version)  # type: ignore[misc]
+        before, news, after = (
+            ("passing", "new", "failing") if breaks else ("failing", "fixed", "passing")
+        )
+        assert said == [before] * at + [news] + [after] * (9 - at)
+    # it is broken, and mended two nights later
+    both = told(lambda night: at <= night < at + 2, version)
+    assert both[at] == "new"
+    assert both[at + 2 : at + 3] == ["fixed"][: len(both) - at - 2]
+    assert "flaky" not in both
+
+
+def test_what_is_believed_takes_as_many_runs_as_are_made_again() -> None:
+    assert (CONFIRMED, NIGHTS) == (AGAIN + 1, 3)

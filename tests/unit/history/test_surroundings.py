@@ -1,0 +1,155 @@
+"""What is said of how the surroundings of two measurements differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.history.surroundings import (
+    devices_gone,
+    differences,
+    files_changed,
+    files_used,
+    named_files,
+)
+
+USUAL: dict[str, Any] = {
+    "log_level": "warn",
+    "cases_before": 1,
+    "rounds": 100,
+    "hottest_c": 40.0,
+    "clock_limit_khz": 2_800_000,
+    "governor": "walt",
+    "seen_s": 3.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, []),
+        ({"hottest_c": 44.9, "clock_limit_khz": 2_700_000, "cases_before": 10}, []),
+        ({"hottest_c": 52.2}, ["12 C hotter"]),
+        ({"hottest_c": 35.0}, ["5 C cooler"]),
+        ({"hottest_c": 52.0, "seen_s": 600}, ["12 C hotter"]),
+        ({"hottest_c": 52.0, "seen_s": 601}, []),
+        ({"hottest_c": 52.0, "seen_s": None}, []),
+        ({"clock_limit_khz": 1_500_000}, ["clocks up to 1500 MHz (was 2800)"]),
+        ({"clock_limit_khz": 1_500_000, "seen_s": 3600}, []),
+        ({"governor": "powersave"}, ["governor powersave (was walt)"]),
+        ({"log_level": "verbose"}, ["log level verbose (was warn)"]),
+        ({"log_level": "verbose", "seen_s": 3600}, ["log level verbose (was warn)"]),
+        ({"rounds": 26}, []),
+        ({"rounds": 1}, ["at most 1 round of a graph (was 100)"]),
+        ({"rounds": 400}, ["at most 400 rounds of a graph (was 100)"]),
+        ({"rounds": None}, []),
+        ({"cases_before": 11}, ["number 12 on its device (was 2)"]),
+        ({"cases_before": 17}, ["number 18 on its device (was 2)"]),
+        ({"log_level": "x" * 99}, [f"log level {'x' * 40} (was warn)"]),
+        ({"hottest_c": 52, "log_level": "off"}, ["12 C hotter", "log level off (was warn)"]),
+    ],
+)
+def test_what_is_far_apart_is_told(changed: dict[str, Any], said: list[str]) -> None:
+    assert list(differences([USUAL], [USUAL | changed])) == said
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ({"clock_limit_khz": 2_000_000}, {"clock_limit_khz": 1_900_000}, []),
+        (
+            {"clock_limit_khz": 2_000_000},
+            {"clock_limit_khz": 2_100_001},
+            ["clocks up to 2100 MHz (was 2000)"],
+        ),
+        ({"cases_before": 19}, {"cases_before": 9}, ["number 10 on its device (was 20)"]),
+        ({"cases_before": 18}, {"cases_before": 9}, []),
+        ({"cases_before": 20}, {"cases_before": 10}, []),
+    ],
+)
+def test_what_is_just_far_enough(was: dict[str, Any], now: dict[str, Any], said: list[str]) -> None:
+    assert list(differences([USUAL | was], [USUAL | now])) == said
+
+
+def test_far_back_is_told_only_where_it_is_far_in_comparison() -> None:
+    late = [USUAL | {"cases_before": at} for at in (99, 112)]
+    assert list(differences(late[:1], late[1:])) == []
+
+
+@pytest.mark.parametrize("odd", ["hot", None, True, float("nan"), 10**400, [50], {"c": 50}])
+@pytest.mark.parametrize("name", list(USUAL))
+def test_what_is_no_such_thing_is_not_told(name: str, odd: object) -> None:
+    if name in ("log_level", "governor") and isinstance(odd, str):
+        return
+    assert list(differences([USUAL], [USUAL | {name: odd}])) == []
+    assert list(differences([USUAL | {name: odd}], [USUAL])) == []
+    assert list(differences([{}], [USUAL])) == []
+
+
+def test_of_many_cases_the_middle_counts_and_no_order() -> None:
+    hot = [USUAL | {"hottest_c": heat, "cases_before": 50} for heat in (40, 52, 53)]
+    assert list(differences([USUAL] * 3, hot)) == ["12 C hotter"]
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "said"),
+    [
+        ({"a.py": "1"}, {"a.py": "1"}, ()),
+        ({"a.py": "1", "b.py": "2"}, {"b.py": "3", "a.py": "1"}, ("b.py",)),
+        ({"a.py": "1", "gone.py": "2"}, {"a.py": "1", "fresh.py": "2"}, ("fresh.py", "gone.py")),
+        # a run of before says nothing of them, which is no change
+        (None, {"a.py": "1"}, ()),
+        ({"a.py": "1"}, None, ()),
+        ({}, {"a.py": "1"}, ()),
+    ],
+)
+def test_files_of_tests_that_changed(base: object, new: object, said: tuple[str, ...]) -> None:
+    assert files_changed({"code": base}, {"code": new}) == said
+    assert files_changed(None, {"code": new}) == ()
+
+
+AUDIO, VISION = "t/audio/test_audio.py::test_a[p]", "t/vision/test_vision.py::test_v[p-net.pte]"
+
+
+@pytest.mark.parametrize(
+    ("file", "case", "others", "is_used"),
+    [
+        ("audio/test_audio.py", AUDIO, [VISION], True),
+        ("vision/test_vision.py", AUDIO, [VISION], False),  # also one that was removed
+        ("vision/signals.py", AUDIO, [VISION], False),
+        ("audio/signals/sine.py", AUDIO, [VISION], True),
+        ("conftest.py", AUDIO, [VISION], True),
+        ("../conftest.py", AUDIO, [VISION], True),
+        ("net.pte", AUDIO, [VISION], False),
+        ("net.pte", VISION, [AUDIO], True),
+        ("net.pte", VISION, [VISION.replace("test_v", "test_w")], True),
+        ("inputs", AUDIO, [VISION], True),  # whose they are no name tells
+        ("test_audio.py", AUDIO, [], True),
+        ("vision/signals.py", "test_a.py::test_a", [VISION], True),
+        ("t/vision/signals.py", "test_a.py::test_a", [VISION], False),
+        ("test_a.py", "test_a.py::test_a", [VISION], True),
+    ],
+)
+def test_only_files_that_cases_may_use_can_have_brought_it(
+    file: str, case: str, others: list[str], is_used: bool
+) -> None:
+    assert files_used([file], {case}, set(others)) == ((file,) if is_used else ())
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "gone"),
+    [
+        (["a", "b"], ["a"], ("b",)),
+        (["a"], ["a", "b"], ()),
+        (["a"], None, ()),
+        (None, ["a"], ()),
+    ],
+)
+def test_devices_that_are_not_used_any_more(base: Any, new: Any, gone: tuple[str, ...]) -> None:
+    assert devices_gone({"devices": base}, {"devices": new}) == gone
+
+
+def test_of_many_files_the_first_are_named() -> None:
+    assert named_files(["a", "b"]) == "a, b"
+    assert named_files(list("abcdefg")) == "a, b, c, d, e and 2 more"

@@ -1,0 +1,479 @@
+"""What runs after each other say of a case and of a kind of failure, by hand-made nights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given, strategies as st
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel
+
+from harness.bisect.new_failures import NewFailure
+from harness.cli.say import say_json, say_long_json
+from harness.cli.schema import schemas
+from harness.core.errors import InfraError
+from harness.history.attempts import Attempt, EarlierAttempts, attempts_by_name, cause_id
+from harness.history.comparison import Bisectable, Pair
+from harness.history.database import kin_of
+from harness.history.states import CaseState
+from harness.history.timeline import (
+    CaseLine,
+    Filter,
+    RunHeld,
+    lines_of,
+)
+from harness.history.timeline_text import (
+    CauseFacts,
+    DeviceResult,
+    History,
+    HistoryReport,
+    LackingRun,
+    case_row,
+    lines,
+)
+from harness.runtimes.runtime import version_key
+from tests.integration.hostile_words import CANARY, steering
+from tests.unit.history.runs import attempt
+from tests.unit.results.records import record
+
+
+def history_of(
+    runs: Sequence[tuple[str, Sequence[Attempt]]],
+    bisectable: Callable[[Pair, CaseState | None], Bisectable] = lambda *_: Bisectable(),
+    diagnosis: str = "",
+    facts: Mapping[str, CauseFacts] = MappingProxyType({}),
+) -> History:
+    """Of runs in their order."""
+    held = [RunHeld(run, "", 0, "") for run, _ in runs]
+    attempts = [(kin_of(one), run, one) for run, briefs in runs for one in briefs]
+    attempts.sort(key=lambda one: one[:2])
+    return History(attempts, held, bisectable, Filter(diagnosis=diagnosis), facts.get)
+
+
+def at_night(*runs: str) -> list[tuple[str, list[Attempt]]]:
+    """A run a night, from 2026-11-01 on; ids that do not sort as they were begun."""
+    told = []
+    for day, said in enumerate(runs, start=1):
+        started = f"2026-11-{day:02}T20:00:00Z"
+        made = [attempt(one, started=started) for one in said.split(";") if one.strip()]
+        told.append((f"run-{99 - day}", [Attempt.of(one) for one in made]))
+    return told
+
+
+def nights(*runs: str, diagnosis: str = "") -> History:
+    return history_of(at_night(*runs), diagnosis=diagnosis)
+
+
+def alone(brief: Attempt) -> EarlierAttempts:
+    """A case that ran once in a run."""
+    return attempts_by_name([brief])[brief.case]
+
+
+def lines_of_nights(*runs: str) -> list[CaseLine]:
+    """The lines of cases that are one but for their versions."""
+    return lines_of(attempts_by_name(briefs) for _, briefs in at_night(*runs))
+
+
+def marks(line: CaseLine) -> str:
+    return case_row(line, lambda *_: Bisectable()).recent
+
+
+def test_since_when_and_the_edge_between_two_versions() -> None:
+    (line,) = lines_of_nights(
+        "a@2.48.40 passed", "a@2.49.40 passed", "a@2.50.40 failed", "a@2.51.0 failed"
+    )
+    assert (line.fails, line.since[:10]) == (True, "2026-11-03")
+    assert marks(line) == "..FF"
+    assert line.case_state is not None
+    assert line.case_state.kind == "failing"
+    assert line.edge is not None
+    command = NewFailure.of(line.edge).command("lab.yaml", "reports")
+    assert command is not None
+    assert command[3:9] == ["--axis", "qnn", "--good", "2.49.40", "--bad", "2.50.40"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "recent", "fails", "edge"),
+    [
+        (("a passed",) * 4, "....", False, False),
+        (("a failed",) * 2, "FF", True, False),
+        (("a failed", "a passed"), "F.", False, False),
+        (("a passed", "a failed known=k"), ".x", True, True),
+        (("a passed", "a error", "a skipped", "a failed"), ".?-F", True, True),
+        (("a error", "a skipped"), "?-", False, False),
+        (("a passed", "", "a failed;a passed n=2"), ".~", False, False),
+        (("a passed", "a failed", "a passed", "a passed"), ".F..", False, False),
+        (("a passed", "a failed", "a passed"), ".F.", False, False),
+        (("a passed",), ".", False, False),
+    ],
+)
+def test_the_last_runs_of_a_case(
+    runs: tuple[str, ...], recent: str, fails: bool, edge: bool
+) -> None:
+    (line,) = lines_of_nights(*runs)
+    assert (marks(line), line.fails, line.edge is not None) == (recent, fails, edge)
+
+
+def test_repeats_that_end_otherwise_are_flakes_and_other_versions_are_none() -> None:
+    (line,) = lines_of_nights("a passed", "a failed", "a passed", "a passed", "a@2.52.0 failed")
+    assert line.case_state is not None
+    assert (line.case_state.kind, line.case_state.failed, line.case_state.verdicts) == (
+        "flaky",
+        1,
+        4,
+    )
+    row = case_row(line, lambda *_: Bisectable())
+    assert (row.passed, row.failed) == (3, 2)
+
+
+def test_each_run_counts_once_in_what_is_counted_of_it() -> None:
+    (row,) = nights(
+        *("a passed", "a failed;a passed n=2", "a failed id=x", "a failed id=x known=k"),
+        *("a failed known=k", "a error", "a error", "a skipped"),
+    ).cases()
+    assert (row.runs, row.passed, row.failed, row.expected) == (8, 2, 3, 2)
+    assert (row.no_verdict, row.flaky_runs) == (3, 1)
+    assert row.kinds == ("x", "call|1002|it broke")
+    assert (row.pass_rate, row.lost, row.since[:10]) == (0.4, None, "2026-11-03")
+    assert (row.first_bad_at or "")[:10] == "2026-11-03"
+    (lost,) = nights("a passed", "a error").cases()
+    assert (lost.lost, lost.fails, lost.pass_rate) == ("lab", False, 1)
+    (never,) = nights("a error").cases()
+    assert (never.pass_rate, never.state, never.first_bad, never.since) == (None, None, None, "")
+
+
+def test_the_last_thirty_runs_are_shown() -> None:
+    runs = [Attempt.of(attempt(one)) for one in ("a failed", "a failed", *["a passed"] * 29)]
+    (line,) = lines_of(attempts_by_name([one]) for one in runs)
+    assert marks(line) == "F" + 29 * "."
+    assert len(line.seen) == 31
+
+
+def test_versions_side_by_side_are_a_line_each() -> None:
+    both = "a@2.50.40 passed;a@2.51.0 failed"
+    found = lines_of_nights("a@2.50.40 passed", both, both)
+    assert sorted(marks(line) for line in found) == ["...", "FF"]
+    # and where one follows the other they part again as soon as both run
+    found = lines_of_nights("a@2.50.40 passed", "a@2.51.0 failed", both)
+    assert sum(len(line.seen) for line in found) == 4
+    # a third version is a line of its own beside two, as are two beside one
+    found = lines_of_nights(both, "a@2.52.0 passed", "a@2.52.0 failed")
+    assert [marks(line) for line in found] == [".", "F", ".F"]
+    found = lines_of_nights("a@2.49.0 failed", both, "a@2.49.0 failed")
+    assert [marks(line) for line in found] == ["FF", ".", "F"]
+    # as is another engine, also under the same name
+    found = lines_of_nights("a passed", "a failed engine=ort", "a failed engine=ort")
+    assert [marks(line) for line in found] == [".", "FF"]
+
+
+def told_of(*runs: str) -> dict[str, tuple[str, list[str]]]:
+    """By the version in its name: the marks of a case, and where its bisection begins and ends."""
+
+    def between(line: CaseLine) -> list[str]:
+        words = (NewFailure.of(line.edge).command("l", "r") if line.edge else None) or []
+        return [word for word, option in zip(words[1:], words, strict=False) if "--" in option][2:4]
+
+    return {
+        str(line.last.axis("qnn")): (marks(line), between(line)) for line in lines_of_nights(*runs)
+    }
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        # a night goes on with newer versions, and its case with them
+        (
+            ("a@2.47.0 passed", "a@2.48.40 failed", "a@2.49.40 failed"),
+            {"2.49.40": (".FF", ["2.47.0", "2.48.40"])},
+        ),
+        # versions tried one after the other by hand are no story of one case
+        (
+            ("a@2.51.0 passed", "a@2.47.0 failed", "a@2.48.40 failed"),
+            {
+                "2.51.0": (".", []),
+                "2.47.0": ("F", ["2.51.0", "2.47.0"]),
+                "2.48.40": ("F", ["2.51.0", "2.48.40"]),
+            },
+        ),
+        # one that comes again was beside the other: it does not fail since the other one passed
+        (
+            ("a@2.47.0 failed", "a@2.51.0 passed", "a@2.47.0 failed"),
+            {"2.47.0": ("FF", ["2.51.0", "2.47.0"]), "2.51.0": (".", [])},
+        ),
+        # in one run both are there, and what passes beside it says where to begin
+        (
+            ("a@2.47.0 failed;a@2.51.0 passed",),
+            {"2.47.0": ("F", ["2.51.0", "2.47.0"]), "2.51.0": (".", [])},
+        ),
+        # a pass of its own is nearer, and one that fails now bears nothing out
+        (
+            ("a@2.47.0 passed;a@2.51.0 passed", "a@2.47.0 failed;a@2.51.0 passed"),
+            {"2.47.0": (".F", []), "2.51.0": ("..", [])},
+        ),
+        (
+            ("a@2.47.0 failed;a@2.51.0 passed", "a@2.47.0 failed;a@2.51.0 failed"),
+            {"2.47.0": ("FF", []), "2.51.0": (".F", [])},
+        ),
+        # nor does another engine
+        (
+            ("a@2.47.0 failed;a@2.51.0 passed engine=ort",),
+            {"2.47.0": ("F", []), "2.51.0": (".", [])},
+        ),
+    ],
+)
+def test_a_row_is_one_case(
+    runs: tuple[str, ...], told: Mapping[str, tuple[str, list[str]]]
+) -> None:
+    assert told_of(*runs) == told
+
+
+@given(st.lists(st.sets(st.sampled_from(["2.47.0", "2.48.40", "2.51.0"]), min_size=1), max_size=6))
+def test_no_name_is_in_two_rows_and_none_goes_back(runs: list[set[str]]) -> None:
+    said = [";".join(f"a@{one} passed" for one in sorted(versions)) for versions in runs]
+    of_line = [[one.last.axis("qnn") for one in line.seen] for line in lines_of_nights(*said)]
+    assert sum(map(len, of_line)) == sum(map(len, runs)), "each attempt is in one"
+    assert sum(len(set(of)) for of in of_line) == len({one for of in of_line for one in of})
+    assert of_line == [sorted(of, key=lambda one: version_key(str(one))) for of in of_line]
+
+
+def test_a_case_that_was_run_again_fails_since_it_first_did() -> None:
+    started = [f"2026-11-02T{hour}:00:00.000000Z" for hour in ("20", "21", "22")]
+    made = [attempt(f"a failed n={at}", started=one) for at, one in enumerate(started, 1)]
+    first = Attempt.of(attempt("a passed", started="2026-11-01T20:00:00Z"))
+    found = history_of([("r1", [first]), ("r2", [Attempt.of(one) for one in made])], advised)
+    (row,) = found.cases()
+    (kind,) = found.kinds()
+    assert (row.attempts, row.failed_attempts) == (4, 3)
+    said = "1 of 2 runs passed, 3 of 4 attempts failed"
+    assert f"        fails since 2026-11-02; {said}" in list(lines(found))
+    assert (row.since, row.first_bad_at, kind.first) == (started[0],) * 3
+    (line,) = lines_of([attempts_by_name([Attempt.of(one) for one in reversed(made)])])
+    assert line.since == started[0], "in whatever order they stand"
+
+
+def test_each_cause_of_a_row_is_told() -> None:
+    told = list(lines(nights("a passed", "a failed id=x", "a failed id=y", "a failed id=y")))
+    assert "        failed for 2 causes: y; x" in told
+    assert not any("causes" in one for one in lines(nights("a passed", "a failed id=x")))
+
+
+def test_a_kind_is_counted_by_runs_and_by_cases_whatever_their_versions() -> None:
+    made = at_night("a failed id=x", "b failed id=x;b@2.52.0 failed id=x", "a failed id=x")
+    (kind,) = history_of(made[::-1]).kinds()
+    assert (kind.failures, kind.cases, kind.runs) == (4, 2, 3)
+    assert (kind.first[:10], kind.last[:10]) == ("2026-11-01", "2026-11-03")
+    assert (kind.devices, kind.versions) == (("sim",), ("qnn 2.51.0", "qnn 2.52.0"))
+
+
+def test_a_kind_names_its_versions_and_a_device_if_there_is_one() -> None:
+    brief = Attempt.of(attempt("a failed id=x", started="2026-11-01T20:00:00Z"))
+    axes = {"qnn": "2.51.0", "ort": 1.27, "compiler": None}
+    (kind,) = history_of([("r", [replace(brief, axes=axes, device=None)])]).kinds()
+    assert (kind.devices, kind.versions) == (("?",), ("qnn 2.51.0, ort 1.27",))
+    (kind,) = nights("a failed engine=executorch").kinds()
+    assert kind.versions == ("qnn 2.51.0, engine executorch",)
+
+
+def test_a_kind_has_the_facts_of_its_cause_as_long_as_a_case_fails_so() -> None:
+    made = at_night("a passed;b failed message=two", "a failed id=x;b failed message=two")
+    causes = [cause_id(brief) for brief in made[1][1]]
+    devices = (DeviceResult(device="sim", soc="S", result="affected"),)
+    facts = {
+        cause: CauseFacts(shows="fails", devices=devices, since="2026-11-02", since_run="r")
+        for cause in causes
+    }
+    found = history_of(made, facts=facts)
+    assert {kind.kind: kind.facts for kind in found.kinds()} == {
+        "x": facts[causes[0]],
+        "call|1002|two": facts[causes[1]],
+    }
+    line = "        fails on 1 of 1 tested S (sim); since 2026-11-02, its first run that is held"
+    assert list(lines(found)).count(line) == 2
+    gone = [*made, *at_night("", "", "a passed;b failed message=two")[2:]]
+    assert {kind.kind: kind.facts for kind in history_of(gone, facts=facts).kinds()} == {
+        "x": None,
+        "call|1002|two": facts[causes[1]],
+    }
+
+
+def test_kinds_are_diagnoses_or_else_signatures() -> None:
+    found = nights(
+        "a failed id=x;b failed message=one",
+        "a passed;b failed message=one",
+        "a@2.52.0 failed id=x;c crashed id=x;d error",
+    )
+    kinds = {kind.kind: kind for kind in found.kinds()}
+    assert set(kinds) == {"x", "call|1002|one"}
+    one = kinds["x"]
+    assert (one.failures, one.first[:10], one.last[:10]) == (3, "2026-11-01", "2026-11-03")
+    assert one.cases == 2, "another version is not another case"
+    (often,) = nights("a failed id=x", "a failed id=x", "a failed id=x").kinds()
+    assert (often.runs, often.cases, often.failures) == (3, 1, 3)
+    assert (one.devices, one.versions) == (("sim",), ("qnn 2.51.0", "qnn 2.52.0"))
+    told = nights("a failed id=x;b failed", diagnosis="x")
+    assert [kind.kind for kind in told.kinds()] == ["x"]
+    only = nights("a failed id=x;b failed", "a passed;b failed", diagnosis="x")
+    assert [case.recent for case in only.cases()] == ["F."]
+
+
+def test_axes_are_looked_for_by_name_and_value() -> None:
+    brief = Attempt.of(attempt("a@2.50.40 passed"))
+    assert Filter(axes=(("qnn", "2.50.40"), ("which", "a"))).takes(brief)
+    assert not Filter(axes=(("qnn", "2.51.0"),)).takes(brief)
+    assert not Filter(axes=(("moon", "1"),)).takes(brief)
+    assert Filter(axes=(("engine", "qnn"), ("device", "sim"))).takes(brief)
+
+
+def advised(_: Pair, __: CaseState | None) -> Bisectable:
+    return Bisectable(changed=("qnn",), bisect=("do", "this one"))
+
+
+def test_what_is_told() -> None:
+    made = at_night("a@2.50.40 passed;b passed", "a@2.51.0 failed id=x;b passed")
+    assert list(lines(history_of(made, advised))) == [
+        "2 runs, 2026-11-01 to 2026-11-02",
+        "    1 x x: 2026-11-02, 1 case",
+        "        on sim; qnn 2.51.0",
+        ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]",
+        "        fails since 2026-11-02; 1 of 2 runs passed",
+        "        last good 2026-11-01T20:00:00 (qnn 2.50.40), first bad 2026-11-02T20:00:00 "
+        "(qnn 2.51.0)",
+        "        do 'this one'",
+        "this limit of memory is the simulator's, one protection domain; a device has its own",
+        "1 case never failed",
+    ]
+    assert list(lines(nights())) == ["nothing is held of that"]
+
+
+@pytest.mark.parametrize("later", ["", "a@2.50.40 passed;a@2.51.0 failed"])
+def test_what_passed_beside_a_failure_was_not_before_it(later: str) -> None:
+    made = at_night("a@2.50.40 passed;a@2.51.0 failed", *filter(None, [later]))
+    (said,) = (line for line in lines(history_of(made, advised)) if "2.50.40)" in line)
+    day = "02" if later else "01"
+    assert said == (
+        f"        passed 2026-11-{day}T20:00:00 (qnn 2.50.40), "
+        "failed 2026-11-01T20:00:00 (qnn 2.51.0)"
+    )
+
+
+def test_a_flaky_case_is_told_with_its_rate_and_is_not_bisected() -> None:
+    def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
+        return NewFailure.of(pair, state).bisectable("lab.yaml", "reports")
+
+    made = at_night("a passed", "a failed", "a passed", "a@2.52.0 failed")
+    with history_of(made, bisectable) as found:
+        told = list(lines(found))
+        (row,) = found.cases()
+    assert told[4] == (
+        "        flaky, failed in its last run; 2 of 4 runs passed, 1 of 3 attempts failed on the "
+        "same versions"
+    )
+    why = "flaky: 1 of 3 attempts failed on the same versions, first on 2026-11-02; "
+    why += "good and bad with "
+    assert told[6].strip() == f"{why}qnn 2.51.0: it is not the version"
+    assert (row.state, row.bisect) == ("flaky", None)
+
+
+def test_a_case_that_became_flaky_with_a_version_is_bisected_as_flaky() -> None:
+    def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
+        return NewFailure.of(pair, state).bisectable("lab.yaml", "reports")
+
+    made = at_night(*["a passed"] * 4, "a@2.52.0 passed n=1;a@2.52.0 failed n=2")
+    with history_of(made, bisectable) as found:
+        (row,) = found.cases()
+    assert row.bisect is not None
+    assert " ".join(row.bisect).count("--good 2.51.0 --bad 2.52.0 --repeat 7") == 1
+
+
+def test_what_has_no_verdict_now_is_not_said_to_pass() -> None:
+    found = nights("a passed;b passed;c failed", "a passed;b error cause=config;c error")
+    told = list(lines(found))
+    assert told[0].endswith("; 2 cases without a verdict in the last run")
+    assert any(
+        "no verdict now, lost to the lab; failed before, since 2026-11-01" in t for t in told
+    )
+    assert told[-1] == "1 case never failed, 1 case never failed before the verdict was lost"
+
+
+def test_what_was_never_judged_did_not_pass_either_and_comes_last() -> None:
+    found = nights("a unsupported;b failed;c passed", "a skipped;b passed;c passed")
+    assert [case.case[-2] for case in found.cases()] == ["b", "c", "a"]
+    *_, last = lines(found)
+    assert last == "1 case never failed, 1 case never had a verdict"
+    *_, last = lines(nights("b failed"))
+    assert last == "each case failed at some time"
+
+
+def test_json_keeps_to_its_schema() -> None:
+    hostile = f"{CANARY}<script>`|"
+    records = [attempt("a passed"), attempt("b failed message=x", file=f"{hostile}.py")]
+    made = list(map(Attempt.of, records))
+    report = history_of([("r", made), ("s", made)])
+    whole = HistoryReport(
+        runs=report.runs,
+        first=report.first,
+        last=report.last,
+        lost=report.lost,
+        lacking=(LackingRun(run="r", started="s", not_run=None),),
+        kinds=tuple(report.kinds()),
+        cases=tuple(report.cases()),
+    )
+    schema = json.loads(schemas()["history.schema.json"])
+    Draft202012Validator(schema).validate(whole.model_dump(mode="json", by_alias=True))
+    assert steering("\n".join(lines(report)).encode()), "the commands make it harmless"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("sim-htp-2.50.40-a", "sim-htp-2.51.0-a", True),
+        ("sim-htp-2.50.40-ort-1.27.0-a", "sim-htp-2.51.0-by-2.47.0-a", True),
+        ("sim-htp-2.50.40", "sim-htp-2.51.0", True),
+        ("sim-htp-2.50.40-a", "sim-gpu-2.50.40-a", False),
+        ("sim-htp-2.50.40-a", "farm-htp-2.50.40-a", False),
+        ("sim-htp-2.50.40-a", "sim-htp-2.50.40-b", False),
+        ("a", "b", False),
+    ],
+)
+def test_the_kin_of_a_case_is_itself_of_other_versions(one: str, other: str, same: bool) -> None:
+    def kin(case: str) -> str:
+        return kin_of(Attempt.of(record(case=case, axes={})))
+
+    assert (kin(f"test_a.py::test[{one}]") == kin(f"test_a.py::test[{other}]")) is same
+    assert kin(f"test_a.py::test[{one}]") != kin(f"test_b.py::test[{one}]")
+
+
+def test_json_of_many_rows_is_spelt_as_that_of_few(capsys: pytest.CaptureFixture[str]) -> None:
+    class Row(BaseModel):
+        a: list[object]
+
+    class Document(BaseModel):
+        kinds: list[Row] = []
+        first: str = "a\x7f\u2028"
+        cases: list[Row] = []
+
+    rows = [Row(a=[1, {"b": "x\ny"}, "https://u:p@host"]), Row(a=[])]
+    say_long_json(Document(), kinds=iter(rows), cases=iter(()))
+    streamed = capsys.readouterr().out
+    say_json(Document(kinds=rows))
+    assert json.loads(streamed) == json.loads(capsys.readouterr().out)
+    assert streamed.splitlines()[-1] == "}"
+    assert streamed.isascii()
+
+
+def test_a_disk_that_is_full_is_the_labs() -> None:
+    """The database that rows are put into stands in for a disk: it may not grow."""
+
+    class Full(History):
+        def _take(self, *given: object) -> None:
+            self._rows.execute("PRAGMA max_page_count = 5")
+            super()._take(*given)  # type: ignore[arg-type]
+
+    made = [Attempt.of(attempt(f"{number} failed")) for number in range(500)]
+    attempts = ((kin_of(one), "r", one) for one in made)
+    with pytest.raises(InfraError, match="cannot put history together: database or disk is full"):
+        Full(attempts, [RunHeld("r", "", 0, "")], lambda *_: Bisectable(), Filter(), lambda _: None)

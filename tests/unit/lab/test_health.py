@@ -1,0 +1,174 @@
+"""Devices are judged by the lab's rules; what is wrong tells which steps may help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from harness.lab.facts import Vitals
+from harness.lab.health import (
+    Health,
+    HealthRules,
+    RecoveryRules,
+    TimedGate,
+    gate_problem,
+    judge_health,
+    unreachable,
+)
+from harness.lab.recovery import is_worth_trying, recovery_steps
+
+ALL = ("reconnect", "end-leftovers", "restart-server", "reboot")
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "code"),
+    [
+        ({}, "good", None),
+        ({"booted": True, "uptime_s": 500.0, "battery_percent": 15}, "good", None),
+        ({"booted": False}, "bad", "booting"),
+        ({"uptime_s": 3.0}, "suspect", "just-booted"),
+        ({"write_problem": "Read-only file system"}, "bad", "not-writable"),
+        ({"write_problem": "No space left on device"}, "suspect", "storage-full"),
+        ({"free_storage_bytes": 49_000_000}, "suspect", "low-storage"),
+        ({"free_ram_bytes": 99_000_000}, "suspect", "low-memory"),
+        ({"battery_percent": 14, "battery_charging": True}, "suspect", "low-battery"),
+        ({"battery_percent": 14, "battery_charging": False}, "bad", "low-battery"),
+        ({"hottest_c": 91.0, "hottest": "cpu"}, "suspect", "hot"),
+        ({"hottest_c": 101.0, "hottest": "cpu"}, "bad", "hot"),
+        ({"remoteprocs": {"cdsp": "crashed"}}, "bad", "dsp-down"),
+        ({"remoteprocs": {"cdsp": "running", "modem": "offline"}}, "good", None),
+        ({"remoteprocs": {"cdsp0": "attached", "cdsp1": "ONLINE"}}, "good", None),
+        # what is exactly at a limit is good
+        ({"free_storage_bytes": 50_000_000, "free_ram_bytes": 100_000_000}, "good", None),
+        ({"hottest_c": 90.0, "uptime_s": 60.0}, "good", None),
+        ({"uptime_s": 59.9}, "suspect", "just-booted"),
+        ({"hottest_c": 100.0}, "suspect", "hot"),
+        ({"hottest_c": 100.1}, "bad", "hot"),
+    ],
+)
+def test_one_thing_at_a_time(said: dict[str, Any], state: str, code: str | None) -> None:
+    health = judge_health(Vitals(**said), HealthRules(), has_dsp=False)
+    assert health.state == state
+    assert [finding.code for finding in health.findings] == ([code] if code else [])
+    assert str(health).startswith(state)
+    if code == "low-battery":
+        charging = "" if said["battery_charging"] else "not "
+        assert str(health) == f"{state}: its battery has 14 % and is {charging}charging"
+
+
+@pytest.mark.parametrize(("free", "code"), [(999_999, "storage-full"), (1_000_000, "not-writable")])
+def test_what_cannot_be_written_where_nothing_is_free_is_full(free: int, code: str) -> None:
+    vitals = Vitals(write_problem="I/O error", free_storage_bytes=free)
+    found = judge_health(vitals, HealthRules(), has_dsp=False).findings
+    assert [finding.code for finding in found] == [code, "low-storage"]
+
+
+def test_what_holds_where_a_lab_says_nothing() -> None:
+    """As docs/lab.md and the schema of devices.yaml say; they are the same for all of a run."""
+    silent = Vitals()
+    assert judge_health(silent, HealthRules(), has_dsp=False) == Health((), silent)
+    assert HealthRules().model_dump() == {
+        "min_free_storage_mb": 50,
+        "min_free_ram_mb": 100,
+        "min_battery_percent": 15,
+        "max_temperature_c": 90,
+    }
+    assert RecoveryRules().model_dump() == {
+        "reboot": True,
+        "come_back_s": 90,
+        "restart_server": False,
+        "reboot_timeout_s": 240,
+    }
+    assert TimedGate().model_dump() == {
+        "max_temperature_c": 50,
+        "max_busy_percent": 25,
+        "wait_s": 600,
+    }
+    for rules in (HealthRules(), RecoveryRules(), TimedGate()):
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(rules, next(iter(type(rules).model_fields)), 1)
+
+
+def test_a_dsp_that_cannot_be_reached() -> None:
+    nothing = judge_health(Vitals(), HealthRules(), has_dsp=True)
+    assert "no fastrpc node" in str(nothing)
+    refused = judge_health(Vitals(fastrpc={"fastrpc-cdsp": ""}), HealthRules(), has_dsp=True)
+    assert "no permission for fastrpc-cdsp" in str(refused)
+    fine = judge_health(Vitals(fastrpc={"fastrpc-cdsp": "r"}), HealthRules(), has_dsp=True)
+    assert fine.state == "good"
+
+
+def test_the_worst_finding_counts() -> None:
+    vitals = Vitals(uptime_s=1.0, write_problem="I/O error", free_ram_bytes=1)
+    health = judge_health(vitals, HealthRules(), has_dsp=False)
+    assert (health.state, len(health.findings)) == ("bad", 3)
+    assert Health().state == "good"
+    assert str(unreachable("unplugged")) == "bad: unplugged"
+    assert health.vitals is vitals
+
+
+@pytest.mark.parametrize(
+    ("codes", "strikes", "own_server", "may_reboot", "expected"),
+    [
+        ((), 1, True, True, ALL),
+        ((), 2, True, True, ALL[1:]),
+        ((), 4, True, True, ("reboot",)),
+        ((), 5, True, True, ()),
+        ((), 1, False, True, ("reconnect", "end-leftovers", "reboot")),
+        ((), 1, True, False, ALL[:3]),
+        (("unreachable",), 1, True, True, ALL),
+        (("hot",), 1, True, True, ()),
+        (("hot", "low-battery"), 1, True, True, ()),
+        (("hot", "dsp-down"), 1, True, True, ALL),
+    ],
+)
+def test_which_steps_may_bring_a_device_back(
+    codes: tuple[str, ...],
+    strikes: int,
+    own_server: bool,
+    may_reboot: bool,
+    expected: tuple[str, ...],
+) -> None:
+    assert recovery_steps(codes, strikes, own_server=own_server, may_reboot=may_reboot) == expected
+
+
+@pytest.mark.parametrize(
+    ("codes", "may_restart", "expected"),
+    [
+        (("unreachable",), True, ("reconnect", "end-leftovers", "restart-server")),
+        (("unreachable",), False, ("reconnect", "end-leftovers")),
+        # it cuts off others: not for a device that answers
+        (("dsp-down",), True, ("reconnect", "end-leftovers")),
+        ((), True, ("reconnect", "end-leftovers")),
+    ],
+)
+def test_the_users_own_server_is_restarted_only_if_that_was_asked_for(
+    codes: tuple[str, ...], may_restart: bool, expected: tuple[str, ...]
+) -> None:
+    asked = {"own_server": False, "may_reboot": False, "may_restart": may_restart}
+    assert recovery_steps(codes, 1, **asked) == expected
+
+
+def test_what_needs_a_connection_is_not_tried_without_one() -> None:
+    assert [step for step in ALL if is_worth_trying(step, {"unreachable"})] == [
+        "reconnect",
+        "restart-server",
+    ]
+    assert not is_worth_trying("reboot", {"hot"})
+    assert is_worth_trying("reboot", {"dsp-down"})
+
+
+@pytest.mark.parametrize(
+    ("hottest_c", "busy", "problem"),
+    [
+        (None, None, None),
+        (50.0, 0.25, None),
+        (50.1, 0.0, "cpu has 50.1 C, more than 50"),
+        (30.0, 0.9, "its processors are 90% busy, more than 25 %"),
+    ],
+)
+def test_the_gate(hottest_c: float | None, busy: float | None, problem: str | None) -> None:
+    vitals = Vitals(hottest_c=hottest_c, hottest="cpu")
+    assert gate_problem(vitals, busy, TimedGate()) == problem

@@ -1,0 +1,127 @@
+"""Another device at the same place is noticed; one that says nothing is believed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import InfraError
+from harness.core.socs import TARGETS
+from harness.lab.facts import parse_facts
+from harness.lab.identity import (
+    DeviceId,
+    WrongTarget,
+    require_same_device,
+    require_same_id,
+    require_serial,
+    require_target,
+)
+from harness.lab.inventory import DeviceConfig
+
+
+@pytest.mark.parametrize(
+    ("first", "now", "same"),
+    [
+        (["serial number a"], ["serial number a"], True),
+        (["serial number a"], ["serial number b"], False),
+        ([], ["serial number b"], True),
+        (["serial number a"], [], True),
+        # the first answer was damaged, so that its number was not read
+        (["machine-id m"], ["serial number a", "machine-id m"], True),
+        (["machine-id m"], ["serial number a", "machine-id n"], False),
+        (["machine-id m"], ["serial number a"], True),
+        # two boards with one image of their system
+        (["serial number a", "machine-id m"], ["serial number b", "machine-id m"], False),
+        (["SoC serial number 1", "machine-id m"], ["SoC serial number 2", "machine-id m"], False),
+    ],
+)
+def test_what_a_device_says(first: list[str], now: list[str], same: bool) -> None:
+    if same:
+        require_same_device("x", first, now)
+    else:
+        with pytest.raises(InfraError, match="another device answers"):
+            require_same_device("x", first, now)
+
+
+@pytest.mark.parametrize(
+    ("serial", "said", "same"),
+    [
+        ("1a2b", "1a2b", True),
+        ("1a2b", "3c4d", False),
+        ("1a2b", None, True),
+        ("10.0.0.1:5555", "3c4d", True),
+        ("emulator-5554", "3c4d", True),
+        ("adb-1a2b-Xy._adb-tls-connect._tcp", "3c4d", True),
+    ],
+)
+def test_the_serial_of_a_device_on_usb(serial: str, said: str | None, same: bool) -> None:
+    if same:
+        require_serial(serial, said)
+    else:
+        with pytest.raises(InfraError, match="another device answers"):
+            require_serial(serial, said)
+
+
+@pytest.mark.parametrize(
+    ("now", "same"),
+    [
+        (None, True),
+        (DeviceId("/f", "a", found=True), True),
+        (DeviceId("/f", "b", found=True), False),
+        (DeviceId("/f", "b", found=False), True),  # emptied, and given a new one
+    ],
+)
+def test_the_id_on_a_device(now: DeviceId | None, same: bool) -> None:
+    require_same_id("x", (), now)
+    if same:
+        require_same_id("x", {"a", "c"}, now)
+    else:
+        with pytest.raises(InfraError, match="another device answers"):
+            require_same_id("x", {"a", "c"}, now)
+
+
+@pytest.mark.parametrize(
+    "shell", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("dash", "bash")]
+)
+@pytest.mark.parametrize(
+    ("there", "fine"), [("right\n", True), ("wrong\n", False), ("", False), (None, False)]
+)
+def test_the_shell_that_starts_a_probe_checks_it(
+    shell: str, there: str | None, fine: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "it's a file"
+    if there is not None:
+        path.write_text(there)
+    script = DeviceId(str(path), "right", found=True).check() + "echo started"
+    done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout == "started\n") is fine
+    assert ("another device answers" in done.stderr) is not fine
+
+
+@pytest.mark.parametrize(
+    ("machine", "configured", "says"),
+    [
+        ("x86_64", None, "linux-x64"),
+        ("x86_64", "linux-x64", "linux-x64"),
+        ("", "linux-arm64", "linux-arm64"),  # it did not say: its lab may
+        ("mips64", None, "is no known target: .*mips64"),
+        ("mips64", "linux-x64", "is no known target: .*mips64"),
+        ("aarch64", "linux-x64", "devices.yaml says that d is linux-x64, and the device itself"),
+        ("", None, "is no known target: "),
+    ],
+)
+def test_what_a_device_says_it_is_is_no_mistake_of_the_users(
+    machine: str, configured: str | None, says: str
+) -> None:
+    told = {"name": "d", "serial": "17", "soc": "QCS8550", "target": configured}
+    config = DeviceConfig.model_validate({key: one for key, one in told.items() if one})
+    facts = parse_facts(f"@qnn-harness:machine\n{machine}\n@qnn-harness:libc\n")
+    assert facts.machine == (machine or None)
+    if says in TARGETS:
+        assert require_target(config, facts, "17") == says
+        return
+    with pytest.raises(WrongTarget, match=says) as caught:
+        require_target(config, facts, "17")
+    assert (caught.value.cause, caught.value.exit_code) == ("infra", 3)

@@ -1,0 +1,144 @@
+"""`labgrid:` in devices.yaml, and what its places are as devices of the lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from harness.core.errors import ConfigError
+from harness.lab.fields import LabgridConfig, PlaceDevice, described
+from harness.lab.inventory import load_lab
+from harness.labgrid.session import FoundPlaces, Place, Service, Wanted
+from harness.transport.adb_address import TcpAddress
+from tests.logged import Logged
+
+ADBD = Service("adb", "10.0.0.7", 5555)
+SSH = Service("NetworkService", "10.0.0.7", 22)
+LABGRID = "schema: 1\nlabgrid:\n  coordinator: lab\n  filters: {board: x, rack: 3}\ndevices: []\n"
+
+
+def lab_of(folder: Path, text: str, *places: Place, user: str = "desk/me"):
+    file = folder / "devices.yaml"
+    file.write_text(text)
+    asked: list[Wanted] = []
+
+    def find(wanted: Wanted) -> FoundPlaces:
+        asked.append(wanted)
+        return FoundPlaces(places, user)
+
+    return load_lab(file, places=find), asked
+
+
+@pytest.mark.parametrize(
+    ("place", "known", "device"),
+    [
+        (Place("Rack/1", {}, [ADBD]), {}, {"name": "rack-1", "serial": "10.0.0.7:5555"}),
+        (
+            Place("p", {}, [Service("adb", "fd00::7", 5555)]),
+            {},
+            {"name": "p", "serial": "[fd00::7]:5555"},
+        ),
+        (
+            Place("p", {"adb_serial": "1a2b"}, [Service("x", "pc", 5037)]),
+            {},
+            {"name": "p", "address": "adb://pc:5037/1a2b"},
+        ),
+        (Place("p", {}, [SSH, ADBD]), {}, {"name": "p", "serial": "10.0.0.7:5555"}),
+        (
+            Place("p", {"soc": "SM8650", "board": "x"}, [ADBD]),
+            {"soc": "QCS8550", "pool": "v73", "tags": ("lab",)},
+            {
+                "name": "p",
+                "serial": "10.0.0.7:5555",
+                "soc": "SM8650",
+                "pool": "v73",
+                "tags": ("lab",),
+            },
+        ),
+    ],
+)
+def test_what_a_place_is(place: Place, known, device) -> None:
+    assert described(place, PlaceDevice(**known)) == device
+
+
+@pytest.mark.parametrize(
+    ("services", "why"),
+    [((), "no service"), ((SSH, Service("web", "10.0.0.7", 80)), "2 services, and not one")],
+)
+def test_a_place_that_is_no_device_is_left_out(
+    tmp_path: Path, services: tuple[Service, ...], why: str, logged: Logged
+) -> None:
+    lab, _ = lab_of(tmp_path, LABGRID, Place("p", {}, services))
+    assert lab.devices == ()
+    (told,) = logged.warnings
+    assert told.startswith(f"place p of labgrid is left out: its exporter shows {why}")
+
+
+def test_what_is_asked_for(tmp_path: Path) -> None:
+    lab, asked = lab_of(tmp_path, LABGRID, Place("p", {"adb_serial": "1a2b"}, [ADBD]))
+    assert asked == [Wanted("lab:20408", {"board": "x", "rack": "3"}, 1, 600.0)]
+    (device,) = lab.devices
+    assert lab.server_of(device) == TcpAddress("10.0.0.7", 5555)
+    assert device.serial == "1a2b"
+    assert lab.select(["p"]) == [device]
+    other = LABGRID.replace("lab\n", "'[::1]:99'\n  places: 3\n  wait_s: 0\n", 1)
+    _, asked = lab_of(tmp_path, other)
+    assert asked == [Wanted("[::1]:99", {"board": "x", "rack": "3"}, 3, 0.0)]
+
+
+def test_what_is_asked_of_a_lab_is_the_same_for_all_of_a_run() -> None:
+    asked = LabgridConfig(coordinator="lab")
+    assert asked.wanted == Wanted("lab:20408", {}, 1, 600.0)
+    with pytest.raises(ValidationError, match="frozen"):
+        asked.places = 2  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="frozen"):
+        asked.device.pool = "x"  # type: ignore[misc]
+
+
+def test_who_may_use_a_place_that_is_only_looked_at(tmp_path: Path) -> None:
+    places = [Place(name, {}, [ADBD], who) for name, who in (("a", "desk/me"), ("b", "desk/bob"))]
+    lab, _ = lab_of(tmp_path, LABGRID, *places, Place("c", {}, [ADBD]))
+    assert lab.place_of("a").why_not() is None
+    assert "place b of labgrid is not yours: it is held by desk/bob" in lab.place_of("b").why_not()
+    assert "nobody holds it" in lab.place_of("c").why_not()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("lab\n", "http://lab\n", "labgrid.coordinator: must be HOST or HOST:PORT"),
+        ("lab\n", "lab:99999\n", "3: labgrid.coordinator: its port must be one of 1 to 65535"),
+        ("lab\n", "'[::1]:0'\n", "3: labgrid.coordinator: its port must be one of 1 to 65535"),
+        ("board: x", "Board: x", "labgrid.filters: must be tags of places"),
+        ("board: x", "board: [x]", "labgrid.filters: must be tags of places"),
+        ("board: x", "board: true", "labgrid.filters: must be tags of places"),
+        ("board: x", "1: x", "labgrid.filters: a key must be text: put it in quotes"),
+        ("{board: x, rack: 3}", "[board, rack]", "labgrid.filters: must be a mapping"),
+        ("lab\n", "lab\n  places: 0\n", "labgrid.places: must be at least 1"),
+        ("lab\n", "lab\n  wait_s: -1\n", "labgrid.wait_s: must be at least 0"),
+        ("lab\n", "lab\n  device: {serial: x}\n", "labgrid.device.serial"),
+        ("labgrid", "nothing", "nothing"),
+    ],
+)
+def test_mistakes(tmp_path: Path, before: str, after: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem.replace(".", r"\.")) as caught:
+        lab_of(tmp_path, LABGRID.replace(before, after, 1))
+    assert ("must list at least one device" in str(caught.value)) == (before == "labgrid")
+
+
+@pytest.mark.parametrize(
+    ("places", "problem"),
+    [
+        ([Place("a", {"pool": "x y"}, [ADBD])], "labgrid, place a: pool"),
+        ([Place("/", {}, [ADBD])], "labgrid, place /: name"),
+        (
+            [Place("a", {}, [ADBD]), Place("A", {}, [ADBD])],
+            "labgrid, place A: is a second device called a",
+        ),
+    ],
+)
+def test_places_that_can_be_no_device(tmp_path: Path, places: list[Place], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        lab_of(tmp_path, LABGRID, *places)

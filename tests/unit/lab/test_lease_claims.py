@@ -1,0 +1,275 @@
+"""Who has a claim on a device gets it in order, whoever else comes, goes or dies meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from harness.lab import lease
+from harness.lab.lease import (
+    STALE_S,
+    Claim,
+    ClaimKind,
+    DeviceHeld,
+    Leases,
+    Missed,
+    claimants,
+)
+from tests.properties import reached, reaches
+
+KEY = "local:R5CX1234"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "leases"
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def claim(folder: Path, kind: ClaimKind) -> Claim:
+    return Claim(folder, KEY, b"{}\n", kind)
+
+
+@reaches(0.5)
+@settings(deadline=None)
+@given(kinds=st.lists(st.sampled_from(get_args(ClaimKind)), max_size=8))
+def test_persons_come_before_runs_and_then_who_came_first(
+    tmp_path_factory: pytest.TempPathFactory, kinds: list[ClaimKind]
+) -> None:
+    folder = tmp_path_factory.mktemp("claims") / "leases"
+    claims = [claim(folder, kind) for kind in kinds]
+    expected = [
+        claim.file for _, claim in sorted(zip(kinds, claims, strict=True), key=lambda pair: pair[0])
+    ]
+    assert [claimant.file for claimant in claimants(folder, KEY)] == expected
+    for number, own in enumerate(sorted(claims, key=lambda claim: claim.file)):
+        assert len(claimants(folder, KEY, own)) == number
+    asking = [claimant.asks for claimant in claimants(folder, KEY)]
+    assert asking == [kind == "asks" for kind in sorted(kinds)]
+    if len(set(kinds)) > 1:
+        reached()
+    for own in claims:
+        own.close()
+    assert not list(folder.glob("*"))
+
+
+def test_the_claim_of_one_that_was_killed_goes(folder: Path) -> None:
+    first, child = claim(folder, "waits"), os.fork()
+    if child == 0:
+        claim(folder, "asks")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+    os.waitpid(child, os.WUNTRACED)
+    assert len(claimants(folder, KEY, first)) == 1
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert claimants(folder, KEY, first) == []
+    assert [file.name for file in folder.iterdir()] == [first.file]
+    first.close()
+
+
+def test_one_that_stands_still_keeps_nobody_back(folder: Path) -> None:
+    first, second = claim(folder, "asks"), claim(folder, "waits")
+    assert len(claimants(folder, KEY, second)) == 1
+    long_ago = time.time() - STALE_S - 5
+    os.utime(folder / first.file, (long_ago, long_ago))
+    assert claimants(folder, KEY, second) == []
+    first.touch()
+    assert len(claimants(folder, KEY, second)) == 1
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize("what", ["folder", "fifo", "link", "garbage"])
+def test_what_somebody_put_there_keeps_nobody_back(folder: Path, tmp_path: Path, what: str) -> None:
+    place = claim(folder, "waits")
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    there = folder / place.file.replace("~waits-", "~asks-")
+    match what:
+        case "folder":
+            there.mkdir()
+        case "fifo":
+            os.mkfifo(there)
+        case "link":
+            there.symlink_to(victim)
+        case "garbage":
+            there.write_bytes(os.urandom(100_000))
+    assert claimants(folder, KEY, place) == []
+    assert victim.read_text() == "precious"
+    place.close()
+
+
+def test_without_a_claim_nobody_gets_what_others_have_one_on(folder: Path) -> None:
+    early, late = claim(folder, "waits"), Leases(folder, purpose="late")
+    with pytest.raises(DeviceHeld, match="phone is held by"):
+        late.take(KEY, "phone")
+    assert late.look(KEY) is not None
+    early.close()
+    late.take(KEY, "phone")
+    late.close()
+
+
+def waiting(leases: Leases, had: list[str], name: str) -> Thread:
+    """Somebody who waits for the phone, and writes it down once it is had."""
+
+    def wait() -> None:
+        leases.take(KEY, "phone", wait_s=60)
+        had.append(name)
+
+    thread = Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_who_waits_has_it_after_one_case_of_the_others(folder: Path) -> None:
+    """Also where the run that has it has more processes that wait: they stand in line as one."""
+    had = list[str]()
+    first, second = (Leases(folder, purpose="a night", of_run=True) for _ in range(2))
+    third = Leases(folder, purpose="a night", of_run=True)
+    run, person = Leases(folder, purpose="a bisection"), Leases(folder, purpose="desk", loan_s=60)
+    first.take(KEY, "phone")
+    line = list[Thread]()
+    for leases, name in ((second, "second"), (third, "third"), (run, "run")):
+        line.append(waiting(leases, had, name))
+        wait_for(lambda many=1 + (name == "run"): len(claimants(folder, KEY)) == many)  # type: ignore[misc]
+        time.sleep(0.1)
+    line.append(waiting(person, had, "person"))
+    wait_for(lambda: len(claimants(folder, KEY)) == 3)
+    for leases in (first, person):
+        leases.free(KEY)
+        wait_for(lambda: bool(had))
+    wait_for(lambda: len(had) == 2)
+    (second if had[1] == "second" else third).free(KEY)
+    wait_for(lambda: len(had) == 3)
+    run.free(KEY)
+    for thread in line:
+        thread.join(60)
+    assert had[0] == "person"
+    assert had[2] == "run", had
+    for leases in (first, second, third, run, person):
+        leases.close()
+    assert not list(folder.iterdir())
+
+
+def test_one_of_several_is_had_and_none_is_claimed_any_more(folder: Path) -> None:
+    other, run = Leases(folder, purpose="other"), Leases(folder, purpose="a run")
+    keys = {name: f"local:{name}" for name in ("one", "two")}
+    for name, key in keys.items():
+        other.take(key, name)
+    taken = list[str]()
+
+    def attempt() -> list[Missed]:
+        missed = list[Missed]()
+        for name, key in keys.items():
+            if (held := run.try_take(key, name)) is None:
+                taken.append(name)
+                return []
+            missed.append(Missed(name, key, held))
+        return missed
+
+    thread = Thread(target=lambda: run.wait_for(attempt, wait_s=60))
+    thread.start()
+    wait_for(lambda: all(claimants(folder, key) for key in keys.values()))
+    other.free(keys["two"])
+    thread.join(60)
+    assert taken == ["two"]
+    assert not any(claimants(folder, key) for key in keys.values())
+    other.close()
+    run.close()
+    assert not list(folder.iterdir())
+
+
+def test_who_gives_it_back_after_each_case_is_waited_for_and_who_keeps_it_is_not(
+    folder: Path,
+) -> None:
+    run, other = Leases(folder, purpose="a run"), Leases(folder, purpose="other")
+    third, ends = Leases(folder, purpose="third"), time.monotonic() + 60
+    other.take(KEY, "phone")
+    thread = Thread(target=lambda: third.take(KEY, "phone", wait_s=60))
+    thread.start()
+    wait_for(lambda: bool(claimants(folder, KEY)))
+    began = time.monotonic()
+    with pytest.raises(DeviceHeld, match=r"other\), since .* \(waited 0.. s\)"):
+        run.take(KEY, "phone", wait_s=0.3)
+    assert time.monotonic() - began < 30 < ends
+    other.free(KEY)
+    thread.join(60)
+    third.close()
+    run.take(KEY, "phone")
+    run.close()
+    other.close()
+
+
+def test_those_of_ones_own_run_are_waited_for_in_any_case(folder: Path) -> None:
+    one, two = (Leases(folder, purpose="a run", of_run=True) for _ in range(2))
+    one.take(KEY, "phone")
+    had = list[str]()
+    thread = Thread(target=lambda: (two.take(KEY, "phone", wait_s=0.1), had.append("two")))
+    thread.start()
+    time.sleep(0.5)
+    assert not had
+    one.close()
+    thread.join(60)
+    assert had == ["two"]
+    two.close()
+    with pytest.raises(DeviceHeld):
+        Leases(folder, purpose="a run").wait_for(
+            lambda: [Missed("phone", KEY, two.held_here())], wait_s=0
+        )
+
+
+def test_the_time_of_a_loan_comes_on_top(folder: Path) -> None:
+    """Nobody is failed by a person who has said how long it takes; but who waits for nothing is."""
+    run, anna = Leases(folder, purpose="a run"), Leases(folder, purpose="by hand", loan_s=2)
+    anna.take(KEY, "phone", wait_s=60)
+    began = time.monotonic()
+    with pytest.raises(DeviceHeld):
+        run.take(KEY, "phone", wait_s=0.3)
+    assert time.monotonic() - began > 1  # what a person says is told by the second
+    with pytest.raises(DeviceHeld):
+        run.take(KEY, "phone")
+    anna.close()
+    run.close()
+    assert not list(folder.iterdir())
+
+
+def test_what_waits_in_another_thread_ends_with_its_leases(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings = list[str]()
+    monkeypatch.setattr(lease._log, "warning", warnings.append)
+    other, run = Leases(folder, purpose="other"), Leases(folder, purpose="a run")
+    other.take(KEY, "phone")
+    said: list[str] = []
+
+    def wait() -> None:
+        try:
+            run.take(KEY, "phone", wait_s=600)
+        except DeviceHeld as error:
+            said.append(str(error))
+
+    thread = Thread(target=wait)
+    thread.start()
+    wait_for(lambda: bool(warnings))
+    run.close()
+    thread.join(60)
+    assert said == ["device phone is not waited for any more"]
+    other.close()
+    assert not list(folder.iterdir())
+    run.take(KEY, "phone")
+    run.close()

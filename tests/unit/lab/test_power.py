@@ -1,0 +1,58 @@
+"""How a device's power is switched: what devices.yaml may say, and which command that becomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.core.errors import ConfigError, InfraError
+from harness.core.guard import run_outliving
+from harness.lab.attach import OpenLab
+from harness.lab.inventory import load_lab
+
+
+def lab(tmp_path: Path, power: object, **device: object) -> Path:
+    file = tmp_path / "devices.yaml"
+    hosts = [{"name": "far", "host": "far.example.com"}, {"name": "near", "host": "127.0.0.1"}]
+    one = {"name": "desk", "serial": "1a2b", "power": power} | device
+    shown = {key: value for key, value in one.items() if value is not None}
+    file.write_text(yaml.safe_dump({"schema": 1, "hosts": hosts, "devices": [shown]}))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("power", "device", "said"),
+    [
+        ("", {}, "power"),
+        ({"cycle": "x"}, {}, "power"),
+        ("x", {"serial": None, "transport": "local"}, "none of its own"),
+        ("x", {"serial": None, "simulated": True, "soc": "SM8550"}, "none of its own"),
+    ],
+)
+def test_what_is_no_power(
+    tmp_path: Path, power: object, device: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_lab(lab(tmp_path, power, **device))
+
+
+def switch(tmp_path: Path, power: str) -> None:
+    described = load_lab(lab(tmp_path, power))
+    with OpenLab(described, key_folder=tmp_path, storage_root=tmp_path) as opened:
+        opened.device("desk").power_cycle()
+
+
+def test_a_command_that_goes_wrong_says_how(tmp_path: Path) -> None:
+    with pytest.raises(InfraError, match="the command of `power` ended with 3: no such plug"):
+        switch(tmp_path, "echo trying; echo no such plug >&2; exit 3")
+    switch(tmp_path, f"echo done >{tmp_path}/done")
+    assert (tmp_path / "done").read_text() == "done\n"
+
+
+def test_a_command_that_is_not_there_or_does_not_end() -> None:
+    with pytest.raises(InfraError, match="uhubctl does not start"):
+        run_outliving(["/nowhere/uhubctl"], what="uhubctl", within_s=1)
+    with pytest.raises(InfraError, match=r"it took more than 0\.2 s"):
+        run_outliving(["sleep", "60"], what="it", within_s=0.2)

@@ -1,0 +1,38 @@
+"""Which places fit, and what is said to who waits for one."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.labgrid.session import Place, Wanted, no_place, tags_there, waiting_text
+
+PLACES = [Place("a", {"board": "x"}), Place("b", {"board": "y", "rack": "1"})]
+
+
+@pytest.mark.parametrize(
+    ("filters", "fits"),
+    [
+        ({}, ["a", "b"]),
+        ({"board": "x"}, ["a"]),
+        ({"board": "y", "rack": "1"}, ["b"]),
+        ({"board": "y", "rack": "2"}, []),
+        ({"name": "a"}, ["a"]),
+        ({"nothing": ""}, []),
+    ],
+)
+def test_a_place_fits_if_it_has_every_tag(filters: dict[str, str], fits: list[str]) -> None:
+    assert [place.name for place in PLACES if place.fits(filters)] == fits
+
+
+def test_what_is_said() -> None:
+    told = waiting_text({"board": "x"}, ["desk/bob", "desk/alice", "desk/bob"], 60.0)
+    assert told == (
+        "waiting up to 60 s for a place of labgrid with board=x; "
+        "they are held by desk/alice, desk/bob"
+    )
+    assert waiting_text({}, [], 0.5) == ("waiting up to 0.5 s for a place of labgrid with any tags")
+    wanted = Wanted("lab:20408", {"board": "z"})
+    assert wanted == Wanted("lab:20408", {"board": "z"}, 0, 0.0), "only to be listed"
+    assert no_place(wanted, PLACES) == "no place of the coordinator at lab:20408 has board=z"
+    assert no_place(wanted, []) == "the coordinator at lab:20408 has no places"
+    assert tags_there(PLACES) == ["board=x", "board=y", "rack=1"]

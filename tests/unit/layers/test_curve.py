@@ -1,0 +1,122 @@
+"""Which op is named, of which errors; how a curve is divided where not all fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.layers.divergence import Because, CurvePoint
+from harness.layers.driver import (
+    chunks,
+    difference,
+    first_wrong,
+    incomparable,
+    limit_of,
+    spread,
+)
+
+
+def point(
+    error: float | None, made: float | None, inherited: float | None, changed: float | None = None
+) -> CurvePoint:
+    errors = {"error": error, "made": made, "inherited": inherited, "changed": changed}
+    return CurvePoint(op="a", type="Relu", nodes=("a",), output="y", **errors)  # type: ignore[arg-type]
+
+
+SMALL = point(0.0004, 0.0003, 0.0003)
+
+
+@pytest.mark.parametrize(
+    ("curve", "first"),
+    [
+        ([], None),
+        ([SMALL, SMALL], None),
+        # made, and inherited by what comes behind it
+        ([SMALL, point(0.5, 0.5, 0.0), point(0.5, 0.0003, 0.5)], (1, "arithmetic")),
+        # inherited alone is nobody's fault
+        ([point(0.5, 0.0003, 0.5)], None),
+        # by itself it is right: it is wrong only together with its neighbours
+        ([SMALL, point(0.5, 0.0003, 0.0004), point(0.5, 0.0003, 0.5)], (1, "the graph")),
+        # what it inherits is not known: nothing is said
+        ([point(0.5, None, None)], None),
+        # an op of another model comes first, wherever it stands
+        ([point(0.5, 0.5, 0.0, 0.0), point(0.5, 0.0, 0.5, 0.001)], (1, "the model")),
+        ([point(0.0, 0.0, 0.0, 1e-7), point(0.0, 0.0, 0.0, 0.0)], None),
+        # also where most are another
+        (
+            [point(0.0, 0.0, 0.0, changed) for changed in (0.0, 0.1, 0.2, 0.3, 0.4)],
+            (1, "the model"),
+        ),
+        # an overflow: what comes behind it is as wrong
+        ([SMALL, *(point(0.4, made, 0.4) for made in (0.07, 3e-4, 0.4, 0.07))], (1, "arithmetic")),
+    ],
+)
+def test_first_wrong(curve: list[CurvePoint], first: tuple[int, Because] | None) -> None:
+    assert first_wrong(curve, 0.01, 1e-6) == first
+
+
+def test_where_most_ops_are_above_the_threshold_only_one_that_stands_out_counts() -> None:
+    assert limit_of([0.02, 0.03, 0.02, 0.9], 0.01) == pytest.approx(0.1)
+    assert limit_of([0.006, 0.03, 0.02, 0.9], 0.01) == pytest.approx(0.06)
+    assert limit_of([1e-4, 2e-4, 1e-4, 0.9], 0.0) == pytest.approx(0.0015)
+    assert limit_of([0.0, 0.0, 0.0, 0.9], 0.01) == 0.01
+    assert limit_of([0.9, 0.9], 0.01) == 0.01
+    assert limit_of([None, None], 0.01) == 0.01
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "zero", "far"),
+    [
+        ([3.0, 4.0], [3.0, 4.0], 0, 0.0),
+        ([3.0, 4.5], [3.0, 4.0], 0, 0.1),
+        ([131, 132], [131, 133], 128, (1 / 34) ** 0.5),
+        ([0.0], [0.0], 0, 0.0),
+        ([1.0], [0.0], 0, np.inf),
+        ([np.nan, 1.0], [np.nan, 1.0], 0, 0.0),
+        ([np.inf, 1.0], [np.inf, 1.0], 0, 0.0),
+        ([np.nan, 1.0], [0.0, 1.0], 0, np.inf),
+        ([[1.0, 2.0]], [1.0, 2.0], 0, np.inf),
+        ([True, False], [True, True], 0, 0.5**0.5),
+    ],
+)
+def test_difference(got: list[float], expected: list[float], zero: int, far: float) -> None:
+    both = np.array(got), np.array(expected)
+    assert difference(*both, zero) == pytest.approx(far)
+    assert (incomparable(*both, zero) is None) == (far < np.inf)
+
+
+def test_a_difference_in_the_last_block_is_seen() -> None:
+    one = np.ones((1 << 20) + 5, "f4")
+    other = one.copy()
+    other[-1] = 2
+    assert difference(one, other) > 0
+
+
+@given(st.lists(st.integers(1, 50)), st.integers(1, 60), st.integers(1, 5))
+def test_chunks_keep_their_bounds_and_leave_out_only_what_is_too_large(
+    sizes: list[int], most_bytes: int, most: int
+) -> None:
+    found = chunks(sizes, most_bytes, most)
+    assert [at for part in found for at in part] == [
+        at for at, size in enumerate(sizes) if size <= most_bytes
+    ]
+    assert all(len(part) <= most for part in found)
+    assert all(sum(sizes[at] for at in part) <= most_bytes for part in found)
+
+
+@given(st.integers(2, 500), st.integers(1, 40), st.data())
+def test_the_first_bad_cut_is_found_in_few_looks(
+    count: int, most: int, data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(0, count - 1))
+    good, bad, looks = -1, count - 1, 0
+    while bad - good > 1:
+        chosen = spread(good, bad, [1] * count, most, most)
+        assert chosen
+        assert good < min(chosen) <= max(chosen) < bad
+        bad = min((at for at in chosen if at >= first), default=bad)
+        good = max((at for at in chosen if at < first), default=good)
+        looks += 1
+    assert bad == first
+    assert looks <= int(np.ceil(np.log(count) / np.log(most + 1))) + 1

@@ -1,0 +1,214 @@
+"""From the pieces of an artefact to sources of contexts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.containers.artefact import Artefact, ArtefactKind, Piece, PieceKind
+from harness.core.errors import ConfigError, InfraError
+from harness.models.artefact_sources import Given, artefacts_with_contexts, contexts_of
+from harness.models.context_file import ContextFile
+from harness.models.models import Model
+from harness.models.onnx_model import OnnxModel
+from tests.logged import Logged
+from tests.unit.containers.made import CONTEXT, Pte
+
+CONTENT = b"head" + b"first" + b"second!" + b"tail"
+
+
+def artefact(folder: Path, *kinds: PieceKind, kind: ArtefactKind = "pte") -> Artefact:
+    """A file with three pieces: two with content, and one without."""
+    path = folder / "model.pte"
+    path.write_bytes(CONTENT)
+    places = [(4, 5), (9, 7), (9, 0)]
+    pieces = [
+        Piece(path, offset, size, f"forward/{at}", one)
+        for at, ((offset, size), one) in enumerate(zip(places, kinds, strict=False))
+    ]
+    return Artefact(path, kind, tuple(pieces))
+
+
+def files(found: object) -> list[ContextFile]:
+    assert isinstance(found, tuple)
+    return list(found)
+
+
+def test_each_piece_is_a_file_of_its_own_in_their_order(tmp_path: Path, logged: Logged) -> None:
+    made = artefact(tmp_path, "context", "context", "empty")
+    cache = tmp_path / "cache"
+    found = contexts_of(made, cache)
+    first, second = files(found)
+    assert str(found) == "model.pte"
+    assert [str(first), str(second)] == ["model.pte#0", "model.pte#1"]
+    assert (first.path.read_bytes(), second.path.read_bytes()) == (b"first", b"second!")
+    assert first.path.is_relative_to(cache)
+    assert "model.pte: left out, as their caches are empty: forward/2;" in logged.warnings[0]
+    assert contexts_of(made, cache) == found
+    assert found.empty_caches == ("forward/2",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "contexts", "others", "said"),
+    [
+        ("context", 1, None, ""),
+        ("manifest", 2, None, ""),
+        ("pte", 1, 0, ""),
+        ("pte", 2, 0, "only its 2 contexts ran, each by itself\n{} executorch {}"),
+        ("pte", 1, 1, "only its context ran, and not the node around it\n{} executorch {}"),
+        ("epcontext", 1, 2, "only its context ran, and none of the 2 nodes around it\n{} ort {}"),
+        (
+            "tflite",
+            2,
+            4,
+            "only its 2 contexts ran, each by itself, and none of the 4 nodes around them",
+        ),
+    ],
+)
+def test_what_of_a_file_is_not_run_is_told_with_what_runs_it(
+    tmp_path: Path, kind: ArtefactKind, contexts: int, others: int | None, said: str
+) -> None:
+    made = artefact(tmp_path, *(["context"] * contexts), kind=kind)
+    made = replace(made, facts={} if others is None else {"other_nodes": others})
+    found = contexts_of(made, tmp_path / "cache")
+    how = ("how right all of the file is: --engine", "--inputs DIR --expected DIR")
+    assert found.not_run == said.format(*how)
+
+
+def test_a_file_that_is_one_context_is_taken_as_it_lies(tmp_path: Path) -> None:
+    path = tmp_path / "model.bin"
+    path.write_bytes(CONTENT)
+    whole = Artefact(path, "context", (Piece(path, 0, len(CONTENT), "", "context"),))
+    (only,) = files(contexts_of(whole, tmp_path / "cache", Given(tolerance=0.5, graph="g")))
+    assert (only.path, str(only), only.tolerance, only.graph) == (path, "model.bin", 0.5, "g")
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "own", "expected"),
+    [
+        (("context",), False, [""]),
+        (("context",), True, ["model.pte"]),
+        (("context", "context"), False, ["0", "1"]),
+        (("context", "context"), True, ["model.pte/0", "model.pte/1"]),
+    ],
+)
+def test_where_the_inputs_of_each_context_are(
+    tmp_path: Path, kinds: tuple[PieceKind, ...], own: bool, expected: list[str]
+) -> None:
+    given = tmp_path / "in"
+    (given / ("model.pte" if own else "other") / "1").mkdir(parents=True)
+    (given / "1").mkdir()
+    found = files(contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", Given(inputs=given)))
+    assert [one.inputs for one in found] == [given / name for name in expected]
+    assert all(one.expected is None for one in found)
+
+
+@pytest.mark.parametrize("what", ["inputs", "expected"])
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        ("pte", "; --engine executorch takes the files of the whole"),
+        ("epcontext", "; --engine ort takes the files of the whole"),
+        ("tflite", ""),
+    ],
+)
+def test_files_of_a_whole_program_are_not_those_of_its_contexts(
+    what: str, kind: ArtefactKind, hint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.npy").write_bytes(b"")
+    made = replace(artefact(tmp_path, "context", "context"), kind=kind)
+    told = f"no {tmp_path}/in/0: each of the 2 contexts has its own folder there{hint}$"
+    with pytest.raises(ConfigError, match=f"{made.path}: {what}: there is {told}"):
+        contexts_of(made, tmp_path / "cache", replace(Given(), **{what: tmp_path / "in"}))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "folders", "extra"),
+    [
+        (("context", "context"), ["0", "1", "2"], "2"),
+        (("context", "context"), ["0", "1", "other.pte"], None),
+        (("context", "context"), ["model.pte/0", "model.pte/1", "3"], None),
+        (("context", "context"), ["model.pte/0", "model.pte/7", "model.pte/one"], "7, one"),
+        (("context",), ["0", "graph"], None),
+    ],
+)
+def test_a_folder_that_no_context_has_is_named(
+    tmp_path: Path, logged: Logged, kinds: tuple[PieceKind, ...], folders: list[str], extra: str
+) -> None:
+    for name in folders:
+        (tmp_path / "out" / name).mkdir(parents=True)
+    given = Given(expected=tmp_path / "out")
+    contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", given)
+    said = [one for one in map(str, logged.warnings) if "not read" in one]
+    assert len(said) == (extra is not None)
+    if said:
+        assert f"not read: {extra}; model.pte has 0 to 1" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kind", "problem"),
+    [
+        (("context", "dlc"), "pte", r"model.pte: forward/1: is a DLC"),
+        (("empty",), "epcontext", r"model.pte: holds no context"),
+        ((), "onnx", r"model.pte: cannot be read as an ONNX model"),
+    ],
+)
+def test_what_holds_no_contexts(
+    tmp_path: Path, kinds: tuple[PieceKind, ...], kind: ArtefactKind, problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        contexts_of(artefact(tmp_path, *kinds, kind=kind), tmp_path / "cache")
+
+
+def test_a_folder_is_run_without_what_holds_no_contexts(tmp_path: Path, logged: Logged) -> None:
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    Pte({"forward": []}, []).write(tmp_path / "other.pte")
+    (found,) = artefacts_with_contexts([tmp_path])
+    assert found.path == tmp_path / "a.bin"
+    assert logged.warnings == [f"{tmp_path}/other.pte: passed by: a pte without contexts"]
+
+
+def test_a_dlc_among_extracted_files_is_named(tmp_path: Path) -> None:
+    piece = Piece(tmp_path / "net.dlc", 0, 4, "", "dlc")
+    with pytest.raises(ConfigError, match=r"net.dlc: is a DLC, a model that is not compiled yet"):
+        contexts_of(Artefact(tmp_path / "manifest.json", "manifest", (piece,)), tmp_path)
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    with pytest.raises(InfraError, match="cannot copy forward/0 of"):
+        contexts_of(artefact(tmp_path, "context"), tmp_path / "cache")
+
+
+def test_an_onnx_model_is_compiled_with_inputs_that_fit_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QNN_HARNESS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "model.pte").write_bytes(Model("tiny").serialized())
+    made = Artefact(tmp_path / "model.pte", "onnx", ())
+    (source,) = found = contexts_of(made, tmp_path / "cache", Given(tolerance=0.5))
+    assert (str(found), source.compiled, source.tolerance) == ("model.pte", True, 0.5)
+    for what in ("inputs", "expected"):
+        folder = tmp_path / what / "model.pte"
+        folder.mkdir(parents=True)
+        (folder / "of_it.raw").write_bytes(bytes(60))
+        with pytest.raises(ConfigError, match=rf"model.pte: {what}: .* has 60 bytes .* \(64 bytes"):
+            contexts_of(made, tmp_path / "cache", Given(**{what: tmp_path / what}))
+        (folder / "of_it.raw").write_bytes(bytes(64))
+    given = Given(inputs=tmp_path / "inputs", expected=tmp_path / "expected")
+    (source,) = contexts_of(made, tmp_path / "cache", given)
+    assert isinstance(source, OnnxModel)
+    assert not source.inputs()["x"].any()
+    assert source.expected() == {"y": tmp_path / "expected/model.pte/of_it.raw"}
+    assert source.compared
+
+
+def test_a_model_that_is_compiled_whole_has_no_graph_to_choose(tmp_path: Path) -> None:
+    path = tmp_path / "mine.onnx"
+    path.write_bytes(Model("tiny").serialized())
+    with pytest.raises(ConfigError, match=r"mine\.onnx: graph: it is compiled whole: there is no"):
+        contexts_of(Artefact(path, "onnx", ()), tmp_path / "cache", Given(graph="nope"))

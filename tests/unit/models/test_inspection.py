@@ -1,0 +1,128 @@
+"""What is told of a context binary is what its metadata says, graph by graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli.contexts import lines
+from harness.containers.artefact import Artefact, Piece, PieceKind
+from harness.models.inspection import ContextReport, Inspection, context_report, names_of
+from harness.models.metadata import Unreadable
+
+X: dict[str, Any] = {
+    "name": "x",
+    "data_type": "ufixed8",
+    "data_type_code": 0x0408,
+    "dimensions": [1, 4],
+    "bytes": 4,
+    "memory_type": 1,
+    "encoding": "scale-offset",
+    "scale": 0.5,
+    "offset": -3,
+}
+Y = X | {"name": "y", "data_type": None, "data_type_code": 0x0304, "bytes": 0, "memory_type": 9}
+SIZES = {"const_bytes": 30, "io_bytes": 20, "spill_fill_bytes": 100, "vtcm_bytes": 4 << 20}
+PREFILL = {"name": "prefill", "inputs": [X], "outputs": [Y], **SIZES}
+DECODE = PREFILL | {"name": "decode", "spill_fill_bytes": 300, "const_bytes": 5}
+METADATA = {
+    "build_id": "v2.51.0.1",
+    "backend_id": 6,
+    "soc_model": 43,
+    "dsp_arch": 73,
+    "size": 5000,
+    "graphs": [PREFILL, DECODE],
+}
+
+
+def report(metadata: Any, kind: PieceKind = "context") -> ContextReport:
+    piece = Piece(Path("m.pte"), 256, 5000, "forward/1", kind, {"id": "QnnBackend"})
+    return context_report(Artefact(piece.path, "pte", (piece,)), piece, "ab" * 32, metadata)
+
+
+def shown(told: ContextReport) -> str:
+    return "\n".join(lines(Inspection(1, "2.51.0", (told,), ())))
+
+
+def test_each_graph_and_the_sums() -> None:
+    told = report(METADATA)
+    assert (told.file, told.artefact, told.origin) == ("m.pte", "pte", "forward/1")
+    assert (told.offset, told.size, told.container) == (256, 5000, {"id": "QnnBackend"})
+    assert (told.build_id, told.backend, told.htp_arch) == ("v2.51.0.1", "htp", 73)
+    assert told.socs == ("SM8550", "QCS8550")
+    assert (told.weights_bytes, told.io_bytes, told.spill_fill_bytes) == (35, 40, 300)
+    assert (told.vtcm_bytes, told.memory_bytes) == (4 << 20, 375)
+    assert [graph.name for graph in told.graphs] == ["prefill", "decode"]
+    (x,), (y,) = told.graphs[0].inputs, told.graphs[0].outputs
+    assert (x.data_type, x.dimensions, x.bytes, x.memory_type) == (
+        "ufixed8",
+        (1, 4),
+        4,
+        "memhandle",
+    )
+    assert (x.encoding, x.scale, x.offset) == ("scale-offset", 0.5, -3)
+    assert (y.data_type, y.bytes, y.memory_type) == ("0x0304", None, "type 9")
+    text = shown(told)
+    assert "m.pte (forward/1): 5.000 kB, sha256 abababababab" in text
+    assert "made by QNN v2.51.0.1 for HTP v73, SoC model 43 (SM8550, QCS8550)" in text
+    assert "needs 375 bytes at least: weights 35 bytes, I/O 40 bytes, spill-fill 300 bytes" in text
+    assert "in  x: ufixed8 [1 x 4], 4 bytes, memhandle, 0.5 * (value -3)" in text
+    assert "out y: 0x0304 [1 x 4], unknown size, type 9" in text
+
+
+def test_an_old_format_leaves_out_what_it_does_not_tell() -> None:
+    graph = {"name": "g", "inputs": [X], "outputs": [X | {"name": "y"}]}
+    told = report({"build_id": None, "size": 5000, "graphs": [graph]})
+    assert (told.weights_bytes, told.io_bytes, told.vtcm_bytes, told.socs) == (None, None, None, ())
+    assert (told.memory_bytes, told.htp_arch) == (5008, None)
+    assert "made by QNN not told for" in shown(told)
+
+
+@pytest.mark.parametrize(
+    ("said", "memory_type", "data_type"),
+    [
+        ({}, "raw", "0x0000"),
+        ({"memory_type": 0, "data_type": "float32"}, "raw", "float32"),
+        ({"memory_type": 1, "data_type_code": 0x1234}, "memhandle", "0x1234"),
+        ({"memory_type": 2}, "retrieve-raw", "0x0000"),
+        ({"memory_type": 3}, "type 3", "0x0000"),
+    ],
+)
+def test_numbers_of_qnn_have_their_names(
+    said: dict[str, Any], memory_type: str, data_type: str
+) -> None:
+    (graph,) = report({"size": 5, "graphs": [{"name": "g", "outputs": [said]}]}).graphs
+    (tensor,) = graph.outputs
+    assert (tensor.memory_type, tensor.data_type) == (memory_type, data_type)
+    assert (tensor.dimensions, tensor.bytes, graph.inputs) == ((), None, ())
+
+
+def test_values_of_each_channel() -> None:
+    weights = X | {"encoding": "axis-scale-offset", "scale": None, "axis": 3, "channels": 8}
+    told = report(METADATA | {"graphs": [PREFILL | {"inputs": [weights]}]})
+    assert told.graphs[0].inputs[0].channels == 8
+    assert "memhandle, axis-scale-offset of 8 along axis 3" in shown(told)
+
+
+def test_what_has_no_metadata() -> None:
+    damaged = report(Unreadable("getMetadata: 30010"))
+    assert (damaged.problem, damaged.graphs) == ("getMetadata: 30010", ())
+    assert "    getMetadata: 30010" in shown(damaged)
+    assert report(None).problem == "nothing was read of it"
+    assert report(None, "empty").problem == "a cache without content"
+    dlc = report(None, "dlc")
+    assert dlc.problem is None
+    assert "a model that is compiled on the device" in shown(dlc)
+
+
+def test_contexts_are_called_as_runs_call_them() -> None:
+    one = report(METADATA)
+    other, whole = replace(one, origin="forward/2"), replace(one, file="a.bin", origin="")
+    assert names_of([one, whole, other]) == ["m.pte#0 (forward/1)", "a.bin", "m.pte#1 (forward/2)"]
+    assert names_of([replace(one, kind="empty"), other]) == [
+        "m.pte (forward/1)",
+        "m.pte (forward/2)",
+    ]

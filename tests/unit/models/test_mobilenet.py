@@ -1,0 +1,135 @@
+"""MobileNet-v2 is the real one, and its twin has the same weights."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, shape_inference
+
+from harness.models import models
+from harness.models.models import Model
+
+FLOAT, TWIN = Model("mobilenet-v2"), Model("mobilenet-v2-8bit")
+# torchvision's mobilenet_v2 has 3,504,872 parameters, two of them per channel of batch
+# normalisation, of which folding leaves one; and 300,774,272 multiplications and additions.
+PARAMETERS = 3_504_872 - 17_056
+MULTIPLICATIONS = 300_774_272
+
+
+@pytest.fixture(scope="module")
+def shapes() -> dict[str, tuple[int, ...]]:
+    """The shape of everything in the float model."""
+    graph = shape_inference.infer_shapes(FLOAT.build(), strict_mode=True).graph
+    values = [*graph.value_info, *graph.input, *graph.output]
+    return {
+        value.name: tuple(one.dim_value for one in value.type.tensor_type.shape.dim)
+        for value in values
+    }
+
+
+def test_it_has_the_nodes_of_the_export() -> None:
+    counts = Counter(node.op_type for node in FLOAT.build().graph.node)
+    assert counts == {
+        "Conv": 52,
+        "Clip": 35,
+        "Add": 10,
+        "GlobalAveragePool": 1,
+        "Flatten": 1,
+        "Gemm": 1,
+    }
+
+
+def test_it_has_as_many_parameters_as_the_real_one() -> None:
+    weights = [one for one in FLOAT.build().graph.initializer if one.name not in ("zero", "six")]
+    assert sum(math.prod(one.dims) for one in weights) == PARAMETERS
+
+
+def test_it_works_as_hard_as_the_real_one(shapes: dict[str, tuple[int, ...]]) -> None:
+    total = 0
+    for layer in models.layers():
+        if layer.channels[0]:
+            out = shapes[layer.name]
+            places = math.prod(out[2:]) if layer.kind == "Conv" else 1
+            total += math.prod(layer.weight_shape) * places
+    assert total == MULTIPLICATIONS
+
+
+def test_its_stages_have_the_sizes_of_the_paper(shapes: dict[str, tuple[int, ...]]) -> None:
+    found = [shapes[f"block_{stage}_0_project"][1:3] for stage in range(len(models.BLOCKS))]
+    assert found == [(16, 112), (24, 56), (32, 28), (64, 14), (96, 14), (160, 7), (320, 7)]
+    assert (shapes["last"], shapes["y"]) == ((1, 1280, 7, 7), (1, 1000))
+
+
+@pytest.mark.parametrize("spec", [FLOAT, TWIN], ids=str)
+def test_models_are_valid(spec: Model) -> None:
+    model = spec.build()
+    onnx.checker.check_model(model, full_check=True)
+    assert Model.parse(str(spec)) == spec
+    assert [value.name for value in model.graph.input] == list(spec.inputs())
+    assert spec.inputs()["x"].dtype == np.float32
+
+
+def test_they_are_the_same_in_another_process() -> None:
+    code = (
+        "import hashlib; from harness.models.models import Model\n"
+        "for kind in ('mobilenet-v2', 'mobilenet-v2-8bit'):\n"
+        "    print(hashlib.sha256(Model(kind).serialized()).hexdigest())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONHASHSEED": "7"},
+    )
+    here = [hashlib.sha256(spec.serialized()).hexdigest() for spec in (FLOAT, TWIN)]
+    assert done.stdout.split() == here
+
+
+def test_the_twin_has_the_same_weights() -> None:
+    float_ones = {one.name: one for one in FLOAT.build().graph.initializer}
+    twins = {one.name: one for one in TWIN.build().graph.initializer}
+    for layer in models.layers():
+        if not layer.channels[0]:
+            continue
+        for kind, rounding in (("w", 1e-6), ("b", 0.5)):
+            name = f"{layer.name}_{kind}"
+            scale, zero = (
+                numpy_helper.to_array(twins[f"{name}_{what}"]) for what in ("scale", "zero")
+            )
+            whole = numpy_helper.to_array(twins[name]).astype("f8") - zero.astype("f8")
+            wanted = numpy_helper.to_array(float_ones[name])
+            assert np.abs(whole * scale - wanted).max() <= float(scale) * (rounding + 1e-3), name
+
+
+def test_the_twin_shares_its_inputs_and_variants_differ() -> None:
+    np.testing.assert_array_equal(FLOAT.inputs()["x"], TWIN.inputs()["x"])
+    other = Model("mobilenet-v2", variant=1)
+    assert other.serialized() != FLOAT.serialized()
+    assert not np.array_equal(other.inputs()["x"], FLOAT.inputs()["x"])
+
+
+def test_what_is_not_behind_relu6_is_calibrated() -> None:
+    wanted = {"x"} | {layer.name for layer in models.layers() if not layer.relu6}
+    assert set(models.RANGES) == wanted
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "scale", "zero"),
+    [
+        (0.0, 6.0, 6 / 255, 0),
+        (-1.0, 1.0, 2 / 255, 128),
+        (-2.0, -1.0, 2 / 255, 255),
+        (1, 5, 5 / 255, 0),
+    ],
+)
+def test_quantization_holds_zero(least: float, most: float, scale: float, zero: int) -> None:
+    found = models.quantization(least, most)
+    assert found == (pytest.approx(scale), zero)

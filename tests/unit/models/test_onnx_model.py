@@ -1,0 +1,168 @@
+"""ONNX models of users: what is made of them before they are compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from harness.core.errors import ConfigError
+from harness.models.models import Model, OnnxFiles
+from harness.models.onnx_model import OnnxModel, OnnxSurface
+
+
+def saved(path: Path, rows: int | str = 3, *, beside: bool = False, weight: float = 0.5) -> Path:
+    """A model that looks rows up: of numbers, of whole numbers, and with weights."""
+    weights = numpy_helper.from_array(np.full((4, 300), weight, np.float32), "w")
+    inputs = [
+        helper.make_tensor_value_info("at", TensorProto.INT64, [rows]),
+        helper.make_tensor_value_info("x", TensorProto.FLOAT16, [2, 2]),
+        helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 300]),
+    ]
+    outputs = [
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+        helper.make_tensor_value_info("z", TensorProto.FLOAT16, None),
+    ]
+    nodes = [helper.make_node("Gather", ["w", "at"], ["y"]), helper.make_node("Abs", ["x"], ["z"])]
+    model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, [weights]))
+    onnx.save(model, path, save_as_external_data=beside, location=f"{path.name}.data")
+    return path
+
+
+def test_inputs_are_made_up_and_the_same_every_time(tmp_path: Path) -> None:
+    model = OnnxModel.of(saved(tmp_path / "my model.onnx"))
+    first, second = model.inputs(), model.inputs()
+    assert [(name, one.dtype.str, one.shape) for name, one in first.items()] == [
+        ("at", "<i8", (3,)),
+        ("x", "<f2", (2, 2)),
+    ]
+    assert set(first["at"]) <= {0, 1}
+    assert len(np.unique(first["x"])) > 1
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert model.outputs() == ("y", "z")
+    assert (str(model), model.compiled, isinstance(model, Model)) == ("my_model.onnx", True, True)
+
+
+def test_sets_of_inputs_are_of_one_model(tmp_path: Path) -> None:
+    path = saved(tmp_path / "m.onnx")
+    for name, start in (("a", 0), ("b", 1)):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        np.array([start, 1, 2], np.int64).tofile(tmp_path / "in" / name / "at.raw")
+        np.zeros((2, 2), np.float16).tofile(tmp_path / "in" / name / "x.raw")
+    one, other = OnnxModel.each(path, 0.1, inputs=tmp_path / "in")
+    assert (str(one), str(other), one == other) == ("m.onnx#a", "m.onnx#b", False)
+    assert one.without_inputs == other.without_inputs == OnnxModel.of(path)
+    files = OnnxFiles(tmp_path / "cache")
+    assert files.path(one) == files.path(other)
+    assert files.path(one).name.startswith("m.onnx-")
+    changed = OnnxModel.of(saved(path, weight=1.0))
+    assert changed.without_inputs != one.without_inputs
+    assert files.path(changed) != files.path(one)
+
+
+def test_outputs_are_compared_where_a_tolerance_is_given(tmp_path: Path) -> None:
+    path = saved(tmp_path / "m.onnx")
+    plain, within = OnnxModel.of(path), OnnxModel.of(path, 0.1)
+    assert (plain.compared, plain.tolerance) == (False, 0.0)
+    assert (within.compared, within.tolerance) == (True, 0.1)
+    assert plain != within
+    assert plain == OnnxModel.of(path)
+    assert Model("tiny").compared
+    for wrong in (-1.0, float("inf"), float("nan")):
+        with pytest.raises(ConfigError, match=r"tolerance: .* is not 0 or more"):
+            OnnxModel.of(path, wrong)
+
+
+def test_weights_beside_the_model_are_part_of_it(tmp_path: Path) -> None:
+    inside = OnnxModel.of(saved(tmp_path / "m.onnx"))
+    path = saved(tmp_path / "n.onnx", beside=True)
+    assert (tmp_path / "n.onnx.data").stat().st_size == 4800
+    beside = OnnxModel.of(path)
+    assert len(beside.serialized()) >= len(inside.serialized()) > 4800
+    saved(path, beside=True, weight=0.25)
+    with pytest.raises(ConfigError, match=r"n\.onnx: was changed while it was in use"):
+        beside.serialized()
+    assert OnnxModel.of(path).digest != beside.digest
+    (tmp_path / "n.onnx.data").unlink()
+    with pytest.raises(
+        ConfigError, match=r"n\.onnx: its weights in 'n\.onnx\.data' cannot be read"
+    ):
+        OnnxModel.of(path)
+
+
+def test_what_cannot_be_compiled(tmp_path: Path) -> None:
+    said = r"d\.onnx: input at: dimension 0 \(batch\) is not fixed, .*make_dynamic_shape_fixed"
+    with pytest.raises(ConfigError, match=said):
+        OnnxModel.of(saved(tmp_path / "d.onnx", "batch"))
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(ConfigError, match="text: cannot be read as an ONNX model"):
+        OnnxModel.of(tmp_path / "text")
+
+
+def test_what_is_seen_of_a_model_from_outside(tmp_path: Path) -> None:
+    surface = OnnxSurface.of(saved(tmp_path / "m.onnx", beside=True))
+    assert [str(one) for one in surface.inputs] == [
+        "at (24 bytes of int64)",
+        "x (8 bytes of float16)",
+    ]
+    assert [str(one) for one in surface.require_outputs(tmp_path / "m.onnx")] == [
+        "y (3600 bytes of float32)",
+        "z (8 bytes of float16)",
+    ]
+    assert surface.beside == ("m.onnx.data",)
+    with pytest.raises(ConfigError, match=r"input at: dimension 0 .rows. is not fixed"):
+        OnnxSurface.of(saved(tmp_path / "any.onnx", "rows"))
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_weights_are_read_from_the_folder_of_the_model_alone(tmp_path: Path, inner: bool) -> None:
+    """Also those of a graph within the graph, which no list of initializers names."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = saved(folder / "m.onnx", beside=True)
+    (tmp_path / "secret").write_bytes((folder / "m.onnx.data").read_bytes())
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "short").write_bytes(b"1")
+
+    def says(place: str) -> str:
+        model = onnx.load(path, load_external_data=False)
+        tensor = model.graph.initializer[0]
+        if inner:
+            held = helper.make_graph([], "held", [], [], [tensor])
+            node = helper.make_node("If", ["x"], ["y"], then_branch=held)
+            del model.graph.initializer[:]
+            model.graph.node.append(node)
+            tensor = node.attribute[0].g.initializer[0]
+            tensor = model.graph.node[-1].attribute[0].g.initializer[0]
+        tensor.external_data[0].value = place
+        (folder / "changed.onnx").write_bytes(model.SerializeToString())
+        with pytest.raises(ConfigError) as error:
+            OnnxModel.of(folder / "changed.onnx")
+        return str(error.value)
+
+    assert "'../secret', which has a name that leads elsewhere" in says("../secret")
+    assert "which has an absolute name" in says(str(tmp_path / "secret"))
+    assert "cannot be read: is a link, and links in a folder are not followed" in says("link")
+    assert "has not the" in says("short")
+    assert "cannot be read: No such file" in says("nowhere")
+    with pytest.raises(ConfigError, match="has a name that leads elsewhere"):
+        OnnxSurface.of(_renamed(path, "../secret"))
+
+
+def _renamed(path: Path, place: str) -> Path:
+    model = onnx.load(path, load_external_data=False)
+    model.graph.initializer[0].external_data[0].value = place
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_elements_of_a_type_that_nobody_knows_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    model = onnx.load(saved(path))
+    model.graph.input[1].type.tensor_type.elem_type = 99
+    onnx.save(model, path)
+    with pytest.raises(ConfigError, match=r"m\.onnx: .* x: nobody knows elements of type 99"):
+        OnnxSurface.of(path)

@@ -1,0 +1,132 @@
+"""ONNX models are read by a process that is bounded, and none of them costs more."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import onnx
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from harness.core.errors import ConfigError, HarnessError
+from harness.layers.network import Network
+from harness.models import onnx_model
+from harness.models.onnx_model import OnnxModel, OnnxNodes, OnnxSurface, inlined, shaped
+from tests.hostile_models import bodies, model, nested, recursive, relu, relu_many, weighty
+from tests.planted import Graph
+from tests.properties import reached, reaches
+
+
+def _saved(made: onnx.ModelProto, folder: Path) -> Path:
+    onnx.save(made, folder / "model.onnx")
+    return folder / "model.onnx"
+
+
+@pytest.mark.parametrize(
+    ("hostile", "problem"),
+    [
+        (nested(40), r"it comes to 549,755,813,888 nodes, and 200,000 are the most"),
+        (bodies(30), r"it comes to 4,294,967,294 visits of nested nodes, and 3,200,000 are"),
+        (relu_many(300_000), r"it comes to 300,000 nodes, and 200,000 are the most"),
+        (
+            weighty(400),
+            r"it comes to 40,\d{3},\d{3} bytes of nodes, and 1",
+        ),
+        (recursive(), r"its function f calls itself"),
+        (relu(*[1] * 70), r"input x has 70 dimensions; 32 are the most"),
+        (relu(1, 3_000_000_000), r"12,000,000,000 bytes, and 536,870,912 are made up at most"),
+        (relu(2**62, 2**62), r"are made up at most"),
+    ],
+)
+def test_a_model_that_asks_for_too_much_is_refused(
+    hostile: onnx.ModelProto, problem: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        OnnxModel.of(_saved(hostile, tmp_path))
+
+
+def test_inference_ends_where_its_time_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_model, "MOST_NODES", 1 << 62)
+    monkeypatch.setattr(onnx_model, "MOST_GROWTH", 1 << 62)
+    monkeypatch.setattr(onnx_model, "MOST_CPU_S", 2)
+    with pytest.raises(ConfigError, match=r"may take 2 s of a processor .* exit code 152"):
+        shaped(_saved(nested(40), tmp_path))
+
+
+def test_inference_ends_where_its_memory_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_model, "MOST_NODES", 1 << 62)
+    monkeypatch.setattr(onnx_model, "MOST_GROWTH", 1 << 62)
+    monkeypatch.setattr(onnx_model, "_MOST_BYTES", 1 << 30)
+    with pytest.raises(ConfigError, match=r"cannot be read .* 1024 MiB|MemoryError|bad_alloc"):
+        inlined(nested(40))
+
+
+def test_functions_are_put_in_place_of_their_calls() -> None:
+    assert [node.op_type for node in inlined(nested(3)).graph.node] == ["Relu"] * 4
+    assert [node.op_type for node in Network(nested(3)).nodes] == ["Relu"] * 4
+
+
+def test_a_model_is_read_again_where_it_was_changed(tmp_path: Path) -> None:
+    path = _saved(relu(1, 4), tmp_path)
+    assert shaped(path) is shaped(path)
+    _saved(nested(2), tmp_path)
+    assert [node.op_type for node in shaped(path).graph.node] == ["f0"]
+
+
+def test_large_tensors_are_left_out_and_all_shapes_are_told(tmp_path: Path) -> None:
+    graph = Graph(0, (1, 64))
+    x = graph.add("MatMul", "x", graph.weight(64, 64))
+    made = graph.model(graph.add("Relu", graph.add("Identity", x)))
+    del made.graph.value_info[:]
+    path = _saved(made, tmp_path)
+    assert path.stat().st_size > 64 * 64 * 4 > shaped(path).ByteSize()
+    kinds = OnnxNodes.of(path).kinds
+    assert set(kinds.values()) == {"float32 [1, 64]"}
+    assert len(kinds) == 4
+    assert OnnxModel.of(path).build() == made
+
+
+_DIMENSION = st.sampled_from((-1, 0, 1, 2, 7, 2**31, 2**63 - 1))
+_HOSTILE = st.one_of(
+    st.builds(nested, st.integers(1, 80), st.integers(1, 3)),
+    st.builds(
+        lambda shape, kind: relu(*shape, kind=kind),
+        st.lists(_DIMENSION, max_size=80),
+        st.sampled_from((0, 1, 2, 8, 9, 14, 16, 22, 99)),
+    ),
+    st.builds(
+        lambda ops: model([onnx.helper.make_node(*one) for one in ops]),
+        st.lists(
+            st.tuples(
+                st.sampled_from(("Relu", "Loop", "If", "Split", "QuantizeLinear", "NoSuchOp", "")),
+                st.lists(st.sampled_from(("x", "t", "y", "")), max_size=3),
+                st.lists(st.sampled_from(("x", "t", "y", "")), max_size=3),
+            ),
+            max_size=4,
+        ),
+    ),
+)
+
+
+@pytest.mark.slow
+@reaches(0.9)
+@settings(max_examples=60, deadline=30_000)
+@given(_HOSTILE)
+def test_no_model_raises_anything_but_what_is_wrong_with_it(
+    tmp_path_factory: pytest.TempPathFactory, hostile: onnx.ModelProto
+) -> None:
+    path = _saved(hostile, tmp_path_factory.mktemp("hostile"))
+    reached()
+    for read in (
+        lambda: OnnxNodes.of(path).shapes(),
+        lambda: OnnxSurface.of(path),
+        lambda: OnnxModel.of(path).inputs(),
+        lambda: Network(hostile).units(),
+    ):
+        with contextlib.suppress(HarnessError):
+            read()

@@ -1,0 +1,235 @@
+"""Contexts are packed as the backend packs them; what a forecast says holds for any sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.models.fit_text import FitContext, fit, fit_lines
+from harness.models.packing import (
+    Alternative,
+    Forecast,
+    RefusedLoad,
+    Room,
+    Size,
+    changes,
+    forecast,
+)
+from harness.models.source import RESIDENCIES, Move, schedule
+from tests.properties import reached, reaches
+
+SIZES = st.lists(
+    st.builds(
+        lambda own, spill: Size(own + spill, spill),
+        st.integers(1, 30),
+        st.integers(0, 20),
+    ),
+    min_size=1,
+    max_size=12,
+)
+ROOMS = st.builds(Room, st.integers(1, 100), st.integers(1, 4))
+
+
+def resident(sizes: list[Size], room: Room, *, share_spill_fill: bool = False) -> Forecast:
+    moves = schedule(len(sizes), "resident").moves
+    return forecast(sizes, moves, room, share_spill_fill=share_spill_fill)
+
+
+@pytest.mark.parametrize(
+    ("totals", "room", "expected"),
+    [
+        ([4, 3, 3], Room(10), Forecast(3, None, ((0, 1, 2),), (10,))),
+        ([4, 3, 4], Room(10), Forecast(2, RefusedLoad(2, 2, 1), ((0, 1),), (7,))),
+        ([6, 6, 4, 4], Room(10, 2), Forecast(4, None, ((0, 2), (1, 3)), (10, 10))),
+        (
+            [6, 6, 4, 5],
+            Room(10, 2),
+            Forecast(3, RefusedLoad(3, 3, 1), ((0, 2), (1,)), (10, 6)),
+        ),
+        ([11], Room(10, 3), Forecast(0, RefusedLoad(0, 0, 1), ((), (), ()), (0, 0, 0))),
+    ],
+)
+def test_the_first_domain_with_room_takes_a_context(
+    totals: list[int], room: Room, expected: Forecast
+) -> None:
+    assert resident([Size(total) for total in totals], room) == expected
+
+
+def test_what_is_freed_can_be_taken_again() -> None:
+    sizes = [Size(6), Size(5), Size(4)]
+    moves = [Move("load", 0), Move("free", 0), Move("load", 1), Move("load", 2), Move("load", 0)]
+    found = forecast(sizes, moves, Room(10))
+    assert found == Forecast(3, RefusedLoad(3, 0, 5), ((1, 2),), (9,))
+    assert forecast(sizes, moves[:-1], Room(10)) == Forecast(3, None, ((1, 2),), (9,))
+
+
+def test_domains_are_told_as_they_were_when_most_was_taken() -> None:
+    sizes = [Size(6), Size(5), Size(4)]
+    moves = [Move("load", 0), Move("free", 0), Move("load", 1), Move("execute", 1)]
+    assert forecast(sizes, moves, Room(10)) == Forecast(2, None, ((0,),), (6,))
+    more = [*moves, Move("load", 2), Move("free", 2), Move("free", 2)]
+    assert forecast(sizes, more, Room(10)) == Forecast(3, None, ((1, 2),), (9,))
+    assert forecast(sizes, more, Room(8, 2)).domains == ((1,), (2,))
+
+
+def test_what_is_freed_of_a_shared_buffer_is_what_only_it_needed() -> None:
+    sizes = [Size(6, 4), Size(5, 3), Size(5, 1)]
+    moves = [Move("load", 0), Move("load", 1), Move("free", 0), Move("load", 2), Move("free", 1)]
+    moves.append(Move("load", 1))
+    rooms = (Room(budget) for budget in (5, 7, 8, 9))
+    found = [forecast(sizes, moves, room, share_spill_fill=True).loads for room in rooms]
+    # own 2, 4, 2, 6, 4, 6 beside the largest buffer of 4, 4, 3, 3, 1, 3: 6, 8, 9 and 9 behind loads
+    assert found == [0, 1, 2, 4]
+
+
+def test_one_spill_fill_buffer_for_all_of_a_domain() -> None:
+    sizes = [Size(6, 4), Size(5, 3), Size(3, 1)]
+    assert resident(sizes, Room(10)).loads == 1
+    assert resident([Size(5)] * 2, Room(10), share_spill_fill=True).used == (10,), "of none"
+    shared = resident(sizes, Room(10), share_spill_fill=True)
+    assert shared == Forecast(3, None, ((0, 1, 2),), (10,))
+    moves = [*schedule(3, "resident").moves, Move("free", 0), Move("load", 0)]
+    assert forecast(sizes, moves, Room(10), share_spill_fill=True).fits
+
+
+@reaches(0.3)
+@given(SIZES, ROOMS, st.booleans())
+def test_a_forecast_holds_together(sizes: list[Size], room: Room, share: bool) -> None:
+    found = resident(sizes, room, share_spill_fill=share)
+    held = [context for domain in found.domains for context in domain]
+    assert sorted(held) == list(range(found.loads))
+    assert all(used <= room.budget for used in found.used)
+    assert found.fits == (found.loads == len(sizes))
+    more = resident(sizes, replace(room, sessions=room.sessions + 1), share_spill_fill=share)
+    assert more.loads >= found.loads
+    if found.refused is not None:
+        reached()
+        assert (found.refused.load, found.refused.context) == (found.loads, found.loads)
+        assert found.refused.missing > 0
+        lone = replace(room, sessions=1)
+        alone = resident(sizes, lone, share_spill_fill=share)
+        assert alone.refused is not None
+        just = Room(lone.budget + alone.refused.missing)
+        assert resident(sizes, just, share_spill_fill=share).loads > alone.loads
+    if not share and room.sessions == 1:
+        assert resident(sizes, room, share_spill_fill=True).loads >= found.loads
+
+
+@given(SIZES, ROOMS)
+def test_what_would_help_is_true(sizes: list[Size], room: Room) -> None:
+    told = {one.change: one for one in changes(sizes, room)}
+    each_fits = all(size.total <= room.budget for size in sizes)
+    assert told["sequential"].fits == each_fits
+    assert any(name.startswith("only the last") for name in told) == each_fits
+    for name, one in told.items():
+        if name.startswith("only the last"):
+            span = int(name.split()[3])
+            moves = schedule(len(sizes), "window", span).moves
+            assert forecast(sizes, moves, room).fits
+            wider = schedule(len(sizes), "window", span + 1).moves
+            assert span == len(sizes) or not forecast(sizes, wider, room).fits
+        if "protection domain" in name:
+            number = int(name.split()[0])
+            assert resident(sizes, Room(room.budget, number)).fits
+            assert number == 1 or not resident(sizes, Room(room.budget, number - 1)).fits
+        assert 0 <= one.loads <= len(sizes)
+    if room.sessions == 1:
+        assert told["smallest first"].loads >= resident(sizes, room).loads
+        assert told["smallest first"].loads >= told["largest first"].loads
+
+
+def test_the_ways_out_of_four_contexts_that_do_not_fit_together() -> None:
+    sizes = [Size(6, 4), Size(5, 3), Size(3, 1), Size(2)]
+    assert changes(sizes, Room(10)) == [
+        Alternative("smallest first", False, 3),  # 2 + 3 + 5
+        Alternative("largest first", False, 1),
+        Alternative("shared spill-fill, largest first", False, 3),  # 4 and 2 + 2 + 2
+        Alternative("sequential", True, 4),
+        Alternative("only the last 1 kept loaded (--residency window --window 1)", True, 4),
+        Alternative("2 protection domains", True, 4),  # 6 + 3 and 5 + 2
+        Alternative("merged into one context", False, 0),
+    ]
+    all_kept = "only the last 4 kept loaded (--residency window --window 4)"
+    assert Alternative(all_kept, True, 4) in changes(sizes, Room(16))
+    assert Alternative("shared spill-fill, largest first", True, 4) in changes(sizes, Room(12))
+    assert [one.fits for one in changes([Size(5)], Room(4))] == [False] * 5 + [True]
+
+
+def test_merged_and_split() -> None:
+    merged = changes([Size(6), Size(4)], Room(10, 2))
+    assert Alternative("merged into one context", True, 2) in merged
+    split = changes([Size(6), Size(21)], Room(10))
+    assert Alternative("context 1 split into 3 or more", True, 2) in split
+    assert Alternative("merged into one context", False, 0) in split
+
+
+def test_the_answer_names_the_first_that_does_not_fit() -> None:
+    contexts = [FitContext(name, 40, 10, "measured") for name in ("a.bin", "b.bin", "c.bin")]
+    told = fit("2.51.0", contexts, Room(100), "given")
+    assert not told.fits
+    assert told.first_refused is not None
+    assert (told.first_refused.name, told.first_refused.missing_bytes) == ("c.bin", 20)
+    text = "\n".join(fit_lines(told))
+    assert "PD 0 [################################........] 80 of 100 bytes, 2 contexts" in text
+    assert "2 contexts fit, the next does not (c.bin, 40 bytes): 20 bytes are missing" in text
+    assert text.count("takes more than its data") == 1
+    guessed = [replace(one, source="metadata") for one in contexts]
+    assert "more than its data" not in "\n".join(fit_lines(fit("1", guessed, Room(100), "given")))
+    assert "    shared spill-fill, largest first: all fit" in text
+    assert fit("2.51.0", contexts, Room(100), "given", residency="sequential").fits
+    anything = fit("2.47.0", contexts, None, "calibrated")
+    assert (anything.fits, anything.budget_bytes, anything.budget) == (None, None, "no limit")
+    lines = list(fit_lines(anything))
+    assert lines[0] == "3 contexts take 120 bytes"
+    assert lines[1].startswith(
+        "not known whether they fit: the simulator of QNN 2.47.0 enforces no"
+    )
+    assert "fit: 3 contexts" not in "\n".join(lines)
+    measured = fit("2.51.0", contexts, Room(200), "calibrated")
+    assert any("limit of memory is the simulator's" in line for line in fit_lines(measured))
+    assert "simulator" not in text
+
+
+def test_a_context_that_is_refused_alone_never_fits() -> None:
+    well = FitContext("a.bin", 40, 10, "measured")
+    silent = replace(well, source="metadata", problem="no word")
+    told = fit("2.51.0", [silent], Room(100), "given")
+    assert told.fits
+    assert "a.bin: at least 40 bytes; loaded alone: no word" in list(fit_lines(told))
+    refused = replace(silent, name="b.bin", problem="5000", refused=True, diagnosis="newer")
+    for room, residency in product((None, Room(100)), RESIDENCIES):
+        for contexts, loads in (([refused], 0), ([well, refused] * 200, 1)):
+            told = fit("2.47.0", contexts, room, "given", residency=residency)
+            assert (told.fits, told.loads, told.changes, told.most) == (False, loads, (), None)
+            lines = list(fit_lines(told))
+            assert lines[:2] == ["b.bin: refused by QNN 2.47.0; loaded alone: 5000", "    newer"]
+            assert lines[2].startswith("does not fit: QNN 2.47.0 refuses 1 context even alone"), (
+                lines
+            )
+            assert len(lines) == 3
+    alike = [replace(refused, name=name) for name in "xyz"]
+    assert next(fit_lines(fit("1", alike * 9, None, "given"))).startswith("x and 2 more: ")
+
+
+def test_what_fits_is_told_how_many_would() -> None:
+    contexts = [FitContext(name, size, 0, "measured") for name, size in (("a", 40), ("b", 10))]
+    for wanted, room, most in (
+        (contexts, Room(100), 4),
+        (contexts[:1] * 2, Room(100, 3), 6),
+        (contexts, None, None),
+        (contexts * 3, Room(100), None),
+    ):
+        told = fit("2.51.0", wanted, room, "given")
+        assert told.most == most
+        assert any(line.endswith(f"loaded: {most}") for line in fit_lines(told)) == bool(most)
+
+
+def test_a_context_that_just_fits_need_not_be_split() -> None:
+    size = Size(100)
+    for budget, split in ((size.total, False), (size.total - 1, True)):
+        told = [one.change for one in changes([size], Room(budget))]
+        assert any(one.startswith("context 0 split into") for one in told) is split
+        assert ("1 protection domain" in told) is not split

@@ -1,0 +1,333 @@
+"""Inputs and expected outputs that a user gives: which file is whose, and of what size."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from harness.core.errors import ConfigError
+from harness.models import tensor_files
+from harness.models.context_file import ContextFiles
+from harness.models.metadata import Tensor
+from harness.models.tensor_files import TensorFiles, lying_files, made_up, whose_files
+from tests.logged import Logged
+
+X, MASK = Tensor("x", 8, "float32"), Tensor("mask:0", 4, "uint8")
+BINARY = Path("/mine/model.bin")
+
+
+@pytest.mark.parametrize(
+    ("names", "named", "left"),
+    [
+        (["mask_0.raw", "x.raw"], "x.raw mask_0.raw", ""),
+        (["X.bin", "mask_0.raw", "readme.txt"], "X.bin mask_0.raw", "readme.txt"),
+        (["x.npy", "other.npy"], "x.npy", "other.npy"),
+        (["input.10.raw", "input.2.raw"], "", "input.2.raw input.10.raw"),
+        (["1", "a", "02"], "", "1 02 a"),
+    ],
+)
+def test_whose_a_file_of_a_folder_is(names: list[str], named: str, left: str) -> None:
+    found = whose_files([Path(name) for name in names], [X, MASK])
+    assert [" ".join(map(str, one)) for one in found[:2]] == [named, left]
+    assert found[2] == (X, MASK)[len(named.split()) :]
+
+
+@pytest.mark.parametrize("names", [("X", "x"), ("a:0", "a_0")])
+def test_tensors_that_are_called_nearly_alike_have_files_of_their_own(
+    names: Sequence[str],
+) -> None:
+    tensors = [Tensor(name, 4, "float32") for name in names]
+    found, _, missing = whose_files([Path(f"{name}.raw") for name in names], tensors)
+    assert [file.stem for file in found] == [*names]
+    assert not missing
+    assert whose_files([Path(f"{names[0]}.raw")], tensors)[2] == (tensors[1],)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TensorFiles:
+    return TensorFiles(tmp_path / "cache")
+
+
+def test_raw_files_are_used_as_they_lie_and_arrays_by_their_content(
+    files: TensorFiles, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / ".DS_Store").write_bytes(b"?")
+    (folder / "mask_0.raw").write_bytes(b"1234")
+    np.save(folder / "x.npy", np.array([1, 2], ">f4"))
+    x, mask = files.given("inputs", folder, [X, MASK], BINARY)
+    assert x.read_bytes() == np.array([1, 2], "<f4").tobytes()
+    assert mask == folder / "mask_0.raw"
+    listed = (folder / "x.npy", folder / "mask_0.raw")
+    assert files.given("inputs", listed, [X, MASK], BINARY) == (x, mask)
+    x.write_bytes(b"damaged")
+    assert files.given("inputs", listed, [X, MASK], BINARY)[0].stat().st_size == 8
+
+
+@pytest.mark.parametrize("what", ["inputs", "expected"])
+def test_a_file_of_another_name_beside_those_of_tensors_is_never_taken(
+    what: str, files: TensorFiles, tmp_path: Path
+) -> None:
+    for name in ("x.raw", "maks_0.raw"):
+        (tmp_path / name).write_bytes(b"12345678")
+    told = (
+        f"^{BINARY}: {what}: {tmp_path} has no file for mask:0 \\(4 bytes of uint8\\); "
+        "maks_0.raw is called like none, did you mean 'mask:0'\\?$"
+    )
+    with pytest.raises(ConfigError, match=told):
+        files.given(what, tmp_path, [X, MASK], BINARY)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["0.raw", "1.raw"], False),
+        (["1.raw", "2.npy"], False),
+        (["input_0_0.raw", "input_0_1.raw"], False),
+        (["input.0.raw", "output.1.raw"], True),
+        (["1.raw", "3.raw"], True),
+        (["a.raw", "b.raw"], True),
+        (["a.raw", "1.raw"], True),
+    ],
+)
+def test_files_that_neither_names_nor_numbers_give_to_tensors_are_told_of_once(
+    names: list[str], told: bool, files: TensorFiles, tmp_path: Path, logged: Logged
+) -> None:
+    for name in names:
+        np.save(tmp_path / "of", np.zeros(2, "<f4"))
+        (tmp_path / "of.npy").rename(tmp_path / name)
+        if name.endswith(".raw"):
+            (tmp_path / name).write_bytes(bytes(8))
+    for _ in range(2):
+        files.given("inputs", tmp_path, [X, Tensor("y", 8, "float32")], BINARY)
+    first, second = sorted(names)
+    order = "is called like a tensor: they are taken in the order of their names"
+    line = f"inputs: no file in {tmp_path} {order}: {first} as x, {second} as y"
+    assert logged.warnings == [line] * told
+
+
+@pytest.mark.parametrize("form", ["raw", "npy"])
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("inputs", "what targets make of NaN need not agree"),
+        ("expected", "only NaN agrees with it"),
+    ],
+)
+def test_a_file_with_nan_is_told_once_by_its_name(
+    what: str, told: str, form: str, files: TensorFiles, tmp_path: Path, logged: Logged
+) -> None:
+    content = np.array([np.nan, 2], "<f4")
+    file = tmp_path / f"x.{form}"
+    if form == "npy":
+        np.save(file, content)
+    else:
+        content.tofile(file)
+    for _ in range(2):
+        (found,) = files.given(what, (file,), [X], BINARY)
+        assert found.read_bytes() == content.tobytes()
+    assert logged.warnings == [
+        f"{what}: {file} has NaN in 1 element of x (8 bytes of float32); {told}"
+    ]
+
+
+def test_numbers_and_what_is_no_real_number_tell_nothing(
+    files: TensorFiles, tmp_path: Path, logged: Logged
+) -> None:
+    np.array([np.inf, 2], "<f4").tofile(tmp_path / "x.raw")
+    (tmp_path / "mask.raw").write_bytes(b"\xff" * 4)
+    listed = (tmp_path / "x.raw", tmp_path / "mask.raw")
+    files.given("inputs", listed, [X, MASK], BINARY)
+    assert logged.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({}, r"in has 0 files, and the graph takes 1: x \(8 bytes of float32\); .* \(x.npy\)"),
+        ({"a.raw": b"12345678", "b.raw": b"12345678"}, "in has 2 files, and the graph takes 1"),
+        ({"x.raw": b"1234"}, r"x.raw has 4 bytes \(raw\), and x \(8 bytes of float32\) is wanted"),
+        (
+            {"x.npy": np.zeros(2)},
+            r'x.npy has 16 bytes \(float64, \(2,\): save it with .astype\("float32"\)\), and x ',
+        ),
+        ({"x.npy": np.array([{}], object)}, "cannot read .*x.npy: "),
+        ({"x.npy": b"no array"}, "cannot read .*x.npy: that is no .npy file$"),
+        ({"x.npy": b""}, "cannot read .*x.npy: that is no .npy file$"),
+        ({"x.npy": np.zeros(2, "i4")}, r"x.npy has 8 bytes \(int32, \(2,\): .*\), and x .*float32"),
+        ({"x.npy": np.zeros(1, "f8")}, r"x.npy has 8 bytes \(float64, \(1,\)\), and x "),
+        (None, "there is no .*in, a folder with a raw file or a .npy for each of: x"),
+    ],
+)
+def test_files_that_do_not_fit(
+    content: dict[str, bytes | np.ndarray] | None, told: str, files: TensorFiles, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    for name, data in (content or {}).items():
+        folder.mkdir(exist_ok=True)
+        if isinstance(data, bytes):
+            (folder / name).write_bytes(data)
+        else:
+            np.save(folder / name, data)
+    if content == {}:
+        folder.mkdir()
+    with pytest.raises(ConfigError, match=f"^/mine/model.bin: inputs: .*{told}"):
+        files.given("inputs", folder, [X], BINARY)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "array", "taken"),
+    [
+        ("ufixed8", "u1", True),
+        ("ufixed8", "i1", False),
+        ("sfixed16", ">i2", True),
+        ("sfixed16", "f2", False),
+        ("float16", "f2", True),
+        ("bool8", "?", True),
+        ("bool8", "u1", True),
+        ("int64", "i8", True),
+        ("int64", "f8", False),
+        ("sfixed4", "i1", True),
+        ("bfloat16", "u2", True),
+    ],
+)
+def test_elements_of_an_array_are_those_of_the_tensor(
+    data_type: str, array: str, taken: bool, files: TensorFiles, tmp_path: Path
+) -> None:
+    values = np.array([1, 0], array)
+    np.save(tmp_path / "x.npy", values)
+    tensor = Tensor("x", values.nbytes, data_type)
+    if taken:
+        (raw,) = files.given("expected", (tmp_path / "x.npy",), [tensor], BINARY)
+        assert raw.read_bytes() == values.astype(values.dtype.newbyteorder("<")).tobytes()
+        return
+    with pytest.raises(ConfigError, match=f"x.npy has .*, and x .*{data_type}.* is wanted"):
+        files.given("expected", (tmp_path / "x.npy",), [tensor], BINARY)
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "cure"),
+    [
+        ((3, 4), (3, 4), None),
+        ((1, 3, 4), (3, 4), None),
+        ((3, 4), (1, 3, 1, 4), None),
+        ((12,), (3, 4), None),
+        ((4, 3), (3, 4), "is it transposed?"),
+        ((1, 3, 2, 2), (1, 2, 2, 3), "is it transposed?"),
+        ((2, 6), (3, 4), "reshape it"),
+        ((4, 3), None, None),
+    ],
+)
+def test_an_array_has_the_shape_of_the_tensor(
+    given: tuple[int, ...],
+    shape: tuple[int, ...] | None,
+    cure: str | None,
+    files: TensorFiles,
+    tmp_path: Path,
+) -> None:
+    values = np.arange(12, dtype="f4").reshape(given)
+    np.save(tmp_path / "x.npy", values)
+    tensor = Tensor("x", 48, "float32", shape)
+    if cure is None:
+        (raw,) = files.given("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
+        assert raw.read_bytes() == values.tobytes()
+        return
+    told = f"x.npy has 48 bytes (float32, {given}, not {shape}: {cure}), and x "
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        files.given("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.raw"])
+def test_what_is_no_file_is_never_read(name: str, files: TensorFiles, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / f"pipe-{name}")
+    for path in (tmp_path / name, tmp_path / f"pipe-{name}"):
+        tensor = Tensor("x", path.stat().st_size, "uint8")
+        with pytest.raises(ConfigError, match=f"inputs: cannot read {path}: not a regular file"):
+            files.given("inputs", (path,), [tensor], BINARY)
+
+
+def test_inputs_that_are_made_up(files: TensorFiles) -> None:
+    real = np.frombuffer(made_up(Tensor("x", 4000, "float32")), "<f4")
+    assert 0 <= real.min() < 0.1 < 0.9 < real.max() <= 1
+    assert set(made_up(Tensor("b", 100, "bool8"))) == {0, 1}
+    rows = np.frombuffer(made_up(Tensor("i", 400, "int32")), "<i4")
+    assert set(rows.tolist()) == {0, 1}
+    assert len(set(made_up(Tensor("u", 5000, "ufixed16")))) == 256
+    assert files.generated([X, MASK], BINARY) == files.generated([X, MASK], BINARY)
+    assert made_up(Tensor("a", 8, "uint8")) != made_up(Tensor("b", 8, "uint8"))
+    with pytest.raises(ConfigError, match="give files"):
+        files.generated([Tensor("x", 1 << 40, "uint8")], BINARY)
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.raw"])
+def test_a_link_that_was_put_there_meanwhile_is_not_followed(
+    name: str, files: TensorFiles, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    np.save(tmp_path / "secret.npy", np.array([1, 2], "<f4"))
+    (folder / name).write_bytes(b"x" * (tmp_path / "secret.npy").stat().st_size)
+
+    def then_swapped(*asked: Any) -> Any:
+        (folder / name).unlink()
+        (folder / name).symlink_to(tmp_path / "secret.npy")
+        return whose_files(*asked)
+
+    size = 8 if name == "x.npy" else (tmp_path / "secret.npy").stat().st_size
+    tensor = Tensor("x", size, "float32" if name == "x.npy" else "uint8")
+    swapped = mock.patch.object(tensor_files, "whose_files", then_swapped)
+    with swapped, pytest.raises(ConfigError, match=f"cannot read .*{name}: is a link"):
+        files.given("inputs", folder, [tensor], BINARY)
+
+
+def test_files_of_unknown_tensors_are_no_links_either(tmp_path: Path) -> None:
+    folder, cache = tmp_path / "in", tmp_path / "cache"
+    folder.mkdir()
+    for name in ("10.raw", "2.raw"):
+        (folder / name).write_text(name)
+    of_mine = lying_files("inputs", folder, BINARY, cache)
+    assert of_mine == (folder / "2.raw", folder / "10.raw")
+    assert lying_files("inputs", folder / "2.raw", BINARY, cache) == (folder / "2.raw",)
+    folder.chmod(0o777)
+    copies = lying_files("inputs", folder, BINARY, cache)
+    assert [one.read_text() for one in copies] == ["2.raw", "10.raw"]
+    assert not set(copies) & set(of_mine)
+    gone = mock.patch.object(tensor_files, "in_name_order", return_value=(folder / "gone",))
+    with gone, pytest.raises(ConfigError, match=r"inputs: cannot read .*in: No such file"):
+        lying_files("inputs", folder, BINARY, cache)
+
+
+def test_of_a_folder_where_others_write_a_copy_is_used(files: TensorFiles, tmp_path: Path) -> None:
+    """Whoever opens it later does so by its path, where a link may lie by then."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "x.raw").write_bytes(b"12345678")
+    folder.chmod(0o777)
+    (x,) = files.given("inputs", folder, [X], BINARY)
+    assert x != folder / "x.raw"
+    assert x.read_bytes() == b"12345678"
+    assert files.given("inputs", folder / "x.raw", [X], BINARY) == (folder / "x.raw",)
+
+
+def test_no_folder_of_a_graph_leads_elsewhere(files: TensorFiles, tmp_path: Path) -> None:
+    """What a model calls its graphs is nobody's to choose, nor what lies in a folder of others."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/x.raw").write_bytes(b"12345678")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/forward").symlink_to("../secret")
+    read = ContextFiles(tmp_path / "cache", cast(Any, None), cast(Any, None))
+    with pytest.raises(ConfigError, match=r"cannot read .*forward.*: is a link"):
+        read._given("inputs", tmp_path / "in", [X], "forward", BINARY)
+    (tmp_path / "in/forward").unlink()
+    (tmp_path / "secret").rename(tmp_path / "in/forward")
+    found = read._given("inputs", tmp_path / "in", [X], "forward", BINARY)
+    assert found == (tmp_path / "in/forward/x.raw",)

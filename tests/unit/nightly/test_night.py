@@ -1,0 +1,318 @@
+"""What comes next in a night, its time, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+from pydantic import ValidationError
+
+from harness.core.errors import ConfigError
+from harness.lab.inventory import SIMULATED_LAB
+from harness.nightly.chain import LATEST, PROBLEM, base_of, unfetched
+from harness.nightly.issues import CauseSearch, Example, Issue, issue_text
+from harness.nightly.night import (
+    STATE,
+    STEPS,
+    Night,
+    held,
+    night_told,
+    nights,
+    summary_lines,
+)
+from harness.nightly.notifications import answer_of
+from harness.results.coverage import Coverage
+from harness.results.run_folder import RunFolder
+from harness.runtimes.catalog import CatalogEntry
+from tests.logged import Logged
+from tests.unit.history.runs import attempt, run_folder
+from tests.unit.nightly.nights import a_night
+
+
+def test_what_is_kept_is_read_again() -> None:
+    kept = a_night(done=STEPS[:2], coverage=Coverage(selected=1, passed=1))
+    assert Night.model_validate_json(kept.model_dump_json()) == kept
+    assert kept.next_step == STEPS[2]
+
+
+def test_its_steps_come_one_after_the_other() -> None:
+    done: tuple[str, ...] = ()
+    for step in STEPS:
+        assert a_night(done=done).next_step == step
+        done += (step,)
+    assert a_night(done=done).next_step is None
+
+
+@given(st.floats(-1e9, 1e9))
+def test_a_clock_that_is_set_back_gives_no_more_time(now: float) -> None:
+    assert 0 <= a_night().left(now) <= 60
+    assert [a_night().left(now) for now in (0, 1030, 1060, 1061)] == [60, 30, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "goes_on"),
+    [
+        ({}, True),
+        ({"night": "other", "started": "before", "done": STEPS[:4]}, True),
+        ({"done": STEPS}, False),
+        ({"until": 1000.5}, True),
+        ({"until": 1000}, False),
+        ({"arguments": ("-x",)}, False),
+        ({"lab": "other"}, False),
+        ({"folder": "other"}, False),
+        ({"budget_s": 61}, False),
+        ({"database": "/other.sqlite"}, False),
+    ],
+)
+def test_the_same_command_goes_on_while_the_time_lasts(
+    changed: dict[str, Any], goes_on: bool
+) -> None:
+    assert a_night().goes_on_with(a_night(**changed), 1000) is goes_on
+
+
+def test_issues_of_another_night_are_followed_once_it_is_over() -> None:
+    over = {"night": "before", "done": STEPS}
+    assert a_night().follows(a_night(**over))
+    assert not a_night().follows(a_night(**over | {"done": STEPS[:-1]}))
+    assert not a_night().follows(a_night(**over | {"selection": ("other",)}))
+    assert not a_night().follows(a_night(done=STEPS)), "itself"
+
+
+HIDDEN = "postgresql://***@h/db"
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked", "named", "goes_on"),
+    [
+        # all as before
+        ({}, {}, "", {"budget_s": 60, "until": 1060, "database": "/a"}),
+        # what stands in the environment now, or is asked for anyway, is not what was asked for then
+        ({}, {"budget_s": 9, "database": "/b"}, "", {"until": 1060, "database": "/a"}),
+        ({}, {"budget_s": 9}, "budget", {"budget_s": 9, "until": 1009}),
+        ({}, {"database": "/b"}, "database", {"database": "/b"}),
+        ({"database": None}, {}, "", {"database": None}),
+        ({"arguments": ("-x",)}, {"arguments": ("-x",)}, "", {"arguments": ("-x",)}),
+        ({}, {"arguments": ("-x",)}, "", "no arguments, or the same ones"),
+        ({"arguments": ("http://***@h",)}, {}, "", "name all of them again"),
+        ({"arguments": ("http://***@h",), "done": STEPS[:2]}, {}, "", {}),
+        ({"arguments": ("http://***@h",)}, {"arguments": ("http://***@h",)}, "", {}),
+        ({"database": HIDDEN}, {}, "", "--database.*name it again"),
+        # of the environment, or named
+        ({"database": HIDDEN}, {"database": HIDDEN}, "", {"database": HIDDEN}),
+        ({"database": HIDDEN}, {"database": HIDDEN}, "database", {"database": HIDDEN}),
+    ],
+)
+def test_what_was_asked_for_holds_when_it_is_resumed(
+    kept: dict[str, Any], asked: dict[str, Any], named: str, goes_on: dict[str, Any] | str
+) -> None:
+    last, now = a_night(**{"database": "/a"} | kept), a_night(**asked)
+
+    def resumed() -> Night:
+        return last.resumed(now, 1000, budget=named == "budget", database=named == "database")
+
+    if isinstance(goes_on, str):
+        with pytest.raises(ConfigError, match=goes_on):
+            resumed()
+        return
+    found = resumed()
+    assert {name: getattr(found, name) for name in goes_on} == goes_on
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"run_exit_code": 0}, 0),
+        ({"run_exit_code": 1}, 0),  # what fails, failed before
+        ({"run_exit_code": 1, "failed_on": ("new",)}, 1),
+        ({"run_exit_code": 3, "failed_on": ("new",)}, 1),
+        ({"run_exit_code": 3}, 3),
+        ({"run_exit_code": 2}, 2),
+        ({"run_exit_code": None}, 3),
+        ({"run_exit_code": 3, "coverage": Coverage(selected=1, passed=1)}, 3),
+        # an old failure hides no verdict that is missing
+        ({"run_exit_code": 1, "coverage": Coverage(selected=2, failed=1, input=1)}, 2),
+        ({"run_exit_code": 1, "coverage": Coverage(selected=2, failed=1, lab=1)}, 3),
+        ({"run_exit_code": 1, "coverage": Coverage(selected=3, input=1, lab=1, failed=1)}, 2),
+        ({"run_exit_code": 1, "coverage": Coverage(selected=2, failed=1, not_run=1)}, 3),
+        ({"run_exit_code": 0, "coverage": Coverage(selected=None, passed=1)}, 3),
+        ({"run_exit_code": 1, "coverage": Coverage(selected=1, failed=1)}, 0),
+        ({"failed_on": ("new",), "coverage": Coverage(selected=2, failed=1, input=1)}, 1),
+    ],
+)
+def test_it_ends_with_what_is_new(changed: dict[str, Any], code: int) -> None:
+    night = a_night(**changed)
+    assert (night.exit_code, night.is_worth_a_message) == (code, code != 0)
+    lost = night.coverage is not None and night.coverage.lost_code
+    assert bool(night.headline) == bool(code and not (night.failed_on or lost))
+
+
+@pytest.mark.parametrize(
+    ("here", "fetched"), [("", "e"), ("a", "bcde"), ("ac", "de"), ("e", ""), ("abcde", "")]
+)
+def test_what_is_newer_than_all_that_is_here_is_fetched(here: str, fetched: str) -> None:
+    entries = [CatalogEntry(name, "s", name, "linux-x64", name in here) for name in "abcde"]
+    assert "".join(one.name for one in unfetched(entries)) == fetched
+    assert list(unfetched([])) == []
+
+
+def test_an_answer_is_read() -> None:
+    one = {"answer": {"text": "last good 1, first bad 2"}}
+    assert answer_of(one) == "last good 1, first bad 2"
+    assert answer_of(None) is None
+    assert answer_of([]) is None
+
+
+def test_nights_are_read_the_newest_first_and_each_once(tmp_path: Path, logged: Logged) -> None:
+    for name in ("20261121T010000Z-b-nightly", "20261123T010000Z-a-nightly"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / STATE).write_text(a_night(night=name).model_dump_json())
+    (tmp_path / LATEST).symlink_to("20261121T010000Z-b-nightly")
+    damaged = tmp_path / "20261122T010000Z-c-nightly"
+    damaged.mkdir()
+    (damaged / STATE).write_text('{"kind": "nightly"')
+    assert [one.night[:8] for one in nights(tmp_path)] == ["20261123", "20261121"]
+    (said,) = logged.warnings
+    assert f"{damaged / STATE} tells of no night: " in said
+
+
+@pytest.mark.parametrize("name", ["../other", "/tmp/other", "20261120T010000Z-x-nightly"])
+def test_a_night_whose_file_tells_of_another_folder_is_passed_over(
+    tmp_path: Path, logged: Logged, name: str
+) -> None:
+    """It would be kept in that folder, wherever that is."""
+    own = tmp_path / "20261121T010000Z-b-nightly"
+    own.mkdir()
+    state = a_night(night=own.name).model_dump_json()
+    (own / STATE).write_text(state.replace(own.name, name))
+    assert list(nights(tmp_path)) == []
+    (said,) = logged.warnings
+    assert f"{own / STATE} tells of no night: " in said
+    (own / STATE).write_text(state)
+    assert [one.night for one in nights(tmp_path)] == [own.name]
+
+
+@pytest.mark.parametrize("changed", [{"run": "../r"}, {"base": "/r"}, {"night": ".."}])
+def test_no_name_in_a_nights_file_leads_out_of_its_reports(changed: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="must be a name in the folder, and has a"):
+        Night.model_validate_json(a_night().model_copy(update=changed).model_dump_json())
+
+
+@pytest.mark.parametrize("field", ["since", "folder", "id"])
+def test_no_name_of_an_issue_leads_out_of_the_nights_folder(field: str) -> None:
+    search = CauseSearch(command=(), case="c", cost_s=1, since="n", folder="f-bisect")
+    issue = Issue(
+        id="0" * 12,
+        outcome="failed",
+        signature="s",
+        diagnosis=None,
+        message=None,
+        count=0,
+        cases=(),
+        search=search,
+        **dict.fromkeys(("first_seen", "first_run", "last_seen", "last_run"), "r"),
+    )
+    kept = json.loads(issue.model_dump_json())
+    assert Issue.model_validate(kept) == issue
+    (kept if field == "id" else kept["search"])[field] = "../x"
+    with pytest.raises(ValidationError, match="leads elsewhere"):
+        Issue.model_validate(kept)
+
+
+def test_one_night_at_a_time_uses_a_folder(tmp_path: Path) -> None:
+    with (
+        held(tmp_path / "reports"),
+        pytest.raises(ConfigError, match="a night is still run here"),
+        held(tmp_path / "reports"),
+    ):
+        pass
+    with held(tmp_path / "reports"):
+        pass
+
+
+def test_a_night_is_compared_with_the_last_one_that_is_over(tmp_path: Path) -> None:
+    def run(*more: str, problem: str | None = None) -> RunFolder:
+        command = ("pytest", "-m", "device", *more)
+        return RunFolder(
+            run_folder(tmp_path, attempt("a passed"), command=command, problem=problem)
+        )
+
+    of_a_night = f"--problem-file={tmp_path}/20261123T010000Z-ab-nightly/{PROBLEM}"
+    by_hand = run()
+    cut_short = run(of_a_night, problem="interrupted")
+    told = run(of_a_night)
+    run(of_a_night)  # its night died, and told nobody
+    run()
+    new = run(of_a_night)
+    runs = [cut_short.run_id, "20261122T010000Z-cd", None, told.run_id, by_hand.run_id]
+    base = base_of(new, [a_night(run=one) for one in runs])
+    assert base is not None
+    assert base.path == told.path, "of the last that has its whole run"
+
+
+def test_the_first_night_is_compared_with_what_was_run_before_by_hand(tmp_path: Path) -> None:
+    first = RunFolder(run_folder(tmp_path, attempt("a passed")))
+    assert base_of(first, []) is None
+    second = RunFolder(run_folder(tmp_path, attempt("a failed")))
+    base = base_of(second, [])
+    assert base is not None
+    assert base.path == first.path
+    marker = f"--problem-file=reports/20261123T010000Z-ab-nightly/{PROBLEM}"
+    run_folder(tmp_path, attempt("a failed"), command=("pytest", "-m", "device", marker))
+    third = RunFolder(run_folder(tmp_path, attempt("a failed")))
+    assert base_of(third, []) is None, "what a night saw that died is still new"
+
+
+def test_what_is_no_folder_holds_no_nights(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for reports in (tmp_path / "file", tmp_path / "file/below"):
+        with pytest.raises(ConfigError, match="cannot hold reports"), held(reports):
+            pass
+
+
+def test_a_night_without_a_lab_says_so() -> None:
+    assert a_night().on_a_simulator == ""
+    assert "simulated device of this computer" in a_night(lab=str(SIMULATED_LAB)).on_a_simulator
+
+
+MAY_BE_KNOWN: dict[str, Any] = {
+    "fault": "lab",
+    "diagnosis": "d",
+    "message": "m",
+    "flaky": "f",
+    "again": "a",
+    "closed": "2026-11-23T10:50",
+    "hindrance": "h",
+    "search": CauseSearch(command=("c",), case="c", cost_s=1, since="n"),
+    "example": Example(ran=(), log=(), command=("pytest",)),
+}
+
+
+@given(st.sets(st.sampled_from(sorted(MAY_BE_KNOWN))), st.sampled_from(["open", "closed"]))
+def test_what_nobody_knows_is_left_out_of_what_is_told(known: set[str], state: str) -> None:
+    least: dict[str, Any] = {"id": "i", "outcome": "failed", "signature": "-", "count": 1}
+    least |= {"diagnosis": None, "message": None, "cases": ("c",), "state": state}
+    least |= dict.fromkeys(("first_seen", "last_seen", "first_run", "last_run"), "r")
+    issue = Issue(**least | {name: MAY_BE_KNOWN[name] for name in known})
+    night = a_night(started="2026-11-23T10:50", run="r", issues=(issue,))
+    told = night_told(night)
+    assert told is not None
+    causes = (f"{one.known} {one.folder}" for one in told.causes.values())
+    for text in (issue_text(issue), *summary_lines(night), *causes):
+        assert not re.search(r"\bNone\b", text), text
+
+
+@pytest.mark.parametrize(
+    ("lab", "named"),
+    [
+        ("/farm/devices.yaml", "devices.yaml"),
+        ("/farm/labs/a.yaml", "labs/a.yaml"),
+        ("/farm-2/devices.yaml", "/farm-2/devices.yaml"),
+        ("/etc/lab.yaml", "/etc/lab.yaml"),
+    ],
+)
+def test_a_lab_is_named_as_from_the_folder_of_the_night(lab: str, named: str) -> None:
+    assert a_night(folder="/farm", lab=lab).where == {"folder": "/farm", "lab": named}

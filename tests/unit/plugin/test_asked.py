@@ -1,0 +1,50 @@
+"""Which devices a run asks for, and which of them share cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.core.errors import ConfigError
+from harness.plugin.asked import Selection
+
+LAB = """schema: 1
+devices:
+  - {name: a, serial: A, soc: SM8650, pool: p}
+  - {name: b, serial: B, soc: SM8650, pool: p}
+  - {name: c, serial: C, soc: SM8650, pool: p, enabled: false}
+  - {name: d, serial: D, soc: SM8650}
+"""
+
+
+def asked(tmp_path: Path, *devices: str) -> Selection:
+    lab = tmp_path / "devices.yaml"
+    lab.write_text(LAB)
+    options: Any = SimpleNamespace(lab=lab, devices=list(devices), fan_out=None)
+    return Selection(options)
+
+
+@pytest.mark.parametrize(
+    ("names", "devices", "shared"),
+    [
+        ((), ["a", "b", "d"], ["a", "b"]),
+        (("p",), ["a", "b"], ["a", "b"]),
+        (("d", "p"), ["d", "a", "b"], ["a", "b"]),
+        (("a", "b"), ["a", "b"], []),
+        (("p", "b"), ["a", "b"], ["a"]),
+    ],
+)
+def test_devices_are_asked_for_by_name_or_by_pool(
+    tmp_path: Path, names: tuple[str, ...], devices: list[str], shared: list[str]
+) -> None:
+    found = asked(tmp_path, *names)
+    assert found.device_names == devices
+    assert found.sharing == dict.fromkeys(shared, "p")
+
+
+def test_a_name_that_is_neither_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'q' is not in the lab"):
+        _ = asked(tmp_path, "q").devices

@@ -1,0 +1,270 @@
+"""Which attempts are made at a case, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.bench.placement import Placement
+from harness.core.errors import DeviceFull, InfraError, NotYet
+from harness.lab.lease import DeviceHeld, Held, Missed
+from harness.plugin.device_run import AttemptEnd, Attempts, FreeDevices
+
+KINDS = {"old-a": "v68", "old-b": "v68", "new-a": "v75", "new-b": "v75"}
+ALONE = Placement("old-a", "htp", "2.51.0", None)
+SHARED = Placement("old-a", "htp", "2.51.0", None, among=tuple(KINDS), pool="farm")
+HELD = Held(None, 0.0)
+
+
+class MockDevice:
+    """What is asked of a device; `out`: it is not used, `taken`: another process has it."""
+
+    def __init__(self, name: str, out: bool, taken: bool) -> None:
+        self.name, self.is_out, self.is_taken, self.verdicts = name, out, taken, 0
+        self.full = self.held = False
+        self.fitness: Any = self
+
+    def succeeded(self) -> None:
+        self.verdicts += 1
+
+
+class MockWorkbench:
+    """Gives each of these devices up after a fault of the lab if it `breaks`.
+
+    Those that are `busy` are so until somebody waits, and those `taken` are then free; there is no
+    room on those that it `fills`; those of `files` have what is needed.
+    """
+
+    def __init__(
+        self,
+        out: str = "",
+        taken: str = "",
+        breaks: bool = False,
+        busy: str = "",
+        fills: str = "",
+        files: str = "",
+    ) -> None:
+        self.devices = {one: MockDevice(one, one in out, one in taken) for one in KINDS}
+        self.lab = SimpleNamespace(device=self.devices.__getitem__)
+        self.breaks, self.over = breaks, list[bool]()
+        self.busy, self.fills, self.files = busy, fills, files
+        self.waited, self.aside, self.distrusted = 0, set[str](), list[str]()
+        self.in_vain = False
+
+    @property
+    def well(self) -> list[str]:
+        return [one.name for one in self.devices.values() if one.verdicts]
+
+    @property
+    def held(self) -> list[str]:
+        return [one.name for one in self.devices.values() if one.held]
+
+    def problem(self, placement: Placement) -> InfraError | None:
+        device = self.devices[placement.device]
+        if device.is_out:
+            return InfraError("is out")
+        return DeviceFull("full", serial="") if device.full else None
+
+    def take(self, device: MockDevice) -> Missed | None:
+        assert not device.held, "each attempt has its device to itself"
+        if device.is_taken or device.name in self.aside:
+            return Missed(device.name, device.name, HELD)
+        device.held = True
+        return None
+
+    def give_back(self, device: MockDevice) -> None:
+        device.held = False
+
+    def wait_for(self, attempt: Callable[[], Sequence[Missed]], *, wait: bool = True) -> None:
+        while missed := attempt():
+            if self.in_vain or not wait:
+                raise DeviceHeld(f"device {missed[0].name} is held", HELD)
+            self.waited += 1
+            self.busy = ""
+            self.aside.clear()
+            for device in self.devices.values():
+                device.is_taken = False
+
+    def has_files(self, placement: Placement) -> bool:
+        return placement.device in self.files
+
+    def make_fit(self, placement: Placement, patience_s: None) -> None:
+        assert not placement.is_shared, "who alone can run it is waited for"
+
+    def ready(self, placement: Placement, patience_s: float) -> None:
+        if placement.device in self.busy:
+            self.devices[placement.device].held = False
+            self.aside.add(placement.device)
+            raise NotYet(placement.device)
+        if placement.device in self.fills:
+            self.devices[placement.device].full = True
+            raise DeviceFull("no room", serial="")
+
+    def keep_out(self, device: MockDevice, held: DeviceHeld) -> None:
+        device.is_out = True
+
+    def distrust(self, device: MockDevice) -> None:
+        self.distrusted.append(device.name)
+
+    def recover(self, device: MockDevice, *, case_over: bool, aside: bool) -> None:
+        self.over.append(case_over)
+        device.is_out = self.breaks
+
+
+def made(
+    workbench: Any, ends: list[AttemptEnd], placement: Placement = SHARED, **options: Any
+) -> tuple[list[str], list[bool], Attempts]:
+    """Where attempts that end so are made, and whether another one was to follow each."""
+    attempts = Attempts(FreeDevices(workbench), KINDS, placement, **{"retries": 1, **options})
+    places, further = [], []
+    for end in ends:
+        places.append(attempts.begin().device)
+        assert workbench.held in ([places[-1]], [])
+        further.append(attempts.go_on(end, stop=False, is_last=False))
+        assert workbench.held == [], "others may have it between two attempts"
+    return places, further, attempts
+
+
+@pytest.mark.parametrize(
+    ("workbench", "places"),
+    [
+        (MockWorkbench(), ["old-a", "new-a"]),
+        # there is none left that could say otherwise
+        (MockWorkbench(out="new-a new-b"), ["old-a"]),
+        (MockWorkbench(out="new-a", taken="new-b"), ["old-a", "new-b"]),
+        (MockWorkbench(out="old-b", taken="new-a"), ["old-a", "new-b"]),
+    ],
+)
+def test_the_like_of_a_device_that_cannot_are_not_asked(
+    workbench: MockWorkbench, places: list[str]
+) -> None:
+    ends: list[AttemptEnd] = ["cannot"] * len(places)
+    found, further, _ = made(workbench, ends, retries=0)
+    assert (found, further) == (places, [True] * (len(places) - 1) + [False])
+    assert set(workbench.well) == set(places), "what it said is an answer"
+
+
+def test_a_case_of_one_device_alone_is_asked_of_no_other() -> None:
+    assert made(MockWorkbench(), ["cannot"], ALONE)[1] == [False]
+
+
+@pytest.mark.parametrize(
+    ("workbench", "of", "retries", "places"),
+    [
+        (MockWorkbench(), ALONE, 2, ["old-a", "old-a", "old-a"]),
+        (MockWorkbench(), ALONE, 0, ["old-a"]),
+        (MockWorkbench(breaks=True), ALONE, 2, ["old-a"]),
+        # elsewhere, as long as there is one
+        (MockWorkbench(), SHARED, 2, ["old-a", "old-b", "new-a"]),
+        (MockWorkbench(breaks=True), SHARED, 9, ["old-a", "old-b", "new-a", "new-b"]),
+        (MockWorkbench(out="old-a"), SHARED, 0, ["old-b"]),
+        (MockWorkbench(taken="old-a old-b"), SHARED, 0, ["new-a"]),
+        (MockWorkbench(files="new-a"), SHARED, 0, ["new-a"]),
+    ],
+)
+def test_a_fault_of_the_lab_is_tried_again(
+    workbench: MockWorkbench, of: Placement, retries: int, places: list[str]
+) -> None:
+    ends: list[AttemptEnd] = ["lab"] * len(places)
+    found, further, attempts = made(workbench, ends, of, retries=retries)
+    assert (found, further) == (places, [True] * (len(places) - 1) + [False])
+    assert attempts.number == len(places)
+    assert not workbench.well
+
+
+@pytest.mark.parametrize(
+    ("ends", "places", "further"),
+    [
+        (["verdict"] * 3, ["old-a"] * 3, [True, True, False]),
+        # a fault of the lab is no verdict, and is tried again as ever
+        (
+            ["verdict", "lab", "verdict", "verdict"],
+            ["old-a", "old-a", "old-b", "old-b"],
+            [True] * 3,
+        ),
+        (["verdict", "lab", "lab"], ["old-a", "old-a", "old-b"], [True, True, False]),
+    ],
+)
+def test_what_has_a_verdict_is_run_again_where_it_was(
+    ends: list[AttemptEnd], places: list[str], further: list[bool]
+) -> None:
+    found, told, attempts = made(MockWorkbench(), ends, again=3, before=1)
+    assert attempts.has_verdict
+    assert (found, told[: len(further)]) == (places, further)
+    assert attempts.number == 1 + len(ends)
+    assert made(MockWorkbench(), ["verdict"], again=1, rather="new-b")[0] == ["new-b"]
+
+
+def test_a_verdict_ends_it_and_so_does_the_end_of_the_run() -> None:
+    workbench = MockWorkbench()
+    assert made(workbench, ["verdict"])[1:2] == ([False],)
+    assert workbench.well == ["old-a"]
+    for stop, is_last in ((False, True), (True, False)):
+        attempts = Attempts(FreeDevices(workbench), KINDS, ALONE, retries=0)  # type: ignore[arg-type]
+        attempts.begin()
+        assert not attempts.go_on("lab", stop=stop, is_last=is_last)
+    assert workbench.over == [], "a device that nobody needs is not brought back"
+    assert workbench.distrusted == ["old-a", "old-a"], "whoever has it next looks at it"
+
+
+def test_the_device_used_last_comes_first_and_then_one_that_has_the_files() -> None:
+    workbench: Any = MockWorkbench(files="new-b")
+    devices = FreeDevices(workbench, first=2)
+    assert devices.take(SHARED).device == "new-b"
+    workbench.give_back(workbench.devices["new-b"])
+    workbench.files = ""
+    assert devices.take(SHARED).device == "new-b"
+    assert devices.take(SHARED.on("new-b"), tried=["new-b"]).device == "new-a"
+
+
+@pytest.mark.parametrize(
+    ("workbench", "of", "place", "waited"),
+    [
+        (MockWorkbench(busy="old-a"), SHARED, "old-b", 0),
+        (MockWorkbench(busy="old-a old-b new-a new-b"), SHARED, "old-a", 1),
+        (MockWorkbench(taken="old-a old-b new-a new-b"), SHARED, "old-a", 1),
+        # what only one device can run waits until that is brought back
+        (MockWorkbench(busy="old-a"), ALONE, "old-a", 0),
+        (MockWorkbench(taken="old-a"), ALONE, "old-a", 1),
+        (MockWorkbench(fills="old-a old-b"), SHARED, "new-a", 0),
+        # nowhere is room: the case tells how much it takes
+        (MockWorkbench(fills="old-a old-b new-a new-b"), SHARED, "old-a", 0),
+        (MockWorkbench(fills="old-a old-b new-a", busy="new-b"), SHARED, "new-b", 1),
+    ],
+)
+def test_a_case_goes_to_the_first_device_that_can_take_it(
+    workbench: MockWorkbench, of: Placement, place: str, waited: int
+) -> None:
+    assert made(workbench, ["verdict"], of)[0] == [place]
+    assert workbench.waited == waited
+
+
+def test_a_device_that_was_waited_for_in_vain_is_told_by_the_case_and_not_held() -> None:
+    workbench = MockWorkbench(taken="old-a")
+    workbench.in_vain = True
+    attempts = Attempts(FreeDevices(workbench), KINDS, ALONE, retries=0)  # type: ignore[arg-type]
+    assert attempts.begin() == ALONE
+    assert workbench.held == []
+    assert workbench.problem(ALONE) is not None
+
+
+def test_a_timed_case_that_a_hot_device_gives_up_has_as_many_attempts_as_before() -> None:
+    workbench = MockWorkbench()
+    asked, further, _ = made(workbench, ["hot", "verdict"], retries=0)
+    assert (len(set(asked)), further) == (2, [True, False])
+    assert workbench.over == [], "nothing is done to it"
+    workbench = MockWorkbench(busy="old-b new-a new-b")
+    asked, _, _ = made(workbench, ["hot", "verdict"], retries=0)
+    assert asked[1] != "old-a", "another one is waited for"
+
+
+def test_that_a_device_is_full_costs_no_attempt_and_brings_nobody_back() -> None:
+    workbench = MockWorkbench()
+    attempts = Attempts(FreeDevices(workbench), KINDS, SHARED, retries=0)  # type: ignore[arg-type]
+    workbench.devices[attempts.begin().device].full = True
+    assert attempts.go_on("full", stop=False, is_last=False)
+    assert attempts.begin().device == "old-b"
+    assert workbench.over == []

@@ -1,0 +1,172 @@
+"""From options and markers to placements and axes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.bench.placement import Placement
+from harness.core.errors import ConfigError, VersionError
+from harness.lab.inventory import DeviceConfig
+from harness.models.context_file import ContextFile
+from harness.models.models import Model
+from harness.plugin.axes import (
+    axis_value,
+    chosen_backends,
+    device_runtimes,
+    narrowed,
+    placements,
+    sources_of,
+    takes_compiled,
+)
+from harness.plugin.options import split_list
+from harness.runtimes.aar import AarSource
+from harness.runtimes.catalog import Catalog
+from tests.integration.runtimes.maven_server import make_aar
+from tests.unit.runtimes.elf_files import elf_file
+
+V73 = DeviceConfig(name="a", simulated=True, soc="QCS8550")
+V75 = DeviceConfig(name="b", serial="1", soc="SM8650")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [(None, []), (["a,b", " c "], ["a", "b", "c"]), ([",a,,"], ["a"]), ([""], [])],
+)
+def test_lists(values: list[str] | None, expected: list[str]) -> None:
+    assert split_list(values) == expected
+
+
+def test_without_compilers_each_runtime_gets_its_own() -> None:
+    found, reasons = placements(
+        [V73], {}, ["htp"], {"a": {"2.47.0": ["2.47.0"], "2.51.0": ["2.51.0"]}}
+    )
+    assert [(place.qnn, place.compiler) for place in found] == [
+        ("2.47.0", "2.47.0"),
+        ("2.51.0", "2.51.0"),
+    ]
+    assert not reasons
+
+
+def test_an_engine_that_there_is_not_is_the_tests_mistake() -> None:
+    with pytest.raises(ConfigError, match=r"cannot require 'tflite' \(valid: qnn, ort, exec"):
+        placements([V73], {"engine": "tflite"}, ["htp"], {"a": {"2.51.0": ["2.51.0"]}})
+
+
+NEWEST = "2.51.0"
+
+
+@pytest.mark.parametrize("target", [None, "android-arm64", "linux-arm64"])
+@pytest.mark.parametrize("asked", [NEWEST, f"phones:{NEWEST}", "all"])
+def test_a_runtime_has_one_name(target: str | None, asked: str, tmp_path: Path) -> None:
+    """Where nobody knows the target yet, it had two: every case ran twice on such a phone."""
+    library = elf_file(android_api=21, content=b"v2.51.0.260101000000\0")
+    (tmp_path / "qnn.aar").write_bytes(make_aar({"libQnnHtp.so": library}))
+    phones = AarSource("phones", tmp_path / "qnn.aar", tmp_path / "cache", version=NEWEST)
+    catalog = Catalog(tmp_path / "cache", sources=[phones])
+    device = DeviceConfig.model_validate({"name": "a", "serial": "1", "target": target})
+    if (asked, target) == (f"phones:{NEWEST}", "linux-arm64"):
+        with pytest.raises(VersionError):
+            device_runtimes(catalog, [device], [asked], [])
+        return
+    own = device_runtimes(catalog, [device], [asked], []).compilers["a"]
+    alone = target == "android-arm64" or (target is None and asked != "all" and ":" in asked)
+    named = f"phones:{NEWEST}" if alone else NEWEST
+    assert [name for name in own if name.endswith(NEWEST)] == [named]
+
+
+def test_the_whole_matrix_in_a_stable_order() -> None:
+    found, _ = placements(
+        [V73, V75], {}, ["htp", "gpu"], {name: {"2": ["1", "2"], "3": ["1", "2"]} for name in "ab"}
+    )
+    assert len(found) == len(set(found)) == 16
+    assert found[0] == Placement("a", "htp", "2", "1")
+    assert [str(place) for place in found[:2]] == ["a-htp-2-by-1", "a-htp-2"]
+
+
+def test_what_does_not_fit_says_why() -> None:
+    found, reasons = placements(
+        [V73, V75], {"htp_arch": 75}, ["htp"], {"a": {"1": ["1"]}, "b": {"1": ["1"]}}
+    )
+    assert [place.device for place in found] == ["b"]
+    assert len(reasons) == 1
+    assert "a" in reasons[0]
+    assert "73" in reasons[0]
+
+
+def test_a_required_backend_that_was_not_asked_for() -> None:
+    found, reasons = placements([V73], {"backend": "gpu"}, ["htp"], {"a": {"1": ["1"]}})
+    assert not found
+    assert "gpu" in reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("named", "asked", "chosen"),
+    [
+        ((), (), ("htp",)),
+        ((), ("gpu", "cpu"), ("gpu", "cpu")),
+        (("gpu",), (), ("gpu",)),
+        (("htp", "gpu", "cpu"), (), ("htp", "gpu", "cpu")),
+        (("htp", "gpu", "cpu"), ("cpu",), ("cpu",)),
+        (("htp", "gpu"), ("cpu",), ()),
+    ],
+)
+def test_backends(named: tuple[str, ...], asked: tuple[str, ...], chosen: tuple[str, ...]) -> None:
+    assert chosen_backends(named, asked) == chosen
+
+
+def test_a_device_without_htp_runs_what_the_test_names_besides() -> None:
+    board = DeviceConfig(name="a", serial="1", soc="QCS610")
+    found, reasons = placements([board], {"backend": ("htp", "gpu")}, [], {"a": {"1": ["1"]}})
+    assert [place.backend for place in found] == ["gpu"]
+    assert reasons == ["a: QCS610 has no HTP"]
+
+
+def test_axes_are_json() -> None:
+    assert axis_value(3) == 3
+    assert axis_value(Model("tiny")) == "tiny"
+    assert axis_value((Model("io-heavy", 56), "x")) == ["io-heavy-56mb", "x"]
+
+
+def test_sources_among_parameters(tmp_path: Path) -> None:
+    tiny, heavy, file = Model("tiny"), Model("io-heavy", 56), ContextFile("a/model.bin")
+    found = sources_of({"a": 1, "b": tiny, "c": (heavy, tiny), "d": [file]}, tmp_path)
+    assert found == (tiny, heavy, ContextFile(tmp_path / "a/model.bin"))
+    assert str(found[2]) == "model.bin"
+
+
+FILE, TINY = ContextFile("model.bin"), Model("tiny")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], True),
+        ([1, "model.bin"], True),
+        ([[FILE]], False),
+        ([[(FILE, 2)], [1, 2]], False),
+        ([[pytest.param(FILE, id="mine")]], False),
+        ([[FILE, TINY]], True),
+    ],
+)
+def test_who_wants_a_compiler(values: list[object], expected: bool) -> None:
+    assert takes_compiled(values) is expected
+
+
+def test_files_have_no_compiler() -> None:
+    runtimes = {"a": {"2.47.0": ["2.47.0", "2.51.0"], "sdk:2.31.0": []}}
+    found, _ = placements([V73], {"qnn": ["2.47.0"]}, ["htp"], runtimes, compiled=False)
+    assert [str(place) for place in found] == ["a-htp-2.47.0", "a-htp-sdk:2.31.0"]
+    assert {place.compiler for place in found} == {None}
+    compiled, _ = placements([V73], {}, ["htp"], runtimes)
+    assert [str(place) for place in compiled] == ["a-htp-2.47.0", "a-htp-2.47.0-by-2.51.0"]
+
+
+def test_a_test_names_runtimes_as_each_device_has_them() -> None:
+    runtimes = {"a": {"1": ["1"], "2": ["1"]}, "b": {"2": ["2"]}, "c": {"3": ["3"]}}
+    assert narrowed(runtimes, {"a": ["2", "4"], "b": ["2"]}) == {
+        "a": {"2": ["1"]},
+        "b": {"2": ["2"]},
+        "c": {},
+    }

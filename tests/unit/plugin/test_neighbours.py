@@ -1,0 +1,135 @@
+"""Our values do not move pytest's root folder, and no two cases share a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from _pytest.config import _prepareconfig
+from _pytest.config.argparsing import Parser
+
+from harness.core.errors import ConfigError
+from harness.plugin.neighbours import (
+    ignored_options,
+    refuse_cases_of_one_name,
+    words_after,
+)
+from harness.plugin.options import WITH_VALUE, add_options, named
+
+
+def test_all_options_that_take_a_value_are_known() -> None:
+    parser = Parser(_ispytest=True)
+    add_options(parser)
+    options = parser.getgroup("qnn-harness").options
+    attributes = {option.names()[0]: option.attrs() for option in options}
+    flags = {
+        name
+        for name, said in attributes.items()
+        if said.get("nargs") == 0 or said.get("action") in ("store_true", "store_const")
+    }
+    assert set(attributes) - flags == WITH_VALUE
+    assert "--qnn-plan" in flags
+
+
+def test_words_behind_options() -> None:
+    words = ["--lab", "--qnn", "-q", "--qnn", "2.51.0", "--lab=x", "y", "--", "--qnn", "2.50.0"]
+    assert words_after(["--lab", "--qnn"], words) == [("--lab", "--qnn"), ("--qnn", "2.51.0")]
+    assert words_after(["--lab"], ["--lab"]) == []
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a configuration, beside another one and above a third."""
+    for name in ("project", "other", "project/below", "bare"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "devices.yaml").touch()
+    for name in ("project", "other", "project/below"):
+        (tmp_path / name / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "project/tests").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def rootdir(project: Path) -> Callable[..., Path]:
+    def of(*words: str) -> Path:
+        config = _prepareconfig([*words, "-p", "no:xdist"])
+        config._ensure_unconfigure()
+        return config.rootpath
+
+    return of
+
+
+VALUES = ("../other/devices.yaml", "below/devices.yaml", "../bare/devices.yaml", "below")
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("option", ["--lab", "--qnn-lab", "--reports", "--qnn-resume", "--qnn"])
+def test_a_path_moves_nothing_in_one_word_and_is_refused_in_two(
+    rootdir: Callable[..., Path], project: Path, option: str, value: str
+) -> None:
+    assert rootdir(f"{option}={value}") == project
+    with pytest.raises(pytest.UsageError, match=f"write {option}={value}"):
+        rootdir(option, value)
+
+
+def test_two_words_that_move_nothing_are_fine(rootdir: Callable[..., Path], project: Path) -> None:
+    assert rootdir("--lab", "devices.yaml") == project
+    assert rootdir("tests", "--lab", "below/devices.yaml") == project
+    assert rootdir("--qnn", "2.51.0", "--device", "sim-v73") == project
+    assert rootdir("--rootdir=.", "-c", "pytest.ini", "--lab", "../other/devices.yaml") == project
+
+
+def test_options_of_the_environment_count(
+    rootdir: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--lab ../other/devices.yaml")
+    with pytest.raises(pytest.UsageError, match="root folder"):
+        rootdir()
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("--devise", "sim-v73"), "--device"),
+        (("--devise=sim-v73", "--qn=latest"), "--device, --qnn"),
+        (("--contexts-exspected=out",), "--contexts-expected"),
+        (("--fooo",), ""),
+    ],
+)
+def test_an_option_that_pytest_does_not_know_may_be_meant_for_ours(
+    rootdir: Callable[..., Path], words: tuple[str, ...], meant: str
+) -> None:
+    with pytest.raises(pytest.UsageError, match="unrecognized arguments") as caught:
+        rootdir(*words)
+    said = f"  did you mean: {meant}" in str(caught.value).splitlines()
+    assert said == bool(meant)
+
+
+def case(path: str, name: str) -> pytest.Item:
+    return SimpleNamespace(path=Path(path), nodeid=name)  # type: ignore[return-value]
+
+
+def test_cases_of_one_name_are_refused() -> None:
+    both = [case("/x/a/test_y.py", "test_y.py::t"), case("/x/b/test_y.py", "test_y.py::t")]
+    with pytest.raises(ConfigError, match=r"--rootdir=/x$"):
+        refuse_cases_of_one_name(both)
+    with pytest.raises(ConfigError, match="collect it once"):
+        refuse_cases_of_one_name([both[0], both[0], case("/x/a/test_y.py", "test_y.py::t")])
+    refuse_cases_of_one_name([both[0], case("/x/b/test_y.py", "b/test_y.py::t")])
+
+
+def test_no_case_is_repeated_within_its_report(request: pytest.FixtureRequest) -> None:
+    case = pytest.Function.from_parent(request.node.parent, name="test_it", callobj=named)
+    case.add_marker(pytest.mark.flaky(retries=2))  # as its `--retries` does to all tests
+    names = SimpleNamespace(hasplugin="pytest-retry".__eq__)
+    config: Any = SimpleNamespace(pluginmanager=names, getoption=lambda *_: None, getini={}.get)
+    (told,) = ignored_options(config, [case])
+    assert told.startswith("cases with devices are not repeated for the mark flaky (on 1 of them)")
+    mark = case.get_closest_marker("flaky")
+    assert mark is not None
+    assert mark.kwargs == {"condition": False}, "this is what pytest-retry looks at"

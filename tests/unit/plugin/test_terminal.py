@@ -1,0 +1,28 @@
+"""What the plug-in shows beside what pytest writes."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+from harness.core.outgoing_text import Command
+from harness.plugin.terminal import tell
+
+
+@pytest.mark.parametrize("before", ["", "..F", "test_a.py ..F", "..F\n"])
+def test_what_a_ci_system_is_to_obey_begins_a_line(
+    pytestconfig: pytest.Config, before: str
+) -> None:
+    written = io.StringIO()
+    reporter = TerminalReporter(pytestconfig, written)
+    reporter.write(before)
+    config: Any = SimpleNamespace(
+        pluginmanager=SimpleNamespace(get_plugin=lambda name: reporter if name else None)
+    )
+    tell(cast(pytest.Config, config), Command("::error::x"))
+    line = "" if not before or before.endswith("\n") else "\n"
+    assert written.getvalue() == f"{before}{line}::error::x\n"

@@ -1,0 +1,268 @@
+"""How ways are run and judged, with runs whose outcome a rule says: no device is behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from harness.bisect.folder import LOG, Answered
+from harness.bisect.loop import RunEnd, read_run
+from harness.cli.schema import FOLDER
+from harness.containers.manifest import Expects, RunPlan
+from harness.containers.open import open_artefact
+from harness.core.errors import ConfigError, InfraError
+from harness.reduce.driver import Minimization, Result
+from harness.reduce.subject import LoadedBinary, Minimizing, Subject, Way
+from harness.report.projections import finish
+from harness.results.run_folder import RunFolder
+from tests.unit.containers.made import CONTEXT, OTHER, bytes_of
+from tests.unit.results.records import error, record
+
+ROOT = Path(__file__).parents[3]
+Rule = Callable[[list[bytes], str, int], str]
+"""Contexts, residency and the number of the run, to an outcome."""
+
+
+def subject(folder: Path, order: Sequence[int], expects: Expects | None = None) -> Subject:
+    kinds = []
+    for number, content in enumerate((CONTEXT, OTHER)):
+        path = folder / f"{number}.bin"
+        path.write_bytes(content)
+        given = {"size": len(content), "artefact": "m.pte", "origin": f"forward/{number}"}
+        same = {"path": path, "inputs": (), "expected": (), **given}
+        kinds.append(LoadedBinary(name=f"m.pte#{number}", sha256=f"{number}" * 64, **same))  # type: ignore[arg-type]
+    return Subject(
+        case="m.pte::test_contexts[sim-htp-2.51.0-m.pte-resident-9]",
+        kinds=tuple(kinds),
+        order=tuple(order),
+        plan=RunPlan(residency="resident", qnn="2.51.0", backend="htp"),
+        devices=("sim",),
+        lab=folder / "devices.yaml",
+        expects=expects,
+    )
+
+
+class ScriptedRuns:
+    """Real run folders of what a rule says: `lab` is an error of the lab."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule, self.number = rule, 0
+        self.waited: list[float] = []
+
+    def __call__(
+        self, arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: float
+    ) -> RunEnd:
+        self.number += 1
+        assert f"--qnn-reports={reports}" in arguments
+        artefact = open_artefact(cwd / arguments[-1])
+        contents = [bytes_of(one) for one in artefact.pieces]
+        outcome = self.rule(contents, artefact.facts["plan"].residency, self.number)
+        if outcome == "interrupted":
+            raise KeyboardInterrupt
+        told: dict[str, object] = {"outcome": outcome}
+        if outcome == "lab":
+            told = {"outcome": "error", "cause": "infra"}
+        elif outcome == "other":
+            told = {"outcome": "failed", "error": error(code=5000, message="newer")}
+        elif outcome == "failed":
+            told = {"outcome": "failed", "error": error(context=len(contents) - 1)}
+        folder = RunFolder.create(reports, command=[], lab={}, devices=["sim"])
+        folder.journal.append(record(**told))
+        finish(folder, exit_code=0)
+        return read_run(reports, 0, 1.0)
+
+
+def minimized(folder: Path, rule: Rule, order: Sequence[int], **more: object) -> Minimization:
+    task = Minimizing(subject=subject(folder, order), **more)  # type: ignore[arg-type]
+    runs = ScriptedRuns(rule)
+    return Minimization.create(folder / "reports", task, run=runs, sleep=runs.waited.append)
+
+
+def resumed(found: Minimization, **more: Any) -> Minimization:
+    """The same as another process finds it on the disk."""
+    found.folder.close()
+    return Minimization.resume(found.folder.path, **more)
+
+
+def two_others(contents: list[bytes], residency: str, number: int) -> str:
+    if contents.count(OTHER) >= 2 and residency == "resident":
+        return "failed"
+    return "other" if OTHER in contents else "passed"
+
+
+def test_the_smallest_is_packed_and_told(tmp_path: Path) -> None:
+    found = minimized(tmp_path, two_others, [0, 1, 0, 0, 1, 1, 0, 1])
+    found.go_on()
+    told = found.result()
+    assert told.contexts == ("m.pte#1",) * 2
+    assert (told.before, told.different, told.residency, told.minimal) == (8, 1, "resident", True)
+    assert (told.shown, told.confirmed, told.exit_code) == (3, 3, 0)
+    assert told.expects is not None
+    assert told.expects.signature == error().signature
+    schema = json.loads((ROOT / FOLDER / "minimize.schema.json").read_text())
+    written = json.loads(told.model_dump_json(by_alias=True))
+    jsonschema.Draft202012Validator(schema).validate(written)
+    assert told.bundle is not None
+    packed = open_artefact(told.bundle)
+    assert [bytes_of(one) for one in packed.pieces] == [OTHER] * 2
+    assert packed.facts["expects"] == told.expects
+    assert packed.facts["plan"].soc == "QCS8550"
+    first = Path(told.bundle).read_bytes()
+    assert str(tmp_path).encode() not in first
+    assert b"127.0.0.1" not in first
+    (tmp_path / "elsewhere").mkdir()
+    found.result(tmp_path / "elsewhere/minimal.zip")
+    assert (tmp_path / "elsewhere/minimal.zip").read_bytes() == first
+
+
+def test_what_was_found_out_is_not_run_again(tmp_path: Path) -> None:
+    def stopped(contents: list[bytes], residency: str, number: int) -> str:
+        return "interrupted" if number == 6 else two_others(contents, residency, number)
+
+    found = minimized(tmp_path, stopped, [0, 1, 1, 0, 1])
+    with pytest.raises(KeyboardInterrupt):
+        found.go_on()
+    part = found.result()
+    assert (part.runs, part.minimal, part.exit_code) == (5, False, 1)
+    assert part.bundle is not None
+    found.folder.close()
+    with (found.folder.path / LOG).open("ab") as log:
+        log.write(b'{"kind":"answ')
+    runs = ScriptedRuns(two_others)
+    again = resumed(found, run=runs)
+    again.go_on()
+    whole = again.result()
+    assert whole.minimal
+    assert whole.runs == 5 + runs.number
+    alone = minimized(tmp_path, two_others, [0, 1, 1, 0, 1])
+    alone.go_on()
+    assert alone.result().contexts == whole.contexts
+    assert alone.result().runs == whole.runs
+
+
+@pytest.mark.parametrize("often", [2, 3])
+def test_one_that_fails_now_and_then(tmp_path: Path, often: int) -> None:
+    def flaky(contents: list[bytes], residency: str, number: int) -> str:
+        return two_others(contents, residency, number) if number % often == 0 else "passed"
+
+    found = minimized(tmp_path, flaky, [0, 1, 0, 1])
+    found.go_on()
+    told = found.result()
+    assert (told.contexts, told.minimal) == (("m.pte#1",) * 2, True)
+    assert 0 < told.shown < told.confirmed
+
+
+def test_what_never_fails_and_what_is_over_too_early(tmp_path: Path) -> None:
+    fine = minimized(tmp_path, lambda contents, residency, number: "passed", [0, 1])
+    fine.go_on()
+    told = fine.result()
+    assert (told.bundle, told.expects, told.runs, told.exit_code) == (None, None, 10, 1)
+    assert told.shown == 0
+    short = minimized(tmp_path, two_others, [0, 1] * 6, max_runs=4)
+    short.go_on()
+    told = short.result()
+    assert (told.runs, told.minimal, told.exit_code) == (4, False, 1)
+    more = resumed(short, run=ScriptedRuns(two_others))
+    more.go_on()
+    assert more.result().runs == 8
+
+
+def test_a_lab_that_fails(tmp_path: Path) -> None:
+    def now_and_then(contents: list[bytes], residency: str, number: int) -> str:
+        return "lab" if number % 2 else two_others(contents, residency, number)
+
+    found = minimized(tmp_path, now_and_then, [0, 1, 1])
+    known = found.go_on()
+    assert known is not None
+    assert known.way == Way((1, 1), "resident")
+    lost = minimized(tmp_path, lambda contents, residency, number: "lab", [0])
+    with pytest.raises(InfraError, match="the lab failed 3 times in a row: error: "):
+        lost.go_on()
+    assert isinstance(lost._run_case, ScriptedRuns)
+    assert lost._run_case.waited == [15.0], "the first try goes on at once"
+
+
+def test_a_case_that_cannot_be_run(tmp_path: Path) -> None:
+    found = minimized(tmp_path, lambda contents, residency, number: "unsupported", [0])
+    with pytest.raises(ConfigError, match="cannot be run: unsupported"):
+        found.go_on()
+    with pytest.raises(
+        ConfigError, match=f"this minimization is still run by process {os.getpid()}"
+    ):
+        Minimization.resume(found.folder.path)
+    with pytest.raises(ConfigError, match="is no minimization: there is no log"):
+        Minimization.resume(tmp_path)
+    (tmp_path / LOG).write_text("{}\n")
+    with pytest.raises(ConfigError, match=r"log\.jsonl:1"):
+        Minimization.resume(tmp_path)
+
+
+def test_a_folder_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
+    found = minimized(tmp_path, two_others, [0, 1, 1], max_runs=2)
+    found.go_on()
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    folder = found.folder.path
+    log = folder / LOG
+    said = log.read_text()
+    log.write_text(re.sub(r'"run": ?"[^"]*"', '"run":"../../secret"', said))
+    with pytest.raises(ConfigError, match="must be a path inside the folder"):
+        resumed(found)
+    log.write_text(said)
+    runs = folder / "runs"
+    runs.rename(folder / "before")
+    runs.symlink_to(secret)
+    with pytest.raises(ConfigError, match=r"runs.*links in a folder are not followed"):
+        resumed(found)
+    runs.unlink()
+    (folder / "set/001.json").unlink()
+    (folder / "set/001.json").symlink_to(secret / "new")
+    with pytest.raises(ConfigError, match=r"001\.json.*links in a folder are not followed"):
+        resumed(found)
+    assert list(secret.iterdir()) == []
+
+
+def test_another_failure_than_the_one_in_the_journal_counts_as_none(tmp_path: Path) -> None:
+    wanted = Expects(outcome="failed", signature="call|1|-")
+    task = Minimizing(subject=subject(tmp_path, [1, 1], wanted))
+    found = Minimization.create(tmp_path / "reports", task, run=ScriptedRuns(two_others))
+    found.go_on()
+    told = found.result()
+    assert isinstance(told, Result)
+    assert told.shown == 0
+
+
+SECRET = "s3cr3t-can4ry"
+
+
+def test_no_file_of_it_has_a_secret_and_to_go_on_it_is_named_again(tmp_path: Path) -> None:
+    words = (f"--index=https://me:{SECRET}@host/x",)
+    told: list[tuple[str, ...]] = []
+
+    class Watched(ScriptedRuns):
+        def __call__(self, arguments: Sequence[str], *rest: Any) -> RunEnd:
+            told.append(tuple(one for one in arguments if SECRET in one))
+            return super().__call__(arguments, *rest)
+
+    run = Watched(lambda *_: "failed")
+    task = Minimizing(subject=subject(tmp_path, [0, 1]), pytest_arguments=words)
+    found = Minimization.create(tmp_path / "reports", task, run=run)
+    said = {"why": f"password={SECRET}"}
+    found.folder.append(Answered(at=Way((0,), "resident").point, answer="unknown", detail=said))
+    found.go_on()
+    assert set(told) == {words}, "runs are as asked"
+    kept = [file.read_bytes() for file in found.folder.path.glob("*.json*")]
+    assert len(kept) == 2
+    assert not any(SECRET.encode() in one for one in kept)
+    with pytest.raises(ConfigError, match="name all of them again"):
+        resumed(found)
+    again = resumed(found, words=words, run=run)
+    assert again.task == task
+    assert again.result() == found.result()

@@ -1,0 +1,126 @@
+"""What is run next to make a case smaller, and what is known meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.bisect.match import Evidence, Question, RunAnswer, Stopped
+from harness.reduce.driver import MinimizeSearch, Minimum
+from harness.reduce.subject import Minimizing, Way
+from tests.unit.reduce.test_driver import subject
+
+Rule = Callable[[Way, int], RunAnswer]
+
+
+def searched(folder: Path, order: tuple[int, ...], rule: Rule, **more: int) -> tuple[Minimum, int]:
+    """What it comes to, and in how many runs."""
+    search = MinimizeSearch(Minimizing(subject=subject(folder, order), **more), Evidence())  # type: ignore[arg-type]
+    number = 0
+    while isinstance(step := search.next(), Question):
+        assert step.number == search.evidence.runs + 1
+        number += 1
+        search.answer(step, rule(Way.at(step.at), number))
+    assert isinstance(step, Minimum)
+    assert step == search.known()
+    return step, number
+
+
+def two(way: Way, number: int) -> RunAnswer:
+    """Two of the second kind are needed, in either order."""
+    return "bad" if way.order.count(1) > 1 else "untestable"
+
+
+@pytest.mark.parametrize(
+    ("order", "rule", "found", "runs"),
+    [
+        ((1, 1), two, Minimum(Way((1, 1), "sequential"), True, True, None), 7),
+        ((0, 1), two, Minimum(Way((0, 1), "resident"), False), 10),
+        (
+            (0, 1),
+            lambda way, number: "bad" if way.order[-2:] == (0, 1) else "good",
+            Minimum(Way((0, 1), "sequential"), True, True, True),
+            9,
+        ),
+        (
+            (0, 1),
+            lambda way, number: "bad" if {*way.order} == {0, 1} else "good",
+            Minimum(Way((0, 1), "sequential"), True, True, False),
+            9,
+        ),
+    ],
+)
+def test_what_is_found(
+    tmp_path: Path, order: tuple[int, ...], rule: Rule, found: Minimum, runs: int
+) -> None:
+    assert searched(tmp_path, order, rule) == (found, runs)
+
+
+@pytest.mark.parametrize(("often", "runs_of_each"), [(1, 1), (2, 10), (4, 14), (10, 20)])
+def test_what_fails_less_often_is_asked_more_often(
+    tmp_path: Path, often: int, runs_of_each: int
+) -> None:
+    """So often that a failure is overlooked in 2 % of all cases at most.
+
+    What fails in every second run did in one of the first three.
+    """
+    asked: list[Way] = []
+
+    def now_and_then(way: Way, number: int) -> RunAnswer:
+        asked.append(way)
+        return "bad" if len(way.order) == 2 and asked.count(way) % often == 0 else "good"
+
+    searched(tmp_path, (0, 0), now_and_then)
+    assert asked.count(Way((0,), "sequential")) == runs_of_each
+
+
+def test_when_its_runs_are_over_it_says_what_is_known(tmp_path: Path) -> None:
+    known, runs = searched(tmp_path, (1, 1), two, max_runs=6)
+    assert (known, runs) == (Minimum(Way((1, 1), "sequential")), 6)
+    assert str(known) == "sequential 1,1 is the smallest known"
+
+
+def test_what_is_minimal_is_so_though_the_other_order_was_not_tried(tmp_path: Path) -> None:
+    def ordered(way: Way, number: int) -> RunAnswer:
+        return "bad" if way.order[-2:] == (0, 1) else "good"
+
+    found, runs = searched(tmp_path, (0, 1), ordered, max_runs=8)
+    assert (found, runs) == (Minimum(Way((0, 1), "sequential"), minimal=True), 8)
+    assert str(found) == "sequential 0,1 is minimal"
+
+
+def test_each_is_run_as_often_as_was_said(tmp_path: Path) -> None:
+    whole = Minimum(Way((1, 1), "sequential"), minimal=True)
+    assert searched(tmp_path, (1, 1), two, repeat=2) == (whole, 2 + 1 + 2 + 1)
+
+
+def test_runs_that_the_lab_spoils_count_among_those_that_are_allowed(tmp_path: Path) -> None:
+    search = MinimizeSearch(Minimizing(subject=subject(tmp_path, (0,)), max_runs=2), Evidence())
+    for _ in range(2):
+        step = search.next()
+        assert isinstance(step, Question)
+        search.answer(step, "unknown")
+    assert search.next() == Minimum(Way((0,), "resident"), fails=False)
+    assert isinstance(MinimizeSearch(search.spec, search.evidence).next(), Question)
+
+
+def test_a_lab_that_fails_again_and_again_stops_it(tmp_path: Path) -> None:
+    search = MinimizeSearch(Minimizing(subject=subject(tmp_path, (0,))), Evidence())
+    for _ in range(3):
+        step = search.next()
+        assert isinstance(step, Question)
+        search.answer(step, "unknown")
+    assert isinstance(search.next(), Stopped)
+    search.resume()
+    assert isinstance(search.next(), Question)
+
+
+def test_a_way_is_found_again_by_what_a_log_calls_it() -> None:
+    way = Way((0, 12, 3), "window")
+    assert way.point == ("window", "0,12,3")
+    assert Way.at(way.point) == way
+    for point in (("window", ""), ("all", "1"), ("window",)):
+        with pytest.raises(ValueError, match=r"."):
+            Way.at(point)

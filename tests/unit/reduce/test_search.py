@@ -1,0 +1,182 @@
+"""What is left of a failing case still fails, and nothing of it can be left away."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.models.source import RESIDENCIES, Residency
+from harness.reduce.subject import Ask, Way, WayAnswer, shrunk, without
+from tests.properties import reached, reaches
+
+ORDERS = st.lists(st.integers(0, 5), min_size=1, max_size=24).map(tuple)
+
+
+class Counted:
+    """Answers by a rule, and counts the different questions."""
+
+    def __init__(self, rule: Callable[[Way], WayAnswer]) -> None:
+        self.rule = rule
+        self.asked: list[Way] = []
+
+    def __call__(self, way: Way) -> WayAnswer:
+        if way not in self.asked:
+            self.asked.append(way)
+        return self.rule(way)
+
+
+def last(order: Sequence[int], ask: Ask, residency: Residency = "resident") -> Way:
+    return list(shrunk(Way(tuple(order), residency), ask))[-1]
+
+
+def full(sizes: Sequence[int], budget: int) -> Callable[[Way], WayAnswer]:
+    """A domain with room for so much: the first context that does not fit fails."""
+
+    def rule(way: Way) -> WayAnswer:
+        held: list[int] = []
+        for at, kind in enumerate(way.order):
+            held = held[-({"sequential": 1, "window": 4}.get(way.residency, 10**6)) + 1 :]
+            held = [] if way.residency == "sequential" else held
+            if sum(held) + sizes[kind] > budget:
+                return WayAnswer(True, at)
+            held.append(sizes[kind])
+        return WayAnswer(False)
+
+    return rule
+
+
+@reaches(0.08)
+@given(ORDERS, st.sampled_from(RESIDENCIES), st.randoms(use_true_random=False))
+def test_what_is_left_fails_and_passes_without_any_one(
+    order: tuple[int, ...], residency: Residency, chance: object
+) -> None:
+    start = Way(order, residency)
+    known: dict[Way, WayAnswer] = {start: WayAnswer(True, len(order) - 1)}
+
+    def rule(way: Way) -> WayAnswer:
+        if way not in known:
+            known[way] = WayAnswer(chance.random() < 0.3, chance.randrange(8))  # type: ignore[attr-defined]
+        return known[way]
+
+    ways = list(shrunk(start, rule))
+    assert len(set(ways)) == len(ways), "each is another one"
+    found = ways[-1]
+    assert rule(found).fails
+    assert len(found.order) <= len(order)
+    assert set(found.order) <= set(order)
+    for at in range(len(found.order) if len(found.order) > 1 else 0):
+        reached()
+        fewer = Way(found.order[:at] + found.order[at + 1 :], found.residency)
+        assert not rule(fewer).fails
+    assert last(order, rule, residency) == found
+
+
+@given(st.lists(st.integers(0, 99), unique=True, min_size=1, max_size=40), st.data())
+def test_exactly_what_is_needed_is_left_in_its_order(items: list[int], data: st.DataObject) -> None:
+    needed = set(data.draw(st.lists(st.sampled_from(items), min_size=1)))
+    asked: list[Sequence[int]] = []
+
+    def fails(some: Sequence[int]) -> bool:
+        asked.append(some)
+        return needed <= set(some)
+
+    ways = [items, *without(items, fails)]
+    assert ways[-1] == [one for one in items if one in needed]
+    assert all(len(after) < len(before) for before, after in itertools.pairwise(ways))
+    # twice through what is left, and for each gap between as often as it can be halved
+    each = 2 + 2 * math.log2(len(items) + 1)
+    assert len(asked) <= len(needed) + (len(needed) + 1) * 2 * each
+
+
+@pytest.mark.parametrize(
+    ("needed", "asked"),
+    [
+        # 1 and 2 go; 4 and then 2 do not where f is among them; what is behind it goes one by one
+        ("f", "bcdefgh+ defgh+ h fgh+ h gh fh+ f+"),
+        # of the 3 behind b no 4 are left away; what is left is gone through once more
+        ("abg", "bcdefgh acdefgh abdefgh+ abfgh+ ab abgh+ ab abh abg+ bg ag ab"),
+    ],
+)
+def test_what_is_left_away_at_once_is_doubled_and_halved(needed: str, asked: str) -> None:
+    """With a + behind what still fails."""
+    told: list[str] = []
+
+    def fails(some: Sequence[str]) -> bool:
+        found = set(needed) <= set(some)
+        told.append("".join(some) + "+" * found)
+        return found
+
+    ways = ["".join(one) + "+" for one in without("abcdefgh", fails)]
+    assert " ".join(told) == asked
+    assert ways == [one for one in told if one.endswith("+")]
+
+
+def test_what_comes_behind_the_one_that_failed_goes_first() -> None:
+    ways = shrunk(Way((5, 6, 7, 8), "resident"), lambda way: WayAnswer(7 in way.order, 2))
+    assert [next(ways).order for _ in range(2)] == [(5, 6, 7, 8), (5, 6, 7)]
+
+
+@pytest.mark.parametrize(("context", "tried"), [(0, [5]), (1, [6, 5]), (2, [7, 6]), (9, [])])
+def test_only_the_one_that_failed_or_the_one_before_is_tried_alone(
+    context: int, tried: list[int]
+) -> None:
+    ask = Counted(lambda way: WayAnswer(way.order == (5, 6, 7, 8), context))
+    last((5, 6, 7, 8), ask)
+    alike = [one.order[0] for one in ask.asked if len(one.order) == 4 > len(set(one.order))]
+    assert alike == tried
+
+
+def test_the_other_order_has_all_of_them() -> None:
+    assert Way((1, 2, 3), "window").reversed == Way((3, 2, 1), "window")
+
+
+def test_where_each_is_needed_each_is_asked_for_once() -> None:
+    asked: list[Sequence[int]] = []
+    assert list(without(range(40), lambda some: bool(asked.append(some)))) == []
+    assert len(asked) == 40
+
+
+def test_all_that_are_the_same_are_left_away_together() -> None:
+    ask = Counted(lambda way: WayAnswer(way.order.count(3) >= 10))
+    assert last(tuple(range(10)) * 10, ask).order == (3,) * 10
+    assert len(ask.asked) < 30, "some for ten kinds, and one for each of ten contexts"
+
+
+@reaches(0.03)
+@given(ORDERS, st.lists(st.integers(1, 9), min_size=6, max_size=6), st.integers(9, 60))
+def test_a_domain_that_is_full(order: tuple[int, ...], sizes: list[int], budget: int) -> None:
+    ask = Counted(full(sizes, budget))
+    if not ask(Way(order, "resident")).fails:
+        return
+    reached()
+    found = last(order, ask)
+    assert sum(sizes[kind] for kind in found.order) > budget
+    assert ask(found).context == len(found.order) - 1
+
+
+def test_66_of_the_same_size_need_few_runs() -> None:
+    ask = Counted(full([66_591_232] * 66, 3_650_722_201))
+    assert last(range(66), ask).order == (54,) * 55
+    assert len(ask.asked) < 9
+    small_between = Counted(full([10_522_368, 66_591_232], 3_650_722_201))
+    assert last([0, 1] * 66, small_between).order == (1,) * 55
+    assert len(small_between.asked) < 12
+
+
+@pytest.mark.parametrize("residency", RESIDENCIES)
+def test_the_simplest_residency_that_fails(residency: Residency) -> None:
+    def rule(way: Way) -> WayAnswer:
+        order = {name: at for at, name in enumerate(("sequential", "window", "resident"))}
+        return WayAnswer(way.order.count(2) > 1 and order[way.residency] >= order[residency], None)
+
+    assert last((0, 1, 2, 3, 2), rule) == Way((2, 2), residency)
+
+
+def test_one_context_stays_one() -> None:
+    ask = Counted(lambda way: WayAnswer(True, 0))
+    assert last((7,), ask) == Way((7,), "resident")
+    assert ask.asked == [Way((7,), "resident")]

@@ -1,0 +1,152 @@
+"""Whatever a journal holds, all that is made of it can be read, is bounded, and leaves no case out.
+
+One test for all of them: to make up records takes longer than most of what is made of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as older_format
+
+from harness.report.ci import code_quality, github_lines, step_summary
+from harness.report.html import html_text
+from harness.report.junit import junit_parts
+from harness.report.metrics import METRICS, metrics_text
+from harness.report.projections import project
+from harness.report.sections import RunData
+from harness.report.summary import failure_groups, grid_lines, grids, summary_lines, totals
+from harness.results import journal
+from harness.results.coverage import coverage_of
+from harness.results.journal import Contents
+from harness.results.record import CaseRecord, DeviceEvent
+from harness.results.run_folder import RunFolder
+from tests.properties import reached, reaches
+from tests.unit.report.test_ci import COMMAND
+from tests.unit.report.test_html import SCRIPTS, Page
+from tests.unit.report.test_junit import valid
+from tests.unit.results.records import final_attempts, records
+
+PUSH = DeviceEvent(
+    event="push",
+    state="good",
+    run="r",
+    device="sim-v73",
+    started="2026-11-20T10:00:00Z",
+    duration_s=2.0,
+    pushed_bytes=500,
+)
+LISTS = st.lists(records(), max_size=6)
+
+
+@reaches(0.2)
+@settings(max_examples=60)
+@given(LISTS, st.integers(60, 200))
+def test_any_records_are_told_everywhere(made: list[CaseRecord], width: int) -> None:
+    if any(item.is_bad for item in made):
+        reached()
+    cases = final_attempts(made)
+    the_summary(cases, width)
+    junit(cases)
+    ci(cases)
+    metrics(cases)
+    page(made)
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(LISTS)
+def test_reports_of_a_large_journal_are_those_of_a_small_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: list[CaseRecord]
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir(exist_ok=True)
+    lines = "".join(f"{record.model_dump_json()}\n" for record in made)
+    (folder / "results.jsonl").write_text(lines)
+    reports = []
+    for held_bytes in (1 << 30, 0):
+        monkeypatch.setattr(journal, "_HELD_BYTES", held_bytes)
+        run = project(RunFolder(folder))
+        files = [(folder / name).read_bytes() for name in ("report.html", "junit.xml", METRICS)]
+        reports.append([*files, run.summary])
+    assert reports[0] == reports[1]
+
+
+def the_summary(made: list[CaseRecord], width: int) -> None:
+    lines = summary_lines(made, coverage_of(made), "r", width=width)
+    assert all(len(line) <= width and line.isprintable() for line in lines)
+    assert sum(totals(made).values()) == len({item.case for item in made})
+    groups = failure_groups(made)
+    assert sum(len(group.cases) for group in groups) == sum(
+        item.is_bad or (item.outcome == "unsupported" and item.error is not None) for item in made
+    )
+    assert (coverage_of(made).exit_code == 0) is not any(
+        group.first.is_unexpected for group in groups
+    )
+
+
+def junit(made: list[CaseRecord]) -> None:
+    content = b"".join(junit_parts(made, coverage_of(made), run="r", logs="reports/r"))
+    assert content == b"".join(junit_parts(made, coverage_of(made), run="r", logs="reports/r"))
+    assert len(list(valid(content).iter("testcase"))) == len(made)
+
+
+def ci(made: list[CaseRecord]) -> None:
+    for line in github_lines(made, coverage_of(made)):
+        assert COMMAND.fullmatch(line)
+        assert len(line) < 20_000
+    assert json.loads(json.dumps(found := code_quality(made, coverage_of(made)))) == found
+    summary = step_summary(made, coverage_of(made), "r")
+    assert not re.search(r"[<>@\[]", re.sub(r"`[^`\n]*`", "", summary))
+
+
+def metrics(made: list[CaseRecord]) -> None:
+    text = metrics_text(made, [PUSH], {}, coverage_of(made))
+    assert list(text_string_to_metric_families(text))
+    assert list(older_format(text))
+    assert text == metrics_text(made, [PUSH], {}, coverage_of(made))
+
+
+def page(made: list[CaseRecord]) -> None:
+    found = Page(html_text(RunData("r", Contents(tuple(made), ()))))
+    assert found.tags.count("script") == SCRIPTS
+    assert found.tags.count("body") == 1
+
+
+@st.composite
+def with_a_grid(draw: st.DrawFn) -> list[CaseRecord]:
+    """Cases of one test, of which one has asked for a grid of two axes."""
+    axes = st.fixed_dictionaries(
+        {"qnn": st.sampled_from(["2.9.0", "2.10.0", None]), "compiler": st.text(max_size=3)}
+    )
+    cases = draw(st.lists(st.tuples(records(), axes), min_size=1, max_size=5))
+    asked = draw(st.integers(0, len(cases) - 1))
+    return [
+        one.model_copy(
+            update={
+                "case": f"suites/test_x.py::t[{number}]",
+                "axes": {"backend": "htp"} | given,
+                "measurements": {"grid": ["compiler", "qnn"]} if number == asked else {},
+            }
+        )
+        for number, (one, given) in enumerate(cases)
+    ]
+
+
+@reaches(0.9)
+@settings(max_examples=40)
+@given(with_a_grid())
+def test_any_records_that_ask_for_one_are_in_a_grid(made: list[CaseRecord]) -> None:
+    found = grids(made)
+    for grid in found:
+        reached()
+        title, heads, *rows = grid_lines(grid)
+        assert title.startswith(grid.title)
+        assert len(rows) >= len(grid.rows)
+        assert heads.split()[0] == "compiler"
+        assert heads.split()[1:] == [*" ".join(grid.columns).split()]
+    assert sum(len(grid.cells) for grid in found) <= len(made)

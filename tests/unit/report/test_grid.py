@@ -1,0 +1,85 @@
+"""Grids of two axes out of records."""
+
+from __future__ import annotations
+
+from harness.diagnosis.error import ChainLink
+from harness.report.summary import grid_lines, grids
+from harness.results.record import CaseRecord
+from tests.unit.results.records import DEVICE, error, record
+
+
+def case(
+    compiler: str, qnn: str, *, device: str = "sim", test: str = "t", **more: object
+) -> CaseRecord:
+    given: dict[str, object] = {
+        "case": f"suites/test_x.py::{test}[{device}-{qnn}-by-{compiler}]",
+        "axes": {"backend": "htp", "qnn": qnn, "ort": None, "compiler": compiler},
+        "device": DEVICE | {"name": device},
+        "measurements": {"grid": ["compiler", "qnn"]},
+    }
+    return record(**(given | more))
+
+
+def newer(compiler: str, qnn: str) -> CaseRecord:
+    said = error(code=5000, message="Using newer context binary on old SDK\nmore")
+    return case(compiler, qnn, outcome="failed", error=said)
+
+
+def test_a_grid() -> None:
+    cases = [
+        case("2.9.0", "2.9.0"),
+        newer("2.10.0", "2.9.0"),
+        case("2.9.0", "2.10.0"),
+        case("2.10.0", "2.10.0", outcome="hung", measurements={}),
+    ]
+    (grid,) = grids([*cases, case("2.9.0", "2.9.0", test="other", measurements={})])
+    assert list(grid_lines(grid)) == [
+        "t on sim, htp: compiler down, qnn across",
+        "  compiler  2.9.0  2.10.0",
+        "  2.9.0     ok     ok",
+        "  2.10.0    5000   hung",
+        "  1 x 5000: Using newer context binary on old SDK",
+        f"  1 x hung: {error().message.partition(chr(10))[0]}",
+    ]
+
+
+def test_a_right_refusal_is_no_failure_and_keeps_its_code() -> None:
+    axes = {"grid": ["compiler", "qnn"], "refused_code": 5005}
+    cases = [case("1.0", "1.0", measurements=axes), case("1.0", "2.0")]
+    (grid,) = grids(cases)
+    assert [grid.label("1.0", version) for version in grid.columns] == ["ok (5005)", "ok"]
+
+
+def test_one_cause_is_told_once_wherever_its_line_stands() -> None:
+    began = ChainLink(message="invalid ort_version_supported=0", source="log")
+    cases = []
+    for line, version in enumerate(("2.9.0", "2.10.0")):
+        said = error(code=None, message=f"ep_plugin.cc:{80 + line} SanityCheck\nmore")
+        cases.append(case("1.0", version, outcome="failed", error=said))
+        chain = said.model_copy(update={"chain": (began,), "first_cause": began})
+        cases.append(case("2.0", version, outcome="failed", error=chain))
+    *_, first, second = grid_lines(grids(cases)[0])
+    assert first == "  2 x failed: ep_plugin.cc:80 SanityCheck"
+    assert second == "  2 x failed: invalid ort_version_supported=0"
+
+
+def test_devices_as_an_axis_are_compared_where_there_are_several() -> None:
+    def on(device: str, compiler: str) -> CaseRecord:
+        return case(compiler, "2.9.0", device=device, measurements={"grid": ["compiler", "device"]})
+
+    (alone,) = grids([on("sim", "2.9.0"), on("sim", "2.10.0")])
+    assert not alone.compares
+    (both,) = grids([on("sim", "2.9.0"), on("board", "2.9.0")])
+    assert both.compares
+    assert both.columns == ("board", "sim")
+    (versions,) = grids([case("2.9.0", "2.9.0"), case("2.10.0", "2.9.0")])
+    assert versions.compares
+    (one,) = grids([case("2.9.0", "2.9.0")])
+    assert not one.compares
+
+
+def test_devices_have_grids_of_their_own() -> None:
+    found = grids([case("1.0", "1.0"), case("1.0", "1.0", device="b"), case("2.0", "1.0")])
+    assert [grid.title for grid in found] == ["t on sim, htp", "t on b, htp"]
+    assert found[0].rows == ("1.0", "2.0")
+    assert found[0].label("9", "1.0") == "-"

@@ -1,0 +1,205 @@
+"""report.html: everything is escaped, nothing is fetched, and any record can be shown."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from harness.diagnosis.diagnosis import diagnosed
+from harness.diagnosis.error import Diagnosis, LoadedLibrary
+from harness.report.document import outcome_bar, thinned
+from harness.report.html import html_text, verdict
+from harness.report.sections import RunData
+from harness.results.coverage import coverage_of
+from harness.results.journal import Contents, Damage
+from harness.results.record import CaseRecord, PreflightRecord, held, undecided
+from tests.report_page import details_of, rows_of
+from tests.unit.results.records import error, record
+
+SCRIPTS = 3  # two hold data, one draws
+EVIL = "</pre></script><script>alert(1)</script><img src=x onerror='alert(2)'>\"&"
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and text as a browser would see them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+        self.whole = text
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def page(made: list[CaseRecord], info: dict[str, Any] | None = None, *damage: Damage) -> Page:
+    return Page(html_text(RunData("r", Contents(tuple(made), damage), info or {})))
+
+
+def test_everything_foreign_is_escaped() -> None:
+    made = record(
+        case=EVIL,
+        suite=EVIL,
+        axes={EVIL: EVIL},
+        measurements={EVIL: EVIL, "deep": {EVIL: [EVIL]}},
+        checks=[held(EVIL, False, EVIL)],
+        outcome="failed",
+        error=error(api=EVIL, message=EVIL, symbol=EVIL),
+        expected={"known_issue": EVIL},
+        device={"name": EVIL, "serial": EVIL, "soc": EVIL, "target": EVIL, "simulated": True},
+        logs=["logs/" + EVIL.replace("/", "")],
+    )
+    info = {"problem": EVIL, EVIL: EVIL, "command_line": EVIL, "host": {"name": EVIL}}
+    found = page([made], info, Damage(3, EVIL))
+    assert found.tags.count("script") == SCRIPTS
+    assert "img" not in found.tags
+    assert not [name for name, _ in found.attributes if name.startswith("on")]
+    assert any(EVIL in text for text in found.texts)
+    (shown,) = details_of(found.whole)
+    assert shown["measurements"]["deep"] == {EVIL: [EVIL]}
+
+
+def test_nothing_is_fetched() -> None:
+    text = html_text(RunData("r", Contents((record(logs=["logs/a b/javascript'x.txt"]),), ())))
+    foreign = [url for url in re.findall(r"https?://[^\s\"']+", text) if "www.w3.org" not in url]
+    assert foreign == []
+    assert not re.search(r"//cdn|@import|url\(|fetch\(|XMLHttpRequest|innerHTML|eval\(", text)
+    assert not [name for name, _ in Page(text).attributes if name == "src"]
+    assert "default-src 'none'" in text
+
+
+def test_what_is_shown() -> None:
+    made = [
+        record(case="first", axes={"contexts": 66, "backend": "htp"}),
+        record(case="second", outcome="failed", axes={"contexts": 8, "backend": "htp"}),
+        record(case="second", outcome="error", cause="infra", axes={}, attempt=2),
+    ]
+    info = {"started": "2026-11-21T06:00:00Z", "command_line": "pytest -m device"}
+    found = page(made, info, Damage(4, "is cut off"))
+    for shown in ("pytest -m device", "line 4 is cut off", "Earlier attempts"):
+        assert shown in " ".join(found.texts)
+    rows = rows_of(found.whole)
+    assert rows["case"] == ["first", "second"]
+    assert [rows["pool"][place] for place in rows["state"]] == ["passed", "error"]
+    assert [one["measurements"]["load_us"] for one in details_of(found.whole)] == [
+        [300, 310, 305]
+    ] * 2
+
+
+def test_checks_are_shown_with_their_verdicts() -> None:
+    checks = [held("saves", False, "saved nothing"), undecided("copies", "no event tells")]
+    (shown,) = details_of(page([record(checks=checks)]).whole)
+    told = [(check["name"], check["verdict"], check["reason"]) for check in shown["checks"]]
+    assert told == [("saves", "broken", "saved nothing"), ("copies", "unseen", "no event tells")]
+
+
+def test_only_beside_an_earlier_run_nothing_is_new() -> None:
+    failed = record(case="b", outcome="failed")
+    for new in (None, 0, 1):
+        said = verdict(coverage_of([record(), failed]), new=new, cut=True, besides=["Drift."])
+        assert said == f"Cut short. {coverage_of([record(), failed]).sentence(new)}. Drift."
+    assert "new" not in verdict(coverage_of([failed]))
+
+
+@pytest.mark.parametrize("code", ["context-arch", "context-floats"])
+def test_a_pass_that_only_a_simulator_gives_is_in_the_headline(code: str) -> None:
+    found = PreflightRecord(code=code, severity="info", explanation="v75", fix="-")
+    for outcome, said in (("passed", True), ("failed", False)):
+        text = page([record(outcome=outcome, preflight=(found,))]).whole
+        assert ("1 passed with contexts that a simulator takes, and no device" in text) == said
+
+
+def test_an_empty_run_can_be_shown() -> None:
+    assert "0 cases" in "".join(page([]).texts)
+
+
+def test_one_case_is_no_plural() -> None:
+    texts = page([record()]).texts
+    assert "1 case" in texts
+    assert "1 cases" not in texts
+
+
+@pytest.mark.parametrize(
+    ("info", "why"),
+    [
+        ({"finished": "2026-11-21T06:00:00Z", "problem": None}, None),
+        ({}, None),
+        ({"finished": None, "problem": None}, "ended before it could say why"),
+        ({"finished": "2026-11-21T06:00:00Z", "problem": "interrupted"}, "interrupted"),
+    ],
+)
+def test_a_run_that_was_cut_short_says_so_first(info: dict[str, Any], why: str | None) -> None:
+    for made in ([record()], []):
+        text = page(made, info).whole
+        assert ('class="verdict">Cut short. ' in text) == (why is not None)
+        assert why is None or f"cut short: {why}" in text.replace("it was ", "")
+
+
+def test_the_bar_is_divided_by_share() -> None:
+    bar = str(outcome_bar({"passed": 3, "failed": 1}, width=100))
+    assert 'width="75.00"' in bar
+    assert 'x="75.00"' in bar
+    assert str(outcome_bar({})).count("rect") == 0
+
+
+def test_thinning_keeps_the_peaks() -> None:
+    values = [1.0] * 1000
+    values[777] = 99.0
+    assert len(thinned(values, 50)) == 50
+    assert max(thinned(values, 50)) == 99.0
+    assert thinned([1, 2], 50) == [1.0, 2.0]
+
+
+def test_libraries_that_were_loaded_are_with_the_case() -> None:
+    ours = LoadedLibrary(name="libQnnSystem.so", path="/ours/it.so", build_id="09d4")
+    theirs = LoadedLibrary(name="libQnnHtp.so", path="/vendor/it.so", version=EVIL, hides="/o/it")
+    libraries = {"libraries": (ours, theirs)}
+    found = page([record(outcome="failed", error=error().model_copy(update=libraries))])
+    (shown,) = details_of(found.whole)
+    assert [one["path"] for one in shown["error"]["libraries"]] == ["/ours/it.so", "/vendor/it.so"]
+    assert (shown["error"]["libraries"][1]["hides"], found.tags.count("script")) == (
+        "/o/it",
+        SCRIPTS,
+    )
+
+
+def test_a_diagnosis_and_its_thread_are_shown() -> None:
+    known = diagnosed("failed", error())
+    assert known.diagnosis is not None
+    found = page([record(outcome="failed", error=known)])
+    told = " ".join(" ".join(found.texts).split())
+    assert f"{known.diagnosis.words} {known.diagnosis.id}, known" in told
+    assert ("href", known.diagnosis.thread) in found.attributes
+    evil = known.diagnosis.model_copy(update={"thread": "javascript:alert(1)", "words": EVIL})
+    page_of_evil = page(
+        [record(outcome="failed", error=known.model_copy(update={"diagnosis": evil}))]
+    )
+    assert page_of_evil.tags.count("script") == SCRIPTS
+    assert ("href", "javascript:alert(1)") not in page_of_evil.attributes
+
+
+def test_what_is_said_of_one_version_is_not_said_of_all() -> None:
+    made = []
+    for version in ("2.47.0", "2.48.40"):
+        words = f"as foreseen, the runtime is {version}: it is refused"
+        diagnosis = Diagnosis(id="x", confidence="known", words=words)
+        known = error().model_copy(update={"diagnosis": diagnosis})
+        made.append(record(case=version, outcome="failed", error=known))
+    assert "the runtime is 2.47.0" in " ".join(page(made[:1]).texts)
+    told = " ".join(page(made).texts)
+    assert ("it is refused" in told, "the runtime is" in told) == (True, False)
+
+
+def test_what_may_be_fixed_is_shown() -> None:
+    found = page([record(fixed={"known_issues": ("some-issue",), "fails": False})])
+    assert details_of(found.whole)[0]["fixed"] == {"known_issues": ["some-issue"], "fails": False}

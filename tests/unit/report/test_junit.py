@@ -1,0 +1,221 @@
+"""junit.xml: how outcomes appear, properties, and that any record gives XML that can be read."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import xmlschema
+from junitparser import JUnitXml
+
+from harness.diagnosis.diagnosis import diagnosed
+from harness.diagnosis.error import LoadedLibrary
+from harness.report.junit import junit_parts, legal
+from harness.report.projections import PROJECTIONS
+from harness.report.sections import RunData
+from harness.results.coverage import coverage_of
+from harness.results.journal import Contents
+from harness.results.record import NO_CAUSE, CaseRecord
+from tests.integration.hostile_words import CANARY
+from tests.unit.results.records import error, final_attempts, record
+
+SCHEMA = xmlschema.XMLSchema10(Path(__file__).with_name("junit.xsd"))
+
+
+def junit_bytes(records: Sequence[CaseRecord], *, run: str, logs: str = "") -> bytes:
+    return b"".join(junit_parts(final_attempts(records), coverage_of(records), run=run, logs=logs))
+
+
+def valid(content: bytes) -> ElementTree.Element:
+    """The document, which the schema takes, and without what Jenkins' own does not know."""
+    root = ElementTree.fromstring(content)
+    SCHEMA.validate(root)
+    strict = ElementTree.fromstring(content)
+    for case in strict.iter("testcase"):
+        for part in case.findall("properties"):
+            case.remove(part)
+        for name in ("file", "line"):
+            case.attrib.pop(name, None)
+    SCHEMA.validate(strict)
+    return root
+
+
+def only_case(made: CaseRecord) -> ElementTree.Element:
+    root = valid(junit_bytes([made], run="r"))
+    (case,) = root.iter("testcase")
+    return case
+
+
+def properties(case: ElementTree.Element) -> dict[str, str]:
+    return {item.attrib["name"]: item.attrib["value"] for item in case.iter("property")}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "tag", "kind"),
+    [
+        ("failed", "failure", "failed.target"),
+        ("crashed", "failure", "crashed.target"),
+        ("hung", "failure", "hung.target"),
+        ("error", "error", "error.infra"),
+        ("unsupported", "skipped", "unsupported"),
+        ("skipped", "skipped", "skipped"),
+    ],
+)
+def test_outcomes(outcome: str, tag: str, kind: str | None) -> None:
+    cause = "infra" if outcome == "error" else "target"
+    bad = {"cause": cause} if outcome not in NO_CAUSE else {}
+    case = only_case(record(outcome=outcome, error=error(), **bad))
+    (result,) = (child for child in case if child.tag not in ("properties", "system-out"))
+    assert result.tag == tag
+    assert result.get("type") == kind
+    assert "QnnContext_createFromBinary 1002 QNN_COMMON_ERROR_MEM_ALLOC" in str(
+        result.get("message")
+    )
+
+
+def test_a_pass_has_no_result() -> None:
+    case = only_case(record())
+    assert [child.tag for child in case] == ["properties", "system-out"]
+    assert case.get("classname") == "suites.test_context_count"
+    assert case.get("name") == "test_contexts[66-resident]"
+
+
+def test_an_expected_failure_looks_as_pytest_writes_it() -> None:
+    case = only_case(record(outcome="failed", expected={"known_issue": "pd"}))
+    (result,) = case.iter("skipped")
+    assert result.get("type") == "pytest.xfail"
+    assert str(result.get("message")).startswith("pd: QnnContext_createFromBinary 1002")
+
+
+def test_measurements_become_properties() -> None:
+    measured = {
+        "loaded": 56,
+        "ok": True,
+        "load_us": [30, 10, 20],
+        "mixed": [1, "a"],
+        "rss_bytes": {"peak": 7, "by": {"x": None}},
+    }
+    found = properties(only_case(record(outcome="failed", measurements=measured)))
+    assert found["measurements.loaded"] == "56"
+    assert found["measurements.ok"] == "true"
+    assert [found[f"measurements.load_us.{k}"] for k in ("count", "min", "median", "max")] == [
+        "3",
+        "10",
+        "20",
+        "30",
+    ]
+    assert found["measurements.mixed.count"] == "2"
+    assert "measurements.mixed.min" not in found
+    assert found["measurements.rss_bytes.peak"] == "7"
+    assert found["measurements.rss_bytes.by.x"] == ""
+    assert found["axes.contexts"] == "66"
+    assert found["error.code"] == "1002"
+    assert found["error.hex"] == "0x3ea"
+    assert found["device.soc"] == "QCS8550"
+    assert found["cause"] == "target"
+
+
+def test_what_is_true_is_not_one_whatever_other_cases_measured() -> None:
+    said = [True, 1, False, 0, 1.0]
+    made = [record(case=f"a.py::{n}", measurements={"x": one}) for n, one in enumerate(said)]
+    root = valid(junit_bytes(made, run="r"))
+    found = [properties(case)["measurements.x"] for case in root.iter("testcase")]
+    assert found == ["true", "1", "false", "0", "1.0"]
+
+
+def test_a_diagnosis_says_how_sure_it_is() -> None:
+    known = diagnosed("failed", error())
+    found = properties(only_case(record(outcome="failed", error=known)))
+    assert found["error.diagnosis.id"] == "pd-exhausted"
+    assert found["error.diagnosis.confidence"] == "known"
+
+
+def test_libraries_that_were_loaded() -> None:
+    hidden = LoadedLibrary(name="libQnnHtp.so", path="/vendor/libQnnHtp.so", hides="/ours/it.so")
+    found = properties(
+        only_case(
+            record(outcome="failed", error=error().model_copy(update={"libraries": (hidden,)}))
+        )
+    )
+    assert found["error.library.libQnnHtp.so"] == "/vendor/libQnnHtp.so hides /ours/it.so"
+    assert not [key for key in properties(only_case(record())) if "librar" in key]
+
+
+def test_counts_and_the_last_attempt() -> None:
+    made = [
+        record(case="a", outcome="error", cause="infra"),
+        record(case="a", attempt=2),
+        record(case="b", outcome="failed", suite="other"),
+    ]
+    document = JUnitXml.fromstring(junit_bytes(made, run="r"))
+    assert (document.tests, document.failures, document.errors) == (2, 1, 0)
+    assert [suite.name for suite in document] == ["context_count", "other"]
+
+
+def test_characters_that_xml_cannot_hold() -> None:
+    assert legal("a\x00b\x1fc\ud800d\ufffee\tf\ng") == "abcde\tf\ng"
+    case = only_case(record(case="x::y\x08", outcome="failed", error=error(message="\x1b[31m<&>")))
+    assert case.get("name") == "y"
+    assert "[31m<&>" in str(case.find("failure").text)  # type: ignore[union-attr]
+
+
+def test_where_a_test_stands_and_what_it_left() -> None:
+    made = record(case="suites/test_a.py::Nice::test_b[x::y]", line=12, logs=("logs/x/a.jsonl",))
+    case = only_case(made)
+    assert (case.get("file"), case.get("line")) == ("suites/test_a.py", "12")
+    assert case.get("name") == "Nice::test_b[x::y]"
+    assert case.findtext("system-out") == "[[ATTACHMENT|logs/x/a.jsonl]]"
+    assert b"[[ATTACHMENT|reports/r/logs/x/a.jsonl]]" in junit_bytes(
+        [made], run="r", logs="reports/r"
+    )
+
+
+def test_a_path_that_ends_its_own_mark_is_no_attachment() -> None:
+    made = record(logs=("a]]b", "c"))
+    assert only_case(made).findtext("system-out") == "[[ATTACHMENT|c]]"
+
+
+def test_why_a_case_was_skipped() -> None:
+    (result,) = only_case(
+        record(outcome="skipped", error=None, measurements={"skip_reason": "no DSP"})
+    ).iter("skipped")
+    assert result.get("message") == "skipped: no DSP"
+
+
+def test_hostile_words_of_any_length_give_a_small_valid_document() -> None:
+    said = f"<b>&{CANARY}\ud800" + "x" * 2_000_000
+    made = record(
+        case=f"{said}::{said}",
+        suite=said,
+        outcome="failed",
+        error=error(message="m").model_copy(update={"message": said, "signature": said}),
+        axes={said: said},
+        measurements={str(n) + said[:2000]: said for n in range(50)},
+        logs=tuple(f"logs/{n}" for n in range(5000)),
+    )
+    other = made.model_copy(update={"case": f"{made.case}y"})
+    content = junit_bytes([made, other], run=said)
+    assert len(content) < 1_000_000
+    names = [case.get("name") for case in valid(content).iter("testcase")]
+    assert len(set(names)) == 2
+
+
+def test_one_case_whatever_the_retries() -> None:
+    lost = {"outcome": "error", "cause": "infra", "error": error()}
+    root = valid(
+        junit_bytes([record(**lost), record(**lost, attempt=2), record(attempt=3)], run="r")
+    )
+    (case,) = root.iter("testcase")
+    assert case.find("error") is None
+    assert properties(case)["attempt"] == "3"
+
+
+def test_no_part_of_a_file_is_ever_seen(tmp_path: Path) -> None:
+    path = tmp_path / "junit.xml"
+    path.write_text("before")
+    run = RunData("r", Contents((record(),), ()), {"selected": 1})
+    PROJECTIONS["junit.xml"](run, run.cases, path)
+    assert path.read_bytes() == junit_bytes([record()], run="r")
+    assert [item.name for item in tmp_path.iterdir()] == ["junit.xml"]

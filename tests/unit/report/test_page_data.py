@@ -1,0 +1,297 @@
+"""The data of report.html: each case with all that table, charts and its own view show of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.report.html import Packed, Rows, blocks, ladders
+from harness.report.sections import Since
+from harness.report.summary import FailureGroup
+from harness.results.record import CaseRecord, DeviceEvent
+from tests.properties import reached, reaches
+from tests.report_page import unpacked
+from tests.unit.results.records import DEVICE, error, json_values, record
+
+BEGAN = record().started
+
+
+def shown(
+    cases: Sequence[CaseRecord],
+    events: Sequence[DeviceEvent] = (),
+    groups: Sequence[FailureGroup] = (),
+    since: Since | None = None,
+) -> dict[str, Any]:
+    text = Rows(cases, since).packed(events, groups, {"ladders": ladders(cases)})
+    found: dict[str, Any] = unpacked(text)
+    return found
+
+
+def group_of(first: CaseRecord, *others: CaseRecord) -> FailureGroup:
+    return FailureGroup(first, [one.case for one in (first, *others)])
+
+
+def packed(columns: Iterable[tuple[str, Any]]) -> str:
+    made = Packed()
+    for name, column in columns:
+        made.add(name, column)
+    return made.text()
+
+
+def column(found: dict[str, Any], name: str) -> list[str | None]:
+    return [found["pool"][place] for place in found[name]]
+
+
+def axis(found: dict[str, Any], name: str) -> list[str | None]:
+    return [found["pool"][place] for place in found["values"][found["axes"].index(name)]]
+
+
+def details(cases: Sequence[CaseRecord]) -> list[list[dict[str, Any]]]:
+    return [unpacked(block) for block in blocks(cases)]
+
+
+def case_with(**measurements: Any) -> CaseRecord:
+    return record(measurements=measurements)
+
+
+def test_the_table_has_all_of_each_case() -> None:
+    late = BEGAN + timedelta(seconds=1.5)
+    cases = [
+        record(case="a", started=late, duration_s=0.41237),
+        record(case="b", suite="other", outcome="failed", device=None),
+        record(case="c", outcome="failed", expected={"known_issue": "x"}),
+        record(case="d", measurements={"conclusion": "56 fit\n  and a table"}),
+        record(case="e", outcome="failed", error=error(code=None, message="\n it broke\nthen")),
+    ]
+    found = shown(cases, (), [group_of(cases[4]), group_of(*cases[1:3])])
+    assert found["began"] == BEGAN.isoformat()
+    assert found["case"] == ["a", "b", "c", "d", "e"]
+    assert column(found, "state") == ["passed", "failed", "expected", "passed", "failed"]
+    assert column(found, "suite") == ["context_count", "other", *["context_count"] * 3]
+    assert column(found, "device") == ["sim-v73", None, *["sim-v73"] * 3]
+    assert found["start"] == [1500, 0, 0, 0, 0]
+    assert found["seconds"] == [0.412, 0.41, 0.41, 0.41, 0.41]
+    assert column(found, "code") == [None, "1002", "1002", None, None]
+    assert found["group"] == [-1, 1, 1, -1, 0]
+    assert found["since"] is None
+    first_line = error().message.partition("\n")[0]
+    assert column(found, "why") == [None, *[f"1002 {first_line}"] * 2, "56 fit", "it broke"]
+    assert len(found["pool"]) == len(set(found["pool"])), "each value once"
+
+
+def test_beside_an_earlier_run_each_case_says_what_became_of_it() -> None:
+    since = Since("earlier", {"b": "new", "gone": "gone"}, ("gone",), {})
+    found = shown([record(case="a"), record(case="b")], (), (), since)
+    assert column(found, "since") == [None, "new"]
+
+
+def test_axes_are_those_that_tell_cases_apart() -> None:
+    cases = [
+        record(axes={"device": "x", "same": 1, "other": 1, "kind": 1, "odd": "é"}),
+        record(axes={"device": "y", "same": 1, "other": 2, "kind": True, "odd": ["é"]}),
+        record(axes={"device": "z", "same": 1, "other": 2, "kind": 1.0, "last": "1"}),
+    ]
+    found = shown(cases)
+    assert found["axes"] == ["other", "kind", "odd", "last"]
+    assert axis(found, "other") == ["1", "2", "2"]
+    # 1 is neither true nor 1.0
+    assert axis(found, "kind") == ["1", "true", "1.0"]
+    assert axis(found, "odd") == ["é", '["é"]', None]
+    assert axis(found, "last") == [None, None, "1"]
+    assert shown(cases[:1])["axes"] == []
+    assert axis(shown([record(axes={"x": one}) for one in (True, 1)]), "x") == ["true", "1"]
+    engines = shown([record(engine=one) for one in ("qnn", "ort", None)])
+    assert axis(engines, "engine") == ["qnn", "ort", None]
+
+
+def test_axes_and_texts_without_end_are_bounded() -> None:
+    names = [f"axis{number}" for number in range(30)]
+    cases = [record(axes=dict.fromkeys(names, value)) for value in ("x" * 300, "y" * 301)]
+    found = shown(cases)
+    assert found["axes"] == names[:24]
+    assert axis(found, "axis0") == ["x" * 300, "y" * 296 + " ..."]
+    (why,) = column(shown([record(outcome="failed", error=error(message="m" * 999))]), "why")
+    assert why == f"1002 {'m' * 291} ..."
+
+
+@reaches(0.4)
+@given(st.lists(json_values, min_size=1, max_size=8))
+def test_any_values_of_an_axis_are_told_apart_where_they_differ(values: list[Any]) -> None:
+    """What is not a text is shown as JSON."""
+    cases = [record(axes={"x": value}) for value in values]
+    found = shown(cases)
+    if found["axes"]:
+        reached()
+        places = found["values"][0]
+        for a, one in zip(places, values, strict=True):
+            for b, other in zip(places, values, strict=True):
+                same = type(one) is type(other) and json.dumps(one) == json.dumps(other)
+                assert (a == b) == same
+    else:
+        assert all(value == values[0] for value in values)
+
+
+def test_lists_of_times_are_summed_up() -> None:
+    cases = [
+        case_with(load_us=[300, 310, 305], loads=[1, 2], note="x", run_us=[5]),
+        case_with(run_us=[20, 10], mean_us=7, none_us=[], words_us=["a", "b"], flags_us=[True]),
+        case_with(),
+        case_with(load_us=[1, 2, 3, 4, 5, 6, 7, 1000]),
+    ]
+    found = shown(cases)
+    load, run = (found["figure_names"].index(name) for name in ("load_us", "run_us"))
+    assert found["figures"] == [
+        # how many, least, quartile, median, quartile, most
+        [[load, 3, 300, 300, 305, 310, 310], [run, 1, 5, 5, 5, 5, 5]],
+        [[run, 2, 10, 10, 15, 20, 20]],
+        [],
+        [[load, 8, 1, 2, 4, 7, 1000]],
+    ]
+
+
+def climb(loads: int, failed_at: int | None = None, **more: Any) -> CaseRecord:
+    """A case that loaded contexts one after the other, and then failed at one, or did not."""
+    failed = {} if failed_at is None else {"outcome": "failed", "error": error(context=failed_at)}
+    measured = {"load_us": [100.0] * loads, "load_rss_bytes": [1.0] * loads} | more
+    return record(measurements=measured, **failed)
+
+
+def test_what_failed_comes_first_of_those_with_many_contexts_and_then_the_longest() -> None:
+    no_context = {"outcome": "failed", "error": error(context=None)}
+    cases = [
+        climb(1),
+        climb(2),
+        climb(9),
+        climb(9),
+        climb(3, failed_at=3),
+        climb(8, failed_at=2),  # it failed behind all loads, by a context that was there
+        record(measurements={"load_us": [1, 2, 3, 4, 5]}, **no_context),
+        record(measurements={"load_us": ["a", "b", "c"]}),
+        record(measurements={"load_us": 7}),
+    ]
+    found = [(one["case"], one["loads"], one["failed_at"]) for one in shown(cases)["ladders"]]
+    assert found == [
+        (4, 3, 4),
+        (2, 9, None),
+        (3, 9, None),
+        (5, 8, None),
+        (6, 5, None),
+        (1, 2, None),
+    ]
+
+
+def test_a_ladder_has_its_memory() -> None:
+    with_memory, fewer, odd = (
+        climb(2, load_us=[7, 8], load_rss_bytes=[50, 60]),
+        climb(2, load_rss_bytes=[50]),
+        climb(2, load_rss_bytes="x"),
+    )
+    found = shown([with_memory, fewer, odd])["ladders"]
+    assert found[0] == {
+        "case": 0,
+        "loads": 2,
+        "load_us": [7, 8],
+        "rss_bytes": [50, 60],
+        "failed_at": None,
+    }
+    assert [one["rss_bytes"] for one in found[1:]] == [[], []]
+
+
+def test_ladders_without_end_are_bounded_and_keep_their_peaks() -> None:
+    loads = [1.0] * 999
+    loads[500] = 9.0
+    (one,) = shown([climb(999, load_us=loads)])["ladders"]
+    assert (one["loads"], len(one["load_us"]), max(one["load_us"])) == (999, 400, 9.0)
+    assert len(shown([climb(400)])["ladders"][0]["load_us"]) == 400
+    many = [climb(3)] * 600 + [climb(2, failed_at=2)]
+    found = shown(many)["ladders"]
+    assert (len(found), found[0]["case"]) == (500, 600)
+
+
+def event(**changed: Any) -> DeviceEvent:
+    told = {"event": "health", "state": "good", "run": "r", "device": "sim-v73"}
+    return DeviceEvent(**(told | {"started": BEGAN, "duration_s": 0.0} | changed))
+
+
+def test_events_and_heat_are_beside_the_cases() -> None:
+    events = [
+        event(started=BEGAN - timedelta(seconds=2), duration_s=1.23456, detail="d" * 400),
+        event(event="reboot", state="bad", vitals={"hottest_c": 0.0}),
+        event(vitals={"hottest_c": "hot"}),
+    ]
+    cases = [case_with(), case_with(gate={"hottest_c": 0.0}), case_with(gate={"hottest_c": 41.5})]
+    found = shown(cases, events)
+    assert found["events"][0] == {
+        "device": "sim-v73",
+        "event": "health",
+        "state": "good",
+        "detail": "d" * 296 + " ...",
+        "start": 0,
+        "seconds": 1.235,
+        "celsius": None,
+    }
+    told = [(one["event"], one["state"], one["celsius"]) for one in found["events"][1:]]
+    assert told == [("reboot", "bad", 0.0), ("health", "good", None)]
+    assert found["start"] == [2000] * 3
+    assert found["degrees"] == [[1, 0.0], [2, 41.5]]
+
+
+def test_a_run_of_nothing_has_no_beginning() -> None:
+    found = shown([])
+    assert (found.pop("began"), found.pop("since")) == (None, None)
+    assert not any(found.values())
+
+
+@pytest.mark.parametrize("number", [0, 1, 999, 1000, 1001, 2500])
+def test_long_columns_lose_nothing(number: int) -> None:
+    def column() -> Iterator[int]:
+        yield from range(number)
+
+    columns: list[tuple[str, Any]] = [("a", list(range(number))), ("b", column()), ("ü", "ö")]
+    assert unpacked(packed(columns)) == {
+        "a": list(range(number)),
+        "b": list(range(number)),
+        "ü": "ö",
+    }
+    assert unpacked(packed([])) == {}
+
+
+@given(st.lists(st.tuples(st.text(max_size=5), json_values), max_size=5, unique_by=lambda x: x[0]))
+def test_whatever_is_packed_comes_out_again(columns: list[tuple[str, Any]]) -> None:
+    assert list(unpacked(packed(columns)).items()) == columns
+    assert packed(columns) == packed(columns)
+
+
+def test_the_view_of_a_case_is_where_the_page_looks_for_it() -> None:
+    cases = [record(case=f"c{number}") for number in range(260)]
+    found = details(cases)
+    assert [len(block) for block in found] == [128, 128, 4]
+    assert [one["case"] for block in found for one in block] == [one.case for one in cases]
+    assert details([]) == []
+
+
+def test_the_view_of_a_case_says_only_what_there_is_to_say() -> None:
+    (((one),),) = details([record(case="é", checks=(), attempt=1)])
+    assert one["case"] == "é"
+    assert one["device"]["name"] == DEVICE["name"]
+    assert one["measurements"]["load_us"] == [300, 310, 305]
+    assert not {"error", "checks", "attempt", "expected"} & set(one)
+
+
+def test_what_is_too_much_for_a_page_is_left_to_the_journal() -> None:
+    large = "x" * 300_000
+    fits, much, too_much = (
+        record(case="fits", measurements={"text": "x" * 200_000}),
+        record(case="much", measurements={"text": large}, outcome="failed"),
+        record(case="c" * 400, axes={"axis": large}),
+    )
+    ((one, other, last),) = details([fits, much, too_much])
+    assert len(one["measurements"]["text"]) == 200_000
+    assert "measurements" not in other
+    assert (other["error"]["code"], other["axes"]["backend"]) == (1002, "htp")
+    assert last == {"case": "c" * 296 + " ...", "outcome": "passed"}

@@ -1,0 +1,47 @@
+"""What a run's command asked of a file, by the options of `run` or of pytest."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.plugin.options import OPTIONS
+from harness.results.asked_of_files import asked_of_files, for_pytest
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        (
+            "qnn-harness run m.onnx --inputs in --max-error=0.1",
+            {"inputs": "in", "max-error": "0.1"},
+        ),
+        ("pytest m.onnx --contexts-expected=out -k x", {"expected": "out"}),
+        ("qnn-harness run m.onnx --tolerance 1 --tolerance 2", {"tolerance": "2"}),
+        ("qnn-harness run m.onnx --inputs", {"inputs": ""}),
+        ("qnn-harness run m.onnx --quick --qnn all", {}),
+        ("pytest --contexts=m.bin --contexts-number 3", {}),
+    ],
+)
+def test_it_is_read_from_the_command(words: str, asked: dict[str, str]) -> None:
+    assert asked_of_files(words.split()) == asked
+    assert asked_of_files(list(for_pytest(asked))) == asked, "pytest is asked the same"
+
+
+def test_options_have_pytests_names() -> None:
+    asked = {"graph": "g", "min-sqnr": "40", "inputs": "a b"}
+    assert [*for_pytest(asked)] == [
+        *("--qnn-contexts-graph=g", "--qnn-min-sqnr=40", "--qnn-contexts-inputs=a b")
+    ]
+
+
+@pytest.mark.parametrize("command", [None, "run --inputs in", 3, {}])
+def test_a_command_that_is_none_asks_nothing(command: object) -> None:
+    assert asked_of_files(command) == {}
+
+
+def test_every_name_is_an_option_of_pytest_and_of_run() -> None:
+    there = {option.name: option for option in OPTIONS}
+    asked = asked_of_files([f"{name.replace('--contexts-', '--')}=x" for name in there])
+    words = [one.partition("=")[0] for one in for_pytest(asked)]
+    assert len(words) == 9
+    assert all(there[one].run for one in words), "`run` has it, too"

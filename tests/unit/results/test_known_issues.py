@@ -1,0 +1,311 @@
+"""Known issues: the shipped file, matching, and mistakes by line."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.errors import ConfigError
+from harness.results import known_issues
+from harness.results.known_issues import (
+    KnownIssue,
+    SafePattern,
+    load_known_issues,
+    match,
+    not_asked,
+    passed_anyway,
+)
+from harness.results.record import CaseRecord
+from tests.properties import reached, reaches
+from tests.unit.results.records import DEVICE, error, record
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = load_known_issues(ROOT / "suites" / "known_issues.yaml")
+FAILED = record(outcome="failed")
+
+HEAD = (
+    "schema: 1\nknown_issues:\n  - id: x\n    link: https://example.com/1\n    until: 2027-01-31\n"
+)
+SIGNATURE = "    signature: {api: A, code: 1, message: m}\n"
+
+
+def issue(conditions: dict[str, Any] | None = None, **signature: Any) -> KnownIssue:
+    given: dict[str, Any] = {"api": error().api, "code": 1002, "message": "available PD"}
+    return KnownIssue.model_validate(
+        {
+            "id": "x",
+            "link": "https://example.com/x",
+            "signature": given | signature,
+            "conditions": conditions or {},
+            "until": datetime.date(2027, 1, 31),
+        }
+    )
+
+
+def test_the_shipped_entry_explains_the_failure_it_is_for() -> None:
+    found = match(FAILED, SHIPPED)
+    assert found is not None
+    assert found.id == "pd-exhausted-by-many-contexts"
+    assert found.link == "https://github.com/pytorch/executorch/issues/14985"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"error": error(code=5005)},
+        {"error": error(code=None)},
+        {"error": error(api="QnnGraph_execute")},
+        {"error": error(message="Invalid flatbuffer version")},
+        {"outcome": "crashed"},
+        {"outcome": "error", "cause": "infra"},
+        {"cause": "config"},
+        {"suite": "spill_fill"},
+        {"axes": FAILED.axes | {"contexts": 50}},
+        {"axes": FAILED.axes | {"contexts": "66"}},
+        {"axes": FAILED.axes | {"residency": "sequential"}},
+        {"axes": FAILED.axes | {"workload": "weights-heavy-56mb"}},
+        {"axes": FAILED.axes | {"backend": "gpu"}},
+        {"axes": {"backend": "htp", "residency": "resident", "workload": "io-heavy"}},
+        {"outcome": "passed", "cause": None, "error": None},
+    ],
+)
+def test_anything_else_at_the_same_place_is_not_expected(changed: dict[str, Any]) -> None:
+    assert match(record(**({"outcome": "failed"} | changed)), SHIPPED) is None
+
+
+def test_after_its_day_an_entry_explains_nothing() -> None:
+    known = issue()
+    last = known.until
+    after = last + datetime.timedelta(days=1)
+    assert match(on_day(last, outcome="failed"), [known]) is known
+    assert match(on_day(after, outcome="failed"), [known]) is None
+
+
+def on_day(day: datetime.date, **changed: Any) -> CaseRecord:
+    noon = datetime.datetime.combine(day, datetime.time(12), datetime.UTC)
+    return record(started=noon, **changed)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "holds"),
+    [
+        ({}, True),
+        ({"suite": "context_*"}, True),
+        ({"suite": ["spill_fill", "context_count"]}, True),
+        ({"test": "test_contexts"}, True),
+        ({"test": ["test_limit", "test_context"]}, False),
+        ({"backend": "htp"}, True),
+        ({"backend": "gpu"}, False),
+        ({"engine": "qnn"}, True),
+        ({"engine": ["ort", "executorch"]}, False),
+        ({"device": "phone"}, False),
+        ({"target": "android-*"}, False),
+        ({"compiler": ">=2.51"}, True),
+        ({"soc": "QCS8550", "target": "linux-x64", "device": "sim-*"}, True),
+        ({"soc": "SM8650"}, False),
+        ({"htp_arch": 73}, True),
+        ({"htp_arch": [68, 69]}, False),
+        ({"htp_arch": ">=73"}, True),
+        ({"htp_arch": "> 73"}, False),
+        ({"qnn": ">=2.48,<2.52"}, True),
+        ({"qnn": "2.51"}, True),
+        ({"compiler": "<2.51"}, False),
+        ({"ort": ">=1.24"}, False),
+        ({"axes": {"contexts": [50, 66]}}, True),
+        ({"axes": {"contexts": "<= 66"}}, True),
+        ({"axes": {"contexts": "<66"}}, False),
+        ({"axes": {"contexts": "6?"}}, True),
+        ({"axes": {"ort": None}}, True),
+        ({"axes": {"absent": None}}, False),
+        ({"axes": {"residency": ">=60"}}, False),
+    ],
+)
+def test_conditions(conditions: dict[str, Any], holds: bool) -> None:
+    assert (match(FAILED, [issue(conditions)]) is not None) is holds
+
+
+def test_the_arch_is_that_of_the_soc_if_the_record_does_not_say() -> None:
+    bare = {key: value for key, value in DEVICE.items() if key != "htp_arch"}
+    assert match(record(outcome="failed", device=bare), [issue({"htp_arch": 73})]) is not None
+    unknown = record(outcome="failed", device=bare | {"soc": None})
+    assert match(unknown, [issue({"htp_arch": 73})]) is None
+
+
+@pytest.mark.parametrize(("wanted", "holds"), [(">=1.24,<1.26", True), ("<1.24", False)])
+def test_the_version_of_ort_is_that_of_the_libraries_where_no_axis_names_it(
+    wanted: str, holds: bool
+) -> None:
+    runtime = {"qnn": "2.51.0", "source": "pypi", "ort": "1.25.0"}
+    made = record(outcome="failed", runtime=runtime)
+    assert (match(made, [issue({"ort": wanted})]) is not None) is holds
+    axis = record(outcome="failed", runtime=runtime, axes=FAILED.axes | {"ort": "1.23.0"})
+    assert (match(axis, [issue({"ort": wanted})]) is not None) is not holds
+
+
+PASSED = record()
+
+
+@pytest.mark.parametrize(
+    ("made", "conditions", "fixed"),
+    [
+        (PASSED, {"suite": "context_count"}, True),
+        (PASSED, {"suite": "context_count", "qnn": "<2.51"}, False),
+        (PASSED, {"axes": {"contexts": ">=60"}}, True),
+        # it does not say where
+        (PASSED, {}, False),
+        (FAILED, {"suite": "context_count"}, False),
+        (record(outcome="unsupported"), {"suite": "context_count"}, False),
+        (record(outcome="skipped"), {"suite": "context_count"}, False),
+        (record(outcome="error", cause="infra"), {"suite": "context_count"}, False),
+    ],
+)
+def test_what_passes_where_it_is_expected_to_fail_may_be_fixed(
+    made: Any, conditions: dict[str, Any], fixed: bool
+) -> None:
+    known = issue(conditions)
+    assert passed_anyway(made, [known]) == ([known] if fixed else [])
+    after = datetime.datetime.combine(known.until, datetime.time(), datetime.UTC)
+    late = made.model_copy(update={"started": after + datetime.timedelta(days=1)})
+    assert passed_anyway(late, [known]) == []
+    assert passed_anyway(made, [known.model_copy(update={"flaky": True})]) == []
+
+
+def test_a_crash_is_expected_by_what_names_a_crash_or_no_outcome() -> None:
+    crash = record(outcome="crashed", error=error(code=None, message="ended by SIGSEGV"))
+    assert match(crash, [issue(code=None, message="SIGSEGV")]) is not None, "no outcome is any"
+    assert match(crash, [issue(outcome="failed", code=None, message="SIGSEGV")]) is None
+    known = issue(outcome="crashed", code=None, message="SIGSEGV")
+    assert match(crash, [known]) is known
+
+
+@reaches(0.4)
+@given(st.integers(0, 70_000), st.integers(0, 70_000), st.sampled_from([None, 0, 1 << 16, 9 << 16]))
+def test_codes_match_by_their_low_16_bits(known: int, seen: int, above: int | None) -> None:
+    if above is not None:
+        seen = known + above
+        reached()
+    made = record(outcome="failed", error=error(code=seen))
+    assert (match(made, [issue(code=known)]) is not None) is (known % 65536 == seen % 65536)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (HEAD, "3: known_issues[0].signature: is missing"),
+        (HEAD + "    signature: {api: A, code: 1}\n", "6: known_issues[0].signature.message: is m"),
+        (
+            HEAD + "    signature: {api: A, code: x, message: m}\n",
+            "6: known_issues[0].signature.code: ",
+        ),
+        (
+            HEAD + "    signature: {api: A, code: '1', message: m}\n",
+            "6: known_issues[0].signature.code: must be a whole number",
+        ),
+        (
+            HEAD + "    signature: {api: A, code: 1, message: (a+)+}\n",
+            "6: known_issues[0].signature.message: a repeated group is not allowed",
+        ),
+        (
+            HEAD + "    signature: {api: A, code: 1, message: '('}\n",
+            "6: known_issues[0].signature.message: is not a regular expression",
+        ),
+        (
+            HEAD + SIGNATURE + "    conditions: {sute: x}\n",
+            "7: known_issues[0].conditions.sute: unknown key, did you mean 'suite'? (valid: suite",
+        ),
+        (
+            HEAD + SIGNATURE + "    conditions: {suite: [x, test_context_count.py]}\n",
+            "7: known_issues[0].conditions.suite: must be the name of its file without test_ and "
+            ".py: context_count",
+        ),
+        (
+            HEAD + SIGNATURE + "    conditions: {qnn: 2.50}\n",
+            '7: known_issues[0].conditions.qnn: must be text: put it in quotes, "2.50"',
+        ),
+        (
+            HEAD + SIGNATURE + "    conditions: {qnn: new}\n",
+            "7: known_issues[0].conditions.qnn: 'new' is not a version",
+        ),
+        (
+            HEAD + SIGNATURE + "    conditions: {axes: {contexts: {a: 1}}}\n",
+            "7: known_issues[0].conditions.axes.contexts: must be a text, a number, or a list",
+        ),
+        (
+            HEAD + SIGNATURE + "    conditions: {soc: []}\n",
+            "7: known_issues[0].conditions.soc: must list at least one value",
+        ),
+        (
+            HEAD.replace("2027-01-31", "soon") + SIGNATURE,
+            "5: known_issues[0].until: must be a date, as in 2027-01-31",
+        ),
+        (
+            HEAD.replace("https", "http") + SIGNATURE,
+            "4: known_issues[0].link: must be an https:// address",
+        ),
+        (
+            HEAD + SIGNATURE + HEAD.partition("known_issues:\n")[2] + SIGNATURE,
+            "7: known_issues[1].id: 'x' is taken already by line 3",
+        ),
+        ("schema: 1\nissues: []\n", "2: issues: unknown key, did you mean 'known_issues'? (valid"),
+    ],
+)
+def test_mistakes_name_their_place(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "known_issues.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_known_issues(path)
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(f"{path}:{expected}")
+
+
+def test_a_file_without_entries_is_fine(tmp_path: Path) -> None:
+    path = tmp_path / "known_issues.yaml"
+    path.write_text("schema: 1\nknown_issues: []\n")
+    assert load_known_issues(path) == ()
+
+
+@pytest.mark.parametrize(
+    ("condition", "compiler", "qnn", "holds"),
+    [
+        (">qnn", "2.51.0", "2.47.0", True),
+        (">qnn", "2.47.0", "2.47.0", False),
+        (">qnn", "2.47.0", "2.51.0", False),
+        (">qnn", "2.10.0", "2.9.0", True),
+        ("> qnn", "2.51.0", "2.51.0.260929", False),
+        ("==qnn", "2.51.0", "2.51.0.260929", True),
+        (">ort", "2.51.0", "2.47.0", False),  # the case has none
+    ],
+)
+def test_a_version_compared_with_another_axis(
+    condition: str, compiler: str, qnn: str, holds: bool
+) -> None:
+    axes = {"backend": "htp", "qnn": qnn, "ort": None, "compiler": compiler}
+    failed = record(outcome="failed", axes=axes)
+    assert (match(failed, [issue({"compiler": condition})]) is not None) is holds
+
+
+def test_an_axis_that_does_not_exist_is_no_version() -> None:
+    with pytest.raises(ValueError, match="is not a version"):
+        issue({"compiler": ">backend"})
+
+
+def test_an_entry_whose_pattern_takes_too_long_says_so_and_explains_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "known_issues.yaml"
+    pattern = "(?:a|a)" * 6 + "a*a*a{100}b"
+    path.write_text(HEAD + f"    signature: {{api: A, code: 1, message: '{pattern}'}}\n")
+    (slow,) = load_known_issues(path)
+    monkeypatch.setattr(known_issues, "safe_pattern", lambda text: SafePattern(text, limit_s=0.01))
+    met = record(outcome="failed", error=error(api="A", code=1, message="b" + "a" * 498))
+    other = record(outcome="failed", error=error(api="B", code=1, message="b" + "a" * 498))
+    assert match(met, [slow]) is None
+    assert not_asked(met, [slow]) == [slow]
+    assert not_asked(other, [slow]) == []
+    assert match(met, [slow, issue(api="A", code=1, message="a")]) is not None
+    place = f"{path}:6: known_issues[0].signature.message: known issue x is not asked"
+    assert slow.too_slow.startswith(place)

@@ -1,0 +1,299 @@
+"""Figures of a process: its sessions, and what they leave. A leak of any size is found, and what
+happens once or comes back is none."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.probe.transcript import LogLine, StepResult, Transcript
+from harness.results.measurements import (
+    ROUNDS_TOGETHER,
+    WARM_ROUNDS,
+    Growth,
+    context_estimate,
+    growth_of,
+    loaded_contexts,
+    measure,
+    ort_figures,
+    session_growth,
+)
+from harness.results.record import whole_numbers
+
+LEVELS = st.integers(min_value=12, max_value=80)
+BYTES = st.integers(min_value=0, max_value=1 << 34)
+
+# kB that 40 sessions left, one after the other, on a busy computer; malloc kept what it freed
+KEPT_BY_MALLOC = (
+    *(54644, 6628, 2924, 2920, 0, 0, 0, 4, 3908, 0, 980, 0, 2924, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+    *(-17440, 6700, 2924, 0, 3912, 2924, 0, 0, 156, 4, 1288, 0, 5196, 4, 1144, 4, 0),
+)
+
+
+def test_too_few_rounds_tell_nothing() -> None:
+    assert growth_of(range(4 * ROUNDS_TOGETHER - 1)) is None
+    assert growth_of(range(4 * ROUNDS_TOGETHER)) is not None
+
+
+@given(LEVELS, BYTES, BYTES, st.data())
+def test_a_leak_is_found_behind_a_jump(
+    rounds: int, leak: int, jump: int, data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(min_value=0, max_value=rounds))
+    found = growth_of([leak * one + (jump if one >= at else 0) for one in range(rounds)])
+    assert found is not None
+    # the jump is in one rise at most, and a median of three does not count it
+    assert leak <= found.per_round
+    assert found.per_round == leak or rounds // ROUNDS_TOGETHER % 2
+    assert found.came_back == 0
+
+
+@given(st.lists(BYTES, min_size=8, max_size=60), BYTES)
+def test_what_comes_back_within_three_rounds_is_none(high: list[int], low: int) -> None:
+    levels = [level for one in pairwise(high) for level in (*one, 0)]
+    found = growth_of([low + level for level in levels])
+    assert found is not None
+    assert (found.per_round, found.noise, found.in_all, found.came_back) == (0, 0, 0, 0)
+
+
+def test_what_malloc_keeps_is_no_leak() -> None:
+    found = growth_of(list(accumulate(KEPT_BY_MALLOC))[8:])
+    assert found is not None
+    assert found.per_round > 64  # it rises in most rounds, and once it falls
+    assert found.per_round - found.noise < 0
+
+
+@given(st.lists(st.integers(-50, 50), min_size=60, max_size=80), st.integers(100, 10**6))
+def test_noise_hides_no_leak_that_is_larger(noise: list[int], leak: int) -> None:
+    found = growth_of([leak * at + one for at, one in enumerate(noise)])
+    assert found is not None
+    assert abs(found.per_round - leak) <= 34  # twice 50, in three rounds
+    assert found.noise < leak
+
+
+def step(verb: str, **more: Any) -> StepResult:
+    return StepResult(0, verb, **({"begun": True, "ended": True, "code": 0} | more))
+
+
+def rounds(levels: list[int]) -> list[StepResult]:
+    steps = [step("ort-load", data={"version": "1.26.0"})]
+    for level in levels:
+        steps += [
+            step("ort-session", data={"anonymous_before_bytes": 1000}, duration_us=7),
+            step("ort-run", duration_us=5, data={"outputs": [{"max_abs": 0.5, "beyond": 0}]}),
+            step("ort-session-free", data={"anonymous_bytes": level}, duration_us=3),
+        ]
+    return steps
+
+
+def test_figures_of_sessions_one_after_the_other() -> None:
+    placement = {"placement": [{"ep": "QNN", "nodes": 3}, {"ep": 4}, "noise"]}
+    warm = [5000] * WARM_ROUNDS
+    steady = [6000 + 10 * at for at in range(11)] + [9110]
+    steps = [*rounds([*warm, *steady]), step("ort-placement", data=placement)]
+    figures = ort_figures(steps)
+    assert figures["ort_version"] == "1.26.0"
+    assert (figures["sessions"], figures["runs"], figures["released"]) == (20, 20, 20)
+    assert figures["placement"] == {"QNN": 3}
+    assert figures["kept_bytes"] == 8110
+    assert (figures["growth_bytes_per_session"], figures["growth_noise_bytes"]) == (10, 0)
+    assert (figures["drift_bytes"], figures["drift_noise_bytes"]) == (90, 0)
+
+
+def test_sessions_that_exist_together_say_nothing_of_growth() -> None:
+    created = [step("ort-session", data={"anonymous_before_bytes": 0}) for _ in range(30)]
+    released = [step("ort-session-free", data={"anonymous_bytes": 99 - at}) for at in range(30)]
+    figures = ort_figures([*created, *released])
+    assert figures["kept_bytes"] == 70
+    assert "growth_bytes_per_session" not in figures
+
+
+@pytest.mark.parametrize("value", [None, "many", True, -5, 1.5])
+def test_memory_that_the_device_does_not_tell(value: object) -> None:
+    steps = [
+        step("ort-session", data={"anonymous_before_bytes": 1}),
+        step("ort-session-free", data={"anonymous_bytes": value}),
+    ]
+    assert "kept_bytes" not in ort_figures(steps)
+
+
+def test_a_process_without_ort_has_no_figures_of_it() -> None:
+    assert ort_figures([step("context-load")]) == {}
+
+
+def test_outputs_of_sessions_are_summed_up() -> None:
+    assert measure(Transcript(steps=rounds([1, 2])))["outputs"] == {
+        "compared": 2,
+        "max_abs": 0.5,
+        "beyond_tolerance": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("floors", "growth"),
+    [
+        # rises 900 1200 3000 1200: in the middle 1200, from which they differ by 150
+        ([0, 900, 2100, 5100, 6300], Growth(400, 50, 6300, 0)),
+        # rises 1000 -600 1200 1200: in the middle 1100, from which they differ by 100
+        ([0, 1000, 400, 1600, 2800], Growth(367, 83, 2800, 600)),
+        ([3000, 2000, 1000, 0], Growth(-333, 333, -3000, 3000)),
+        ([7, 7, 7, 7], Growth(0, 0, 0, 0)),
+        ([0, 3, 6], None),
+    ],
+)
+def test_growth_is_that_of_the_lowest_of_each_three(
+    floors: list[int], growth: Growth | None
+) -> None:
+    levels = [level for floor in floors for level in (floor + 5, floor, floor + 9)]
+    assert growth_of(levels) == growth
+    # rounds that make no three are the first ones
+    assert growth_of([-(10**6), 10**6, *levels]) == growth
+
+
+def loads(*held: int | None) -> list[StepResult]:
+    return [
+        step("context-load", duration_us=300 + at, rss_after_bytes=one)
+        for at, one in enumerate(held)
+    ]
+
+
+def test_figures_of_contexts_count_what_was_really_done() -> None:
+    outputs = [{"max_abs": 0.5, "beyond": 2}, {"index": 1}, "max_abs", 7]
+    steps = [
+        step("context-load", duration_us=300, rss_after_bytes=50),
+        step("executorch-context", duration_us=310, rss_after_bytes=60),
+        step("context-load", code=1002),
+        step("context-load-list", data={"contexts": 3}, duration_us=900),
+        step("context-load-list", data={"contexts": "many"}),
+        step("context-load-list", data={"contexts": 9}, code=1),
+        step("execute", duration_us=7, data={"outputs": outputs}),
+        step("executorch-run", duration_us=8),
+        step("execute", code=6001, duration_us=99, data={"outputs": outputs}),
+        step("io-run", data={"run_us": [10, True, "x", 11], "outputs": [{"max_abs": 2}]}),
+        step("io-run", data={"run_us": 7, "outputs": [{"max_abs": "x", "beyond": 1.0}]}),
+        step("context-free"),
+        step("context-free", error="plan", code=None),
+    ]
+    figures = measure(Transcript(steps=steps))
+    assert figures == {
+        "loaded": 5,
+        "executed": 4,
+        "freed": 1,
+        "load_us": [300, 310],
+        "execute_us": [7, 8, 10, 11],
+        "load_rss_bytes": [50, 60],
+        "outputs": {"compared": 3, "max_abs": 2.0, "beyond_tolerance": 3},
+    }
+    assert isinstance(figures["outputs"], dict)
+    assert type(figures["outputs"]["beyond_tolerance"]) is int
+    assert loaded_contexts(steps) == 5
+
+
+def test_nan_among_outputs_is_counted() -> None:
+    outputs = [{"max_abs": 0, "beyond": 0, "nan": 3}, {"max_abs": 0, "nan": "x"}]
+    figures = measure(Transcript(steps=[step("execute", data={"outputs": outputs})]))
+    assert figures["outputs"] == {
+        "compared": 2,
+        "max_abs": 0.0,
+        "beyond_tolerance": 0,
+        "nan": 3,
+    }
+
+
+@pytest.mark.parametrize("verb", ["context-free", "execute", "executorch-run"])
+def test_any_step_with_a_context_has_figures_even_if_it_failed(verb: str) -> None:
+    figures = measure(Transcript(steps=[step(verb, code=1)]))
+    assert (figures["loaded"], figures["executed"], figures["freed"]) == (0, 0, 0)
+    assert measure(Transcript(steps=[step("noop")])) == measure(Transcript()) == {}
+
+
+@pytest.mark.parametrize(
+    ("held", "told"), [((5,), None), ((5, 6), [5, 6]), ((5, None), None), ((5, 6, 6), [5, 6, 6])]
+)
+def test_memory_is_told_after_each_of_several_loads(
+    held: tuple[int | None, ...], told: list[int] | None
+) -> None:
+    assert measure(Transcript(steps=loads(*held))).get("load_rss_bytes") == told
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ([10, 20], [90, 30], {"start": 10, "peak": 90, "end": 30}),
+        ([10, 95], [90, 30], {"start": 10, "peak": 95, "end": 30}),
+        ([10, None], [90, None], {"start": 10, "peak": 90, "end": 90}),
+        ([10, None], [None, None], {"start": 10, "peak": 10, "end": 10}),
+        ([None, 20], [90, 30], None),
+        ([None, None], [None, None], None),
+    ],
+)
+def test_memory_of_a_process_is_told_where_its_start_is_known(
+    before: list[int | None], after: list[int | None], told: dict[str, int] | None
+) -> None:
+    for name in ("rss", "pss"):
+        steps = [
+            step("noop", **{f"{name}_before_bytes": one, f"{name}_after_bytes": other})
+            for one, other in zip(before, after, strict=True)
+        ]
+        assert measure(Transcript(steps=steps)) == ({} if told is None else {f"{name}_bytes": told})
+
+
+def test_the_largest_estimate_of_what_was_refused_is_told() -> None:
+    said = "Failed to find available PD for contextId 5 with context size estimate {}"
+    logs = [LogLine("error", said.format(size), 1) for size in (70, 90, 80)]
+    refused, loaded = step("context-load", code=1002, logs=logs), step("context-load", logs=logs)
+    assert context_estimate(Transcript(steps=[loaded, refused])) == [70, 90, 80]
+    assert measure(Transcript(steps=[refused]))["refused_estimate_bytes"] == 90
+    assert "refused_estimate_bytes" not in measure(Transcript(steps=[loaded]))
+
+
+def test_figures_of_sessions_are_of_those_that_went_well() -> None:
+    strange = [{"ep": 4, "nodes": 3}, {"ep": "QNN", "nodes": True}, 7]
+    placement = [{"ep": "CPU", "nodes": 1}, *strange]
+    steps = [
+        step("ort-load", data={"version": 7}),
+        step("ort-load", data={"version": "1.26.0"}),
+        step("ort-session", duration_us=7, data={"anonymous_before_bytes": 100}),
+        step("ort-session", duration_us=8, code=1),
+        step("ort-run", duration_us=5),
+        step("ort-run", duration_us=6, code=1),
+        step("ort-placement", data={"placement": [{"ep": "QNN", "nodes": 2}]}),
+        step("ort-placement", code=None, error="placement", data={"placement": placement}),
+        step("ort-placement", ended=False, data={"placement": [{"ep": "QNN", "nodes": 2}]}),
+        step("ort-session-free", duration_us=4, code=1, data={"anonymous_bytes": 999}),
+        step("ort-session-free", duration_us=3, data={"anonymous_bytes": 130}),
+    ]
+    assert ort_figures(steps) == {
+        "ort_version": "1.26.0",
+        "sessions": 1,
+        "runs": 1,
+        "released": 1,
+        "create_us": [7],
+        "run_us": [5],
+        "release_us": [3],
+        "placement": {"CPU": 1},
+        "kept_bytes": 30,
+    }
+    assert measure(Transcript(steps=steps)).items() >= ort_figures(steps).items()
+    # what was there before is unknown
+    steps[2].data = {}
+    assert "kept_bytes" not in ort_figures(steps)
+    assert ort_figures(steps[:2])["sessions"] == 0
+
+
+def test_eight_sessions_are_warm_up_and_levels_count_where_none_is_left() -> None:
+    assert session_growth(rounds([0] * 8 + [5] * 11)) is None
+    assert session_growth(rounds([0] * 8 + [5] * 12)) == Growth(0, 0, 0, 0)
+    assert session_growth(rounds([0] * 7 + [900] * 12)) is None
+    overlapping = [step("ort-session"), *rounds([7] * 20)]
+    assert session_growth(overlapping) is None
+    failed = [step("ort-session", code=1), *rounds([7] * 20)]
+    assert session_growth(failed) == Growth(0, 0, 0, 0)
+
+
+def test_whole_numbers_are_those_of_a_list() -> None:
+    assert whole_numbers([1, True, 2.0, None, 3]) == [1, 3]
+    assert whole_numbers("12") == whole_numbers(None) == []

@@ -1,0 +1,201 @@
+"""Profiles: what a library tells of ops, by the probe and by ONNX Runtime's file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.results.op_events import (
+    OPS_MOST,
+    ProfileEvent,
+    csv_events,
+    most_expensive,
+    ops_of,
+    phases_in,
+    probe_events,
+    profile_of,
+    runs_in,
+    total_of,
+)
+
+CSV = b"""Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier
+0,FINALIZE,12441,US,BACKEND,ROOT,QNN (finalize) time
+0,UNKNOWN,10250,US,BACKEND,SUB-EVENT,Graph Optimizations
+0,BACKEND,4,COUNT,BACKEND,ROOT,Number of HVX threads used
+0,BACKEND,1000,CYCLES,BACKEND,ROOT,Accelerator (execute) time (cycles)
+0,NODE,0,CYCLES,BACKEND,SUB-EVENT,conv1_token_1:OpId_22 (cycles)
+0,NODE,900,CYCLES,BACKEND,SUB-EVENT,relu1:OpId_26 (cycles)
+0,NODE,100,CYCLES,BACKEND,SUB-EVENT,Input OpId_2 (cycles)
+0,BACKEND,15,US,BACKEND,ROOT,Accelerator (execute) time
+0,EXECUTE,16,US,BACKEND,ROOT,QNN (execute) time
+0,BACKEND,1200,CYCLES,BACKEND,ROOT,Accelerator (execute) time (cycles)
+0,NODE,0,CYCLES,BACKEND,SUB-EVENT,conv1_token_1:OpId_22 (cycles)
+0,NODE,1100,CYCLES,BACKEND,SUB-EVENT,relu1:OpId_26 (cycles)
+0,NODE,100,CYCLES,BACKEND,SUB-EVENT,Input OpId_2 (cycles)
+0,EXECUTE,18,US,BACKEND,ROOT,QNN (execute) time
+"""
+"""As QNN 2.51.0 writes it for a convolution that is fused with what follows, with other figures."""
+
+
+def test_runs_are_apart_from_what_came_before_them() -> None:
+    events = csv_events(CSV)
+    runs = runs_in(events)
+    assert [len(run) for run in runs] == [7, 5]
+    assert phases_in(events) == [
+        {"phase": "QNN (finalize) time", "us": 12441, "part": False},
+        {"phase": "Graph Optimizations", "us": 10250, "part": True},
+    ]
+
+
+def test_ops_have_their_nodes_and_the_accelerators_total_is_what_they_are_parts_of() -> None:
+    runs = runs_in(csv_events(CSV))
+    ops = ops_of(runs, ["conv1", "relu1", "relu"])
+    assert [tuple(one.values()) for one in ops] == [
+        ("conv1_token_1:OpId_22", "conv1", 0, [0, 0]),
+        ("relu1:OpId_26", "relu1", 1000, [900, 1100]),
+        ("Input OpId_2", None, 100, [100, 100]),
+    ]
+    told = profile_of("ops", {"g": runs}, added_us=7)
+    assert told["total"] == {
+        "cycles": 1100,
+        "event": "Accelerator (execute) time (cycles)",
+        "runs": [1000, 1200],
+        "spread": pytest.approx(2 / 11),
+        "ops_share": 1.0,
+    }
+    assert told["added_us"] == 7
+    assert told["ops"][1] == {
+        "op": "relu1:OpId_26",
+        "source": None,
+        "cycles": 1000,
+        "share": pytest.approx(10 / 11),
+        "runs": [900, 1100],
+    }
+    assert told["events"][-1] == {"name": "QNN (execute) time", "unit": "us", "value": 18}
+    (first, _), (second, all_), _ = most_expensive(told)
+    assert (first["op"], second["op"]) == ("relu1:OpId_26", "Input OpId_2")
+    assert all_ == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("op", "source"),
+    [
+        ("conv1_token_5:OpId_31", "conv1"),
+        ("conv12:OpId_3", None),
+        ("conv1 OpId_3", "conv1"),
+        ("conv1_a_token_5:OpId_31", "conv1_a"),
+        ("/block/MatMul_token_5:OpId_31", "/block/MatMul"),
+        ("Transpose:OpId_17", None),
+    ],
+)
+def test_the_longest_name_of_a_node_counts(op: str, source: str | None) -> None:
+    event = ProfileEvent("node", "us", 3, op, 1)
+    assert ops_of([[event]], ["conv1", "conv1_a", "/block/MatMul", ""])[0]["source"] == source
+
+
+def test_the_probes_numbers_are_the_words_of_the_file() -> None:
+    told = [
+        {"type": 3005, "unit": 3, "value": 9, "name": "Accelerator (execute) time (cycles)"}
+        | {"depth": 0},
+        {"type": 404, "unit": 3, "value": 9, "name": "relu1:OpId_26 (cycles)", "depth": 1},
+        {"type": 400, "unit": 1, "value": 5, "name": "QNN (execute) time", "depth": 0},
+    ]
+    (run,) = runs_in(probe_events({"profile_events": told}))
+    assert [(one.kind, one.unit) for one in run] == [
+        ("other", "cycles"),
+        ("node", "cycles"),
+        ("execute", "us"),
+    ]
+    assert [one["cycles"] for one in ops_of([run])] == [9]
+
+
+@pytest.mark.parametrize(
+    ("events", "total"),
+    [
+        ([("execute", "us", 20, "QNN (execute) time")], "QNN (execute) time"),
+        (
+            [
+                ("other", "us", 19, "Accelerator (execute) time"),
+                ("execute", "us", 20, "QNN (execute) time"),
+            ],
+            "Accelerator (execute) time",
+        ),
+        ([("other", "count", 4, "Number of HVX threads used")], None),
+    ],
+)
+def test_without_ops_the_accelerators_time_counts(
+    events: list[tuple[str, str, int, str]], total: str | None
+) -> None:
+    found = total_of([ProfileEvent(*one) for one in events])
+    assert (None if found is None else found.name) == total
+
+
+def test_totals_of_several_graphs_add_up_and_their_ops_say_which_they_are_of() -> None:
+    runs = runs_in(csv_events(CSV))
+    told = profile_of("ops", {"a": runs, "b": runs}, nodes=["relu1"])
+    assert told["total"]["cycles"] == 2200
+    assert {one["graph"] for one in told["ops"]} == {"a", "b"}
+    assert sum(one["share"] for one in told["ops"]) == pytest.approx(1.0)
+
+
+def test_more_ops_than_are_kept_are_told() -> None:
+    run = [
+        ProfileEvent("other", "cycles", 10**6, "Accelerator (execute) time (cycles)"),
+        *(ProfileEvent("node", "cycles", at, f"n{at}", 1) for at in range(OPS_MOST + 3)),
+    ]
+    told = profile_of("ops", {"g": [run]})
+    assert len(told["ops"]) == OPS_MOST
+    assert told["notes"] == ["left out: 3 ops that took least"]
+    assert min(one["cycles"] for one in told["ops"]) == 3
+
+
+def test_a_backend_without_ops_gives_no_shares() -> None:
+    told = profile_of("basic", {"g": [[ProfileEvent("execute", "us", 20, "QNN (execute) time")]]})
+    assert told["ops"] == []
+    assert told["total"]["us"] == 20
+    assert told["total"]["ops_share"] is None
+    assert profile_of("basic", {})["total"] is None
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["type", "unit", "value", "depth", "name"]), inner)
+    ),
+    max_leaves=12,
+)
+
+
+@given(anything)
+def test_whatever_a_probe_says_is_read_without_an_error(told: Any) -> None:
+    events = probe_events({"profile_events": told})
+    assert all(one.value >= 0 and one.depth >= 0 for one in events)
+
+
+@given(st.binary(max_size=200))
+def test_whatever_a_file_holds_is_read_without_an_error(content: bytes) -> None:
+    before = csv_events(CSV)
+    assert csv_events(CSV + content)[: len(before) - 1] == before[:-1]
+
+
+node = st.builds(
+    ProfileEvent,
+    st.sampled_from(["node", "execute", "other", "init"]),
+    st.sampled_from(["cycles", "us", "count"]),
+    st.integers(0, 1 << 40),
+    st.sampled_from(["a", "b:OpId_3 (cycles)", "Accelerator"]),
+    st.integers(0, 2),
+)
+
+
+@given(st.lists(st.lists(node, max_size=8), max_size=4))
+def test_shares_are_parts_of_one_whole(runs: list[list[ProfileEvent]]) -> None:
+    told = profile_of("ops", {"g": runs})
+    shares = [one["share"] for one in told["ops"]]
+    assert sum(shares) == pytest.approx(1.0) or not any(shares)
+    assert [total for _, total in most_expensive(told)] == sorted(
+        total for _, total in most_expensive(told)
+    )

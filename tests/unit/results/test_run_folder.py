@@ -1,0 +1,324 @@
+"""Run folders: ids, slugs, run.json, latest, and the reports made from the journal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.errors import ConfigError
+from harness.report.projections import finish, project
+from harness.results.run_folder import (
+    UNSEEN,
+    RunFolder,
+    case_slug,
+    new_run_id,
+    run_folders,
+)
+from tests.unit.results.records import record
+
+MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1))
+
+
+def create(reports: Path) -> RunFolder:
+    return RunFolder.create(
+        reports, command=["pytest", "-k", "a b"], lab={"schema": 1}, devices=["sim-v73"]
+    )
+
+
+def test_a_bare_name_is_a_run_of_the_reports_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = create(tmp_path / "reports")
+    monkeypatch.chdir(tmp_path)
+    assert RunFolder.open(Path(folder.run_id)).path == folder.path
+    assert RunFolder.open(Path("latest")).path == folder.path
+    with pytest.raises(ConfigError, match="is no run's folder"):
+        RunFolder.open(Path("none"))
+
+
+def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
+    reports = tmp_path / "deep" / "reports"
+    folder = create(reports)
+    assert folder.path.parent == reports.resolve()
+    assert (reports / "latest").resolve() == folder.path
+    assert os.readlink(reports / "latest") == folder.run_id
+    written = sorted(path.name for path in folder.path.iterdir())
+    assert written == ["results.jsonl", "run.json"]
+    begun = folder.info()
+    assert begun["command_line"] == "pytest -k 'a b'"
+    assert (begun["finished"], begun["exit_code"]) == (None, None)
+    assert begun["lab"] == {"schema": 1}
+    assert begun["devices"] == ["sim-v73"]
+    assert begun["versions"]["python"]
+
+    folder.journal.append(record(case="a"))
+    folder.journal.append(record(case="b", outcome="failed"))
+    finish(folder, exit_code=1, problem=None)
+    assert [item.case for item in folder.contents().records] == ["a", "b"]
+    assert folder.info()["exit_code"] == 1
+    assert folder.info()["started"] == begun["started"]
+    names = sorted(path.name for path in folder.path.iterdir())
+    made = {"junit.xml", "metrics.prom", "report.html"}
+    assert set(names) == made | {"results.jsonl", "run.json"}
+
+
+def test_reports_can_be_made_again(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    folder.journal.append(record())
+    finish(folder, exit_code=0)
+    before = (folder.path / "junit.xml").read_bytes()
+    (folder.path / "junit.xml").unlink()
+    again = RunFolder.open(tmp_path / "latest")
+    assert again.path == folder.path
+    project(again)
+    assert (folder.path / "junit.xml").read_bytes() == before
+    (folder.path / "run.json").unlink()
+    project(again)
+    assert b"of how many is unknown" in (folder.path / "junit.xml").read_bytes()
+    assert again.info() == {}
+    os.mkfifo(folder.path / "run.json")
+    with pytest.raises(ConfigError, match=r"run\.json: cannot be read: is not a file"):
+        again.info()  # it does not wait for a writer
+
+
+def test_secrets_of_a_command_are_not_kept(tmp_path: Path) -> None:
+    url = "https://user:s3cret@host/x"
+    lab = {"runtimes": [{"repository": url}]}
+    folder = RunFolder.create(tmp_path, command=["pytest", f"--x={url}"], lab=lab, devices=[])
+    folder.close()
+    again = RunFolder.held(folder.path)
+    again.resume(["pytest", url])
+    again.close()
+    finish(folder, exit_code=2, problem=f"{url} is gone")
+    kept = (folder.path / "run.json").read_text()
+    assert "s3cret" not in kept
+    assert kept.count("https://***@host/x") == 5
+
+
+@pytest.mark.parametrize("name", ["results.jsonl", "logs", "logs/a", "logs/a/probe.jsonl"])
+def test_a_run_with_links_is_not_gone_on_with(tmp_path: Path, name: str) -> None:
+    """What it would write goes where they lead to."""
+    folder = create(tmp_path)
+    folder.journal.append(record())
+    folder.journal.close()
+    (folder.path / "logs/a").mkdir(parents=True)
+    (folder.path / "logs/a/probe.jsonl").touch()
+    secret = (folder.path / name).rename(tmp_path / "secret")
+    (folder.path / name).symlink_to(secret)
+    before = (folder.path / "run.json").read_bytes()
+    with pytest.raises(ConfigError, match=f"{name}: is a link, and links in a folder are not"):
+        RunFolder.held(folder.path)
+    assert (folder.path / "run.json").read_bytes() == before
+
+
+def test_what_a_newer_harness_went_on_with_is_not_resumed(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    folder.journal.append(record())
+    folder.journal.close()
+    journal = folder.path / "results.jsonl"
+    line = journal.read_bytes()
+    journal.write_bytes(line + line.replace(b'{"schema":2,', b'{"schema":3,'))
+    before = journal.read_bytes(), (folder.path / "run.json").read_bytes()
+    assert len(RunFolder.open(folder.path).contents().records) == 1
+    with pytest.raises(ConfigError, match=r"jsonl:2: is of schema 3.*update this one"):
+        RunFolder.held(folder.path)
+    assert (journal.read_bytes(), (folder.path / "run.json").read_bytes()) == before
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("2", r"run\.json: is of schema 2.*update this one"),
+        ('"2"', r"run\.json: is damaged: its schema is '2', which is no number"),
+        ("null", r"run\.json: is damaged: its schema is None, which is no number"),
+        ("true", r"run\.json: is damaged: its schema is True, which is no number"),
+    ],
+)
+def test_the_folder_of_a_newer_harness_is_not_opened(
+    schema: str, told: str, tmp_path: Path
+) -> None:
+    folder = create(tmp_path)
+    folder.journal.close()
+    file = folder.path / "run.json"
+    file.write_text(file.read_text().replace('"schema": 1', f'"schema": {schema}'))
+    with pytest.raises(ConfigError, match=told):
+        RunFolder.open(folder.path)
+
+
+def test_a_run_that_died_can_be_reported(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    folder.journal.append(record())
+    folder.journal.close()
+    with (folder.path / "results.jsonl").open("ab") as stream:
+        stream.write(b'{"schema": 1, "kind": "ca')
+    again = RunFolder.open(folder.path)
+    project(again)
+    assert len(again.contents().records) == 1
+    assert "line 2 is cut off" in (folder.path / "report.html").read_text()
+
+
+def test_latest_is_the_newest(tmp_path: Path) -> None:
+    runs = [create(tmp_path) for _ in range(3)]
+    assert len({run.run_id for run in runs}) == 3
+    assert RunFolder.open(tmp_path / "latest").run_id == runs[-1].run_id
+    assert not list(tmp_path.glob(".latest*"))
+
+
+def test_what_is_removed_leaves_what_was_before_it(tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    first, second = create(reports), create(reports)
+    second.remove()
+    assert RunFolder.open(reports / "latest").run_id == first.run_id
+    first.remove()
+    assert not reports.exists()
+    (tmp_path / "mine").touch()
+    create(tmp_path).remove()
+    assert [one.name for one in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_folder_for_reports_that_is_made_is_out_of_gits_sight(tmp_path: Path) -> None:
+    made, mine = tmp_path / "made", tmp_path / "mine"
+    mine.mkdir()
+    for reports in (made, mine):
+        create(reports)
+    assert (made / UNSEEN).read_text() == "*\n"
+    assert not (mine / UNSEEN).exists()
+    # one with a list of a user's own stays, and so does the list
+    (mine / UNSEEN).write_text("*.log\n")
+    for run in run_folders(mine):
+        RunFolder.open(run).remove()
+    assert [one.name for one in mine.iterdir()] == [UNSEEN]
+
+
+def test_latest_of_a_run_that_was_deleted_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to("gone")
+    assert (tmp_path / "latest").resolve() != create(tmp_path).path.parent
+    assert (tmp_path / "latest").is_dir()
+
+
+def test_something_else_called_latest_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "latest").mkdir()
+    with pytest.raises(ConfigError, match="latest: is in the way"):
+        create(tmp_path)
+
+
+def test_a_file_where_reports_should_be(tmp_path: Path) -> None:
+    (tmp_path / "reports").write_text("x")
+    with pytest.raises(ConfigError, match="cannot hold reports: it is a file"):
+        create(tmp_path / "reports")
+
+
+def test_opening_what_is_no_run_names_the_runs_there_are(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        RunFolder.open(tmp_path)
+    assert str(folder.path) in str(caught.value)
+    with pytest.raises(ConfigError, match=re.escape("there is no results.jsonl")):
+        RunFolder.open(tmp_path / "gone")
+
+
+def test_a_journal_is_opened_as_its_runs_folder(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    assert RunFolder.open(folder.path / "results.jsonl").path == folder.path
+
+
+@pytest.mark.parametrize(
+    ("said", "cases"),
+    [
+        ('{"schema": 1, "cases": ["a","b"]}', {"a", "b"}),
+        ('{"schema": 2, "cases": ["a","b"]}', None),
+        ("[" + '"",' * 500_000 + '""]', None),
+        ('{"a": 1}', None),
+    ],
+)
+def test_the_cases_that_a_run_says_it_had(
+    tmp_path: Path, said: str, cases: set[str] | None
+) -> None:
+    run = create(tmp_path)
+    (run.path / "cases.json").write_text(said)
+    assert run.selected_cases() == cases
+
+
+def test_case_folders_are_inside_the_run(tmp_path: Path) -> None:
+    folder = create(tmp_path)
+    logs = folder.case_folder("suites/test_x.py::test_y[../../etc]")
+    assert logs.parent == folder.path / "logs"
+    assert not logs.exists()
+
+
+def test_json_of_strange_values(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, command=["x\udc80"], lab={}, devices=[])
+    assert json.loads((folder.path / "run.json").read_text("utf-8"))["command"] == ["x?"]
+
+
+@pytest.mark.parametrize(
+    ("node_id", "readable"),
+    [
+        ("suites/test_x.py::test_y[66-resident]", "test_x--test_y-66-resident-"),
+        ("a/../c.py::t[ä ö/../ü:*?]", "c--t-"),
+        ("..", ""),
+        ("x" * 500, "x" * 80 + "-"),
+    ],
+)
+def test_slugs_can_be_read(node_id: str, readable: str) -> None:
+    assert re.fullmatch(re.escape(readable) + "[0-9a-f]{10}", case_slug(node_id))
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_slugs_are_safe_and_never_shared(one: str, other: str) -> None:
+    first, second = case_slug(one), case_slug(other)
+    assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,90}", first)
+    assert (first == second) is (one == other)
+
+
+@given(MOMENTS, st.timedeltas(timedelta(seconds=1), timedelta(days=4000)))
+def test_run_ids_sort_by_time(moment: datetime, later: timedelta) -> None:
+    first = moment.replace(tzinfo=UTC)
+    assert new_run_id(first, "ffff") < new_run_id(first + later, "0000")
+    assert re.fullmatch(r"\d{8}T\d{6}Z-ffff", new_run_id(first, "ffff"))
+
+
+def test_a_run_that_is_alive_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Of any number of processes one has it, and nobody when that is killed."""
+    script = (
+        "import sys, time; from pathlib import Path\n"
+        "from harness.core.errors import ConfigError\n"
+        "from harness.results.run_folder import RunFolder\n"
+        "try:\n"
+        "    held = RunFolder.held(Path(sys.argv[1]))\n"
+        "    held.resume(['pytest'])\n"
+        "except ConfigError as error:\n"
+        "    sys.exit(str(error))\n"
+        "print('held', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    folder = create(tmp_path)
+    mine = rf"{re.escape(str(folder.path))}: is still run by process {os.getpid()}$"
+    with pytest.raises(ConfigError, match=mine):
+        RunFolder.held(folder.path)
+    folder.close()
+    words = [sys.executable, "-c", script, str(folder.path)]
+    for _ in range(2):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        racing = [subprocess.Popen(words, **pipes) for _ in range(4)]  # type: ignore[call-overload]
+        until = time.monotonic() + 120
+        while sum(one.poll() is not None for one in racing) < 3 and time.monotonic() < until:
+            time.sleep(0.05)
+        (holder,) = (one for one in racing if one.poll() is None)
+        assert holder.stdout.readline() == "held\n"
+        others = [one.communicate()[1] for one in racing if one is not holder]
+        assert all(": is still run by process " in said for said in others)
+        with pytest.raises(ConfigError, match=rf"is still run by process {holder.pid}$"):
+            RunFolder.held(folder.path)
+        holder.kill()
+        holder.communicate()
+    RunFolder.held(folder.path).close()

@@ -1,0 +1,134 @@
+"""From paths, devices.yaml and the environment to sources; and which device gets what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.errors import ConfigError
+from harness.lab.inventory import load_lab
+from harness.runtimes.aar import AarSource, MavenSource
+from harness.runtimes.catalog import Catalog, choose_runtimes, source_at
+from harness.runtimes.local_sources import FolderSource, SdkSource
+from tests.properties import reached, reaches
+from tests.unit.runtimes.elf_files import elf_file
+
+LIBRARY = elf_file(needed=["libc.so.6"], content=b"\0v2.49.0.260701120000\0")
+
+
+def written(path: Path, content: bytes = LIBRARY) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Path:
+    written(tmp_path / "qairt/lib/aarch64-android/libQnnHtp.so")
+    written(tmp_path / "sdks/2.31.0/lib/x86_64-linux-clang/libQnnHtp.so")
+    written(tmp_path / "m2/com/qualcomm/qti/qnn-runtime/2.49.0/qnn-runtime-2.49.0.aar")
+    written(tmp_path / "Mine, all mine!/libQnnHtp.so")
+    written(tmp_path / "App.aar")
+    written(tmp_path / "notes.txt")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "name"),
+    [
+        ("qairt", SdkSource, "qairt"),
+        ("sdks", SdkSource, "sdks"),
+        ("m2", MavenSource, "m2"),
+        ("Mine, all mine!", FolderSource, "mine-all-mine"),
+        ("App.aar", AarSource, "app"),
+    ],
+)
+def test_a_path_is_the_source_that_lies_there(
+    path: str, kind: type, name: str, places: Path
+) -> None:
+    source = source_at(places / path, [], places / "cache")
+    assert isinstance(source, kind)
+    assert source.name == name
+    again = source_at(places / path, [name], places / "cache")
+    assert again.name == f"{name}-2"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"), [("notes.txt", "neither a folder nor an AAR"), ("x/y", "does not exist")]
+)
+def test_paths_that_are_no_source(path: str, told: str, places: Path) -> None:
+    with pytest.raises(ConfigError, match=told):
+        source_at(places / path, [], places / "cache")
+
+
+def test_a_path_as_version(places: Path) -> None:
+    catalog = Catalog(places / "cache")
+    spec = str(places / "Mine, all mine!")
+    with pytest.raises(ConfigError, match=r"--qnn: .*Mine"):
+        catalog.resolve(spec, "linux-arm64", field="--qnn")  # a comma ends a spec
+    (places / "Mine, all mine!").rename(places / "mine")
+    spec = str(places / "mine")
+    assert catalog.resolve(spec, "linux-arm64") == ["mine:2.49.0.260701"]
+    assert catalog.resolve(spec, "linux-arm64") == ["mine:2.49.0.260701"]
+    assert catalog.compiler_for("mine:2.49.0.260701", "linux-arm64") == "2.48.40"
+    with pytest.raises(ConfigError, match=r"--qnn: .*has no QNN libraries for linux-x64"):
+        catalog.resolve(spec, "linux-x64", field="--qnn")
+
+
+def test_the_environment_names_an_sdk(places: Path) -> None:
+    lab_file = places / "devices.yaml"
+    lab_file.write_text("schema: 1\ndevices:\n  - {name: a, serial: b}\n")
+    environment = {"QNN_SDK_ROOT": str(places / "sdks"), "QAIRT_SDK_ROOT": str(places / "qairt")}
+    catalog = Catalog.of(load_lab(lab_file), environment, places / "cache")
+    assert [source.name for source in catalog.sources] == ["sdk", "pypi"]
+    assert catalog.sources[0].origin == str(places / "qairt")
+    lab_file.write_text(
+        lab_file.read_text() + "runtimes:\n  - {name: sdk, kind: qairt, path: sdks}\n"
+    )
+    catalog = Catalog.of(load_lab(lab_file), environment, places / "cache")
+    assert catalog.sources[0].origin == str(places / "sdks")
+
+
+TABLE = {
+    ("latest", "a"): ["3"],
+    ("latest", "b"): ["2"],
+    ("all", "a"): ["1", "3"],
+    ("1", "a"): ["1"],
+}
+
+
+def table(spec: str, target: str) -> Sequence[str]:
+    if (spec, target) not in TABLE:
+        raise ConfigError(f"no {spec}")
+    return TABLE[spec, target]
+
+
+def test_each_target_gets_its_own() -> None:
+    choice = choose_runtimes(table, ["1", "latest", "all"], ["a", "b", "a"])
+    assert choice.runtimes == {"a": ("1", "3"), "b": ("2",)}
+    assert choice.reasons == {"a": (), "b": ("for b: no 1", "for b: no all")}
+
+
+def test_what_no_target_has_is_a_mistake() -> None:
+    with pytest.raises(ConfigError, match="no 9"):
+        choose_runtimes(table, ["latest", "9"], ["a", "b"])
+
+
+@reaches(0.2)
+@given(st.lists(st.sampled_from(["latest", "all", "1"])), st.lists(st.sampled_from("ab")))
+def test_no_spec_is_lost(specs: list[str], targets: list[str]) -> None:
+    try:
+        choice = choose_runtimes(table, specs, targets)
+    except ConfigError:
+        assert targets
+        return
+    assert set(choice.runtimes) == set(targets)
+    for target in targets:
+        for spec in specs:
+            reached()
+            found = TABLE.get((spec, target))
+            told = any(spec in why for why in choice.reasons[target])
+            assert told if found is None else set(found) <= set(choice.runtimes[target])

@@ -1,0 +1,163 @@
+"""Kind, SDK build and HTP arch of a library, by name and content; and that they are read once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.runtimes import runtime as module
+from harness.runtimes.local_sources import FolderSource
+from harness.runtimes.runtime import (
+    KnownFacts,
+    LibraryKind,
+    Runtime,
+    SdkBuild,
+    build_id_of,
+    kind_of,
+    library_facts,
+    read_library,
+)
+from tests.unit.runtimes.elf_files import elf_file
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "arch"),
+    [
+        ("onnxruntime_qnn/libQnnHtp.so", "backend-htp", None),
+        ("libQnnGpu.so", "backend-gpu", None),
+        ("libQnnCpu.so", "backend-cpu", None),
+        ("jni/arm64-v8a/libQnnHtpV73Stub.so", "stub", 73),
+        ("lib/hexagon-v81/unsigned/libQnnHtpV81Skel.so", "skel", 81),
+        ("libQnnHtpV73CalculatorStub.so", "other", None),
+        ("libQnnSystem.so", "system", None),
+        ("libQnnHtpPrepare.so", "prepare", None),
+        ("libHtpPrepare.so", "prepare", None),
+        ("libonnxruntime.so", "ort", None),
+        ("libonnxruntime.so.1.26.0", "ort", None),
+        ("libonnxruntime_providers_qnn.so", "ort-plugin", None),
+        ("libonnxruntime_providers_shared.so", "other", None),
+        ("onnxruntime_qnn.libs/libc++-71bc274c.so.1.0", "c++-runtime", None),
+        ("libc++abi.so.1", "c++-runtime", None),
+        ("libc++_shared.so", "c++-runtime", None),
+        ("libunwind-6b740a46.so.1.0", "c++-runtime", None),
+        ("libQnnHtp.so.bak", "other", None),
+    ],
+)
+def test_kinds(name: str, kind: LibraryKind, arch: int | None) -> None:
+    assert kind_of(name) == (kind, arch)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "build"),
+    [
+        ("libQnnHtp.so", b"_v2.51.0.260929181845\0", SdkBuild("2.51.0", "260929181845")),
+        # As the logs of older SDKs show it.
+        ("libQnnHtp.so", b"v2.28.2.241116104011_103376", SdkBuild("2.28.2", "241116104011")),
+        ("libQnnHtp.so", b"\0v2.20.0.240223\0", SdkBuild("2.20.0", "240223")),
+        (
+            "libQnnHtpV73Skel.so",
+            b"hexnn_ver_v2.47.0.260601114230.daf3a0c69\0v2.47.0.260601114230\0",
+            SdkBuild("2.47.0", "260601114230"),
+        ),
+        ("libQnnSystem.so", b"\0\xd5\n260601114230\0Failure", SdkBuild("", "260601114230")),
+        ("libQnnSystem.so", b"\000444400000000\0", None),
+        ("libQnnHtp.so", b"\000260601114230\0", None),
+        ("libQnnGpu.so", b"AISW_VERSION: 2.51.0\0", SdkBuild("2.51.0", "")),
+        ("libQnnHtp.so", b"v2.51.0.260929181845\0v2.50.40.260831140417\0", None),
+        ("libc++.so.1", b"v2.51.0.260929181845\0", None),
+    ],
+)
+def test_builds(name: str, content: bytes, build: SdkBuild | None) -> None:
+    assert library_facts(name, elf_file(content=b"\0" + content)).build == build
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        (("2.51.0", "260929181845"), ("2.51.0", "260929181845"), True),
+        (("2.51.0", "260929181845"), ("", "260929181845"), True),
+        (("2.51.0", "260929181845"), ("2.51.0", ""), True),
+        (("2.51.0", "260929181845"), ("2.51.0", "260929"), True),
+        (("2.51.0", "260929181845"), ("2.51.0", "260929181846"), False),
+        (("2.51.0", "260929181845"), ("", "260601114230"), False),
+        (("2.51.0", ""), ("2.50.40", ""), False),
+    ],
+)
+def test_the_same_build(left: tuple[str, str], right: tuple[str, str], same: bool) -> None:
+    assert SdkBuild(*left).agrees_with(SdkBuild(*right)) is same
+    assert SdkBuild(*right).agrees_with(SdkBuild(*left)) is same
+
+
+def test_the_arch_that_the_content_says() -> None:
+    skel = elf_file("hexagon", bits=32, flags=0x75)
+    assert library_facts("libQnnHtpV73Skel.so", skel).content_arch == 75
+    stub = elf_file(soname="libQnnHtpV69Stub.so")
+    assert library_facts("libQnnHtpV73Stub.so", stub).content_arch == 69
+
+
+def test_ort_and_its_plugin() -> None:
+    core = library_facts("libonnxruntime.so.1.26.0", elf_file(defines=["VERS_1.26.0"]))
+    assert core.ort_version == "1.26.0"
+    asks = elf_file(content=b"QNN EP requires ORT >= 1.%u (API %u).\0")
+    assert library_facts("libonnxruntime_providers_qnn.so", asks).negotiates
+    assert not library_facts("libonnxruntime_providers_qnn.so", elf_file()).negotiates
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    missing = read_library(tmp_path / "libQnnHtp.so", "libQnnHtp.so")
+    assert (missing.kind, missing.elf) == ("backend-htp", None)
+    assert missing.problem == "it cannot be read: No such file or directory"
+    (tmp_path / "libQnnSystem.so").write_bytes(b"")
+    assert read_library(tmp_path / "libQnnSystem.so", "x").problem == "it is not an ELF file"
+    assert read_library(tmp_path, "x").problem == "it cannot be read: Is a directory"
+
+
+@given(st.sampled_from(["libQnnHtp.so", "libQnnSystem.so", "x"]), st.binary(max_size=200))
+def test_any_content(name: str, content: bytes) -> None:
+    assert library_facts(name, content).elf is None or content[:4] == b"\x7fELF"
+    library_facts(name, elf_file(content=content))
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Runtime:
+    folder = tmp_path / "libs"
+    folder.mkdir()
+    build = b"\0v2.49.0.260701120000\0"
+    needs = {"libc.so.6": ["GLIBC_2.34"]}
+    whole = elf_file(soname="libQnnHtp.so", needed=["libc.so.6"], needs=needs, content=build)
+    (folder / "libQnnHtp.so").write_bytes(whole)
+    skel = elf_file("hexagon", bits=32, flags=0x73, content=build)
+    (folder / "libQnnHtpV73Skel.so").write_bytes(skel)
+    source = FolderSource("mine", folder, tmp_path / "cache")
+    return source.runtime("2.49.0.260701", "linux-arm64")
+
+
+def test_what_is_kept_is_what_was_read(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = KnownFacts(tmp_path).of(runtime)
+    assert build_id_of(read) == "2.49.0.260701120000"
+    assert read[0].elf is not None
+    assert read[0].elf.min_glibc == (2, 34)
+
+    def unread(*_: object) -> None:
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(module, "read_library", unread)
+    assert KnownFacts(tmp_path).of(runtime) == read
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'[{"name": 1}]', b"\xff" * 40])
+def test_a_damaged_file_costs_time_only(content: bytes, runtime: Runtime, tmp_path: Path) -> None:
+    read = KnownFacts(tmp_path).of(runtime)
+    (kept,) = (tmp_path / "facts").iterdir()
+    kept.write_bytes(content)
+    assert KnownFacts(tmp_path).of(runtime) == read
+
+
+def test_damaged_libraries_are_read_each_time(runtime: Runtime, tmp_path: Path) -> None:
+    runtime.files[0].path.write_bytes(b"no library")
+    assert KnownFacts(tmp_path).of(runtime)[0].problem
+    assert not (tmp_path / "facts").exists()

@@ -1,0 +1,179 @@
+"""Nothing more goes to a device than its backend, engine and HTP arch need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.axes import BACKENDS, Backend
+from harness.core.errors import ConfigError
+from harness.core.local_file import LocalFile
+from harness.runtimes.runtime import ENGINES, Driver, Runtime, narrowed
+
+ARCHS = (68, 69, 73, 75, 79, 81)
+
+
+@dataclass(frozen=True)
+class OneFile:
+    name: str
+
+
+EVERYTHING = [
+    OneFile(f"lib/{name}")
+    for name in (
+        "libQnnHtp.so",
+        *(f"libQnnHtpV{arch}{kind}.so" for arch in ARCHS for kind in ("Stub", "Skel")),
+        "libQnnHtpPrepare.so",
+        "libQnnHtpNetRunExtensions.so",
+        "libQnnGpu.so",
+        "libQnnGpuNetRunExtensions.so",
+        "libQnnCpu.so",
+        "libQnnSystem.so",
+        "libQnnSaver.so",
+        "libQnnIr.so",
+        "libGenie.so",
+        "libSNPE.so",
+        "libc++_shared.so",
+        "libonnxruntime.so",
+        "libonnxruntime4j_jni.so",
+        "libonnxruntime_providers_qnn.so",
+        "libqnn_executorch_backend.so",
+    )
+] + [OneFile(f"bin/{name}") for name in ("qnn-net-run", "qnn_executor_runner", "snpe-net-run")]
+
+HTP_73 = {"libQnnHtp.so", "libQnnHtpV73Stub.so", "libQnnHtpV73Skel.so", "libQnnSystem.so"}
+CXX = {"libc++_shared.so"}
+
+
+def select(
+    files: Iterable[OneFile], backend: str, engine: str, arch: int | None, **more: Any
+) -> tuple[OneFile, ...]:
+    """What a phone gets of these files."""
+    whole = Runtime("2.51.0", "android-arm64", Path(), tuple(files))
+    return narrowed(whole, backend, engine, arch, **more).files
+
+
+def names(files: tuple[OneFile, ...]) -> set[str]:
+    return {file.name.rsplit("/", 1)[-1] for file in files}
+
+
+@pytest.mark.parametrize(
+    ("backend", "engine", "arch", "expected"),
+    [
+        ("htp", "qnn", 73, HTP_73 | CXX),
+        ("gpu", "qnn", 73, {"libQnnGpu.so", "libQnnSystem.so"} | CXX),
+        ("cpu", "qnn", None, {"libQnnCpu.so", "libQnnSystem.so"} | CXX),
+        ("htp", "ort-builtin", 73, HTP_73 | CXX | {"libonnxruntime.so"}),
+        (
+            "htp",
+            "ort-plugin",
+            73,
+            HTP_73 | CXX | {"libonnxruntime.so", "libonnxruntime_providers_qnn.so"},
+        ),
+        ("cpu", "ort-builtin", 73, {"libQnnCpu.so", "libonnxruntime.so"} | CXX),
+        (
+            "htp",
+            "executorch",
+            73,
+            HTP_73 | CXX | {"libqnn_executorch_backend.so", "qnn_executor_runner"},
+        ),
+    ],
+)
+def test_what_each_process_gets(
+    backend: Backend, engine: Driver, arch: int | None, expected: set[str]
+) -> None:
+    assert names(select(EVERYTHING, backend, engine, arch)) == expected
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_one_stub_and_one_skel(arch: int) -> None:
+    chosen = names(select(EVERYTHING, "htp", "qnn", arch))
+    assert {name for name in chosen if "Stub" in name or "Skel" in name} == {
+        f"libQnnHtpV{arch}Stub.so",
+        f"libQnnHtpV{arch}Skel.so",
+    }
+
+
+def test_an_unknown_arch_takes_every_stub_and_skel() -> None:
+    chosen = names(select(EVERYTHING, "htp", "qnn", None))
+    assert sum("Stub" in name for name in chosen) == sum("Skel" in name for name in chosen) == 6
+
+
+def test_preparing_on_the_device_wants_its_library() -> None:
+    prepared = select(EVERYTHING, "htp", "ort-plugin", 73, online_prepare=True)
+    assert "libQnnHtpPrepare.so" in names(prepared)
+    assert "libQnnHtpPrepare.so" not in names(
+        select(EVERYTHING, "gpu", "ort-plugin", 73, online_prepare=True)
+    )
+
+
+def test_what_a_library_needs_comes_along() -> None:
+    files = [*EVERYTHING, OneFile("lib/libVendor.so"), OneFile("lib/libDeep.so")]
+    needed = {"libQnnGpu.so": ["libVendor.so", "libc.so"], "libVendor.so": ["libDeep.so"]}
+    assert {"libVendor.so", "libDeep.so"} <= names(select(files, "gpu", "qnn", None, needed=needed))
+    assert not {"libVendor.so", "libDeep.so"} & names(
+        select(files, "cpu", "qnn", None, needed=needed)
+    )
+
+
+def test_the_cxx_runtime_of_a_wheel_comes_along() -> None:
+    wheel = [
+        OneFile(f"onnxruntime_qnn.libs/{name}")
+        for name in (
+            "libc++-71bc274c.so.1.0",
+            "libc++abi-0539aa51.so.1.0",
+            "libunwind-6b740a46.so.1.0",
+        )
+    ]
+    assert list(select(wheel, "htp", "qnn", 73)) == wheel
+
+
+@given(
+    st.lists(st.text(max_size=12)),
+    st.sampled_from(BACKENDS),
+    st.sampled_from(ENGINES),
+    st.none() | st.integers(0, 99),
+    st.dictionaries(st.text(max_size=3), st.lists(st.text(max_size=3), max_size=3)),
+)
+def test_any_names_are_survived(
+    there: list[str],
+    backend: Backend,
+    engine: Driver,
+    arch: int | None,
+    needed: dict[str, list[str]],
+) -> None:
+    files = [OneFile(name) for name in there]
+    chosen = select(files, backend, engine, arch, needed=needed)
+    assert set(chosen) <= set(files)
+    assert select(chosen, backend, engine, arch, needed=needed) == chosen
+
+
+def runtime() -> Runtime:
+    files = tuple(
+        LocalFile(Path(file.name), file.name, 1, f"{index:064x}")
+        for index, file in enumerate(EVERYTHING)
+    )
+    return Runtime("2.51.0", "android-arm64", Path(), files, source="sdk")
+
+
+def test_a_narrowed_runtime() -> None:
+    whole = runtime()
+    narrow = narrowed(whole, "htp", "qnn", 73)
+    assert {file.path.name for file in narrow.files} == HTP_73 | CXX
+    assert narrow.library_dirs == ("lib",)
+    assert narrow.key != whole.key
+    assert narrow.key == narrowed(narrow, "htp", "qnn", 73).key
+    assert whole.htp_archs == ARCHS
+    assert narrow.htp_archs == (73,)
+    assert narrow.name == "sdk:2.51.0"
+
+
+@pytest.mark.parametrize(("backend", "engine"), [("dsp", "qnn"), ("htp", "ort")])
+def test_a_backend_or_engine_that_does_not_exist(backend: str, engine: str) -> None:
+    with pytest.raises(ConfigError, match="unknown"):
+        narrowed(runtime(), backend, engine, 73)

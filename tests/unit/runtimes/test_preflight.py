@@ -1,0 +1,452 @@
+"""Each finding of preflight: a set that has it, and the clean set it was made of that has none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.runtimes.findings import CODES, Finding
+from harness.runtimes.preflight import (
+    ContextFacts,
+    PreflightInput,
+    TargetFacts,
+    preflight,
+)
+from harness.runtimes.runtime import LibraryFacts, SdkBuild, kind_of, library_facts
+from tests.properties import reached, reaches
+from tests.unit.runtimes.elf_files import elf_file
+
+BUILD = b"\0v2.51.0.260929181845\0"
+OTHER = b"\0v2.50.40.260831140417\0"
+LINUX = ["libc.so.6", "libstdc++.so.6", "ld-linux-aarch64.so.1"]
+BOARD = TargetFacts("linux-arm64", soc="SM8550", glibc="2.35")
+PHONE = TargetFacts("android-arm64", soc="SM8550", android_api=34)
+
+
+def library(
+    name: str,
+    machine: str = "aarch64",
+    *,
+    needed: Sequence[str] = LINUX,
+    content: bytes = BUILD,
+    bits: int = 64,
+    flags: int = 0,
+    glibc: str = "GLIBC_2.34",
+    android_api: int | None = None,
+    defines: Sequence[str] = (),
+    pages: int = 0,
+) -> LibraryFacts:
+    needs = {} if android_api is not None or machine == "hexagon" else {"libc.so.6": [glibc]}
+    data = elf_file(
+        machine,
+        bits=bits,
+        flags=flags,
+        needed=needed,
+        needs=needs,
+        android_api=android_api,
+        content=content,
+        defines=defines,
+        pages=pages,
+    )
+    return library_facts(name, data)
+
+
+def skel(
+    arch: int, content: bytes = BUILD, name: str | None = None, pages: int = 0
+) -> LibraryFacts:
+    return library(
+        name or f"libQnnHtpV{arch}Skel.so",
+        "hexagon",
+        bits=32,
+        flags=int(str(arch), 16),
+        needed=["libc++.so.1", "libc++abi.so.1"],
+        content=content,
+        pages=pages,
+    )
+
+
+def stub(arch: int, content: bytes = BUILD) -> LibraryFacts:
+    needed = [*LINUX, "libcdsprpc.so"]
+    return library(f"libQnnHtpV{arch}Stub.so", needed=needed, content=content)
+
+
+BACKEND = library("libQnnHtp.so")
+STAMP = b"\000260929181845\0"
+SYSTEM = library("libQnnSystem.so", content=STAMP)
+PLUGIN = library("libonnxruntime_providers_qnn.so", content=b"QNN EP requires ORT >= 1.%u")
+SILENT = library("libonnxruntime_providers_qnn.so", content=b"")
+CLEAN = (BACKEND, SYSTEM, stub(73), skel(73))
+
+
+def without(*names: str) -> tuple[LibraryFacts, ...]:
+    return tuple(file for file in CLEAN if file.name not in names)
+
+
+def with_(*files: LibraryFacts) -> tuple[LibraryFacts, ...]:
+    return (*without(*(file.name for file in files)), *files)
+
+
+def ort(version: str) -> LibraryFacts:
+    return library("libonnxruntime.so.1", defines=[f"VERS_{version}"])
+
+
+ON_BOARD = PreflightInput(CLEAN, BOARD, qnn_version="2.51.0")
+LARGE_PAGES = replace(ON_BOARD, device=replace(BOARD, page_bytes=16384))
+
+
+def android(name: str) -> LibraryFacts:
+    return library(name, needed=["libc.so", "libcdsprpc.so"], android_api=30)
+
+
+PHONE_FILES = tuple(
+    android(name) for name in ("libQnnHtp.so", "libQnnSystem.so", "libQnnHtpV73Stub.so")
+)
+ON_PHONE = PreflightInput((*PHONE_FILES, skel(73)), PHONE)
+X64 = {"machine": "x86-64", "needed": ["libc.so.6", "ld-linux-x86-64.so.2"]}
+SIMULATOR = PreflightInput(
+    (library("libQnnHtp.so", **X64), library("libQnnSystem.so", **X64)),  # type: ignore[arg-type]
+    TargetFacts("linux-x64", glibc="2.36"),
+)
+
+C = ContextFacts
+TOO_LARGE = C("c.bin", "2.51.0", 73, 16 << 20, (3840 << 20) + 1)
+CLEAN_ONES = [
+    ON_BOARD,
+    ON_PHONE,
+    SIMULATOR,
+    replace(ON_BOARD, qnn_version="2.51"),
+    replace(ON_BOARD, qnn_version="2.51.0.260929"),
+    replace(ON_BOARD, files=(*CLEAN, stub(68), skel(68), library("libQnnHtpPrepare.so"))),
+    replace(ON_BOARD, files=(*CLEAN, PLUGIN, ort("1.31.1"))),
+    replace(ON_BOARD, files=(*CLEAN, SILENT, ort("1.26.0"))),
+    replace(ON_BOARD, files=(*CLEAN, PLUGIN)),
+    replace(ON_BOARD, contexts=[C("a", "2.51.0", 73), C("b", "2.47.0", 73), C("c", "v2.51")]),
+    replace(ON_BOARD, contexts=[C("a", "v2.51.0.260929181845_193", 73), C("b", "what?")]),
+    replace(ON_BOARD, device=TargetFacts("linux-arm64")),
+    replace(ON_BOARD, files=with_(library("libQnnSystem.so", content=STAMP, pages=4096))),
+    replace(LARGE_PAGES, files=with_(library("libQnnSystem.so", content=STAMP, pages=16384))),
+    replace(LARGE_PAGES, files=with_(skel(73, pages=4096))),
+    replace(ON_BOARD, files=(library("libQnnGpu.so"),), backend="gpu"),
+    replace(ON_BOARD, files=(library("libQnnCpu.so"),), backend="cpu"),
+    replace(SIMULATOR, contexts=[C("a", "2.51.0", 81)]),
+    replace(SIMULATOR, contexts=[C("a", "2.51.0", None, 16 << 20, 5 << 30)]),
+    replace(ON_BOARD, contexts=[C("a", "2.51.0", 73, 8 << 20, 3840 << 20)]),
+    replace(ON_BOARD, files=(library("libQnnGpu.so"),), backend="gpu", contexts=[TOO_LARGE]),
+    # the same SoC under its other name, one that was not chosen, and a device that is not known
+    replace(
+        ON_BOARD,
+        device=replace(BOARD, soc="SM8550"),
+        contexts=[C("a", "2.51.0", 73, soc_model=43), C("b", "2.51.0", 73, soc_model=0)],
+    ),
+    replace(
+        ON_BOARD, device=replace(BOARD, soc=None), contexts=[C("a", "2.51.0", 73, soc_model=57)]
+    ),
+    replace(SIMULATOR, contexts=[C("a", "2.51.0", 73, soc_model=57)]),
+]
+
+
+@pytest.mark.parametrize("subject", CLEAN_ONES)
+def test_nothing_is_found_in_a_clean_set(subject: PreflightInput) -> None:
+    assert preflight(subject) == []
+
+
+S = "libQnnHtpV73Stub.so"
+K = "libQnnHtpV73Skel.so"
+
+# subject, code, severity, files at fault, and what the explanation or the fix must say
+FAULTS: list[tuple[PreflightInput, str, str, tuple[str, ...], str]] = [
+    (
+        replace(ON_BOARD, files=with_(stub(73, OTHER))),
+        *("sdk-mix", "error", (S, "libQnnHtp.so"), "is of 2.50.40.260831140417"),
+    ),
+    (
+        replace(ON_BOARD, files=with_(skel(73, OTHER))),
+        *("sdk-mix", "error", (K, "libQnnHtp.so"), "1008"),
+    ),
+    (
+        replace(ON_BOARD, files=(*CLEAN, library("libQnnHtpPrepare.so", content=OTHER))),
+        *("sdk-mix", "error", ("libQnnHtpPrepare.so", "libQnnHtp.so"), "one SDK"),
+    ),
+    (
+        replace(ON_BOARD, files=with_(library("libQnnSystem.so", content=b"\000260831140417\0"))),
+        *("sdk-mix", "warning", ("libQnnSystem.so", "libQnnHtp.so"), "the build of 260831140417"),
+    ),
+    *(
+        (
+            replace(ON_BOARD, files=(*CLEAN, other)),
+            *("sdk-mix", "info", (other.name, "libQnnHtp.so"), "v73, and stays here"),
+        )
+        for other in (stub(75, OTHER), skel(75, OTHER))
+    ),
+    (
+        replace(ON_BOARD, files=with_(stub(73, b""))),
+        *("sdk-unknown", "info", (S,), "does not say"),
+    ),
+    (
+        replace(ON_BOARD, qnn_version="2.50.40"),
+        *("version-label", "warning", ("libQnnHtp.so",), "said to be QNN 2.50.40"),
+    ),
+    (
+        replace(ON_BOARD, files=(*CLEAN, replace(BACKEND, name="more/libQnnHtp.so"))),
+        *("library-twice", "error", ("libQnnHtp.so", "more/libQnnHtp.so"), "1009"),
+    ),
+    (
+        replace(ON_BOARD, files=without("libQnnHtp.so")),
+        *("backend-missing", "error", (), "libQnnHtp.so"),
+    ),
+    (
+        replace(ON_BOARD, files=without("libQnnSystem.so")),
+        *("system-missing", "warning", (), "libQnnSystem.so"),
+    ),
+    (
+        replace(ON_BOARD, files=(*without(S), stub(75))),
+        *("stub-missing", "error", ("libQnnHtpV75Stub.so",), "the stubs are: v75"),
+    ),
+    (
+        replace(ON_BOARD, files=without(K)),
+        *("skel-missing", "error", (), "Add libQnnHtpV73Skel.so"),
+    ),
+    (
+        replace(ON_BOARD, files=(*without(K), skel(75, name=K))),
+        *("arch-label", "error", (K,), "holds code for v75"),
+    ),
+    (
+        replace(ON_BOARD, device=replace(BOARD, soc="QCS610")),
+        *("no-htp", "error", (), "without HTP"),
+    ),
+    (
+        replace(ON_BOARD, device=replace(BOARD, soc="SM8650", htp_arch=73)),
+        *("soc-arch", "warning", (), "SM8650 has v75"),
+    ),
+    (
+        replace(ON_BOARD, device=replace(BOARD, soc="SM9999", htp_arch=73)),
+        *("soc-unknown", "warning", (), "SM9999"),
+    ),
+    (
+        replace(ON_BOARD, contexts=[C("c.bin", "2.52.0", 73)]),
+        *("context-newer", "error", ("c.bin",), "5000"),
+    ),
+    (
+        replace(ON_BOARD, contexts=[C("c.bin", "2.51.0", 75)]),
+        *("context-arch", "error", ("c.bin",), "for HTP v75"),
+    ),
+    (
+        replace(ON_BOARD, contexts=[C("c.bin", "2.51.0", 69)]),
+        *("context-arch", "warning", ("c.bin",), "Compile it for v73"),
+    ),
+    (
+        replace(
+            SIMULATOR,
+            device=replace(SIMULATOR.device, htp_arch=73),
+            contexts=[C("c.bin", "2.51.0", 81)],
+        ),
+        *("context-arch", "info", ("c.bin",), "simulator"),
+    ),
+    (
+        replace(
+            ON_BOARD,
+            device=replace(BOARD, soc="sm8550"),
+            contexts=[C("c.bin", "2.51.0", 73, (8 << 20) + 1)],
+        ),
+        *("context-vtcm", "error", ("c.bin",), "SM8550 has 8: it is refused with 5005"),
+    ),
+    (
+        replace(ON_BOARD, contexts=[C("c.bin", "2.51.0", 73, 16 << 20)]),
+        *("context-vtcm", "error", ("c.bin",), "is for 16 MiB of VTCM, and SM8550 has 8"),
+    ),
+    (
+        replace(
+            ON_BOARD,
+            device=replace(BOARD, soc="QCS9100"),
+            contexts=[C("c.bin", "2.51.0", 73, soc_model=43)],
+        ),
+        *("context-soc", "warning", ("c.bin",), "compiled for SM8550 or QCS8550 (soc_model 43)"),
+    ),
+    (
+        replace(
+            ON_BOARD,
+            device=replace(BOARD, soc="SM8550"),
+            contexts=[C("c.bin", "2.51.0", 73, soc_model=9999)],
+        ),
+        *("context-soc", "warning", ("c.bin",), "compiled for a SoC (soc_model 9999)"),
+    ),
+    *(
+        (
+            replace(
+                where,
+                device=replace(where.device, soc=None, htp_arch=68),
+                contexts=[C("c.bin", "2.51.0", 68, has_floats=True), C("d.bin", "2.51.0", 68)],
+            ),
+            *("context-floats", severity, ("c.bin",), said),
+        )
+        for where, severity, said in (
+            (
+                replace(ON_BOARD, files=(*without(S, K), stub(68), skel(68))),
+                "warning",
+                "it fails there",
+            ),
+            (SIMULATOR, "info", "the simulator does not mind, a device does"),
+        )
+    ),
+    (
+        replace(
+            ON_BOARD,
+            device=replace(BOARD, lacks_floats=True),
+            contexts=[C("c.bin", "2.51.0", 73, has_floats=True), C("d.bin", "2.51.0", 73)],
+        ),
+        *("emulator-floats", "warning", ("c.bin",), "no vector instructions for them"),
+    ),
+    (
+        replace(ON_BOARD, device=replace(BOARD, soc=None), contexts=[TOO_LARGE]),
+        *("context-memory", "error", ("c.bin",), "needs 4026531841 bytes at least"),
+    ),
+    (
+        replace(ON_BOARD, files=with_(library_facts("libQnnSystem.so", b"<html>"))),
+        *("elf-damaged", "error", ("libQnnSystem.so",), "it is not an ELF file"),
+    ),
+    (
+        replace(ON_BOARD, files=with_(library("libQnnSystem.so", **X64))),  # type: ignore[arg-type]
+        *("wrong-machine", "error", ("libQnnSystem.so",), "is for x86-64"),
+    ),
+    (
+        replace(ON_BOARD, files=with_(library("libQnnSystem.so", "arm", bits=32))),
+        *("wrong-machine", "error", ("libQnnSystem.so",), "arm with 32 bits"),
+    ),
+    (
+        replace(ON_BOARD, files=with_(library(K))),
+        *("wrong-machine", "error", (K,), "hexagon-vXX/unsigned"),
+    ),
+    (
+        replace(ON_BOARD, files=with_(android("libQnnSystem.so"))),
+        *("wrong-libc", "error", ("libQnnSystem.so",), "built for Android"),
+    ),
+    (
+        replace(ON_PHONE, files=(*ON_PHONE.files[:1], *ON_PHONE.files[2:], SYSTEM)),
+        *("wrong-libc", "error", ("libQnnSystem.so",), "built for Linux (glibc)"),
+    ),
+    (
+        replace(ON_BOARD, files=with_(library("libQnnSystem.so", glibc="GLIBC_2.38"))),
+        *("glibc-too-old", "error", ("libQnnSystem.so",), "needs glibc 2.38"),
+    ),
+    (
+        replace(
+            ON_PHONE,
+            files=[*ON_PHONE.files, library("x.so", needed=["libc.so"], android_api=35)],
+        ),
+        *("android-api", "warning", ("x.so",), "API 35"),
+    ),
+    (
+        replace(LARGE_PAGES, files=with_(library("libQnnSystem.so", content=STAMP, pages=4096))),
+        *("page-size", "error", ("libQnnSystem.so",), "4 KB at most, and the device's have 16"),
+    ),
+    (
+        replace(ON_BOARD, files=with_(library("libQnnSystem.so", needed=["libc++-71bc274c.so.1"]))),
+        *("needed-missing", "error", ("libQnnSystem.so",), "C++ runtime"),
+    ),
+    (
+        replace(
+            ON_PHONE,
+            files=[*ON_PHONE.files, library("x.so", needed=["libc++_shared.so"], android_api=30)],
+        ),
+        *("needed-missing", "error", ("x.so",), "of the NDK"),
+    ),
+    (
+        replace(ON_BOARD, device=replace(BOARD, libraries=frozenset(LINUX))),
+        *("needed-missing", "error", (S,), "not on the device"),
+    ),
+    (
+        replace(ON_BOARD, files=[*CLEAN, PLUGIN, ort("1.22.0")]),
+        *("ort-too-old", "error", (PLUGIN.name, "libonnxruntime.so.1"), "says so"),
+    ),
+    (
+        replace(ON_BOARD, files=[*CLEAN, SILENT], ort_version="1.20.1"),
+        *("ort-too-old", "error", (PLUGIN.name,), "crashes"),
+    ),
+    (
+        replace(ON_BOARD, files=[*CLEAN, SILENT, ort("1.31.1")]),
+        *("ort-too-new", "error", (PLUGIN.name, "libonnxruntime.so.1"), "2.4.0 or newer"),
+    ),
+    (
+        replace(ON_BOARD, files=[*CLEAN, PLUGIN, library("libonnxruntime.so")]),
+        *("ort-unknown", "info", (PLUGIN.name,), "not known"),
+    ),
+    (
+        replace(ON_BOARD, executorch="1.5.1"),
+        *("executorch-device", "error", ("libQnnHtp.so",), "Take QNN 2.49.40"),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("subject", "code", "severity", "files", "says"),
+    FAULTS,
+    ids=[f"{number}-{fault[1]}" for number, fault in enumerate(FAULTS)],
+)
+def test_a_fault_is_the_only_thing_found(
+    subject: PreflightInput, code: str, severity: str, files: tuple[str, ...], says: str
+) -> None:
+    found = preflight(subject)
+    assert [(one.code, one.severity, one.files) for one in found] == [(code, severity, files)]
+    assert says in f"{found[0].explanation} {found[0].fix}"
+    assert found[0].thread == CODES[code].thread
+
+
+def test_every_code_is_in_the_table_of_faults() -> None:
+    assert {fault[1] for fault in FAULTS} == set(CODES)
+
+
+def test_the_worst_comes_first() -> None:
+    subject = replace(ON_BOARD, files=with_(stub(73, b""))[1:], qnn_version="2.50.40")
+    assert [one.severity for one in preflight(subject)] == ["error", "warning", "info"]
+
+
+def test_a_finding_as_a_line() -> None:
+    line = str(preflight(replace(ON_BOARD, files=with_(stub(73, OTHER))))[0])
+    assert line.startswith("error sdk-mix: libQnnHtpV73Stub.so is of 2.50.40.260831140417, ")
+    assert line.endswith("(https://github.com/pytorch/executorch/issues/8762)")
+
+
+def test_a_wrong_file_is_not_told_twice() -> None:
+    """An Android stub on Linux: that its libc.so is missing follows from that."""
+    found = preflight(replace(ON_BOARD, files=with_(android(S))))
+    assert [one.code for one in found] == ["wrong-libc"]
+
+
+def test_the_codes_are_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs/preflight.md").read_text()
+    for code in CODES.values():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{code.name}` |")]
+        assert code.severity in row
+        assert code.thread is None or code.thread in row
+
+
+names = st.sampled_from(["libQnnHtp.so", S, K, "libQnnSystem.so", "libonnxruntime.so", PLUGIN.name])
+facts = st.builds(
+    lambda name, build, arch, ort_version: LibraryFacts(
+        name, *kind_of(name), arch, BACKEND.elf, None, build, ort_version
+    ),
+    names,
+    st.none() | st.builds(SdkBuild, st.text(max_size=9), st.text("0123456789", max_size=12)),
+    st.none() | st.integers(),
+    st.none() | st.text(max_size=9),
+)
+
+
+@reaches(0.5)
+@given(
+    st.lists(facts, max_size=5),
+    st.sampled_from([BOARD, PHONE, SIMULATOR.device]),
+    st.none() | st.text(max_size=9),
+)
+def test_any_facts(files: list[LibraryFacts], device: TargetFacts, version: str | None) -> None:
+    context = ContextFacts("c", version, 73)
+    found: list[Finding] = preflight(
+        PreflightInput(files, device, contexts=[context], qnn_version=version, ort_version=version)
+    )
+    if found:
+        reached()
+    assert all(one.explanation and one.fix for one in found)

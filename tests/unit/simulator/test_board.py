@@ -1,0 +1,106 @@
+"""A simulated board: what is laid out, what it says of itself, and what cannot be one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import ConfigError
+from harness.dsp.dsp import DspLimits, DspPrograms
+from harness.simulator.board import (
+    FOLDER,
+    Board,
+    BoardDsp,
+    board_environment,
+    dsp_files,
+    install_board,
+    libc_version,
+    soc_files,
+)
+from harness.simulator.device import DeviceSettings
+from harness.simulator.programs import board_properties
+
+LIBC = b"\x7fELF..GNU C Library (Debian GLIBC 2.36-8cross1) stable release version 2.36.\nCopy"
+LIBRARIES = ("libc.so.6", "ld-linux-aarch64.so.1", "libstdc++.so.6.0.30", "libasan.so.8", "libm.a")
+
+
+def board_of(folder: Path) -> Board:
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    for name in LIBRARIES:
+        (libraries / name).write_bytes(LIBC)
+    return Board(Path("/opt/qemu"), Path("/opt/shim.so"), libraries, soc_files("SM8650", 557))
+
+
+def with_dsp(board: Board) -> Board:
+    programs = DspPrograms(Path("/opt/emulator"), Path("/opt/loader"))
+    dsp = BoardDsp(Path("/opt/rpc.so"), programs, DspLimits(arch=75, sessions=2))
+    return replace(board, files={**board.files, **dsp_files()}, dsp=dsp)
+
+
+def test_a_board_is_links_and_what_it_shows(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    board = board_of(tmp_path)
+    install_board(board, storage)
+    folder = storage / FOLDER
+    there = sorted(path.name for path in (folder / "root/lib").iterdir())
+    assert there == ["ld-linux-aarch64.so.1", "libc.so.6", "libstdc++.so.6.0.30"]
+    assert (folder / "root/sys/devices/soc0/soc_id").read_text() == "557\n"
+    assert (folder / "root/sys/devices/system/soc/soc0/id").read_text() == "557\n"
+    assert str((folder / "libc").readlink()) == "glibc 2.36"
+    assert board_environment(board, storage) == {"LD_PRELOAD": f"{folder}/board.so"}
+    assert not (folder / "dsp").exists()
+
+
+def test_a_board_with_a_dsp_has_the_library_that_leads_to_it(tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    board = with_dsp(board_of(tmp_path))
+    install_board(board, storage)
+    folder = storage / FOLDER
+    for place in ("lib", "usr/lib/aarch64-linux-gnu"):
+        assert (folder / "root" / place / "libcdsprpc.so").readlink() == Path("/opt/rpc.so")
+    assert (folder / "dsp/limits").read_text().startswith("arch 75\nsessions 2\n")
+    assert (folder / "dsp/qemu-hexagon").readlink() == Path("/opt/emulator")
+    assert board_environment(board, storage)["QNN_DSP"] == str(folder / "dsp")
+    assert (folder / "root/sys/class/remoteproc/remoteproc0/name").read_text() == "cdsp\n"
+
+
+def test_a_storage_that_cannot_be_preloaded_from(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has a space"):
+        install_board(board_of(tmp_path), tmp_path / "my storage")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\x7fELF GNU C Library, version unknown"])
+def test_a_library_that_does_not_tell_its_version(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "libc.so.6").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"libc\.so\.6"):
+        libc_version(tmp_path)
+
+
+def test_settings_go_through_the_command_line(tmp_path: Path) -> None:
+    settings = DeviceSettings(
+        storage=tmp_path,
+        properties={"ro.product.model": "\u00e9 \n"},
+        public_key=tmp_path / "adbkey.pub",
+        storage_limit_bytes=None,
+        reboot_s=0.5,
+        board=board_of(tmp_path),
+        prepares_gpu=True,
+    )
+    assert settings.board is not None
+    for some in (
+        settings,
+        replace(settings, board=None, storage_limit_bytes=5),
+        replace(settings, board=with_dsp(settings.board)),
+    ):
+        assert DeviceSettings.from_json(some.to_json()) == some
+
+
+def test_a_board_says_little_and_nothing_of_android() -> None:
+    table = board_properties("sim", "SM8650")
+    assert table["ro.product.cpu.abi"] == "arm64-v8a"
+    assert table["ro.serialno"].startswith("SIM")
+    assert not [name for name in table if name.startswith(("ro.build", "ro.soc", "sys."))]

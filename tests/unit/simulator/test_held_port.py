@@ -1,0 +1,94 @@
+"""The port of a simulated device is its own, whether it listens or not."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import threading
+
+from harness.simulator.supervisor import HeldPort
+
+
+def taken_by_another(number: int) -> bool:
+    """Whether somebody who shares the port with whoever allows it can listen there."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            other.bind(("127.0.0.1", number))
+            other.listen()
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE
+        return True
+
+
+def leave_an_ended_connection(port: HeldPort) -> None:
+    """The side that closes first keeps the port for a minute (TIME_WAIT)."""
+    with socket.create_connection(("127.0.0.1", port.number), timeout=60) as visitor:
+        served, _ = port.socket.accept()
+        served.close()
+        assert visitor.recv(1) == b""
+
+
+def refused(number: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", number), timeout=60).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_nobody_else_gets_it_over_several_boots() -> None:
+    port = HeldPort()
+    number = port.number
+    for _ in range(3):
+        assert not taken_by_another(number)
+        assert refused(number)
+        port.listen()
+        assert not taken_by_another(number)
+        leave_an_ended_connection(port)
+        port.refuse()
+        assert port.number == number
+    assert not taken_by_another(number)
+    port.socket.close()
+    assert taken_by_another(number)
+
+
+def test_told_to_refuse_while_it_does_it_serves_later_all_the_same() -> None:
+    port = HeldPort()
+    for _ in range(2):
+        port.refuse()
+        port.refuse()
+        assert refused(port.number)
+        port.listen()
+        with socket.create_connection(("127.0.0.1", port.number), timeout=60) as visitor:
+            served, _ = port.socket.accept()
+            with served:
+                visitor.sendall(b"x")
+                assert served.recv(1) == b"x"
+    port.socket.close()
+
+
+def test_hosts_that_come_while_it_begins_to_refuse_do_not_block_it() -> None:
+    port = HeldPort()
+    over = threading.Event()
+
+    def come() -> None:
+        while not over.is_set():
+            with contextlib.suppress(OSError), socket.socket() as visitor:
+                visitor.connect(("127.0.0.1", port.number))
+
+    visitors = [threading.Thread(target=come) for _ in range(3)]
+    for visitor in visitors:
+        visitor.start()
+    try:
+        for _ in range(12):
+            port.listen()
+            for _ in range(10):
+                port.socket.accept()[0].close()
+            port.refuse()
+    finally:
+        over.set()
+        for visitor in visitors:
+            visitor.join()
+        port.socket.close()

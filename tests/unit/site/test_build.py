@@ -1,0 +1,354 @@
+"""A site of hand-made runs: which pages there are, where they lead, what is written again."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from click.testing import CliRunner
+
+from harness.cli.report import site
+from harness.history.attempts import Attempt, cause_id
+from harness.history.database import CauseTold, NightTold, keep_night, open_database
+from harness.history.importing import import_run
+from harness.results.run_folder import INFO, RunFolder
+from harness.site.build import Built, build
+from harness.site.pages import page_of
+from tests.unit.history.runs import attempt, run_folder
+
+EVIL = "<img src=x onerror=alert(1)>\"'&amp;../../evil"
+BAD = "a failed id=x"
+FIRST, SECOND, THIRD = (f"2026110{day}T220000Z-{day:016x}" for day in (1, 2, 3))
+
+
+def nights(folder: Path) -> list[Path]:
+    """Two nights: one thing breaks, one is mended, one is lost, names are hostile."""
+    fine, evil = attempt("a passed"), attempt("b passed", device="<b>&'\"")
+    return [
+        run_folder(folder, fine, attempt("c failed id=x"), evil, run_id=FIRST),
+        run_folder(
+            folder,
+            attempt("a failed id=x"),
+            attempt("c passed"),
+            attempt("d failed", file=f"suites/{EVIL}.py"),
+            attempt("b error", device="<b>&'\""),
+            run_id=SECOND,
+        ),
+    ]
+
+
+def built(folder: Path, *runs: Path) -> Built:
+    database = open_database(str(folder / "history.sqlite"))
+    for one in runs:
+        import_run(database, one)
+    return build(database, folder / "site")
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    built(tmp_path, *nights(tmp_path))
+    return tmp_path / "site"
+
+
+def test_each_link_leads_to_a_page_of_the_site(pages: Path) -> None:
+    found = 0
+    for page in pages.rglob("*.html"):
+        for link in re.findall(r'href="([^"#]*)"', page.read_text()):
+            found += 1
+            assert (page.parent / unquote(unescape(link))).is_file(), (page, link)
+    assert found > 50
+
+
+def test_the_front_page_tells_what_broke(pages: Path) -> None:
+    text = (pages / "index.html").read_text()
+    assert (
+        "3 of 4 cases have a verdict, 1 lost to the lab: 1 passed, 2 failed (2 of them new)."
+        in text
+    )
+    for heading in ("New: 2 cases", "Without a verdict: 1 case", "Fixed: 1 case"):
+        assert f"<h2>{heading}</h2>" in text
+    assert page_of("case", attempt("a passed").test) in text
+    assert page_of("night", SECOND) in text
+    assert "case without a verdict</li>" not in text  # its own are said above
+
+
+def test_who_runs_a_case_again_by_hand_makes_no_night(tmp_path: Path) -> None:
+    runs = nights(tmp_path)
+    built(tmp_path, *runs)
+    held = open_database(str(tmp_path / "history.sqlite"))
+    keep_night(held, NightTold(night="n", run=SECOND))
+    built(tmp_path, run_folder(tmp_path, attempt("c passed"), run_id=THIRD))
+    front, by_hand, night = (
+        (tmp_path / "site" / page).read_text()
+        for page in ("index.html", page_of("night", THIRD), page_of("night", SECOND))
+    )
+    assert "2 failed (2 of them new)" in front
+    assert "Night of " in front
+    assert ("Run of " in by_hand, "Run of " in night) == (True, False)
+    assert page_of("night", THIRD) not in front
+    assert page_of("night", THIRD) in (tmp_path / "site/nights.html").read_text()
+
+
+def test_what_came_with_a_cause_is_told_and_not_of_what_is_fixed(tmp_path: Path) -> None:
+    runs = [
+        run_folder(tmp_path, attempt(said), run_id=one)
+        for one, said in ((FIRST, "a passed"), (SECOND, BAD), (THIRD, "a@2.52.0 passed"))
+    ]
+    cause = cause_id(Attempt.of(attempt(BAD)))
+    causes = {cause: CauseTold(files_changed=("test_a.py",))}
+    built(tmp_path, *runs[:2])
+    told = NightTold(night="n", run=SECOND, causes=causes)
+    keep_night(open_database(str(tmp_path / "history.sqlite")), told)
+    built(tmp_path, *runs[2:])
+    broke, fixed = (
+        (tmp_path / "site" / page_of("night", run)).read_text() for run in (SECOND, THIRD)
+    )
+    assert "<h2>New: 1 case</h2>" in broke
+    assert re.search(r"since <a [^>]*>[-0-9]*</a>; changed then: <code>test_a.py</code>", broke)
+    assert "<h2>Fixed: 1 case</h2>" in fixed
+    assert "test_a.py</code>" not in fixed
+
+
+def test_the_front_page_names_earlier_nights_that_lost_cases(tmp_path: Path) -> None:
+    before = nights(tmp_path)
+    third = run_folder(tmp_path, attempt("a passed"), run_id=THIRD)
+    built(tmp_path, *before, third)
+    text = (tmp_path / "site/index.html").read_text()
+    (link,) = re.findall(r'<li><a href="([^"]*)">[-0-9]*</a>: 1 case without a verdict</li>', text)
+    assert link == page_of("night", SECOND)
+
+
+def test_a_case_ends_so_since_its_night_began_whatever_the_hour_of_the_attempt(
+    tmp_path: Path,
+) -> None:
+    after = attempt("a failed", started=datetime(2030, 1, 2, 0, 30, tzinfo=UTC))
+    before = run_folder(tmp_path, attempt("a passed"), run_id=FIRST)
+    run = run_folder(tmp_path, after, run_id=SECOND)
+    built(tmp_path, before, run)
+    begun = str(RunFolder.open(run).info()["started"])[:10]
+    text = (tmp_path / "site" / page_of("case", after.test)).read_text()
+    assert re.findall(r"ails[^<]* since ([-0-9]*)", text) == [begun, begun]
+    assert "2030" not in text
+
+
+def test_what_others_named_is_never_a_tag_nor_a_path(pages: Path) -> None:
+    for page in pages.rglob("*.html"):
+        text = page.read_text()
+        assert "<img" not in text
+        assert "<b>&" not in text
+        assert "Content-Security-Policy" in text
+        assert "evil" not in page.name or page.parent.name == "case"
+    assert not list(pages.parent.glob("evil*"))
+    assert {one.name for one in pages.iterdir() if one.is_dir()} >= {"night", "case", "device"}
+
+
+def test_only_what_has_changed_is_written_again(tmp_path: Path) -> None:
+    runs = nights(tmp_path)
+    first = built(tmp_path, *runs)
+    again = built(tmp_path)
+    nights_written = 2  # their pages need not even be made again
+    assert (first.kept, again.written, again.kept) == (0, 0, first.written - nights_written)
+    page = tmp_path / "site" / page_of("night", FIRST)
+    was = page.stat().st_mtime_ns
+    more = built(tmp_path, run_folder(tmp_path, attempt("a failed id=x"), run_id=THIRD))
+    assert 0 < more.written < first.written
+    assert page.stat().st_mtime_ns == was
+
+
+def test_the_command_takes_in_new_runs(tmp_path: Path) -> None:
+    nights(tmp_path)
+    words = ["--output", str(tmp_path / "out"), "--reports", str(tmp_path)]
+    done = CliRunner().invoke(site, words, catch_exceptions=False)
+    assert re.search(r"out/index.html: \d\d pages written in [\d.]+ s$", done.output.strip())
+    again = CliRunner().invoke(site, words, catch_exceptions=False)
+    assert re.search(
+        r": 0 pages written in .* s, the others have not changed$", again.output.strip()
+    )
+    assert (tmp_path / "out/index.html").is_file()
+
+
+def test_a_history_without_runs_has_a_front_page(tmp_path: Path) -> None:
+    built(tmp_path)
+    assert "Nothing is held yet" in (tmp_path / "site/index.html").read_text()
+
+
+def many(folder: Path, number: int) -> list[Path]:
+    """Nights of which each has a case that always failed, one that fails since the third night,
+    one that is lost since the second, one that fails at first only, and one that is flaky."""
+    runs = []
+    for at in range(number):
+        said = [
+            "always failed id=old message=as_ever",
+            "broke@2.0 failed id=new message=since_then" if at > 1 else "broke@1.0 passed",
+            f"lost {'error' if at else 'passed'}",
+            f"once {'passed' if at else 'failed message=gone'}",
+            f"flaky {'failed' if at % 4 == 1 else 'passed'}",
+        ]
+        began = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=at)
+        run_id = f"{began:%Y%m%dT%H%M%SZ}-{at:016x}"
+        runs.append(run_folder(folder, *map(attempt, said), run_id=run_id))
+        info = json.loads((runs[-1] / INFO).read_text()) | {"started": began.isoformat()}
+        (runs[-1] / INFO).write_text(json.dumps(info))
+    return runs
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site reads six runs and tells changes of three, as if these were 60 and 30."""
+    for name in ("site.build", "history.run_changes"):
+        monkeypatch.setattr(f"harness.{name}.WINDOW", 6)
+    for name in ("MARKS", "_TREND", "_SHOWN"):
+        monkeypatch.setattr(f"harness.site.build.{name}", 3)
+
+
+def pages_of(site: Path) -> dict[str, str]:
+    return {str(one.relative_to(site)): one.read_text() for one in site.rglob("*.html")}
+
+
+def test_pages_say_the_same_whether_made_night_by_night_or_at_once(
+    tmp_path: Path, few: None
+) -> None:
+    runs = many(tmp_path, 14)
+    step = [built(tmp_path, *runs[:-1]), built(tmp_path, *runs[-1:])]
+    assert step[1].written < step[0].written
+    found = pages_of(tmp_path / "site")
+    shutil.rmtree(tmp_path / "site")
+    built(tmp_path)
+    anew = pages_of(tmp_path / "site")
+    nights = {one for one in anew if one.startswith("night/")}
+    # the page of the night before says what was suspected then
+    for name in anew.keys() - nights:
+        assert found[name] == anew[name], name
+    assert found.keys() == anew.keys()
+
+
+def test_since_when_is_told_of_what_fails_for_longer_than_is_read(
+    tmp_path: Path, few: None
+) -> None:
+    runs = many(tmp_path, 12)
+    site = tmp_path / "site"
+    for one in (runs[:11], runs[11:]):
+        built(tmp_path, *one)
+        text = (site / "index.html").read_text()
+        cells = re.findall(r'data-label="Where, [^"]*">(.*?)</td>', text)
+        lines = {re.sub("<[^>]*>", "", cell) for cell in cells}
+        assert lines >= {
+            "fails on 1 of 1 tested devices (sim); since 2026-11-03; changed then: qnn 1.0 to 2.0",
+            "fails on 1 of 1 tested devices (sim); since 2026-11-01, its first run that is held",
+            "no verdict on 1 of 1 devices (sim); since 2026-11-02, with the same versions",
+        }, lines
+        says = {
+            name: re.sub("<[^>]*>", "", (site / page_of("case", attempt(said).test)).read_text())
+            for name, said in (("broke", "broke@2.0 failed"), ("always", "always failed"))
+        }
+        assert "Fails on 1 of 1 device, since 2026-11-03." in says["broke"]
+        assert "fails since 2026-11-03" in says["broke"]
+        assert "Fails on 1 of 1 device, in all that is held." in says["always"]
+
+
+def test_a_cause_has_its_diagnosis_and_stays_when_it_is_long_gone(
+    tmp_path: Path, few: None
+) -> None:
+    built(tmp_path, *many(tmp_path, 12))
+    site = tmp_path / "site"
+    causes = (site / "causes.html").read_text()
+    (gone,) = re.findall(r'href="(cause/[^"]*)">[^<]*gone', causes)
+    told = (site / gone).read_text()
+    assert "Gone; last seen 2026-11-01." in told
+    (new,) = re.findall(r'href="(cause/[^"]*)">[^<]*: new<', causes)
+    assert "Its diagnosis: <code>new</code>" in (site / new).read_text()
+    assert "1 case in the last run." in (site / new).read_text()
+
+
+def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
+    both = run_folder(tmp_path, attempt("a passed"), attempt("b passed"), run_id=FIRST)
+    one = run_folder(tmp_path, attempt("a passed"), run_id=SECOND)
+    built(tmp_path, both, one)
+    front = tmp_path / "site/index.html"
+    assert "1 of 1 case has a verdict: 1 passed." in front.read_text()
+    gone = {"exit_code": 1, "failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
+    told = NightTold(night="n", run=SECOND, **gone)
+    keep_night(open_database(str(tmp_path / "history.sqlite")), told)
+    built(tmp_path)
+    text = front.read_text()
+    assert "Fails because of: vanished (what was judged before was not)." in text
+    assert "<code>test_b[gone]</code>" in text
+    assert 'class="verdict bad"' in text
+
+
+@pytest.mark.parametrize(
+    ("good", "now", "some", "none"),
+    [
+        (
+            "passed",
+            "Passes on 2 devices.",
+            "Passes on 1 device; no verdict now on 1 device.",
+            "Passed until now; no verdict now on 2 devices.",
+        ),
+        (
+            "failed",
+            "Fails on 2 of 2 devices, in all that is held.",
+            "Fails on 2 of 2 devices, in all that is held; no verdict now on 1 device.",
+            "Failed until now on 2 of 2 devices, in all that is held; no verdict now on 2 devices.",
+        ),
+    ],
+)
+def test_a_test_ends_only_so_where_its_verdict_is_current(
+    tmp_path: Path, good: str, now: str, some: str, none: str
+) -> None:
+    test = "suites/test_a.py::test_b[a]"
+
+    def said(run_id: str, *ends: tuple[str, str]) -> str:
+        records = [attempt(f"a {end}", device=name, test=test) for name, end in ends]
+        built(tmp_path, run_folder(tmp_path, *records, run_id=run_id))
+        text = (tmp_path / "site/cases.html").read_text()
+        (line,) = re.findall(">((?:Pass|Fail)(?:es|ed|s) [^<]*)<", text)
+        return str(line)
+
+    assert said(FIRST, ("p", good), ("q", good)) == now
+    assert said(SECOND, ("p", good), ("q", "error")) == some
+    assert said(THIRD, ("p", "error"), ("q", "error")) == none
+
+
+def test_what_is_new_since_the_night_before_is_new_though_a_run_by_hand_saw_it(
+    tmp_path: Path,
+) -> None:
+    good = run_folder(tmp_path, attempt("a passed"), run_id=FIRST)
+    by_hand = run_folder(tmp_path, attempt("a failed"), run_id=SECOND)
+    night = run_folder(tmp_path, failing := attempt("a failed"), run_id=THIRD)
+    said = "1 of 1 case has a verdict: 1 failed; 1 new; 0 still failing, 0 still passing"
+    database = open_database(str(tmp_path / "history.sqlite"))
+    keep_night(database, NightTold(night="n", run=FIRST))
+    new = {"failed_on": ("new", "vanished"), "new": (failing.case,), "verdict": said, "base": FIRST}
+    keep_night(database, NightTold(night="o", run=THIRD, exit_code=1, **new))
+    built(tmp_path, good, by_hand, night)
+    text = (tmp_path / "site/index.html").read_text()
+    assert f">{said}.</p>" in text
+    assert "Fails because of: new, vanished (what was judged before was not)." in text
+    assert ">New: 1 case<" in text
+    assert "Still failing" not in text
+    kept = (tmp_path / "site/reports" / THIRD / "report.html").read_text()
+    assert "1 failed (1 of them new)." in kept
+
+
+def test_a_device_that_was_lost_is_not_said_to_have_failed_nothing_ever(tmp_path: Path) -> None:
+    failed = run_folder(tmp_path, attempt("a failed"), run_id=FIRST)
+    built(tmp_path, failed, run_folder(tmp_path, attempt("a error"), run_id=SECOND))
+    page = (tmp_path / "site" / page_of("device", "sim")).read_text()
+    assert "nothing failed there, 1 without a verdict on 2026-" in page
+    head = re.findall("<th[^>]*>([^<]*)</th>", page[page.index("Night by night") :])
+    assert head[:4] == ["Night", "State", "Found", "Passed"]
+
+
+def test_a_failure_that_a_known_issue_expects_is_one_of_its_device(tmp_path: Path) -> None:
+    built(tmp_path, run_folder(tmp_path, attempt("a failed known=slow-load"), run_id=FIRST))
+    page = (tmp_path / "site" / page_of("device", "sim")).read_text()
+    assert "1 case failed there as known on 2026-" in page
+    for text in (page, (tmp_path / "site/index.html").read_text()):
+        assert "known issue <code>slow-load</code>" in text[text.index("As a known issue says") :]

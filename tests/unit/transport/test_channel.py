@@ -1,0 +1,107 @@
+"""A channel sends and receives at once, keeps its deadline, and reads on when nobody takes more."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import pytest
+
+from harness.core.deadline import Deadline
+from harness.transport.channel import Channel
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair()
+
+
+def test_everything_queued_arrives_in_order() -> None:
+    near, far = pair()
+    with near, far:
+        channel = Channel(near, Deadline(5))
+        data = bytes(range(256)) * 20_000
+        for start in range(0, len(data), 1000):
+            channel.queue(data[start : start + 1000])
+        echo = bytearray()
+
+        def other_side() -> None:
+            while len(echo) < len(data):
+                echo.extend(far.recv(1 << 20))
+            far.sendall(b"done")
+
+        thread = threading.Thread(target=other_side)
+        thread.start()
+        assert channel.receive() == b"done"
+        thread.join()
+        assert echo == data
+        assert channel.queued_bytes == 0
+
+
+def test_both_directions_at_once_do_not_lock_up() -> None:
+    near, far = pair()
+    with near, far:
+        channel = Channel(near, Deadline(5))
+        size = 8 << 20
+        channel.queue(bytes(size))
+
+        def echo() -> None:
+            while data := far.recv(1 << 16):
+                far.sendall(data)
+
+        thread = threading.Thread(target=echo)
+        thread.start()
+        received = 0
+        while received < size:
+            received += len(channel.receive())
+        near.shutdown(socket.SHUT_WR)
+        thread.join()
+
+
+def test_the_deadline_holds_while_sending_and_while_receiving() -> None:
+    near, far = pair()
+    with near, far:
+        for queued in (0, 64 << 20):
+            channel = Channel(near, Deadline(0.1))
+            channel.queue(bytes(queued))
+            began = time.monotonic()
+            with pytest.raises(TimeoutError, match=r"0\.1 s"):
+                channel.receive()
+            assert 0.09 < time.monotonic() - began < 30
+
+
+def test_the_deadline_holds_though_there_is_always_something_to_receive() -> None:
+    near, far = pair()
+    with near, far:
+        channel = Channel(near, Deadline(0.1))
+        began = time.monotonic()
+
+        def listen() -> None:
+            while time.monotonic() - began < 60:
+                far.sendall(b"more")
+                assert channel.receive()
+
+        with pytest.raises(TimeoutError):
+            listen()
+        assert time.monotonic() - began < 30
+
+
+def test_the_last_word_is_heard_after_sending_failed() -> None:
+    near, far = pair()
+    with near:
+        channel = Channel(near, Deadline(5))
+        far.sendall(b"last word")
+        far.close()
+        channel.queue(bytes(64 << 20))
+        assert channel.receive() == b"last word"
+        assert channel.deaf is not None
+        with pytest.raises(EOFError):
+            channel.receive()
+
+
+def test_room_for_more_output_ends_the_wait() -> None:
+    near, far = pair()
+    with near, far:
+        channel = Channel(near, Deadline(5))
+        channel.queue(b"little")
+        assert channel.receive(room_below=100) == b""

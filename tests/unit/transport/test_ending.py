@@ -1,0 +1,127 @@
+"""What a call left running: found, told by the device's own clock, and ended, in every shell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+
+from harness.transport.shell import Found, end_script, find_script, parse_found
+from harness.transport.shell_protocol import Banner, v2_script
+from tests.properties import damaged, reached, reaches
+
+TOKEN = secrets.token_hex(10)  # what carries it is looked for on the whole computer
+SHELLS = [
+    pytest.param(command, marks=pytest.mark.needs(command[0]))
+    for command in (["dash"], ["bash"], ["mksh"], ["busybox", "sh"], ["sh"])
+]
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (b"", Found()),
+        (b"looked 12.34\nended\n", Found(12.34, {}, True)),
+        (b"found 7 S\nfound 81 T\nlooked 12.34\n", Found(12.34, {7: "S", 81: "T"}, False)),
+        (b"found 7 S\r\nlooked 12.34\r\nended\r\n", Found(12.34, {7: "S"}, True)),
+        (b"found 7 x\nfound 8 Z\nlooked 12.34\nended\n", Found(12.34, {}, True)),
+        (b"found 7 S\n", Found()),
+        (b"found 7 S\nlooked 12.3", Found()),
+        (b"ended\n", Found()),
+        (b"sh: not found\nlooked 1.00\nnot ended\n", Found(1.0, {}, False)),
+        (b"looked 1.00\nfound 7 S\n", Found(1.0, {}, False)),
+    ],
+)
+def test_what_is_said_is_believed_if_it_is_whole(said: bytes, found: Found) -> None:
+    assert parse_found(said) == found
+
+
+@reaches(0.1)
+@given(damaged("found 7 S\nfound 81 T\nlooked 12.34\nended\n"))
+def test_nothing_that_is_said_raises(said: str) -> None:
+    found = parse_found(said.encode())
+    if found.states:
+        reached()
+    for pid, state in found.states.items():
+        assert re.search(rf"^found 0*{pid} {state}\r*$", said, re.MULTILINE)
+    assert found.uptime_s is None or "looked" in said
+
+
+@contextlib.contextmanager
+def endless_call(shell: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A call that computes for ever, under way; it is gone afterwards, also if it was stopped."""
+    with subprocess.Popen(
+        [*shell, "-c", v2_script("echo up; while :; do :; done", TOKEN)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as call:
+        try:
+            assert call.stdout is not None
+            call.stdout.readline()
+            yield call
+        finally:
+            call.kill()
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_a_stopped_call_is_found_and_stays(shell: list[str]) -> None:
+    with endless_call(shell) as call:
+        os.kill(call.pid, signal.SIGSTOP)
+        # a busy computer takes its time to stop it
+        os.waitid(os.P_PID, call.pid, os.WSTOPPED | os.WNOWAIT)
+        before_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        said = subprocess.run(
+            [*shell, "-c", find_script(TOKEN)], capture_output=True, timeout=60, check=False
+        )
+        found = parse_found(said.stdout)
+        assert (dict(found.states), found.ended) == ({call.pid: "T"}, False)
+        assert found.uptime_s is not None
+        # /proc/uptime has hundredths
+        assert before_s - 0.02 <= found.uptime_s <= time.clock_gettime(time.CLOCK_BOOTTIME)
+        assert call.poll() is None
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_everything_a_call_started_is_ended(shell: list[str]) -> None:
+    script = "echo up; env -i sleep 4321 & setsid sleep 4321 & sleep 4321; true"
+    with subprocess.Popen(
+        [*shell, "-c", v2_script(script, TOKEN)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as call:
+        assert call.stdout is not None
+        assert call.stderr is not None
+        call.stdout.readline()
+        banner = Banner(TOKEN)
+        banner.feed(call.stderr.readline())
+        ended = subprocess.run(
+            [*shell, "-c", end_script(TOKEN, banner.group)],
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        # its pipes close only when the last of them is gone
+        assert call.stdout.read() == b""
+    found = parse_found(ended.stdout)
+    assert (found.ended, call.pid in found.states) == (True, True)
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_a_call_is_found_without_its_group(shell: list[str]) -> None:
+    with endless_call(shell) as call:
+        ended = subprocess.run(
+            [*shell, "-c", end_script(TOKEN, None)], capture_output=True, timeout=60, check=False
+        )
+        assert call.wait(60) == -9
+    found = parse_found(ended.stdout)
+    assert (found.ended, list(found.states)) == (True, [call.pid])

@@ -1,0 +1,107 @@
+"""The parts of a device's answer, cut anywhere and with anything in between."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.transport.questions import (
+    Section,
+    first_line,
+    free_storage,
+    integer,
+    memory,
+    sections_of,
+    sections_with,
+)
+from tests.properties import damaged, reached, reaches
+
+TOKEN = "0123456789abcdef"
+
+
+def answer(parts: dict[str, bytes]) -> bytes:
+    token = TOKEN.encode()
+    return b"".join(
+        b"\n@qnn-harness:%s %s\n%s\n@qnn-harness:%s =\n" % (token, name.encode(), content, token)
+        for name, content in parts.items()
+    )
+
+
+NAMES = st.from_regex(r"[a-z_0-9]{1,20}", fullmatch=True)
+CONTENTS = st.binary(max_size=60) | st.just(b"\n@qnn-harness:bad =\n")
+
+
+@given(st.dictionaries(NAMES, CONTENTS, max_size=5))
+def test_what_was_sent_is_found(parts: dict[str, bytes]) -> None:
+    expected = {name: Section(content, whole=True) for name, content in parts.items()}
+    assert sections_with(b"noise" + answer(parts), TOKEN) == expected
+
+
+@given(st.dictionaries(NAMES, CONTENTS, max_size=5), st.integers(0, 500))
+def test_an_answer_cut_anywhere(parts: dict[str, bytes], length: int) -> None:
+    found = sections_with(answer(parts)[:length], TOKEN)
+    assert list(found) == list(parts)[: len(found)]
+    assert all(section.whole for section in list(found.values())[:-1])
+    for name, section in found.items():
+        if section.whole:
+            assert section.content == parts[name]
+
+
+@reaches(0.3)
+@given(damaged(answer({"a": b"one\ntwo", "b": b""}).decode()))
+def test_no_answer_upsets_it(text: str) -> None:
+    for section in sections_with(text.encode(), TOKEN).values():
+        reached()
+        assert section.content in text.encode()
+    for lines in sections_of(text).values():
+        assert all(line and line in text for line in lines)
+
+
+def test_parts_without_a_token_end_where_the_next_one_begins() -> None:
+    text = "noise\r\n@qnn-harness:a\r\n one \r\n\r\ntwo\r\n@qnn-harness:b\r\n@qnn-harness:c\r\n"
+    assert sections_of(text) == {"a": ["one", "two"], "b": [], "c": []}
+    assert sections_of("@qnn-harness:end") == {"end": []}
+    assert sections_of("a @qnn-harness:end") == {}
+
+
+@pytest.mark.parametrize(
+    ("lines", "free"),
+    [
+        (["head", "/dev/x 9 5 4 60% /"], 4096),
+        (["head", "/dev/x 9 5 4 60% /", "free 3 512"], 1536),
+        (["head", "/dev/x 9 5 1 60% /", "free 300 512"], 1024),
+        (["head", "free 300 512"], 153600),
+        (["head", "/dev/x 9 9 -1 100% /"], 0),
+        (["head", "/dev/x 9 5 4 60%"], 4096),
+        (["head", "9 5 4 60% /"], 4096),
+        (["head", "/dev/a/long/name", "9 5 4 60% /"], 4096),
+        (["head", "/dev/x 9 5 4 60% /mnt 7 50%/x 50% y"], 4096),
+        (["head", "/dev/x 9 5 4 60% /mnt x 50%"], 4096),
+        (["head", "5 60% /"], None),
+        (["head"], None),
+        ([], None),
+    ],
+)
+def test_the_smaller_one_of_what_is_free_holds(lines: list[str], free: int | None) -> None:
+    assert free_storage(lines) == free
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("12", 12), ("9" * 18, 10**18 - 1), ("9" * 19, None), ("-1", None), ("", None), (None, None)],
+)
+def test_plain_numbers(text: str | None, number: int | None) -> None:
+    assert integer(text) == number
+
+
+def test_what_a_line_of_meminfo_tells() -> None:
+    sections = sections_of("@qnn-harness:memory\nMemTotal:  9 kB\nMemFree:   7 kB\nOdd: x kB\n")
+    assert [memory(sections, name) for name in ("MemTotal", "MemFree")] == [9216, 7168]
+    assert [memory(sections, name) for name in ("Mem", "Odd")] == [None, None]
+    assert memory({}, "MemTotal") is None
+
+
+def test_the_first_line_of_a_part_and_no_more_of_it() -> None:
+    sections = {"a": ["x" * 300, "y"], "b": []}
+    assert first_line(sections, "a") == "x" * 200
+    assert (first_line(sections, "b"), first_line(sections, "c")) == (None, None)

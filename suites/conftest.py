@@ -1,4 +1,4 @@
-"""What runs only when it is asked for: the atlas, and most cases on a DSP that is emulated."""
+"""Cases that run only on request: the atlas, and most cases on an emulated DSP."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-# An emulated DSP takes minutes for all that the other devices run in one. These are what shows each
-# subject on it: the test, and which of its cases.
-BESIDE_OTHER_DEVICES: Final = {
+# An emulated DSP is slow: by default it runs only these cases, which cover each subject: the test,
+# and a pattern of its cases.
+EMULATED_BY_DEFAULT: Final = {
     "test_context": "",
     "test_restart": "",
     "test_wrong_arch": "v75",
@@ -18,8 +18,8 @@ BESIDE_OTHER_DEVICES: Final = {
     "test_context_count": r"(tiny|weights-heavy-4mb)-\w+-\d$",
     "test_operator": "8bit",
 }
-# What it is never asked for: the test, which of its cases, and why.
-NOT_ON_AN_EMULATED_DSP: Final = {
+# Cases that it never runs: the test, a pattern of its cases, and the reason.
+NEVER_EMULATED: Final = {
     "test_context_count": (
         r"io-heavy-56mb-\w+-(?![18]$)",
         "each execution of these takes a second; test_until_refused loads more",
@@ -30,33 +30,33 @@ NOT_ON_AN_EMULATED_DSP: Final = {
 
 
 @pytest.fixture(autouse=True)
-def what_an_emulated_dsp_is_asked_for(request: pytest.FixtureRequest) -> None:
-    """Leaves out what takes too long on one; what takes minutes is run where devices are named."""
+def skip_slow_cases_on_an_emulated_dsp(request: pytest.FixtureRequest) -> None:
+    """Skip cases that take too long; those that take minutes run if devices are named."""
     if "bench" not in request.fixturenames:
         return
     name, case = request.function.__name__, request.node.name.rstrip("]")
-    named = request.config.getoption("--device")
-    never, why = NOT_ON_AN_EMULATED_DSP.get(name, ("$.", ""))
+    is_named = request.config.getoption("--device")
+    never, reason = NEVER_EMULATED.get(name, ("$.", ""))
     if not re.search(never, case):
-        wanted = BESIDE_OTHER_DEVICES.get(name)
-        if named or (wanted is not None and re.search(wanted, case)):
+        selected = EMULATED_BY_DEFAULT.get(name)
+        if is_named or (selected is not None and re.search(selected, case)):
             return
-        why = "an emulated DSP runs it when it is named: --device NAME"
+        reason = "an emulated DSP runs it when it is named: --device NAME"
     if request.getfixturevalue("bench").device.simulated_dsp is not None:
-        pytest.skip(why)
+        pytest.skip(reason)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    says = "atlas: what makes the real libraries give each error code"
-    config.addinivalue_line("markers", says)
+    marker = "atlas: what makes the real libraries give each error code"
+    config.addinivalue_line("markers", marker)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    asked = "atlas" in (config.option.markexpr or "")
-    named = any("test_error_codes" in str(argument) for argument in config.args)
-    if asked or named:
+    by_marker = "atlas" in (config.option.markexpr or "")
+    by_path = any("test_error_codes" in str(argument) for argument in config.args)
+    if by_marker or by_path:
         return
-    left_out = [item for item in items if item.get_closest_marker("atlas")]
-    if left_out:
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
+    deselected = [item for item in items if item.get_closest_marker("atlas")]
+    if deselected:
+        items[:] = [item for item in items if item not in deselected]
+        config.hook.pytest_deselected(items=deselected)

@@ -1,9 +1,9 @@
 """The atlas of error codes: for each code, the smallest plan that makes a real library give it.
 
-What is misused is told in `how`. Every plan begins with an opened backend and device, unless
-`opens` is false, and its last step is the one that answers the code. All of it was measured with
-QNN 2.47.0 to 2.51.0 for x86-64; `versions` says with which of them, where not with all, and
-`otherwise` what the others answer (None: no error).
+`trigger` describes the misuse. Every plan begins with an open backend and device, unless `opens` is
+false, and its last step is the one that returns the code. All was measured with QNN 2.47.0 to
+2.51.0 for x86-64; `versions` restricts the versions, and `otherwise` is the answer of the others
+(None: no error).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _GOOD_OUTPUT = tensor("out", APP_READ, number="tout.1", data=f"?{_BYTES}", size=
 
 @dataclass(frozen=True)
 class Provocation:
-    """How a code is had from a backend: what is done wrong, and the steps that do it."""
+    """A way to get a code from a backend: the misuse in words, and its steps."""
 
     code: int
     backend: str
-    how: str
+    trigger: str
     steps: tuple[Step, ...]
     opens: bool = True
     versions: str = ">=2.47"
@@ -59,13 +59,13 @@ class Provocation:
 def _execute(
     inputs: str = _GOOD_INPUT, count: int = 1, profile: int = 0, signal: int = 0, outputs: int = 1
 ) -> Step:
-    given = (inputs, count, _GOOD_OUTPUT if outputs else 0, outputs)
-    return call("QnnGraph_execute", "graph", *given, profile, signal)
+    arguments = (inputs, count, _GOOD_OUTPUT if outputs else 0, outputs)
+    return call("QnnGraph_execute", "graph", *arguments, profile, signal)
 
 
 def _load(data: str = "data", size: str = "size", config: str = "0") -> Step:
-    given = ("backend", "device", config, data, size, "&other", 0)
-    return call("QnnContext_createFromBinary", *given)
+    arguments = ("backend", "device", config, data, size, "&other", 0)
+    return call("QnnContext_createFromBinary", *arguments)
 
 
 def _validate(kind: str, data_type: int | None = None, inputs: int = 1) -> Step:
@@ -75,25 +75,25 @@ def _validate(kind: str, data_type: int | None = None, inputs: int = 1) -> Step:
     return call("QnnBackend_validateOpConfig", "backend", value=value)
 
 
-def _both(code: int, how: str, *steps: Step, opens: bool = True) -> list[Provocation]:
-    return [Provocation(code, backend, how, steps, opens) for backend in ("htp", "gpu")]
+def _both(code: int, trigger: str, *steps: Step, opens: bool = True) -> list[Provocation]:
+    return [Provocation(code, backend, trigger, steps, opens) for backend in ("htp", "gpu")]
 
 
 def _htp(
-    code: int, how: str, *steps: Step, versions: str = ">=2.47", otherwise: int | None = None
+    code: int, trigger: str, *steps: Step, versions: str = ">=2.47", otherwise: int | None = None
 ) -> list[Provocation]:
-    return [Provocation(code, "htp", how, steps, versions=versions, otherwise=otherwise)]
+    return [Provocation(code, "htp", trigger, steps, versions=versions, otherwise=otherwise)]
 
 
-def _damage(at: int) -> Step:
-    """Writes the 8 bytes of the binary's size over others of the binary."""
-    return call("QnnContext_getBinarySize", "ctx", f"data+{at}")
+def _damage(offset: int) -> Step:
+    """Overwrite 8 bytes of the binary with its size."""
+    return call("QnnContext_getBinarySize", "ctx", f"data+{offset}")
 
 
 def _gpu(
-    code: int, how: str, *steps: Step, opens: bool = True, versions: str = ">=2.47"
+    code: int, trigger: str, *steps: Step, opens: bool = True, versions: str = ">=2.47"
 ) -> list[Provocation]:
-    return [Provocation(code, "gpu", how, steps, opens, versions)]
+    return [Provocation(code, "gpu", trigger, steps, opens, versions)]
 
 
 PROVOCATIONS: tuple[Provocation, ...] = (
@@ -341,11 +341,11 @@ PROVOCATIONS: tuple[Provocation, ...] = (
 
 @dataclass(frozen=True)
 class OrtProvocation:
-    """How a code is had through ONNX Runtime: a model, and options of the QNN provider."""
+    """A way to get a code through ONNX Runtime: a model, and options of the QNN provider."""
 
     code: int
     backend: str
-    how: str
+    trigger: str
     model: Model
     options: Mapping[str, str] = field(default_factory=dict)
     versions: str = ">=2.47"

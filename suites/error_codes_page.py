@@ -1,7 +1,7 @@
-"""Writes docs/error-codes.md from the results of the atlas.
+"""Write docs/error-codes.md from the results of the atlas.
 
-It is run as `python suites/error_codes_page.py RUN PAGE`: RUN is the folder of a run over all
-versions, PAGE the file to write (`make atlas` does both).
+Usage: `python suites/error_codes_page.py RUN PAGE`. RUN is the folder of a run over all versions,
+PAGE the file to write (`make atlas` does both).
 """
 
 from __future__ import annotations
@@ -45,48 +45,49 @@ MAX_LOGGED = 160
 
 
 def page(cases: Iterable[Mapping[str, Any]]) -> str:
-    """The page for the cases of a run."""
-    found: dict[tuple[int, str], dict[str, dict[str, Mapping[str, Any]]]] = {}
+    """Return the page for the cases of a run."""
+    table: dict[tuple[int, str], dict[str, dict[str, Mapping[str, Any]]]] = {}
     for case in cases:
         figures = case["measurements"]
         if case["suite"] != "error_codes" or "how" not in figures:
             continue
         through = "ORT on " if case["axes"]["ort"] else ""
         backend = f"{through}{case['axes']['backend'].upper()}"
-        by_version = found.setdefault((figures["code"], figures["how"]), {}).setdefault(backend, {})
+        backends = table.setdefault((figures["code"], figures["how"]), {})
+        by_version = backends.setdefault(backend, {})
         by_version[case["axes"]["qnn"]] = figures
     versions = sorted(
-        {one for rows in found.values() for seen in rows.values() for one in seen},
+        {version for rows in table.values() for answers in rows.values() for version in answers},
         key=QnnVersion.parse,
     )
-    rows = [_row(code, how, found[code, how], versions) for code, how in sorted(found)]
-    codes = {code for code, _ in found}
-    count = f"{len(codes)} codes, {sum(map(len, found.values()))} ways to get them"
-    over = f"{count}, with QNN {', '.join(versions)}.\n\n"
+    rows = [_row(code, trigger, table[code, trigger], versions) for code, trigger in sorted(table)]
+    codes = {code for code, _ in table}
+    count = f"{len(codes)} codes, {sum(map(len, table.values()))} ways to get them"
+    summary = f"{count}, with QNN {', '.join(versions)}.\n\n"
     lines = (COLUMNS, ["---"] * len(COLUMNS), *rows)
-    table = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
     named = "".join(f"| {number} | `{name}` |\n" for number, name in GPU_ERRORS.items())
-    return HEAD + over + table + GPU_HEAD + named
+    return HEAD + summary + text + GPU_HEAD + named
 
 
 def _row(
     code: int,
-    how: str,
+    trigger: str,
     backends: Mapping[str, Mapping[str, Mapping[str, Any]]],
     versions: Sequence[str],
 ) -> tuple[str, ...]:
-    newest = [_newest(code, seen) for seen in backends.values()]
-    calls = dict.fromkeys((one["error"] or {}).get("api") or "none" for one in newest)
-    logged = [_logged(one["error"]) for one in newest]
+    newest = [_newest(code, by_version) for by_version in backends.values()]
+    calls = dict.fromkeys((figures["error"] or {}).get("api") or "none" for figures in newest)
+    logged = [_logged(figures["error"]) for figures in newest]
     if len(set(logged)) > 1:
         named = zip(backends, logged, strict=True)
         logged = [f"{backend}: {line or 'nothing'}" for backend, line in named]
-    said = "<br>".join(dict.fromkeys(logged)) or "nothing"
+    log_line = "<br>".join(dict.fromkeys(logged)) or "nothing"
     answers = [
-        f"{backend} {version}: {seen[version]['answered'] or _instead(seen[version])}"
-        for backend, seen in backends.items()
+        f"{backend} {version}: {by_version[version]['answered'] or _instead(by_version[version])}"
+        for backend, by_version in backends.items()
         for version in versions
-        if version in seen and seen[version]["answered"] != code
+        if version in by_version and by_version[version]["answered"] != code
     ]
     differs = f"**changed:** {'; '.join(answers)}" if answers else "all"
     symbol = describe(code, api=next(iter(calls))).symbol or "none"
@@ -94,17 +95,17 @@ def _row(
         str(code),
         f"`{symbol}`",
         ", ".join(backends),
-        how,
+        trigger,
         ", ".join(f"`{name}`" for name in calls),
         differs,
-        said,
+        log_line,
     )
 
 
-def _newest(code: int, seen: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """What the newest version that gave the code answered, else the newest."""
-    giving = [version for version, figures in seen.items() if figures["answered"] == code]
-    return seen[max(giving or seen, key=QnnVersion.parse)]
+def _newest(code: int, by_version: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the answer of the newest version that gave the code, else of the newest."""
+    giving = [version for version, figures in by_version.items() if figures["answered"] == code]
+    return by_version[max(giving or by_version, key=QnnVersion.parse)]
 
 
 def _instead(figures: Mapping[str, Any]) -> str:
@@ -120,7 +121,7 @@ def _logged(error: Mapping[str, Any] | None) -> str:
 
 
 def main(run: str, target: str) -> None:
-    """Reads a run's journal and writes the page."""
+    """Read a run's journal and write the page."""
     journal = (Path(run) / "results.jsonl").read_text("utf-8").splitlines()
     rows = (json.loads(line) for line in journal)
     Path(target).write_text(page(row for row in rows if row["kind"] == "case"), "utf-8")

@@ -1,7 +1,7 @@
-"""One network on every backend: is it opened, which nodes does it take, how close is what it gives?
+"""One network on every backend: opening it, the nodes it supports, the accuracy of its outputs.
 
-The subject of microsoft/onnxruntime#24004: a float32 MobileNet-v2 whose nodes were all taken by the
-GPU backend and failed there, and its 8-bit twin, which that backend must refuse.
+The subject of microsoft/onnxruntime#24004: a float32 MobileNet-v2 whose nodes the GPU backend all
+accepted and then failed, and its 8-bit twin, which that backend must refuse.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MODELS = [Model("mobilenet-v2"), Model("mobilenet-v2-8bit")]
 @pytest.mark.device(backend=("htp", "gpu", "cpu"), engine="ort")
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_backend(bench: Bench, model: Model) -> None:
-    """Opened, every node taken, loaded, executed, close to ORT on the CPU; or where it ended."""
+    """Open, assign all nodes, load, execute, compare with ORT on the CPU; or name the failure."""
     experiments.measure_backend(bench, model)
 
 
@@ -24,5 +24,5 @@ def test_backend(bench: Bench, model: Model) -> None:
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_context(bench: Bench, model: Model) -> None:
-    """The same as a context binary, through QNN alone."""
+    """Run the same as a context binary, with QNN alone."""
     experiments.measure_context(bench, model)

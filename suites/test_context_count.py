@@ -1,7 +1,7 @@
-"""How many context binaries one process can hold, and what the limit is made of.
+"""The number of context binaries that one process can hold, and the kind of that limit.
 
 The subject of pytorch/executorch#14985: a model cut into 66 context binaries loads and runs one
-after the other, and fails once all of them are to stay loaded.
+after the other, and fails if all of them stay loaded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_LOADED_EMULATED = 60
 @pytest.mark.parametrize("residency", RESIDENCIES)
 @pytest.mark.parametrize("workload", WORKLOADS, ids=str)
 def test_context_count(bench: Bench, workload: Model, residency: str, contexts: int) -> None:
-    """All contexts load, execute with the reference's outputs, and free."""
+    """Load all contexts, execute them with the reference's outputs, and free them."""
     bench.grid("contexts", "device")
     bench.run_contexts(workload, contexts, residency).check()
 
@@ -34,7 +34,7 @@ def test_context_count(bench: Bench, workload: Model, residency: str, contexts: 
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("workload", WORKLOADS[-1:], ids=str)
 def test_until_refused(bench: Bench, workload: Model) -> None:
-    """All protection domains are filled: which context is refused, and whether the others run."""
+    """Fill all protection domains; find the context that is refused, and run the others."""
     bench.grid("workload", "device")
     experiments.fill(bench, workload, most=MORE_THAN_FOUR_DOMAINS_HOLD)
 
@@ -43,7 +43,7 @@ def test_until_refused(bench: Bench, workload: Model) -> None:
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("workloads", [SIZES], ids=["io-heavy"])
 def test_limit(bench: Bench, workloads: tuple[Model, ...]) -> None:
-    """Finds how many contexts of three sizes fit, and concludes what kind of limit that is."""
+    """Find how many contexts of three sizes fit, and conclude the kind of limit."""
     emulated = bench.device.simulated_dsp is not None
     cap = MOST_LOADED_EMULATED if emulated else MOST_CONTEXTS
     limit, points = experiments.find_limit(bench, workloads, cap=cap)

@@ -1,7 +1,7 @@
-"""The atlas of error codes: what makes the real libraries give each code, and if it still does.
+"""The atlas of error codes: the calls that make the real libraries give each code.
 
-docs/error-codes.md is made of the results (`make atlas`). What is expected was measured on x86-64;
-elsewhere a case records what it is answered, and passes.
+docs/error-codes.md is made of the results (`make atlas`). The expected codes were measured on
+x86-64; elsewhere a case records the answer, and passes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from .error_codes import ORT_PROVOCATIONS, PROVOCATIONS, OrtProvocation, Provoca
 
 pytestmark = pytest.mark.atlas
 
-HTP, GPU = ([one for one in PROVOCATIONS if one.backend == backend] for backend in ("htp", "gpu"))
+HTP, GPU = (
+    [each for each in PROVOCATIONS if each.backend == backend] for backend in ("htp", "gpu")
+)
 ORT_HTP, ORT_GPU = (
-    [(one, one.model) for one in ORT_PROVOCATIONS if one.backend == backend]
+    [(each, each.model) for each in ORT_PROVOCATIONS if each.backend == backend]
     for backend in ("htp", "gpu")
 )
 
@@ -49,38 +51,39 @@ def test_ort_gpu_code(bench: Bench, code: OrtProvocation, model: Model) -> None:
     provoke_through_ort(bench, code, model)
 
 
-def provoke(bench: Bench, wanted: Provocation) -> None:
+def provoke(bench: Bench, provocation: Provocation) -> None:
     libraries = bench.libraries()
     assert libraries.system is not None
-    opening = (steps.Step("backend-create"), steps.device_create()) if wanted.opens else ()
-    made = (
+    opening = (steps.Step("backend-create"), steps.device_create()) if provocation.opens else ()
+    sequence = (
         steps.backend_load(libraries.backend),
         steps.system_load(libraries.system),
         steps.Step("log-create"),
         *opening,
-        *wanted.steps,
+        *provocation.steps,
     )
-    plan = Plan(made, Settings(log_level="error", memory="off"))
-    settle(bench, wanted, bench.attempt(plan, environment=wanted.environment))
+    plan = Plan(sequence, Settings(log_level="error", memory="off"))
+    judge(bench, provocation, bench.attempt(plan, environment=provocation.environment))
 
 
-def provoke_through_ort(bench: Bench, wanted: OrtProvocation, model: Model) -> None:
+def provoke_through_ort(bench: Bench, provocation: OrtProvocation, model: Model) -> None:
     ort, deployed = bench.ort(), bench.model(model)
-    made = ort.session(0, deployed.file, provider=ort.provider(wanted.options))
-    settle(bench, wanted, bench.attempt(ort.plan((*made, ort.run(0, deployed)), sessions=1)))
+    session = ort.session(0, deployed.file, provider=ort.provider(provocation.options))
+    judge(bench, provocation, bench.attempt(ort.plan((*session, ort.run(0, deployed)), sessions=1)))
 
 
-def settle(bench: Bench, wanted: Provocation | OrtProvocation, seen: Observation) -> None:
-    """Records what was answered, and fails where something else was measured before."""
-    error = seen.verdict.error
+def judge(bench: Bench, provocation: Provocation | OrtProvocation, result: Observation) -> None:
+    """Record the answer, and fail if it differs from the earlier measurement."""
+    error = result.verdict.error
     code = None if error is None else error.code
-    said = None if error is None else error.model_dump(mode="json")
-    bench.measure(code=wanted.code, how=wanted.how, answered=code, error=said)
-    bench.measure(ended=seen.verdict.outcome)
-    if seen.verdict.outcome == "unsupported" and code != wanted.code:
-        raise TargetFailure(seen.verdict)
+    error_record = None if error is None else error.model_dump(mode="json")
+    bench.measure(code=provocation.code, how=provocation.trigger, answered=code, error=error_record)
+    bench.measure(ended=result.verdict.outcome)
+    if result.verdict.outcome == "unsupported" and code != provocation.code:
+        raise TargetFailure(result.verdict)
     if bench.device.target != "linux-x64":
         return
-    expected = wanted.code if bench.qnn_in(wanted.versions) else wanted.otherwise
-    what = f"{code}, {seen.verdict.explanation()}"
-    assert code == expected, f"{expected} was measured when {wanted.how}; now it is {what}"
+    expected = provocation.code if bench.qnn_in(provocation.versions) else provocation.otherwise
+    actual = f"{code}, {result.verdict.explanation()}"
+    trigger = provocation.trigger
+    assert code == expected, f"{expected} was measured when {trigger}; now it is {actual}"

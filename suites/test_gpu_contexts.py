@@ -1,7 +1,7 @@
-"""Context binaries of the GPU backend: who reads them, how many fit, what becomes of damaged ones.
+"""Context binaries of the GPU backend: compatible versions, their number, and damaged ones.
 
-They are made on the device by ONNX Runtime, as EPContext models are. On a simulated device the
-backend prepares without a GPU: all of this but the execution is the real library's own work.
+ONNX Runtime makes them on the device, like EPContext models. On a simulated device the backend
+prepares them without a GPU: everything but the execution is done by the real library.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ TINY = [Model("tiny")]
 GPU = 4  # the id that libQnnSystem gives the backend
 COUNTS = [1, 100, 1000]
 SHELL_S = 30.0
-# What is done to a copy `$2` of a binary `$1`, and whether the backend has to notice.
+# The damage to a copy `$2` of a binary `$1`, and whether the backend must detect it.
 DAMAGE = {
     "empty": (': > "$2"', True),
     "half": ('head -c $(($(wc -c < "$1") / 2)) "$1" > "$2"', True),
     "without-head": ('{ head -c 64 /dev/zero; tail -c +65 "$1"; } > "$2"', True),
     "longer": ('{ cat "$1"; head -c 64 /dev/zero; } > "$2"', False),
     **{
-        f"byte-{at}": (
-            f'{{ head -c {at} "$1"; printf "\\377"; tail -c +{at + 2} "$1"; }} > "$2"',
+        f"byte-{offset}": (
+            f'{{ head -c {offset} "$1"; printf "\\377"; tail -c +{offset + 2} "$1"; }} > "$2"',
             False,
         )
-        for at in range(100, 4100, 800)
+        for offset in range(100, 4100, 800)
     },
 }
 
@@ -37,21 +37,21 @@ DAMAGE = {
 @pytest.mark.device(backend="gpu", engine="ort", compilers="all")
 @pytest.mark.parametrize("model", TINY, ids=str)
 def test_compiler_and_runtime(bench: Bench, model: Model) -> None:
-    """A context that this QNN made is read and loaded, twice, by that one."""
+    """Read a context that one QNN made with another, and load it twice."""
     bench.grid("compiler", "qnn")
-    with made(bench, model, bench.placement.compiler) as binary:
+    with context_binary(bench, model, bench.placement.compiler) as binary:
         loads = (steps.context_load(0, binary), steps.context_load(1, binary))
-        done = bench.run(plan(bench, steps.context_inspect(binary), *loads, frees=2))
-        done.check()
-        (inspected,) = (s for s in done.run.transcript.steps if s.verb == "context-inspect")
+        result = bench.run(plan(bench, steps.context_inspect(binary), *loads, frees=2))
+        result.check()
+        (inspected,) = (s for s in result.run.transcript.steps if s.verb == "context-inspect")
         assert inspected.data["backend_id"] == GPU
 
 
 @pytest.mark.device(backend="gpu", engine="ort")
 @pytest.mark.parametrize("model", TINY, ids=str)
 def test_execute(bench: Bench, model: Model) -> None:
-    """It runs in another process than the one that made it, with the right outputs."""
-    with made(bench, model) as binary:
+    """Run a context in another process than the one that made it, with the right outputs."""
+    with context_binary(bench, model) as binary:
         deployed = bench.model(model)
         run = steps.execute(
             0,
@@ -67,8 +67,8 @@ def test_execute(bench: Bench, model: Model) -> None:
 @pytest.mark.parametrize("residency", ["resident", "sequential"])
 @pytest.mark.parametrize("model", TINY, ids=str)
 def test_count(bench: Bench, model: Model, residency: str, contexts: int) -> None:
-    """So many fit into a process, all at once or one after the other."""
-    with made(bench, model) as binary:
+    """Load a number of contexts in one process, all at once or one after the other."""
+    with context_binary(bench, model) as binary:
         if residency == "resident":
             loads = [steps.context_load(number, binary) for number in range(contexts)]
         else:
@@ -83,16 +83,16 @@ def test_count(bench: Bench, model: Model, residency: str, contexts: int) -> Non
 @pytest.mark.device(backend="gpu", engine="ort")
 @pytest.mark.parametrize("model", TINY, ids=str)
 def test_damaged(bench: Bench, model: Model) -> None:
-    """A damaged binary is refused or does no harm; none crashes or hangs the process."""
+    """Load damaged binaries: they are refused or harmless, and never crash or hang the process."""
     answers: dict[str, object] = {}
-    with made(bench, model) as binary:
+    with context_binary(bench, model) as binary:
         copy = f"{binary}.damaged"
         for name, (command, _) in DAMAGE.items():
             script = f"set -- {shlex.quote(binary)} {shlex.quote(copy)}; {command}"
             assert bench.device.transport.shell(script, timeout_s=SHELL_S).exit_code == 0
-            seen = bench.attempt(plan(bench, steps.context_load(0, copy), frees=1)).verdict
-            code = seen.error.code if seen.error else 0
-            answers[name] = code if seen.outcome in ("passed", "failed") else seen.outcome
+            verdict = bench.attempt(plan(bench, steps.context_load(0, copy), frees=1)).verdict
+            code = verdict.error.code if verdict.error else 0
+            answers[name] = code if verdict.outcome in ("passed", "failed") else verdict.outcome
     bench.measure(answers=answers)
     ended = {name: answer for name, answer in answers.items() if isinstance(answer, str)}
     assert not ended, f"the process did not outlive {ended}"
@@ -101,13 +101,13 @@ def test_damaged(bench: Bench, model: Model) -> None:
 
 
 @contextlib.contextmanager
-def made(bench: Bench, model: Model, compiler: str | None = None) -> Iterator[str]:
-    """A context binary on the device, made there by a QNN: the case's own, or another."""
+def context_binary(bench: Bench, model: Model, compiler: str | None = None) -> Iterator[str]:
+    """Make a context binary on the device with the case's QNN or another version."""
     maker = bench
     if compiler is not None and not f"{bench.placement.qnn_version}.".startswith(f"{compiler}."):
         try:
             maker = bench.beside(compiler)
-        except ConfigError as error:  # compilers are this computer's, and need not be the device's
+        except ConfigError as error:  # a compiler of this computer may not exist for the device
             pytest.skip(f"QNN {compiler} cannot make contexts on this device: {error}")
     ort, deployed = maker.ort(), maker.model(model)
     with bench.scratch() as folder:
@@ -125,7 +125,7 @@ def plan(
     frees: int,
     settings: Settings = Settings(memory="off"),  # noqa: B008 - it is frozen
 ) -> Plan:
-    """A process that opens the GPU backend, does these steps and frees so many contexts."""
+    """Return a plan that opens the GPU backend, does these steps and frees so many contexts."""
     libraries = bench.libraries()
     assert libraries.system is not None
     return Plan(

@@ -1,7 +1,7 @@
-"""Whether memory types pair as documented: prepared raw or for memory handles, executed as either.
+"""Pairings of memory types: prepared raw or for memory handles, executed with either.
 
-The QNN documentation promises of each pairing when its I/O is allocated, whether it is copied, and
-that the way a context was prepared changes memory but not latency. Each promise is a check.
+For each pairing the QNN documentation promises when its I/O is allocated, whether it is copied, and
+that the preparation changes memory but not latency. Each promise is a check.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOLERANCES = experiments.Tolerances(
 def test_mem_type_pairing(
     bench: Bench, models: tuple[Model, ...], prepare: str, execute: str
 ) -> None:
-    """I/O is allocated and copied as documented; prepared otherwise it is as fast, and equal."""
+    """Check allocation and copies of I/O, and that the other preparation is as fast and equal."""
     bench.grid("prepare", "device")
     by_memory = experiments.by_memory(bench, models)
     if prepare not in by_memory:

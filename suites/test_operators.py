@@ -1,6 +1,6 @@
-"""One operator each, in half precision, 8 and 16 bits: what a target calculates, and how exactly.
+"""Single operators in half precision, 8 and 16 bits: the accuracy of a target.
 
-A network that is wrong tells neither where nor why; these are small enough to tell.
+A wrong network shows neither where nor why; these are small enough to do so.
 """
 
 from __future__ import annotations
@@ -15,6 +15,6 @@ MODELS = [Model(name) for name in experiments.OPERATORS]
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_operator(bench: Bench, model: Model) -> None:
-    """As close to ONNX Runtime on the CPU as its arithmetic allows; the same on every device."""
+    """Compare with ONNX Runtime on the CPU, within the limits of the arithmetic."""
     bench.grid("model", "device")
     bench.resident(model).check()

@@ -1,4 +1,4 @@
-"""A DSP that restarts in mid-run: what is told of it, what survives, what can be had again."""
+"""A DSP that restarts during a run: the error codes, what survives, and the recovery."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ CONTEXTS = [Model("io-heavy", 2)]
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("context", CONTEXTS, ids=str)
 def test_restart(bench: Bench, context: Model) -> None:
-    """The execution fails with a code, no output is silently wrong, and a new context runs."""
+    """Check that an execution fails with a code, no output is wrong, and a new context runs."""
     experiments.measure_restart(bench, context)

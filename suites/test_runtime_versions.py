@@ -1,7 +1,7 @@
-"""Which versions go together: contexts of each compiler, and each ONNX Runtime, on each runtime.
+"""Compatibility of versions: contexts of each compiler, and each ONNX Runtime, on each runtime.
 
-`--qnn`, `--compiler` and `--ort` say which; without `--compiler` every runtime is given the
-contexts of all runtimes asked for. What came out is a grid at the end of the run.
+`--qnn`, `--compiler` and `--ort` select them; without `--compiler` every runtime gets the contexts
+of all selected runtimes. The result is a grid at the end of the run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MODEL = [Model("tiny")]
 @pytest.mark.device(backend="htp", compilers="all")
 @pytest.mark.parametrize("model", MODEL, ids=str)
 def test_compiler_and_runtime(bench: Bench, model: Model) -> None:
-    """A context of this compiler loads with this runtime, and gives the right outputs."""
+    """Load a context of a compiler with a runtime, with the right outputs."""
     bench.grid("compiler", "qnn")
     bench.resident(model).check()
 
@@ -25,7 +25,7 @@ def test_compiler_and_runtime(bench: Bench, model: Model) -> None:
 @pytest.mark.device(backend="htp", engine="ort")
 @pytest.mark.parametrize("model", MODEL, ids=str)
 def test_ort_and_runtime(bench: Bench, model: Model) -> None:
-    """A session of this ORT is made with this runtime, and gives the right outputs."""
+    """Create a session of an ORT version with a runtime, with the right outputs."""
     bench.grid("ort", "qnn")
     ort, deployed = bench.ort(), bench.model(model)
     steps = (*ort.session(0, deployed.file), ort.run(0, deployed))

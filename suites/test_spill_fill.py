@@ -1,7 +1,7 @@
-"""Whether contexts can share one spill-fill buffer, and what that saves.
+"""Sharing of one spill-fill buffer by contexts, and the memory it saves.
 
-The subject of microsoft/onnxruntime#22853: the buffer is as large as the first context asks for, so
-the order of loading decides whether all of them fit.
+The subject of microsoft/onnxruntime#22853: the first context sets the size of the buffer, so the
+order of loading decides whether all of them fit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pytest
 
 from harness import Bench, Model, experiments
 
-# Wanted in this order: the second needs more than the first.
+# In this order the second needs more than the first.
 CONTEXTS = (
     Model("spill-heavy", 2),
     Model("spill-heavy", 3),
@@ -25,11 +25,11 @@ MEMORY_PART = 0.1
 @pytest.mark.parametrize("contexts", [CONTEXTS], ids=["spill-heavy"])
 @pytest.mark.parametrize("strategy", experiments.STRATEGIES)
 def test_spill_fill(bench: Bench, strategy: str, contexts: tuple[Model, ...]) -> None:
-    """Sharing saves what it promises, changes no output, and any context may go first."""
+    """Check that sharing saves memory, changes no output, and allows any order of release."""
     bench.grid("strategy", "device")
     shares = strategy in ("max", "list-async")
     orders = experiments.release_orders(len(contexts)) if shares else [range(len(contexts))]
-    if bench.device.simulated_dsp is not None:  # takes seconds an execution: the largest goes first
+    if bench.device.simulated_dsp is not None:  # slow: only one, in which the largest goes first
         orders = orders[len(orders) // 2 :][:1]
     experiments.measure_sharing(bench, contexts, strategy, orders, memory_part=MEMORY_PART)
 
@@ -37,7 +37,7 @@ def test_spill_fill(bench: Bench, strategy: str, contexts: tuple[Model, ...]) ->
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("context", ORT, ids=str)
 def test_ort_max_size(bench: Bench, context: Model) -> None:
-    """ORT's EPContext model states the size that the binary's own metadata has, and it runs."""
+    """Compare the size in ORT's EPContext model with the binary's metadata, and run it."""
     (deployed,) = bench.contexts(context)
     stated = deployed.context.max_size
     needed = experiments.spill_fill_bytes(deployed.context.metadata)

@@ -1,7 +1,6 @@
-"""A context that was compiled for another HTP: refused as it is loaded, or right; nothing between.
+"""A context that was compiled for another HTP is refused by the load, or gives right outputs.
 
-Which of both tells how much of a device answers: its DSP's code refuses, the simulator for x86-64
-does not ask.
+The code of a real DSP refuses it; the simulator for x86-64 does not check the architecture.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ WRONG_ARCH = 5005
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("context", CONTEXTS, ids=str)
 def test_wrong_arch(bench: Bench, context: Model) -> None:
-    """Loads and gives the right outputs, or its load is refused with 5005."""
+    """Load a context: it gives the right outputs, or is refused with 5005."""
     bench.grid("context", "device")
-    done = bench.resident(context)
-    failed = done.run.transcript.first_failure
+    result = bench.resident(context)
+    failed = result.run.transcript.first_failure
     if failed is None or (failed.verb, failed.code) != ("context-load", WRONG_ARCH):
-        done.check()
+        result.check()
         return
     bench.accept_refusal()
     bench.conclude(f"a context for HTP v{context.htp_arch} is refused as it is loaded")

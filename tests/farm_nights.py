@@ -22,7 +22,7 @@ from harness.lab.health import LabEvent
 from harness.lab.inventory import Lab
 from harness.nightly.chain import AGAIN, Chain
 from harness.nightly.night import STATE, STEPS, DeviceSeen, Night
-from harness.plugin.collected import selection
+from harness.plugin.collection import selection
 from harness.report.projections import finish
 from harness.results.coverage import Coverage
 from harness.results.record import CaseRecord, DeviceEvent
@@ -273,9 +273,9 @@ def ten_farm_nights(reports: Path, seed: int = 7, nights: int = 10) -> list[Path
         )
         chain = FarmNight(night, (), reports, None)
         chain.number, chain.draw = number, draw
-        chain._keep()
+        chain._save()
         chain._compare()
-        chain._keep(done=STEPS)
+        chain._save(done=STEPS)
         info = run.info()  # what was run again ended just now: the night is long over
         run._write_info(info | {"finished": (began + timedelta(hours=4)).isoformat()})
         found.append(chain.path)

@@ -1,4 +1,4 @@
-"""One case on a device made ready: what the plug-in drives, and a test sees through its bench."""
+"""One case on a prepared device: driven by the plug-in, used by tests through `bench`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _GATE = "gate"
 
 
 class NotPassed(Exception):
-    """A case ends without having passed; carries the verdict for the record."""
+    """A case ended without passing; carries the verdict for the record."""
 
     def __init__(self, verdict: Verdict) -> None:
         self.verdict = verdict
@@ -60,26 +60,26 @@ class NotPassed(Exception):
 
     @staticmethod
     def of(verdict: Verdict) -> NotPassed:
-        """The exception for a verdict; which one depends on whether it is about the target."""
+        """Return the exception for a verdict: NoVerdict if it says nothing about the target."""
         return NoVerdict(verdict) if verdict.outcome == "error" else TargetFailure(verdict)
 
 
 class TargetFailure(NotPassed, AssertionError):
-    """The target did not do what the case demands."""
+    """The target did not do what the case requires."""
 
 
 class NoVerdict(NotPassed):
-    """The lab or the harness kept the target from an answer, so that nothing is known of it."""
+    """The lab or the harness failed, so that nothing is known about the target."""
 
 
 class NoFigureError(ConfigError, KeyError):
-    """A test asks for a figure that was not measured."""
+    """A test asked for a figure that was not measured."""
 
     __str__ = ConfigError.__str__  # KeyError would put it into quotes
 
 
 class Figures(dict[str, Any]):
-    """Figures by name; who asks for one that there is not is told which there are."""
+    """Figures by name; the error for a missing one lists those that exist."""
 
     def __missing__(self, name: str) -> NoReturn:
         raise NoFigureError(f"no {name!r} was measured; there are: {', '.join(self) or 'none'}")
@@ -87,9 +87,10 @@ class Figures(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Observation:
-    """One probe process: what it did, what that means, and the figures it gave.
+    """The result of one probe process: its transcript, the verdict and its figures.
 
-    `measurements` has figures by name, with units at the ends of names; what was not done has none.
+    `measurements` has figures by name, with units at the ends of names; steps that were not done
+    have none.
 
     - Contexts (`resident`, `executorch`...): `loaded`, `executed` and `freed` count them. `load_us`
       and `execute_us` are lists, with one value for each load and execution, in order.
@@ -99,7 +100,7 @@ class Observation:
       were compared, with `compared`, `max_abs` and `beyond_tolerance`.
 
     With `repeat` or `rounds` an execution is one value all the same: the median of its rounds.
-    `kept` are outputs with something to tell them against.
+    `kept` are outputs that have a reference to compare them with.
     """
 
     run: ProbeRun = field(repr=False)
@@ -108,29 +109,29 @@ class Observation:
     kept: Sequence[KeptOutput] = field(default=(), repr=False)
 
     def keeping(self, kept: Sequence[KeptOutput]) -> Observation:
-        """The same, with outputs that were kept."""
+        """Return a copy with kept outputs."""
         return replace(self, kept=kept)
 
     @property
     def loaded(self) -> int:
-        """How many contexts were loaded, one by one or as a list."""
+        """The number of contexts that were loaded, one by one or as a list."""
         return loaded_contexts(self.run.transcript.steps)
 
     def check(self) -> None:
-        """Raises TargetFailure, or NoVerdict, unless everything in the plan succeeded."""
+        """Raise TargetFailure, or NoVerdict, unless everything in the plan succeeded."""
         if self.verdict.outcome != "passed":
             raise NotPassed.of(self.verdict)
 
 
 @dataclass
 class Notes:
-    """What a case has found out so far; becomes part of its record.
+    """The results of a case so far; they become part of its record.
 
-    `verdict` is what the last plan that the case ran came to, None once that was accepted, and `at`
-    the line of the test that ran it. `makers` are the QNN versions that made the contexts it took.
-    `outputs_compared`: the case has compared outputs with a reference by itself. `surroundings` are
-    those of its processes; the record has them if they measured times. `said` is what a simulated
-    DSP answered, each once.
+    `verdict` is that of the last plan that the case ran, None once it was accepted, and `test_line`
+    the line of the test that ran it. `makers` are the QNN versions that made the contexts it used.
+    `outputs_compared`: the case itself has compared outputs with a reference. `surroundings` are
+    those of its processes; the record has them if times were measured. `dsp_replies` are the
+    distinct answers of a simulated DSP.
     """
 
     measurements: dict[str, object] = field(default_factory=dict)
@@ -138,7 +139,7 @@ class Notes:
     grid: tuple[str, str] | None = None
     checks: list[Check] = field(default_factory=list)
     verdict: Verdict | None = None
-    at: str | None = None
+    test_line: str | None = None
     probe_us: int = 0
     logs: list[str] = field(default_factory=list)
     runtime: RuntimeRecord | None = None
@@ -146,19 +147,19 @@ class Notes:
     executions: list[Execution] = field(default_factory=list)
     outputs_compared: bool = False
     surroundings: dict[str, object] = field(default_factory=dict)
-    said: list[Said] = field(default_factory=list)
+    dsp_replies: list[Said] = field(default_factory=list)
 
     @property
     def outputs(self) -> Outputs | None:
-        """What is known of the outputs of all that was executed."""
+        """The kind of comparison that the outputs of all executions passed."""
         return "reference" if self.outputs_compared else outputs_of(self.executions)
 
-    def came_to(self, verdict: Verdict) -> None:
-        """What the last plan came to, of those that the case stands by."""
-        self.verdict, self.at = verdict, line_at_work()
+    def set_verdict(self, verdict: Verdict) -> None:
+        """Set the verdict of the last plan that counts for the case."""
+        self.verdict, self.test_line = verdict, line_at_work()
 
     def accept_refusal(self) -> None:
-        """What the last plan came to is as it must be; its code becomes a figure."""
+        """Accept the refusal of the last plan as correct; its code becomes a figure."""
         outcome = self.verdict.outcome if self.verdict else None
         refused = self.verdict and self.verdict.error
         if outcome is None and not self.logs:
@@ -171,17 +172,17 @@ class Notes:
         self.verdict = None
 
     def libraries(self) -> RuntimeRecord | None:
-        """What the record says of the libraries: its `runtime`."""
+        """Return the record's `runtime`: the libraries and the makers of the contexts."""
         made_by = ", ".join(dict.fromkeys(self.makers)) or None
         return self.runtime and self.runtime.model_copy(update={"contexts_by": made_by})
 
     def figures(self) -> dict[str, object]:
-        """All that the record's `measurements` hold."""
+        """Return the record's `measurements`."""
         timed = any(value and name.endswith("_us") for name, value in self.measurements.items())
-        around = {"surroundings": self.surroundings} if timed else {}
+        surroundings = {"surroundings": self.surroundings} if timed else {}
         return (
             self.measurements
-            | around
+            | surroundings
             | named_figures(conclusion=self.conclusion, grid=self.grid, probe_us=self.probe_us)
         )
 
@@ -189,8 +190,8 @@ class Notes:
 class CaseSession:
     """A device with a runtime on it, for one case, and the notes that its record is made of.
 
-    `folder` is that of the test: relative paths of context files are meant from there. `foreseen`
-    is what preflight said of the case.
+    `folder` is that of the test: relative paths of context files start there. `foreseen` are the
+    findings of preflight about the case.
     """
 
     def __init__(self, target: Target, log_folder: Path, folder: Path = Path()) -> None:
@@ -199,76 +200,76 @@ class CaseSession:
         self.folder = folder
         self.notes = Notes()
         self.foreseen = Foreseen()
-        self._held = target.held
-        self._asked = False
+        self._provisioned = target.provisioned
+        self._is_used = False
         self.runtime = target.runtime
         self.notes.runtime = target.record
         self._log_folder = log_folder
         self._runs = 0
-        self._logged = 0
-        transport, dsp = target.held.device.transport, target.held.device.simulated_dsp
-        self._evidence = CaseEvidence(transport, self._held.baseline, dsp=dsp)
+        self._log_start = 0
+        device, baseline = self._provisioned.device, self._provisioned.baseline
+        self._evidence = CaseEvidence(device.transport, baseline, dsp=device.simulated_dsp)
 
     @property
     def device(self) -> AttachedDevice:
-        """The device. Whoever takes it in hand asks it something."""
-        self._asked = True
-        return self._held.device
+        """The device; whoever accesses it counts as having used it."""
+        self._is_used = True
+        return self._provisioned.device
 
     @property
-    def says_nothing(self) -> bool:
-        """Whether nothing was asked of the device or the compiler, and nothing noted, so far."""
+    def is_unused(self) -> bool:
+        """Return whether neither device nor compiler were used and nothing was recorded."""
         notes = self.notes
-        found = (notes.checks, notes.conclusion, notes.makers, notes.measurements.keys() - {_GATE})
-        return not self._asked and not any(found)
+        noted = (notes.checks, notes.conclusion, notes.makers, notes.measurements.keys() - {_GATE})
+        return not self._is_used and not any(noted)
 
-    def beside(self, qnn: str) -> CaseSession:
-        """This device with another QNN on it."""
-        self._asked = True
+    def with_qnn(self, qnn: str) -> CaseSession:
+        """Return a session on this device with another QNN version."""
+        self._is_used = True
         placement = replace(self.placement, qnn=qnn, compiler=qnn)
         logs = self._log_folder / f"beside-{qnn}"
-        beside = CaseSession(self._held.place(placement), logs, self.folder)
-        beside._surroundings = self._surroundings  # it is no other case
-        return beside
+        session = CaseSession(self._provisioned.prepare(placement), logs, self.folder)
+        session._surroundings = self._surroundings  # it is no other case
+        return session
 
     @cached_property
     def _surroundings(self) -> dict[str, object]:
-        return self._held.watch.surroundings(self._held.lab_device)
+        return self._provisioned.watch.surroundings(self._provisioned.lab_device)
 
     @property
-    def same_device(self) -> str:
-        """Shell text that exits where another device answers than the one made ready."""
-        return self._held.lab_device.device_id.check()
+    def device_check(self) -> str:
+        """Shell text that exits if another device answers than the one that was prepared."""
+        return self._provisioned.lab_device.device_id.check()
 
     @property
     def executes_on(self) -> str:
-        """In words, what executes a case's graphs."""
+        """The processor that executes a case's graphs, in words."""
         backend, arch = self.placement.backend.upper(), self.target.htp_arch
         name = f"{backend} v{arch}" if backend == "HTP" and arch else backend
         return f"{name}, simulated on this computer" if self.device.simulated else name
 
     @property
     def run_folder(self) -> Path:
-        """The folder of the run that the case is part of: its logs lie two below."""
+        """The folder of the run; the logs of the case are two levels below."""
         return self._log_folder.parents[1]
 
     @contextlib.contextmanager
-    def has_backend(self) -> Iterator[None]:
-        """A runtime without a backend's library does not support that backend: TargetFailure."""
+    def require_backend(self) -> Iterator[None]:
+        """Turn a missing library of the backend into TargetFailure (`unsupported`)."""
         try:
             yield
         except LibraryMissing as error:
             missing = ErrorRecord.of(message=str(error))
-            known = diagnosed("unsupported", missing, foreseen=self.foreseen)
-            raise TargetFailure(Verdict("unsupported", None, known)) from error
+            error_record = diagnosed("unsupported", missing, foreseen=self.foreseen)
+            raise TargetFailure(Verdict("unsupported", None, error_record)) from error
 
-    def settle(self, *, may_move: bool) -> None:
-        """Waits until the device is cool and idle, as a timed case wants it; records what it was.
+    def wait_until_idle(self, *, may_move: bool) -> None:
+        """Wait until the device is cool and idle, as a timed case needs it, and record its state.
 
-        Raises InfraError if it does not become so in the time that the lab's `gate` gives it,
-        DeviceHot at once for a case that `may_move`.
+        Raises InfraError if that takes longer than the lab's `gate` allows, and DeviceHot at once
+        for a case that `may_move` to another device.
         """
-        settled = self._held.watch.settle(self._held.lab_device, may_move=may_move)
+        settled = self._provisioned.watch.settle(self._provisioned.lab_device, may_move=may_move)
         if settled:
             self.notes.measurements[_GATE] = settled
 
@@ -280,12 +281,12 @@ class CaseSession:
         *,
         probe: str | None = None,
     ) -> Observation:
-        """Runs a plan in a probe process of its own and judges it; see `Bench.attempt`.
+        """Run a plan in a probe process of its own and judge it; see `Bench.attempt`.
 
-        `probe` is the path of another probe than the one that each device gets.
+        `probe` is the path of a probe on the device, by default that of the target.
         """
-        self._asked = True
-        self._forget_said()
+        self._is_used = True
+        self._forget_dsp_replies()
         started = time.monotonic()
         with self._current_folder() as folder:
             run = run_plan(
@@ -295,53 +296,55 @@ class CaseSession:
                 env=self.runtime.environment | dict(environment or {}),
                 cwd=folder,
                 timeout_s=timeout_s,
-                first=self.same_device,
-                on_start=self._keep_plan,
+                first=self.device_check,
+                on_start=self._write_plan,
                 on_hang=self._evidence.look,
             )
         self.notes.probe_us += run.transcript.elapsed_us or int(
             (time.monotonic() - started) * 1_000_000
         )
-        return self.judged(run, plan_kept=bool(run.raw_events))
+        return self.judge_run(run, plan_kept=bool(run.raw_events))
 
-    def judged(self, run: ProbeRun, *, plan_kept: bool = False) -> Observation:
-        """Keeps what a process said, and judges it. Raises NoVerdict where the lab failed."""
+    def judge_run(self, run: ProbeRun, *, plan_kept: bool = False) -> Observation:
+        """Write the logs of a process and judge it. Raises NoVerdict if the lab failed."""
         if not plan_kept:
-            self._keep_plan(run.plan)
-        self._keep("jsonl", run.raw_events)
-        self._keep("stderr", run.stderr)
+            self._write_plan(run.plan)
+        self._write_log("jsonl", run.raw_events)
+        self._write_log("stderr", run.stderr)
         level = run.plan.settings.log_level
-        rounds = max((int(one.fields.get("repeat", 1)) for one in run.plan.steps), default=1)
-        around = {"log_level": level, "rounds": rounds}
-        self.notes.surroundings = around | self._surroundings
-        said = self._said()
-        self.notes.said += [one for one in said if one not in self.notes.said]
-        verdict = judge(run, self.device.facts.coprocessors, foreseen=self.foreseen, said=said)
-        # whoever counts how much succeeds must not take an emulator's limit for the target's
-        if verdict.cause == "infra" or any(one.kind == "emulator" for one in said):
-            self.notes.came_to(verdict)
+        rounds = max((int(step.fields.get("repeat", 1)) for step in run.plan.steps), default=1)
+        settings = {"log_level": level, "rounds": rounds}
+        self.notes.surroundings = settings | self._surroundings
+        replies = self._dsp_replies()
+        known = self.notes.dsp_replies
+        known += [reply for reply in replies if reply not in known]
+        facts = self.device.facts
+        verdict = judge(run, facts.coprocessors, foreseen=self.foreseen, dsp_replies=replies)
+        # an experiment that counts successes must not take an emulator's limit for the target's
+        if verdict.cause == "infra" or any(reply.kind == "emulator" for reply in replies):
+            self.notes.set_verdict(verdict)
             raise NotPassed.of(verdict)
         self.notes.executions += executions(run.plan, run.transcript)
-        if verdict.outcome == "passed" and (why := disagreement(self.notes.executions)):
-            error = ErrorRecord.of(api="QnnGraph_execute", message=why)
+        if verdict.outcome == "passed" and (problem := disagreement(self.notes.executions)):
+            error = ErrorRecord.of(api="QnnGraph_execute", message=problem)
             verdict = Verdict("failed", "target", error)
         return Observation(run, verdict, Figures(measure(run.transcript)))
 
-    def _forget_said(self) -> None:
+    def _forget_dsp_replies(self) -> None:
         if self.device.simulated_dsp is not None:
-            with disk_errors("cannot begin with what the DSP says"):
+            with disk_errors("cannot clear the log of the simulated DSP"):
                 forget_said(self.device.simulated_dsp)
-            self._logged = log_size(self.device.simulated_dsp)
+            self._log_start = log_size(self.device.simulated_dsp)
 
-    def _said(self) -> tuple[Said, ...]:
+    def _dsp_replies(self) -> tuple[Said, ...]:
         if self.device.simulated_dsp is None:
             return ()
-        with disk_errors("cannot read what the DSP said"):
-            return read_said(self.device.simulated_dsp, self._logged)
+        with disk_errors("cannot read the log of the simulated DSP"):
+            return read_said(self.device.simulated_dsp, self._log_start)
 
     @contextlib.contextmanager
     def _current_folder(self) -> Iterator[str]:
-        """The folder a probe runs in: the GPU backend leaves its maker's kernel sources there."""
+        """Yield the working directory of a probe: the GPU backend writes kernel sources there."""
         if self.placement.backend != "gpu":
             yield self.runtime.root
             return
@@ -350,25 +353,25 @@ class CaseSession:
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[str]:
-        """A folder on the device for what a plan writes; it is gone afterwards.
+        """Create a temporary folder on the device for files of a plan.
 
-        Raises DeviceError if it cannot be made. What a run that was killed left behind goes after
-        a day; a run's simulated devices go with it.
+        Raises DeviceError if it cannot be made. Leftovers of a killed run are removed after a day;
+        simulated devices of a run are removed with it.
         """
         base = f"{self.device.workdir}/scratch"
         folder = f"{base}/{secrets.token_hex(8)}"
         old = f"find {shlex.quote(base)} -mindepth 1 -maxdepth 1 -mtime +0 -exec rm -rf {{}} +"
-        made = self.device.transport.shell(
+        completed = self.device.transport.shell(
             f"mkdir -p {shlex.quote(folder)} && {{ {old}; :; }}",
             timeout_s=_SCRATCH_S,
             doing="make a folder",
         )
-        if made.exit_code != 0:
+        if completed.exit_code != 0:
             raise DeviceRefused(
                 "cannot make a folder for what the case writes",
                 serial=self.device.transport.serial,
                 command=f"mkdir -p {folder}",
-                output=made.stderr,
+                output=completed.stderr,
             )
         try:
             yield folder
@@ -377,43 +380,39 @@ class CaseSession:
                 self.device.transport.shell(f"rm -rf {shlex.quote(folder)}", timeout_s=_SCRATCH_S)
 
     def fetch(self, remote: str, *, max_bytes: int) -> bytes:
-        """A file of the device, as `Bench.fetch`."""
+        """Return the content of a file on the device, as `Bench.fetch`."""
         with scratch_folder() as folder:
             local = folder / "fetched"
             self.device.transport.pull(remote, local, timeout_s=_FETCH_S, max_bytes=max_bytes)
             return local.read_bytes()
 
     def lost_lease(self) -> LeaseLost | None:
-        """Why nothing of this case may count: somebody else may have used the device meanwhile."""
+        """Return the error if the lease was lost: somebody else may have used the device."""
         try:
-            self._held.lab_device.require_held()
+            self._provisioned.lab_device.require_held()
         except LeaseLost as lost:
             return lost
         return None
 
     def collect_evidence(self) -> tuple[str, ...]:
-        """Asks the device what it has to say about this case, once it has gone wrong.
+        """Collect the device's evidence of a case that failed and return lines of its logs.
 
-        Gives the lines of its logs. Never raises because of the device: what could not be had is
-        noted in evidence.json.
+        Never raises because of the device: evidence.json notes whatever could not be collected.
         """
         folder = self._log_folder / _EVIDENCE
         collected = self._evidence.collect(folder, deadline=Deadline(_EVIDENCE_S))
         self.notes.logs += [f"{_EVIDENCE}/{name}" for name in collected.files]
         if collected.baseline is not None:
-            self._held.baseline = collected.baseline  # the next case is not told of it
+            self._provisioned.baseline = collected.baseline  # not evidence for the next case
         return telling_lines(folder, collected.files)
 
-    def _keep_plan(self, plan: Plan) -> None:
-        """Writes down what a probe was told: while it works, which costs no time."""
+    def _write_plan(self, plan: Plan) -> None:
+        """Write the plan of a probe; called while the probe works, so that it costs no time."""
         self._runs += 1
-        self._keep("plan", plan.text().encode())
+        self._write_log("plan", plan.text().encode())
 
-    def _keep(self, ending: str, content: bytes) -> None:
-        """Writes down what a probe was told or answered, for whoever looks into the case.
-
-        Without secrets, whoever said them.
-        """
+    def _write_log(self, ending: str, content: bytes) -> None:
+        """Write a plan or an output of a probe into the case's logs, without secrets."""
         if not content:
             return
         safe = (kept_events if ending == "jsonl" else log_without_secrets)(content)

@@ -1,4 +1,4 @@
-"""Outputs that stay with a run, each once: those of other versions are compared with them."""
+"""Outputs that are kept with a run, each once, to be compared with those of other versions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from harness.results.record import whole_numbers
 from harness.results.run_folder import OUTPUTS
 
 MAX_BYTES: Final = 256 << 20
-"""So much of a case is kept with the probe, of an output with ONNX Runtime."""
+"""The limit for all outputs of a case with the probe, for one output with ONNX Runtime."""
 
 Fetch = Callable[..., bytes]
 
 
 @dataclass(frozen=True)
 class KeptOutput:
-    """An output of a case, with a file of what it is told against (`against` in plain words).
+    """An output of a case, with the file of its reference (`against` names it in words).
 
-    `file` holds what came; None where that was too much to be kept. Its values are those of the
-    raw data, plus `offset`, times `scale`, where it is quantised. `of` is what it is an output of,
-    `sample` the inputs that it comes of, where there are several.
+    `file` holds the output, None if it was too large to keep. The values of a quantised output are
+    (raw + `offset`) * `scale`. `of` names the model or context, `sample` the set of inputs where
+    there are several.
     """
 
     name: str
@@ -49,43 +49,43 @@ def keep_outputs_of(
     fetch: Fetch,
     run_folder: Path,
 ) -> tuple[dict[str, object], list[KeptOutput]]:
-    """Takes what executions saved below a folder of the device.
+    """Fetch the outputs that executions saved below a folder of the device.
 
-    Returns what the record of a case has of it, and those that something is known to tell against.
-    Outputs of a binary with several graphs have the graph in their names: `decode/y`. Contents are
-    called by the hash that the probe has told. What the run has already is not taken again, nor is
-    more than 256 MiB of one case. Raises DeviceError, InfraError.
+    Returns the entry for the case's record, and the outputs that have a reference. Names of a
+    binary with several graphs include the graph: `decode/y`. Files are named by the hash that the
+    probe reported; those that the run has already are not fetched again, nor more than 256 MiB of
+    one case. Raises DeviceError, InfraError.
     """
     digests = {
         (step.context, step.data.get("graph")): step.data.get("digests")
         for step in transcript.steps
         if step.verb == "execute" and (step.ok or step.error == "mismatch")
     }
-    found: dict[str, object] = {}
-    kept: list[KeptOutput] = []
-    left = MAX_BYTES
+    recorded: dict[str, object] = {}
+    kept_outputs: list[KeptOutput] = []
+    room = MAX_BYTES
     for number, deployed in enumerate(contexts):
         outputs, source = [], deployed.context.source
         of = (source.model, source.sample) if isinstance(source, OnnxModel) else (str(source), "")
-        for context in (one.context for one in (deployed, *deployed.others)):
+        for context in (piece.context for piece in (deployed, *deployed.others)):
             graph = context.metadata["graphs"][context.graph]
-            told = whole_numbers(digests.get((number, graph["name"])))
+            graph_digests = whole_numbers(digests.get((number, graph["name"])))
             tensors = tensors_of(graph, "outputs", context.path)
-            for at, (tensor, digest) in enumerate(zip(tensors, told, strict=False)):
+            for index, (tensor, digest) in enumerate(zip(tensors, graph_digests, strict=False)):
                 content = f"{digest:016x}-{tensor.size}"
                 file = run_folder / OUTPUTS / f"{content}.raw"
-                if not file.exists() and tensor.size <= left:
-                    left -= tensor.size
-                    remote = saved_output(on_device, number, context.graph, at)
+                if not file.exists() and tensor.size <= room:
+                    room -= tensor.size
+                    remote = saved_output(on_device, number, context.graph, index)
                     keep_whole(file, fetch(remote, max_bytes=tensor.size))
-                known, several = graph["outputs"][at], context.graph_name
-                name = f"{several}/{tensor.name}" if several else tensor.name
-                kind, scale, offset = tensor.data_type, known.get("scale"), known.get("offset")
-                told_of = {"name": name, "data_type": kind, "scale": scale, "offset": offset}
-                outputs.append(told_of | {"digest": content})
-                for reference in context.reference[at : at + 1]:
+                entry, graph_name = graph["outputs"][index], context.graph_name
+                name = f"{graph_name}/{tensor.name}" if graph_name else tensor.name
+                kind, scale, offset = tensor.data_type, entry.get("scale"), entry.get("offset")
+                description = {"name": name, "data_type": kind, "scale": scale, "offset": offset}
+                outputs.append(description | {"digest": content})
+                for reference in context.reference[index : index + 1]:
                     values = (name, kind, tensor.shape or (), scale, offset)
-                    kept.append(KeptOutput(*values, file, reference, context.against, *of))
+                    kept_outputs.append(KeptOutput(*values, file, reference, context.against, *of))
         if outputs:
-            found[str(source)] = {"sha256": deployed.context.sha256, "outputs": outputs}
-    return found, kept
+            recorded[str(source)] = {"sha256": deployed.context.sha256, "outputs": outputs}
+    return recorded, kept_outputs

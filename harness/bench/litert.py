@@ -1,7 +1,7 @@
-"""LiteRT on a device: what its compiler took of a .tflite, run as the contexts that came of it.
+"""LiteRT on a device: the partitions that its compiler made of a .tflite, run as contexts.
 
-No library of LiteRT is on the device. Each partition is loaded by the probe, and given what
-LiteRT's own CPU computed for it: what a model has between its partitions stays on that CPU.
+No library of LiteRT is on the device. The probe loads each partition and gives it the inputs that
+LiteRT's CPU computed; the nodes between the partitions run on that CPU only.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from harness.containers.tflite_graph import (
     TfliteGraph,
     TfliteNode,
     TfliteTensor,
+    assign_partitions,
     read_tflite_graph,
-    taken_by,
 )
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError
@@ -45,9 +45,9 @@ from harness.models.source import ANY_DISTANCE
 from harness.models.tensor_files import TensorFiles
 
 USUAL_TOLERANCE: Final = 0.02
-"""By how much outputs may differ where nobody says: this part of the largest of a partition.
+"""The default tolerance, as a part of the largest output value of a partition.
 
-The HTP computes with 16 bits what is float32.
+The HTP computes float32 with 16 bits.
 """
 
 ON_LITERT: Final = "LiteRT's CPU"
@@ -55,53 +55,54 @@ ON_LITERT: Final = "LiteRT's CPU"
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """What came of a model: its nodes, and by node the partition that has it (None: the CPU).
+    """A compiled model: its nodes, and `parts`, the partition of each node (None: the CPU).
 
-    `sources` are the partitions as contexts with their inputs and what the CPU says is expected;
-    `refused` is why the CPU says nothing, None if it does. `soc` is what it was compiled for.
+    `sources` are the partitions as contexts with inputs and outputs of the CPU; `refused` is why
+    the CPU does not run the model, None if it does. `soc` is the SoC that it was compiled for.
     """
 
     graph: TfliteGraph
-    taken: Sequence[str | None]
+    parts: Sequence[str | None]
     sources: tuple[ContextFile, ...]
     soc: str
     refused: str | None
 
     def figures(self) -> dict[str, object]:
-        """As it stands in the measurements of a record."""
+        """Return its entry in the measurements of a record."""
         return {
             "version": LITERT_VERSION,
             "soc": self.soc,
             "reference": self.refused or ON_LITERT,
-            "tolerance": {one.name: one.tolerance for one in self.sources},
+            "tolerance": {source.name: source.tolerance for source in self.sources},
         }
 
     def places(self) -> dict[str, object]:
-        """Where each node is, in the words that all engines have."""
-        why = "LiteRT's plug-in for QNN did not take it"
+        """Return the place of each node, in the form common to all engines."""
+        reason = "LiteRT's plug-in for QNN did not take it"
         placed = [
             Placed(
                 GraphNode(
-                    self._name(node) or f"{at}",
+                    self._name(node) or f"{index}",
                     node.op,
                     tuple(map(str, node.inputs)),
                     tuple(map(str, node.outputs)),
                 ),
                 NPU if part else CPU,
                 part,
-                None if part else why,
+                None if part else reason,
             )
-            for at, (node, part) in enumerate(zip(self.graph.nodes, self.taken, strict=True))
+            for index, (node, part) in enumerate(zip(self.graph.nodes, self.parts, strict=True))
         ]
-        sizes = {str(at): one.size for at, one in enumerate(self.graph.tensors) if one.data_type}
+        tensors = enumerate(self.graph.tensors)
+        sizes = {str(index): tensor.size for index, tensor in tensors if tensor.data_type}
         return figures_of(placed, sizes)
 
     def _name(self, node: TfliteNode) -> str:
         return self.graph.tensors[node.outputs[0]].name if node.outputs else ""
 
     def __str__(self) -> str:
-        count, number = len(self.taken), len(self.sources)
-        cpu = sum(one is None for one in self.taken)
+        count, number = len(self.parts), len(self.sources)
+        cpu = sum(partition is None for partition in self.parts)
         parts, nodes = counted(number, "partition"), counted(count, "node")
         lines = [f"of {nodes} {count - cpu} on the NPU, in {parts}, and {cpu} on the CPU"]
         if cpu or number > 1:
@@ -118,7 +119,7 @@ class CompiledModel:
 
 
 def open_model(path: Path) -> TfliteGraph:
-    """The graph of a .tflite that can be compiled. Raises ConfigError for any other file."""
+    """Read the graph of a .tflite that can be compiled. Raises ConfigError for another file."""
     artefact = open_artefact(path)
     if artefact.kind != "tflite":
         raise ConfigError(f"LiteRT compiles a .tflite, and this is: {artefact.kind}", file=path)
@@ -134,71 +135,72 @@ def open_model(path: Path) -> TfliteGraph:
 
 
 def compiled_model(case: CaseSession, path: Path, inputs: Files, tolerance: float) -> CompiledModel:
-    """A model as LiteRT compiles it for the device of a case, and what its CPU makes of it.
+    """Compile a model with LiteRT for the device of a case, and run it on LiteRT's CPU.
 
     `tolerance` 0 means the usual one. Raises TargetFailure if the compiler or its plug-in refuses
-    it, or takes no node. Raises InfraError, and ConfigError for a file that LiteRT does not take,
-    or inputs or a tolerance for a model that its CPU does not run.
+    it or takes no node, InfraError, and ConfigError for a file that LiteRT does not take, or for
+    inputs or a tolerance with a model that its CPU does not run.
     """
     graph, tensors = open_model(path), TensorFiles(cache_root())
     surface = [
-        Tensor(one.name, one.size, str(one.data_type), one.shape)
-        for one in graph.named(graph.inputs)
+        Tensor(tensor.name, tensor.size, str(tensor.data_type), tensor.shape)
+        for tensor in graph.named(graph.inputs)
     ]
     if inputs is None:
-        read = tensors.generated(surface, path)
+        input_files = tensors.generated(surface, path)
     else:
-        read = tensors.given("inputs", inputs, surface, path)
+        input_files = tensors.resolve("inputs", inputs, surface, path)
     target = case.target
     host = litert_host(target.provisioner.catalog, target.compiler)
     soc = soc_for(case.device.soc, target.htp_arch)
     case.notes.makers.append(host.qnn_version)
     try:
-        made = compile_litert(host, path, soc, cache_root())
-        compiled = read_tflite_graph(made)
-        taken = taken_by(graph, compiled)
-        if not any(taken):
-            why = f"its plug-in took none of {counted(len(taken), 'node')} for {soc}"
-            raise CompileError(f"LiteRT compiled nothing of {path.name}", chain=[why])
+        compiled_path = compile_litert(host, path, soc, cache_root())
+        compiled = read_tflite_graph(compiled_path)
+        parts = assign_partitions(graph, compiled)
+        if not any(parts):
+            reason = f"its plug-in took none of {counted(len(parts), 'node')} for {soc}"
+            raise CompileError(f"LiteRT compiled nothing of {path.name}", chain=[reason])
     except CompileError as error:
         refusal = diagnosed("failed", ErrorRecord.of(message=str(error)), foreseen=case.foreseen)
         raise TargetFailure(Verdict("failed", "target", refusal)) from error
     partitions = [node for node in compiled.nodes if node.partition is not None]
-    refused, found = None, dict[str, Path]()
+    refused, files = None, dict[str, Path]()
     try:
-        ends = [one for node in partitions for one in node.inputs + node.outputs]
-        wanted = numbers_of(graph, {one.name for one in compiled.named(ends)})
-        given = dict(zip(graph.inputs, read, strict=True))
+        ends = [number for node in partitions for number in node.inputs + node.outputs]
+        numbers = numbers_of(graph, {tensor.name for tensor in compiled.named(ends)})
+        inputs_by_number = dict(zip(graph.inputs, input_files, strict=True))
         with scratch_folder() as folder:
-            ran = run_on_cpu(host, path, given, tuple(wanted.values()), folder)
-            found = {name: tensors.keep(ran[at].read_bytes()) for name, at in wanted.items()}
+            outputs = run_on_cpu(host, path, inputs_by_number, tuple(numbers.values()), folder)
+            files = {name: tensors.store(outputs[i].read_bytes()) for name, i in numbers.items()}
     except RefusedByCpu as error:
         refused = str(error)
-        asked = 0 < tolerance < ANY_DISTANCE
-        if asked or inputs is not None:
+        has_tolerance = 0 < tolerance < ANY_DISTANCE
+        if has_tolerance or inputs is not None:
             problem = f"of no use: LiteRT's CPU does not run this model, {refused}"
             raise ConfigError(
-                problem, file=path, field="tolerance" if asked else "inputs"
+                problem, file=path, field="tolerance" if has_tolerance else "inputs"
             ) from error
-    pieces = {name: one for one in open_artefact(made).pieces for name in one.facts["partitions"]}
+    pieces = open_artefact(compiled_path).pieces
+    piece_of = {name: piece for piece in pieces for name in piece.facts["partitions"]}
     sources = [
-        _source(path, node, pieces[str(node.partition)], compiled, found, tolerance)
+        _source(path, node, piece_of[str(node.partition)], compiled, files, tolerance)
         for node in partitions
     ]
-    return CompiledModel(graph, taken, tuple(sources), soc, refused)
+    return CompiledModel(graph, parts, tuple(sources), soc, refused)
 
 
 def numbers_of(graph: TfliteGraph, names: Collection[str]) -> dict[str, int]:
-    """The numbers of tensors by their names (pure).
+    """Return the numbers of tensors by their names (pure).
 
-    Raises RefusedByCpu for a name that no tensor has, or several have.
+    Raises RefusedByCpu for a name that no tensor or several tensors have.
     """
-    found = {one.name: at for at, one in enumerate(graph.tensors) if one.name in names}
-    several = sum(one.name in names for one in graph.tensors) > len(found)
-    if several or (missing := sorted(set(names) - found.keys())):
-        why = "two tensors have one name" if several else f"it has no tensor {missing[0]!r}"
-        raise RefusedByCpu(f"what the compiler names cannot be found in the model: {why}")
-    return found
+    numbers = {tensor.name: i for i, tensor in enumerate(graph.tensors) if tensor.name in names}
+    is_ambiguous = sum(tensor.name in names for tensor in graph.tensors) > len(numbers)
+    if is_ambiguous or (missing := sorted(set(names) - numbers.keys())):
+        reason = "two tensors have one name" if is_ambiguous else f"it has no tensor {missing[0]!r}"
+        raise RefusedByCpu(f"what the compiler names cannot be found in the model: {reason}")
+    return numbers
 
 
 def _source(
@@ -206,33 +208,33 @@ def _source(
     node: TfliteNode,
     piece: Piece,
     compiled: TfliteGraph,
-    found: Mapping[str, Path],
+    files: Mapping[str, Path],
     tolerance: float,
 ) -> ContextFile:
-    """A partition as a context, with the files of its tensors where there are any."""
+    """Return a partition as a context, with the files of its tensors if there are any."""
     inputs, outputs = compiled.named(node.inputs), compiled.named(node.outputs)
     file = piece_file(piece, cache_root()).absolute()
     graph = node.partition if len(piece.facts["partitions"]) > 1 else None
     name = f"{path.name}#{node.partition}"
-    if not found:
+    if not files:
         return ContextFile(file, graph=graph, name=name)
     return ContextFile(
         file,
-        inputs=[found[one.name] for one in inputs],
-        expected=[found[one.name] for one in outputs],
-        tolerance=tolerance or USUAL_TOLERANCE * _largest(outputs, found),
+        inputs=[files[tensor.name] for tensor in inputs],
+        expected=[files[tensor.name] for tensor in outputs],
+        tolerance=tolerance or USUAL_TOLERANCE * _largest(outputs, files),
         graph=graph,
         name=name,
     )
 
 
-def _largest(tensors: Iterable[TfliteTensor], found: Mapping[str, Path]) -> float:
-    """The largest magnitude of all values of tensors."""
+def _largest(tensors: Iterable[TfliteTensor], files: Mapping[str, Path]) -> float:
+    """Return the largest magnitude of all values of these tensors."""
     import numpy as np
 
     largest = 0.0
-    for one in tensors:
-        if one.data_type not in (None, "bool8"):
-            values = np.abs(np.fromfile(found[one.name], one.data_type).astype(np.float64))
+    for tensor in tensors:
+        if tensor.data_type not in (None, "bool8"):
+            values = np.abs(np.fromfile(files[tensor.name], tensor.data_type).astype(np.float64))
             largest = max(largest, float(np.max(values[np.isfinite(values)], initial=0.0)))
     return largest

@@ -1,4 +1,4 @@
-"""Where and with what cases run, and what they will want (pure)."""
+"""Placements of cases, and the requirements of cases (pure)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from harness.core.axes import AXES, ENGINES, IN_AXES, QNN, VERSIONS
 from harness.models.contexts import Source
 from harness.models.models import Model
 
-# Context binaries are made for the HTP: elsewhere a case gets one if it asks, but none is expected.
+# Context binaries are compiled for the HTP only; other backends get one only if a case asks for it.
 _COMPILED_FOR: Final = ("htp",)
 
 
 @dataclass(frozen=True, order=True)
 class Placement:
-    """Where and with what a case runs: one device, backend, runtime and compiler.
+    """The device, backend, runtime and compiler that a case runs with.
 
-    Other processes are told of it in a case's name. So it has names of devices, and no device.
+    It has names of devices instead of objects, because cases pass it to other processes by name.
 
     `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is the name
-    of what drives the backend (`core/axes.py`). `ort` is the name of an ONNX Runtime, None for
-    the runtime's own or the usual one. `compiler` makes the contexts that are compiled; None where
-    a case takes none of those. With a `pool`, a name that devices share, any of `among` will do.
-    `device` is the one that the case is on, or would be if only one process ran cases.
+    of an engine (`core/axes.py`). `ort` is the name of an ONNX Runtime, None for the runtime's own
+    or the usual one. `compiler` makes the contexts that are compiled; None if the case has none.
+    With a `pool`, a name that devices share, any device of `among` will do; `device` is then the
+    one that the case is on, or would be on if only one process ran cases.
     """
 
     device: str
@@ -46,22 +46,21 @@ class Placement:
         return len(self.candidates) > 1
 
     @property
-    def where(self) -> str:
+    def device_name(self) -> str:
         return self.pool or self.device
 
     def on(self, device: str) -> Self:
-        """The placement on this device, one of its candidates.
+        """Return the placement on this device, one of its candidates.
 
-        Raises ValueError for any other device: its verdict would be told under a name that is not
-        its own.
+        Raises ValueError for any other device: the verdict would be recorded for the wrong one.
         """
         if device not in self.candidates:
-            raise ValueError(f"a case of {self.where} was to run on {device}")
+            raise ValueError(f"a case of {self.device_name} was to run on {device}")
         return replace(self, device=device)
 
     @property
-    def what(self) -> str:
-        """What lies on a device for it, wherever that is."""
+    def deployment_key(self) -> str:
+        """A name for the files that it needs on a device, the same for all devices."""
         return str(replace(self, device="", pool="", among=()))
 
     @property
@@ -79,34 +78,35 @@ class Placement:
     @property
     def other_compiler(self) -> str | None:
         # 2.51.0 and 2.51.0.260929 are the same version
-        own = f"{self.qnn_version}.".startswith(f"{self.compiler}.")
-        return None if own else self.compiler
+        is_same = f"{self.qnn_version}.".startswith(f"{self.compiler}.")
+        return None if is_same else self.compiler
 
     @property
     def axes(self) -> dict[str, str | None]:
-        own = {name: getattr(self, name) for name in IN_AXES}
-        return own | {name: own[name] and own[name].rpartition(":")[2] for name in VERSIONS}
+        values = {name: getattr(self, name) for name in IN_AXES}
+        versions = {name: values[name] for name in VERSIONS}
+        return values | {name: text and text.rpartition(":")[2] for name, text in versions.items()}
 
     @property
-    def named(self) -> dict[str, str | None]:
-        own = {name: getattr(self, name) for name in AXES if hasattr(self, name)}
-        return own | {"device": self.where, "compiler": self.other_compiler}
+    def named_axes(self) -> dict[str, str | None]:
+        values = {name: getattr(self, name) for name in AXES if hasattr(self, name)}
+        return values | {"device": self.device_name, "compiler": self.other_compiler}
 
     def __str__(self) -> str:
-        named = self.named
+        named = self.named_axes
         marked = ((axis.mark, named[axis.name]) for axis in AXES.values() if axis.mark)
         rest = "".join(f"-{mark}-{value}" for mark, value in marked if value is not None)
-        return f"{self.where}-{self.backend}-{self.qnn}{rest}"
+        return f"{self.device_name}-{self.backend}-{self.qnn}{rest}"
 
-    # other plug-ins of pytest (allure) show parameters so
+    # other plug-ins of pytest (allure) show parameters by their repr
     __repr__ = __str__
 
 
 @dataclass(frozen=True)
 class Need:
-    """What one case will want: a placement, and what it takes contexts of.
+    """The requirements of one case: a placement, and the sources of its contexts.
 
-    `files` are those of a user's that an engine loads as they are.
+    `files` are files of a user that an engine loads as they are.
     """
 
     placement: Placement
@@ -115,40 +115,40 @@ class Need:
 
     @property
     def contexts(self) -> tuple[Source, ...]:
-        """The sources of which it has contexts before it asks for any."""
+        """The sources whose contexts are prepared before the case starts."""
         if not self.placement.takes_contexts:
             return ()
         compiled = self.placement.backend in _COMPILED_FOR
-        return tuple(one for one in self.sources if compiled or not one.compiled)
+        return tuple(source for source in self.sources if compiled or not source.compiled)
 
     @property
     def models(self) -> tuple[Model, ...]:
         if not self.placement.takes_models:
             return ()
-        return tuple(one for one in self.sources if isinstance(one, Model))
+        return tuple(source for source in self.sources if isinstance(source, Model))
 
 
 def by_placement(needs: Iterable[Need]) -> dict[Placement, tuple[Source, ...]]:
-    """The sources that the cases of each placement want together, in order (pure)."""
+    """Return the sources of all cases of each placement, in order (pure)."""
     merged: dict[Placement, dict[Source, None]] = {}
     for need in needs:
         merged.setdefault(need.placement, {}).update(dict.fromkeys(need.sources))
     return {placement: tuple(sources) for placement, sources in merged.items()}
 
 
-def shared(found: Iterable[Placement], names: Mapping[str, str]) -> list[Placement]:
-    """Placements of single devices; those that share and differ only in the device, as one (pure).
+def merge_pools(placements: Iterable[Placement], names: Mapping[str, str]) -> list[Placement]:
+    """Merge placements that differ only in the device, for devices of one pool (pure).
 
-    `names` has by device the name under which it shares cases.
+    `names` maps devices to the names of their pools.
     """
     together: dict[Placement, list[str]] = {}
-    for one in found:
-        if one.device in names:
-            alike = replace(one, device="", pool=names[one.device])
-            together.setdefault(alike, []).append(one.device)
+    for placement in placements:
+        if placement.device in names:
+            key = replace(placement, device="", pool=names[placement.device])
+            together.setdefault(key, []).append(placement.device)
         else:
-            together[one] = []
+            together[placement] = []
     return [
-        replace(one, device=devices[0], among=tuple(devices)) if devices else one
-        for one, devices in together.items()
+        replace(placement, device=devices[0], among=tuple(devices)) if devices else placement
+        for placement, devices in together.items()
     ]

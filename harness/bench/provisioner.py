@@ -1,4 +1,4 @@
-"""What this computer makes for devices: libraries, programs, contexts, ONNX files."""
+"""Artifacts that this computer makes for devices: libraries, programs, contexts, ONNX files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _MODEL: Final = "model.onnx"
 
 
 class FileToPush(BaseModel, frozen=True):
-    """A file that a case needs on its device; `size` in bytes, `origin` says where it is from."""
+    """A file that a case needs on its device; `size` is in bytes, `origin` names its source."""
 
     name: str
     size: int
@@ -67,10 +67,10 @@ class FileToPush(BaseModel, frozen=True):
 
 @dataclass(frozen=True)
 class EngineProgram:
-    """What an engine brings to a device: a program called `program`, and libraries beside it.
+    """The files of an engine for a device: a program called `program`, and its libraries.
 
-    `name` is that of the folder, for people; `version` is what records call it. One that `is_own`
-    is a user's own build.
+    `name` is the name of the folder, `version` its name in records. `is_own`: it is a user's own
+    build.
     """
 
     name: str
@@ -80,16 +80,16 @@ class EngineProgram:
     is_own: bool
 
     def files_on(self, deployer: Deployer) -> FileSet:
-        """The set that it is put there as."""
+        """Return its files as a set to deploy."""
         return deployer.file_set(self.name, self.files, [self.program])
 
 
 @dataclass(frozen=True)
 class Materials:
-    """All that a case has on its device, on this computer.
+    """All files that a case needs on its device, on this computer.
 
-    `models` are for ONNX Runtime. `files` are those of a user's that an engine loads as they are;
-    they are put there with the inputs that a test names for them.
+    `models` are for ONNX Runtime. `files` are files of a user that an engine loads as they are;
+    they are deployed with the inputs that a test names for them.
     """
 
     runtime: Runtime
@@ -99,63 +99,63 @@ class Materials:
     program: EngineProgram | None
     files: Sequence[Path] = ()
 
-    def sets(self, deployer: Deployer) -> list[FileSet]:
-        """What is put on a device before a case begins."""
-        found = [runtime_set(self.runtime), probe_set(deployer, self.probe)]
-        found += [context_set(deployer, *made) for made in self.contexts.items()]
-        found += [model_set(deployer, *made) for made in self.models.values()]
-        return found if self.program is None else [*found, self.program.files_on(deployer)]
+    def file_sets(self, deployer: Deployer) -> list[FileSet]:
+        """Return the file sets to deploy before a case begins."""
+        sets = [runtime_set(self.runtime), probe_set(deployer, self.probe)]
+        sets += [context_set(deployer, *context) for context in self.contexts.items()]
+        sets += [model_set(deployer, *model) for model in self.models.values()]
+        return sets if self.program is None else [*sets, self.program.files_on(deployer)]
 
-    def listed(self) -> list[FileToPush]:
-        """All of it for people. Sizes are in bytes."""
+    def files_to_push(self) -> list[FileToPush]:
+        """Return all files with their sizes and origins, for display."""
         runtime = self.runtime
         origin = f"QNN {runtime.qnn_version}"
         if runtime.ort_version is not None:
             origin += f", ORT {runtime.ort_version}"
-        found = [_listed("probe", PROBE_NAME, self.probe)]
-        found += [
+        files = [_file_to_push("probe", PROBE_NAME, self.probe)]
+        files += [
             FileToPush(name=file.name, size=file.size, origin=origin) for file in runtime.files
         ]
-        made: list[tuple[Source, Path, Context | Reference]] = [
+        artifacts: list[tuple[Source, Path, Context | Reference]] = [
             *((source, context.path, context) for source, context in self.contexts.items()),
             *((model, onnx, reference) for model, (onnx, reference) in self.models.items()),
         ]
-        for source, main, beside in made:
-            paths = [main, *_beside(beside).values()]
-            found += [_listed(str(source), path.name, path) for path in paths]
+        for source, main, tensors in artifacts:
+            paths = [main, *_tensor_files(tensors).values()]
+            files += [_file_to_push(str(source), path.name, path) for path in paths]
         if self.program is not None:
             of = f"ExecuTorch {self.program.version}"
-            found += [_listed(of, name, path) for name, path in self.program.files.items()]
-        return found + [_listed(path.name, path.name, path) for path in self.files]
+            files += [_file_to_push(of, name, path) for name, path in self.program.files.items()]
+        return files + [_file_to_push(path.name, path.name, path) for path in self.files]
 
 
-def _listed(origin: str, name: str, path: Path) -> FileToPush:
+def _file_to_push(origin: str, name: str, path: Path) -> FileToPush:
     return FileToPush(name=name, size=path.stat().st_size, origin=origin)
 
 
 def probe_set(deployer: Deployer, probe: Path) -> FileSet:
-    """The probe, to be put into a folder of its own."""
+    """Return the file set of the probe."""
     return deployer.file_set("probe", {PROBE_NAME: probe}, [PROBE_NAME])
 
 
 def context_set(deployer: Deployer, source: ContextSource, context: Context) -> FileSet:
-    """A context's binary, inputs and expected outputs, to be put into a folder of their own."""
-    return deployer.file_set(str(source), {_BINARY: context.path, **_beside(context)})
+    """Return the file set of a context: its binary, inputs and expected outputs."""
+    return deployer.file_set(str(source), {_BINARY: context.path, **_tensor_files(context)})
 
 
 def model_set(deployer: Deployer, onnx: Path, reference: Reference) -> FileSet:
-    """An ONNX file, its inputs and expected outputs, to be put into a folder of their own."""
-    return deployer.file_set(onnx.stem, {_MODEL: onnx, **_beside(reference)})
+    """Return the file set of a model: its ONNX file, inputs and expected outputs."""
+    return deployer.file_set(onnx.stem, {_MODEL: onnx, **_tensor_files(reference)})
 
 
-def _beside(made: Context | Reference) -> dict[str, Path]:
-    """Inputs and expected outputs, as they are called on a device."""
-    found: dict[str, Path] = {}
-    for one in (made, *made.others) if isinstance(made, Context) else (made,):
-        prefix = _prefix(one) if isinstance(one, Context) else ""
-        found |= dict(zip(_names(f"{prefix}input", one.inputs), one.inputs, strict=True))
-        found |= dict(zip(_names(f"{prefix}expected", one.expected), one.expected, strict=True))
-    return found
+def _tensor_files(artifact: Context | Reference) -> dict[str, Path]:
+    """Return inputs and expected outputs by their names on a device."""
+    files: dict[str, Path] = {}
+    for part in (artifact, *artifact.others) if isinstance(artifact, Context) else (artifact,):
+        prefix = _prefix(part) if isinstance(part, Context) else ""
+        files |= dict(zip(_names(f"{prefix}input", part.inputs), part.inputs, strict=True))
+        files |= dict(zip(_names(f"{prefix}expected", part.expected), part.expected, strict=True))
+    return files
 
 
 def _prefix(context: Context) -> str:
@@ -163,7 +163,7 @@ def _prefix(context: Context) -> str:
 
 
 def deployed_model(model: Model, reference: Reference, folder: str) -> DeployedModel:
-    """The model whose files lie in `folder` on a device."""
+    """Return the model whose files are in `folder` on a device."""
     return DeployedModel(
         file=f"{folder}/{_MODEL}",
         inputs=_paths(folder, "input", reference.inputs),
@@ -173,13 +173,13 @@ def deployed_model(model: Model, reference: Reference, folder: str) -> DeployedM
 
 
 def deployed_context(context: Context, folder: str) -> DeployedContext:
-    """The context whose files lie in `folder` on a device."""
+    """Return the context whose files are in `folder` on a device."""
     return DeployedContext(
         context=context,
         binary=f"{folder}/{_BINARY}",
         inputs=_paths(folder, f"{_prefix(context)}input", context.inputs),
         expected=_paths(folder, f"{_prefix(context)}expected", context.expected),
-        others=tuple(deployed_context(one, folder) for one in context.others),
+        others=tuple(deployed_context(other, folder) for other in context.others),
     )
 
 
@@ -192,9 +192,9 @@ def _names(kind: str, paths: Sequence[Path]) -> list[str]:
 
 
 class Provisioner:
-    """Fetches, builds and compiles, each thing once for all devices. Methods raise HarnessError.
+    """Fetches, builds and compiles, each artifact once for all devices; raises HarnessError.
 
-    Runtimes are cut down to what the processes of a placement need.
+    Runtimes are reduced to the libraries that the processes of a placement need.
     """
 
     def __init__(self, catalog: Catalog, cache: Path, executorch: Path | None = None) -> None:
@@ -210,15 +210,15 @@ class Provisioner:
         self._built: dict[tuple[str, int | None], Path] = {}
 
     def runtime(self, placement: Placement, target: str, htp_arch: int | None) -> Runtime:
-        """What is pushed; of stubs and skels the pair for `htp_arch` (73), or all if that is None.
+        """Return the libraries to push, with the stub and skel for `htp_arch` (73; None: all).
 
-        Raises as `Catalog.runtime`.
+        Raises like `Catalog.runtime`.
         """
         key = (placement.qnn, placement.engine, placement.ort, target, placement.backend, htp_arch)
         if key not in self._narrowed:
             whole = self._whole(placement, target)
             facts = self._known.of(whole)
-            needed = {one.file_name: one.elf.needed for one in facts if one.elf is not None}
+            needed = {file.file_name: file.elf.needed for file in facts if file.elf is not None}
             self._narrowed[key] = narrowed(
                 whole,
                 placement.backend,
@@ -230,7 +230,7 @@ class Provisioner:
         return self._narrowed[key]
 
     def _whole(self, placement: Placement, target: str) -> Runtime:
-        """All files of a runtime; asked of its source once, and not for every case."""
+        """Return all files of a runtime, fetched from its source once."""
         key = (placement.qnn, placement.engine, placement.ort, target)
         if key not in self._wholes:
             self._wholes[key] = (
@@ -243,15 +243,15 @@ class Provisioner:
     def findings(
         self, placement: Placement, device: TargetFacts, contexts: Sequence[ContextFacts]
     ) -> tuple[Finding, ...]:
-        """What preflight finds; looks at every stub and skel there is, since one may be misnamed.
+        """Return the findings of preflight, which checks all stubs and skels for wrong names, too.
 
-        Raises as `Catalog.runtime`.
+        Raises like `Catalog.runtime`.
         """
         whole = self._whole(placement, device.target)
         of_use = {file.name for file in self.runtime(placement, device.target, None).files}
         is_wheel = placement.engine == EXECUTORCH.name and self._own_executorch is None
         subject = PreflightInput(
-            files=[one for one in self._known.of(whole) if one.name in of_use],
+            files=[file for file in self._known.of(whole) if file.name in of_use],
             device=device,
             backend=backend_of(placement.backend) or "htp",
             contexts=contexts,
@@ -261,7 +261,7 @@ class Provisioner:
         return tuple(preflight(subject))
 
     def identity(self, placement: Placement, target: str) -> RuntimeRecord:
-        """Version, build and source of a placement's runtime. Raises as `Catalog.runtime`."""
+        """Return version, build and source of the runtime. Raises like `Catalog.runtime`."""
         whole = self._whole(placement, target)
         return RuntimeRecord(
             qnn=whole.qnn_version,
@@ -271,16 +271,16 @@ class Provisioner:
         )
 
     def probe(self, target: str, android_api: int | None) -> Path:
-        """The probe for a target; `android_api` is that of the device, for Android."""
+        """Build the probe for a target; `android_api` is that of an Android device."""
         if (target, android_api) not in self._built:
             self._built[target, android_api] = self.probes.build(target, android_api=android_api)
         return self._built[target, android_api]
 
     def program(self, engine: str, target: str) -> EngineProgram | None:
-        """What an engine brings to a device in the place of our probe; None where the probe serves.
+        """Return an engine's own program; None if it uses the probe.
 
-        Raises ConfigError for a build of the user's without a runner, or for another target, and
-        for a device that ExecuTorch's wheel has no libraries for.
+        Raises ConfigError for a user's build without a runner or for another target, and for a
+        device for which ExecuTorch's wheel has no libraries.
         """
         if engine != EXECUTORCH.name:
             return None
@@ -292,7 +292,7 @@ class Provisioner:
         )
 
     def executorch(self, target: str) -> dict[str, Path]:
-        """The probe with ExecuTorch in it, and the libraries that are to lie beside it, by name."""
+        """Return the probe with ExecuTorch in it and the libraries it needs, by name."""
         wheel = self.catalog.executorch(target)
         root = wheel.path / "executorch"
         identity = " ".join(
@@ -312,13 +312,13 @@ def _engine(placement: Placement, whole: Runtime) -> str:
 
 
 PreflightMode = Literal["strict", "warn", "off"]
-"""strict: an error of preflight keeps a case from running; warn: it is recorded; off: no look."""
+"""strict: an error of preflight stops the case; warn: it is recorded; off: no preflight."""
 
 _SIDES: Final = ("inputs", "outputs")
 
 
 def preflight_device(device: AttachedDevice) -> TargetFacts:
-    """What preflight wants to know of an attached device."""
+    """Return the facts of an attached device for preflight."""
     return TargetFacts(
         target=device.target,
         soc=device.soc,
@@ -332,20 +332,20 @@ def preflight_device(device: AttachedDevice) -> TargetFacts:
 
 
 def preflight_context(name: str, context: Context) -> ContextFacts:
-    """What preflight wants to know of a context."""
+    """Return the facts of a context for preflight."""
     facts = preflight_file(name, context.metadata)
-    # of one that is compiled here the compiler chose the SoC, by the device's HTP
+    # the compiler chooses the SoC of a context by the HTP of the device
     soc_model = None if context.source.compiled else facts.soc_model
     made_by, arch = context.made_by, context.htp_arch
     return replace(facts, compiler=made_by, htp_arch=arch, soc_model=soc_model)
 
 
 def preflight_file(name: str, metadata: Mapping[str, Any]) -> ContextFacts:
-    """What preflight wants to know of a binary, as far as its own metadata tell."""
+    """Return the facts of a binary for preflight, as far as its metadata has them."""
     arch, soc = metadata.get("dsp_arch"), metadata.get("soc_model")
     graphs = entries(metadata, "graphs")
-    tensors = (one for graph in graphs for side in _SIDES for one in entries(graph, side))
-    has_floats = any(str(one.get("data_type")).startswith("float") for one in tensors)
+    tensors = (tensor for graph in graphs for side in _SIDES for tensor in entries(graph, side))
+    has_floats = any(str(tensor.get("data_type")).startswith("float") for tensor in tensors)
     return ContextFacts(
         name,
         named_build(metadata),

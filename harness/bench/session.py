@@ -65,27 +65,24 @@ class OrtOnDevice:
     htp_arch: int | None
 
     @property
-    def tells_placement(self) -> bool:
+    def reports_placement(self) -> bool:
         parts = (self.runtime.runtime.ort_version or "").split(".")
         return [int(part) if part.isdecimal() else 0 for part in parts[:2]] >= [1, 24]
 
     @property
-    def wants_fallback(self) -> bool:
-        """Whether the provider takes this backend only if nodes may go to ORT's own CPU provider.
-
-        It does so with QNN's CPU backend, however many of the nodes that takes.
-        """
+    def needs_fallback(self) -> bool:
+        """Return whether the provider insists on CPU fallback, as it does for QNN's CPU backend."""
         return posixpath.basename(self.backend) == BACKEND_LIBRARIES["cpu"]
 
     def provider(self, options: Mapping[str, str] | None = None) -> Provider:
-        """The QNN provider on this device's backend; `options` are added to what it needs."""
+        """Return the QNN provider for this backend; `options` are added to the required ones."""
         needed = {"backend_path": self.backend}
         if self.htp_arch is not None:
             needed |= compile_options(self.htp_arch)
-        given = needed | dict(options or {})
+        merged = needed | dict(options or {})
         if self.plugin is None:
-            return Provider("QNN", given, builtin=True)
-        return Provider(options=given)
+            return Provider("QNN", merged, builtin=True)
+        return Provider(options=merged)
 
     def plan(
         self,
@@ -95,9 +92,9 @@ class OrtOnDevice:
         *,
         causes: bool = True,
     ) -> Plan:
-        """A plan that opens ORT, does these steps and lets go of `sessions` sessions and of ORT.
+        """Return a plan that opens ORT, does these steps and frees `sessions` sessions and ORT.
 
-        `causes` as in `ort_env`: a plan whose times count goes without.
+        `causes` is as in `ort_env`; a plan that measures times does without.
         """
         register = () if self.plugin is None else (ort_register_ep(self.plugin),)
         return Plan(
@@ -122,18 +119,18 @@ class OrtOnDevice:
         provider: Provider | None = None,
         fallback: bool = False,
     ) -> tuple[Step, ...]:
-        """Creates a session on QNN, and fails if a single node went elsewhere.
+        """Return steps that create a session on QNN and fail if any node is placed elsewhere.
 
-        With `fallback` nodes may go elsewhere, which is only told.
+        With `fallback` such nodes are only reported.
         """
         chosen = provider or self.provider()
-        allowed = fallback or self.wants_fallback
+        allowed = fallback or self.needs_fallback
         created = ort_session(number, model, chosen, options=options, fallback=allowed)
         return created, ort_placement(number, whole=None if fallback else QNN_EP)
 
     @staticmethod
     def run(number: int, model: DeployedModel, *, repeat: int | Rounds = 1) -> Step:
-        """Runs a session with the model's inputs and compares what comes out."""
+        """Return the step that runs a session with the model's inputs and compares the outputs."""
         return ort_run(
             number,
             inputs=model.inputs,
@@ -144,9 +141,9 @@ class OrtOnDevice:
 
 
 def ort_on_device(runtime: DeployedRuntime, backend: str, htp_arch: int | None) -> OrtOnDevice:
-    """Where in a deployed runtime ORT's parts are.
+    """Return the paths of ORT's parts in a deployed runtime.
 
-    Raises ConfigError if it has no ORT, LibraryMissing if it has not that backend.
+    Raises ConfigError if it has no ORT, LibraryMissing if it lacks the backend.
     """
     names = {posixpath.basename(file.name) for file in runtime.runtime.files}
     return OrtOnDevice(
@@ -164,9 +161,9 @@ NamedShape = tuple[str, str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class ToKeep:
-    """What steps of a verb put out, with a file of what each is told against.
+    """The outputs of the steps of a verb, each with the file of its reference.
 
-    `sample` names the inputs that it comes of, where there are several sets.
+    `against` names the reference, `sample` the set of inputs where there are several.
     """
 
     verb: str
@@ -175,134 +172,134 @@ class ToKeep:
     against: str
     sample: str = ""
 
-    def kept(
+    def save(
         self, run_folder: Path, content: Callable[[int, int], bytes | None]
     ) -> list[KeptOutput]:
-        """The outputs with their files; `content` gives that of one, by its number and its size."""
-        made = []
-        for at, (result, file) in enumerate(zip(self.results, self.references, strict=False)):
-            size, own = file.stat().st_size, None
-            found = content(at, size) if size <= MAX_BYTES else None
-            if found is not None:
-                digest = hashlib.sha256(found).hexdigest()[:16]
-                own = run_folder / OUTPUTS / f"{digest}-{len(found)}.raw"
-                keep_whole(own, found)
-            made.append(KeptOutput(*result, None, None, own, file, self.against, "", self.sample))
-        return made
+        """Save the outputs in the run's folder; `content` returns one, given its index and size."""
+        saved = []
+        for index, (result, file) in enumerate(zip(self.results, self.references, strict=False)):
+            size, path = file.stat().st_size, None
+            data = content(index, size) if size <= MAX_BYTES else None
+            if data is not None:
+                digest = hashlib.sha256(data).hexdigest()[:16]
+                path = run_folder / OUTPUTS / f"{digest}-{len(data)}.raw"
+                keep_whole(path, data)
+            saved.append(KeptOutput(*result, None, None, path, file, self.against, "", self.sample))
+        return saved
 
 
-def run_keeping(
+def run_and_keep(
     case: CaseSession, run: Callable[[Plan], Observation], plan: Plan, outputs: Sequence[ToKeep]
 ) -> Observation:
-    """Runs a plan, and keeps the outputs where there is something to tell them against.
+    """Run a plan and keep the outputs that have a reference.
 
-    Steps of their verb belong to each of them, in turn, as many to one as to another.
+    The steps of the verb are shared out evenly, in order, among the sets of outputs.
     """
-    numbers = [at for at, one in enumerate(plan.steps) if one.verb == outputs[0].verb]
+    numbers = [number for number, step in enumerate(plan.steps) if step.verb == outputs[0].verb]
     each = len(numbers) // len(outputs)
     with case.scratch() if outputs[0].references else nullcontext("") as folder:
         steps = list(plan.steps)
-        for place, number in enumerate(numbers):
-            at = place // each
-            names = range(len(outputs[at].references))
-            saved = {f"save.{output}": f"{folder}/{at}.{output}.raw" for output in names}
+        for position, number in enumerate(numbers):
+            index = position // each
+            names = range(len(outputs[index].references))
+            saved = {f"save.{output}": f"{folder}/{index}.{output}.raw" for output in names}
             steps[number] = replace(steps[number], fields={**steps[number].fields, **saved})
-        seen = run(replace(plan, steps=tuple(steps)))
-        kept, done = list[KeptOutput](), seen.run.transcript.steps
-        for at, one in enumerate(outputs):
-            mine = numbers[at * each : (at + 1) * each]
-            if any(step.ok or step.error == "mismatch" for step in done if step.step in mine):
+        observation = run(replace(plan, steps=tuple(steps)))
+        kept_outputs, results = list[KeptOutput](), observation.run.transcript.steps
+        for index, output_set in enumerate(outputs):
+            mine = numbers[index * each : (index + 1) * each]
+            if any(step.ok or step.error == "mismatch" for step in results if step.step in mine):
 
-                def fetch(output: int, size: int, at: int = at) -> bytes:
-                    return case.fetch(f"{folder}/{at}.{output}.raw", max_bytes=size)
+                def fetch(output: int, size: int, index: int = index) -> bytes:
+                    return case.fetch(f"{folder}/{index}.{output}.raw", max_bytes=size)
 
-                kept += one.kept(case.run_folder, fetch)
-        return seen.keeping(kept)
+                kept_outputs += output_set.save(case.run_folder, fetch)
+        return observation.keeping(kept_outputs)
 
 
 SESSION_OUTPUTS: Final = "session_outputs"
-"""The measurement that has the file of each output, by its name, in the run's folder of outputs."""
+"""The measurement with the file name of each output in the run's folder of outputs."""
 
 _MODEL: Final = "model.onnx"
 
 
 @dataclass(frozen=True)
 class SessionModel:
-    """An .onnx that a session is made of.
+    """An .onnx file to create a session from.
 
-    `sources` are its contexts, or for a model without EPContext nodes what it is compiled from.
-    `beside` are the files that ONNX Runtime looks for, by their names as seen from the model.
+    `sources` are its contexts or, for a model without EPContext nodes, what it is compiled from.
+    `external_files` are the files that ONNX Runtime opens, by their paths relative to the model.
     `mixed`: some of its nodes may run on the CPU.
     """
 
     path: Path
     sources: tuple[Source, ...]
     surface: OnnxSurface
-    beside: Mapping[str, Path]
+    external_files: Mapping[str, Path]
     mixed: bool
 
     @property
     def models(self) -> list[OnnxModel]:
-        """The model, if it has no EPContext nodes, with each set of its inputs."""
-        return [one for one in self.sources if isinstance(one, OnnxModel)]
+        """The model with each set of its inputs; empty if it has EPContext nodes."""
+        return [source for source in self.sources if isinstance(source, OnnxModel)]
 
     def files(self, inputs: Files, expected: Files) -> dict[str, Path]:
-        """All that is put on the device, by names there. Raises ConfigError, InfraError.
+        """Return all files to deploy, by their names there. Raises ConfigError, InfraError.
 
-        The model lies in a folder of its own: what lies beside it may be called anything.
+        The model gets a folder of its own, because files beside it may have any name.
         """
         if self.models:
             return {
-                f"{number}/expected.{at}.raw": file
+                f"{number}/expected.{index}.raw": file
                 for number, model in enumerate(self.models)
-                for at, file in enumerate(model.wanted)
+                for index, file in enumerate(model.expected_files)
             }
         tensors = TensorFiles(cache_root())
-        found = {f"model/{name}": path for name, path in self.beside.items()}
-        found[f"model/{_MODEL}"] = self.path
+        files = {f"model/{name}": path for name, path in self.external_files.items()}
+        files[f"model/{_MODEL}"] = self.path
         if inputs is None:
             read = tensors.generated(self.surface.inputs, self.path)
         else:
-            read = tensors.given("inputs", inputs, self.surface.inputs, self.path)
-        found |= {f"input.{at}.raw": file for at, file in enumerate(read)}
+            read = tensors.resolve("inputs", inputs, self.surface.inputs, self.path)
+        files |= {f"input.{index}.raw": file for index, file in enumerate(read)}
         if expected is not None:
             outputs = self.surface.require_outputs(self.path)
-            read = tensors.given("expected", expected, outputs, self.path)
-            found |= {f"expected.{at}.raw": file for at, file in enumerate(read)}
-        return found
+            read = tensors.resolve("expected", expected, outputs, self.path)
+            files |= {f"expected.{index}.raw": file for index, file in enumerate(read)}
+        return files
 
     def deployed(
         self, known: Sequence[DeployedModel], folder: str, files: Iterable[str], tolerance: float
     ) -> list[DeployedModel]:
-        """The model with the files of `files` that lie in `folder`, for each set of inputs (pure).
+        """Return the model with the deployed `files` in `folder`, for each set of inputs (pure).
 
-        `known` are those of a model without EPContext nodes, made ready with their own inputs.
+        `known` are the deployed models without EPContext nodes, which have inputs of their own.
         """
-        there = sorted(files, key=lambda name: (len(name), name))
+        names = sorted(files, key=lambda name: (len(name), name))
 
         def below(start: str) -> tuple[str, ...]:
-            return tuple(f"{folder}/{one}" for one in there if one.startswith(start))
+            return tuple(f"{folder}/{name}" for name in names if name.startswith(start))
 
         if not known:
             file = f"{folder}/model/{_MODEL}"
             return [DeployedModel(file, below("input."), below("expected."), tolerance)]
         expected = [
-            below(f"{at}/") or (one.expected if self.models[at].compared else ())
-            for at, one in enumerate(known)
+            below(f"{index}/") or (model.expected if self.models[index].compared else ())
+            for index, model in enumerate(known)
         ]
         return [
-            DeployedModel(one.file, one.inputs, told, tolerance)
-            for one, told in zip(known, expected, strict=True)
+            DeployedModel(model.file, model.inputs, outputs, tolerance)
+            for model, outputs in zip(known, expected, strict=True)
         ]
 
     def plan(self, ort: OrtOnDevice, deployed: Sequence[DeployedModel], rounds: Rounds) -> Plan:
-        """A session, executed twice if there is nothing else to compare the outputs with."""
+        """Return a plan with one session, run twice if the outputs have no other reference."""
         steps = ort.session(0, deployed[0].file, fallback=self.mixed)
         each = rounds.shared(len(deployed))
         runs = [
-            ort.run(0, one, repeat=part)
-            for one in deployed
-            for part in ((each,) if one.expected else each.halves())
+            ort.run(0, model, repeat=part)
+            for model in deployed
+            for part in ((each,) if model.expected else each.halves())
         ]
         return ort.plan((*steps, *runs), sessions=1)
 
@@ -311,31 +308,31 @@ def run_session(
     case: CaseSession,
     run: Callable[..., Observation],
     reference: Callable[[Model], Reference],
-    made: SessionModel,
+    session: SessionModel,
     plan: Plan,
     files: Mapping[str, Path],
     timeout_s: float,
 ) -> Observation:
-    """Runs a plan of a session, and keeps its outputs where files tell what they should be.
+    """Run a plan of a session and keep the outputs that have a reference.
 
-    These are the expected ones of `files`, which are all that was put on the device, else those of
-    ONNX Runtime on the CPU. `run` and `reference` are those of the bench.
+    References are the expected outputs among `files`, the deployed files, else those of ONNX
+    Runtime on the CPU. `run` and `reference` are methods of the bench.
     """
-    wanted = [file for name, file in files.items() if name.startswith("expected.")]
+    expected = [file for name, file in files.items() if name.startswith("expected.")]
     outputs = [
         ToKeep(
             "ort-run",
-            made.surface.results,
-            one.wanted or reference(one).expected,
-            GIVEN if one.wanted else ON_CPU,
-            one.sample,
+            session.surface.results,
+            model.expected_files or reference(model).expected,
+            GIVEN if model.expected_files else ON_CPU,
+            model.sample,
         )
-        for one in made.models
-    ] or [ToKeep("ort-run", made.surface.results, wanted, GIVEN)]
-    seen = run_keeping(case, partial(run, timeout_s=timeout_s), plan, outputs)
-    names = {one.name: one.file.name for one in seen.kept if one.file is not None}
+        for model in session.models
+    ] or [ToKeep("ort-run", session.surface.results, expected, GIVEN)]
+    observation = run_and_keep(case, partial(run, timeout_s=timeout_s), plan, outputs)
+    names = {each.name: each.file.name for each in observation.kept if each.file is not None}
     case.notes.measurements |= {SESSION_OUTPUTS: names} if names else {}
-    return seen
+    return observation
 
 
 def open_session(
@@ -345,10 +342,10 @@ def open_session(
     expected: Files = None,
     fallback: bool = False,
 ) -> SessionModel:
-    """What ONNX Runtime is to load. Raises ConfigError for a file that it cannot take.
+    """Open a model for ONNX Runtime. Raises ConfigError for a file that it cannot load.
 
-    A plain model has its files of tensors with it: `inputs` and `expected`. With `fallback` the CPU
-    may take nodes.
+    `inputs` and `expected` are the tensor files of a plain model. With `fallback` nodes may run on
+    the CPU.
     """
     artefact = open_artefact(path)
     if artefact.kind == "onnx":
@@ -363,26 +360,26 @@ def open_session(
     surface = OnnxSurface.of(path)
     folder = path.parent
     sides = [piece.path for piece in artefact.pieces if piece.path != artefact.path]
-    beside = {one.relative_to(folder).as_posix(): one for one in sides}
-    beside |= {name: folder / name for name in surface.beside}
-    for name in beside:
+    external_files = {side.relative_to(folder).as_posix(): side for side in sides}
+    external_files |= {name: folder / name for name in surface.weight_files}
+    for name in external_files:
         if not valid_name(name) or name == _MODEL:
-            problem = f"the file {name!r} beside it cannot be called so on a device"
+            problem = f"the external file {name!r} has a name that is invalid on a device"
             raise ConfigError(problem, file=path)
         try:
             with open_inside(folder, name) as stream:
                 size = os.fstat(stream.fileno()).st_size
         except OSError as error:
-            problem = f"the file {name!r} is to lie beside it: {error.strerror}"
+            problem = f"cannot open the external file {name!r} beside it: {error.strerror}"
             raise ConfigError(problem, file=path) from error
-        side = Blob(folder / name, 0, size, name, within=folder)
-        beside[name] = piece_file(side, cache_root())
+        side = Blob(folder / name, 0, size, name, root=folder)
+        external_files[name] = piece_file(side, cache_root())
     contexts = [piece for piece in artefact.pieces if piece.kind == "context"]
     return SessionModel(
         path,
         _sources(path, [piece_file(piece, cache_root()) for piece in contexts]),
         surface,
-        beside,
+        external_files,
         mixed=fallback or bool(artefact.facts["other_nodes"]),
     )
 
@@ -390,6 +387,6 @@ def open_session(
 def _sources(path: Path, files: Sequence[Path]) -> tuple[ContextFile, ...]:
     several = len(files) > 1
     return tuple(
-        ContextFile(file.absolute(), name=f"{path.name}#{at}" if several else path.name)
-        for at, file in enumerate(files)
+        ContextFile(file.absolute(), name=f"{path.name}#{index}" if several else path.name)
+        for index, file in enumerate(files)
     )

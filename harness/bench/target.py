@@ -1,4 +1,4 @@
-"""Devices that a run holds, and placements on them: what is made for one, and what lies there."""
+"""Devices that a run has prepared, and the placements on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from harness.evidence.answers import Baseline
 from harness.evidence.case_evidence import take_baseline
 from harness.lab.attach import AttachedDevice, LabDevice
 from harness.lab.device_watch import DeviceWatch
-from harness.models.contexts import Made, Source, required
+from harness.models.contexts import Source, SourceContexts, require_contexts
 from harness.models.litert import litert_host
 from harness.models.metadata import named_build
 from harness.models.models import Model
@@ -44,10 +44,10 @@ from harness.runtimes.runtime import DeployedRuntime, Runtime, deploy_runtime
 _BASELINE_S: Final = 10.0
 
 
-class HeldDevice:
-    """What a run knows of one device, and has put there. After a fault it is made anew.
+class ProvisionedDevice:
+    """A device with the files that a run has deployed there; replaced by a new one after a fault.
 
-    The device is asked for nothing before it is needed, and never for what devices.yaml tells.
+    The device is queried only when needed, and never for what devices.yaml specifies.
     """
 
     def __init__(
@@ -61,16 +61,16 @@ class HeldDevice:
         self.watch = watch
         self.failed: dict[Placement, HarnessError] = {}
         self.ready: dict[Placement, Target] = {}
-        self.lies: frozenset[str] = frozenset()
-        """What the run has put there, by any of its processes."""
+        self.deployed: frozenset[str] = frozenset()
+        """The names of placements whose files some process of the run has deployed."""
         self._provisioner = provisioner
         self._open_deployer = open_deployer
 
     @property
     def device(self) -> AttachedDevice:
-        """The device, connected and well.
+        """The device, connected and healthy.
 
-        Raises as `LabDevice.attach`, and InfraError for a device in quarantine.
+        Raises like `LabDevice.attach`, and InfraError for a device in quarantine.
         """
         self.watch.require(self.lab_device)
         return self.lab_device.attach()
@@ -93,7 +93,7 @@ class HeldDevice:
 
     @cached_property
     def baseline(self) -> Baseline | None:
-        """What it was like before its cases, for evidence to be compared with; None if unknown."""
+        """The state before its cases, to compare evidence with; None if unknown."""
         try:
             return take_baseline(self.device.transport, timeout_s=_BASELINE_S)
         except InfraError:
@@ -106,7 +106,7 @@ class HeldDevice:
         return self._open_deployer(device)
 
     def release(self) -> None:
-        """Says on the device that it is not in use any more, if that was ever said."""
+        """Remove the run's claim from the device, if it was ever made."""
         if "deployer" in self.__dict__:
             self.deployer.release()
 
@@ -114,64 +114,64 @@ class HeldDevice:
     def probe(self) -> Path:
         return self._provisioner.probe(self.target, self.android_api)
 
-    def on(self, placement: Placement) -> Target:
-        """A placement on it; nothing is put there."""
+    def target_for(self, placement: Placement) -> Target:
+        """Return a placement on it, without deploying anything."""
         return Target(self, placement, self._provisioner)
 
     def deploy(self, placement: Placement, materials: Materials) -> None:
-        """Puts all that cases of a placement have there in one go.
+        """Deploy all that cases of a placement need in one transfer.
 
-        Where there is no room, what other placements of this run have there goes first.
+        If the device is full, the files of the run's other placements are removed first.
         """
         try:
-            self.deployer.deploy_sets(materials.sets(self.deployer))
+            self.deployer.deploy_sets(materials.file_sets(self.deployer))
         except DeviceFull:
             self.ready.clear()
             self.deployer.release(of_run=True)
             self.lab_device.fitness.epoch = secrets.token_hex(8)
-            self.lies = frozenset()
-            self.deployer.deploy_sets(materials.sets(self.deployer))
-        self.place(placement)
-        self.lies |= {placement.what}
+            self.deployed = frozenset()
+            self.deployer.deploy_sets(materials.file_sets(self.deployer))
+        self.prepare(placement)
+        self.deployed |= {placement.deployment_key}
 
-    def place(self, placement: Placement) -> Target:
-        """Puts runtime and probe there, and sees once that the probe runs."""
+    def prepare(self, placement: Placement) -> Target:
+        """Deploy runtime and probe, and check once that the probe runs."""
         if placement not in self.ready:
-            target = self.on(placement)
+            target = self.target_for(placement)
             _ = target.runtime, target.probe
-            _ = self.baseline  # before its first case, whose time it would be
+            _ = self.baseline  # now, so that the first case does not pay for it
             self.ready[placement] = target
         return self.ready[placement]
 
 
 @dataclass(frozen=True)
 class Target:
-    """A placement on a device: what this computer has for its cases, and what they have there.
+    """A placement on a device, with the files of its cases on this computer and on the device.
 
-    Everything raises HarnessError if it cannot be made here, or not put there.
+    Everything raises HarnessError if it cannot be made here or deployed there.
     """
 
-    held: HeldDevice
+    provisioned: ProvisionedDevice
     placement: Placement
     provisioner: Provisioner
 
     @property
     def libraries(self) -> Runtime:
-        arch = self.held.htp_arch if self.placement.backend == "htp" else None
-        return self.provisioner.runtime(self.placement, self.held.target, arch)
+        arch = self.provisioned.htp_arch if self.placement.backend == "htp" else None
+        return self.provisioner.runtime(self.placement, self.provisioned.target, arch)
 
     @cached_property
     def runtime(self) -> DeployedRuntime:
-        """The libraries, put on the device."""
-        return deploy_runtime(self.held.deployer, self.libraries)
+        """The libraries on the device; deployed on first access."""
+        return deploy_runtime(self.provisioned.deployer, self.libraries)
 
     @cached_property
     def probe(self) -> str:
-        """The path of the probe, put on the device, where it is tried once."""
-        deployer, device = self.held.deployer, self.held.device
-        (folder,) = deployer.deploy_sets([probe_set(deployer, self.held.probe)])
+        """The path of the probe on the device; deployed and tried on first access."""
+        deployer, device = self.provisioned.deployer, self.provisioned.device
+        (folder,) = deployer.deploy_sets([probe_set(deployer, self.provisioned.probe)])
         path = f"{folder}/{PROBE_NAME}"
-        known, self.held.lab_device.probe = self.held.lab_device.probe, path
+        known, self.provisioned.lab_device.probe = self.provisioned.lab_device.probe, path
         if known != path and (why := probe_problem(device.transport, path)):
             problem = f"the probe does not run on {self.placement.device}: {why}"
             raise DeviceError(problem, serial=device.transport.serial)
@@ -179,85 +179,89 @@ class Target:
 
     @cached_property
     def record(self) -> RuntimeRecord:
-        return self.provisioner.identity(self.placement, self.held.target)
+        return self.provisioner.identity(self.placement, self.provisioned.target)
 
     @property
     def program(self) -> EngineProgram | None:
-        return self.provisioner.program(self.placement.engine, self.held.target)
+        return self.provisioner.program(self.placement.engine, self.provisioned.target)
 
     @property
     def htp_arch(self) -> int:
-        if (arch := self.held.htp_arch) is None:
-            raise self.held.lab_device.unknown_arch()
+        if (arch := self.provisioned.htp_arch) is None:
+            raise self.provisioned.lab_device.unknown_arch()
         return arch
 
     @property
     def compiler(self) -> str:
         known, catalog = self.placement.compiler, self.provisioner.catalog
-        return known or catalog.compiler_for(self.placement.qnn, self.held.target)
+        return known or catalog.compiler_for(self.placement.qnn, self.provisioned.target)
 
-    def made(self, sources: Sequence[Source]) -> Made:
-        """The contexts of these sources, or why there is none; as `Contexts.of`."""
-        compiled = any(one.compiled for one in sources)
+    def compile_contexts(self, sources: Sequence[Source]) -> SourceContexts:
+        """Return the contexts of these sources, or their errors; like `Contexts.of`."""
+        compiled = any(source.compiled for source in sources)
         compiler, arch = (self.compiler, self.htp_arch) if compiled else (None, None)
         return self.provisioner.contexts.of(sources, compiler, arch)
 
     def contexts(self, sources: Sequence[Source]) -> dict[Source, DeployedContext]:
-        """Puts the contexts of these sources there. Raises the first of their errors."""
-        made, deployer = required(self.made(sources)), self.held.deployer
-        folders = deployer.deploy_sets([context_set(deployer, *one) for one in made.items()])
+        """Deploy the contexts of these sources. Raises the first of their errors."""
+        contexts, deployer = (
+            require_contexts(self.compile_contexts(sources)),
+            self.provisioned.deployer,
+        )
+        folders = deployer.deploy_sets([context_set(deployer, *pair) for pair in contexts.items()])
         return {
             source: deployed_context(context, folder)
-            for (source, context), folder in zip(made.items(), folders, strict=True)
+            for (source, context), folder in zip(contexts.items(), folders, strict=True)
         }
 
     def models(self, models: Sequence[Model]) -> list[DeployedModel]:
-        """Puts the ONNX files of these models, their inputs and references there."""
-        made, deployer = self._onnx(models), self.held.deployer
-        folders = deployer.deploy_sets([model_set(deployer, *one) for one in made.values()])
+        """Deploy the ONNX files of these models, their inputs and references."""
+        onnx_files, deployer = self._onnx(models), self.provisioned.deployer
+        folders = deployer.deploy_sets([model_set(deployer, *pair) for pair in onnx_files.values()])
         return [
             deployed_model(model, reference, folder)
-            for (model, (_, reference)), folder in zip(made.items(), folders, strict=True)
+            for (model, (_, reference)), folder in zip(onnx_files.items(), folders, strict=True)
         ]
 
     def _onnx(self, models: Sequence[Model]) -> dict[Model, tuple[Path, Reference]]:
         onnx, references = self.provisioner.onnx, self.references(models)
-        return {model: (onnx.path(model), made) for model, made in references.items()}
+        return {model: (onnx.path(model), reference) for model, reference in references.items()}
 
     def references(self, models: Sequence[Model]) -> dict[Model, Reference]:
-        """The inputs and expected outputs of these models."""
+        """Return the inputs and expected outputs of these models."""
         if not models:
             return {}
-        made = self.provisioner.contexts.references(models, self.compiler)
-        return dict(zip(models, made, strict=True))
+        references = self.provisioner.contexts.references(models, self.compiler)
+        return dict(zip(models, references, strict=True))
 
     def builds(self, sources: Sequence[Source]) -> list[str]:
-        """The QNN builds that files name as theirs, as far as they can be read."""
+        """Return the QNN builds that are named in these files, as far as they can be read."""
         metadata = self.provisioner.contexts.metadata(sources).values()
-        return [build for told in metadata if (build := named_build(told)) is not None]
+        return [build for entry in metadata if (build := named_build(entry)) is not None]
 
-    def context_facts(self, sources: Sequence[Source], made: Materials) -> list[ContextFacts]:
-        """What preflight wants to know of the contexts that a case takes, whatever loads them."""
+    def context_facts(self, sources: Sequence[Source], materials: Materials) -> list[ContextFacts]:
+        """Return the facts of a case's contexts for preflight, for any engine."""
         if self.placement.takes_contexts:
-            return [preflight_context(str(source), one) for source, one in made.contexts.items()]
+            pairs = materials.contexts.items()
+            return [preflight_context(str(source), context) for source, context in pairs]
         inside = self.provisioner.contexts.metadata(sources)
-        return [preflight_file(str(source), told) for source, told in inside.items()]
+        return [preflight_file(str(source), metadata) for source, metadata in inside.items()]
 
     def materials(self, need: Need, *, strict: bool) -> Materials:
-        """All that a case of the placement has on its device, made on this computer.
+        """Make all files that a case of the placement needs on its device.
 
-        What only some cases take and cannot be had is left out, and so is wrong input: such a case
-        is told when it asks for it. With `strict` that is raised. What the engine of all of them
-        takes must be had. What a compiler refuses is left out in any case: that is an answer about
-        the compiler, which its own case gives.
+        Files that only some cases use are left out if they cannot be made or are wrong: such a
+        case gets the error when it asks for them. With `strict` the error is raised here. Files of
+        the engine are always required. What the compiler refuses is always left out: its own case
+        reports that as a result about the compiler.
         """
-        libraries, probe = self.libraries, self.held.probe
+        libraries, probe = self.libraries, self.provisioned.probe
         contexts: dict[Source, Context] = {}
-        for source, made in self.made(need.contexts).items():
-            if isinstance(made, Context):
-                contexts[source] = made
-            elif strict and isinstance(made, ConfigError):
-                raise made
+        for source, context in self.compile_contexts(need.contexts).items():
+            if isinstance(context, Context):
+                contexts[source] = context
+            elif strict and isinstance(context, ConfigError):
+                raise context
         models: dict[Model, tuple[Path, Reference]] = {}
         program: EngineProgram | None = None
         with contextlib.nullcontext() if strict else contextlib.suppress(HarnessError):

@@ -1,8 +1,8 @@
 """The shared preparation of a run.
 
 Host work (fetch, build, compile) and device work (connect, deploy) are done once per run and
-shared by its cases. What cannot be made ready is remembered per placement, so that one version
-that cannot be fetched spoils its own cases and no other.
+shared by its cases. Errors of the preparation are remembered per placement, so that a version
+that cannot be fetched affects no other cases.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,7 @@ from harness.bench.provisioner import (
     Provisioner,
     preflight_device,
 )
-from harness.bench.target import HeldDevice, Target
+from harness.bench.target import ProvisionedDevice, Target
 from harness.core.cache import known_root, quarantine_root, simulated_root
 from harness.core.errors import (
     ConfigError,
@@ -50,29 +51,29 @@ from harness.runtimes.findings import Finding
 _ENDS_S: Final = 2.0
 
 
-class Aside:
-    """Sees to devices in threads, each of which keeps the lease of its device until it is done."""
+class BackgroundTasks:
+    """Work on devices in threads, each of which keeps the lease of its device until it ends."""
 
     def __init__(self, give_back: Callable[[LabDevice], None]) -> None:
-        """`give_back` lets others have a device that nobody waits for any more."""
+        """`give_back` releases a device that nobody waits for any more."""
         self._give_back = give_back
-        self._left: dict[LabDevice, bool] = {}
+        self._abandoned: dict[LabDevice, bool] = {}
         self._changed = threading.Condition()
-        self._over = threading.Event()
+        self._closed = threading.Event()
 
     @property
     def is_over(self) -> bool:
-        return self._over.is_set()
+        return self._closed.is_set()
 
-    def has(self, device: LabDevice) -> bool:
-        """Whether a device is seen to, and nobody waits for it."""
-        return self._left.get(device, False)
+    def is_busy(self, device: LabDevice) -> bool:
+        """Return whether work on a device goes on without anybody waiting for it."""
+        return self._abandoned.get(device, False)
 
-    def do(self, device: LabDevice, act: Callable[[], object], patience_s: float | None) -> None:
-        """Does `act` to a device that is held; here and now with no patience given.
+    def run(self, device: LabDevice, act: Callable[[], object], patience_s: float | None) -> None:
+        """Call `act` for a device that is held; in this thread if `patience_s` is None.
 
-        Raises what it raises, and NotYet if it takes longer: then it goes on, and the device is
-        given back at its end.
+        Raises what `act` raises, and NotYet if it takes longer: then it goes on, and the device is
+        released when it ends.
         """
         if patience_s is None:
             act()
@@ -82,42 +83,42 @@ class Aside:
         def run() -> None:
             try:
                 act()
-            except BaseException as error:  # it is raised where somebody waits for it
+            except BaseException as error:  # raised in the waiting thread
                 errors.append(error)
             with self._changed:
-                if self._left.pop(device) and not self.is_over:
+                if self._abandoned.pop(device) and not self.is_over:
                     self._give_back(device)
                 self._changed.notify_all()
 
         with self._changed:
-            self._left[device] = False
+            self._abandoned[device] = False
             threading.Thread(target=run, daemon=True).start()
-            if not self._changed.wait_for(lambda: device not in self._left, patience_s):
-                self._left[device] = True
+            if not self._changed.wait_for(lambda: device not in self._abandoned, patience_s):
+                self._abandoned[device] = True
                 raise NotYet(f"device {device.name} is still being made ready")
         if errors:
             raise errors[0]
 
     def close(self) -> None:
-        """Ends what can be ended: what waits for a device that does not come is left."""
-        self._over.set()
+        """Wait a moment for work to end; threads that wait for a lost device are left alone."""
+        self._closed.set()
         with self._changed:
-            self._changed.wait_for(lambda: not self._left, _ENDS_S)
+            self._changed.wait_for(lambda: not self._abandoned, _ENDS_S)
 
 
 _FRESH_S: Final = 60.0
-"""What is known of a device is looked at anew after so long."""
+"""The age after which the known state of a device is checked again."""
 
 
 class Workbench:
-    """The shared preparation of a run; `close` ends what it started."""
+    """The shared preparation of a run; `close` ends everything it started."""
 
     def __init__(
         self,
         lab: Lab,
         *,
         cache: Path,
-        tell: Tell = lambda event: None,
+        on_event: Tell = lambda event: None,
         leases: Leases | None = None,
         lease_wait_s: float = 0.0,
         catalog: Catalog | None = None,
@@ -128,10 +129,10 @@ class Workbench:
     ) -> None:
         """`run` and `process` are as in `Instances`; by default nobody shares its devices.
 
-        `tell` is told what happens to devices besides cases; leases are as in `OpenLab`.
+        `on_event` is called for events of devices apart from cases; leases are as in `OpenLab`.
 
-        `catalog` is by default that of the lab. With `preflight` at strict, an error that it finds
-        keeps a placement from being made ready. `executorch` is as in `Provisioner`.
+        `catalog` is by default that of the lab. With `preflight` "strict" its errors stop the
+        preparation of a placement. `executorch` is as in `Provisioner`.
         """
         self.lab = OpenLab(
             lab,
@@ -147,42 +148,42 @@ class Workbench:
         self._preflight: PreflightMode = preflight
         self._findings: dict[Placement, tuple[Finding, ...]] = {}
         self._known = KnownStates(known_root(cache), run or "")
-        self._aside = Aside(self._given_back)
+        self._tasks = BackgroundTasks(self._release)
         probes = self._provisioner.probes
         self._watch = DeviceWatch(
             Quarantine(quarantine_root(cache)),
             probe_problem=_probe_problem,
             thorough=lambda device: built_probe_problem(probes, device.attach()),
-            tell=tell,
-            is_over=lambda: self._aside.is_over,
+            tell=on_event,
+            is_over=lambda: self._tasks.is_over,
         )
-        self._tell = tell
-        self._held: dict[LabDevice, HeldDevice] = {}
-        self._lies: dict[LabDevice, frozenset[str]] = {}
-        # one for all: after a fault the same device is claimed anew, not twice
+        self._on_event = on_event
+        self._devices: dict[LabDevice, ProvisionedDevice] = {}
+        self._deployed: dict[LabDevice, frozenset[str]] = {}
+        # one claim for all, so that a device is not claimed twice after a fault
         self._claim = own_claim(run or "")
 
     def close(self) -> None:
-        """Says on each device that it is not in use any more, and ends what we started.
+        """Remove the run's claims from its devices and end everything it started.
 
         Safe to call twice; a device that does not answer delays it by seconds at most.
         """
-        self._aside.close()
-        for device, held in self._held.items():
+        self._tasks.close()
+        for device, provisioned in self._devices.items():
             with contextlib.suppress(InfraError):
-                if device.fitness.is_fit and not self.is_aside(device) and not device.try_hold():
-                    held.release()
+                if device.fitness.is_fit and not self.is_busy(device) and not device.try_hold():
+                    provisioned.release()
                     device.give_back()
-        self._held.clear()
+        self._devices.clear()
         self.lab.close()
 
-    def take(self, device: LabDevice) -> Missed | None:
-        """Takes a device for a case, if it is free; who has it otherwise.
+    def acquire(self, device: LabDevice) -> Missed | None:
+        """Acquire a device for a case; return who has it if it is not free.
 
-        What others found out of it counts from now on, and is looked at anew if that was long ago.
-        Raises DeviceHeld if labgrid does not let us have it.
+        The state that others have found is adopted, and checked again if it is old. Raises
+        DeviceHeld if labgrid refuses the device.
         """
-        if self.is_aside(device):
+        if self.is_busy(device):
             return self._missed(device)
         if (missed := device.try_hold()) is not None or device.is_ours:
             return missed
@@ -196,39 +197,40 @@ class Workbench:
         known.fitness.is_fit &= not is_old
         mine, device.fitness = device.fitness, known.fitness
         if mine.vitals is not None and device.fitness.vitals is not None:
-            device.fitness.vitals = max(mine.vitals, device.fitness.vitals, key=lambda one: one[0])
-        self._lies[device] = known.lies
+            device.fitness.vitals = max(mine.vitals, device.fitness.vitals, key=itemgetter(0))
+        self._deployed[device] = known.lies
         device.identity = max(device.identity, known.identity, key=len)
         device.device_id.known |= known.device_ids
         return None
 
     def give_back(self, device: LabDevice) -> None:
-        """Lets others have a device, and know what is known of it; not one that is seen to."""
-        if not self.is_aside(device):
-            self._given_back(device)
+        """Release a device and publish its known state, unless work on it goes on."""
+        if not self.is_busy(device):
+            self._release(device)
 
-    def _given_back(self, device: LabDevice) -> None:
+    def _release(self, device: LabDevice) -> None:
         if device.is_held and not device.is_ours:
-            held = self._held.get(device)
-            lies = self._lies.get(device, frozenset()) | (held.lies if held else frozenset())
+            provisioned = self._devices.get(device)
+            here = provisioned.deployed if provisioned else frozenset()
+            deployed = here | self._deployed.get(device, frozenset())
             ids = frozenset(device.device_id.known)
-            state = KnownState(device.fitness, lies, device.identity, ids)
+            state = KnownState(device.fitness, deployed, device.identity, ids)
             self._known.keep(device.key, state)
         device.give_back()
 
-    def is_aside(self, device: LabDevice) -> bool:
-        """Whether a device is brought back, or looked at, by a thread that has its lease."""
-        return self._aside.has(device)
+    def is_busy(self, device: LabDevice) -> bool:
+        """Return whether a thread that has the lease recovers or checks the device."""
+        return self._tasks.is_busy(device)
 
     def has_files(self, placement: Placement) -> bool:
-        """Whether what a placement needs lies on its device, as far as that can be told."""
+        """Return whether a placement's files are known to be on its device."""
         device = self.lab.device(placement.device)
-        if device in self._held and placement in self._held[device].ready:
+        if device in self._devices and placement in self._devices[device].ready:
             return True
-        return not device.is_ours and placement.what in self._known.look(device.key).lies
+        return not device.is_ours and placement.deployment_key in self._known.look(device.key).lies
 
     def wait_for(self, attempt: Callable[[], Sequence[Missed]], *, wait: bool = True) -> None:
-        """Waits until a device can be had, as `Leases.wait_for`."""
+        """Wait until a device is free, as `Leases.wait_for`."""
         leases = self.lab.leases
         if leases is None:
             attempt()
@@ -236,141 +238,143 @@ class Workbench:
             leases.wait_for(attempt, wait_s=self.lab.lease_wait_s if wait else None)
 
     def wrong_input(self, need: Need) -> ConfigError | None:
-        """What is wrong with the contexts of a case; None if nothing is, or if it is not known."""
+        """Return the error in the contexts of a case; None without one, or if unknown."""
         places = (need.placement.on(name) for name in need.placement.candidates)
-        known = (self._held_for(place).ready.get(place) for place in places)
+        known = (self._device_for(place).ready.get(place) for place in places)
         ready = next(filter(None, known), None)
-        made = ready.made(need.contexts).values() if ready is not None else ()
-        return next((one for one in made if isinstance(one, ConfigError)), None)
+        contexts = ready.compile_contexts(need.contexts).values() if ready is not None else ()
+        return next((context for context in contexts if isinstance(context, ConfigError)), None)
 
     def ready(self, placement: Placement, patience_s: float | None = None) -> Target:
-        """A placement with all that its cases need, made ready now if that was not tried.
+        """Return a placement with all that its cases need, prepared now if that was not tried.
 
-        Its device is to be held, unless it has a `problem`. Raises HarnessError, as often as it is
-        asked, for one that could not be made ready; NotYet if its device takes longer than
-        `patience_s`, which then goes on. What this computer does is waited for.
+        Its device must be held, unless it has a `problem`. Raises HarnessError at each call if the
+        preparation failed; NotYet if the device takes longer than `patience_s`, and goes on with
+        it. Work on this computer has no such limit.
         """
         self.make_fit(placement, patience_s)
         device = self.lab.device(placement.device)
         device.hold()
-        held = self._held_for(placement)
-        if placement not in held.ready and placement not in held.failed:
+        provisioned = self._device_for(placement)
+        if placement not in provisioned.ready and placement not in provisioned.failed:
             try:
                 need = Need(placement, tuple(self.needs.get(placement, ())))
-                made = held.on(placement).materials(need, strict=False)
-                self._look_ahead(need, made)
+                materials = provisioned.target_for(placement).materials(need, strict=False)
+                self._run_preflight(need, materials)
             except HarnessError as error:
-                held.failed[placement] = error
+                provisioned.failed[placement] = error
             else:
-                self._aside.do(device, partial(self._deploy, held, placement, made), patience_s)
-        if placement in held.failed:
-            raise held.failed[placement]
-        return held.ready[placement]
+                deploy = partial(self._deploy, provisioned, placement, materials)
+                self._tasks.run(device, deploy, patience_s)
+        if placement in provisioned.failed:
+            raise provisioned.failed[placement]
+        return provisioned.ready[placement]
 
     @staticmethod
-    def _deploy(held: HeldDevice, placement: Placement, made: Materials) -> None:
+    def _deploy(provisioned: ProvisionedDevice, placement: Placement, materials: Materials) -> None:
         try:
-            held.deploy(placement, made)
+            provisioned.deploy(placement, materials)
         except HarnessError as error:
-            held.failed[placement] = error
+            provisioned.failed[placement] = error
 
     def problem(self, placement: Placement) -> HarnessError | None:
-        """Why cases of a placement cannot be run on its device now: it was given up, or is full.
+        """Return why a placement's device cannot be used now: it was given up, or is full.
 
-        None if it is time to look at the device again.
+        None if it is usable, or due to be checked again.
         """
         device = self.lab.device(placement.device)
         if (out := device.fitness.out) is not None:
             return None if self._watch.is_due(device) else out.error
-        found = self._held[device].failed.get(placement) if device in self._held else None
-        return found if isinstance(found, DeviceFull) else None
+        error = self._devices[device].failed.get(placement) if device in self._devices else None
+        return error if isinstance(error, DeviceFull) else None
 
     def make_fit(self, placement: Placement, patience_s: float | None) -> None:
-        """Sees that a device may be used; one that was given up is looked at once in a while.
+        """Make sure that a device is usable; one that was given up is checked now and then.
 
-        What lies on that is found out anew. Raises InfraError; NotYet if that takes longer than
-        `patience_s`, and then goes on with it.
+        The files on such a device are determined again. Raises InfraError; NotYet if that takes
+        longer than `patience_s`, and goes on with it.
         """
         device = self.lab.device(placement.device)
         if not device.fitness.is_fit:
             if device.is_out:
                 self._forget(device)
-            self._aside.do(device, partial(self._watch.require, device), patience_s)
+            self._tasks.run(device, partial(self._watch.require, device), patience_s)
 
     def _forget(self, device: LabDevice) -> None:
-        """Believes nothing any more of what was found out of a device."""
-        self._held.pop(device, None)
+        """Forget everything that is known about a device."""
+        self._devices.pop(device, None)
         device.detach()
 
     def _missed(self, device: LabDevice) -> Missed:
         assert self.lab.leases is not None
         return Missed(device.name, device.lease_key, self.lab.leases.held_here())
 
-    def held(self, device: LabDevice) -> HeldDevice:
-        """What the run has of a device of its lab."""
-        if device not in self._held:
-            self._held[device] = HeldDevice(
+    def provisioned(self, device: LabDevice) -> ProvisionedDevice:
+        """Return a device of the lab with what the run has deployed there."""
+        if device not in self._devices:
+            self._devices[device] = ProvisionedDevice(
                 device, self._watch, self._provisioner, self._open_deployer
             )
-        return self._held[device]
+        return self._devices[device]
 
-    def _held_for(self, placement: Placement) -> HeldDevice:
-        return self.held(self.lab.device(placement.device))
+    def _device_for(self, placement: Placement) -> ProvisionedDevice:
+        return self.provisioned(self.lab.device(placement.device))
 
     def findings(self, placement: Placement) -> tuple[Finding, ...]:
-        """What preflight had to say about a placement when it was last made ready."""
+        """Return the findings of preflight from the last preparation of a placement."""
         return self._findings.get(placement, ())
 
     def refuse(self, placement: Placement, findings: Sequence[Finding]) -> None:
-        """Raises VersionError if one of these is an error that keeps a case from being run."""
-        errors = [one for one in findings if one.severity == "error"]
+        """Raise VersionError if one of these is an error and preflight is strict."""
+        errors = [finding for finding in findings if finding.severity == "error"]
         if errors and self._preflight == "strict":
-            told = "; ".join(str(one) for one in errors)
-            raise VersionError(f"{placement}: {told}", field="--preflight strict")
+            errors_text = "; ".join(str(error) for error in errors)
+            raise VersionError(f"{placement}: {errors_text}", field="--preflight strict")
 
-    def keep_out(self, device: LabDevice, held: DeviceHeld) -> None:
-        """Has no case wait for a device for some time that was waited for in vain."""
-        self._watch.keep_out(device, held)
+    def keep_out(self, device: LabDevice, error: DeviceHeld) -> None:
+        """Keep cases from waiting again for a device, for some time after a vain wait."""
+        self._watch.keep_out(device, error)
 
     def distrust(self, device: LabDevice) -> None:
-        """To be called after each fault of the lab on a device that is held.
+        """Forget the state of a device that is held, here and for whoever has it next.
 
-        What was known about it is forgotten, here and by whoever has it next.
+        To be called after each fault of the lab on it.
         """
-        self._held.pop(device, None)
+        self._devices.pop(device, None)
         device.fitness.is_fit, device.fitness.epoch = False, secrets.token_hex(8)
 
-    def recover(self, device: LabDevice, *, case_over: bool, aside: bool) -> None:
-        """Brings a device back after a fault of the lab, or gives it up.
+    def recover(self, device: LabDevice, *, case_over: bool, background: bool) -> None:
+        """Recover a device after a fault of the lab, or give it up.
 
-        `case_over`: the case is not tried again on it. `aside`: nobody waits for that.
+        `case_over`: the case is not tried again on it. `background`: do not wait for the recovery.
         """
         self.distrust(device)
         bring_back = partial(self._watch.failed, device, case_over=case_over)
         try:
-            self._aside.do(device, bring_back, 0.0 if aside else None)
+            self._tasks.run(device, bring_back, 0.0 if background else None)
         except InfraError:
-            if not aside:
+            if not background:
                 raise
 
     def materials(self, need: Need) -> Materials:
-        """All that a case has on its device, made on this computer; nothing is put there.
+        """Make all files that a case needs on its device, without deploying them.
 
-        Raises HarnessError for what cannot be had, as `Target.materials` does.
+        Raises HarnessError for what cannot be made, as `Target.materials`.
         """
-        return self._held_for(need.placement).on(need.placement).materials(need, strict=True)
+        target = self._device_for(need.placement).target_for(need.placement)
+        return target.materials(need, strict=True)
 
-    def _look_ahead(self, need: Need, made: Materials) -> None:
+    def _run_preflight(self, need: Need, materials: Materials) -> None:
         if self._preflight == "off":
             return
-        placement, held = need.placement, self._held_for(need.placement)
-        contexts = held.on(placement).context_facts(need.sources, made)
-        device = preflight_device(held.device)
-        found = self._provisioner.findings(placement, device, contexts)
-        self._findings[placement] = found
+        placement, provisioned = need.placement, self._device_for(need.placement)
+        contexts = provisioned.target_for(placement).context_facts(need.sources, materials)
+        device = preflight_device(provisioned.device)
+        findings = self._provisioner.findings(placement, device, contexts)
+        self._findings[placement] = findings
         files = [str(source) for source in need.sources if not source.compiled]
-        # what is wrong with a file is a matter of the cases that take it
-        self.refuse(placement, [one for one in found if one.context not in files])
+        # errors in a file concern only the cases that use it
+        self.refuse(placement, [finding for finding in findings if finding.context not in files])
 
     def _open_deployer(self, device: AttachedDevice) -> Deployer:
         return Deployer(
@@ -378,7 +382,7 @@ class Workbench:
             device.workdir,
             cap_bytes=device.config.store_limit_bytes,
             claim=self._claim,
-            tell=lambda push: self._tell(_pushed(device.name, push)),
+            tell=lambda push: self._on_event(_pushed(device.name, push)),
         )
 
 

@@ -1,8 +1,8 @@
-"""Who is at fault for an exception that nobody foresaw, told by its traceback.
+"""Attribution of an unexpected exception to the test or to the harness, by its traceback.
 
-A test that calls the harness with what it does not take makes it fail somewhere inside. What a
-function of the harness takes stands in its signature. The arguments of the last call that a test
-made into the harness are held against that afterwards, so that no call costs anything.
+A test that calls the harness with wrong arguments makes it fail somewhere inside. So the arguments
+of the last call from the test into the harness are checked against the signature, but only after
+a failure: calls cost nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.core.errors import ConfigError
 _PACKAGE: Final = __name__.partition(".")[0]
 REFUSED: Final = "pytest cannot run the test as it is written"
 _LAZY: Final = "__getattr__"
-"""A function of a module that has not got a name."""
+"""The function that a module calls for a missing name."""
 _CALL: Final = re.compile(r"(?P<name>[\w.]+?)(\.__init__)?\(\) (?=got|missing|takes)")
 _INSTANCE: Final = re.compile("^(an? (valid )?dictionary or )?(an )?instance of ")
 _MODULE: Final = re.compile(r"\b(typing|collections\.abc)\.")
@@ -39,11 +39,11 @@ _INSTALLED: Final = tuple(
 def at_fault(
     failure: BaseException | None, test: str = ""
 ) -> tuple[Literal["config", "harness"], str | None]:
-    """`config` if the test's code is to blame, else `harness`; and its call that was wrong, if so.
+    """Return `config` and the wrong call if the test is at fault, else `harness` and None.
 
-    What libraries raise is the fault of the test or the harness, whichever called them. What pytest
-    raises before either is at work is the fault of the test. `test` is the file of the test, which
-    may be installed like a library.
+    An exception of a library counts against its caller, the test or the harness; one that pytest
+    raises before either runs counts against the test. `test` is the file of the test, which may be
+    installed like a library.
     """
     caller, called, last = _calls(failure, test)
     if caller is None:
@@ -58,13 +58,13 @@ def at_fault(
 
 
 def place_of(failure: BaseException | None, test: str) -> str | None:
-    """The line of a test, file:line, that called the harness; None if that is not known."""
+    """Return the line of the test, file:line, that called the harness; None if unknown."""
     caller, called, _ = _calls(failure, test)
     return None if caller is None or called is None else f"{caller[0].name}:{caller[1]}"
 
 
 def line_at_work() -> str | None:
-    """The line of a test, file:line, that is calling the harness now; None if no test is."""
+    """Return the line of the test, file:line, that is calling the harness; None without one."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and _package_of(frame) == _PACKAGE:
         frame = frame.f_back
@@ -72,16 +72,16 @@ def line_at_work() -> str | None:
 
 
 def with_its_place(error: ConfigError, test: str) -> ConfigError:
-    """An error, with the line of the test that made it unless it names a line already."""
+    """Return an error with the line of the test that caused it, unless it names a line already."""
     caller, called, _ = _calls(error, test)
     if caller is None or called is None or error.line is not None:
         return error
     file, line = caller[0].name, caller[1]
-    # some are made of other words than these, such as an ArtefactError
-    made = type(error) if type(error).__init__ is ConfigError.__init__ else ConfigError
+    # subclasses such as ArtefactError have constructors of their own
+    error_type = type(error) if type(error).__init__ is ConfigError.__init__ else ConfigError
     if error.file is not None:
-        return made(error.args[0], file=file, line=line, more=error.more)
-    return made(
+        return error_type(error.args[0], file=file, line=line, more=error.more)
+    return error_type(
         error.problem,
         file=file,
         line=line,
@@ -94,9 +94,7 @@ def with_its_place(error: ConfigError, test: str) -> ConfigError:
 def _calls(
     failure: BaseException | None, test: str
 ) -> tuple[tuple[Path, int] | None, FrameType | None, str]:
-    """The last line of a test's code that was at work, what of the harness it called, and the
-    package in which the failure arose.
-    """
+    """Return the last line of the test's code, the frame it called and the package that failed."""
     caller: tuple[Path, int] | None = None
     called: FrameType | None = None
     last = ""
@@ -117,21 +115,21 @@ def _package_of(frame: FrameType) -> str:
 
 
 def _not_there(failure: BaseException | None) -> str | None:
-    """What the harness has not got and a test asked it for: a name, or an argument."""
+    """Return the message for a missing name or a wrong argument of the harness, else None."""
     from harness.core.yaml_document import did_you_mean
 
     if isinstance(failure, AttributeError):
-        of: Any = failure.obj
-        of = of if isinstance(of, type | types.ModuleType) else type(of)
-        names = [name for name in dir(of) if not name.startswith("_")]
-        ours = getattr(of, "__module__", of.__name__).partition(".")[0] == _PACKAGE
+        owner: Any = failure.obj
+        owner = owner if isinstance(owner, type | types.ModuleType) else type(owner)
+        names = [name for name in dir(owner) if not name.startswith("_")]
+        ours = getattr(owner, "__module__", owner.__name__).partition(".")[0] == _PACKAGE
         return f"{failure}{did_you_mean(failure.name or '', names)}" if ours else None
     call = _CALL.match(str(failure)) if isinstance(failure, TypeError) else None
     return str(failure) if call is not None and _is_ours(call["name"]) else None
 
 
 def _is_ours(path: str) -> bool:
-    """Whether what a test calls by this name is the harness's."""
+    """Return whether this dotted name is a callable of the harness."""
     for scope in (harness, harness.steps, harness.experiments):
         with contextlib.suppress(AttributeError):
             return callable(attrgetter(path)(scope))
@@ -139,7 +137,7 @@ def _is_ours(path: str) -> bool:
 
 
 def _misfits(frame: FrameType) -> Iterator[str]:
-    """The arguments of a call that are not what its signature says."""
+    """Yield a message for each argument of a call that does not match the signature."""
     code, function = frame.f_code, _function_of(frame)
     if function is None:
         return
@@ -147,76 +145,73 @@ def _misfits(frame: FrameType) -> Iterator[str]:
     names = code.co_varnames[:number]
     several = code.co_varnames[number] if code.co_flags & inspect.CO_VARARGS else None
     scope = vars(sys.modules.get(function.__module__, sys.modules[__name__]))
-    for name, said in inspect.get_annotations(function).items():
+    for name, annotation in inspect.get_annotations(function).items():
         if name not in (*names, several) or name not in frame.f_locals:
             continue
         value = frame.f_locals[name]
-        for one in value if name == several else (value,):
-            if problem := _misfit(one, _hint(said, scope), name):
+        for item in value if name == several else (value,):
+            if problem := _misfit(item, _hint(annotation, scope), name):
                 yield f"{_name_of(function)}: {problem}"
 
 
 def _function_of(frame: FrameType) -> Callable[..., Any] | None:
-    code, held = frame.f_code, frame.f_locals
-    owner = held.get(code.co_varnames[0]) if code.co_argcount else None
+    code, variables = frame.f_code, frame.f_locals
+    owner = variables.get(code.co_varnames[0]) if code.co_argcount else None
     of_class = owner if isinstance(owner, type) else type(owner)
-    for found in (getattr(of_class, code.co_name, None), frame.f_globals.get(code.co_name)):
-        found = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
-        found = inspect.unwrap(found) if callable(found) else None
-        if getattr(found, "__code__", None) is code:
-            return found
+    for named in (getattr(of_class, code.co_name, None), frame.f_globals.get(code.co_name)):
+        named = named.fget if isinstance(named, property) else getattr(named, "__func__", named)
+        function = inspect.unwrap(named) if callable(named) else None
+        if getattr(function, "__code__", None) is code:
+            return function
     return None
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    # what is called by the name of its class
+    # a class is called by its own name
     return function.__qualname__.removesuffix(".__init__")
 
 
-def _hint(said: object, scope: Mapping[str, Any]) -> Any:
-    """A type, Any for what is imported for type checkers only."""
-    if not isinstance(said, str):
-        return said
+def _hint(annotation: object, scope: Mapping[str, Any]) -> Any:
+    """Return the type of an annotation; Any if it is only imported for type checkers."""
+    if not isinstance(annotation, str):
+        return annotation
     try:
-        return eval(said, dict(scope))  # our own source
+        return eval(annotation, dict(scope))  # our own source
     except Exception:
         return Any
 
 
-def _misfit(value: object, hint: Any, where: str) -> str | None:
-    """Why a value is not of a type, with the place inside it; None if it is, or cannot be told."""
+def _misfit(value: object, hint: Any, place: str) -> str | None:
+    """Return why a value does not match a type, None if it does or if it cannot be checked."""
     from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
     strict = ConfigDict(strict=True, arbitrary_types_allowed=True)
     try:
         TypeAdapter(tuple[hint], config=strict).validate_python((value,))
-    except PydanticUserError:  # what nobody can ask for at run time
+    except PydanticUserError:  # a type that cannot be checked at run time
         return None
     except ValidationError as error:
-        # of a union, what says a place inside is what the value might have been meant for
-        wrong = max(error.errors(), key=lambda one: len(_indices(one["loc"])))
-        inside, given = "".join(_indices(wrong["loc"])[1:]), wrong["input"]
-        wanted = _INSTANCE.sub("", wrong["msg"].removeprefix("Input should be "))
+        # of the members of a union, the one with the deepest error was probably meant
+        wrong = max(error.errors(), key=lambda detail: len(_indices(detail["loc"])))
+        inside, actual = "".join(_indices(wrong["loc"])[1:]), wrong["input"]
+        expected = _INSTANCE.sub("", wrong["msg"].removeprefix("Input should be "))
         if not inside:
-            wanted = hint.__name__ if isinstance(hint, type) else _MODULE.sub("", str(hint))
-        told = f"{reprlib.repr(given)} ({type(given).__name__})"
-        return f"{where}{inside} must be {wanted}, is {told}"
+            expected = hint.__name__ if isinstance(hint, type) else _MODULE.sub("", str(hint))
+        shown = f"{reprlib.repr(actual)} ({type(actual).__name__})"
+        return f"{place}{inside} must be {expected}, is {shown}"
     fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
     scope = vars(sys.modules.get(type(value).__module__, sys.modules[__name__]))
-    inner = ((f"{where}.{one.name}", getattr(value, one.name), one.type) for one in fields)
-    found = (_misfit(part, _hint(said, scope), place) for place, part, said in inner)
-    return next(filter(None, found), None)
+    inner = ((f"{place}.{field.name}", getattr(value, field.name), field.type) for field in fields)
+    problems = (_misfit(part, _hint(annotation, scope), path) for path, part, annotation in inner)
+    return next(filter(None, problems), None)
 
 
 def _indices(place: tuple[int | str, ...]) -> list[str]:
     return [f"[{part}]" for part in place if isinstance(part, int)]
 
 
-def require(kind: type, *given: object) -> None:
-    """Raises TypeError for what could be noted now and would break the record later.
-
-    What the signature says of it is told by `wrong_call`.
-    """
-    for one in given:
-        if not isinstance(one, kind):
-            raise TypeError(f"{one!r:.60} is no {kind.__name__}")
+def require(kind: type, *values: object) -> None:
+    """Raise TypeError for a value that would break the record later."""
+    for value in values:
+        if not isinstance(value, kind):
+            raise TypeError(f"{value!r:.60} is no {kind.__name__}")

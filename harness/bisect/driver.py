@@ -1,4 +1,4 @@
-"""Searches on one axis and on two, and what runs a case with the versions they ask for."""
+"""Searches on one axis and on two, and the loop that runs a case with the versions they choose."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
 
 Verdicts = Sequence[GoodOrBad | None]
+_Sizes = dict[Point, list[float]]
 
 
 class AxisSearch(Search[AxisSpec, AxisFinding]):
@@ -62,9 +63,9 @@ class AxisSearch(Search[AxisSpec, AxisFinding]):
 def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
     """Return the next run, or the answer.
 
-    First the ends. If they differ, the gaps between them are halved. If they are alike, nothing
-    changed, or something changed twice (broken and mended, or the other way). Then the widest
-    stretches are looked into, as often as halving would have taken.
+    The ends come first. If their verdicts differ, the gaps between them are halved. If they are
+    the same, either nothing changed or there were two changes (broken and fixed, or the other way
+    round): the widest gaps are then sampled, in as many runs as halving would take.
     """
     state = AxisState.of(spec, evidence)
     verdicts = [tally.settled(spec.repeat) for tally in state.tallies]
@@ -72,38 +73,39 @@ def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
         return state.finding("undecided", notes=["no candidate can be tested"])
     limit = spec.bound().limit(wasted=evidence.wasted(), alike=True)
     spent = evidence.runs >= limit
-    ask = _open_end(state, verdicts)
-    if ask is not None:
+    end_question = _open_end(state, verdicts)
+    if end_question is not None:
         if spent:
             return state.finding("undecided", notes=[f"{counted(limit, 'run')} did not suffice"])
-        return ask
+        return end_question
     if len(spec.candidates) == 1:
-        said = f"{state.names[0]} is {verdicts[0]}"
-        return state.finding("no-change", said, verdict=verdicts[0])
+        text = f"{state.names[0]} is {verdicts[0]}"
+        return state.finding("no-change", text, verdict=verdicts[0])
     if len(state.names) == 1:
         only = f"only {state.names[0]} can be tested: it is {verdicts[0]}"
         return state.finding("undecided", verdict=verdicts[0], notes=[only])
     pairs = _changes(verdicts)
     if not pairs:
-        look = _look(state, verdicts)
-        return _no_change(state, verdicts) if look is None or spent else look
-    order = _as_asked(state, verdicts, pairs)
-    wide = [(left, right) for left, right in order if right - left > 1]
-    if wide and not spent:
-        return _halve(state, *wide[0])
+        question = _try_between(state, verdicts)
+        return _no_change(state, verdicts) if question is None or spent else question
+    order = _by_relevance(state, verdicts, pairs)
+    open_pairs = [(low, high) for low, high in order if high - low > 1]
+    if open_pairs and not spent:
+        return _halve(state, *open_pairs[0])
     changes = [state.change(verdicts, *pair) for pair in pairs]
-    notes = [f"the limit of {counted(evidence.runs, 'run')} was reached"] if wide else []
+    limit_note = f"the limit of {counted(evidence.runs, 'run')} was reached"
+    notes = [limit_note] if open_pairs else []
     return state.finding(
-        "change", states=verdicts, notes=notes, changes=changes, asked=pairs.index(order[0])
+        "change", states=verdicts, notes=notes, changes=changes, main=pairs.index(order[0])
     )
 
 
 @dataclass(frozen=True)
 class AxisState:
-    """The testable candidates in their order; `tallies`, `said` and `weights` go with them.
+    """The testable candidates in order; `tallies`, `claims` and `weights` are parallel to `names`.
 
-    `places` are theirs among all candidates that are searched. `weights` says how likely a
-    candidate can be tested: what breaks an installation mostly breaks those of its neighbours, too.
+    `places` are their indices among all searched candidates. `weights` estimate how likely each
+    one can be tested: whatever breaks the installation of a version often breaks its neighbours.
     """
 
     spec: AxisSpec
@@ -111,14 +113,14 @@ class AxisState:
     names: tuple[str, ...]
     places: tuple[int, ...]
     tallies: tuple[Tally, ...]
-    said: tuple[GoodOrBad | None, ...]
+    claims: tuple[GoodOrBad | None, ...]
     weights: tuple[float, ...]
 
     @classmethod
     def of(cls, spec: AxisSpec, evidence: Evidence) -> AxisState:
-        """Return what is searched of an axis, without what is known to be untestable."""
+        """Return the state of a search, without the candidates known to be untestable."""
         searched = spec.searched()
-        untestable = {at[0] for at in evidence.untestable()}
+        untestable = {point[0] for point in evidence.untestable()}
         names = tuple(name for name in searched if name not in untestable)
         places = tuple(searched.index(name) for name in names)
         holes = [i for i, name in enumerate(searched) if name in untestable]
@@ -128,80 +130,80 @@ class AxisState:
             names=names,
             places=places,
             tallies=tuple(evidence.of((name,)) for name in names),
-            said=tuple(_said(spec, name) for name in names),
+            claims=tuple(_claim_of(spec, name) for name in names),
             weights=tuple(
                 1 - 0.5 ** min((abs(i - hole) for hole in holes), default=math.inf) for i in places
             ),
         )
 
-    def ask(self, index: int, why: str) -> Question:
-        """The question to run a candidate, by its place among the testable ones."""
+    def question(self, index: int, why: str) -> Question:
+        """Return the question that runs the testable candidate at `index`."""
         return Question(at=(self.names[index],), number=self.evidence.runs + 1, why=why)
 
     def ends(self) -> Iterator[int]:
-        """What is confirmed before anything is searched, in this order.
+        """Yield the indices to confirm before the search, in order.
 
-        The ends. What the user called good comes first, so that the other can be measured against
-        it. If the user named one candidate within, that comes first. Then comes the end that must
-        be of the other kind if newer versions are worse, since the question is what broke it. If
-        that end differs, the other is not needed.
+        These are the ends, the claimed good one first, since the other may be measured against it.
+        If the user named only one candidate, that comes first, followed by the end that should
+        have the opposite verdict if newer versions are worse. If it has, the other end is not
+        needed.
         """
         last = len(self.names) - 1
-        claims = [i for i, said in enumerate(self.said) if said is not None]
+        claims = [i for i, claim in enumerate(self.claims) if claim is not None]
         if len(claims) == 1:
             yield claims[0]
-            first = 0 if self.said[claims[0]] == "bad" else last
+            first = 0 if self.claims[claims[0]] == "bad" else last
         else:
-            first = next((i for i in claims if self.said[i] == "good"), 0)
+            first = next((i for i in claims if self.claims[i] == "good"), 0)
         yield first
         yield last - first
 
-    def change(self, verdicts: Verdicts, left: int, right: int) -> VersionChange:
-        """A change between two candidates, with all that lies between them."""
-        between = self.spec.searched()[self.places[left] + 1 : self.places[right]]
-        direction: Direction = "regression" if verdicts[left] == "good" else "fix"
-        return VersionChange.of(direction, self.names[left], self.names[right], between)
+    def change(self, verdicts: Verdicts, low: int, high: int) -> VersionChange:
+        """Return the change between two candidates, with all candidates between them."""
+        between = self.spec.searched()[self.places[low] + 1 : self.places[high]]
+        direction: Direction = "regression" if verdicts[low] == "good" else "fix"
+        return VersionChange.of(direction, self.names[low], self.names[high], between)
 
     def finding(
         self,
         kind: FindingKind,
-        said: str = "",
+        text: str = "",
         states: Verdicts = (),
         *,
         notes: Sequence[str] = (),
         changes: Sequence[VersionChange] = (),
-        asked: int = 0,
+        main: int = 0,
         verdict: GoodOrBad | None = None,
     ) -> AxisFinding:
-        """A finding, with the runs and remarks on the search.
+        """Return a finding with the counts of runs and notes on the search.
 
-        `states` has what the candidates are, as far as that is known. `changes[asked]` is the one
-        that was asked for.
+        `states` are the known verdicts of the candidates, `changes[main]` is the change that the
+        search is for.
         """
-        change = changes[asked] if changes else VersionChange()
-        remarks = [*notes, *_turns(changes, states), *self._wrongly_said(states)]
+        change = changes[main] if changes else VersionChange()
+        remarks = [*notes, *_turn_notes(changes, states), *self._false_claims(states)]
         holes = [name for name in self.spec.searched() if name not in self.names]
         for name in holes:
-            claim = _said(self.spec, name)
+            claim = _claim_of(self.spec, name)
             if claim is not None:
                 remarks.append(f"{name} was said to be {claim}, and cannot be tested")
         between = tuple(holes) if kind == "no-change" else change.between
         noisy = [name for name in holes if self.evidence.of((name,)).unsure]
-        left = [name for name in holes if name not in (*between, *noisy)]
-        for problem, names in (("noise hides", noisy), ("could not be tested", left)):
+        untested = [name for name in holes if name not in (*between, *noisy)]
+        for problem, names in (("noise hides", noisy), ("could not be tested", untested)):
             if names:
                 remarks.append(f"{problem}: {', '.join(names)}")
         if kind == "undecided":
-            said = f"undecided: {'; '.join(remarks)}"
+            text = f"undecided: {'; '.join(remarks)}"
         elif kind == "no-change" and between:
-            said += f"; undecided: {', '.join(between)}"
+            text += f"; undecided: {', '.join(between)}"
         elif changes:
-            before = (f"; before that {one.said}" for one in reversed(changes[:asked]))
-            after = (f"; then {one.said}" for one in changes[asked + 1 :])
-            said = "".join([change.said, *before, *after])
+            before = (f"; before that {other.description}" for other in reversed(changes[:main]))
+            after = (f"; then {other.description}" for other in changes[main + 1 :])
+            text = "".join([change.description, *before, *after])
         return AxisFinding(
             **change.model_dump() | {"between": between},
-            text=said,
+            text=text,
             kind="range" if change.between else kind,
             verdict=verdict,
             runs=self.evidence.runs,
@@ -211,38 +213,39 @@ class AxisState:
             changes=tuple(changes),
         )
 
-    def _wrongly_said(self, states: Verdicts) -> Iterator[str]:
-        """Claims of the user that are not so."""
-        claims = zip(self.names, self.said, states or [None] * len(self.names), strict=True)
-        known = [(name, said, state) for name, said, state in claims if said and state]
-        wrong = [(name, said, state) for name, said, state in known if said != state]
+    def _false_claims(self, states: Verdicts) -> Iterator[str]:
+        """Yield a note for each claim of the user that turned out wrong."""
+        claims = zip(self.names, self.claims, states or [None] * len(self.names), strict=True)
+        known = [(name, claim, state) for name, claim, state in claims if claim and state]
+        wrong = [(name, claim, state) for name, claim, state in known if claim != state]
         if len(wrong) == 2:
             named = ", ".join(f"{name} is {state}" for name, _, state in wrong)
             yield f"the ends are the other way round than said: {named}"
         else:
-            yield from (f"{name} was said to be {said}, and is {now}" for name, said, now in wrong)
+            for name, claim, state in wrong:
+                yield f"{name} was said to be {claim}, and is {state}"
 
 
-def _said(spec: AxisSpec, name: str) -> GoodOrBad | None:
+def _claim_of(spec: AxisSpec, name: str) -> GoodOrBad | None:
     return "good" if name == spec.good else "bad" if name == spec.bad else None
 
 
 def _open_end(state: AxisState, verdicts: Verdicts) -> Question | None:
-    """The next of the ends that is not confirmed yet, unless a change is in sight without it."""
+    """Return the run of the next unconfirmed end, unless the others already show a change."""
     settled: list[int] = []
     for index in state.ends():
         if verdicts[index] is None:
             if len({verdicts[i] for i in settled}) == 2:
                 return None
-            return state.ask(index, _why_end(state, index))
+            return state.question(index, _why_end(state, index))
         settled.append(index)
     return None
 
 
 def _why_end(state: AxisState, index: int) -> str:
-    said = state.said[index]
-    if said is not None:
-        return f"confirm that it is {said}"
+    claim = state.claims[index]
+    if claim is not None:
+        return f"confirm that it is {claim}"
     return "the oldest" if index == 0 else "the newest"
 
 
@@ -252,78 +255,77 @@ def _changes(verdicts: Verdicts) -> list[tuple[int, int]]:
     return [(i, j) for i, j in pairs if verdicts[i] != verdicts[j]]
 
 
-def _look(state: AxisState, verdicts: Verdicts) -> Question | None:
-    """The next run if the ends are alike: the middle of the widest stretch (the newest)."""
+def _try_between(state: AxisState, verdicts: Verdicts) -> Question | None:
+    """Return the next run if the ends agree: the middle of the widest gap, newest first."""
     if state.spec.good is not None and state.spec.bad is not None:
         return None
     settled = [i for i, verdict in enumerate(verdicts) if verdict is not None]
     if len(settled) - 2 >= halvings(len(state.names) - 1):
         return None
-    begun = [i for i, tally in enumerate(state.tallies) if verdicts[i] is None and tally.told]
-    if begun:
-        return state.ask(begun[0], "again: one answer is not enough")
+    started = [i for i, tally in enumerate(state.tallies) if verdicts[i] is None and tally.answers]
+    if started:
+        return state.question(started[0], "again: one answer is not enough")
     stretches = itertools.pairwise(settled)
-    left, right = max(stretches, key=lambda pair: (pair[1] - pair[0], pair[0]))
-    return state.ask((left + right) // 2, "both ends are alike: look for one that differs")
+    low, high = max(stretches, key=lambda pair: (pair[1] - pair[0], pair[0]))
+    return state.question((low + high) // 2, "both ends are alike: look for one that differs")
 
 
-def _halve(state: AxisState, left: int, right: int) -> Question:
-    """The run that tells most, among those after which the bound still holds."""
-    inside = range(left + 1, right)
+def _halve(state: AxisState, low: int, high: int) -> Question:
+    """Return the most informative run among those that keep the search within its bound."""
+    inside = range(low + 1, high)
     for i in inside:
-        if state.tallies[i].told:
-            return state.ask(i, "again: one answer is not enough")
+        if state.tallies[i].answers:
+            return state.question(i, "again: one answer is not enough")
     limit = state.spec.bound().limit(wasted=state.evidence.wasted())
-    left_over = (limit - state.evidence.runs) // state.spec.most_each
-    most = 2 ** (max(halvings(right - left), left_over) - 1)
-    first, last = state.places[left], state.places[right]
+    runs_left = (limit - state.evidence.runs) // state.spec.most_each
+    most = 2 ** (max(halvings(high - low), runs_left) - 1)
+    first, last = state.places[low], state.places[high]
 
-    def worth(i: int) -> tuple[float, int]:
-        share = (state.places[i] - first) / (last - first)
+    def worth(index: int) -> tuple[float, int]:
+        share = (state.places[index] - first) / (last - first)
         bits = -share * math.log2(share) - (1 - share) * math.log2(1 - share)
-        return (round(bits * state.weights[i], 12), -abs(2 * i - left - right))
+        return (round(bits * state.weights[index], 12), -abs(2 * index - low - high))
 
-    allowed = [i for i in inside if max(i - left, right - i) <= most]
-    gaps = right - left
-    return state.ask(max(allowed, key=worth), f"splits {gaps} places where it can have changed")
+    best = max((i for i in inside if max(i - low, high - i) <= most), key=worth)
+    return state.question(best, f"splits {high - low} places where it can have changed")
 
 
-def _as_asked(
+def _by_relevance(
     state: AxisState, verdicts: Verdicts, pairs: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """The changes in the order in which they are looked for: those asked for, the newest first.
+    """Return the changes in order of relevance: those in the wanted direction, newest first.
 
-    The question is what broke it, unless what was called good is newer than what was called bad.
+    The wanted change is a regression, unless the claimed good version is newer than the bad one.
     """
     spec = state.spec
-    asked: GoodOrBad = "good"
+    older_verdict: GoodOrBad = "good"
     if spec.good is not None and spec.bad is not None:
         older_is_good = spec.candidates.index(spec.good) < spec.candidates.index(spec.bad)
-        asked = "good" if older_is_good else "bad"
-    return sorted(pairs, key=lambda pair: (verdicts[pair[0]] != asked, -pair[0]))
+        older_verdict = "good" if older_is_good else "bad"
+    return sorted(pairs, key=lambda pair: (verdicts[pair[0]] != older_verdict, -pair[0]))
 
 
 def _no_change(state: AxisState, verdicts: Verdicts) -> AxisFinding:
     settled = [verdict for verdict in verdicts if verdict is not None]
     holes = len(state.names) < len(state.spec.searched())
-    which, notes = ("all that could be tested" if holes else "all"), list[str]()
+    subject, notes = ("all that could be tested" if holes else "all"), list[str]()
     if len(settled) < len(state.names):
-        which = "both ends" if len(settled) == 2 else f"all {len(settled)} that were run"
+        subject = "both ends" if len(settled) == 2 else f"all {len(settled)} that were run"
         notes = [f"{len(settled)} of {len(state.names)} candidates were run"]
-    said = f"no change: {which} are {settled[0]}"
-    return state.finding("no-change", said, verdicts, verdict=settled[0], notes=notes)
+    text = f"no change: {subject} are {settled[0]}"
+    return state.finding("no-change", text, verdicts, verdict=settled[0], notes=notes)
 
 
-def _turns(changes: Sequence[VersionChange], states: Verdicts) -> Iterator[str]:
-    """The changes from end to end in words, unless it simply broke."""
-    if [one.direction for one in changes] == ["fix"]:
+def _turn_notes(changes: Sequence[VersionChange], states: Verdicts) -> Iterator[str]:
+    """Describe the changes from end to end, unless there is just one regression."""
+    if [change.direction for change in changes] == ["fix"]:
         yield (
             "older versions are bad and newer ones good: this version fixed it, or is the oldest "
             "that can run the case"
         )
     elif len(changes) > 1:
         words = {"regression": "broke it", "fix": "made it good", None: ""}
-        text = ", ".join(f"{one.where} {words[one.direction]}" for one in changes)
+        text = ", ".join(f"{change.location} {words[change.direction]}" for change in changes)
         alike = states[0] if states and states[0] == states[-1] else None
         yield f"both ends are {alike}, and not all between them: {text}" if alike else text
 
@@ -348,8 +350,8 @@ class CornerSearch(Search[CornerSpec, CornersFinding]):
                     "undecided", [f"{counted(evidence.runs, 'run')} did not suffice"]
                 )
             return open_corner
-        if (ended := corners.without_answer()) is not None:
-            return ended
+        if (finding := corners.early_finding()) is not None:
+            return finding
         searches: list[HeldSearch] = []
         for line in corners.lines():
             step = axis_step(line.spec, line.evidence)
@@ -362,7 +364,7 @@ class CornerSearch(Search[CornerSpec, CornersFinding]):
 
 @dataclass(frozen=True)
 class _Line:
-    """One axis with the other held, as a search on one axis sees it."""
+    """A search on one axis with the other held at a version."""
 
     spec: AxisSpec
     evidence: Evidence
@@ -375,9 +377,9 @@ class _Line:
 
 
 class _Corners:
-    """The four corners as far as they are known.
+    """The known verdicts of the four corners.
 
-    A mixed corner is named by the axis that has its bad version there.
+    A mixed corner is named after the axis that has its bad version there.
     """
 
     def __init__(self, spec: CornerSpec, evidence: Evidence) -> None:
@@ -392,42 +394,42 @@ class _Corners:
         }
 
     def next(self) -> Question | None:
-        """Return the next corner to run; None if all are known, or cannot be."""
+        """Return the next corner to run; None if all are known or cannot be tested."""
         named = {
             self._spec.good: "confirm that it is good",
             self._spec.bad: "confirm that it is bad",
         }
-        mixed = {at: f"whether {axis} alone is enough" for axis, at in self._mixed.items()}
+        mixed = {point: f"whether {axis} alone is enough" for axis, point in self._mixed.items()}
         for reasons in (named, mixed):
-            for at, why in reasons.items():
-                if self._evidence.of(at).untestable:
+            for point, why in reasons.items():
+                if self._evidence.of(point).untestable:
                     if reasons is named:
                         return None
-                elif self._verdict(at) is None:
-                    return Question(at=at, number=self._evidence.runs + 1, why=why)
+                elif self._verdict(point) is None:
+                    return Question(at=point, number=self._evidence.runs + 1, why=why)
             if self._verdict(self._good) == self._verdict(self._bad):
                 return None
         return None
 
-    def without_answer(self) -> CornersFinding | None:
-        """Return why the corners cannot lead to an answer; None if they can."""
+    def early_finding(self) -> CornersFinding | None:
+        """Return the finding if the corners cannot lead to an answer; None if they can."""
         spec = self._spec
-        verdicts = [self._verdict(at) for at in (spec.good, spec.bad)]
-        for at, verdict in zip((spec.good, spec.bad), verdicts, strict=True):
+        verdicts = [self._verdict(point) for point in (spec.good, spec.bad)]
+        for point, verdict in zip((spec.good, spec.bad), verdicts, strict=True):
             if verdict is None:
-                problem = f"{self._named(at)} cannot be tested: name another pair"
+                problem = f"{self._named(point)} cannot be tested: name another pair"
                 return self.finding("undecided", [problem])
         if verdicts[0] == verdicts[1]:
             text = f"no change: both pairs are {verdicts[0]}"
             return self.finding("no-change", [], text, verdict=verdicts[0])
-        if all(self._verdict(at) is None for at in self._mixed.values()):
-            pairs = " and ".join(self._named(at) for at in self._mixed.values())
+        if all(self._verdict(point) is None for point in self._mixed.values()):
+            pairs = " and ".join(self._named(point) for point in self._mixed.values())
             problem = f"{pairs} cannot be tested, so that the axes cannot be told apart"
             return self.finding("undecided", [problem])
         return None
 
     def lines(self) -> Iterator[_Line]:
-        """The axes that matter, each with the other held where the answers of its ends differ.
+        """Yield a search for each axis that matters.
 
         The other axis is held at its good end if the bad version of this one is enough to fail
         there, else at its bad end.
@@ -441,29 +443,29 @@ class _Corners:
                 yield self._line(place, self._bad[1 - place])
 
     def answer(self, searches: list[HeldSearch]) -> CornersFinding:
-        """Return what the corners and the searches of the axes come to."""
+        """Return the finding from the corners and the searches of the axes."""
         first, second = self._spec.axes
-        alone = {axis: self._verdict(at) for axis, at in self._mixed.items()}
+        alone = {axis: self._verdict(point) for axis, point in self._mixed.items()}
         fails_with: str | None
         match alone[first], alone[second]:
             case "good", "good":
-                fails_with, said = "both", f"only {first} and {second} together make it fail"
+                fails_with, summary = "both", f"only {first} and {second} together make it fail"
             case "bad", "bad":
-                fails_with, said = "either", f"{first} alone and {second} alone make it fail"
+                fails_with, summary = "either", f"{first} alone and {second} alone make it fail"
             case ("bad", "good") | ("good", "bad"):
                 fails_with = first if alone[first] == "bad" else second
-                said = f"{fails_with} alone makes it fail"
+                summary = f"{fails_with} alone makes it fail"
             case _:
-                fails_with, said = None, self._half_known(alone)
-        found = [
-            f"{search.axis} ({', '.join(f'{axis} {at}' for axis, at in search.held.items())} "
-            f"held): {search.answer.text}"
+                fails_with, summary = None, self._half_known(alone)
+        lines = [
+            f"{search.axis} ({', '.join(map(' '.join, search.held.items()))} held): "
+            f"{search.answer.text}"
             for search in searches
         ]
         kinds = {search.answer.kind for search in searches}
         kind: FindingKind = "change" if kinds == {"change"} and fails_with else "range"
         return self.finding(
-            kind, [], "; ".join([said, *found]), fails_with=fails_with, searches=tuple(searches)
+            kind, [], "; ".join([summary, *lines]), fails_with=fails_with, searches=tuple(searches)
         )
 
     def finding(
@@ -478,8 +480,8 @@ class _Corners:
     ) -> CornersFinding:
         """Return a finding, with the runs and the corners that were run."""
         spec, evidence = self._spec, self._evidence
-        notes = [*notes, *self._wrongly_said()]
-        run = [at for at in (spec.good, spec.bad, *self._mixed.values()) if at in evidence.tallies]
+        notes = [*notes, *self._false_claims()]
+        corners = (spec.good, spec.bad, *self._mixed.values())
         return CornersFinding(
             text=text or f"undecided: {'; '.join(notes)}",
             kind=kind,
@@ -490,22 +492,28 @@ class _Corners:
             flaky=flaky_versions(evidence, spec.repeat),
             axes=spec.axes,
             fails_with=fails_with,
-            corners=tuple(Corner(at=at, verdict=self._verdict(at)) for at in run),
+            corners=tuple(
+                Corner(at=pair, verdict=self._verdict(pair))
+                for pair in corners
+                if pair in evidence.tallies
+            ),
             searches=searches,
         )
 
-    def _verdict(self, at: Point) -> GoodOrBad | None:
-        tally = self._evidence.of(at)
+    def _verdict(self, point: Point) -> GoodOrBad | None:
+        tally = self._evidence.of(point)
         return None if tally.untestable else tally.settled(self._spec.repeat)
 
-    def _line(self, place: int, held: str) -> _Line:
-        """The axis at `place` with the other held at a version."""
+    def _line(self, place: int, version: str) -> _Line:
+        """Return the search on the axis at `place` with the other held at `version`."""
         spec, evidence = self._spec, self._evidence
         tallies: dict[Point, Tally] = {
-            (at[place],): tally for at, tally in evidence.tallies.items() if at[1 - place] == held
+            (pair[place],): tally
+            for pair, tally in evidence.tallies.items()
+            if pair[1 - place] == version
         }
-        runs = sum(tally.told + tally.untestable for tally in tallies.values())
-        left = None if spec.max_runs is None else max(1, spec.max_runs - evidence.runs + runs)
+        runs = sum(tally.answers + tally.untestable for tally in tallies.values())
+        max_runs = None if spec.max_runs is None else max(1, spec.max_runs - evidence.runs + runs)
         return _Line(
             AxisSpec(
                 axis=spec.axes[place],
@@ -513,45 +521,43 @@ class _Corners:
                 good=self._good[place],
                 bad=self._bad[place],
                 repeat=spec.repeat,
-                max_runs=left,
+                max_runs=max_runs,
             ),
             replace(evidence, tallies=tallies, runs=runs),
             spec.axes,
-            {spec.axes[1 - place]: held},
+            {spec.axes[1 - place]: version},
         )
 
     def _half_known(self, alone: Mapping[str, GoodOrBad | None]) -> str:
-        """The answer where one of the mixed corners cannot be tested."""
-        ((unknown, _),) = ((axis, one) for axis, one in alone.items() if one is None)
-        ((known, verdict),) = ((axis, one) for axis, one in alone.items() if one is not None)
+        """Return the answer where one of the mixed corners cannot be tested."""
+        known, unknown = sorted(alone, key=lambda axis: alone[axis] is None)
         untestable = f"{self._named(self._mixed[unknown])} cannot be tested"
-        if verdict == "bad":
+        if alone[known] == "bad":
             return f"{known} alone makes it fail; whether {unknown} alone does, too: {untestable}"
         return f"{unknown} makes it fail, alone or only together with {known}: {untestable}"
 
-    def _named(self, at: Point) -> str:
-        first, second = (f"{axis} {one}" for axis, one in zip(self._spec.axes, at, strict=True))
-        return f"{first} with {second}"
+    def _named(self, point: Point) -> str:
+        return " with ".join(map(" ".join, zip(self._spec.axes, point, strict=True)))
 
-    def _wrongly_said(self) -> Iterator[str]:
-        """Claims of the user that are not so."""
+    def _false_claims(self) -> Iterator[str]:
+        """Yield a note for each claim of the user that turned out wrong."""
         if self._swapped:
             yield "the pairs are the other way round than said"
             return
-        for at, claim in ((self._spec.good, "good"), (self._spec.bad, "bad")):
-            if (verdict := self._verdict(at)) not in (claim, None):
-                yield f"{self._named(at)} was said to be {claim}, and is {verdict}"
+        for point, claim in ((self._spec.good, "good"), (self._spec.bad, "bad")):
+            if (verdict := self._verdict(point)) not in (claim, None):
+                yield f"{self._named(point)} was said to be {claim}, and is {verdict}"
 
 
 FEWEST_GOOD: Final = 3
-"""If noise is judged, so many runs of the good end come before other runs.
+"""Runs of the good end before any other, if noise is judged.
 
-One proves nothing, and of two nobody knows which was the odd one.
+One run proves nothing, and of two it is unknown which one is the outlier.
 """
 
 
 def search_of(log: BisectLog) -> Search[Any, Finding]:
-    """Return the search as it stood at the end of a log."""
+    """Return the search in the state at the end of a log."""
     spec, evidence = log.spec.search, log.evidence()
     if isinstance(spec, AxisSpec):
         return AxisSearch(spec, evidence)
@@ -559,7 +565,7 @@ def search_of(log: BisectLog) -> Search[Any, Finding]:
 
 
 class Bisection(Loop[Finding]):
-    """The loop that runs a case with versions."""
+    """The loop that runs a case with different versions."""
 
     def __init__(self, folder: BisectFolder, watcher: Watcher, **more: Any) -> None:
         """`more` is as for `Loop`."""
@@ -568,7 +574,7 @@ class Bisection(Loop[Finding]):
         super().__init__(folder, watcher, search_of(log), **more)
         self._good = self.task.search.reference
         self._match = parse_match(self.task.match) if self.task.match else ANY_FAILURE
-        self._noisy = self._match.judged if self.task.search.repeat == "judged" else None
+        self._noisy = self._match.noisy_comparison if self.task.search.repeat == "judged" else None
         self._turn = 0
         self._records: dict[tuple[str | None, str | None], CaseRecord | None] = {}
         self._warned: set[AxisName] = set()
@@ -577,26 +583,26 @@ class Bisection(Loop[Finding]):
         step = super()._next()
         return self._reference_first(step) if isinstance(step, Question) else step
 
-    def _begin(self, at: Point, reports: Path) -> RunEnd:
-        arguments = self.task.arguments(at, reports, self._devices())
+    def _run_at(self, point: Point, reports: Path) -> RunEnd:
+        arguments = self.task.arguments(point, reports, self._devices())
         return self._run_case(arguments, reports, self.task.folder, self.task.run_timeout_s)
 
-    def _judged(self, at: Point, end: RunEnd) -> Judged:
+    def _judge(self, point: Point, end: RunEnd) -> Judged:
         record = end.record
         good_runs = self._good_runs()
-        if at == self._good and record is not None and end.folder is not None:
+        if point == self._good and record is not None and end.folder is not None:
             good_runs.append((record, end.folder))
-        good = self._match.reference(one for one, _ in good_runs)
+        good = self._match.reference(good_record for good_record, _ in good_runs)
         judged = judge(end, self._match, good, self.task.held, self._changes(end, good_runs))
         if record is not None and self._noisy is not None and judged.answer in ("good", "bad"):
-            judged = self._beside_noise(at, self._noisy, record)
+            judged = self._judge_noisy(point, self._noisy, record)
         if record is not None:
-            self._refuse_an_axis_without_effect(record)
+            self._check_axes_have_effect(record)
         if judged.answer == "unknown":
             self._turn += 1  # the next try goes to the next device that can stand in
         return judged
 
-    def _concluded(self) -> dict[str, JsonValue]:
+    def _details(self) -> dict[str, JsonValue]:
         return {"bound": str(self._search.spec.bound())}
 
     def _devices(self) -> list[str]:
@@ -604,117 +610,120 @@ class Bisection(Loop[Finding]):
         turn = self._turn % len(devices)
         return [*devices[turn:], *devices[:turn]]
 
-    def _refuse_an_axis_without_effect(self, record: CaseRecord) -> None:
+    def _check_axes_have_effect(self, record: CaseRecord) -> None:
         for axis in (*self.task.axes, *self.task.held):
-            why = without_effect(axis, record)
+            why = reason_without_effect(axis, record)
             if why is not None and axis in self.task.axes:
                 raise ConfigError(why, field="--axis")
             if why is not None and axis not in self._warned:
                 self._warned.add(axis)
-                self.watcher.remark(f"--{axis} {self.task.held[axis]} has no effect: {why}")
+                self.watcher.on_note(f"--{axis} {self.task.held[axis]} has no effect: {why}")
 
     def _reference_first(self, question: Question) -> Question:
-        """Runs that are compared with the good end wait for it. Raises ConfigError if in vain."""
+        """Return the run of the good end instead, if `question` must be compared with it.
+
+        Raises ConfigError if the good end cannot be tested.
+        """
         good = self._good
         if not self._match.needs_good or good is None or question.at == good:
             return question
-        compared = self._match.can_compare([one for one, _ in self._good_runs()])
+        comparable = self._match.can_compare([record for record, _ in self._good_runs()])
         noisy = self._noisy
-        if compared and (noisy is None or self._good_suffices(good, question.at, noisy)):
+        if comparable and (noisy is None or self._has_enough_good_runs(good, question.at, noisy)):
             return question
         if self._search.evidence.tallies.get(good, NOTHING).untestable:
-            problem = f"{' with '.join(good)} told nothing that others could be compared with"
+            problem = f"{' with '.join(good)} gave no result to compare others with"
             raise ConfigError(f"{problem}: name another good end", field="--good")
         return Question(at=good, number=question.number, why="what others are compared with")
 
-    def _sizes(self, comparison: Comparison) -> dict[Point, list[float]]:
-        """What was measured at each point, the oldest first."""
-        found: dict[Point, list[float]] = {}
-        for entry, record in self._ran():
+    def _sizes(self, comparison: Comparison) -> _Sizes:
+        """Return the measurements at each point, oldest first."""
+        sizes: _Sizes = {}
+        for entry, record in self._recorded_runs():
             if record.outcome == "passed":
                 with contextlib.suppress(Unmeasured):
                     size = comparison.size(record.measurements)
-                    found.setdefault(entry.at, []).append(size)
-        return found
+                    sizes.setdefault(entry.at, []).append(size)
+        return sizes
 
-    def _change(self, at: Point, comparison: Comparison, sizes: dict[Point, list[float]]) -> Change:
-        """How a point differs from the good side, which is the good end and all that is like it."""
-        others = [one for one in sizes if one not in (at, self._good)]
+    def _change(self, point: Point, comparison: Comparison, sizes: _Sizes) -> Change:
+        """Return how a point differs from the good end and all points that are like it."""
+        others = [other for other in sizes if other not in (point, self._good)]
         good: list[float] = []
         if self._good in sizes:
             end = sizes[self._good]
             middle, factor = statistics.median_low(end), comparison.factor
-            for one in [one for one in others if self._search.evidence.of(one).good]:
-                # what is far off to the other side counts as good, and is not like it
-                if middle / factor < statistics.median(sizes[one]) < middle * factor:
-                    good += sizes[one]
-                    others.remove(one)
-            # the judge keeps to what bears out the last one, which must not be the odd one itself
+            for other in [other for other in others if self._search.evidence.of(other).good]:
+                # a point far off in the harmless direction is good, but not like the good end
+                if middle / factor < statistics.median(sizes[other]) < middle * factor:
+                    good += sizes[other]
+                    others.remove(other)
+            # the judge trusts the last run most, so it must not be the outlier
             good += sorted(end, key=lambda size: size == middle)
-        return comparison.beside_noise(good, sizes[at], [sizes[one] for one in others])
+        return comparison.compare_noisy(good, sizes[point], [sizes[other] for other in others])
 
-    def _beside_noise(self, at: Point, comparison: Comparison, record: CaseRecord) -> Judged:
-        """The answer of all runs of a point, of which this is the last."""
+    def _judge_noisy(self, point: Point, comparison: Comparison, record: CaseRecord) -> Judged:
+        """Return the answer from all runs of a point, of which this is the last."""
         value = f"{comparison.value(record.measurements):g}"
         try:
             size = comparison.size(record.measurements)
         except Unmeasured as error:
             return Judged("untestable", str(error))
-        if at == self._good:
+        if point == self._good:
             return Judged("good", f"{value}: what others are compared with")
         sizes = self._sizes(comparison)
-        sizes.setdefault(at, []).append(size)
-        judged = comparison.answer(self._change(at, comparison, sizes))
+        sizes.setdefault(point, []).append(size)
+        judged = comparison.answer(self._change(point, comparison, sizes))
         return Judged(judged.answer, f"{value}: {judged.why}")
 
-    def _good_suffices(self, good: Point, at: Point, comparison: Comparison) -> bool:
-        """Whether the good end need not be run again before this point is."""
+    def _has_enough_good_runs(self, good: Point, point: Point, comparison: Comparison) -> bool:
+        """Return whether a point can be run without another run of the good end."""
         sizes = self._sizes(comparison)
-        of_good, of_new = (len(sizes.get(one, ())) for one in (good, at))
-        if of_good >= MOST_RUNS or self._search.evidence.of(good).untestable:
+        good_runs, new_runs = (len(sizes.get(place, ())) for place in (good, point))
+        if good_runs >= MOST_RUNS or self._search.evidence.of(good).untestable:
             return True
-        if of_good < FEWEST_GOOD or of_new >= MOST_RUNS - 1:
-            return False  # the last run of a point is its last chance
-        if not of_new:
+        if good_runs < FEWEST_GOOD or new_runs >= MOST_RUNS - 1:
+            return False  # the point has only one run left
+        if not new_runs:
             return True
-        more = self._change(at, comparison, sizes).more_base
-        return of_good > of_new if more is None else not more
+        needs_more = self._change(point, comparison, sizes).more_base
+        return good_runs > new_runs if needs_more is None else not needs_more
 
     def _good_runs(self) -> list[tuple[CaseRecord, Path]]:
         if not self._match.needs_good:
             return []
-        ran = ((one, entry.run) for entry, one in self._ran() if entry.at == self._good)
-        return [(record, self.folder.path / run) for record, run in ran if run]
+        runs = (run for run in self._recorded_runs() if run[0].at == self._good)
+        return [(record, self.folder.path / entry.run) for entry, record in runs if entry.run]
 
-    def _ran(self) -> Iterator[tuple[Answered, CaseRecord]]:
-        """The runs that left a record, which is read once: each question asks for all of them."""
+    def _recorded_runs(self) -> Iterator[tuple[Answered, CaseRecord]]:
+        """Yield the runs that left a record; each record is read once."""
         for entry in self.folder.read().answers():
-            where = entry.run, entry.case
-            if where not in self._records:
-                self._records[where] = record_of(self.folder.path, entry)
-            record = self._records[where]
+            key = entry.run, entry.case
+            if key not in self._records:
+                self._records[key] = record_of(self.folder.path, entry)
+            record = self._records[key]
             if record is not None:
                 yield entry, record
 
     def _changes(self, end: RunEnd, good_runs: Sequence[tuple[CaseRecord, Path]]) -> list[Output]:
-        """The outputs of a run beside those of the good end, if outputs are what counts.
+        """Compare the outputs of a run with those of the good end, if outputs count.
 
         Raises ConfigError for a case whose outputs cannot be compared.
         """
-        passed = [(one, folder) for one, folder in good_runs if one.outcome == "passed"]
+        passed = [(record, folder) for record, folder in good_runs if record.outcome == "passed"]
         if self._match.drift_steps is None or end.record is None or end.folder is None:
             return []
         if end.record.outcome != "passed" or not passed:
             return []
-        good, beside = passed[0]
-        folders = RunFolder(beside), RunFolder(end.folder)
+        good, good_folder = passed[0]
+        folders = RunFolder(good_folder), RunFolder(end.folder)
 
         def read(name: str) -> bytes | None:
-            return next(filter(None, (one.kept_output(name) for one in folders)), None)
+            return next(filter(None, (run.kept_output(name) for run in folders)), None)
 
-        found = changes(end.record, good, read)
-        if found is not None:
-            return found
+        outputs = changes(end.record, good, read)
+        if outputs is not None:
+            return outputs
         if KEPT not in end.record.measurements:
             problem = "--match drift is for a case that keeps outputs, as those of files do"
             raise ConfigError(problem, field="--case")
@@ -722,14 +731,14 @@ class Bisection(Loop[Finding]):
         raise ConfigError(problem, field="--compiler")
 
 
-def without_effect(axis: AxisName, record: CaseRecord) -> str | None:
-    """Why the version of an axis makes no difference to a case; None if it may make one.
+def reason_without_effect(axis: AxisName, record: CaseRecord) -> str | None:
+    """Return why the version of an axis cannot matter to a case; None if it may.
 
-    What a case takes is known for certain once it passed.
+    The contexts that a case loads are certain only once it passed.
     """
     if axis == "ort" and not record.axes.get("ort"):
         return 'the case does not use ONNX Runtime: its marker has no engine="ort"'
-    taken = record.runtime.contexts_by if record.runtime is not None else None
-    if axis == "compiler" and taken is None and record.outcome == "passed":
+    compiler = record.runtime.contexts_by if record.runtime is not None else None
+    if axis == "compiler" and compiler is None and record.outcome == "passed":
         return "the case takes no contexts of a compiler"
     return None

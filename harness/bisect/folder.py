@@ -1,9 +1,9 @@
-"""A search on disk, reports/<id>-bisect/: its log, which is all of its state, and its runs.
+"""A search on disk, reports/<id>-bisect/: its log, which is its whole state, and its runs.
 
-The first line is the spec. A run is `asked` before it begins and `answered` when it ended. So a log
-whose writer died shows what was under way; what was not answered is asked again. `resumed` says
-that somebody saw to the lab. People may edit it: correct an answer, take lines out. A place that
-was asked stays known, even if it would not be asked again.
+The first line is the spec. A run is logged as `asked` before it begins and as `answered` when it
+ended. So the log of a writer that died shows the pending run, which is run again. `resumed` means
+that the lab was repaired. Users may edit the log: correct an answer, remove lines. An answer stays
+valid even if the search would no longer ask for it.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from harness.diagnosis.error import Part
 from harness.results.run_folder import making_folders, new_run_id, number_folder, ordered
 
 _MAX_LINE_CHARS: Final = 64 << 20
-"""The first line of a minimization has the paths of all contexts."""
+"""The first line of a minimization lists the paths of all contexts."""
 _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
 
 class FirstLine(Part):
-    """The first line of any log: what is searched, and what a run is made of."""
+    """The first line of any log: the spec of the search."""
 
     schema_number: Schema1 = 1
     kind: Literal["begun"] = "begun"
     spec: Any
 
     def points(self) -> Container[Point] | None:
-        """Where the search can ask for runs; None where it is not known beforehand."""
+        """Return the points that the search may run; None if they are not known beforehand."""
         return None
 
 
@@ -57,7 +57,7 @@ class Begun(FirstLine):
     spec: Task
 
     def points(self) -> Container[Point]:
-        """The candidates, or pairs of them."""
+        """Return the candidates, or pairs of them."""
         return frozenset(self.spec.search.points())
 
 
@@ -76,13 +76,13 @@ class Answered(Part):
 
 
 class Resumed(Part):
-    """Somebody saw to the lab, or began again after the writer died."""
+    """The search was resumed after a failure of the lab or the death of the writer."""
 
     kind: Literal["resumed"] = "resumed"
 
 
 class Concluded(Part):
-    """What was found; a note only, which a replay finds again by itself."""
+    """The finding; only a note, since a replay derives it again."""
 
     kind: Literal["concluded"] = "concluded"
     text: str
@@ -96,7 +96,7 @@ _Line = Question | Answered | Resumed | Concluded
 
 @dataclass(frozen=True)
 class Log(Generic[AnySpec]):
-    """The log of any search, as it was read."""
+    """The log of a search."""
 
     spec: AnySpec
     entries: tuple[_Line, ...]
@@ -106,7 +106,7 @@ class Log(Generic[AnySpec]):
         return bool(self.entries) and isinstance(self.entries[-1], Concluded)
 
     def evidence(self) -> Evidence:
-        """Everything that was answered."""
+        """Return the evidence from all answers."""
         evidence = Evidence()
         for entry in self.entries:
             if isinstance(entry, Answered):
@@ -116,15 +116,15 @@ class Log(Generic[AnySpec]):
         return evidence
 
     def answers(self) -> list[Answered]:
-        """What runs told so far, even if only that the lab failed."""
+        """Return the answers so far, with those that only say that the lab failed."""
         return [entry for entry in self.entries if isinstance(entry, Answered)]
 
-    def asked(self) -> list[Point]:
-        """What was asked, also what was never answered because its run died."""
+    def asked_points(self) -> list[Point]:
+        """Return the points asked for, with those never answered because the run died."""
         return [entry.at for entry in self.entries if isinstance(entry, Question)]
 
-    def under_way(self) -> Question | None:
-        """What was asked last and not answered."""
+    def pending(self) -> Question | None:
+        """Return the last question if it is not answered."""
         last: Question | None = None
         for entry in self.entries:
             if isinstance(entry, Question):
@@ -138,24 +138,24 @@ BisectLog = Log[Task]
 
 
 def to_line(entry: Entry) -> str:
-    """An entry as a line with its end, without secrets."""
+    """Return an entry as a line with a newline, without secrets."""
     safe = without_secrets_in(entry.model_dump(mode="json"))
     return json.dumps(safe, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def read_log(
     text: str,
-    begins: type[FirstLine] = Begun,
+    first_line: type[FirstLine] = Begun,
     *,
     file: str | None = None,
 ) -> Log[Any]:
-    """Reads a log. `begins` is the kind of its first line, by default that of a bisection.
+    """Read a log; `first_line` is the model of its first line, by default that of a bisection.
 
-    A last line without its end is what a writer left that died: it is left out. Raises ConfigError
-    that names the line for what is no entry or no point of the spec.
+    A last line without a newline comes from a writer that died, and is dropped. Raises ConfigError
+    naming the line for an invalid entry or a point that is not in the spec.
     """
-    read = _reader(begins)
-    begun: FirstLine | None = None
+    adapter = _reader(first_line)
+    first: FirstLine | None = None
     points: Container[Point] | None = None
     entries: list[_Line] = []
     for number, line in enumerate(text.split("\n")[:-1], start=1):
@@ -164,13 +164,13 @@ def read_log(
         if len(line) > _MAX_LINE_CHARS:
             raise ConfigError("is too long", file=file, line=number)
         try:
-            entry = parse_model(read, line)
+            entry = parse_model(adapter, line)
         except ValueError as error:
             raise ConfigError(problem_in(error), file=file, line=number) from error
-        if begun is None:
-            if not isinstance(entry, begins):
+        if first is None:
+            if not isinstance(entry, first_line):
                 break
-            begun, points = entry, entry.points()
+            first, points = entry, entry.points()
             continue
         if isinstance(entry, FirstLine):
             raise ConfigError("a second search begins here", file=file, line=number)
@@ -178,14 +178,14 @@ def read_log(
             shown = " with ".join(entry.at)[:200]
             raise ConfigError(f"{shown!r} is not a candidate", file=file, line=number, field="at")
         entries.append(entry)
-    if begun is None:
+    if first is None:
         raise ConfigError("does not begin with the spec of a search", file=file, line=1)
-    return Log(begun.spec, tuple(entries))
+    return Log(first.spec, tuple(entries))
 
 
 @lru_cache
-def _reader(begins: type[FirstLine]) -> TypeAdapter[FirstLine | _Line]:
-    line: Any = Annotated[begins | _Line, Field(discriminator="kind")]
+def _reader(first_line: type[FirstLine]) -> TypeAdapter[FirstLine | _Line]:
+    line: Any = Annotated[first_line | _Line, Field(discriminator="kind")]
     return TypeAdapter(line)
 
 
@@ -196,23 +196,23 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 
 
 class SearchFolder(Generic[AnySpec]):
-    """The folder of a search, held by one process at a time while it is written to."""
+    """The folder of a search; a process locks it to write to it."""
 
-    begins: ClassVar[type[FirstLine]]
+    first_line: ClassVar[type[FirstLine]]
     noun: ClassVar[str]
     suffix: ClassVar[str]
     written: ClassVar[tuple[str, ...]] = ()
-    """The folders in it in which files are written over."""
+    """Its subfolders in which files are overwritten."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.words: Sequence[str] | None = None
-        """The words for pytest, with the secrets that the log does not keep, if they are known."""
+        self.pytest_arguments: Sequence[str] | None = None
+        """The arguments for pytest with their secrets, which the log lacks, if they are known."""
         self._lines: AppendedLines | None = None
 
     @classmethod
-    def create(cls, reports: Path, begun: FirstLine) -> Self:
-        """Makes a new one with the first line of its log, and holds it.
+    def create(cls, reports: Path, first: FirstLine) -> Self:
+        """Create and lock a new folder with the first line of its log.
 
         Raises ConfigError if the folder for reports cannot be used, InfraError if the disk fails.
         """
@@ -220,27 +220,27 @@ class SearchFolder(Generic[AnySpec]):
             folder = cls(reports.resolve() / (new_run_id() + cls.suffix))
             folder.path.mkdir()
             number_folder(folder.path, cls.noun)
-            write_whole(folder.path / LOG, to_line(begun).encode())
-        folder.words = begun.spec.pytest_arguments
-        folder.hold()
+            write_whole(folder.path / LOG, to_line(first).encode())
+        folder.pytest_arguments = first.spec.pytest_arguments
+        folder.lock()
         return folder
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """One that exists. Raises ConfigError if that is none."""
+        """Open an existing folder. Raises ConfigError if it is not one of a search."""
         if not (path / LOG).is_file():
             raise ConfigError(f"is no {cls.noun}: there is no {LOG}", file=path)
         return cls(path.resolve())
 
     def discard(self) -> None:
-        """Lets go of it and removes it with all its runs."""
+        """Close the folder and remove it with all its runs."""
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def hold(self) -> None:
-        """Keeps other processes from going on with it; ends a torn last line by dropping it.
+    def lock(self) -> None:
+        """Lock the log against other processes, and drop an incomplete last line.
 
-        Raises ConfigError if another process is at it, and where a link would be followed;
+        Raises ConfigError if another process holds the lock or a path is a symbolic link,
         InfraError if the disk fails.
         """
         try:
@@ -258,54 +258,51 @@ class SearchFolder(Generic[AnySpec]):
             raise InfraError(f"cannot read {self.path}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Lets go of it; safe to call twice."""
+        """Release the lock; may be called twice."""
         if self._lines is not None:
             self._lines.close()
 
     def append(self, entry: Entry) -> None:
-        """Writes an entry to the log, which is held.
-
-        When this returns, it survives the death of the computer. Raises InfraError.
-        """
+        """Append an entry to the locked log, and sync it to disk. Raises InfraError."""
         assert self._lines is not None
         self._lines.append(to_line(entry).encode())
 
     def read(self) -> Log[AnySpec]:
-        """The log as it stands, with `words`. Raises ConfigError for what is none."""
+        """Read the log, with `pytest_arguments`. Raises ConfigError for an invalid one."""
         path = self.path / LOG
         text = log_text(path)
-        log = read_log(text, self.begins, file=str(path))
-        if self.words is None:
+        log = read_log(text, self.first_line, file=str(path))
+        if self.pytest_arguments is None:
             return log
         spec: Any = log.spec
-        words = tuple(self.words)
-        return replace(log, spec=spec.model_copy(update={"pytest_arguments": words}))
+        update = {"pytest_arguments": tuple(self.pytest_arguments)}
+        return replace(log, spec=spec.model_copy(update=update))
 
     def reports_of(self, log: Log[AnySpec]) -> Path:
-        """Where the run of the log's last question has its reports: runs/003-2.49.40."""
-        asked = log.asked()
-        return self.path / RUNS / f"{len(asked):03}-{_UNSAFE.sub('-', '-'.join(asked[-1]))[:80]}"
+        """Return the reports folder of the last question's run: runs/003-2.49.40."""
+        points = log.asked_points()
+        return self.path / RUNS / f"{len(points):03}-{_UNSAFE.sub('-', '-'.join(points[-1]))[:80]}"
 
 
 class BisectFolder(SearchFolder[Task]):
-    """The folder of a bisection, held by one process at a time while it is written to."""
+    """The folder of a bisection; a process locks it to write to it."""
 
-    begins, noun, suffix = Begun, "bisection", "-bisect"
+    first_line, noun, suffix = Begun, "bisection", "-bisect"
 
     @classmethod
     def newest(cls, reports: Path) -> Self:
-        """The one that was begun last. Raises ConfigError if there is none."""
-        found = _all(reports)
-        if not found:
+        """Return the newest. Raises ConfigError if there is none."""
+        folders = _all(reports)
+        if not folders:
             raise ConfigError("holds no bisection", file=reports)
-        return cls(found[-1].resolve())
+        return cls(folders[-1].resolve())
 
     @classmethod
     def last_of(cls, reports: Path, case: str, since: str) -> Self | None:
-        """The newest that bisects a case, begun since a night; None if that night is gone."""
+        """Return the newest of a case that is newer than a night; None if that night is gone."""
         night = reports / since
-        found = ordered([*_all(reports), night]) if night.is_dir() else []
-        for path in reversed(found):
+        folders = ordered([*_all(reports), night]) if night.is_dir() else []
+        for path in reversed(folders):
             if path == night:
                 break
             with contextlib.suppress(ConfigError):
@@ -314,11 +311,10 @@ class BisectFolder(SearchFolder[Task]):
         return None
 
     @classmethod
-    def to_go_on_with(cls, reports: Path) -> Self:
-        """The newest that is not over; the newest of all if all are over.
+    def newest_open(cls, reports: Path) -> Self:
+        """Return the newest that is not over; the newest of all if all are over.
 
-        Logs that cannot be read are passed over while there are others. Raises ConfigError if
-        there is none.
+        Unreadable logs are skipped if there are others. Raises ConfigError if there is none.
         """
         problem: ConfigError | None = None
         for path in reversed(_all(reports)):
@@ -334,7 +330,7 @@ class BisectFolder(SearchFolder[Task]):
 
 
 def log_text(path: Path) -> str:
-    """A log's text; bytes that are no UTF-8 become question marks.
+    """Return the text of a log, with invalid UTF-8 replaced.
 
     Raises ConfigError naming the file if it cannot be read, or is too long for a log.
     """

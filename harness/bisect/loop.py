@@ -1,4 +1,4 @@
-"""The loop of every search: asks, runs the case in a pytest of its own, writes the answer down."""
+"""The loop of every search: run the case in a separate pytest process and log the answer."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from harness.core.errors import ConfigError
 from harness.core.guard import RUN_GRACE_S, GuardedProcess, spawn_guarded
 from harness.core.outgoing_text import INSTEAD, log_without_secrets, without_secrets
 from harness.core.whole_file import disk_errors
-from harness.history.previous import asked_when_bad
-from harness.plugin.own_contexts import is_of_a_file
+from harness.history.previous import find_failed_run
 from harness.plugin.problem import Problem, read_problem
-from harness.results.asked_of_files import asked_of_files, for_pytest
+from harness.plugin.user_files import is_of_a_file
 from harness.results.drift import Output
+from harness.results.file_options import file_options_in, pytest_options
 from harness.results.record import CaseRecord
 from harness.results.run_folder import JOURNAL, LATEST, RunFolder
 
@@ -41,45 +41,46 @@ _WAITS: Final = b"warning: waiting"
 PROBLEM: Final = "problem.json"
 _KEPT_BYTES = 64 * 1024
 _MOST_OUTPUT_BYTES: Final = 16 << 20
-"""So much is kept of what a run printed, from its end."""
+"""The most output of a run that is kept, from its end."""
 _USAGE, _NOTHING_SELECTED = 4, 5
 _ERROR_LINE = re.compile(r"^(?:error|ERROR): (.+)$", re.MULTILINE)
 
 
-def asked_as_before(case: str, reports: Path, words: Sequence[str]) -> tuple[str, ...]:
-    """The words for pytest, and of a file of a user's also what was asked of it when it failed.
+def with_earlier_options(case: str, reports: Path, arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments for pytest, with the options under which a model file failed before.
 
-    Without its inputs, expected outputs and limits it would be another question.
+    Without the same inputs, expected outputs and limits it would be another test.
     """
-    if not is_of_a_file(case) or asked_of_files(words):
-        return tuple(words)
-    run, asked = asked_when_bad(reports, case)
-    if more := tuple(for_pytest(asked)):
-        _log.warning("asked of the file as in %s: %s", run, shlex.join(more))
-    return (*words, *more)
+    if not is_of_a_file(case) or file_options_in(arguments):
+        return tuple(arguments)
+    run, options = find_failed_run(reports, case)
+    if extra := tuple(pytest_options(options)):
+        _log.warning("asked of the file as in %s: %s", run, shlex.join(extra))
+    return (*arguments, *extra)
 
 
-def named_again(kept: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
-    """The words for pytest of a search that goes on. Any that are `given` must be those kept.
+def pytest_arguments_to_resume(stored: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments for pytest of a search that is resumed.
 
-    Raises ConfigError for others, and if words with a secret, which no file keeps, are not given.
+    `arguments`, if there are any, must equal those `stored`. Raises ConfigError if they differ,
+    and if some had a secret, which is not stored, and are not given again.
     """
-    if given and tuple(map(without_secrets, given)) != tuple(kept):
-        problem = "goes on with what was asked before: none of these, or the same ones"
+    if arguments and tuple(map(without_secrets, arguments)) != tuple(stored):
+        problem = "differs from that of the search to resume: leave it out, or give the same ones"
         raise ConfigError(problem, field="--pytest-arg")
-    if not given and INSTEAD in " ".join(kept):
-        problem = "one of them had a secret, which no file keeps: name all of them again"
+    if not arguments and INSTEAD in " ".join(stored):
+        problem = "one of them had a secret, which is not stored: give all of them again"
         raise ConfigError(problem, field="--pytest-arg")
-    return tuple(given or kept)
+    return tuple(arguments or stored)
 
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a run ended: its folder and record if it got so far.
+    """The end of a run, with its folder and record if there are any.
 
-    `exit_code` is None for a run that did not end in time. Where there is no record, `problem` is
-    what pytest said last. `stopped` is what kept the run from its case, or the case from a verdict,
-    if that was told.
+    `exit_code` is None for a run that did not end in time. Without a record, `problem` is the last
+    message of pytest. `stopped` is the reported reason why the run did not reach its case, or the
+    case no verdict.
     """
 
     exit_code: int | None
@@ -91,41 +92,40 @@ class RunEnd:
 
 
 def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: float) -> RunEnd:
-    """Runs pytest with these arguments, which put its folder below `reports`.
+    """Run pytest with these arguments, which put its run folder below `reports`.
 
-    It is ended, with all that it started, when the time is over or when we are ended. Raises
+    It is ended, with all processes it started, after `timeout_s` or when this process ends. Raises
     InfraError if it cannot be started.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     with disk_errors(f"cannot write to {reports}"):
         reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         output = (reports / OUTPUT).open("wb")
-    told = f"--qnn-problem-file={(reports / PROBLEM).absolute()}"
-    command = [sys.executable, "-m", "pytest", told, *arguments]
+    problem_option = f"--qnn-problem-file={(reports / PROBLEM).absolute()}"
+    command = [sys.executable, "-m", "pytest", problem_option, *arguments]
     process = spawn_guarded(command, cwd=cwd, stdout=output, stderr=output, grace_s=RUN_GRACE_S)
     with output, process:
-        exit_code = _watched(process, reports / OUTPUT, timeout_s)
+        exit_code = _wait_for_end(process, reports / OUTPUT, timeout_s)
     _without_secrets(reports / OUTPUT)
-    return read_run(reports, exit_code, time.monotonic() - began)
+    return read_run(reports, exit_code, time.monotonic() - start)
 
 
-def _watched(process: GuardedProcess, output: Path, left_s: float) -> int | None:
-    """Waits for the end of a run, and passes on what that waits for.
+def _wait_for_end(process: GuardedProcess, output: Path, left_s: float) -> int | None:
+    """Wait for the end of a run and return its exit code, or None after `left_s`.
 
-    To wait for a device has an end of its own, and does not count. None if it takes
-    longer otherwise.
+    Time that the run waits for a device, which is logged, does not count.
     """
-    seen, waits = 0, False
+    offset, waits = 0, False
     while left_s > 0:
         step_s = min(_LOOK_S, left_s)
         if (code := process.wait(Deadline(step_s))) is not None:
             return code
         with disk_errors(f"cannot read {output}"), output.open("rb") as stream:
-            stream.seek(seen)
-            said = stream.read(_MOST_OUTPUT_BYTES)
-        whole = said[: said.rfind(b"\n") + 1]
-        seen += len(whole)
-        for line in whole.splitlines():
+            stream.seek(offset)
+            chunk = stream.read(_MOST_OUTPUT_BYTES)
+        lines = chunk[: chunk.rfind(b"\n") + 1]
+        offset += len(lines)
+        for line in lines.splitlines():
             waits = line.startswith(_WAITS) and b" for device " in line
             if line.startswith(_WAITS):
                 _log.warning(line.decode("utf-8", "replace").partition(" ")[2])
@@ -134,7 +134,7 @@ def _watched(process: GuardedProcess, output: Path, left_s: float) -> int | None
 
 
 def _without_secrets(output: Path) -> None:
-    """What pytest and all that it loads have printed, as it is kept."""
+    """Remove secrets from the output of a run, and all but its end."""
     with disk_errors(f"cannot write {output}"), output.open("r+b") as stream:
         before = max(0, output.stat().st_size - _MOST_OUTPUT_BYTES)
         stream.seek(before)
@@ -147,19 +147,19 @@ def _without_secrets(output: Path) -> None:
 
 
 def read_run(reports: Path, exit_code: int | None, seconds: float) -> RunEnd:
-    """What a run left below `reports`. Never raises for what it left unfinished."""
+    """Read the results of a run below `reports`. Never raises for an unfinished run."""
     folder = reports / LATEST
-    record, found = None, None
+    record, run_path = None, None
     if (folder / JOURNAL).is_file():
-        found = folder.resolve()
-        records = [*RunFolder(found).contents().cases]
+        run_path = folder.resolve()
+        records = [*RunFolder(run_path).contents().cases]
         record = records[-1] if records else None
     problem = "" if record is not None else _problem(reports / OUTPUT, exit_code)
-    return RunEnd(exit_code, record, found, problem, seconds, read_problem(reports / PROBLEM))
+    return RunEnd(exit_code, record, run_path, problem, seconds, read_problem(reports / PROBLEM))
 
 
 def finished_run(reports: Path) -> RunEnd | None:
-    """A run that had ended when whoever waited for it died; None if it had not."""
+    """Return a run that ended after the process waiting for it died; None if it did not end."""
     folder = reports / LATEST
     if not (folder / JOURNAL).is_file():
         return None
@@ -177,15 +177,15 @@ def judge(
     end: RunEnd,
     match: Match,
     good: float | None,
-    held: Collection[str] = (),
+    held_axes: Collection[str] = (),
     changes: Sequence[Output] = (),
 ) -> Judged:
-    """The answer of a run; `good` and `changes` as for `Match.judge`.
+    """Return the answer of a run; `good` and `changes` as for `Match.judge`.
 
-    A run without a record is untestable if it said that its versions were the reason, unless it was
-    the version of a `held` axis, which is the same everywhere. Raises ConfigError for anything else
-    that is wrong with its input, also if a case found that out: it says nothing about any version.
-    All else is unknown, also an interrupted run.
+    A run without a record is untestable if it named its versions as the reason, unless that is the
+    version of one of `held_axes`, which is the same in all runs. Raises ConfigError for any other
+    wrong input, also if the case found it: it says nothing about any version. Everything else,
+    such as an interrupted run, is unknown.
     """
     stopped = end.stopped
     if end.record is not None:
@@ -198,7 +198,7 @@ def judge(
         if end.exit_code in (_USAGE, _NOTHING_SELECTED):
             raise ConfigError(end.problem)
         return Judged("unknown", end.problem)
-    if stopped.about == "versions" and stopped.field not in [f"--{axis}" for axis in held]:
+    if stopped.about == "versions" and stopped.field not in [f"--{axis}" for axis in held_axes]:
         return Judged("untestable", stopped.text)
     if stopped.about == "lab":
         return Judged("unknown", stopped.text)
@@ -206,41 +206,41 @@ def judge(
 
 
 def _problem(output: Path, exit_code: int | None) -> str:
-    """The last line of pytest's output that says what was wrong."""
+    """Return the last error line of pytest's output."""
     try:
         with output.open("rb") as stream:
             stream.seek(max(0, output.stat().st_size - _KEPT_BYTES))
             text = stream.read(_KEPT_BYTES).decode("utf-8", "replace")
     except OSError:
         text = ""
-    said = _ERROR_LINE.findall(text)
+    errors = _ERROR_LINE.findall(text)
     lines = [line for line in text.splitlines() if line.strip()]
-    last = said[-1] if said else (lines[-1] if lines else "it said nothing")
+    last = errors[-1] if errors else (lines[-1] if lines else "it said nothing")
     plain = "".join(char if char.isprintable() else "?" for char in last)
-    return f"{plain[:1000]} (exit code {exit_code})" if not said else plain[:4000]
+    return f"{plain[:1000]} (exit code {exit_code})" if not errors else plain[:4000]
 
 
 Discovery = TypeVar("Discovery")
 Runner = Callable[[list[str], Path, Path, float], RunEnd]
 WAITS_S: Final[tuple[float, ...]] = (0.0, 15.0)
-"""How long to wait, after each failure of the lab in a row, before the question is asked again."""
+"""Pause before the next try, after each failure of the lab in a row."""
 
 
 class Watcher:
-    """Is told what goes on, and ignores it; the loop does not depend on it."""
+    """An observer of a loop, which ignores everything."""
 
-    def asked(self, question: Question) -> None:
+    def on_question(self, question: Question) -> None:
         """A run begins."""
 
-    def answered(self, question: Question, judged: Judged, end: RunEnd) -> None:
+    def on_answer(self, question: Question, judged: Judged, end: RunEnd) -> None:
         """A run ended."""
 
-    def remark(self, text: str) -> None:
-        """Something that a person should know meanwhile."""
+    def on_note(self, text: str) -> None:
+        """Something happened that the user should know."""
 
 
 class Loop(ABC, Generic[Discovery]):
-    """Goes on with what the log of a folder says, which is held."""
+    """The loop that continues the search in a locked folder from its log."""
 
     def __init__(
         self,
@@ -255,17 +255,17 @@ class Loop(ABC, Generic[Discovery]):
         self.folder, self.watcher, self._search = folder, watcher, search
         self._run_case, self._stop_at, self._sleep = run, stop_at, sleep
 
-    def go_on(self) -> Discovery | Stopped | None:
-        """Runs until something is found, the lab stops it, or the time is over (None).
+    def run(self) -> Discovery | Stopped | None:
+        """Run until there is a finding, the lab stops it, or the time is over (None).
 
-        Raises ConfigError for input that is wrong whatever is asked (nothing is written down as
-        an answer then), InfraError if nothing can be written.
+        Raises ConfigError for input that is wrong at every point (no answer is logged then),
+        InfraError if nothing can be written.
         """
         log = self.folder.read()
         if log.entries and not log.is_over:
             self.folder.append(Resumed())
             self._search.resume()
-            self._take_up(log.under_way())
+            self._adopt(log.pending())
         while True:
             step = self._next()
             if isinstance(step, Question):
@@ -275,43 +275,43 @@ class Loop(ABC, Generic[Discovery]):
                 self._run(step)
                 continue
             if not isinstance(step, Stopped) and not self.folder.read().is_over:
-                self.folder.append(Concluded(text=str(step), detail=self._concluded()))
+                self.folder.append(Concluded(text=str(step), detail=self._details()))
             return step
 
     def _next(self) -> Question | Stopped | Discovery:
         return self._search.next()
 
     @abstractmethod
-    def _begin(self, at: Point, reports: Path) -> RunEnd:
-        """Runs the case at a point, with its reports in that folder."""
+    def _run_at(self, point: Point, reports: Path) -> RunEnd:
+        """Run the case at a point, with its reports in that folder."""
 
     @abstractmethod
-    def _judged(self, at: Point, end: RunEnd) -> Judged:
-        """What a run answers, and what else is to be kept of it. Raises ConfigError."""
+    def _judge(self, point: Point, end: RunEnd) -> Judged:
+        """Return the answer of a run, and details to log. Raises ConfigError."""
 
-    def _concluded(self) -> dict[str, JsonValue]:
+    def _details(self) -> dict[str, JsonValue]:
         return {}
 
     def _time_left(self) -> float:
         return math.inf if self._stop_at is None else self._stop_at - time.monotonic()
 
     def _wait(self, troubles: int) -> None:
-        """Gives the lab time to come back, each time more of it."""
-        wanted = WAITS_S[min(troubles, len(WAITS_S)) - 1] if troubles else 0.0
-        seconds = min(wanted, max(0.0, self._time_left()))
+        """Give the lab time to recover, longer after each failure."""
+        pause_s = WAITS_S[min(troubles, len(WAITS_S)) - 1] if troubles else 0.0
+        seconds = min(pause_s, max(0.0, self._time_left()))
         if seconds > 0:
-            self.watcher.remark(f"the lab failed; it is tried again in {seconds:.0f} s")
+            self.watcher.on_note(f"the lab failed; the next try is in {seconds:.0f} s")
             self._sleep(seconds)
 
     def _run(self, question: Question) -> None:
         self.folder.append(question)
-        self.watcher.asked(question)
+        self.watcher.on_question(question)
         reports = self.folder.reports_of(self.folder.read())
-        self._take(question, self._begin(question.at, reports))
+        self._record(question, self._run_at(question.at, reports))
 
-    def _take(self, question: Question, end: RunEnd) -> None:
-        judged = self._judged(question.at, end)
-        answered = Answered(
+    def _record(self, question: Question, end: RunEnd) -> None:
+        judged = self._judge(question.at, end)
+        entry = Answered(
             at=question.at,
             answer=judged.answer,
             why=judged.why,
@@ -319,29 +319,29 @@ class Loop(ABC, Generic[Discovery]):
             detail=dict(judged.detail),
         )
         if end.folder is not None and (record := end.record) is not None:
-            where = {
+            location = {
                 "run": end.folder.relative_to(self.folder.path).as_posix(),
                 "case": record.case,
                 "device": record.device.name if record.device is not None else None,
             }
-            answered = answered.model_copy(update=where)
-        self.folder.append(answered)
+            entry = entry.model_copy(update=location)
+        self.folder.append(entry)
         self._search.answer(question, judged.answer)
-        self.watcher.answered(question, judged, end)
+        self.watcher.on_answer(question, judged, end)
 
-    def _take_up(self, question: Question | None) -> None:
-        """A run that was under way may have ended although nobody was left to hear of it."""
+    def _adopt(self, question: Question | None) -> None:
+        """Record the answer of a pending run that ended after the process waiting for it died."""
         reports = self.folder.reports_of(self.folder.read()) if question is not None else None
         end = None if reports is None else finished_run(reports)
         if question is not None and end is not None:
-            self.watcher.asked(question)
-            self._take(question, end)
+            self.watcher.on_question(question)
+            self._record(question, end)
 
 
 def record_of(folder: Path, entry: Answered) -> CaseRecord | None:
-    """The record of an answered run; None if there is none, or no longer."""
+    """Return the record of an answered run; None if there is none, or no longer."""
     run = folder / entry.run if entry.run else None
     if run is None or not (run / JOURNAL).is_file():
         return None
     cases = RunFolder(run).contents().cases
-    return next((one for one in cases if one.case == entry.case), None)
+    return next((record for record in cases if record.case == entry.case), None)

@@ -1,4 +1,4 @@
-"""What counts as bad: from the record of a run to its answer (pure).
+"""Conditions for bad: from the record of a run to its answer (pure).
 
 A point is a tuple of versions: one on one axis, a pair on two.
 """
@@ -20,12 +20,12 @@ from pydantic import Field, JsonValue
 from harness.core.codes import same_code
 from harness.core.errors import ConfigError
 from harness.diagnosis.error import ErrorRecord, Part
-from harness.history.attempts import known_to, unit_of
+from harness.history.attempts import resolution_of, unit_of
 from harness.history.performance import (
     MOST_RUNS,
     Change,
     interval,
-    judge as judge_beside_noise,
+    judge as judge_noisy,
 )
 from harness.results.drift import NOT_KEPT, Output, steps_of
 from harness.results.op_events import cost_of, dearest
@@ -34,20 +34,19 @@ from harness.results.record import CaseRecord
 RunAnswer = Literal["good", "bad", "unsure", "untestable", "unknown"]
 GoodOrBad = Literal["good", "bad"]
 Repeat = int | Literal["judged"]
-"""How often a point is run; `judged`: until its figures are told from noise."""
+"""Runs of each point; `judged`: until its measurements are distinguished from noise."""
 Point = tuple[str, ...]
 
 _MISSES: Final = 100
-"""Of so many versions that fail now and then, fewer than one may be taken for good."""
+"""Fewer than one in this many flaky versions may be mistaken for good."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How often a point gave each answer.
+    """The number of answers of each kind at a point.
 
-    `unsure` are runs after which a figure could not yet be told from noise.
-    One untestable answer is enough to leave a point alone: what cannot be installed now and then
-    cannot be trusted to tell anything.
+    `unsure` are runs after which a measurement could not yet be distinguished from noise. One
+    untestable answer excludes a point: a version that sometimes cannot be installed is unreliable.
     """
 
     good: int = 0
@@ -56,7 +55,7 @@ class Tally:
     untestable: int = 0
 
     @property
-    def told(self) -> int:
+    def answers(self) -> int:
         return self.good + self.bad + self.unsure
 
     def plus(self, answer: RunAnswer) -> Tally:
@@ -64,7 +63,7 @@ class Tally:
         return self if answer == "unknown" else replace(self, **{answer: getattr(self, answer) + 1})
 
     def settled(self, repeat: Repeat) -> GoodOrBad | None:
-        """The verdict: bad if any of `repeat` runs is bad, else good; None while runs are due.
+        """Return bad if any of `repeat` runs is bad, else good; None if runs are missing.
 
         Where noise is judged, one answer is enough.
         """
@@ -77,7 +76,7 @@ NOTHING: Final = Tally()
 
 
 def repeats_needed(failed: int, runs: int) -> int:
-    """Return how many runs overlook a failure that comes in `failed` of `runs` with less than 1 %.
+    """Return the runs needed to miss a failure of rate `failed`/`runs` with less than 1 %.
 
     At least one of these runs passed, and one failed.
     """
@@ -90,10 +89,10 @@ def repeats_needed(failed: int, runs: int) -> int:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that was answered; the order counts for `troubles` only.
+    """All answers; their order matters for `troubles` only.
 
-    `runs` counts the answers, `unknown` the runs that the lab spoilt, and `troubles` those of them
-    since the last answer, or since somebody went on.
+    `runs` counts the answers, `unknown` the runs spoilt by the lab, and `troubles` those of them
+    since the last answer or resumption.
     """
 
     tallies: Mapping[Point, Tally] = field(default_factory=dict)
@@ -101,36 +100,36 @@ class Evidence:
     unknown: int = 0
     troubles: int = 0
 
-    def plus(self, at: Point, answer: RunAnswer) -> Evidence:
+    def plus(self, point: Point, answer: RunAnswer) -> Evidence:
         """Return the evidence with one more run."""
         if answer == "unknown":
             return replace(self, unknown=self.unknown + 1, troubles=self.troubles + 1)
-        tallies = {**self.tallies, at: self.of(at).plus(answer)}
+        tallies = {**self.tallies, point: self.of(point).plus(answer)}
         return replace(self, tallies=tallies, runs=self.runs + 1, troubles=0)
 
     def resumed(self) -> Evidence:
-        """After somebody saw to the lab: its troubles are counted anew."""
+        """Return the evidence after the lab was repaired: `troubles` restart at 0."""
         return replace(self, troubles=0)
 
-    def of(self, at: Point) -> Tally:
-        """What a point answered."""
-        return self.tallies.get(at, NOTHING)
+    def of(self, point: Point) -> Tally:
+        """Return the answers of a point."""
+        return self.tallies.get(point, NOTHING)
 
     def untestable(self) -> frozenset[Point]:
-        """The points that turned out to be untestable."""
-        return frozenset(at for at, tally in self.tallies.items() if tally.untestable)
+        """Return the points that turned out to be untestable."""
+        return frozenset(point for point, tally in self.tallies.items() if tally.untestable)
 
     def wasted(self) -> int:
-        """How many runs went into points that turned out to be untestable.
+        """Return the number of runs spent on points that turned out to be untestable.
 
-        Runs whose figures noise hid are not counted: the bound has room for them.
+        `unsure` runs do not count: the bound has room for them.
         """
-        lost = [tally for tally in self.tallies.values() if tally.untestable]
-        return sum(tally.good + tally.bad + tally.untestable for tally in lost)
+        untestable = [tally for tally in self.tallies.values() if tally.untestable]
+        return sum(tally.good + tally.bad + tally.untestable for tally in untestable)
 
 
 class Question(Part):
-    """A run to be made; `number` counts the runs that answer, from 1; `why` is for a person."""
+    """A run to make; `number` counts the runs that answer, from 1; `why` is for the user."""
 
     kind: Literal["asked"] = "asked"
     at: Annotated[Point, Field(min_length=1, max_length=2)]
@@ -140,14 +139,14 @@ class Question(Part):
 
 @dataclass(frozen=True)
 class Stopped:
-    """The lab failed too often in a row. Nothing is lost: see to it, say so, and go on."""
+    """The lab failed too often in a row. The search can be resumed once it is repaired."""
 
     troubles: int
     question: Question
 
 
 OP: Final = "op "
-"""Stands before the name of an op of a profile."""
+"""The prefix of the name of an op in a profile."""
 _OF_MANY: Final[Mapping[str, Callable[[list[float]], float]]] = {
     "min": min,
     "max": max,
@@ -160,14 +159,14 @@ _OF_MANY: Final[Mapping[str, Callable[[list[float]], float]]] = {
 
 
 class Unmeasured(Exception):
-    """A figure that the comparison needs is not there, or cannot be computed."""
+    """A measurement that the comparison needs is missing or invalid."""
 
 
 def figure(figures: Mapping[str, object], path: str) -> float:
-    """A figure by its dotted path, as in `rss_bytes.peak` or `load_us.median`.
+    """Return a measurement by its dotted path, as in `rss_bytes.peak` or `load_us.median`.
 
-    Of a list, the last part is one of min, max, mean, median, first, last, count; without one it
-    is the median. `op NAME` is what an op took, with what it is fused into. Raises Unmeasured.
+    For a list, the last part is one of min, max, mean, median, first, last, count; the default is
+    the median. `op NAME` is the cost of an op, with those fused with it. Raises Unmeasured.
     """
     if path.startswith(OP):
         return _of_op(figures, path.removeprefix(OP))
@@ -190,17 +189,17 @@ def _of_op(figures: Mapping[str, object], name: str) -> float:
     profile = figures.get("profile")
     cost = cost_of(profile, name)
     if cost is None:
-        there = ", ".join(dearest(profile))
-        some = f": the largest are {there}" if there else ", nor any other"
-        raise Unmeasured(f"no op {name} was profiled{some}")
+        largest = ", ".join(dearest(profile))
+        hint = f": the largest are {largest}" if largest else ", nor any other"
+        raise Unmeasured(f"no op {name} was profiled{hint}")
     return cost
 
 
-def _of_many(values: list[object] | tuple[object, ...], how: str, path: str) -> float:
+def _of_many(values: list[object] | tuple[object, ...], function: str, path: str) -> float:
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     if not numbers or len(numbers) < len(values):
         raise Unmeasured(f"{path} is not a list of numbers")
-    return float(_OF_MANY[how]([_float(number) for number in numbers]))
+    return float(_OF_MANY[function]([_float(number) for number in numbers]))
 
 
 def _float(value: float) -> float:
@@ -237,12 +236,12 @@ _COMPARISON: Final = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 ELSE_GOOD: Final = " else good"
-"""Behind a form that names a failure: whatever else fails counts as good."""
+"""The suffix of a form that names a failure: any other failure counts as good."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A measurement beside a number, or beside a multiple of what it is when `good`."""
+    """A comparison of a measurement with a number, or with a multiple of its good value."""
 
     name: str
     sign: str
@@ -259,12 +258,12 @@ class Comparison:
 
     @property
     def is_time(self) -> bool:
-        """Whether no two runs measure the same: of an op cycles or microseconds are measured."""
+        """Return whether this is a time, which differs from run to run, such as that of an op."""
         return self.is_of_op or unit_of(self.name) not in (None, "bytes")
 
     @property
     def limit(self) -> float | None:
-        """How many times `good` is too much, or too little, if noise can be judged; else None.
+        """Return the factor of `good` beyond which it is bad; None if noise cannot be judged.
 
         It can be if one time or size of memory is compared with a multiple of `good`.
         """
@@ -276,26 +275,26 @@ class Comparison:
 
     @property
     def step(self) -> float:
-        """The smallest step of the measurement, in its own unit."""
-        return 1.0 if self.is_of_op else known_to(self.name)
+        """Return the resolution of the measurement, in its own unit."""
+        return 1.0 if self.is_of_op else resolution_of(self.name)
 
     @property
     def factor(self) -> float:
         return max(self.limit, 1 / self.limit) if self.limit else 1.0
 
     def size(self, figures: Mapping[str, object]) -> float:
-        """The measurement as noise is judged by. Raises Unmeasured."""
+        """Return the measurement for judging noise, which is positive. Raises Unmeasured."""
         value = self.value(figures)
         if value <= 0:
             raise Unmeasured(f"{value:g} is neither a time nor a size")
         return value
 
-    def beside_noise(
+    def compare_noisy(
         self, good: Sequence[float], new: Sequence[float], others: Iterable[Sequence[float]] = ()
     ) -> Change:
-        """How sizes of a version differ from those of the good side, each the oldest first.
+        """Return how sizes of a version differ from those of the good side, each oldest first.
 
-        Sizes of the `others` tell noise, too.
+        Sizes of the `others` help to estimate noise.
         """
         base = [good, *others]
         columns = max(map(len, base))
@@ -303,28 +302,28 @@ class Comparison:
         nothing = [[None] * len(new)] * (len(base) - 1)
         names, effect = range(len(base)), self.factor - 1
         steps = [self.step] * len(base)
-        told = judge_beside_noise(names, [0] * len(base), runs, [new, *nothing], effect, steps)
-        return told.changes[0]
+        judgement = judge_noisy(names, [0] * len(base), runs, [new, *nothing], effect, steps)
+        return judgement.changes[0]
 
     def answer(self, change: Change) -> Judged:
-        """What the answer is for a version that differs so from the good side."""
+        """Return the answer for a version with this difference from the good side."""
         why = f"x {change.ratio:.3g} of good ({interval(change)})"
         if change.verdict == "unsure" and change.new_runs < MOST_RUNS:
             return Judged("unsure", why)
         if change.verdict == "unsure":
             return Judged("untestable", f"noise hides it: {why}; {too_noisy(change)}")
-        asked_for = "slower" if self.limit == self.factor else "faster"
-        return Judged("bad" if change.verdict == asked_for else "good", why)
+        bad_verdict = "slower" if self.limit == self.factor else "faster"
+        return Judged("bad" if change.verdict == bad_verdict else "good", why)
 
     def value(self, figures: Mapping[str, object]) -> float:
-        """The measurement. Raises Unmeasured."""
+        """Return the measurement. Raises Unmeasured."""
         value = figure(figures, self.name)
         if not math.isfinite(value):
             raise Unmeasured(f"{self.name} is not a finite number")
         return value
 
-    def holds(self, figures: Mapping[str, object], good: float | None = None) -> bool:
-        """Whether it holds for the figures of a run. Raises Unmeasured."""
+    def is_met(self, figures: Mapping[str, object], good: float | None = None) -> bool:
+        """Return whether the measurements of a run meet the condition. Raises Unmeasured."""
         value = self.value(figures)
         if self.needs_good and good is None:
             raise Unmeasured("there is no good run to compare with")
@@ -333,14 +332,14 @@ class Comparison:
 
 
 def too_noisy(change: Change) -> str:
-    """What to say where noise hides whether a figure changed."""
-    said = f"to tell less than x {change.tells:.3g}" if change.tells else "to tell it"
-    return f"this computer is too noisy {said}"
+    """Return the message for a change hidden by noise."""
+    purpose = f"to tell less than x {change.tells:.3g}" if change.tells else "to tell it"
+    return f"this computer is too noisy {purpose}"
 
 
 @dataclass(frozen=True)
 class Judged:
-    """An answer, why it is that one, and what else the log is to keep of it."""
+    """An answer, its reason, and details for the log."""
 
     answer: RunAnswer
     why: str
@@ -349,10 +348,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class Match:
-    """What counts as bad. Without `failure`, `comparison` and `drift_steps`, any failure does.
+    """The condition for bad. Without `failure`, `comparison` and `drift_steps`: any failure.
 
-    `others` is what a failure other than the one asked for comes to. `drift_steps`: outputs that
-    differ by more steps than these from those of the good end are bad.
+    `others` is the answer for a failure other than the wanted one. `drift_steps`: outputs that
+    differ by more than these steps from those of the good end are bad.
     """
 
     text: str = "any failure"
@@ -362,9 +361,9 @@ class Match:
     drift_steps: int | None = None
 
     @property
-    def judged(self) -> Comparison | None:
-        able = self.comparison is not None and self.comparison.limit is not None
-        return self.comparison if able else None
+    def noisy_comparison(self) -> Comparison | None:
+        judgeable = self.comparison is not None and self.comparison.limit is not None
+        return self.comparison if judgeable else None
 
     @property
     def profiles(self) -> bool:
@@ -375,8 +374,8 @@ class Match:
         compared = self.comparison is not None and self.comparison.needs_good
         return compared or self.drift_steps is not None
 
-    def too_trusting(self, repeat: Repeat) -> str | None:
-        """What to say before a search that believes a single measurement of a time."""
+    def trust_warning(self, repeat: Repeat) -> str | None:
+        """Return a warning if the search trusts a single measurement of a time."""
         if self.comparison is None or not self.comparison.is_time or not isinstance(repeat, int):
             return None
         return (
@@ -386,7 +385,7 @@ class Match:
         )
 
     def reference(self, good_runs: Iterable[CaseRecord]) -> float | None:
-        """What `good` stands for: the median over runs of the good end; None if none measured."""
+        """Return the value of `good`: the median over runs of the good end; None without any."""
         values = []
         for record in good_runs:
             with contextlib.suppress(Unmeasured):
@@ -395,9 +394,9 @@ class Match:
         return statistics.median(values) if values else None
 
     def can_compare(self, good_runs: Sequence[CaseRecord]) -> bool:
-        """Whether these runs of the good end tell what others are compared with."""
+        """Return whether these runs of the good end give a reference for others."""
         if self.drift_steps is not None:
-            return any(one.outcome == "passed" for one in good_runs)
+            return any(run.outcome == "passed" for run in good_runs)
         return self.reference(good_runs) is not None
 
     def judge(
@@ -407,22 +406,21 @@ class Match:
         good: float | None = None,
         changes: Sequence[Output] = (),
     ) -> Judged:
-        """The answer of a run.
+        """Return the answer of a run.
 
-        What the lab or the harness spoilt is `unknown`. What this target cannot do, was skipped or
-        could not be set up as wanted (cause "config") is `untestable`. A failure other than the one
-        asked for is `untestable`, too: it may hide that one, or come before it. If older versions
-        are known to fail otherwise, `others` makes it `good`. Failures that are known issues count
-        like others. With `needs_good`, `good` is what `reference` gave, also for the runs of the
-        good end themselves; with `drift_steps`, `changes` are its outputs beside those of the good
-        end.
+        A run spoilt by the lab or the harness is `unknown`. A case that is unsupported, skipped or
+        could not be set up (cause "config") is `untestable`. So is a failure other than the wanted
+        one, which may hide it or come before it; if older versions are known to fail differently,
+        `others` makes it `good`. Failures that are known issues count like others. With
+        `needs_good`, `good` is the result of `reference`, also for the runs of the good end; with
+        `drift_steps`, `changes` compare its outputs with those of the good end.
         """
         if record.outcome in ("unsupported", "skipped"):
             return Judged("untestable", record.outcome)
         if record.outcome == "error" or record.cause in ("infra", "harness", "config"):
             if record.cause == "config":
-                said = f": {record.error.message}" if record.error is not None else ""
-                return Judged("untestable", f"it could not be set up{said[:_MAX_CHARS]}")
+                message = f": {record.error.message}" if record.error is not None else ""
+                return Judged("untestable", f"it could not be set up{message[:_MAX_CHARS]}")
             return Judged("unknown", f"no verdict: {record.cause}")
         if self.comparison is not None:
             return self._measured(self.comparison, record, good)
@@ -432,8 +430,8 @@ class Match:
             return Judged("good", "passed")
         if self.failure is None:
             error = record.error
-            what = error.call or error.began if error is not None else ""
-            return Judged("bad", f"{record.outcome}: {what}" if what else record.outcome)
+            failure = error.call or error.headline if error is not None else ""
+            return Judged("bad", f"{record.outcome}: {failure}" if failure else record.outcome)
         if record.error is not None and self.failure(record.error):
             return Judged("bad", f"{record.outcome}, {self.text}")
         return Judged(self.others, f"{record.outcome}, but not with {self.text}")
@@ -443,21 +441,21 @@ class Match:
             return Judged("untestable", f"{record.outcome}, so nothing was measured")
         try:
             value = comparison.value(record.measurements)
-            held = comparison.holds(record.measurements, good)
+            is_bad = comparison.is_met(record.measurements, good)
         except Unmeasured as error:
             return Judged("untestable", str(error))
-        return Judged("bad" if held else "good", f"{value:g}: {comparison}")
+        return Judged("bad" if is_bad else "good", f"{value:g}: {comparison}")
 
     def _drifted(self, steps: int, record: CaseRecord, changes: Sequence[Output]) -> Judged:
         if record.outcome != "passed":
             return Judged("untestable", f"{record.outcome}, so no outputs are compared")
-        drifting = [one for one in changes if one.drifts]
-        beyond = [one for one in drifting if one.beyond(steps)]
-        unknown = [one for one in drifting if one.differences[1] is None]
+        drifting = [output for output in changes if output.drifts]
+        beyond = [output for output in drifting if output.beyond(steps)]
+        unknown = [output for output in drifting if output.differences[1] is None]
         answer: RunAnswer = "bad" if beyond else "untestable" if unknown else "good"
-        for one in beyond or unknown or drifting:
-            what = one.differences[1] or NOT_KEPT
-            return Judged(answer, f"{one.context}, output {one.name}: {what}")
+        for output in beyond or unknown or drifting:
+            difference = output.differences[1] or NOT_KEPT
+            return Judged(answer, f"{output.context}, output {output.name}: {difference}")
         return Judged(answer, "the outputs of the good end")
 
 
@@ -465,11 +463,11 @@ ANY_FAILURE: Final = Match()
 
 
 def parse_match(text: str) -> Match:
-    """Reads `code=1002`, `symbol=`, `signature=`, `measurement ...`, `drift:STEPS` or
+    """Parse `code=1002`, `symbol=`, `signature=`, `measurement ...`, `drift:STEPS` or
     `op-slower:NAME:20%`.
 
-    Codes may be hexadecimal, and several with commas between. Symbols and signatures are exact,
-    but * stands for anything. With " else good" behind it any other failure is good. Raises
+    Codes may be hexadecimal, and several separated by commas. Symbols and signatures are exact,
+    but * matches anything. With the suffix " else good" any other failure is good. Raises
     ConfigError.
     """
     if len(text) > _MAX_CHARS:
@@ -493,7 +491,7 @@ def parse_match(text: str) -> Match:
     if value and kind == "code":
         codes = {_code(part.strip()) for part in value.split(",")}
         return Match(
-            text, lambda error: any(same_code(error.code, one) for one in codes), others=others
+            text, lambda error: any(same_code(error.code, code) for code in codes), others=others
         )
     if value and kind in ("symbol", "signature"):
         return Match(text, lambda error: _like(getattr(error, kind), value), others=others)
@@ -506,16 +504,16 @@ def _code(text: str) -> int:
     return int(text, 16 if text[:2].lower() == "0x" else 10)
 
 
-def _like(value: str | None, wanted: str) -> bool:
+def _like(value: str | None, pattern: str) -> bool:
     # a signature is full of brackets, which fnmatch would take for classes
-    return value is not None and fnmatchcase(value, wanted.replace("[", "[[]"))
+    return value is not None and fnmatchcase(value, pattern.replace("[", "[[]"))
 
 
 def parse_comparison(text: str) -> Comparison:
-    """Reads `NAME SIGN NUMBER` or `NAME SIGN NUMBER * good`. Raises ConfigError."""
-    found = _COMPARISON.fullmatch(text)
-    if found is None or found["name"] == "good" or (found["times"] and found["by"]):
+    """Parse `NAME SIGN NUMBER` or `NAME SIGN NUMBER * good`. Raises ConfigError."""
+    match = _COMPARISON.fullmatch(text)
+    if match is None or match["name"] == "good" or (match["times"] and match["by"]):
         problem = f"--match: {text[:80]!r} compares no measurement with a number"
         raise ConfigError(problem, choices=("load_us > 500", "load_us > 1.2 * good"))
-    number = found["number"] or found["times"] or found["by"] or "1"
-    return Comparison(found["name"], found["sign"], float(number), found["number"] is None)
+    number = match["number"] or match["times"] or match["by"] or "1"
+    return Comparison(match["name"], match["sign"], float(number), match["number"] is None)

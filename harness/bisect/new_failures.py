@@ -1,4 +1,4 @@
-"""What to bisect to learn why a case fails that did not in an earlier run (pure)."""
+"""Bisections for cases that fail and did not in an earlier run (pure)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from harness.history.states import CaseState, versions_of
 
 @dataclass(frozen=True)
 class NewFailure:
-    """A case that failed now and not before, or failed otherwise; `before` is its record then.
+    """A case that did not fail before, or failed differently; `before` is its earlier record.
 
-    `changed` are the axes on which the two ran with other versions, `state` is what all its runs
-    make of it.
+    `changed` are the axes on which the versions differ, `state` is its state over all runs.
     """
 
     before: Attempt
@@ -26,7 +25,7 @@ class NewFailure:
 
     @classmethod
     def of(cls, pair: Pair, state: CaseState | None = None) -> NewFailure:
-        """What a comparison found new, changed or known; so both runs have the case."""
+        """Return the new failure for a pair of a comparison, which both runs have."""
         assert pair.before is not None
         assert pair.after is not None
         return cls(pair.before, pair.after, _changed(pair.before, pair.after), state)
@@ -39,10 +38,10 @@ class NewFailure:
 
     @property
     def hindrance(self) -> str | None:
-        """Why no bisection can tell more; None if one can."""
+        """Return why a bisection cannot help; None if it can."""
         if self.state is not None and self.state.is_flaky:
-            came = self.changed and versions_of(self.before) in self.state.never_bad_with
-            return None if came else f"flaky: {self.state.said}"
+            explained = self.changed and versions_of(self.before) in self.state.never_bad_with
+            return None if explained else f"flaky: {self.state.summary}"
         if not self.changed:
             return "no version has changed since the run before"
         if self.after.device is None:
@@ -55,22 +54,22 @@ class NewFailure:
         return None
 
     def command(self, lab: str, reports: str) -> list[str] | None:
-        """The bisection that finds out which version it was; None if there is a `hindrance`.
+        """Return the command that finds the version; None if there is a `hindrance`.
 
-        A failure that replaced another is looked for by its signature, and the other one is good.
-        If two axes changed, the mixed corners tell which of them matters; a third is held at its
-        old version. An empty `lab` names none.
+        A failure that replaced another is matched by its signature, and the other one is good. If
+        two axes changed, both are searched; a third is held at its old version. An empty `lab` is
+        left out.
         """
         if self.hindrance is not None or self.after.device is None:
             return None
-        searched, held = self.changed[:2], self.changed[2:]
+        searched, fixed = self.changed[:2], self.changed[2:]
         words = ["bisect", "--case", self.after.case]
         words += ["--axis", *searched] if len(searched) == 1 else []
         for option, record in (("--good", self.before), ("--bad", self.after)):
             versions = [version_of(record, axis) for axis in searched]
             pairs = map("=".join, zip(searched, versions, strict=True))
             words += [option, *(versions if len(searched) == 1 else [",".join(pairs)])]
-        for axis in held:
+        for axis in fixed:
             words += [f"--{axis}", version_of(self.before, axis)]
         if self.before.is_bad:
             words += ["--match", f"signature={self.after.failure}{ELSE_GOOD}"]
@@ -79,23 +78,23 @@ class NewFailure:
         return [*words, *(["--lab", lab] if lab else []), "--reports", reports]
 
     def bisectable(self, lab: str, reports: str) -> Bisectable:
-        """What reports say of it: which versions changed, and the command or a hindrance."""
+        """Return the entry for reports: the changed axes, and the command or a hindrance."""
         command = self.command(lab, reports)
         bisect = None if command is None else ("qnn-harness", *command)
         return Bisectable(changed=self.changed, bisect=bisect, hindrance=self.hindrance)
 
 
 def version_of(record: Attempt, axis: AxisName) -> str:
-    """The version that a case ran with, as options call it."""
-    said = getattr(record.placement, axis, None)
-    if said is None and axis == "ort":
-        said = record.ort
-    return str(said or record.axes.get(axis) or "")
+    """Return the version that a case ran with, as options name it."""
+    version = getattr(record.placement, axis, None)
+    if version is None and axis == "ort":
+        version = record.ort
+    return str(version or record.axes.get(axis) or "")
 
 
 def _changed(before: Attempt, after: Attempt) -> tuple[AxisName, ...]:
-    places = [one.placement for one in (before, after)]
-    # without a compiler of their own both had contexts of their runtime: that is one axis
-    own = any(one is not None and one.compiler is not None for one in places)
-    searched = [axis for axis in VERSIONS if own or axis != "compiler"]
-    return tuple(one for one in searched if version_of(before, one) != version_of(after, one))
+    places = [record.placement for record in (before, after)]
+    # without an explicit compiler both took contexts of their runtime: that is one axis
+    own_compiler = any(place is not None and place.compiler is not None for place in places)
+    searched = [axis for axis in VERSIONS if own_compiler or axis != "compiler"]
+    return tuple(axis for axis in searched if version_of(before, axis) != version_of(after, axis))

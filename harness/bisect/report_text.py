@@ -1,4 +1,4 @@
-"""A result as Markdown, ready to be a bug report, and as a page (pure but for the template)."""
+"""A result as Markdown for a bug report, and as a page (pure but for the template)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from harness.core.outgoing_text import counted, printable, without_secrets_in
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.core.whole_file import disk_errors, write_whole
 from harness.diagnosis.error import ErrorRecord
-from harness.history.performance import EFFECT, least_told
+from harness.history.performance import EFFECT, least_detectable_ratio
 from harness.report.document import (
     Block,
     CodeBlock,
@@ -57,7 +57,7 @@ from harness.runtimes.difference import Difference, difference
 from harness.runtimes.runtime import KnownFacts, build_id_of, kind_of
 
 _TITLE_CHARS: Final = 120
-_SAID_CHARS: Final = 50
+_MESSAGE_CHARS: Final = 50
 _SHOWN_CHARS: Final = 4000
 _RUN_COLUMNS: Final = ("answer", "why", "device", "seconds", "results")
 _MARKS: Final = {"good": "passed", "bad": "failed", "unknown": "error"} | dict.fromkeys(
@@ -66,12 +66,12 @@ _MARKS: Final = {"good": "passed", "bad": "failed", "unknown": "error"} | dict.f
 
 
 def bug_report(result: BisectionResult) -> str:
-    """What changed where, how to see it, both sides, every run: as Markdown."""
+    """Return the report as Markdown: the change, how to reproduce it, both sides, every run."""
     return markdown(_blocks(result))
 
 
 def page_of(result: BisectionResult) -> str:
-    """The report as a page without network or assets."""
+    """Return the report as a self-contained HTML page."""
     return page(title(result), _blocks(result))
 
 
@@ -86,18 +86,19 @@ def _blocks(result: BisectionResult) -> Iterator[Block]:
     yield from chain.from_iterable(_edge(result, edge) for edge in result.edges)
     if isinstance(result.answer, CornersFinding):
         yield Heading("The corners")
-        rows = [(*one.at, _cell(one.verdict or "untestable")) for one in result.answer.corners]
+        corners = result.answer.corners
+        rows = [(*corner.at, _cell(corner.verdict or "untestable")) for corner in corners]
         yield Table("", (*result.axes, "answer"), rows)
-    for axis, found in result.libraries.items():
+    for axis, libraries in result.libraries.items():
         yield Heading(f"What changed in the libraries of {axis}")
-        yield Items(list(_libraries(found)))
+        yield Items(list(_libraries(libraries)))
     yield Heading("Every run")
     runs = [*map(_run_row, result.runs)]
     yield Table("", ("run", *result.axes, *_RUN_COLUMNS), runs, "stacked")
 
 
 def _edge(result: BisectionResult, edge: Edge) -> Iterator[Block]:
-    """Both sides of a change, and what preflight said of them."""
+    """Yield both sides of a change, and the findings of preflight."""
     sides = result.sides(edge)
     version = dict(zip(result.axes, sides[1].at, strict=True))[edge.axis]
     named = f" at {edge.axis} {version}" if len(result.edges) > 1 else ""
@@ -115,72 +116,72 @@ def _edge(result: BisectionResult, edge: Edge) -> Iterator[Block]:
         yield CodeBlock(record.error.message[:_SHOWN_CHARS].splitlines())
     if bad is not None and record is not None and record.logs:
         folders = _outermost_folders(f"{bad.run}/{log}" for log in record.logs)
-        yield Paragraph(["Evidence: ", *joined(Span(one, link=link(one)) for one in folders)])
+        yield Paragraph(["Evidence: ", *joined(Span(path, link=link(path)) for path in folders)])
     yield Heading(f"What preflight says{named}", level=3)
-    found = edge.preflight
-    if found is None:
+    preflight = edge.preflight
+    if preflight is None:
         yield Paragraph("Not known: one of the runs left no record.")
-    elif not (found.gone or found.new or found.both):
+    elif not (preflight.gone or preflight.new or preflight.both):
         yield Paragraph("No findings on either side.")
     else:
-        of = {"only of the older": found.gone, "only of the newer": found.new}
-        of["of both"] = found.both
+        groups = {"only of the older": preflight.gone, "only of the newer": preflight.new}
+        groups["of both"] = preflight.both
         yield Items(
             [
-                Item([f"{side}: ", Span(f"{one.severity} {one.code}: {one.explanation}")])
-                for side, listed in of.items()
-                for one in listed
+                Item([f"{side}: ", Span(f"{hint.severity} {hint.code}: {hint.explanation}")])
+                for side, hints in groups.items()
+                for hint in hints
             ]
         )
 
 
-def _libraries(found: Difference) -> Iterator[Item]:
-    yield from (Item(f"gone: {name} ({size:,} bytes)") for name, size in found.gone.items())
-    yield from (Item(f"new: {name} ({size:,} bytes)") for name, size in found.new.items())
-    for one in found.changed:
-        line = f"{one.name}: {one.size_before:,} -> {one.size_after:,} bytes"
-        listed = ("no longer needs", one.needs_gone), ("needs besides", one.needs_new)
-        below: list[Line] = [
-            [f"{what}: ", *joined(map(code, names))] for what, names in listed if names
+def _libraries(change: Difference) -> Iterator[Item]:
+    yield from (Item(f"gone: {name} ({size:,} bytes)") for name, size in change.gone.items())
+    yield from (Item(f"new: {name} ({size:,} bytes)") for name, size in change.new.items())
+    for library in change.changed:
+        line = f"{library.name}: {library.size_before:,} -> {library.size_after:,} bytes"
+        needs = ("no longer needs", library.needs_gone), ("needs besides", library.needs_new)
+        details: list[Line] = [
+            [f"{label}: ", *joined(map(code, names))] for label, names in needs if names
         ]
-        if one.problem:
-            below = [f"cannot be compared: {one.problem}"]
-        yield Item(line, below, folded=True)
-    yield Item(f"unchanged: {counted(len(found.same), 'file')}")
+        if library.problem:
+            details = [f"cannot be compared: {library.problem}"]
+        yield Item(line, details, folded=True)
+    yield Item(f"unchanged: {counted(len(change.same), 'file')}")
 
 
 def _run_row(run: Run) -> list[Line]:
-    page_of_run = Span(run.run, link=link(f"{run.run}/report.html")) if run.run else "-"
+    folder = Span(run.run, link=link(f"{run.run}/report.html")) if run.run else "-"
     seconds = "-" if run.seconds is None else f"{run.seconds:g}"
     why = run.why
     if run.record is not None and why == run.record.outcome and (failure := _failure(run.record)):
         why = f"{why}: {failure}"
-    told: list[Line] = [_cell(run.answer), _cell(why), _cell(run.device), seconds, page_of_run]
-    return [str(run.number), *run.at, *told]
+    cells: list[Line] = [_cell(run.answer), _cell(why), _cell(run.device), seconds, folder]
+    return [str(run.number), *run.at, *cells]
 
 
 def _failure(record: CaseRecord) -> str:
     error = record.error
-    return (error.call or _shortened(error.began, _SAID_CHARS)) if error is not None else ""
+    return (error.call or _shortened(error.headline, _MESSAGE_CHARS)) if error is not None else ""
 
 
-def held_text(held: Mapping[Any, str]) -> str:
-    """The versions at which axes are held."""
-    return ", ".join(f"{axis} {version}" for axis, version in held.items())
+def held_text(versions: Mapping[Any, str]) -> str:
+    """Return the versions at which axes are held, as text."""
+    return ", ".join(f"{axis} {version}" for axis, version in versions.items())
 
 
 def title(result: BisectionResult) -> str:
-    """One line that names since when it fails, with what, and the case as far as that fits."""
+    """Return one line: the change, the failure, and the case if it fits."""
     answer = result.answer
     error = _error_of(result)
-    said = f"{', '.join(result.axes)}: {answer.text if answer else 'not over'}"
+    answer_text = f"{', '.join(result.axes)}: {answer.text if answer else 'not over'}"
     message = error.message if error is not None else ""
-    what = (error.call if error else "") or _shortened(" ".join(message.split()), _SAID_CHARS)
+    failure = (error.call if error else "") or _shortened(" ".join(message.split()), _MESSAGE_CHARS)
     name = result.case.rpartition("::")[2]
-    text = _shortened(" ".join(said.split()), _TITLE_CHARS)
+    text = _shortened(" ".join(answer_text.split()), _TITLE_CHARS)
     # a case's name is one long word: all of it, or the test's alone, or none
     names: tuple[list[str], ...] = ([name], [name.partition("[")[0]], [])
-    for words in ([what, *found] for found in names):
+    for words in ([failure, *name_words] for name_words in names):
         whole = "; ".join([text, *(" ".join(word.split()) for word in words if word)])
         if len(whole) <= _TITLE_CHARS:
             return whole
@@ -190,26 +191,26 @@ def title(result: BisectionResult) -> str:
 def _shortened(text: str, most: int) -> str:
     if len(text) <= most:
         return text
-    kept, space, _ = text[: most - 3].rpartition(" ")
-    return f"{kept.rstrip(',;') if space else text[: most - 4]} ..."
+    head, space, _ = text[: most - 3].rpartition(" ")
+    return f"{head.rstrip(',;') if space else text[: most - 4]} ..."
 
 
 def _error_of(result: BisectionResult) -> ErrorRecord | None:
-    """The failure on the bad side of the change asked for, if there is one."""
+    """Return the failure on the bad side of the main change, if there is one."""
     sides = result.sides(result.edges[0]) if result.edges else ()
     records = (side.record for side in sides if side.answer == "bad")
     return next((record.error for record in records if record is not None), None)
 
 
 def summary(result: BisectionResult) -> list[str]:
-    """The circumstances, a line each."""
+    """Return the circumstances, a line each."""
     answer = result.answer
     lines = [f"case: `{result.case}`"]
     if isinstance(answer, CornersFinding):
         for corner in answer.corners:
             named = " with ".join(map(" ".join, zip(result.axes, corner.at, strict=True)))
             lines.append(f"{named}: {corner.verdict or 'cannot be tested'}")
-    lines += [one.said for one in answer.flaky] if answer else []
+    lines += [flaky.description for flaky in answer.flaky] if answer else []
     if answer and result.repeat == "judged":
         lines.append("each answer is of as many runs as it took to tell it from noise")
     elif answer and result.repeat == 1:
@@ -217,13 +218,13 @@ def summary(result: BisectionResult) -> list[str]:
     elif answer:
         lines.append(f"each was run {result.repeat} times (--repeat): bad if any run is bad")
     lines += _notes(result)
-    for axis, found in result.versions.items():
-        for version, build in found.items():
+    for axis, builds in result.versions.items():
+        for version, build in builds.items():
             if build:
                 day = f", built on {date}" if (date := build_date(build)) else ""
                 lines.append(f"{axis} {version}: build {build}{day}")
-    if held := held_text(result.held):
-        lines.append(f"held fixed: {held}")
+    if held_versions := held_text(result.held):
+        lines.append(f"held fixed: {held_versions}")
     lines.append(f"counts as bad: {result.match or 'any failure'}")
     lines += _reasons(result)
     devices = sorted({str(run.device) for run in result.runs if run.device})
@@ -236,7 +237,7 @@ def summary(result: BisectionResult) -> list[str]:
 
 
 def _simulated(result: BisectionResult) -> str | None:
-    """What a change found on simulated devices leaves open; nothing where none was found."""
+    """Return the limits of a change found on simulated devices; None without a change."""
     records = [run.record for run in result.runs if run.record is not None]
     devices = [record.device for record in records if record.device is not None]
     if not result.edges or not devices:
@@ -252,7 +253,7 @@ def _simulated(result: BisectionResult) -> str | None:
 
 
 def _notes(result: BisectionResult) -> Iterator[str]:
-    """Remarks on the search, and on those of single axes."""
+    """Yield the notes on the search, and on those of single axes."""
     if result.answer is not None:
         yield from result.answer.notes
     if isinstance(result.answer, CornersFinding):
@@ -261,78 +262,77 @@ def _notes(result: BisectionResult) -> Iterator[str]:
 
 
 def _reasons(result: BisectionResult) -> list[str]:
-    """Says that what counts as bad failed for several reasons, where no one of them was asked for:
-    each may have come with another version.
+    """Return a warning if bad runs failed for different reasons and --match selects none: each
+    reason may have come with another version.
     """
-    found: dict[str | None, list[Run]] = {}
+    by_signature: dict[str | None, list[Run]] = {}
     for run in result.runs if not result.match else ():
         if run.answer == "bad" and run.record is not None:
             error = run.record.error
-            found.setdefault(error.signature if error is not None else None, []).append(run)
-    if len(found) < 2:
+            by_signature.setdefault(error.signature if error is not None else None, []).append(run)
+    if len(by_signature) < 2:
         return []
-    said = []
-    for runs in found.values():
-        named = dict.fromkeys(" with ".join(run.at) for run in runs)
+    reasons = []
+    for runs in by_signature.values():
+        points = dict.fromkeys(" with ".join(run.at) for run in runs)
         first = runs[0].record
-        said.append(f"{', '.join(named)}: {_failure(first) if first is not None else ''}")
-    return [f"bad for different reasons, of which --match looks for one: {'; '.join(said)}"]
+        reasons.append(f"{', '.join(points)}: {_failure(first) if first is not None else ''}")
+    return [f"bad for different reasons, of which --match looks for one: {'; '.join(reasons)}"]
 
 
 def doubts(result: BisectionResult) -> list[str]:
-    """What stands before the answer: that times differ by more than what was asked about.
+    """Return a warning if the noise of times exceeds the wanted difference.
 
-    Noise is learned from how the runs of each version differ.
+    Noise is estimated from the runs of each version.
     """
-    compared = parse_match(result.match).comparison if result.match else None
-    if compared is None or not (compared.is_time or compared.limit):
+    comparison = parse_match(result.match).comparison if result.match else None
+    if comparison is None or not (comparison.is_time or comparison.limit):
         return []
     measured: dict[tuple[str, ...], list[float]] = {}
     for run in result.runs:
         if run.record is not None and run.record.outcome == "passed":
             with contextlib.suppress(Unmeasured):
-                value = compared.value(run.record.measurements)
+                value = comparison.value(run.record.measurements)
                 measured.setdefault(run.at, []).append(value)
     # the first row is the one that is judged, by its own noise and that of the others
     rows = sorted(measured.values(), key=len, reverse=True)
     with contextlib.suppress(ConfigError):
-        tells = least_told(rows, compared.step)
-        if tells is not None and tells > max(compared.factor, 1 + EFFECT):
-            return [
-                f"this computer is too noisy to tell less than x {tells:.3g} of {compared.name}"
-            ]
+        resolution = least_detectable_ratio(rows, comparison.step)
+        if resolution is not None and resolution > max(comparison.factor, 1 + EFFECT):
+            limit = f"x {resolution:.3g} of {comparison.name}"
+            return [f"this computer is too noisy to tell less than {limit}"]
     return []
 
 
 def commands(result: BisectionResult) -> list[str]:
-    """A command for each side that runs the case there."""
+    """Return a command that runs the case, for each side."""
     points = dict.fromkeys(side.at for edge in result.edges for side in result.sides(edge))
-    return [command_at(result, at) for at in points] or [command_at(result, None)]
+    return [command_at(result, point) for point in points] or [command_at(result, None)]
 
 
-def command_at(result: BisectionResult, at: Point | None) -> str:
-    """The command that runs the case at a point, or with the usual versions."""
+def command_at(result: BisectionResult, point: Point | None) -> str:
+    """Return the command that runs the case at a point, or with the usual versions."""
     versions = dict(result.held)
-    if at is not None:
-        versions |= dict(zip(result.axes, at, strict=True))
+    if point is not None:
+        versions |= dict(zip(result.axes, point, strict=True))
     words = ["pytest", "-m", "device", result.case.partition("[")[0]]
     words += ["--qnn-only-case", result.case, "--qnn-device", result.devices[0]]
     words += ["--qnn-backend", result.backend] if result.backend != "htp" else []
     for axis, version in versions.items():
         path = result.paths.get(axis, {}).get(version)
-        # a path as a word of its own would be taken for one of tests
+        # pytest takes a separate word for the path of a test
         words += [f"{AXES[axis].option}={path}"] if path else [f"{AXES[axis].option}", version]
     return shlex.join(words)
 
 
 def _outermost_folders(paths: Iterable[str]) -> list[str]:
     folders = sorted({path.rpartition("/")[0] for path in paths})
-    inner = {one for one in folders for other in folders if one.startswith(f"{other}/")}
-    return [one for one in folders if one not in inner]
+    inner = {folder for folder in folders for other in folders if folder.startswith(f"{other}/")}
+    return [folder for folder in folders if folder not in inner]
 
 
 def _side_cells(run: Run) -> dict[str, object]:
-    """What is told of one side of a change."""
+    """Return the cells of one side of a change."""
     cells: dict[str, object] = {"answer": run.answer}
     if (record := run.record) is None:
         return cells
@@ -366,7 +366,7 @@ def write_reports(
     catalog: Catalog | None,
     cache: Path,
 ) -> BisectionResult:
-    """Makes and writes the result; without a catalog nothing is said of the libraries.
+    """Build and write the result; without a catalog the libraries are not compared.
 
     Raises InfraError if it cannot be written.
     """
@@ -377,7 +377,7 @@ def write_reports(
     builds: Builds = {}
     if catalog is not None:
         edges = edges_of(finding, answers)
-        with_ort = any(one and one.runtime and one.runtime.ort for one in records)
+        with_ort = any(record and record.runtime and record.runtime.ort for record in records)
         differences, builds = _write_libraries(log.spec, with_ort, answers, edges, catalog, cache)
     result = result_of(
         folder.path.name, log, finding, records, differences=differences, builds=builds
@@ -400,7 +400,7 @@ def _write_libraries(
     catalog: Catalog,
     cache: Path,
 ) -> tuple[Mapping[AxisName, Difference], Builds]:
-    """What changed between the libraries at each edge, and their build ids."""
+    """Return how the libraries differ at each edge, and their build ids."""
     differences: dict[AxisName, Difference] = {}
     builds: dict[AxisName, dict[str, str | None]] = {}
     facts = KnownFacts(cache)
@@ -415,7 +415,7 @@ def _write_libraries(
                     for versions in (before, after)
                 )
             except HarnessError:
-                continue  # the answer stands without it
+                continue  # the answer does not depend on it
             differences[axis] = difference(old, new)
             if axis == "compiler":
                 builds[axis] = {
@@ -428,12 +428,12 @@ def _write_libraries(
 def _files_of(
     axis: AxisName, versions: Mapping[AxisName, str], target: str, with_ort: bool, catalog: Catalog
 ) -> tuple[LocalFile, ...]:
-    """The libraries that one version brings: with ORT in the game, QNN's plug-in for it as well."""
+    """Return the libraries of one version; with ORT, QNN's plug-in for it as well."""
     if axis == "ort":
         return (catalog.ort.fetch(versions["ort"], target),)
     if axis == "compiler":
         return tuple(catalog.runtime(versions["compiler"], COMPILING_TARGET).files)
     if not with_ort:
         return tuple(catalog.runtime(versions["qnn"], target).files)
-    whole = catalog.with_ort(versions["qnn"], versions.get("ort"), target)
-    return tuple(file for file in whole.files if kind_of(file.name)[0] != "ort")
+    runtime = catalog.with_ort(versions["qnn"], versions.get("ort"), target)
+    return tuple(file for file in runtime.files if kind_of(file.name)[0] != "ort")

@@ -1,4 +1,4 @@
-"""From what a user asks to the tasks of bisections, and every kind of wrong input."""
+"""From the user's options to the task of a bisection, with all checks of wrong input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from pydantic import ValidationError
 
 from harness.bisect.folder import Answered, Begun, BisectFolder, log_text, read_log
-from harness.bisect.loop import asked_as_before, named_again
+from harness.bisect.loop import pytest_arguments_to_resume, with_earlier_options
 from harness.bisect.match import Match, Repeat, parse_match
 from harness.bisect.search import AxisSpec, CornerSpec, Task
 from harness.core.axes import VERSIONS, AxisName
@@ -26,18 +26,18 @@ from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.version_specs import is_path, split_specs
 
 Named: TypeAlias = Mapping[str, str | None]
-"""What the name of a case says of its placement, as `placement_in` has it."""
+"""The placement in the name of a case, as `placement_in` returns it."""
 
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions that there are for a target."""
+    """The available versions for a target."""
 
     catalog: Catalog
     target: str
 
-    def meant(self, axis: AxisName, spec: str, field: str) -> list[str]:
-        """The names that a user's `spec` means on an axis. Raises ConfigError naming `field`."""
+    def resolve(self, axis: AxisName, spec: str, field: str) -> list[str]:
+        """Return the names of the versions that `spec` means. Raises ConfigError for `field`."""
         if axis == "compiler":
             return resolve_versions(spec, field=field)
         if axis == "ort":
@@ -45,73 +45,73 @@ class Versions:
         return self.catalog.resolve(spec, self.target, field=field)
 
     def paths(self, axis: AxisName, specs: Sequence[str]) -> dict[str, str]:
-        """{name: path} of the versions that are named by a path, as pytest must be told.
+        """Return {name: path} of the versions that are named by a path, for pytest.
 
-        Raises ConfigError for a path that holds several versions: pytest could not be told which.
+        Raises ConfigError for a path with several versions.
         """
-        found = {}
+        paths = {}
         for part in [part for spec in specs for part in split_specs(spec)]:
             if axis == "compiler" or not is_path(part):
                 continue
             path = str(Path(part).expanduser().absolute())
-            named = self.meant(axis, path, f"--{axis}")
-            if len(named) != 1:
-                versions = counted(len(named), "version")
+            names = self.resolve(axis, path, f"--{axis}")
+            if len(names) != 1:
+                versions = counted(len(names), "version")
                 problem = f"{part} holds {versions}; name it in `runtimes` of devices.yaml"
-                raise ConfigError(problem, field=f"--{axis}", choices=named)
-            found[named[0]] = path
-        return found
+                raise ConfigError(problem, field=f"--{axis}", choices=names)
+            paths[names[0]] = path
+        return paths
 
     def candidates(self, axis: AxisName, specs: Sequence[str], field: str) -> tuple[str, ...]:
-        """The candidates of an axis, oldest first: all there are without `specs`.
+        """Return the candidates of an axis, oldest first; all that are available without `specs`.
 
-        Versions that are listed come in the order of the catalog. If it does not know the place of
-        one (a path), they come in the order given. Raises ConfigError.
+        Listed versions are put in the order of the catalog. If one is not in it (a path), they
+        keep their own order. Raises ConfigError.
         """
-        given = [name for spec in specs for name in self.meant(axis, spec, field)]
+        listed = [name for spec in specs for name in self.resolve(axis, spec, field)]
         has_all = axis != "ort" or bool(self.catalog.ort.versions(self.target))
-        known = self.meant(axis, "all", field) if has_all else []
-        found = list(dict.fromkeys(given)) if specs else known
-        if all(name in known for name in found):
-            found = sorted(found, key=known.index)
-        if not found:
-            raise ConfigError(f"no version of {axis} is there for {self.target}", field=field)
-        return tuple(found)
+        known = self.resolve(axis, "all", field) if has_all else []
+        candidates = list(dict.fromkeys(listed)) if specs else known
+        if all(name in known for name in candidates):
+            candidates = sorted(candidates, key=known.index)
+        if not candidates:
+            raise ConfigError(f"there is no version of {axis} for {self.target}", field=field)
+        return tuple(candidates)
 
-    def held(
-        self, asked: Mapping[AxisName, str], axes: Sequence[AxisName], named: Named | None
+    def held_versions(
+        self, specs: Mapping[AxisName, str], axes: Sequence[AxisName], named: Named | None
     ) -> dict[AxisName, str]:
-        """The versions of the other axes: as asked for, else as the name of the case says.
+        """Return the versions of the other axes: from `specs`, else from the name of the case.
 
-        Raises ConfigError for what means no version, or several.
+        Raises ConfigError for a spec that means no version, or several.
         """
-        held: dict[AxisName, str] = {}
+        versions: dict[AxisName, str] = {}
         for axis in VERSIONS:
-            spec = asked.get(axis) or (named[axis] if named else None)
+            spec = specs.get(axis) or (named[axis] if named else None)
             if axis == "qnn" and spec is None:
-                spec = "latest"  # which may be another one when the search is gone on with
+                spec = "latest"  # resolved now: it may be another one when the search is resumed
             if axis in axes or spec is None:
                 continue
-            meant = self.meant(axis, spec, f"--{axis}")
-            if len(meant) != 1:
+            names = self.resolve(axis, spec, f"--{axis}")
+            if len(names) != 1:
                 problem = (
-                    f"{spec!r} means {counted(len(meant), 'version')}; this axis is held at one"
+                    f"{spec!r} means {counted(len(names), 'version')}; this axis is held at one"
                 )
-                raise ConfigError(problem, field=f"--{axis}", choices=meant)
-            held[axis] = meant[0]
-        return held
+                raise ConfigError(problem, field=f"--{axis}", choices=names)
+            versions[axis] = names[0]
+        return versions
 
-    def know(self, paths: Mapping[AxisName, Mapping[str, str]]) -> None:
-        """Makes the catalog know these. What is no longer there stays unknown."""
-        for axis, found in paths.items():
-            for path in found.values():
+    def register(self, paths: Mapping[AxisName, Mapping[str, str]]) -> None:
+        """Register the versions at these paths in the catalog; skip those that are gone."""
+        for axis, path_of in paths.items():
+            for path in path_of.values():
                 with contextlib.suppress(HarnessError):
-                    self.meant(axis, path, f"--{axis}")
+                    self.resolve(axis, path, f"--{axis}")
 
 
 @dataclass(frozen=True)
-class Where:
-    """The devices that may run the case, the one meant first; their target and the backend."""
+class ChosenDevices:
+    """The devices that may run the case, the preferred one first; their target and the backend."""
 
     devices: tuple[str, ...]
     target: str
@@ -119,23 +119,22 @@ class Where:
     named: Named | None
 
 
-def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | None) -> Where:
-    """Where a case is to run: as asked for, else as its name says, else on the first device.
+def choose_devices(lab: Lab, case: str, names: Sequence[str], backend: str | None) -> ChosenDevices:
+    """Choose the devices for a case: those of `names`, else the one in its name, else the first.
 
-    Devices like it stand in for it if it is lost, unless devices were asked for. Raises
-    ConfigError for a device that cannot be, or one whose target is not known.
+    Devices like it may stand in for it, unless `names` are given. Raises ConfigError for a device
+    that cannot be used, or one whose target is not known.
     """
-    found = placement_in(split_node_id(case)[1] or "")
-    named = found[0] if found is not None else None
+    placement = placement_in(split_node_id(case)[1] or "")
+    named = placement[0] if placement is not None else None
     enabled = lab.select()
-    names = [device.name for device in enabled]
-    if devices:
-        chosen = lab.select(devices)
+    if names:
+        chosen = lab.select(names)
     else:
-        called = named["device"] if named else ""
+        name = named["device"] if named else ""
         kind = kinds(enabled)
-        meant = (one for one in enabled if called in (one.name, one.pool, kind[one.name]))
-        first = next(meant, enabled[0])
+        matching = (dev for dev in enabled if name in (dev.name, dev.pool, kind[dev.name]))
+        first = next(matching, enabled[0])
         chosen = [first, *alike(first, enabled)]
     target = chosen[0].target
     if target is None:
@@ -143,16 +142,16 @@ def where_to_run(lab: Lab, case: str, devices: Sequence[str], backend: str | Non
             f"device {chosen[0].name!r} has no target in the lab, so that its versions are not "
             "known beforehand; add it there",
             field="--device",
-            choices=names,
+            choices=[device.name for device in enabled],
         )
-    _refuse_strangers(chosen)
-    usual = (named and named["backend"]) or "htp"
-    return Where(tuple(one.name for one in chosen), target, backend or usual, named)
+    _check_stand_ins(chosen)
+    backend = backend or (named and named["backend"]) or "htp"
+    return ChosenDevices(tuple(device.name for device in chosen), target, backend, named)
 
 
-def _refuse_strangers(chosen: Sequence[DeviceConfig]) -> None:
-    like = {one.name for one in alike(chosen[0], chosen)}
-    strangers = [one.name for one in chosen[1:] if one.name not in like]
+def _check_stand_ins(chosen: Sequence[DeviceConfig]) -> None:
+    similar = {device.name for device in alike(chosen[0], chosen)}
+    strangers = [device.name for device in chosen[1:] if device.name not in similar]
     if strangers:
         raise ConfigError(
             f"{', '.join(strangers)} cannot stand in for {chosen[0].name}: another verdict there "
@@ -162,7 +161,7 @@ def _refuse_strangers(chosen: Sequence[DeviceConfig]) -> None:
 
 
 COMPILING_TARGET: Final = "linux-x64"
-"""Compilers run on this computer, whatever the target."""
+"""The target of compilers, which run on this computer."""
 
 
 _log = logging.getLogger(__name__)
@@ -184,7 +183,7 @@ Ends = Mapping[str, Mapping[AxisName, str]]
 
 @dataclass(frozen=True)
 class Request:
-    """The options of a user, as given. `versions` are {axis: spec}: candidates, or held."""
+    """The user's options. `versions` are {axis: spec}: candidates, or the version it is held at."""
 
     case: str
     axes: tuple[str, ...]
@@ -203,59 +202,59 @@ class Request:
     pytest_arguments: tuple[str, ...] = ()
 
 
-def begin(request: Request, lab: Lab, catalog: Catalog) -> Task:
-    """Return the task of the bisection that a request means.
+def make_task(request: Request, lab: Lab, catalog: Catalog) -> Task:
+    """Return the task of a bisection.
 
-    Raises ConfigError for everything that is wrong with it; nothing is run or written.
+    Raises ConfigError for any wrong option; nothing is run or written.
     """
     axes, ends = _axes(request)
-    root = where_pytest_starts(request.case, "--case")
-    words = asked_as_before(request.case, request.reports, request.pytest_arguments)
+    root = pytest_root(request.case, "--case")
+    arguments = with_earlier_options(request.case, request.reports, request.pytest_arguments)
     match = None if request.match is None else parse_match(request.match)
     request = replace(request, axes=axes)
-    _refuse_what_would_be_ignored(request, match)
+    _check_nothing_is_ignored(request, match)
     if match is not None and match.needs_good and "--good" not in ends:
         raise ConfigError("--match compares with the good end: name it", field="--good")
-    where = where_to_run(lab, request.case, request.devices, request.backend)
-    versions, given = Versions(catalog, where.target), dict(request.versions or {})
-    candidates = {axis: _candidates(axis, request, given, versions) for axis in axes}
-    paths = {axis: versions.paths(axis, _specs(axis, request, given)) for axis in VERSIONS}
+    placement = choose_devices(lab, request.case, request.devices, request.backend)
+    versions, specs = Versions(catalog, placement.target), dict(request.versions or {})
+    candidates = {axis: _candidates(axis, request, specs, versions) for axis in axes}
+    paths = {axis: versions.paths(axis, _specs(axis, request, specs)) for axis in VERSIONS}
     ends_found = _resolved(ends, candidates, versions)
     return Task(
         search=_spec(request, candidates, ends_found, _repeat(request, match)),
         case=request.case,
-        held=versions.held(given, axes, where.named),
-        paths={axis: found for axis, found in paths.items() if found},
-        devices=where.devices,
-        target=where.target,
-        backend=where.backend,
+        held=versions.held_versions(specs, axes, placement.named),
+        paths={axis: path_of for axis, path_of in paths.items() if path_of},
+        devices=placement.devices,
+        target=placement.target,
+        backend=placement.backend,
         lab=request.lab.absolute(),
         folder=root,
         match=request.match,
         run_timeout_s=request.run_timeout_s,
-        pytest_arguments=words,
+        pytest_arguments=arguments,
     )
 
 
-def replayed(file: Path, reports: Path) -> BisectFolder:
-    """A new bisection that knows what a log, which may be edited, says was answered.
+def replay_log(file: Path, reports: Path) -> BisectFolder:
+    """Create a new, locked bisection with the answers of a log, which may be edited.
 
-    It is held. Raises ConfigError for what is no log.
+    Raises ConfigError for an invalid log.
     """
     log = read_log(log_text(file), file=str(file))
-    named_again(log.spec.pytest_arguments, ())
+    pytest_arguments_to_resume(log.spec.pytest_arguments, ())
     folder = BisectFolder.create(reports, Begun(spec=log.spec))
     for entry in log.entries:
         if isinstance(entry, Answered):
             run = file.absolute().parent / entry.run if entry.run else None
-            there = run is not None and run.is_dir()
-            path = os.path.relpath(run, folder.path) if run is not None and there else None
+            exists = run is not None and run.is_dir()
+            path = os.path.relpath(run, folder.path) if run is not None and exists else None
             folder.append(entry.model_copy(update={"run": path}))
     return folder
 
 
 def _axes(request: Request) -> tuple[tuple[AxisName, ...], Ends]:
-    """The axes that are searched, and the ends that are named."""
+    """Return the axes to search, and the ends that are named."""
     unknown = [axis for axis in request.axes if axis not in VERSIONS]
     if unknown:
         raise ConfigError(f"unknown axis {unknown[0][:80]!r}", field="--axis", choices=VERSIONS)
@@ -286,7 +285,7 @@ def _axes(request: Request) -> tuple[tuple[AxisName, ...], Ends]:
 
 
 def _end(text: str, field: str, searched: Sequence[AxisName]) -> dict[AxisName, str]:
-    """{axis: version} of `qnn=2.48,ort=1.27`, or of a version of the one axis that is searched."""
+    """Parse `qnn=2.48,ort=1.27`, or a version of the only searched axis, into {axis: version}."""
     parts = [part.strip() for part in text.split(",")]
     named = [part.partition("=") for part in parts]
     if all(axis in VERSIONS and sign for axis, sign, _ in named):
@@ -299,8 +298,8 @@ def _end(text: str, field: str, searched: Sequence[AxisName]) -> dict[AxisName, 
     raise ConfigError(problem, field=field, choices=VERSIONS)
 
 
-def _refuse_what_would_be_ignored(request: Request, match: Match | None) -> None:
-    """Raises ConfigError for what means nothing beside the rest: nobody writes it for nothing."""
+def _check_nothing_is_ignored(request: Request, match: Match | None) -> None:
+    """Raise ConfigError for options that would have no effect."""
     if len(request.axes) == 2 and request.candidates is not None:
         problem = f"with two axes give each its own candidates: {_CHOSEN_BY}"
         raise ConfigError(problem, field="--versions")
@@ -313,10 +312,10 @@ def _refuse_what_would_be_ignored(request: Request, match: Match | None) -> None
             raise ConfigError("names no version", field=field)
 
 
-def where_pytest_starts(case: str, field: str) -> Path:
-    """The folder that the path of a case is seen from: this one, or one above it.
+def pytest_root(case: str, field: str) -> Path:
+    """Return the folder that the path of a case is relative to: this one, or one above it.
 
-    Raises ConfigError, about the option `field`, for what is no case and for a file that is gone.
+    Raises ConfigError for the option `field` if it is not a case or its file is missing.
     """
     file = split_node_id(case)[0].partition("::")[0]
     if "::" not in case:
@@ -329,41 +328,41 @@ def where_pytest_starts(case: str, field: str) -> Path:
 
 
 def _candidates(
-    axis: AxisName, request: Request, given: Mapping[AxisName, str], versions: Versions
+    axis: AxisName, request: Request, specs: Mapping[AxisName, str], versions: Versions
 ) -> tuple[str, ...]:
     field = "--versions" if request.candidates is not None else f"--{axis}"
-    if axis in given and field != f"--{axis}":
+    if axis in specs and field != f"--{axis}":
         raise ConfigError(f"{field}{_TWICE}", field=f"--{axis}")
-    return versions.candidates(axis, _specs(axis, request, given), field)
+    return versions.candidates(axis, _specs(axis, request, specs), field)
 
 
-def _specs(axis: AxisName, request: Request, given: Mapping[AxisName, str]) -> list[str]:
-    """The user's words for the versions of an axis, searched or held."""
+def _specs(axis: AxisName, request: Request, specs: Mapping[AxisName, str]) -> list[str]:
+    """Return the user's specs of the versions of an axis, searched or held."""
     if axis in request.axes and request.candidates is not None:
         return [request.candidates]
-    return [given[axis]] if axis in given else []
+    return [specs[axis]] if axis in specs else []
 
 
 def _resolved(
     ends: Ends, candidates: Mapping[AxisName, tuple[str, ...]], versions: Versions
 ) -> dict[str, list[str]]:
-    """The versions of the ends that are named, in the order of the axes."""
+    """Return the versions of the named ends, in the order of the axes."""
     resolved: dict[str, list[str]] = {}
     for field, end in ends.items():
-        for axis, known in candidates.items():
-            fitting = [name for name in versions.meant(axis, end[axis], field) if name in known]
+        for axis, names in candidates.items():
+            fitting = [name for name in versions.resolve(axis, end[axis], field) if name in names]
             if len(fitting) != 1:
                 problem = f"{end[axis]!r} is not one of the candidates"
-                raise ConfigError(problem, field=field, choices=known)
+                raise ConfigError(problem, field=field, choices=names)
             resolved.setdefault(field, []).append(fitting[0])
     return resolved
 
 
 def _repeat(request: Request, match: Match | None) -> Repeat:
-    """How often each is run: where that is not said, noise is judged of what has some."""
+    """Return the runs of each point: as given, else `judged` for noisy measurements, else 1."""
     if request.repeat is not None:
         return request.repeat
-    return 1 if match is None or match.judged is None else "judged"
+    return 1 if match is None or match.noisy_comparison is None else "judged"
 
 
 def _spec(

@@ -1,4 +1,4 @@
-"""The result of a bisection, as result.json has it: the answer, every run, both sides."""
+"""The result of a bisection, as in result.json: the answer, every run, both sides."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Direction = Literal["regression", "fix"]
 
 
 class VersionChange(Part):
-    """A change on one axis; `between` are the candidates of which it is not known.
+    """A change on one axis; `between` are the candidates with no verdict.
 
     A regression has a last good and a first bad version, a fix a last bad and a first good one.
     """
@@ -47,13 +47,11 @@ class VersionChange(Part):
     def of(
         cls, direction: Direction, before: str, after: str, between: Iterable[str] = ()
     ) -> VersionChange:
-        """The change between two versions, the older one first."""
-        kept = tuple(between)
+        """Return the change between two versions, the older one first."""
+        gap = tuple(between)
         if direction == "regression":
-            return VersionChange(
-                direction=direction, last_good=before, first_bad=after, between=kept
-            )
-        return VersionChange(direction=direction, last_bad=before, first_good=after, between=kept)
+            return cls(direction=direction, last_good=before, first_bad=after, between=gap)
+        return cls(direction=direction, last_bad=before, first_good=after, between=gap)
 
     @property
     def before(self) -> str:
@@ -64,12 +62,12 @@ class VersionChange(Part):
         return self.first_bad or self.first_good or ""
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return f"one of {', '.join((*self.between, self.after))}" if self.between else self.after
 
     @property
-    def said(self) -> str:
-        """The change in words."""
+    def description(self) -> str:
+        """The change as text."""
         words = ("last good", "first bad")
         if self.direction == "fix":
             words = ("last bad", "first good")
@@ -80,9 +78,7 @@ class VersionChange(Part):
 
 
 class FlakyVersion(Part):
-    """A point whose runs disagree. With `repeats` runs of each, such a failure is overlooked in
-    less than 1 %.
-    """
+    """A point whose runs disagree; with `repeats` runs a failure is missed with less than 1 %."""
 
     at: tuple[str, ...]
     failed: int
@@ -90,8 +86,8 @@ class FlakyVersion(Part):
     repeats: int
 
     @property
-    def said(self) -> str:
-        """The disagreement in words, and the number of runs that would settle it."""
+    def description(self) -> str:
+        """The disagreement as text, with the number of runs that would settle it."""
         return (
             f"flaky: {self.failed} of {self.runs} failed at {' with '.join(self.at)}; with "
             f"--repeat {self.repeats} a miss is less likely than 1 % at that rate"
@@ -99,26 +95,26 @@ class FlakyVersion(Part):
 
 
 def flaky_versions(evidence: Evidence, repeat: Repeat) -> tuple[FlakyVersion, ...]:
-    """Return the points whose runs disagree; none where figures are judged beside noise."""
+    """Return the points whose runs disagree; none if noise is judged."""
     if not isinstance(repeat, int):
         return ()
-    mixed = ((at, one) for at, one in sorted(evidence.tallies.items()) if one.good and one.bad)
     return tuple(
         FlakyVersion(
-            at=at,
+            at=point,
             failed=tally.bad,
             runs=tally.good + tally.bad,
             repeats=repeats_needed(tally.bad, tally.good + tally.bad),
         )
-        for at, tally in mixed
+        for point, tally in sorted(evidence.tallies.items())
+        if tally.good and tally.bad
     )
 
 
 class _Finding(Part):
-    """The fields of both answers. `text` is the answer in words, `notes` are what to know besides.
+    """The fields of both answers. `text` is the answer, `notes` are remarks on it.
 
-    `runs` are those that answered, `unknown` those that the lab spoilt. `flaky` are the versions
-    whose runs disagree. `verdict` is that of all, where nothing changes.
+    `runs` counts those that answered, `unknown` those spoilt by the lab. `flaky` are the versions
+    whose runs disagree. `verdict` is that of all versions if nothing changed.
     """
 
     text: str
@@ -134,34 +130,33 @@ class _Finding(Part):
 
 
 class AxisFinding(_Finding, VersionChange):
-    """The answer of a search on one axis, or what is known when it had to end.
+    """The answer of a search on one axis, or its state when it had to end.
 
     - `change`: the two versions are neighbours among the candidates.
-    - `range`: the change lies between them; `between` are the candidates of which it is not known,
-      since they cannot be tested, or since the runs did not suffice.
+    - `range`: the change lies between them; `between` are the candidates with no verdict, because
+      they cannot be tested or the runs did not suffice.
     - `no-change`: all that could be tested are `verdict`; `between` are those that could not.
-    - `undecided`: not enough could be learnt; `notes` say why.
+    - `undecided`: there is not enough evidence; `notes` say why.
 
-    `changes` are all known changes, oldest first; the other fields are about the one that was asked
-    for.
+    `changes` are all known changes, oldest first; the other fields are about the main one.
     """
 
     changes: tuple[VersionChange, ...] = ()
 
     @property
-    def asked_first(self) -> list[VersionChange]:
+    def main_first(self) -> list[VersionChange]:
         return sorted(self.changes, key=lambda change: change.after != self.after)
 
 
 class Corner(Part):
-    """A corner that was run: a pair of versions; `verdict` is null if it cannot be tested."""
+    """A pair of versions that was run; `verdict` is null if it cannot be tested."""
 
     at: tuple[str, str]
     verdict: GoodOrBad | None
 
 
 class HeldSearch(Part):
-    """The search on one axis with the other held."""
+    """The search on one axis with the other held at a version."""
 
     axis: str
     held: dict[str, str]
@@ -172,8 +167,8 @@ class CornersFinding(_Finding):
     """The answer for a good and a bad pair of versions.
 
     `fails_with` is the axis whose bad version is enough to fail, `both` if only both together
-    fail, `either` if each is enough; null if that is not decided. `corners` are the pairs that were
-    named and the two mixed ones, `searches` what came of the axes that matter.
+    fail, `either` if each is enough; null if that is not decided. `corners` are the named pairs
+    and the two mixed ones, `searches` those on the axes that matter.
     """
 
     axes: tuple[str, str]
@@ -182,7 +177,7 @@ class CornersFinding(_Finding):
     searches: tuple[HeldSearch, ...] = ()
 
     def point(self, search: HeldSearch, version: str) -> Point:
-        """The pair with a version of the axis that was searched."""
+        """Return the pair with this version of the searched axis."""
         versions = {**search.held, search.axis: version}
         return tuple(versions[axis] for axis in self.axes)
 
@@ -191,9 +186,9 @@ Finding = AxisFinding | CornersFinding
 
 
 def edges_of(finding: Finding | None, answers: Sequence[Answered]) -> list[tuple[int, int]]:
-    """The pairs of runs that show what made a difference, by their positions among the answers.
+    """Return the pairs of runs that show a change, by their indices in `answers`.
 
-    There is one for each change, the older run first; the first pair is of the change asked for.
+    There is one for each change, the older run first; the first pair is that of the main change.
     """
     edges: list[tuple[int, int]] = []
     for place, (change, old, new) in enumerate(_changes_of(finding)):
@@ -208,25 +203,26 @@ def edges_of(finding: Finding | None, answers: Sequence[Answered]) -> list[tuple
 
 
 def _changes_of(finding: Finding | None) -> Iterator[tuple[VersionChange, Point, Point]]:
-    """Each change, and the points before it and after it."""
+    """Yield each change with the points before and after it."""
     if isinstance(finding, AxisFinding):
-        yield from ((one, (one.before,), (one.after,)) for one in finding.asked_first)
+        yield from ((change, (change.before,), (change.after,)) for change in finding.main_first)
     elif finding is not None:
         for search in finding.searches:
-            for one in search.answer.asked_first:
-                yield one, finding.point(search, one.before), finding.point(search, one.after)
+            for change in search.answer.main_first:
+                before, after = (finding.point(search, v) for v in (change.before, change.after))
+                yield change, before, after
 
 
-def _last(answers: Sequence[Answered], at: Point, answer: RunAnswer) -> int | None:
-    alike = (at, answer)
-    return max((i for i, one in enumerate(answers) if (one.at, one.answer) == alike), default=None)
+def _last(answers: Sequence[Answered], point: Point, answer: RunAnswer) -> int | None:
+    runs = (i for i, entry in enumerate(answers) if (entry.at, entry.answer) == (point, answer))
+    return max(runs, default=None)
 
 
 _BUILD_DATE: Final = re.compile(r"\d+(?:\.\d+){1,2}\.(\d{2})(\d{2})(\d{2})(?:\d{6})?", re.ASCII)
 _OF_TASK: Final = ("case", "axes", "held", "paths", "match", "devices", "target", "backend")
 
 RunRecords = Sequence[CaseRecord | None]
-"""The records of answered runs, as far as there are any."""
+"""The records of answered runs; None for a run without one."""
 Builds = Mapping[AxisName, Mapping[str, str | None]]
 """{axis: {version: build id}}."""
 
@@ -239,7 +235,7 @@ class Run(Answered):
 
 
 class PreflightChange(Part):
-    """What preflight said of the older side only, of the newer one only, and of both."""
+    """The findings of preflight on the older side only, on the newer one only, and on both."""
 
     gone: list[PreflightRecord]
     new: list[PreflightRecord]
@@ -247,7 +243,7 @@ class PreflightChange(Part):
 
 
 class Edge(Part):
-    """The numbers of two unlike runs next to each other, which differ on `axis`."""
+    """The numbers of two neighbouring runs with different answers, which differ on `axis`."""
 
     axis: AxisName
     before: int
@@ -256,12 +252,12 @@ class Edge(Part):
 
 
 class BisectionResult(Part):
-    """What a bisection came to; `answer` is null while it is not over.
+    """The result of a bisection; `answer` is null while it is not over.
 
-    `versions` are the build ids of each version, as far as they are known. The first of `edges` is
-    that of the change asked for, `libraries` are those of the axes that differ at an edge. Paths
-    are seen from the bisection's folder. `folder`, `next` and `exit_code` are printed by `--json`
-    only; `next` is the run that `replay --dry-run` leaves out.
+    `versions` are the known build ids of each version. The first of `edges` is that of the main
+    change, `libraries` are those of the axes that differ at an edge. Paths are relative to the
+    bisection's folder. `folder`, `next` and `exit_code` are printed by `--json` only; `next` is the
+    run that `replay --dry-run` would make.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -291,11 +287,11 @@ class BisectionResult(Part):
     exit_code: int | None = None
 
     def sides(self, edge: Edge) -> tuple[Run, Run]:
-        """The runs on both sides of a change, the older first."""
+        """Return the runs on both sides of a change, the older first."""
         return self.runs[edge.before - 1], self.runs[edge.after - 1]
 
     def as_json(self) -> dict[str, Any]:
-        """As result.json has it."""
+        """Return the content of result.json."""
         return self.model_dump(mode="json", exclude={"folder", "next", "exit_code"})
 
 
@@ -308,16 +304,16 @@ def result_of(
     differences: Mapping[AxisName, Difference] | None = None,
     builds: Builds | None = None,
 ) -> BisectionResult:
-    """Everything that is known of a bisection (pure).
+    """Build the result of a bisection (pure).
 
     `finding` is None for one that is not over. `differences` are those of the libraries on the axes
-    that differ at an edge, `builds` the build ids of versions, as far as records do not tell them.
+    that differ at an edge, `builds` the build ids of versions that are not in the records.
     """
     task, answers = log.spec, log.answers()
     numbered = enumerate(zip(answers, records, strict=True), start=1)
     runs = [
-        Run(number=number, record=record, **answered.model_dump())
-        for number, (answered, record) in numbered
+        Run(number=number, record=record, **entry.model_dump())
+        for number, (entry, record) in numbered
     ]
     edges = [
         Edge(
@@ -351,11 +347,11 @@ def _differs_on(task: Task, old: Answered, new: Answered) -> AxisName:
 
 
 def build_date(build_id: str | None) -> str | None:
-    """The day that a build id names: 2026-09-29 for 2.51.0.260929181845 (pure)."""
-    found = _BUILD_DATE.match(build_id or "")
-    if found is None:
+    """Return the date in a build id: 2026-09-29 for 2.51.0.260929181845 (pure)."""
+    match = _BUILD_DATE.match(build_id or "")
+    if match is None:
         return None
-    year, month, day = (int(part) for part in found.groups())
+    year, month, day = (int(part) for part in match.groups())
     try:
         return date(2000 + year, month, day).isoformat()
     except ValueError:
@@ -365,8 +361,8 @@ def build_date(build_id: str | None) -> str | None:
 def _versions(
     task: Task, runs: Sequence[Run], builds: Builds
 ) -> dict[AxisName, dict[str, str | None]]:
-    """The build of every version that was met."""
-    known = {axis: dict(found) for axis, found in builds.items()}
+    """Return the build id of every version that was run."""
+    known = {axis: dict(build_ids) for axis, build_ids in builds.items()}
     for run in runs:
         versions = task.versions(run.at)
         for axis, version in versions.items():
@@ -379,7 +375,8 @@ def _versions(
 def _preflight(before: CaseRecord | None, after: CaseRecord | None) -> PreflightChange | None:
     if before is None or after is None:
         return None
-    old, new = ({(one.code, one.files): one for one in of.preflight} for of in (before, after))
+    sides = (before.preflight, after.preflight)
+    old, new = ({(hint.code, hint.files): hint for hint in side} for side in sides)
     return PreflightChange(
         gone=[old[key] for key in old if key not in new],
         new=[new[key] for key in new if key not in old],

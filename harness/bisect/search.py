@@ -1,4 +1,4 @@
-"""A search: its task, what it is asked, in how many runs it answers, and how it asks (pure)."""
+"""A search: its task, its candidates, and the bound on its runs (pure)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from harness.core.axes import AXES, AxisName
 from harness.core.outgoing_text import counted
 from harness.diagnosis.error import Part
 from harness.history.performance import MOST_RUNS
-from harness.plugin.own_contexts import is_of_a_file, nothing_beside
+from harness.plugin.user_files import is_of_a_file, isolated_arguments
 from harness.results.case_names import split_node_id
 
 
 @dataclass(frozen=True)
 class Bound:
-    """`runs` holds if everything can be tested; each run spent on an untestable point adds one.
+    """The most runs a search takes: `runs` if everything can be tested.
 
-    `alike` holds instead if both ends answer alike: then there is either no change, or two, and
-    some runs go into looking for a point that differs. Runs that the lab spoils are not counted.
-    `all_points` is how many runs there can be if no point is asked more than `repeat` times, None
-    if that has no limit.
+    Each run spent on an untestable point adds one. `alike` is the bound if both ends have the same
+    verdict: there may be two changes then, and some runs look for a point that differs. Runs
+    spoilt by the lab do not count. `all_points` is the number of runs if each point is run
+    `repeat` times; None if that is unlimited.
     """
 
     runs: int
@@ -36,16 +36,16 @@ class Bound:
     all_points: int | None = None
 
     def limit(self, *, wasted: int = 0, alike: bool = False) -> int:
-        """The number of runs that is not exceeded when `wasted` of them met untestable points."""
+        """Return the most runs if `wasted` of them are spent on untestable points."""
         limit = (self.alike if alike else self.runs) + wasted
         return limit if self.all_points is None else min(limit, self.all_points)
 
-    def capped(self, most: int | None) -> Bound:
-        """This bound with not more runs than these."""
-        if most is None:
+    def capped(self, max_runs: int | None) -> Bound:
+        """Return this bound with at most `max_runs` runs."""
+        if max_runs is None:
             return self
-        runs, alike = min(self.runs, most), min(self.alike, most)
-        return Bound(runs, alike, min(self.all_points or most, most))
+        runs, alike = min(self.runs, max_runs), min(self.alike, max_runs)
+        return Bound(runs, alike, min(self.all_points or max_runs, max_runs))
 
     def __str__(self) -> str:
         text = f"at most {counted(self.runs, 'run')}"
@@ -56,7 +56,7 @@ class Bound:
 
 
 def halvings(gaps: int) -> int:
-    """How many runs halve a number of gaps down to one."""
+    """Return the number of runs that halve a number of gaps down to one."""
     return math.ceil(math.log2(gaps)) if gaps > 1 else 0
 
 
@@ -68,7 +68,7 @@ Pair = tuple[Name, Name]
 class _Spec(Part):
     """The fields of both kinds of search.
 
-    `repeat` is how often a point is run before it counts as good.
+    `repeat` is the number of runs before a point counts as good.
     """
 
     repeat: Annotated[StrictInt, Field(ge=1, le=1000)] | Literal["judged"] = 1
@@ -82,8 +82,8 @@ class _Spec(Part):
 class AxisSpec(_Spec):
     """A search on one axis, oldest candidate first.
 
-    `good` and `bad` are what the user says of two of them; either may be missing. With both, only
-    what lies between them is searched.
+    `good` and `bad` are the user's claims; either may be missing. With both, only the candidates
+    between them are searched.
     """
 
     kind: Literal["axis"] = "axis"
@@ -93,8 +93,8 @@ class AxisSpec(_Spec):
     bad: Name | None = None
 
     @model_validator(mode="after")
-    def _names_are_candidates(self) -> Self:
-        _distinct(self.axis, self.candidates)
+    def _check_names(self) -> Self:
+        _check_distinct(self.axis, self.candidates)
         for field, name in (("good", self.good), ("bad", self.bad)):
             if name is not None and name not in self.candidates:
                 raise ValueError(f"{field}: {name!r} is not one of the candidates")
@@ -111,21 +111,21 @@ class AxisSpec(_Spec):
         return (self.good,) if self.good is not None else None
 
     def points(self) -> Iterator[Point]:
-        """All candidates."""
+        """Yield all candidates."""
         return ((name,) for name in self.candidates)
 
     def searched(self) -> tuple[str, ...]:
-        """The candidates between the two claims, claims included; all if one is missing."""
+        """Return the candidates between the two claims, inclusive; all if one is missing."""
         if self.good is None or self.bad is None:
             return self.candidates
         return between(self.candidates, self.good, self.bad)
 
     def bound(self) -> Bound:
-        """How many runs the search may take.
+        """Return the most runs that the search may take.
 
-        Both ends (and a single claim between them), and halving the gaps. If the ends are alike:
-        looking for a point that differs, and halving on both sides of it. With several runs each:
-        so many times more.
+        These are both ends (and a single claim between them), and halving the gaps. If the ends
+        have the same verdict: looking for a point that differs, and halving on both sides of it.
+        All are multiplied by the runs of each point.
         """
         searched, each = self.searched(), self.most_each
         candidates = len(searched)
@@ -137,9 +137,9 @@ class AxisSpec(_Spec):
 
 
 class CornerSpec(_Spec):
-    """Which of two axes makes the difference between a good and a bad pair of versions.
+    """A search for the axis that makes the difference between a good and a bad pair of versions.
 
-    `candidates` are those of each axis, oldest first; only what lies between the two pairs counts.
+    `candidates` are those of each axis, oldest first; only those between the two pairs count.
     """
 
     kind: Literal["corners"] = "corners"
@@ -149,13 +149,13 @@ class CornerSpec(_Spec):
     bad: Pair
 
     @model_validator(mode="after")
-    def _pairs_are_candidates(self) -> Self:
+    def _check_pairs(self) -> Self:
         if self.axes[0] == self.axes[1]:
             raise ValueError(f"both axes are {self.axes[0]!r}")
         for axis, other, names, good, bad in zip(
             self.axes, self.axes[::-1], self.candidates, self.good, self.bad, strict=True
         ):
-            _distinct(axis, names)
+            _check_distinct(axis, names)
             for field, name in (("good", good), ("bad", bad)):
                 if name not in names:
                     raise ValueError(f"{field}: {name!r} is not one of the candidates of {axis}")
@@ -176,14 +176,14 @@ class CornerSpec(_Spec):
         return self.good
 
     def points(self) -> Iterator[Point]:
-        """The pairs that may be run: of one axis, all with an end of the other."""
+        """Yield the pairs that may be run: every version of one axis with an end of the other."""
         first, second = self.candidates
         ends, others = zip(self.good, self.bad, strict=True)
         yield from itertools.product(first, others)
         yield from itertools.product(ends, second)
 
     def bound(self) -> Bound:
-        """How many runs the search may take: four corners, and halving the gaps of each axis."""
+        """Return the most runs that the search may take: four corners, and halving on each axis."""
         lengths = [len(names) for names in self.versions.values()]
         runs = self.most_each * (4 + sum(halvings(length - 1) for length in lengths))
         return Bound(runs, runs, self.most_each * sum(lengths)).capped(self.max_runs)
@@ -192,53 +192,53 @@ class CornerSpec(_Spec):
 Spec = Annotated[AxisSpec | CornerSpec, Field(discriminator="kind")]
 
 
-def between(candidates: tuple[str, ...], one: str, other: str) -> tuple[str, ...]:
-    """The candidates from one to the other, both included."""
-    first, last = sorted((candidates.index(one), candidates.index(other)))
+def between(candidates: tuple[str, ...], start: str, end: str) -> tuple[str, ...]:
+    """Return the candidates from `start` to `end`, both included."""
+    first, last = sorted((candidates.index(start), candidates.index(end)))
     return candidates[first : last + 1]
 
 
-def _distinct(axis: str, names: tuple[str, ...]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"{axis}: {', '.join(twice)} listed twice")
+def _check_distinct(axis: str, names: tuple[str, ...]) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"{axis}: {', '.join(repeated)} listed twice")
 
 
 PATIENCE: Final = 3
-"""So many troubles of the lab in a row stop a search."""
-_Asked = TypeVar("_Asked")
-_Found_co = TypeVar("_Found_co", covariant=True)
+"""Failures of the lab in a row that stop a search."""
+SpecType = TypeVar("SpecType")
+Finding_co = TypeVar("Finding_co", covariant=True)
 
 
-class Search(ABC, Generic[_Asked, _Found_co]):
-    """What every search does: it asks, is told, and is resumed.
+class Search(ABC, Generic[SpecType, Finding_co]):
+    """The base of all searches: choose the next run, take its answer, resume.
 
-    What it asks follows from the spec and the answers alone, whatever the order of the answers. So
-    a search is resumed by telling it again what is known, and an answer may be corrected.
+    The next run follows from the spec and the answers alone, in any order. So a search is resumed
+    by giving it the known answers, and an answer may be corrected.
     """
 
-    def __init__(self, spec: _Asked, evidence: Evidence | None = None) -> None:
-        self.spec: _Asked = spec
+    def __init__(self, spec: SpecType, evidence: Evidence | None = None) -> None:
+        self.spec: SpecType = spec
         self.evidence = evidence or Evidence()
 
-    def next(self) -> Question | Stopped | _Found_co:
-        """What to run next; or what was found; or that the lab must be seen to first."""
+    def next(self) -> Question | Stopped | Finding_co:
+        """Return the next run, the finding, or `Stopped` if the lab needs attention first."""
         step = self._step(self.evidence)
         if isinstance(step, Question) and self.evidence.troubles >= PATIENCE:
             return Stopped(self.evidence.troubles, step)
         return step
 
     def answer(self, question: Question, answer: RunAnswer) -> None:
-        """What came of a run. `unknown` means that the lab failed: the question is asked again."""
+        """Add the answer of a run. `unknown` means that the lab failed: it is run again."""
         self.evidence = self.evidence.plus(question.at, answer)
 
     def resume(self) -> None:
-        """The lab was seen to: go on."""
+        """Continue after the lab was repaired."""
         self.evidence = self.evidence.resumed()
 
     @abstractmethod
-    def _step(self, evidence: Evidence) -> Question | _Found_co:
-        """What to run next, or what was found, as far as `evidence` goes."""
+    def _step(self, evidence: Evidence) -> Question | Finding_co:
+        """Return the next run or the finding, given `evidence`."""
 
 
 _LEASE_WAIT_S: Final = 600
@@ -249,9 +249,8 @@ class Task(Part):
 
     `case` is a node id whose versions do not count. `devices` are the device that it runs on and
     those that may stand in for it. `held` has the versions of axes that are not searched and not at
-    their usual version, `paths` the path of each version that is named by a path. `match` is what
-    counts as bad (None: any failure). `folder` is where pytest is started, `pytest_arguments` goes
-    to it as it is.
+    their usual version, `paths` the path of each version that is named by a path. `match` is the
+    condition for bad (None: any failure). pytest runs in `folder`, with `pytest_arguments` added.
     """
 
     search: Spec
@@ -271,36 +270,37 @@ class Task(Part):
     def axes(self) -> tuple[AxisName, ...]:
         return tuple(self.search.versions)
 
-    def versions(self, at: Point) -> dict[AxisName, str]:
-        """Every version that is fixed in a run at a point."""
-        return {**self.held, **dict(zip(self.axes, at, strict=True))}
+    def versions(self, point: Point) -> dict[AxisName, str]:
+        """Return all versions that are fixed in a run at a point."""
+        return {**self.held, **dict(zip(self.axes, point, strict=True))}
 
-    def given(self, at: Point) -> dict[AxisName, str]:
-        """The versions of a run as pytest must be told them."""
+    def version_arguments(self, point: Point) -> dict[AxisName, str]:
+        """Return the versions of a run as pytest takes them: a path where one was given."""
         return {
             axis: self.paths.get(axis, {}).get(version, version)
-            for axis, version in self.versions(at).items()
+            for axis, version in self.versions(point).items()
         }
 
-    def arguments(self, at: Point, reports: Path, devices: Sequence[str]) -> list[str]:
-        """pytest's arguments for a run at a point, on the first of `devices` that can be used."""
+    def arguments(self, point: Point, reports: Path, devices: Sequence[str]) -> list[str]:
+        """Return pytest's arguments for a run at a point, on the first usable one of `devices`."""
         arguments = case_arguments(self.case, self.lab, reports, devices, self.backend)
-        arguments += [f"{AXES[axis].option}={version}" for axis, version in self.given(at).items()]
+        versions = self.version_arguments(point)
+        arguments += [f"{AXES[axis].option}={versions[axis]}" for axis in versions]
         profiles = self.match is not None and parse_match(self.match).profiles
         arguments += ["--qnn-profile=ops"] if profiles else []
-        # those of a test in Python belong to it
-        arguments += nothing_beside(self.folder) if is_of_a_file(self.case) else []
+        # other settings only make sense for a test in Python
+        arguments += isolated_arguments(self.folder) if is_of_a_file(self.case) else []
         return [*arguments, *self.pytest_arguments, split_node_id(self.case)[0]]
 
 
 def case_arguments(
     case: str, lab: Path, reports: Path, devices: Sequence[str], backend: str
 ) -> list[str]:
-    """pytest's arguments for one case alone, on the first of `devices` that can be used."""
-    # Paths are given with "=": pytest takes a word of its own for the path of a test.
+    """Return pytest's arguments for one case alone, on the first usable one of `devices`."""
+    # paths are given with "=": pytest takes a separate word for the path of a test
     arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--qnn-only-case={case}"]
     arguments += [f"--qnn-lab={lab}", f"--qnn-reports={reports}", f"--qnn-backend={backend}"]
-    # so that the case is called after what they all are, and not after one of them
+    # so that the case is named after what the devices share, not after one of them
     arguments += ["--qnn-each-soc"] if len(devices) > 1 else []
-    # other people's runs may come between; a search that waits is better than one that stops
+    # others may use the device in between; it is better to wait than to stop
     return [*arguments, f"--qnn-device={','.join(devices)}", f"--qnn-lease-timeout={_LEASE_WAIT_S}"]

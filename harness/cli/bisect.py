@@ -1,4 +1,4 @@
-"""`qnn-harness bisect`: finds the version that changed a case, and which axis it is on."""
+"""`qnn-harness bisect`: find the version that changed a case, and its axis."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from harness.bisect.folder import (
     log_text,
     read_log,
 )
-from harness.bisect.loop import RunEnd, Watcher, named_again
+from harness.bisect.loop import RunEnd, Watcher, pytest_arguments_to_resume
 from harness.bisect.match import ANY_FAILURE, Judged, Point, Question, Stopped, parse_match
 from harness.bisect.report_text import doubts, held_text, summary, write_reports
-from harness.bisect.request import Request, Versions, begin, replayed
+from harness.bisect.request import Request, Versions, make_task, replay_log
 from harness.bisect.result import BisectionResult, Finding, result_of
 from harness.bisect.search import CornerSpec, Task
 from harness.cli.lab_options import (
@@ -43,7 +43,7 @@ from harness.cli.lab_options import (
     simulated_instead,
 )
 from harness.cli.printout import Printout
-from harness.cli.say import say, say_found, say_json
+from harness.cli.say import say, say_json, say_result
 from harness.core.axes import BACKENDS, VERSIONS, AxisName
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, HarnessError
@@ -59,36 +59,35 @@ _WHY_CHARS = 60
 _COLORS = {"good": "green", "bad": "red"}
 
 
-def go_on_with(
+def run_bisection(
     folder: BisectFolder, stop_at: float | None, *, as_json: bool, new: bool = False
 ) -> int:
-    """Goes on with a bisection that is held until it is over; prints what it came to.
+    """Run a locked bisection until it is over, and print its result.
 
-    A `new` one of which no run has answered is removed if its input turns out to be wrong. Raises
-    HarnessError.
+    A `new` one without answers is removed if its input turns out to be wrong. Raises HarnessError.
     """
-    again = f"to go on: qnn-harness bisect --resume {shlex.quote(shown(folder.path))}"
+    command = f"to go on: qnn-harness bisect --resume {shlex.quote(short_path(folder.path))}"
     try:
-        return _go_on(folder, stop_at, again, as_json=as_json)
+        return _run_to_end(folder, stop_at, command, as_json=as_json)
     except HarnessError as error:
         if new and isinstance(error, ConfigError) and not folder.read().answers():
             folder.discard()
         else:
-            say(f"nothing is lost; {again}", err=True)
+            say(f"nothing is lost; {command}", err=True)
         raise
     finally:
         folder.close()
 
 
-def _go_on(folder: BisectFolder, stop_at: float | None, again: str, *, as_json: bool) -> int:
+def _run_to_end(folder: BisectFolder, stop_at: float | None, command: str, *, as_json: bool) -> int:
     log = folder.read()
     lab = load_lab(log.spec.lab)
     catalog = Catalog.of(lab, os.environ, cache_root())
-    Versions(catalog, log.spec.target).know(log.spec.paths)
+    Versions(catalog, log.spec.target).register(log.spec.paths)
     step: Finding | Stopped | None = None
     stopped, code = "the time is over", STOPPED
     try:
-        step = Bisection(folder, BisectProgress(log, folder.path), stop_at=stop_at).go_on()
+        step = Bisection(folder, BisectProgress(log, folder.path), stop_at=stop_at).run()
         code = code_of(step)
     except KeyboardInterrupt:
         say("", err=True)
@@ -98,21 +97,21 @@ def _go_on(folder: BisectFolder, stop_at: float | None, again: str, *, as_json: 
     finding = None if isinstance(step, Stopped) else step
     result = write_reports(folder, finding, catalog, cache_root())
     printed = result.model_copy(update={"folder": str(folder.path), "exit_code": code})
-    say_found(printed, result_lines(result, shown(folder.path)), as_json)
+    say_result(printed, result_lines(result, short_path(folder.path)), as_json)
     if finding is None:
-        say(f"{stopped}; {again}", err=True)
+        say(f"{stopped}; {command}", err=True)
     return code
 
 
 def code_of(step: Finding | Stopped | None) -> int:
-    """The exit code for how a search ended."""
+    """Return the exit code for the end of a search."""
     if step is None or isinstance(step, Stopped):
         return STOPPED
     return FOUND if step.kind == "change" else NEGATIVE
 
 
-def shown(path: Path) -> str:
-    """A path as it is shortest from here."""
+def short_path(path: Path) -> str:
+    """Return a path relative to the current folder, if it is below that."""
     try:
         return path.relative_to(Path.cwd()).as_posix()
     except ValueError:
@@ -120,9 +119,9 @@ def shown(path: Path) -> str:
 
 
 class RunLines(Watcher):
-    """Tells of each run: a terminal what runs and then its answer, a pipe a line for each answer.
+    """Prints each run: on a terminal when it begins and when it ends, in a pipe when it ends.
 
-    It goes to stderr, so that stdout holds the result and nothing else.
+    It uses stderr, so that stdout has only the result.
     """
 
     def __init__(self, stream: IO[str] | None = None) -> None:
@@ -130,26 +129,26 @@ class RunLines(Watcher):
         self._terminal = self._stream.isatty()
         self._anew = "\r\x1b[2K" if self._terminal else ""
 
-    def asked(self, question: Question) -> None:
-        """A run begins: on a terminal its line is shown, to be completed."""
+    def on_question(self, question: Question) -> None:
+        """Print an incomplete line on a terminal."""
         if self._terminal:
-            at = outgoing(self._what(question.at))
-            self._say(f"{question.number:3}  {at} ...  {outgoing(question.why)}", end="")
+            point = outgoing(self._point_text(question.at))
+            self._say(f"{question.number:3}  {point} ...  {outgoing(question.why)}", end="")
 
-    def answered(self, question: Question, judged: Judged, end: RunEnd) -> None:
-        """A run ended: the line is written anew."""
-        at, answer = outgoing(self._what(question.at)), f"{self._answer(judged):<10}"
+    def on_answer(self, question: Question, judged: Judged, end: RunEnd) -> None:
+        """Print the line, replacing the incomplete one."""
+        point, answer = outgoing(self._point_text(question.at)), f"{self._answer(judged):<10}"
         if self._terminal:
             answer = click.style(answer, fg=_COLORS.get(judged.answer, "yellow"))
         why = _short(judged.why)
-        self._say(f"{self._anew}{question.number:3}  {at} {answer} {end.seconds:6.1f} s  {why}")
+        self._say(f"{self._anew}{question.number:3}  {point} {answer} {end.seconds:6.1f} s  {why}")
 
-    def remark(self, text: str) -> None:
-        """Something else that a person should know."""
+    def on_note(self, text: str) -> None:
+        """Print a note."""
         self._say(f"{self._anew}     {outgoing(text)}")
 
-    def _what(self, at: Point) -> str:
-        return f"{' with '.join(at):<18}"
+    def _point_text(self, point: Point) -> str:
+        return f"{' with '.join(point):<18}"
 
     def _answer(self, judged: Judged) -> str:
         return judged.answer
@@ -160,7 +159,7 @@ class RunLines(Watcher):
 
 
 class BisectProgress(RunLines):
-    """The lines of a bisection: first what it searches, in how many runs, and its folder."""
+    """Prints a bisection: first its search, the bound on its runs, and its folder."""
 
     def __init__(self, log: BisectLog, folder: Path, stream: IO[str] | None = None) -> None:
         super().__init__(stream)
@@ -169,15 +168,15 @@ class BisectProgress(RunLines):
 
 
 def plan_lines(task: Task) -> Iterator[str]:
-    """Return what a bisection searches and in how many runs, then its versions and devices."""
-    yield f"{_searched(task)}: {task.search.bound()}"
+    """Yield the search and the bound on its runs, then its versions and devices."""
+    yield f"{_search_text(task)}: {task.search.bound()}"
     for axis, versions in task.search.versions.items():
         yield f"  {axis}: {', '.join(versions)}"
     yield f"  devices: {', '.join(task.devices)}"
 
 
 def log_lines(log: BisectLog) -> Iterator[str]:
-    """A log for a person, a line an entry."""
+    """Yield a log as text, a line per entry."""
     yield next(plan_lines(log.spec))
     for entry in log.entries:
         if isinstance(entry, Answered):
@@ -187,13 +186,13 @@ def log_lines(log: BisectLog) -> Iterator[str]:
             yield "  resumed"
         elif isinstance(entry, Concluded):
             yield entry.text
-    under_way = log.under_way()
-    if under_way is not None:
-        yield f"  {' with '.join(under_way.at):<18} under way, or cut off ({under_way.why})"
+    pending = log.pending()
+    if pending is not None:
+        yield f"  {' with '.join(pending.at):<18} running, or cut off ({pending.why})"
 
 
 def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
-    """What a bisection came to."""
+    """Yield the result of a bisection as text."""
     yield from doubts(result)
     if result.answer is not None:
         yield result.answer.text
@@ -203,18 +202,18 @@ def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
         yield f"not over yet, after {counted(len(result.runs), 'run')}: {folder}"
 
 
-def _searched(task: Task) -> str:
+def _search_text(task: Task) -> str:
     search = task.search
     if isinstance(search, CornerSpec):
-        pairs = (zip(search.axes, at, strict=True) for at in (search.good, search.bad))
-        good, bad = (" with ".join(map(" ".join, pair)) for pair in pairs)
+        pairs = (zip(search.axes, pair, strict=True) for pair in (search.good, search.bad))
+        good, bad = (" with ".join(map(" ".join, versions)) for versions in pairs)
         text = f"corners of {' and '.join(search.axes)}: good {good}, bad {bad}"
     else:
         searched = search.searched()
         ends = f"{searched[0]} to {searched[-1]}"
         text = f"bisecting {search.axis} over {counted(len(searched), 'version')}, {ends}"
-    held = held_text(task.held)
-    return f"{text} ({held} held)" if held else text
+    held_versions = held_text(task.held)
+    return f"{text} ({held_versions} held)" if held_versions else text
 
 
 def _short(text: str) -> str:
@@ -239,23 +238,23 @@ _reports_option = click.option(
     type=click.Path(path_type=Path),
     default=Path("reports"),
     show_default=True,
-    help="Where bisections are kept.",
+    help="The folder of bisections.",
 )
 
 
-def _option_of_each_axis(command: Callable[..., int]) -> Callable[..., int]:
+def _axis_options(command: Callable[..., int]) -> Callable[..., int]:
     first = VERSIONS[0]
     for axis in reversed(VERSIONS):
         same = f"As for --{first}."
-        said = "Held at this, or the candidates of that axis." if axis == first else same
-        command = click.option(f"--{axis}", metavar="VERSION", help=said)(command)
+        text = "Version to hold this axis at, or its candidates." if axis == first else same
+        command = click.option(f"--{axis}", metavar="VERSION", help=text)(command)
     return command
 
 
 class BisectionPlanned(Printout):
-    """`bisect --dry-run --json`: what would be searched, the versions of each axis oldest first.
+    """`bisect --dry-run --json`: the planned search, the versions of each axis oldest first.
 
-    It takes `most_runs`, with one more for each version that cannot be tested.
+    It takes at most `most_runs`, and one more for each version that cannot be tested.
     """
 
     case: str
@@ -265,7 +264,7 @@ class BisectionPlanned(Printout):
 
 
 class _Bisect(click.Group):
-    """Takes a case where a command is meant for a slip: pytest takes one without an option."""
+    """Refuses a case in place of a command: pytest accepts one without an option."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -276,7 +275,7 @@ class _Bisect(click.Group):
 
 
 @click.group(cls=_Bisect, invoke_without_command=True)
-@click.option("--case", metavar="NODEID", help="The case, as reports name it; any versions in it.")
+@click.option("--case", metavar="NODEID", help="The case, as in reports; its versions are ignored.")
 @click.option(
     "--axis",
     metavar="AXIS[,AXIS]",
@@ -289,12 +288,12 @@ class _Bisect(click.Group):
 )
 @click.option("--bad", metavar="VERSION", help="A version that is bad; or a pair.")
 @click.option(
-    "--versions", "candidates", metavar="A,B,C", help="The candidates (default: all there are)."
+    "--versions", "candidates", metavar="A,B,C", help="The candidates (default: all available)."
 )
 @click.option(
     "--match",
     metavar="WHAT",
-    help="What counts as bad: code=1002, drift:0, ... (default: any failure).",
+    help="Condition for bad: code=1002, drift:0, ... (default: any failure).",
 )
 @click.option(
     "--repeat",
@@ -303,79 +302,79 @@ class _Bisect(click.Group):
     help="Runs of each version: bad if any is bad, good if all are (default: 1, more for times).",
 )
 @click.option("--max-runs", type=click.IntRange(min=1), help="Maximum number of runs.")
-@click.option("--dry-run", is_flag=True, help="Only say which versions, in how many runs.")
-@click.option("--max-minutes", type=float, help="Begin no run after so long; go on with --resume.")
+@click.option("--dry-run", is_flag=True, help="Only print the versions and the number of runs.")
+@click.option("--max-minutes", type=float, help="Start no run after this; continue with --resume.")
 @run_timeout_option
-@_option_of_each_axis
+@_axis_options
 @click.option(
     "--device",
     multiple=True,
     metavar="NAME",
-    help="The device; more to fall back on.",
+    help="The device; further ones are fallbacks.",
     shell_complete=complete_devices,
 )
-@click.option("--backend", type=click.Choice(BACKENDS), help="As for `run`.")
+@click.option("--backend", type=click.Choice(BACKENDS), help="QNN backend (default: the case's).")
 @click.option(
     "--pytest-arg",
     "pytest_arguments",
     multiple=True,
     metavar="ARG",
-    help="Goes to pytest as it is.",
+    help="Passed to pytest.",
 )
 @click.option(
     "--resume",
     is_flag=False,
     flag_value=_LATEST,
     metavar="[DIR]",
-    help="Go on with the bisection in DIR, or with the last that is not over.",
+    help="Resume the bisection in DIR, or the last unfinished one.",
 )
 @lab_option
 @_reports_option
 @json_option
 @click.pass_context
-def bisect(context: click.Context, /, **given: Any) -> int:
+def bisect(context: click.Context, /, **values: Any) -> int:
     """Find the version that changed a case: which QNN runtime, ONNX Runtime or compiler.
 
     \b
     Exit codes: 0 found, 1 nothing changed or only a range is known, 2 the input is wrong,
-    3 the lab or --max-minutes stopped it (--resume goes on).
+    3 the lab or --max-minutes stopped it (--resume continues).
     """
     if context.invoked_subcommand is not None:
         # `bisect --reports DIR log` means the same as `bisect log --reports DIR`
-        shared = {name: given[name] for name in ("reports", "as_json")}
+        shared = {name: values[name] for name in ("reports", "as_json")}
         context.default_map = dict.fromkeys(bisect.commands, shared)
         return FOUND
-    stop_at = _stop_at(given["max_minutes"])
-    if given["resume"] is not None:
-        _refuse_what_was_asked_before(context)
+    stop_at = _stop_at(values["max_minutes"])
+    if values["resume"] is not None:
+        _check_only_resumed(context)
         source = context.get_parameter_source("lab_file")
-        folder = _resumed(given, source == ParameterSource.COMMANDLINE)
-        return go_on_with(folder, stop_at, as_json=given["as_json"])
-    if not given["case"] or not (given["axis"] or given["good"] or given["bad"]):
+        folder = _resumed(values, source == ParameterSource.COMMANDLINE)
+        return run_bisection(folder, stop_at, as_json=values["as_json"])
+    if not values["case"] or not (values["axis"] or values["good"] or values["bad"]):
         raise click.UsageError(
             "--case and --axis say what to bisect, or --case with --good and --bad that name axes; "
             "or --resume"
         )
-    request = _request(given)
+    request = _request(values)
     if request.lab == DEFAULT_LAB and not request.lab.exists():
         instead = simulated_instead(request.devices)
         request = request if instead is None else replace(request, lab=instead)
     lab = load_lab(request.lab)
-    task = begin(request, lab, Catalog.of(lab, os.environ, cache_root()))
+    task = make_task(request, lab, Catalog.of(lab, os.environ, cache_root()))
     match = parse_match(request.match) if request.match else ANY_FAILURE
-    if (doubt := match.too_trusting(task.search.repeat)) is not None:
+    if (doubt := match.trust_warning(task.search.repeat)) is not None:
         _log.warning(doubt)
-    if given["dry_run"]:
+    if values["dry_run"]:
         planned = BisectionPlanned(
             case=task.case,
             devices=task.devices,
             versions=task.search.versions,
             most_runs=task.search.bound().limit(alike=True),
         )
-        say_found(planned, plan_lines(task), given["as_json"])
+        say_result(planned, plan_lines(task), values["as_json"])
         return FOUND
     folder = BisectFolder.create(request.reports, Begun(spec=task))
-    return go_on_with(folder, stop_at, as_json=given["as_json"], new=True)
+    return run_bisection(folder, stop_at, as_json=values["as_json"], new=True)
 
 
 @bisect.command()
@@ -383,51 +382,51 @@ def bisect(context: click.Context, /, **given: Any) -> int:
 @_reports_option
 @json_option
 def log(folder: Path | None, reports: Path, as_json: bool) -> None:
-    """Show what a bisection asked and was answered; edit its log.jsonl for `replay`."""
-    found = BisectFolder.open(folder) if folder else BisectFolder.newest(reports)
+    """Show the runs and answers of a bisection; edit its log.jsonl for `replay`."""
+    bisection = BisectFolder.open(folder) if folder else BisectFolder.newest(reports)
     if as_json:
-        say(log_text(found.path / LOG), nl=False)
+        say(log_text(bisection.path / LOG), nl=False)
         return
-    say(str(found.path / LOG))
-    for line in log_lines(found.read()):
+    say(str(bisection.path / LOG))
+    for line in log_lines(bisection.read()):
         say(line)
 
 
 @bisect.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Only say what the log comes to.")
+@click.option("--dry-run", is_flag=True, help="Only print the result of the log.")
 @_reports_option
 @json_option
 def replay(file: Path, dry_run: bool, reports: Path, as_json: bool) -> int:
-    """Begin again from a log, which may be edited: answers corrected, lines taken out."""
+    """Start from a log, which may be edited: answers corrected, lines removed."""
     if not dry_run:
-        return go_on_with(replayed(file, reports), None, as_json=as_json)
+        return run_bisection(replay_log(file, reports), None, as_json=as_json)
     log = read_log(log_text(file), file=str(file))
     step = search_of(log).next()
-    finding, asked = None, None
+    finding, question = None, None
     if isinstance(step, Question | Stopped):
-        asked, code = step.question if isinstance(step, Stopped) else step, NEGATIVE
-        said = f"next to run: {' with '.join(asked.at)} ({asked.why})"
+        question, code = step.question if isinstance(step, Stopped) else step, NEGATIVE
+        text = f"next to run: {' with '.join(question.at)} ({question.why})"
     else:
-        finding, code, said = step, code_of(step), step.text
+        finding, code, text = step, code_of(step), step.text
     if as_json:
         records = [None] * len(log.answers())
         result = result_of(file.absolute().parent.name, log, finding, records)
-        say_json(result.model_copy(update={"next": asked, "exit_code": code}))
+        say_json(result.model_copy(update={"next": question, "exit_code": code}))
     else:
-        say(said)
+        say(text)
     return code
 
 
-def _request(given: dict[str, Any]) -> Request:
-    same = {field.name: given[field.name] for field in fields(Request) if field.name in given}
-    named: dict[AxisName, str | None] = {axis: given[axis] for axis in VERSIONS}
+def _request(values: dict[str, Any]) -> Request:
+    same = {field.name: values[field.name] for field in fields(Request) if field.name in values}
+    named: dict[AxisName, str | None] = {axis: values[axis] for axis in VERSIONS}
     return Request(
         **same,
-        axes=tuple(part.strip() for part in (given["axis"] or "").split(",") if part.strip()),
-        lab=given["lab_file"],
+        axes=tuple(part.strip() for part in (values["axis"] or "").split(",") if part.strip()),
+        lab=values["lab_file"],
         versions={axis: spec for axis, spec in named.items() if spec is not None},
-        devices=[part for one in given["device"] for part in one.split(",")],
+        devices=[part for names in values["device"] for part in names.split(",")],
     )
 
 
@@ -435,35 +434,37 @@ def _stop_at(minutes: float | None) -> float | None:
     if minutes is None:
         return None
     if not (math.isfinite(minutes) and minutes > 0):
-        raise ConfigError(f"{minutes} is no time: more than 0", field="--max-minutes")
+        raise ConfigError(f"{minutes} is not a number above 0", field="--max-minutes")
     return time.monotonic() + 60 * minutes
 
 
-def _refuse_what_was_asked_before(context: click.Context) -> None:
-    """`--resume` goes on with what was asked: raises ConfigError for an option that asks anew."""
-    given = [
+def _check_only_resumed(context: click.Context) -> None:
+    """Raise ConfigError for options that `--resume` does not take."""
+    changed = [
         parameter
         for parameter in context.command.params
         if context.get_parameter_source(str(parameter.name)) == ParameterSource.COMMANDLINE
         and parameter.name not in _WITH_RESUME
     ]
-    if given:
-        problem = "goes on with what was asked before, and takes nothing else"
+    if changed:
+        problem = "continues with the same options, and takes no others"
         same = ("--lab if it is the same", "--pytest-arg if they are the same")
         choices = ("--reports", "--max-minutes", "--json", *same)
-        raise ConfigError(f"--resume {problem}", field=given[0].opts[0], choices=choices)
+        raise ConfigError(f"--resume {problem}", field=changed[0].opts[0], choices=choices)
 
 
-def _resumed(given: dict[str, Any], lab_named: bool) -> BisectFolder:
-    """The bisection to go on with, held."""
-    named = given["resume"]
+def _resumed(values: dict[str, Any], lab_named: bool) -> BisectFolder:
+    """Return the locked bisection to resume."""
+    named = values["resume"]
     if named == _LATEST:
-        folder = BisectFolder.to_go_on_with(given["reports"])
+        folder = BisectFolder.newest_open(values["reports"])
     else:
         folder = BisectFolder.open(Path(named))
     spec = folder.read().spec
-    if lab_named and spec.lab.resolve() != given["lab_file"].resolve():
-        raise ConfigError(f"what was asked before is about the lab in {spec.lab}", field="--lab")
-    folder.words = named_again(spec.pytest_arguments, given["pytest_arguments"])
-    folder.hold()
+    if lab_named and spec.lab.resolve() != values["lab_file"].resolve():
+        raise ConfigError(f"the bisection is for the lab in {spec.lab}", field="--lab")
+    folder.pytest_arguments = pytest_arguments_to_resume(
+        spec.pytest_arguments, values["pytest_arguments"]
+    )
+    folder.lock()
     return folder

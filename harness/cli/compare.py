@@ -1,4 +1,4 @@
-"""`qnn-harness compare`: what became of each case since an earlier run."""
+"""`qnn-harness compare`: the changes of cases since an earlier run."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from harness.history.comparison import (
     Category,
     FailOn,
     Pair,
-    settled,
+    apply_history,
 )
 from harness.history.comparison_json import report_head, rows
 from harness.history.comparison_text import (
-    ToldComparison,
-    compared,
+    ComparisonView,
+    compare_folders,
     lines,
     markdown,
     page,
-    told,
+    view_of,
 )
 from harness.history.previous import histories, previous_of
 from harness.nightly.notifications import Message, notify as send_message, require_channels
@@ -40,22 +40,22 @@ _LATEST: Final = Path("reports/latest")
 @click.option(
     "--previous",
     is_flag=True,
-    help="BASE is the last finished run before NEW, beside it, that was asked for the same cases.",
+    help="BASE is the last finished run before NEW, in the same folder, of the same cases.",
 )
 @click.option(
     "--fail-on",
     metavar="WHAT[,WHAT]",
     default="new,changed,vanished,added",
     show_default=True,
-    help="What ends with 1: new, changed, flaky, vanished, lab, added, drift:STEPS, perf:PERCENT%, "
-    "ops.",
+    help="Changes that end with 1: new, changed, flaky, vanished, lab, added, drift:STEPS, "
+    "perf:PERCENT%, ops.",
 )
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a comment for CI.")
 @click.option("--html", "as_html", is_flag=True, help="Print a page.")
 @click.option(
     "--notify",
     is_flag=True,
-    help="Send the result to the channels of devices.yaml, unless it is 0 and nothing is fixed.",
+    help="Send the result to the channels of devices.yaml, unless it is 0 and nothing was fixed.",
 )
 @lab_option
 @json_option
@@ -71,65 +71,65 @@ def compare(
 ) -> int:
     """Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.
 
-    So do failures that are other ones than before, and cases that had a verdict and have vanished;
-    --fail-on says it otherwise. Where none of these is, verdicts that the new run lacks end with 2
-    if input was wrong, else 3. For each new failure it prints the bisection that finds the version
-    to blame. Speed and memory of what passes in both are judged by what earlier runs of the same
-    cases, beside BASE, say of noise: one run alone never proves a change. Of an op it
-    does where all executions lie three times apart.
+    So do failures that changed, and cases that had a verdict and have vanished, unless --fail-on
+    says otherwise. Else missing verdicts in the new run end with 2 if the input was wrong, or 3.
+    For each new failure it prints the bisection that finds the version to blame. Changes of speed
+    and memory are judged by the noise in earlier runs of the same cases: a single run never proves
+    a change, except for an op if all its executions differ by a factor of three.
     """
-    asked_for = {"--markdown": as_markdown, "--html": as_html, "--json": as_json}
-    forms = [name for name, wanted in asked_for.items() if wanted]
-    if len(forms) > 1:
-        raise click.UsageError(f"{' and '.join(forms[:2])} do not go together")
+    formats = {"--markdown": as_markdown, "--html": as_html, "--json": as_json}
+    chosen = [name for name, is_set in formats.items() if is_set]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(chosen[:2])} do not go together")
     if notify:
         require_channels(lab_file)
-    asked = FailOn.parse(fail_on)
+    fail_rules = FailOn.parse(fail_on)
     base, folder = _folders(runs, previous)
-    found = compared(base, folder, asked, late=previous)
-    if previous:  # runs lie in one line, as nights do
-        seen = histories(folder, base)
-        found = settled(found, {name: one for name, one in seen.items() if one.is_flaky})
+    comparison = compare_folders(base, folder, fail_rules, late=previous)
+    if previous:  # the runs are consecutive, as nights are
+        states = histories(folder, base)
+        flaky = {name: state for name, state in states.items() if state.is_flaky}
+        comparison = apply_history(comparison, flaky)
     lab, reports = lab_to_name(lab_file), str(folder.path.parent)
 
     def bisectable(category: Category, pair: Pair) -> Bisectable:
-        told = category in BISECTED
-        return NewFailure.of(pair).bisectable(lab, reports) if told else Bisectable()
+        is_bisected = category in BISECTED
+        return NewFailure.of(pair).bisectable(lab, reports) if is_bisected else Bisectable()
 
-    whole = told(
-        found,
-        asked.reasons(found),
+    report = view_of(
+        comparison,
+        fail_rules.reasons(comparison),
         base=base.run_id,
         run=folder.run_id,
         bisectable=bisectable,
     )
     if as_markdown or as_html:
-        say(markdown(whole) if as_markdown else page(whole), nl=False)
+        say(markdown(report) if as_markdown else page(report), nl=False)
     elif not as_json:
-        for line in lines(whole):
+        for line in lines(report):
             say(line)
-    if notify and (whole.exit_code or found["fixed"]):
-        _notify(whole, folder, lab_file)
+    if notify and (report.exit_code or comparison["fixed"]):
+        _notify(report, folder, lab_file)
     if as_json:
         say_long_json(
-            report_head(whole), **{name: rows(whole, name, bisectable) for name in TITLES}
+            report_head(report), **{name: rows(report, name, bisectable) for name in TITLES}
         )
-    return whole.exit_code
+    return report.exit_code
 
 
-def _notify(whole: ToldComparison, run: RunFolder, lab_file: Path) -> None:
+def _notify(report: ComparisonView, run: RunFolder, lab_file: Path) -> None:
     """Send the verdict, then the other lines; a channel that fails is a warning."""
-    title = f"Devices: {whole.mark}: {whole.name}"
-    text = [whole.verdict, *(line for line in lines(whole) if line != whole.verdict)]
+    title = f"Devices: {report.mark}: {report.name}"
+    text = [report.verdict, *(line for line in lines(report) if line != report.verdict)]
     message = Message.of_lines(title, text, run.path / "report.html")
     for warning in send_message(lab_file, message):
         say(f"warning: {warning}", err=True)
 
 
 def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFolder]:
-    """The base and the new run. Raises UsageError for too few or too many, ConfigError for none."""
+    """Return the base and the new run. Raises UsageError for a wrong number, ConfigError."""
     if previous and len(runs) > 1:
-        raise click.UsageError("--previous finds BASE: only NEW can be named beside it")
+        raise click.UsageError("--previous finds BASE: only NEW can be named with it")
     if not previous and not 1 <= len(runs) <= 2:
         raise click.UsageError(
             "name the run to compare reports/latest with, or two runs, or --previous"

@@ -28,9 +28,9 @@ from harness.cli.lab_options import (
     require_output,
 )
 from harness.cli.printout import Printout
-from harness.cli.say import say, say_found, say_json
+from harness.cli.say import say, say_json, say_result
 from harness.containers.artefact import Artefact, ArtefactError, Piece
-from harness.containers.extract import extract, nothing_in, piece_file
+from harness.containers.extract import extract, no_context_error, piece_file
 from harness.containers.manifest import MANIFEST, PieceEntry
 from harness.containers.open import open_artefact, open_artefacts
 from harness.core.cache import cache_root
@@ -41,6 +41,7 @@ from harness.core.socs import SOCS, Soc, near_socs
 from harness.core.versions import QnnVersion
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
 from harness.models.compile import ContextStore
+from harness.models.compiled_file import compile_to_file
 from harness.models.compiler import CompileError
 from harness.models.fit_text import MOST_CONTEXTS, FitContext, fit, fit_lines
 from harness.models.inspection import (
@@ -52,7 +53,6 @@ from harness.models.inspection import (
     model_report,
     names_of,
 )
-from harness.models.made_file import compile_to_file
 from harness.models.metadata import (
     Unreadable,
     entries,
@@ -64,7 +64,7 @@ from harness.models.metadata import (
 from harness.models.onnx_model import OnnxModel, OnnxNodes
 from harness.models.packing import (
     Room,
-    Silent,
+    Unsized,
     calibrated_room,
     reserved,
 )
@@ -75,7 +75,7 @@ from harness.runtimes.runtime import Runtime
 
 
 class ContextCompiled(Printout):
-    """`contexts compile --json`. `memory_bytes` is what the context needs at least."""
+    """`contexts compile --json`. `memory_bytes` is the minimum that the context needs."""
 
     files: list[str]
     bytes: int
@@ -89,9 +89,9 @@ class ContextCompiled(Printout):
 
 @click.command("compile")
 @click.argument("model", type=NamedPath())
-@click.option("-o", "--output", type=NamedPath(), required=True, metavar="FILE", help="The file.")
-@click.option("--soc", required=True, metavar="SOC", help="For which SoC, such as SM8650.")
-@click.option("--qnn", metavar="VERSION", help="Whose compiler. By default the newest.")
+@click.option("-o", "--output", type=NamedPath(), required=True, metavar="FILE", help="Output.")
+@click.option("--soc", required=True, metavar="SOC", help="SoC to compile for, such as SM8650.")
+@click.option("--qnn", metavar="VERSION", help="QNN version of the compiler (default: newest).")
 @lab_option
 @json_option
 def compile_command(
@@ -104,16 +104,16 @@ def compile_command(
 ) -> int:
     """Compile MODEL, an .onnx, for the NPU of a SoC.
 
-    FILE is a context binary; if it ends with .onnx, a model with an EPContext node that holds the
-    binary. It is the file that `run` makes of MODEL inside, and `run`, `fit`, `inspect` take it. A
-    FILE that is there is replaced.
+    FILE is a context binary, or, if it ends with .onnx, a model with an EPContext node with the
+    binary. `run` compiles MODEL in the same way, and `run`, `fit`, `inspect` accept FILE. An
+    existing FILE is replaced.
 
     \b
-    Exit codes: 0 it was made, 1 the compiler does not make it, 2 the input is wrong,
+    Exit codes: 0 compiled, 1 the compiler refuses it, 2 the input is wrong,
     3 this computer failed.
     """
     if (kind := open_artefact(model).kind) != "onnx":
-        problem = f"what is compiled is an .onnx, and this is: {kind}"
+        problem = f"only an .onnx can be compiled, and this is: {kind}"
         raise ConfigError(problem, file=model)
     require_output(output)
     if output.exists() and output.samefile(model):
@@ -123,48 +123,48 @@ def compile_command(
     host = open_catalog(lab_file).compiler_host(version)
     probes = ProbeBuilder(cache_root() / "probe")
     try:
-        made = compile_to_file(source, host, chosen, probes, output)
+        binary = compile_to_file(source, host, chosen, probes, output)
     except CompileError as error:
         return _say_refused(error, [model])
     compiled = ContextCompiled(
         files=[str(output)],
-        bytes=made.bytes,
-        sha256=made.sha256,
+        bytes=binary.bytes,
+        sha256=binary.sha256,
         qnn=host.qnn_version,
         soc=chosen.name,
         htp_arch=chosen.htp_arch,
-        graphs=[str(graph.get("name")) for graph in entries(made.metadata, "graphs")],
-        memory_bytes=memory_bytes(made.metadata),
+        graphs=[str(graph.get("name")) for graph in entries(binary.metadata, "graphs")],
+        memory_bytes=memory_bytes(binary.metadata),
     )
-    by = f"compiled by QNN {compiled.qnn} for {compiled.soc}, HTP v{compiled.htp_arch}"
+    origin = f"compiled by QNN {compiled.qnn} for {compiled.soc}, HTP v{compiled.htp_arch}"
     needs = f"it needs {compiled.memory_bytes:,} bytes at least"
     lines = [
-        f"{output}: {by}",
+        f"{output}: {origin}",
         f"    context of {compiled.bytes:,} bytes; {needs}; graphs: {', '.join(compiled.graphs)}",
         f"    sha256 {compiled.sha256}",
     ]
-    say_found(compiled, lines, as_json)
+    say_result(compiled, lines, as_json)
     return 0
 
 
 def soc_with_htp(name: str) -> Soc:
-    """The SoC that `--soc` names, in whatever letters. Raises ConfigError for one without HTP."""
-    with_htp = {one.name: one for one in SOCS.values() if one.htp_arch is not None}
-    found = with_htp.get(name.upper())
-    if found is None:
-        why = "has a DSP without HTP" if name.upper() in SOCS else "is no SoC that is known"
-        near = [one for one in near_socs(name) if one in with_htp]
-        raise ConfigError(f"{name[:80]!r} {why}", field="--soc", choices=near or list(with_htp))
-    return found
+    """Return the SoC of `--soc`, in any case. Raises ConfigError for one without HTP."""
+    with_htp = {soc.name: soc for soc in SOCS.values() if soc.htp_arch is not None}
+    chosen = with_htp.get(name.upper())
+    if chosen is None:
+        problem = "has a DSP without HTP" if name.upper() in SOCS else "is not a known SoC"
+        near = [soc for soc in near_socs(name) if soc in with_htp]
+        raise ConfigError(f"{name[:80]!r} {problem}", field="--soc", choices=near or list(with_htp))
+    return chosen
 
 
 _log = logging.getLogger(__name__)
 
 _NEGATIVE = 1
-_MOST_LONG = 8
+_MAX_DETAILED = 8
 
 qnn_option = click.option(
-    "--qnn", metavar="VERSION", help="Whose simulator reserves. By default the newest."
+    "--qnn", metavar="VERSION", help="QNN version for the memory estimate (default: newest)."
 )
 
 
@@ -177,11 +177,11 @@ class ContextsExtracted(Printout):
 
 @click.group()
 def contexts() -> None:
-    """Context binaries in files that you have.
+    """Inspect, extract, compile, fit and bundle context binaries in model files.
 
     FILE is a context binary, an ExecuTorch .pte, an ONNX model with EPContext nodes, a LiteRT
-    .tflite, a DLC, a bundle, a folder with such files, or a pattern such as 'models/*.pte'. What a
-    file is, is seen in its content.
+    .tflite, a DLC, a bundle, a folder with such files, or a pattern such as 'models/*.pte'. Its
+    format is detected from its content.
     """
 
 
@@ -198,28 +198,25 @@ def contexts() -> None:
 )
 @json_option
 def extract_command(files: tuple[Path, ...], folder: Path, as_json: bool) -> None:
-    """Copy the context binaries out of FILEs, as a runtime would load them one after the other.
+    """Copy the context binaries out of FILEs, in the order in which a runtime would load them.
 
-    A manifest.json tells of each where it comes from and its size; wherever FILE can stand, the
-    folder can, too.
+    A manifest.json lists the source and size of each; the folder can be used as a FILE.
     """
     manifest = extract(open_artefacts(files), folder)
     if as_json:
         say_json(ContextsExtracted(folder=str(folder), pieces=manifest.pieces))
         return
     pieces = manifest.pieces
-    width = max(len(one.file or "-") for one in pieces)
-    for one in pieces:
-        came = f"{one.artefact} {one.origin}".strip()
-        say(f"{one.file or '-':<{width}}  {one.size:>12} bytes  {one.kind:<7}  {came}")
-    say(f"{folder / MANIFEST} tells of them")
+    width = max(len(piece.file or "-") for piece in pieces)
+    for piece in pieces:
+        origin = f"{piece.artefact} {piece.origin}".strip()
+        say(f"{piece.file or '-':<{width}}  {piece.size:>12} bytes  {piece.kind:<7}  {origin}")
+    say(f"{folder / MANIFEST} lists them")
 
 
 @contexts.command()
 @files_argument
-@click.option(
-    "--qnn", metavar="VERSION", help="Whose libQnnSystem.so reads them. By default the newest."
-)
+@click.option("--qnn", metavar="VERSION", help="QNN version that reads them (default: newest).")
 @lab_option
 @click.option("--long", "whole", is_flag=True, help="Each context with its tensors, however many.")
 @json_option
@@ -228,24 +225,24 @@ def inspect(
 ) -> int:
     """Show what is in FILEs: their context binaries, graphs, inputs and outputs.
 
-    Of more than 8 contexts those that are alike are one line.
+    If there are more than 8 contexts, similar ones are one line.
 
-    Nothing is executed; the real libQnnSystem.so reads the binaries in a process of its own. Ends
-    with 1 if it cannot read one of them, with 2 if a FILE is of no kind that is known.
+    Nothing is executed; the real libQnnSystem.so reads the binaries in a separate process. Ends
+    with 1 if it cannot read one of them, with 2 if a FILE is of an unknown kind.
     """
     report = inspection(files, qnn, lab_file)
-    say_found(report, lines(report, whole=whole), as_json)
+    say_result(report, lines(report, whole=whole), as_json)
     for problem in report.problems:
         say(f"error: {problem}", err=True)
     if report.problems:
         return ConfigError.exit_code
-    return _NEGATIVE if any(one.problem for one in report.contexts) else 0
+    return _NEGATIVE if any(context.problem for context in report.contexts) else 0
 
 
 def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspection:
-    """What the context binaries of these files say of themselves.
+    """Return the metadata of the context binaries in these files.
 
-    Raises ConfigError for a version that there is not, InfraError if its library cannot be had.
+    Raises ConfigError for an unknown version, InfraError if its library cannot be fetched.
     """
     catalog = open_catalog(lab_file)
     runtime = host_runtime(catalog, qnn)
@@ -260,30 +257,30 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
             _log.warning("%s: %s without a context in it", artefact.path, artefact.kind)
     binaries = [piece for _, piece in opened if piece.kind == "context"]
     probes = ProbeBuilder(cache_root() / "probe")
-    read: Iterator[dict[str, object] | Unreadable] = iter(
+    results: Iterator[dict[str, object] | Unreadable] = iter(
         read_each(probes, runtime.library("libQnnSystem.so"), binaries)
     )
     contexts = []
     for artefact, piece in opened:
-        told = next(read) if piece.kind == "context" else None
+        metadata = next(results) if piece.kind == "context" else None
         try:
-            contexts.append(context_report(artefact, piece, piece.sha256(), told))
-        except ArtefactError as error:  # of a manifest: the others are still told
+            contexts.append(context_report(artefact, piece, piece.sha256(), metadata))
+        except ArtefactError as error:  # of a manifest: continue with the others
             problems.append(str(error))
     qnn = runtime.qnn_version or runtime.name
     return Inspection(1, qnn, tuple(contexts), tuple(problems), tuple(models))
 
 
 def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
-    """An inspection for people: a few lines for each context; one for many unless `whole`."""
+    """Yield an inspection as text: a few lines for each context; one for many unless `whole`."""
     for model in report.models:
         yield f"{model.file}: an ONNX model, which `run` and `contexts compile` compile"
         yield f"    {counted(model.nodes, 'node')}: {model.op_types}"
-        yield from (f"    in  {one}" for one in model.inputs)
-        yield from (f"    out {one}" for one in model.outputs)
-    if not whole and len(report.contexts) > _MOST_LONG:
-        yield from _alike(report.contexts)
-    shown = report.contexts if whole or len(report.contexts) <= _MOST_LONG else ()
+        yield from (f"    in  {tensor}" for tensor in model.inputs)
+        yield from (f"    out {tensor}" for tensor in model.outputs)
+    if not whole and len(report.contexts) > _MAX_DETAILED:
+        yield from _group_lines(report.contexts)
+    shown = report.contexts if whole or len(report.contexts) <= _MAX_DETAILED else ()
     for name, context in zip(names_of(shown), shown, strict=True):
         yield f"{name}: {size(context.size)}, sha256 {context.sha256[:12]}"
         if context.problem:
@@ -292,37 +289,39 @@ def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
         if context.kind != "context":
             yield f"    a {context.kind.upper()}: a model that is compiled on the device"
             continue
-        yield f"    {_made_for(context)}"
-        yield f"    {_needs(context)}"
+        yield f"    {_made_for_text(context)}"
+        yield f"    {_needs_text(context)}"
         for graph in context.graphs:
             yield f"    graph {graph.name}"
             for kind, tensors in (("in", graph.inputs), ("out", graph.outputs)):
                 for tensor in tensors:
                     yield f"        {kind:<4}{_tensor(tensor)}"
-    read = sum(one.kind == "context" for one in report.contexts)
-    if read or not (report.problems or report.models or report.contexts):
-        more = "; --long shows each" if len(report.contexts) > _MOST_LONG and not whole else ""
-        yield f"{counted(read, 'context')}, read by QNN {report.qnn}{more}"
+    read_count = sum(each.kind == "context" for each in report.contexts)
+    if read_count or not (report.problems or report.models or report.contexts):
+        more = "; --long shows each" if len(report.contexts) > _MAX_DETAILED and not whole else ""
+        yield f"{counted(read_count, 'context')}, read by QNN {report.qnn}{more}"
 
 
-def _alike(contexts: Sequence[ContextReport]) -> Iterator[str]:
-    """A few lines for all that are of one kind, the sizes of the least and the largest of them.
+def _group_lines(contexts: Sequence[ContextReport]) -> Iterator[str]:
+    """Yield a few lines for each group of similar contexts, with the range of their sizes.
 
-    Files with several are told by themselves, others together.
+    A file with several contexts is a group of its own, others are grouped together.
     """
     groups: dict[tuple[str, ...], list[ContextReport]] = {}
-    held = Counter(one.file for one in contexts)
-    for one in contexts:
-        what = one.problem or (_made_for(one) if one.kind == "context" else f"a {one.kind.upper()}")
-        groups.setdefault((one.file if held[one.file] > 1 else "", what), []).append(one)
-    for (file, what), found in groups.items():
-        sizes, needed = [one.size for one in found], [one.memory_bytes or 0 for one in found]
-        graphs = sum(len(one.graphs) for one in found)
-        more = "" if file or len(found) == 1 else f" and {counted(len(found) - 1, 'more file')}"
-        each = f", {_span(sizes)} each" if len(found) > 1 else ""
-        number = counted(len(found), "context" if found[0].kind == "context" else "model")
-        yield f"{found[0].file}{more}: {number}{each}, {size(sum(sizes))}"
-        yield f"    {what}"
+    counts = Counter(each.file for each in contexts)
+    for context in contexts:
+        kind = context.kind
+        title = _made_for_text(context) if kind == "context" else f"a {kind.upper()}"
+        key = context.file if counts[context.file] > 1 else "", context.problem or title
+        groups.setdefault(key, []).append(context)
+    for (file, title), group in groups.items():
+        sizes, needed = [each.size for each in group], [each.memory_bytes or 0 for each in group]
+        graphs = sum(len(each.graphs) for each in group)
+        more = "" if file or len(group) == 1 else f" and {counted(len(group) - 1, 'more file')}"
+        each = f", {_span(sizes)} each" if len(group) > 1 else ""
+        number = counted(len(group), "context" if group[0].kind == "context" else "model")
+        yield f"{group[0].file}{more}: {number}{each}, {size(sum(sizes))}"
+        yield f"    {title}"
         if any(needed):
             yield f"    each needs {_span(needed)} at least, all {size(sum(needed))}"
         if graphs:
@@ -334,7 +333,7 @@ def _span(values: Sequence[int]) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _made_for(context: ContextReport) -> str:
+def _made_for_text(context: ContextReport) -> str:
     htp = f"HTP v{context.htp_arch}" if context.htp_arch else "an HTP that it does not name"
     target = context.backend if context.backend != "htp" else htp
     model = f", SoC model {context.soc_model}" if context.soc_model else ""
@@ -342,21 +341,21 @@ def _made_for(context: ContextReport) -> str:
     return f"made by QNN {context.build_id or 'not told'} for {target}{model}{socs}"
 
 
-def _needs(context: ContextReport) -> str:
+def _needs_text(context: ContextReport) -> str:
     figures = (
         ("weights", context.weights_bytes),
         ("I/O", context.io_bytes),
         ("spill-fill", context.spill_fill_bytes),
         ("VTCM", context.vtcm_bytes),
     )
-    told = ", ".join(f"{name} {size(value)}" for name, value in figures if value is not None)
-    return f"needs {size(context.memory_bytes or 0)} at least" + (f": {told}" if told else "")
+    details = ", ".join(f"{name} {size(value)}" for name, value in figures if value is not None)
+    return f"needs {size(context.memory_bytes or 0)} at least" + (f": {details}" if details else "")
 
 
 def _tensor(tensor: TensorReport) -> str:
     shape = " x ".join(map(str, tensor.dimensions)) or "scalar"
-    held = "unknown size" if tensor.bytes is None else size(tensor.bytes)
-    text = f"{tensor.name}: {tensor.data_type} [{shape}], {held}, {tensor.memory_type}"
+    size_text = "unknown size" if tensor.bytes is None else size(tensor.bytes)
+    text = f"{tensor.name}: {tensor.data_type} [{shape}], {size_text}, {tensor.memory_type}"
     if tensor.scale is not None and tensor.offset is not None:
         return f"{text}, {tensor.scale:g} * (value {tensor.offset:+d})"
     along = f" of {tensor.channels} along axis {tensor.axis}" if tensor.channels else ""
@@ -364,7 +363,7 @@ def _tensor(tensor: TensorReport) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes as people read them: 1 MB is 10^6."""
+    """Format a number of bytes: 1 MB is 10^6."""
     for factor, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if count >= factor:
             return f"{count / factor:.3f} {unit}"
@@ -374,22 +373,22 @@ def size(count: int) -> str:
 @contexts.command("fit")
 @files_argument
 @click.option(
-    "--contexts", type=click.IntRange(1, MOST_CONTEXTS), help="Load so many, FILEs in turn."
+    "--contexts", type=click.IntRange(1, MOST_CONTEXTS), help="Number to load, FILEs in turn."
 )
 @click.option(
     "--residency",
     type=click.Choice(RESIDENCIES),
     default="resident",
     show_default=True,
-    help="How they are loaded: all, one after the other, or the last few.",
+    help="Contexts loaded at once: all, one at a time, or the last few.",
 )
 @click.option(
-    "--window", type=click.IntRange(1), default=4, show_default=True, help="How many these are."
+    "--window", type=click.IntRange(1), default=4, show_default=True, help="Size of a window."
 )
-@click.option("--budget", type=click.IntRange(1), help="Bytes of one protection domain.")
-@click.option("--remeasure", is_flag=True, help="Measure the simulator's budget anew.")
-@click.option("--sessions", type=click.IntRange(1, 64), help="How many of them there are.")
-@click.option("--soc", default="QCS8550", show_default=True, help="What an .onnx is compiled for.")
+@click.option("--budget", type=click.IntRange(1), help="Bytes of one protection domain (PD).")
+@click.option("--remeasure", is_flag=True, help="Measure the simulator's budget again.")
+@click.option("--sessions", type=click.IntRange(1, 64), help="Number of PDs.")
+@click.option("--soc", default="QCS8550", show_default=True, help="SoC to compile an .onnx for.")
 @qnn_option
 @lab_option
 @json_option
@@ -406,25 +405,25 @@ def fit_command(
     lab_file: Path,
     as_json: bool,
 ) -> int:
-    """Tell whether the contexts of FILEs fit, which is the first that does not, and what helps.
+    """Check that the contexts of FILEs fit; else name the first that does not, and what helps.
 
-    An .onnx is compiled first, as `run` does it.
+    An .onnx is compiled first, as by `run`.
 
-    What each takes is what the real library reserves when it loads it alone, here. Without
-    --budget the simulator's own is taken, which is measured once and kept; a device has another.
-    Ends with 1 if not all fit, if that is not known, as of a simulator that has no limit, or if
-    the compiler refuses a model.
+    The size of each is what the real library reserves when it loads it alone on this computer.
+    Without --budget the simulator's is used, which is measured once; devices have other ones.
+    Ends with 1 if not all fit, if that is not known because the simulator has no limit, or if the
+    compiler refuses a model.
     """
     if remeasure and budget is not None:
-        raise click.UsageError("--remeasure measures the budget, and --budget gives it: name one")
+        raise click.UsageError("--remeasure and --budget exclude each other")
     catalog = open_catalog(lab_file)
     runtime = host_runtime(catalog, qnn)
     try:
         named = _contexts(files, catalog, runtime, soc_with_htp(soc))
     except CompileError as error:
         return _say_refused(error, files)
-    measured = _measured(runtime, named)
-    wanted = list(islice(cycle(measured), contexts or len(measured)))
+    measured = _measure(runtime, named)
+    sequence = list(islice(cycle(measured), contexts or len(measured)))
     if budget is not None:
         room: Room | None = Room(budget)
     else:
@@ -434,101 +433,103 @@ def fit_command(
     source: Literal["given", "calibrated"] = (
         "given" if budget is not None or sessions is not None else "calibrated"
     )
-    told = fit(
+    report = fit(
         runtime.qnn_version or runtime.name,
-        wanted,
+        sequence,
         room,
         source,
         residency=residency,
         window=window,
     )
-    say_found(told, fit_lines(told), as_json)
-    return 0 if told.fits else _NEGATIVE
+    say_result(report, fit_lines(report), as_json)
+    return 0 if report.fits else _NEGATIVE
 
 
 def _say_refused(error: CompileError, files: Sequence[Path]) -> int:
-    """Say why a model was not compiled, the nodes with their shapes if it is the only file."""
-    refused, words = refused_nodes(messages_of(error.output)), str(error)
+    """Say why a model was not compiled; with the shapes of nodes if it is the only file."""
+    refused, message = refused_nodes(messages_of(error.output)), str(error)
     if refused:
         shapes = OnnxNodes.of(files[0]).shapes() if len(files) == 1 else {}
-        words = refusal_text(refused, shapes, words.partition(": ")[0])
-    say(f"error: {words}", err=True)
+        message = refusal_text(refused, shapes, message.partition(": ")[0])
+    say(f"error: {message}", err=True)
     return _NEGATIVE
 
 
 def _contexts(
     files: Sequence[Path], catalog: Catalog, runtime: Runtime, soc: Soc
 ) -> list[tuple[str, Piece]]:
-    root, found, passed = cache_root(), [], []
-    opened = list(open_artefacts(files))
-    for artefact in opened:
+    root, named, warnings = cache_root(), [], []
+    artefacts = list(open_artefacts(files))
+    for artefact in artefacts:
         name = artefact.path.name
         pieces = [piece for piece in artefact.pieces if piece.kind == "context"]
         if artefact.kind == "onnx":
             store = ContextStore(root, catalog, ProbeBuilder(root / "probe"))
             compiler = catalog.compiler_for(runtime.name, HOST_TARGET)
             model = OnnxModel.of(artefact.path.absolute())
-            made = store.get(model, compiler, soc.htp_arch or 0)
-            pieces = [Piece(made.path, 0, made.size, "", "context")]
+            binary = store.get(model, compiler, soc.htp_arch or 0)
+            pieces = [Piece(binary.path, 0, binary.size, "", "context")]
         if (left_out := len(artefact.pieces) - len(pieces)) > 0:
-            passed.append(f"{artefact.path}: left out, without a context: {left_out}")
+            warnings.append(f"{artefact.path}: left out, without a context: {left_out}")
         elif not pieces:
-            passed.append(f"{artefact.path}: {artefact.kind} without a context in it")
+            warnings.append(f"{artefact.path}: {artefact.kind} without a context in it")
         several = len(pieces) > 1
-        found += [(f"{name}#{at}" if several else name, one) for at, one in enumerate(pieces)]
-    if not found:
-        raise nothing_in(opened)
-    for text in passed:
+        named += [(f"{name}#{i}" if several else name, part) for i, part in enumerate(pieces)]
+    if not named:
+        raise no_context_error(artefacts)
+    for text in warnings:
         _log.warning(text)
-    return found
+    return named
 
 
-def _measured(runtime: Runtime, named: Sequence[tuple[str, Piece]]) -> list[FitContext]:
+def _measure(runtime: Runtime, named: Sequence[tuple[str, Piece]]) -> list[FitContext]:
     probes = ProbeBuilder(cache_root() / "probe")
     pieces = [piece for _, piece in named]
-    told = read_each(probes, runtime.library("libQnnSystem.so"), pieces)
+    all_metadata = read_each(probes, runtime.library("libQnnSystem.so"), pieces)
     files = [piece_file(piece, cache_root()) for piece in pieces]
     sizes = reserved(probes.build(HOST_TARGET), runtime.library("libQnnHtp.so"), files)
-    found = []
-    for (name, piece), metadata, taken in zip(named, told, sizes, strict=True):
+    results = []
+    for (name, piece), metadata, reservation in zip(named, all_metadata, sizes, strict=True):
         if isinstance(metadata, Unreadable):
-            where = f"{piece.origin}: " if piece.origin else ""
-            raise ConfigError(f"{where}{metadata.reason}", file=piece.path)
-        if isinstance(taken, Silent):
+            prefix = f"{piece.origin}: " if piece.origin else ""
+            raise ConfigError(f"{prefix}{metadata.reason}", file=piece.path)
+        if isinstance(reservation, Unsized):
             parts = needs(metadata)
             least = memory_bytes(metadata) + (parts["vtcm_bytes"] or 0)
             spill_fill = parts["spill_fill_bytes"] or 0
-            refusal = _refusal(taken, metadata, runtime) if taken.refused else (taken.reason, False)
-            found.append(FitContext(name, least, spill_fill, "metadata", *refusal))
+            reason = reservation.reason
+            refused = reservation.refused
+            refusal = _refusal(reservation, metadata, runtime) if refused else (reason, False)
+            results.append(FitContext(name, least, spill_fill, "metadata", *refusal))
         else:
-            found.append(FitContext(name, taken.total, taken.spill_fill, "measured"))
-    return found
+            results.append(FitContext(name, reservation.total, reservation.spill_fill, "measured"))
+    return results
 
 
 def _refusal(
-    taken: Silent, metadata: Mapping[str, object], runtime: Runtime
+    failure: Unsized, metadata: Mapping[str, object], runtime: Runtime
 ) -> tuple[str, bool, str | None]:
-    """Why a runtime does not load a context: in its words, and of which known kind that is."""
+    """Return why a runtime does not load a context: its message, and the diagnosis."""
     from harness.diagnosis.rule import Symptoms, findings
     from harness.diagnosis.rules import RULES
 
-    reason, api = taken.reason, "QnnContext_createFromBinary"
-    if taken.code:
-        info = describe(taken.code, api=api)
-        reason = f"{taken.code} ({info.symbol or info.component}): {reason}"
-    codes = (taken.code,) if taken.code else ()
-    known = findings(Symptoms("failed", (api,), codes, (*taken.said, taken.reason)), RULES)
-    if not known:
+    reason, api = failure.reason, "QnnContext_createFromBinary"
+    if failure.code:
+        info = describe(failure.code, api=api)
+        reason = f"{failure.code} ({info.symbol or info.component}): {reason}"
+    codes = (failure.code,) if failure.code else ()
+    fitting = findings(Symptoms("failed", (api,), codes, (*failure.logs, failure.reason)), RULES)
+    if not fitting:
         return reason, True, None
-    told = known[0].diagnosis(codes)
-    build, own = named_build(metadata), QnnVersion.found_in(runtime.qnn_version)
-    made = QnnVersion.found_in(build)
-    if made and own and made.is_newer_than(own):
-        least = ".".join(str(made).split(".")[:3])
+    diagnosis = fitting[0].diagnosis(codes)
+    build, runtime_version = named_build(metadata), QnnVersion.found_in(runtime.qnn_version)
+    compiler_version = QnnVersion.found_in(build)
+    if compiler_version and runtime_version and compiler_version.is_newer_than(runtime_version):
+        least = ".".join(str(compiler_version).split(".")[:3])
         words = f"made by QNN {build}; needs a runtime of {least} or newer"
-        return reason, True, f"{told.id} ({told.confidence}): {words}"
-    fix = f"; {told.fix}" if told.fix else ""
-    return reason, True, f"{told.id} ({told.confidence}): {told.words}{fix}"
+        return reason, True, f"{diagnosis.id} ({diagnosis.confidence}): {words}"
+    fix = f"; {diagnosis.fix}" if diagnosis.fix else ""
+    return reason, True, f"{diagnosis.id} ({diagnosis.confidence}): {diagnosis.words}{fix}"
 
 
 contexts.add_command(compile_command)

@@ -1,4 +1,4 @@
-"""`qnn-harness contexts diverge`: the first op of a model that goes wrong, and that op alone."""
+"""`qnn-harness contexts diverge`: find and export the first op of a model that is wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.cli.lab_options import (
     open_catalog,
     simulated_instead,
 )
-from harness.cli.say import say, say_found
+from harness.cli.say import say, say_result
 from harness.containers.open import open_artefact
 from harness.core.errors import ConfigError
 from harness.core.socs import SOCS
@@ -24,7 +24,7 @@ from harness.core.whole_file import disk_errors, scratch_folder, write_whole
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.layers.divergence import as_page, lines
 from harness.layers.driver import FirstWrong
-from harness.layers.network import Cpu, HtpPlace, Qnn
+from harness.layers.network import Cpu, HtpDevice, Qnn
 from harness.results.run_folder import new_run_id
 from harness.runtimes.catalog import resolve_versions
 
@@ -51,18 +51,18 @@ _BACKENDS = {"gpu": "gpu", "qnn-cpu": "cpu"}
     "--threshold",
     type=click.FloatRange(0.0),
     metavar="E",
-    help="From what relative error on an op is wrong (default: by what it is).",
+    help="Relative error above which an op is wrong (default: by its kind).",
 )
 @click.option("--inputs", type=NamedPath(), metavar="DIR", help="Inputs (default: made up).")
-@click.option("--qnn", metavar="VERSION", help="QNN that is tested (default: the newest).")
+@click.option("--qnn", metavar="VERSION", help="QNN version to test (default: newest).")
 @click.option(
     "--device",
     metavar="NAME",
     help="Device (default: the first one with HTP).",
     shell_complete=complete_devices,
 )
-@click.option("--lab", "lab_file", type=NamedPath(), help="As for `run`.")
-@click.option("--reports", type=NamedPath(), default=Path("reports"), help="As for `run`.")
+@click.option("--lab", "lab_file", type=NamedPath(), help="The lab's devices.")
+@click.option("--reports", type=NamedPath(), default=Path("reports"), help="The folder of runs.")
 @json_option
 def diverge_command(
     model: Path,
@@ -76,14 +76,14 @@ def diverge_command(
     reports: Path,
     as_json: bool,
 ) -> int:
-    """Find the first op of an ONNX MODEL that goes wrong on HTP.
+    """Find the first op of an ONNX MODEL that is wrong on HTP.
 
-    All that lies between its ops is compared, in the graph and op by op with the reference's
-    inputs, so that what an op makes is told from what it inherits. The op is exported with inputs
+    All intermediate tensors are compared, in the graph and op by op with the reference's inputs, so
+    that an op's own error is distinguished from an inherited one. The op is exported with inputs
     and expected outputs.
 
     \b
-    Exit codes: 0 no op goes wrong, 1 one does, or the model is refused, 2 the input is wrong,
+    Exit codes: 0 no op is wrong, 1 one is, or the model is refused, 2 the input is wrong,
     3 the lab failed.
     """
     for file in filter(None, (model, reference)):
@@ -94,10 +94,10 @@ def diverge_command(
         backend = "htp"
         other = only_version(against, resolve_versions, "--against")
         if other == tested:
-            problem = f"QNN {tested} is what is tested: name another version, or --qnn"
+            problem = f"QNN {tested} is the tested version: name another one, or --qnn"
             raise ConfigError(problem, field="--against")
     if backend is not None and reference is not None:
-        raise ConfigError("it is the other side: leave --against out", field="--reference")
+        raise ConfigError("it is the other side: leave out --against", field="--reference")
     place = _place(lab_file, device)
     catalog = open_catalog(place.lab if place.lab != SIMULATED_LAB else DEFAULT_LAB)
     host = catalog.compiler_host(tested)
@@ -105,53 +105,53 @@ def diverge_command(
         with scratch_folder() as folder:
             side = Qnn(catalog.compiler_host(other), place, folder, backend) if backend else None
             htp = Qnn(host, place, folder, "htp")
-            kept, cpu = folder / "kept", Cpu(host, folder)
+            outputs, cpu = folder / "kept", Cpu(host, folder)
             search = FirstWrong(model, htp, cpu, folder, side, reference, inputs, threshold)
-            found = search.run(kept)
+            report = search.run(outputs)
             target = reports / f"{new_run_id()}-diverge"
-            if found.first is not None and found.first.exported:
-                first = found.first.model_copy(update={"exported": str(target)})
-                found = found.model_copy(update={"first": first})
+            if report.first is not None and report.first.exported:
+                first = report.first.model_copy(update={"exported": str(target)})
+                report = report.model_copy(update={"first": first})
             with disk_errors(f"cannot write to {reports}"):
-                kept.mkdir(exist_ok=True)
-                write_whole(kept / "curve.html", as_page(found).encode())
+                outputs.mkdir(exist_ok=True)
+                write_whole(outputs / "curve.html", as_page(report).encode())
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.move(kept, target)
+                shutil.move(outputs, target)
     except KeyboardInterrupt:
-        say("stopped; nothing is left of it", err=True)
+        say("stopped; its files are removed", err=True)
         return _INTERRUPTED
-    say_found(found, [*lines(found), f"page: {target / 'curve.html'}"], as_json)
-    return found.exit_code
+    say_result(report, [*lines(report), f"page: {target / 'curve.html'}"], as_json)
+    return report.exit_code
 
 
 def _require_model(file: Path) -> None:
-    """Raises ConfigError for what is no ONNX model to be compiled, and says what would do."""
+    """Raise ConfigError for a file that is not an ONNX model to compile."""
     kind = open_artefact(file).kind
     if kind == "onnx":
         return
     problem = (
-        f"is a {kind}, which has only its own outputs: what lies between its ops is not in it. "
-        "The .onnx that it was made of is needed"
+        f"is a {kind}, which has only its own outputs and no intermediate tensors: name the .onnx "
+        "that it was made of"
     )
     raise ConfigError(problem, file=file)
 
 
-def _place(lab_file: Path | None, device: str | None) -> HtpPlace:
-    """The device that is meant, else the first enabled one whose HTP is known. ConfigError."""
+def _place(lab_file: Path | None, device: str | None) -> HtpDevice:
+    """Return the named device, else the first enabled one with a known HTP. Raises ConfigError."""
     if lab_file is None:
         here = DEFAULT_LAB.exists()
         lab_file = DEFAULT_LAB if here else simulated_instead([device] if device else [])
         lab_file = lab_file or SIMULATED_LAB
     able = {}
-    for one in load_lab(lab_file).devices:
-        soc = SOCS.get(one.soc or "")
-        arch = one.htp_arch or (soc.htp_arch if soc else None)
-        if arch is not None and one.enabled is not False:
-            able[one.name] = arch
+    for config in load_lab(lab_file).devices:
+        soc = SOCS.get(config.soc or "")
+        arch = config.htp_arch or (soc.htp_arch if soc else None)
+        if arch is not None and config.enabled is not False:
+            able[config.name] = arch
     if device is None and able:
         device = next(iter(able))
     if device not in able:
-        what = f"no device {device!r}" if device else "no device"
-        problem = f"{what} whose soc or htp_arch is told there: models are compiled for it"
+        subject = f"no device {device!r}" if device else "no device"
+        problem = f"{subject} with a known soc or htp_arch, which models are compiled for"
         raise ConfigError(problem, file=lab_file, field="--device", choices=tuple(able))
-    return HtpPlace(lab_file, str(device), able[str(device)])
+    return HtpDevice(lab_file, str(device), able[str(device)])

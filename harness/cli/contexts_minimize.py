@@ -1,4 +1,4 @@
-"""`qnn-harness contexts minimize` and `bundle`: a failing case made small, and handed over."""
+"""`qnn-harness contexts minimize` and `bundle`: reduce a failing case, and pack it."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ from harness.cli.lab_options import (
     run_timeout_option,
 )
 from harness.cli.printout import Printout
-from harness.cli.say import say, say_found, say_json
+from harness.cli.say import say, say_json, say_result
 from harness.containers.manifest import Expects
 from harness.core.axes import QNN
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.outgoing_text import counted
 from harness.lab.inventory import SIMULATED_LAB, load_lab
-from harness.models.artefact_sources import Given
+from harness.models.artefact_sources import ModelOptions
 from harness.models.compiler import CompileError
-from harness.models.source import ClosenessAsked
+from harness.models.source import ClosenessLimits
 from harness.reduce.driver import Minimization, Result
-from harness.reduce.handover import came_to
+from harness.reduce.handover import outcome_lines
 from harness.reduce.subject import (
     Minimizing,
     Subject,
     Way,
     engine_of,
     expected_of,
+    find_record,
+    find_subject,
     pack_model,
-    record_in_run,
-    subject_of,
 )
-from harness.results.asked_of_files import asked_of_files
 from harness.results.case_names import split_node_id
+from harness.results.file_options import file_options_in
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
 
 _INTERRUPTED: Final = 130
 _LIMITS: Final = ("tolerance", "max-error", "min-cosine", "min-sqnr")
-_RUN: Final = "The run whose record says how it ended (default: the latest of --reports)."
+_RUN: Final = "Run with the record of the case (default: the latest of --reports)."
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 
 class CaseBundled(Printout):
-    """`contexts bundle --json`: the archive, what is in it, and how a run of it should end."""
+    """`contexts bundle --json`: the archive, its content, and the expected outcome of a run."""
 
     case: str
     engine: str
@@ -67,11 +67,11 @@ class CaseBundled(Printout):
 
 
 def _case_options(command: AnyCommand) -> AnyCommand:
-    """The run that has CASE, which says all else."""
+    """Add the options that select the run with CASE."""
     for option in (
         click.option("--lab", "lab_file", type=NamedPath(), help="The lab's devices."),
         click.option(
-            "--reports", type=NamedPath(), default=Path("reports"), help="Where runs are."
+            "--reports", type=NamedPath(), default=Path("reports"), help="The folder of runs."
         ),
         click.option("--run", type=NamedPath(), metavar="DIR", help=_RUN),
         json_option,
@@ -83,65 +83,65 @@ def _case_options(command: AnyCommand) -> AnyCommand:
 @click.command("minimize")
 @click.argument("case", required=False)
 @click.option("-o", "--output", type=NamedPath(), metavar="FILE", help="The new archive.")
-@click.option("--repeat", type=click.IntRange(1, 1000), help="Runs of each (default: by itself).")
+@click.option("--repeat", type=click.IntRange(1, 1000), help="Runs of each set (default: chosen).")
 @click.option(
-    "--max-runs", type=click.IntRange(1), default=200, show_default=True, help="Runs at most."
+    "--max-runs", type=click.IntRange(1), default=200, show_default=True, help="Maximum of runs."
 )
 @run_timeout_option
-@click.option("--pytest-arg", "pytest_arguments", multiple=True, help="Goes to pytest as it is.")
-@click.option("--resume", type=NamedPath(), metavar="DIR", help="Go on with what was stopped.")
+@click.option("--pytest-arg", "pytest_arguments", multiple=True, help="Passed to pytest.")
+@click.option("--resume", type=NamedPath(), metavar="DIR", help="Resume the stopped search in DIR.")
 @_case_options
 def minimize_command(
-    case: str | None, output: Path | None, resume: Path | None, as_json: bool, **given: Any
+    case: str | None, output: Path | None, resume: Path | None, as_json: bool, **options: Any
 ) -> int:
-    """Find the fewest contexts with which CASE still fails in the same way, and pack them.
+    """Find the fewest contexts with which CASE still fails in the same way, and bundle them.
 
     CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. Each set is run
-    in a fresh process. What is left is a bundle, which `run` takes.
+    in a fresh process. The result is a bundle, which `run` accepts.
 
     \b
-    Exit codes: 0 nothing more can be left away, 1 it did not fail, or --max-runs were over,
-    2 the input is wrong, 3 the lab failed (--resume goes on).
+    Exit codes: 0 nothing more can be removed, 1 it did not fail, or --max-runs were used up,
+    2 the input is wrong, 3 the lab failed (--resume continues).
     """
     if (case is None) == (resume is None):
-        raise click.UsageError("CASE says what to minimize; or --resume DIR alone")
+        raise click.UsageError("name the CASE to minimize, or --resume DIR alone")
     if output is not None:
         require_output(output, new=resume is None)
     watcher = _Progress()
     if resume is not None:
-        found = Minimization.resume(resume, given["pytest_arguments"], watcher=watcher)
+        minimization = Minimization.resume(resume, options["pytest_arguments"], watcher=watcher)
     else:
-        record = _record(str(case), given)
-        subject = _subject(record, given)
+        record = _record(str(case), options)
+        subject = _subject(record, options)
         if subject.expects is not None and subject.expects.outcome == "passed":
-            why = f"it passed in {record.run}, and only what fails is made smaller"
-            raise ConfigError(f"{why}: --run DIR names a run where it fails", field="CASE")
+            why = f"it passed in {record.run}, and only a failing case can be minimized"
+            raise ConfigError(f"{why}: name a run where it fails with --run DIR", field="CASE")
         same = ("repeat", "max_runs", "run_timeout_s", "pytest_arguments")
-        task = Minimizing(subject=subject, **{name: given[name] for name in same})
-        found = Minimization.create(given["reports"], task, watcher=watcher)
+        task = Minimizing(subject=subject, **{name: options[name] for name in same})
+        minimization = Minimization.create(options["reports"], task, watcher=watcher)
     stopped = None
     try:
-        found.go_on()
+        minimization.run()
     except KeyboardInterrupt:
         stopped = _INTERRUPTED
     except InfraError as error:
         say(f"error: {error}", err=True)
         stopped = error.exit_code
     except HarnessError:
-        if not found.folder.read().answers():
-            found.folder.discard()
+        if not minimization.folder.read().answers():
+            minimization.folder.discard()
         raise
-    result = found.result(output)
+    result = minimization.result(output)
     if stopped is not None:
         result = result.model_copy(update={"exit_code": stopped})
-        again = f"qnn-harness contexts minimize --resume {shlex.quote(str(found.folder.path))}"
-        say(f"stopped; to go on: {again}", err=True)
+        path = shlex.quote(str(minimization.folder.path))
+        say(f"stopped; to go on: qnn-harness contexts minimize --resume {path}", err=True)
     if as_json:
         say_json(result)
     elif not result.shown and stopped is None:
-        say(f"it did not fail in {counted(result.runs, 'run')}: there is nothing to make smaller")
+        say(f"it did not fail in {counted(result.runs, 'run')}: there is nothing to minimize")
     elif result.shown:
-        for line in _lines(result, found.subject.plan.qnn):
+        for line in _lines(result, minimization.subject.plan.qnn):
             say(line)
     return result.exit_code
 
@@ -152,29 +152,30 @@ def minimize_command(
     "-o", "--output", type=NamedPath(), required=True, metavar="FILE", help="The new archive."
 )
 @_case_options
-def bundle_command(case: str, output: Path, as_json: bool, **given: Any) -> None:
+def bundle_command(case: str, output: Path, as_json: bool, **options: Any) -> None:
     """Pack CASE of a run: its contexts or model, its plan, versions and outcome, in one archive.
 
-    CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. `run` takes the
-    archive; README.txt in it says how to run it without qnn-harness. No host, serial number or path
-    is told in it.
+    CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. `run` accepts the
+    archive; its README.txt tells how to run it without qnn-harness. It has no host name, serial
+    number or path.
     """
     require_output(output, new=True)
-    record = _record(case, given)
+    record = _record(case, options)
     expects = expected_of(record)
     if expects is None:
         raise ConfigError(f"{case} ended without a verdict: name another run", field="--run")
     engine = engine_of(record.case)
     contexts, subject = list[str](), None
     if engine == QNN:
-        with contextlib.suppress(CompileError):  # then the model itself is what there is
-            subject = _subject(record, given)
+        with contextlib.suppress(CompileError):  # then the model itself is bundled
+            subject = _subject(record, options)
     if subject is not None:
         subject.bundle(output, subject.way, record, expects)
         contexts, plan = subject.names(subject.way), subject.plan
         content = f"{counted(len(contexts), 'context')}, {plan.residency}"
     else:
-        plan = pack_model(output, record.case, _as_in_its_run(record, given), record, expects)
+        file_options = _options_of_its_run(record, options)
+        plan = pack_model(output, record.case, file_options, record, expects)
         content = f"the model, for {engine.title if engine != QNN else 'the compiler'}"
     file = split_node_id(record.case)[0].partition("::")[0]
     bundled = CaseBundled(
@@ -185,62 +186,62 @@ def bundle_command(case: str, output: Path, as_json: bool, **given: Any) -> None
         bundle=str(output),
         expects=expects,
     )
-    known = record.error.diagnosis if record.error is not None else None
-    outcome, *more = came_to(record)
+    diagnosis = record.error.diagnosis if record.error is not None else None
+    outcome, *more = outcome_lines(record)
     lines = [
         f"written: {output}: {content}",
-        f"what the case came to: {': '.join([outcome, *more[:2]])}",
-        *([f"    {known.text()}"] if known is not None else []),
-        f"send this file; to run it: {_to_run(str(output), plan.qnn)}",
+        f"outcome of the case: {': '.join([outcome, *more[:2]])}",
+        *([f"    {diagnosis.text()}"] if diagnosis is not None else []),
+        f"send this file; to run it: {_run_command(str(output), plan.qnn)}",
     ]
-    say_found(bundled, lines, as_json)
+    say_result(bundled, lines, as_json)
 
 
-def _to_run(bundle: str, qnn: str | None) -> str:
+def _run_command(bundle: str, qnn: str | None) -> str:
     version = f" --qnn {shlex.quote(qnn)}" if qnn else ""
     return f"qnn-harness run {shlex.quote(bundle)}{version}"
 
 
-def _record(case: str, given: Mapping[str, Any]) -> CaseRecord:
-    return record_in_run(case, given["run"], given["reports"])
+def _record(case: str, options: Mapping[str, Any]) -> CaseRecord:
+    return find_record(case, options["run"], options["reports"])
 
 
-def _subject(record: CaseRecord, given: Mapping[str, Any]) -> Subject:
-    """Return a case as its run knows it, with its contexts."""
-    lab_file = given["lab_file"] or (DEFAULT_LAB if DEFAULT_LAB.exists() else SIMULATED_LAB)
-    asked = _as_in_its_run(record, given)
+def _subject(record: CaseRecord, options: Mapping[str, Any]) -> Subject:
+    """Return a case as it ran, with its contexts."""
+    lab_file = options["lab_file"] or (DEFAULT_LAB if DEFAULT_LAB.exists() else SIMULATED_LAB)
+    file_options = _options_of_its_run(record, options)
     lab, catalog = load_lab(lab_file), open_catalog(lab_file)
-    subject = subject_of(record.case, lab_file, lab, catalog, asked)
+    subject = find_subject(record.case, lab_file, lab, catalog, file_options)
     return subject.model_copy(update={"expects": expected_of(record)})
 
 
-def _as_in_its_run(record: CaseRecord, given: Mapping[str, Any]) -> Given:
-    """Return what was asked of the file when the case ran."""
-    named = given["run"]
-    run = RunFolder(given["reports"] / record.run) if named is None else RunFolder.open(named)
-    asked = asked_of_files(run.info().get("command"))
+def _options_of_its_run(record: CaseRecord, options: Mapping[str, Any]) -> ModelOptions:
+    """Return the options for the file with which the case ran."""
+    named = options["run"]
+    run = RunFolder(options["reports"] / record.run) if named is None else RunFolder.open(named)
+    values = file_options_in(run.info().get("command"))
     folders = {
-        name: Path(asked[name]) if name in asked else None for name in ("inputs", "expected")
+        name: Path(values[name]) if name in values else None for name in ("inputs", "expected")
     }
     try:
-        limits = {name: float(asked[name]) if name in asked else None for name in _LIMITS}
+        limits = {name: float(values[name]) if name in values else None for name in _LIMITS}
     except ValueError as error:
         raise ConfigError(f"its command cannot be read: {error}", file=run.path) from error
-    closeness = ClosenessAsked(limits["max-error"], limits["min-cosine"], limits["min-sqnr"])
-    return Given(
+    closeness = ClosenessLimits(limits["max-error"], limits["min-cosine"], limits["min-sqnr"])
+    return ModelOptions(
         **folders,
         tolerance=limits["tolerance"] or 0.0,
-        graph=asked.get("graph"),
-        fallback=asked.get("fallback") == "allow",
+        graph=values.get("graph"),
+        fallback=values.get("fallback") == "allow",
         closeness=closeness,
     )
 
 
 class _Progress(RunLines):
-    """Tells of each run: how many contexts, and whether they failed as is wanted."""
+    """Prints each run: the number of contexts, and whether it has the wanted failure."""
 
-    def _what(self, at: Point) -> str:
-        way = Way.at(at)
+    def _point_text(self, point: Point) -> str:
+        way = Way.of_point(point)
         return f"{counted(len(way.order), 'context'):>12}, {way.residency:<10}"
 
     def _answer(self, judged: Judged) -> str:
@@ -250,9 +251,9 @@ class _Progress(RunLines):
 
 
 def _lines(result: Result, qnn: str | None) -> Iterator[str]:
-    left = f"{counted(len(result.contexts), 'context')} of {result.before}"
+    remaining = f"{counted(len(result.contexts), 'context')} of {result.before}"
     different = f", {result.different} different" if result.different > 1 else ""
-    yield f"{left}{different}, {result.residency}, still come to: {result.expects}"
+    yield f"{remaining}{different}, {result.residency}, still end with: {result.expects}"
     for name, same in groupby(result.contexts):
         times = len(list(same))
         yield f"    {name}" + (f", {times} times" if times > 1 else "")
@@ -266,4 +267,4 @@ def _lines(result: Result, qnn: str | None) -> Iterator[str]:
     runs = counted(result.runs, "run")
     yield f"{whole}; {shown}; {runs} in {result.seconds:.0f} s"
     if result.bundle is not None:
-        yield f"to run them again: {_to_run(result.bundle, qnn)}"
+        yield f"to run them again: {_run_command(result.bundle, qnn)}"

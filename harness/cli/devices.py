@@ -1,4 +1,4 @@
-"""`qnn-harness devices`: what is configured, and what adb sees of it; and its subcommands."""
+"""`qnn-harness devices`: list, clean, reserve and heal devices."""
 
 from __future__ import annotations
 
@@ -54,14 +54,13 @@ PREPARES = "its GPU backend prepares graphs, and executes none: there is no GPU 
 
 
 class ListedDevice(Part):
-    """A device. What it did not say, or was not asked, is null.
+    """A device. Unknown properties are null.
 
-    `configured`: devices.yaml names it. `state` is device (it answers), disabled, off (a simulated
-    one that lacks something here), leased, unplugged, unreachable, or what adb says of one that
-    devices.yaml does not name. `health` is good, suspect, bad or quarantine. `lease` says who holds
-    it, as far as that can be told, `silent_s` for how long its lease has not moved. `host` is the
-    computer it hangs on, `host_lost` whether that does not answer.
-    `findings` and `problem` are for people.
+    `configured`: it is in devices.yaml. `state` is device (it answers), disabled, off (a simulated
+    one that lacks something here), leased, unplugged, unreachable, or the adb state of one that is
+    not in devices.yaml. `health` is good, suspect, bad or quarantine. `lease` is its holder, if
+    known, `silent_s` the time since its lease was renewed. `host` is the computer it is attached
+    to, `host_lost` whether that does not answer. `findings` and `problem` are texts for users.
     """
 
     model_config = ConfigDict(frozen=False)
@@ -91,11 +90,11 @@ class ListedDevice(Part):
 
     @property
     def holder(self) -> str | None:
-        """The holder for people."""
+        """The holder as text."""
         if self.lease is None:
             return None
-        who = self.lease.holder
-        return f"{who.user} ({who.pid}): {who.purpose}" if who else "unknown"
+        holder = self.lease.holder
+        return f"{holder.user} ({holder.pid}): {holder.purpose}" if holder else "unknown"
 
 
 class DevicesListed(Printout):
@@ -105,7 +104,7 @@ class DevicesListed(Printout):
 
 
 class CleanedDevice(Part):
-    """A device and what was done; only `problem` if it could not be cleaned."""
+    """A device and the result; only `problem` if it could not be cleaned."""
 
     name: str
     problem: str | None = None
@@ -119,7 +118,7 @@ class DevicesCleaned(Printout):
 
 
 class HealedDevice(Part):
-    """A device after `steps`. If another process holds it, only `problem` says so."""
+    """A device after `steps`; only `problem` if another process holds it."""
 
     name: str
     state: State | None = None
@@ -143,15 +142,15 @@ class DevicesHealed(Printout):
 def devices(context: click.Context, lab_file: Path, as_json: bool) -> None:
     """List the lab's devices, configured ones first, then others that adb sees.
 
-    Simulated devices are started for the moment of asking; a device that another process holds is
-    left alone. Exit code 1 if an enabled device is bad or in quarantine, 3 if one does not answer.
+    Simulated devices are started briefly; a device that another process holds is left alone. Exit
+    code 1 if an enabled device is bad or in quarantine, 3 if one does not answer.
     """
     if context.invoked_subcommand is None:
         _list(context, lab_file, as_json)
         return
     # `devices --lab FILE clean` means the same as `devices clean --lab FILE`
-    given = {"lab_file": lab_file, "as_json": as_json}
-    context.default_map = dict.fromkeys(devices.commands, given)
+    defaults = {"lab_file": lab_file, "as_json": as_json}
+    context.default_map = dict.fromkeys(devices.commands, defaults)
 
 
 def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
@@ -159,29 +158,29 @@ def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
     quarantine = Quarantine(quarantine_root(cache_root()))
     with open_lab(lab, "devices") as opened:
         rows = [describe(opened, config, quarantine) for config in lab.devices]
-        rows += strangers(opened, rows)
+        rows += unlisted_devices(opened, rows)
     if as_json:
         say_json(DevicesListed(devices=rows))
     else:
         _print_table(rows)
-        for line in remark_lines(rows):
+        for line in note_lines(rows):
             say(line)
     failed = [row for row in rows if row.enabled and row.problem]
-    for line in _once_each((str(row.name), str(row.problem)) for row in failed if not as_json):
+    for line in _merge_lines((str(row.name), str(row.problem)) for row in failed if not as_json):
         say(f"error: {line}", err=True)
     bad = any(row.enabled and row.health in ("bad", "quarantine") for row in rows)
     context.exit(3 if failed else 1 if bad else 0)
 
 
-def remark_lines(rows: Sequence[ListedDevice]) -> list[str]:
-    """What a person should know of rows besides the table, each remark once (pure)."""
-    return _once_each((str(row.name), line) for row in rows for line in remarks(row))
+def note_lines(rows: Sequence[ListedDevice]) -> list[str]:
+    """Return the notes on all rows below the table, each once (pure)."""
+    return _merge_lines((str(row.name), line) for row in rows for line in notes(row))
 
 
-def _once_each(told: Iterable[tuple[str, str]]) -> list[str]:
-    """Lines of devices, each once with the names of all that it is of, as of one adb server."""
+def _merge_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Merge equal lines of several devices, such as those of one adb server, with their names."""
     names: dict[str, list[str]] = {}
-    for name, line in told:
+    for name, line in pairs:
         names.setdefault(line, []).append(name)
     return [f"{_named(named)}: {line}" for line, named in names.items()]
 
@@ -191,22 +190,22 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def remarks(row: ListedDevice) -> list[str]:
-    """What a person should know of a row besides the table: findings, and why it is kept out."""
+def notes(row: ListedDevice) -> list[str]:
+    """Return the notes on a row below the table: its findings, and why it is quarantined."""
     lines = [] if row.problem else list(row.findings)
     if row.lease and (holder := row.lease.holder):
         until = f" until {holder.until}" if holder.until else ""
         lines.insert(0, f"held since {holder.since}{until}")
     if entry := row.quarantine:
-        what = "in quarantine" if entry.until == "healed" else "out of reach"
-        lines.append(f"{what} since {entry.since}: {entry.why}. {entry.end(str(row.name))}")
+        state = "in quarantine" if entry.until == "healed" else "out of reach"
+        lines.append(f"{state} since {entry.since}: {entry.why}. {entry.end(str(row.name))}")
     if row.hands is not None:
-        lines.append(f"needs hands: {row.hands.do} ({row.hands.why})")
+        lines.append(f"needs manual action: {row.hands.do} ({row.hands.why})")
     return lines
 
 
 def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> ListedDevice:
-    """One row: what devices.yaml says, completed by what the device says if it answers."""
+    """Return the row of a device: from devices.yaml, and from the device if it answers."""
     why_off = lab.described.why_off(config)
     row = ListedDevice(
         **{name: getattr(config, name) for name in ("name", "serial", "simulated", *_DESCRIBED)},
@@ -236,15 +235,15 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> List
     if row.quarantine and row.quarantine.until == "answers" and health.state != "bad":
         quarantine.lift(device.key)
         row.quarantine = None
-    kept_out = row.quarantine is not None and row.quarantine.until == "healed"
-    row.health = "quarantine" if kept_out else health.state
+    quarantined = row.quarantine is not None and row.quarantine.until == "healed"
+    row.health = "quarantine" if quarantined else health.state
     row.findings = [finding.text for finding in health.findings]
     row.hands = needs_hands(config.name, health.findings, simulated=config.simulated)
     row.vitals = health.vitals
-    gone = next((found for found in health.findings if found.code == "unreachable"), None)
-    if gone is not None:
-        row.state = "unplugged" if UNPLUGGED in gone.text else "unreachable"
-        row.host_lost, row.problem = device.lost_host is not None, gone.text
+    codes = {finding.code: finding.text for finding in health.findings}
+    if (text := codes.get("unreachable")) is not None:
+        row.state = "unplugged" if UNPLUGGED in text else "unreachable"
+        row.host_lost, row.problem = device.lost_host is not None, text
         return row
     try:
         attached = device.attach()
@@ -264,15 +263,15 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> List
     return row
 
 
-def strangers(lab: OpenLab, rows: list[ListedDevice]) -> list[ListedDevice]:
-    """What the user's adb server sees beyond the lab; nothing if no server is running."""
+def unlisted_devices(lab: OpenLab, rows: list[ListedDevice]) -> list[ListedDevice]:
+    """Return the devices of the user's adb server, if it runs, that are not in the lab."""
     known = {row.serial for row in rows}
+    others = [device for device in lab.seen() if device.serial not in known]
     return [
         ListedDevice(
-            serial=seen.serial, state=seen.state, configured=False, enabled=False, simulated=False
+            serial=each.serial, state=each.state, configured=False, enabled=False, simulated=False
         )
-        for seen in lab.seen()
-        if seen.serial not in known
+        for each in others
     ]
 
 
@@ -283,7 +282,7 @@ def _print_table(rows: list[ListedDevice]) -> None:
         head = column.partition("_")[0].upper()
         table.add_column(head, justify="right" if column.endswith("_bytes") else "left")
     for row in rows:
-        # whatever a device said is text and never markup
+        # output of a device is text and never markup
         table.add_row(*(Text(outgoing(_cell(column, getattr(row, column)))) for column in COLUMNS))
     Console(width=None if Console().is_terminal else 200).print(table)
 
@@ -304,7 +303,7 @@ def _cell(column: str, value: object) -> str:
     "--all",
     "everything",
     is_flag=True,
-    help="Remove everything, also what a running case uses.",
+    help="Remove everything, including files of a running case.",
 )
 @lab_option
 @json_option
@@ -316,10 +315,10 @@ def clean(
     lab_file: Path,
     as_json: bool,
 ) -> None:
-    """Remove deployed runtimes and contexts that nobody uses from DEVICEs (default: all enabled).
+    """Remove unused runtimes and contexts from DEVICEs (default: all enabled).
 
-    Only files of the harness in a device's work folder are touched. Exit code 3 if a device does
-    not answer or is in use; the others are cleaned all the same.
+    Only files of the harness in a device's work folder are removed. Exit code 3 if a device does
+    not answer or is in use; the others are cleaned nevertheless.
     """
     lab = load_lab(lab_file)
     configs = lab.select(list(names)) if names else lab.in_use()
@@ -335,13 +334,13 @@ def clean(
                 continue
             rows.append(CleanedDevice(name=config.name, cleaned=cleaned))
             if not as_json:
-                say(f"{config.name}: {_told(cleaned, everything)}")
+                say(f"{config.name}: {_cleaned_text(cleaned, everything)}")
     if as_json:
         say_json(DevicesCleaned(devices=rows))
     context.exit(3 if any(row.problem for row in rows) else 0)
 
 
-def _told(cleaned: Cleaned, everything: bool) -> str:
+def _cleaned_text(cleaned: Cleaned, everything: bool) -> str:
     removed = counted(len(cleaned.sets_removed), "set")
     text = f"{cleaned.freed_bytes / 1e6:.1f} MB freed, {removed} removed"
     if cleaned.kept_bytes or cleaned.sets_kept:
@@ -349,8 +348,8 @@ def _told(cleaned: Cleaned, everything: bool) -> str:
             f"; {cleaned.kept_bytes / 1e6:.1f} MB in {counted(len(cleaned.sets_kept), 'set')} kept"
         )
     if cleaned.holders:
-        who = ", ".join(holder(claim) for claim in cleaned.holders)
-        text += f"; {'was in use' if everything else 'in use'} by {who}"
+        holders = ", ".join(holder(claim) for claim in cleaned.holders)
+        text += f"; {'was in use' if everything else 'in use'} by {holders}"
     return text
 
 
@@ -361,15 +360,15 @@ def _told(cleaned: Cleaned, everything: bool) -> str:
     "how_long",
     default="30m",
     show_default=True,
-    help="How long: 30m, 1h30m; then it ends.",
+    help="Duration: 30m, 1h30m.",
 )
-@click.option("--why", default="", help="What for, as others are told.")
+@click.option("--why", default="", help="Reason shown to other users.")
 @lab_option
 def reserve(name: str, how_long: str, why: str, lab_file: Path) -> None:
-    """Have DEVICE for yourself, also in the middle of a run, until Ctrl-C or for the time asked.
+    """Reserve DEVICE, if necessary from a running session, until Ctrl-C or for the given time.
 
-    It is yours once the case on it has ended. Runs go on with other devices meanwhile, or wait.
-    Exit code 3 if it is not to be had, or lost before.
+    It is yours once the case on it has ended. Runs continue on other devices meanwhile, or wait.
+    Exit code 3 if it cannot be reserved, or is lost meanwhile.
     """
     loan_s = seconds_of(how_long, "--for")
     lab = load_lab(lab_file)
@@ -392,7 +391,7 @@ def reserve(name: str, how_long: str, why: str, lab_file: Path) -> None:
 
 
 def _claim(device: LabDevice) -> None:
-    """Leases what a device says it is, too, since it may have other addresses."""
+    """Lease the device under its own identity, too, since it may have several addresses."""
     try:
         device.attach()
     except DeviceHeld:
@@ -403,7 +402,7 @@ def _claim(device: LabDevice) -> None:
 
 @devices.command()
 @click.argument("names", nargs=-1, required=True, metavar="DEVICE...")
-@click.option("--force", is_flag=True, help="End the quarantine even of a device that is bad.")
+@click.option("--force", is_flag=True, help="End the quarantine of a bad device, too.")
 @lab_option
 @json_option
 @click.pass_context
@@ -414,12 +413,12 @@ def heal(
     lab_file: Path,
     as_json: bool,
 ) -> None:
-    """Check DEVICEs, bring back those that are bad, and end the quarantine of those that are well.
+    """Check DEVICEs, recover those that are bad, and end the quarantine of healthy ones.
 
-    What is done is what runs do, too: reconnect, end leftovers, restart an adb server of ours,
-    reboot (unless `recovery: {reboot: false}` in devices.yaml). A device is well when our probe
-    runs on it, if it can be built for it here. Exit code 1 if one is still bad, 3
-    if another process holds one; the others are seen to all the same.
+    The steps are those of runs, too: reconnect, end leftovers, restart an adb server of ours,
+    reboot (unless `recovery: {reboot: false}` in devices.yaml). A device is healthy if the probe
+    runs on it, provided that it can be built here. Exit code 1 if one is still bad, 3 if another
+    process holds one; the others are checked nevertheless.
     """
     lab = load_lab(lab_or_simulated(lab_file, names))
     lab.select(names)
@@ -428,7 +427,7 @@ def heal(
     rows: list[HealedDevice] = []
     steps: list[LabEvent] = []
 
-    def tell(event: LabEvent) -> None:
+    def report(event: LabEvent) -> None:
         steps.append(event)
         if not as_json:
             say(f"{event.device}: {event.event}: {event.detail}", err=True)
@@ -438,7 +437,7 @@ def heal(
             quarantine,
             probe_problem=lambda device: None,
             thorough=lambda device: built_probe_problem(builder, device.attach()),
-            tell=tell,
+            tell=report,
         )
         for name in dict.fromkeys(names):
             device = opened.device(name)
@@ -446,9 +445,9 @@ def heal(
                 device.hold()
                 before = quarantine.find(device.key)
                 health = watch.heal(device)
-            except DeviceHeld as held:
-                rows.append(HealedDevice(name=name, problem=str(held)))
-                say(f"error: {held}", err=True)
+            except DeviceHeld as error:
+                rows.append(HealedDevice(name=name, problem=str(error)))
+                say(f"error: {error}", err=True)
                 continue
             if force:
                 quarantine.lift(device.key)
@@ -464,8 +463,8 @@ def heal(
                 )
             )
             if not as_json:
-                what = "in quarantine" if entry else "no longer in quarantine" if before else ""
-                say(f"{name}: {health}" + (f" ({what})" if what else ""))
+                change = "in quarantine" if entry else "no longer in quarantine" if before else ""
+                say(f"{name}: {health}" + (f" ({change})" if change else ""))
     if as_json:
         say_json(DevicesHealed(devices=rows))
     if any(row.problem for row in rows):

@@ -1,4 +1,4 @@
-"""`qnn-harness doctor`: what keeps runs from working here, and what to do about it."""
+"""`qnn-harness doctor`: check this computer, the lab and its devices."""
 
 from __future__ import annotations
 
@@ -17,15 +17,21 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.lab_options import NamedPath, json_option, lab_option
-from harness.cli.say import say, say_found, say_json
+from harness.cli.say import say, say_json, say_result
 from harness.core.cache import cache_path
 from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import outgoing
 from harness.core.whole_file import scratch_folder
 from harness.doctor.acceptance import accept
-from harness.doctor.archive import check_place, own_words, read_archive, row_of, write_archive
+from harness.doctor.archive import (
+    check_writable,
+    markdown_row,
+    private_words,
+    read_archive,
+    write_archive,
+)
 from harness.doctor.check import Checked, DoctorReport, Status, report_of
-from harness.doctor.device_visit import DEVICE_TIMEOUT_S, Order
+from harness.doctor.device_visit import DEVICE_TIMEOUT_S, Options
 from harness.doctor.examine import examine
 
 _STYLES: Final[Mapping[Status, str]] = {
@@ -50,10 +56,10 @@ _PIPE_WIDTH: Final = 120
     default=DEVICE_TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",
-    help="How long one device may take.",
+    help="Timeout of one device.",
 )
-@click.option("--acceptance", is_flag=True, help="Take one DEVICE through every layer.")
-@click.option("--unplug", is_flag=True, help="... and ask to pull its cable out and plug it in.")
+@click.option("--acceptance", is_flag=True, help="Test every layer of one DEVICE.")
+@click.option("--unplug", is_flag=True, help="... and ask you to unplug it and plug it in.")
 @click.option("--reboot", is_flag=True, help="... and reboot it.")
 @click.option(
     "-o",
@@ -85,22 +91,22 @@ def doctor(
     """Check this computer, the lab and DEVICEs (default: all enabled), and say what to do.
 
     A device that another process holds is left alone, none is rebooted, and quarantine stays. Exit
-    code 0 if nothing is red, 1 if something is, 2 for wrong input, 3 if no device could be asked.
+    code 0 if nothing is red, 1 if something is, 2 for wrong input, 3 if no device is reachable.
 
-    --acceptance tries shells, files, store, probe, a crash, a hang, FastRPC, each backend and 66
-    contexts on one DEVICE, leaves nothing there, and packs what was found, redacted, into a zip.
+    --acceptance tests shells, files, store, probe, a crash, a hang, FastRPC, each backend and 66
+    contexts on one DEVICE, cleans it up, and packs the redacted results into a zip.
     """
     if archive is not None:
         if names or acceptance:
             raise click.UsageError("--read goes alone")
         report = read_archive(archive)
-        say_found(report, [row_of(report)], as_json)
+        say_result(report, [markdown_row(report)], as_json)
         return
     if acceptance and len(names) != 1:
         raise click.UsageError("--acceptance takes one DEVICE")
     if (unplug or reboot or output) and not acceptance:
         raise click.UsageError("--unplug, --reboot and --output go with --acceptance")
-    order = Order(
+    options = Options(
         lab_file=lab_file,
         names=tuple(dict.fromkeys(names)),
         cache=cache_path(),
@@ -117,37 +123,36 @@ def doctor(
         with shown_by(notices), scratch_folder() as logs:
             words: dict[str, str] = {}
             if acceptance:
-                asked = [name for name, on in (("--unplug", unplug), ("--reboot", reboot)) if on]
-                check_place(place := output or Path(f"acceptance-{names[0]}.zip"))
-                tell = partial(_tell, spinner)
-                report = report_of(accept(order, names[0], asked, logs, tell, words))
+                enabled = [name for name, on in (("--unplug", unplug), ("--reboot", reboot)) if on]
+                check_writable(place := output or Path(f"acceptance-{names[0]}.zip"))
+                prompt = partial(_show_prompt, spinner)
+                report = report_of(accept(options, names[0], enabled, logs, prompt, words))
             else:
-                report = report_of(examine(order))
+                report = report_of(examine(options))
             spinner.stop()
             if as_json:
                 say_json(report)
             else:
                 print("\n".join(lines_of(report, plain=False)), flush=True)
             if acceptance:
-                words = own_words(words, order.cache, order.environment)
+                words = private_words(words, options.cache, options.environment)
                 write_archive(place, report, lines_of, logs, words)
                 say(f"packed: {place}", err=True)
     context.exit(report.summary.exit_code)
 
 
 def progress() -> Spinner:
-    """What is under way, on a terminal only."""
-    # a console that is no terminal shows no spinner
+    """Return a progress display, which only a terminal shows."""
     return Console(file=sys.stderr).status("looking around ...")
 
 
-def _tell(spinner: Spinner, text: str) -> None:
+def _show_prompt(spinner: Spinner, text: str) -> None:
     spinner.update(Text(outgoing(text)))
     say(f"qnn-harness: {text}", err=True)
 
 
 def lines_of(report: DoctorReport, *, plain: bool = True) -> list[str]:
-    """The table and the sums, as wide as the terminal; `plain`: 120 columns without colours."""
+    """Return the table and the sums, as wide as the terminal; `plain`: 120 columns, no colours."""
     console = Console(highlight=False)
     if plain or not console.is_terminal:
         console = Console(highlight=False, width=_PIPE_WIDTH, color_system=None)
@@ -159,31 +164,31 @@ def lines_of(report: DoctorReport, *, plain: bool = True) -> list[str]:
         table.add_row(Text(outgoing(group), style="bold"))
         for check in checks:
             status = Text(_SHOWN.get(check.status, check.status), style=_STYLES[check.status])
-            # whatever a device said is text and never markup
-            found = Text(outgoing(check.found))
+            # output of a device is text and never markup
+            text = Text(outgoing(check.found))
             if check.advice:
-                found.append(f"\n-> {outgoing(check.advice)}", style="bold")
-            table.add_row(Text("  ") + status, Text(outgoing(check.name)), found)
+                text.append(f"\n-> {outgoing(check.advice)}", style="bold")
+            table.add_row(Text("  ") + status, Text(outgoing(check.name)), text)
     with console.capture() as shown:
         console.print(table)
         console.print(sums(report))
-    # what it pads lines with is in the way of whoever copies or compares them
+    # without padding, lines are easier to copy and compare
     return [line.rstrip() for line in shown.get().splitlines()]
 
 
 def grouped(checks: tuple[Checked, ...]) -> list[tuple[str, list[Checked]]]:
-    """The checks by host, lab and device, in the order in which they came."""
+    """Group the checks by host, lab and device, in their order."""
     groups: dict[str, list[Checked]] = {}
     for check in checks:
         title = f"device {check.subject}" if check.group == "device" else check.group
-        own = check.group != "lab" or check.subject == "lab"
-        named = check if own else replace(check, name=f"{check.subject}: {check.name}")
+        is_own = check.group != "lab" or check.subject == "lab"
+        named = check if is_own else replace(check, name=f"{check.subject}: {check.name}")
         groups.setdefault(title, []).append(named)
     return list(groups.items())
 
 
 def sums(report: DoctorReport) -> str:
-    """One line: how many of each."""
+    """Return the numbers of checks by status, as one line."""
     counts = asdict(report.summary)
     del counts["exit_code"]
     return ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counts.items() if n)

@@ -1,4 +1,4 @@
-"""`qnn-harness explain`: what any log tells of its failure."""
+"""`qnn-harness explain`: explain the failure in any log."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from typing import BinaryIO, cast
 import click
 
 from harness.cli.lab_options import NamedPath, json_option
-from harness.cli.say import say_found
+from harness.cli.say import say_result
 from harness.core.errors import ConfigError
 from harness.diagnosis.any_log import LogText, ScannedLog, read_log
 from harness.diagnosis.explanation import (
     Explained,
     dsp_numbers,
-    explained_by,
-    question,
+    explain_symptoms,
+    next_command,
     symptoms_in,
 )
 from harness.diagnosis.rules import RULES
@@ -46,15 +46,15 @@ _NO_TEXT = bytes({*range(1, 32)} - {*b"\b\t\n\f\r\x1b"})
     type=NamedPath(),
     multiple=True,
     metavar="FILE",
-    help="What a command answered that was asked for, or another log of the failure; several.",
+    help="Output of a suggested command, or another log of the failure; may be repeated.",
 )
 @json_option
 def explain(file: str, others: tuple[Path, ...], as_json: bool) -> int:
-    """Say why a log tells of a failure: any log of a program that uses QNN or FastRPC.
+    """Explain the failure in a log of any program that uses QNN or FastRPC.
 
     FILE (default: standard input) may be of logcat, qnn-net-run, Genie, LiteRT, ExecuTorch, ONNX
-    Runtime or llama.cpp, or copied out of a web page. The answer is the surest cause; below it
-    stand others that fit, and what to ask where none is sure. Ends with 1 where nothing is
+    Runtime or llama.cpp, or copied out of a web page. The answer is the surest cause, followed by
+    others that fit, and a command to run next if none is sure. Ends with 1 if nothing is
     recognised.
     """
     if len(others) > _MAX_WITH:
@@ -62,18 +62,18 @@ def explain(file: str, others: tuple[Path, ...], as_json: bool) -> int:
     if [file, *map(str, others)].count(_STDIN) > 1:
         raise click.UsageError("standard input is read once: name files for all logs but one")
     log = _read(file)
-    lines = [*log.lines, *(line for other in others for line in _lines_beside(other))]
+    lines = [*log.lines, *(line for other in others for line in _other_lines(other))]
     symptoms = symptoms_in(lines)
-    found = explained_by(symptoms, lines)
-    found = found.model_copy(update={"diagnoses": _surest_first(found.diagnoses)})
-    told = (
-        *_told(found.diagnoses, log),
-        *filter(None, [found.limits]),
-        *_next(found.diagnoses, file, others, lines),
+    explanation = explain_symptoms(symptoms, lines)
+    explanation = explanation.model_copy(update={"diagnoses": _surest_first(explanation.diagnoses)})
+    text = (
+        *_answer_lines(explanation.diagnoses, log),
+        *filter(None, [explanation.limits]),
+        *_next_step(explanation.diagnoses, file, others, lines),
         *dsp_numbers(symptoms),
     )
-    say_found(found, told, as_json)
-    return 0 if found.diagnoses else _NEGATIVE
+    say_result(explanation, text, as_json)
+    return 0 if explanation.diagnoses else _NEGATIVE
 
 
 def _read(file: str) -> ScannedLog:
@@ -85,38 +85,38 @@ def _read(file: str) -> ScannedLog:
         with Path(file).open("rb") as stream:
             return _read_text(stream, file)
     except (OSError, EOFError, zlib.error) as error:
-        said = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot read the log {file}: {said}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot read the log {file}: {reason}") from error
 
 
 def _read_text(stream: BinaryIO, name: str) -> ScannedLog:
-    """What a log says, also one that gzip packed; ConfigError for what is no text."""
+    """Read a log, which gzip may have packed. Raises ConfigError if it is not text."""
     buffered = BufferedReader(cast("RawIOBase", stream))
     start = buffered.peek(_LOOKED_AT)[:_LOOKED_AT]
     if start.startswith(b"\x1f\x8b"):
         return read_log(cast("BinaryIO", gzip.GzipFile(fileobj=buffered)))
-    if packer := next((one for mark, one in _PACKED.items() if start.startswith(mark)), None):
-        raise ConfigError(f"{name} was packed by {packer}: explain the log that is in it")
+    if packer := next((packer for mark, packer in _PACKED.items() if start.startswith(mark)), None):
+        raise ConfigError(f"{name} was packed by {packer}: explain the log in it")
     no_text = len(start) - len(start.translate(None, _NO_TEXT))
     if no_text > max(4, len(start) // 50) and not start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        raise ConfigError(f"{name} is no text, and so no log: explain what the program printed")
+        raise ConfigError(f"{name} is not text: explain the output of the program")
     return read_log(cast("BinaryIO", buffered))
 
 
-def _lines_beside(file: Path) -> Iterator[LogText]:
+def _other_lines(file: Path) -> Iterator[LogText]:
     return (replace(line, file=str(file)) for line in _read(str(file)).lines)
 
 
 def _surest_first(causes: Sequence[Explained]) -> tuple[Explained, ...]:
-    """The causes of each failure, first those that a line states."""
-    ranked = sorted(causes, key=lambda one: one.confidence != "known")
-    failures = dict.fromkeys(one.failure for one in ranked)
-    return tuple(one for failure in failures for one in ranked if one.failure == failure)
+    """Return the causes of each failure, first those that a line states."""
+    ranked = sorted(causes, key=lambda cause: cause.confidence != "known")
+    failures = dict.fromkeys(cause.failure for cause in ranked)
+    return tuple(cause for failure in failures for cause in ranked if cause.failure == failure)
 
 
-def _told(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[str]:
+def _answer_lines(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[str]:
     if not log.whole:
-        yield "the log is larger than what is read of one; its end was not looked at"
+        yield "the log is too large; its end was not read"
     if not log.line_count:
         yield "the log is empty"
         return
@@ -129,49 +129,49 @@ def _told(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[str]:
             first = f"line {log.error} is the first that says ERROR"
             yield f"{first}: it and those right before it mostly tell more"
         return
-    for number, (_, some) in enumerate(groupby(causes, lambda one: one.failure)):
-        answer, *others = some
+    for number, (_, group) in enumerate(groupby(causes, lambda cause: cause.failure)):
+        answer, *others = group
         if number:
             yield f"another failure{f', of process {answer.process}' if answer.process else ''}:"
-        yield from _answered(answer, *others)
+        yield from _failure_lines(answer, *others)
 
 
-def _answered(answer: Explained, *others: Explained) -> Iterator[str]:
-    apart = {rule.id: rule.apart for rule in RULES}
+def _failure_lines(answer: Explained, *others: Explained) -> Iterator[str]:
+    distinctions = {rule.id: rule.apart for rule in RULES}
     yield f"{answer.id} ({answer.confidence}): {answer.words}"
     yield from _lines_of(answer)
     yield f"  what helps: {answer.fix}"
-    yield f"  what tells: {apart[answer.id]}"
+    yield f"  what tells: {distinctions[answer.id]}"
     for thread in answer.threads:
         yield f"  see {thread}"
-    behind = ""
-    for one in others:
-        known = one.confidence == "known"
+    last_title = ""
+    for cause in others:
+        known = cause.confidence == "known"
         title = "also:" if known else "less sure, or only following from it:"
-        if title != behind:
-            yield (behind := title)
-        yield f"  {one.id} ({one.confidence}): {one.words}"
-        yield from (f"  {line}" for line in _lines_of(one))
-        yield f"    what tells: {apart[one.id]}"
+        if title != last_title:
+            yield (last_title := title)
+        yield f"  {cause.id} ({cause.confidence}): {cause.words}"
+        yield from (f"  {line}" for line in _lines_of(cause))
+        yield f"    what tells: {distinctions[cause.id]}"
 
 
-def _next(
+def _next_step(
     causes: Sequence[Explained],
     file: str,
     others: Sequence[Path],
     lines: Sequence[LogText],
 ) -> Iterator[str]:
-    """What to ask next, where no line states the cause."""
-    asked = question(causes, lines, len(others))
-    if asked is None:
+    """Yield the command to run next, if no line states the cause."""
+    command = next_command(causes, lines, len(others))
+    if command is None:
         return
     log = "LOG" if file == _STDIN else shlex.quote(file)
-    beside = "".join(f" --with {shlex.quote(str(one))}" for one in others)
-    yield "to be surer, ask and explain again:"
-    yield f"  {asked.command} > {asked.file}"
-    yield f"  qnn-harness explain {log}{beside} --with {asked.file}"
+    options = "".join(f" --with {shlex.quote(str(path))}" for path in others)
+    yield "to be surer, run and explain again:"
+    yield f"  {command.command} > {command.file}"
+    yield f"  qnn-harness explain {log}{options} --with {command.file}"
 
 
-def _lines_of(one: Explained) -> Iterable[str]:
-    for line in one.lines[:_MAX_SHOWN]:
+def _lines_of(cause: Explained) -> Iterable[str]:
+    for line in cause.lines[:_MAX_SHOWN]:
         yield f"  line {line.number}{f' of {line.file}' if line.file else ''}: {line.text}"

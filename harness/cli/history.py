@@ -1,4 +1,4 @@
-"""`qnn-harness history`: what all runs together say, kept in a database made of journals."""
+"""`qnn-harness history`: failures over all runs, in a database imported from journals."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from harness.cli.lab_options import (
     reports_option,
 )
 from harness.cli.printout import Printout
-from harness.cli.say import say, say_found, say_long_json
+from harness.cli.say import say, say_long_json, say_result
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.history.comparison import Bisectable, Pair
 from harness.history.database import HISTORY, Database, open_database
 from harness.history.importing import (
     import_run,
-    refuse_unknown,
-    runs_held,
+    list_runs,
     runs_in,
     stored_attempts,
+    validate_filter,
 )
-from harness.history.run_changes import facts_held
+from harness.history.run_changes import facts_lookup
 from harness.history.states import CaseState
 from harness.history.timeline import Filter
 from harness.history.timeline_text import History, HistoryReport, LackingRun, lines
@@ -42,23 +42,23 @@ def _open(database: str | None, reports: Path) -> Database:
     return open_database(database or str(reports / HISTORY))
 
 
-def opened(database: str | None, reports: Path) -> Database:
-    """The history that was named, or that of the reports, with new runs taken in."""
+def open_history(database: str | None, reports: Path) -> Database:
+    """Return the named history, or that of the reports after importing new runs."""
     new = runs_in(reports) if database is None else []
-    held = _open(database, reports)
+    history = _open(database, reports)
     for path in new:
         try:
-            _import(held, path)
-        except ConfigError as error:  # of one run: the others are worth telling of
+            _import(history, path)
+        except ConfigError as error:  # of one run: continue with the others
             say(f"warning: {error}", err=True)
-    return held
+    return history
 
 
 def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
     try:
         return date.fromisoformat(value).isoformat() if value else ""
     except ValueError:
-        problem = f"{value!r} is no day, as in 2026-11-23"
+        problem = f"{value!r} is not a day, as in 2026-11-23"
         raise click.BadParameter(problem, context, parameter) from None
 
 
@@ -87,17 +87,16 @@ def history(
     lab_file: Path,
     as_json: bool,
 ) -> int | None:
-    """Say what all runs together say: since when, where, how often, and what to bisect.
+    """Show failures over all runs: since when, where, how often, and what to bisect.
 
-    Where no --database is named, new runs of the reports are taken in first. Ends with 1 if
-    nothing is held of what was asked for.
+    Without --database new runs of the reports are imported first. Ends with 1 if no case matches.
     """
     if context.invoked_subcommand is not None:
         # `history --database FILE import` means the same as `history import --database FILE`
-        given = {"database": database, "reports": reports}
-        context.default_map = dict.fromkeys(history.commands, given)
+        defaults = {"database": database, "reports": reports}
+        context.default_map = dict.fromkeys(history.commands, defaults)
         return None
-    asked = Filter(
+    query = Filter(
         case=case,
         diagnosis=diagnosis,
         device=device,
@@ -105,17 +104,17 @@ def history(
         since=since,
         until=until,
     )
-    held = opened(database, reports)
+    db = open_history(database, reports)
 
     def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
         return NewFailure.of(pair, state).bisectable(lab_to_name(lab_file), str(reports))
 
     with (
-        facts_held(held) as facts,
-        History(stored_attempts(held, asked), runs_held(held), bisectable, asked, facts) as report,
+        facts_lookup(db) as facts,
+        History(stored_attempts(db, query), list_runs(db), bisectable, query, facts) as report,
     ):
         if not report.rows:
-            refuse_unknown(held, asked)
+            validate_filter(db, query)
         if as_json:
             head = HistoryReport(
                 runs=report.runs,
@@ -123,8 +122,8 @@ def history(
                 last=report.last,
                 lost=report.lost,
                 lacking=tuple(
-                    LackingRun(run=one.run, started=one.started, not_run=one.not_run)
-                    for one in report.lacking
+                    LackingRun(run=run.run, started=run.started, not_run=run.not_run)
+                    for run in report.lacking
                 ),
                 kinds=(),
                 cases=(),
@@ -137,7 +136,7 @@ def history(
 
 
 class RunsImported(Printout):
-    """`history import --json`: runs that were taken in, and those that were held already."""
+    """`history import --json`: the imported runs, and those that were stored already."""
 
     imported: tuple[str, ...]
     held: tuple[str, ...]
@@ -151,28 +150,28 @@ class RunsImported(Printout):
 def import_command(
     runs: tuple[Path, ...], database: str | None, reports: Path, as_json: bool
 ) -> None:
-    """Take in the journals of RUNS: runs' folders, or folders of such (default: --reports).
+    """Import RUNS into the history: folders of runs, or their parents (default: --reports).
 
-    What is held already is left as it is; two may do this at once.
+    Stored runs are left as they are; two processes may import at once.
     """
-    found = [path for one in runs or (reports,) for path in runs_in(one)]
+    paths = [path for folder in runs or (reports,) for path in runs_in(folder)]
     opened = _open(database, reports)
-    known = {str(path): _import(opened, path) for path in found}
+    known = {str(path): _import(opened, path) for path in paths}
     imported = tuple(path for path, new in known.items() if new)
     held = tuple(path for path, new in known.items() if not new)
-    summary = f"{counted(len(imported), 'run')} of {len(known)} taken in"
-    lines = [f"{summary}, the others were held already"]
-    say_found(RunsImported(imported=imported, held=held), lines, as_json)
+    summary = f"{counted(len(imported), 'run')} of {len(known)} imported"
+    lines = [f"{summary}, the others were stored already"]
+    say_result(RunsImported(imported=imported, held=held), lines, as_json)
 
 
 def _import(database: Database, path: Path) -> bool:
-    done = import_run(database, path)
-    if done.changed and done.beside is not None:
-        said = "is another run than the one of the same id in"
-        say(f"warning: {path} {said} {done.beside}: it is kept apart as {done.run}", err=True)
-    for text in done.left_out.told(path / JOURNAL):
+    result = import_run(database, path)
+    if result.changed and result.beside is not None:
+        other = f"has the same id as another run, {result.beside}"
+        say(f"warning: {path} {other}: it is stored as {result.run}", err=True)
+    for text in result.left_out.messages(path / JOURNAL):
         say(f"warning: {text}", err=True)
-    return done.changed
+    return result.changed
 
 
 def _axis(text: str) -> tuple[str, str]:

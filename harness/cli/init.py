@@ -1,4 +1,4 @@
-"""`qnn-harness init`: writes a devices.yaml of what adb sees, and of boards behind ssh."""
+"""`qnn-harness init`: write a devices.yaml of the devices that adb sees, and of ssh boards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WITHOUT: Final = "Without one: qnn-harness init --simulated"
 
 
 class NewDevice(Part):
-    """A device that was found; `problem` says why it is left out of devices.yaml."""
+    """A detected device; `problem` is the reason why it is left out of devices.yaml."""
 
     name: str
     serial: str
@@ -37,7 +37,7 @@ class NewDevice(Part):
 
     @classmethod
     def of(cls, found: FoundDevice) -> NewDevice:
-        """Return what is printed of a device."""
+        """Return the printed row of a device."""
         return cls(
             name=found.name,
             serial=found.serial,
@@ -49,20 +49,20 @@ class NewDevice(Part):
 
 
 class LabWritten(Printout):
-    """`init --json`: the file that was written, and the devices that were found."""
+    """`init --json`: the written file, and the detected devices."""
 
     file: str
     devices: list[NewDevice]
 
 
 @click.command()
-@click.option("--simulated", is_flag=True, help="Switch the simulated device on.")
+@click.option("--simulated", is_flag=True, help="Enable the simulated device.")
 @click.option(
     "--server",
     metavar="HOST[:PORT]",
     default=str(USER_SERVER),
     show_default=True,
-    help="The adb server that is asked.",
+    help="The adb server.",
 )
 @click.option(
     "--board", "boards", metavar="[USER@]HOST[:PORT]", multiple=True, help="A board with sshd."
@@ -72,37 +72,38 @@ class LabWritten(Printout):
 def init(
     simulated: bool, server: str, boards: Sequence[str], lab_file: Path, as_json: bool
 ) -> None:
-    """Write a devices.yaml of the devices that the adb server sees, with what each says it is.
+    """Write a devices.yaml with the devices that the adb server sees, and their properties.
 
-    --board names boards that ssh leads to; no adb server is needed for them.
+    --board names boards that are reached by ssh, without an adb server.
 
-    Nothing is overwritten: --lab FILE names another place. A device that does not answer stands
-    there as a comment with what to do. Exit code 3 if there is none that answers.
+    An existing file is not overwritten: --lab FILE names another one. A device that does not
+    answer becomes a comment with what to do. Exit code 3 if none answers.
     """
     if lab_file.exists():
-        raise _there_already(lab_file)
+        raise _exists_error(lab_file)
     address = _address(server)
-    found = _found(address, boards, simulated)
+    devices = _find_all(address, boards, simulated)
     day = f"{datetime.now(UTC):%Y-%m-%d}"
-    text = lab_text(found, address, simulated=simulated, day=day)
+    text = lab_text(devices, address, simulated=simulated, day=day)
     try:
         write_whole(lab_file, text.encode(), new=True)
     except FileExistsError as error:
-        raise _there_already(lab_file) from error
+        raise _exists_error(lab_file) from error
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", file=lab_file) from error
     if as_json:
-        say_json(LabWritten(file=str(lab_file), devices=[NewDevice.of(device) for device in found]))
+        rows = [NewDevice.of(device) for device in devices]
+        say_json(LabWritten(file=str(lab_file), devices=rows))
         return
-    for device in found:
+    for device in devices:
         say(f"{device.name} ({device.serial}): {device.problem or device.told}")
-    first = next((device.name for device in found if device.device), SIMULATED)
+    first = next((device.name for device in devices if device.device), SIMULATED)
     say(f"written: {lab_file}; next: qnn-harness doctor {first}")
 
 
-def _there_already(lab_file: Path) -> ConfigError:
+def _exists_error(lab_file: Path) -> ConfigError:
     return ConfigError(
-        "is there, and is not overwritten; --lab FILE names a new one", file=lab_file
+        "already exists, and is not overwritten; --lab FILE names a new one", file=lab_file
     )
 
 
@@ -115,27 +116,27 @@ def _address(server: str) -> TcpAddress:
     return TcpAddress(host, int(port))
 
 
-def _found(address: TcpAddress, boards: Sequence[str], simulated: bool) -> Sequence[FoundDevice]:
-    """The boards, and what the server sees. Raises InfraError where no device of them answers."""
+def _find_all(address: TcpAddress, boards: Sequence[str], simulated: bool) -> Sequence[FoundDevice]:
+    """Return the boards and the server's devices. Raises InfraError if none of them answers."""
 
     def look(lab: Lab) -> OpenLab:
         return open_lab(lab, "init")
 
     adb, by_ssh = AdbServer(address), find_boards(boards, look)
     if not adb.is_running():
-        if simulated or any(one.device for one in by_ssh):
+        if simulated or any(board.device for board in by_ssh):
             return by_ssh
         if by_ssh:
-            said = "; ".join(f"{one.serial}: {one.problem}" for one in by_ssh)
-            raise InfraError(f"no board answers: {said}. {_WITHOUT}")
-        start, where = address.start_command, f" on {address.host}"
+            problems = "; ".join(f"{board.serial}: {board.problem}" for board in by_ssh)
+            raise InfraError(f"no board answers: {problems}. {_WITHOUT}")
+        start, place = address.start_command, f" on {address.host}"
         if address.is_here:
-            start, where = f"{adb_binary()} {start.removeprefix('adb ')}", ""
-        how = f"`{start}`{where} starts one"
-        raise InfraError(f"no adb server answers at {address}; {how}. {_WITHOUT}")
-    found = find_devices(adb, look, [one.name for one in by_ssh]) + by_ssh
-    if simulated or any(one.device for one in found):
-        return found
-    seen = "; ".join(f"{one.serial}: {one.problem}" for one in found)
+            start, place = f"{adb_binary()} {start.removeprefix('adb ')}", ""
+        hint = f"`{start}`{place} starts one"
+        raise InfraError(f"no adb server answers at {address}; {hint}. {_WITHOUT}")
+    devices = find_devices(adb, look, [board.name for board in by_ssh]) + by_ssh
+    if simulated or any(device.device for device in devices):
+        return devices
+    seen = "; ".join(f"{device.serial}: {device.problem}" for device in devices)
     plug = "plug one in with USB debugging enabled, and accept this computer's key on it"
     raise InfraError(f"no device answers at {address}: {seen or plug}. {_WITHOUT}")

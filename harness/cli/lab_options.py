@@ -26,17 +26,17 @@ from harness.runtimes.runtime import Runtime
 _LONGEST_WAIT_S: Final = 86400.0
 
 DEFAULT_LAB: Final = Path("devices.yaml")
-"""The lab where none is named."""
+"""The default lab."""
 
 HOST_TARGET: Final = "linux-x64"
-"""What runs on this computer: the simulator's libraries, and those that read binaries."""
+"""The target of libraries that run on this computer: the simulator, and readers of binaries."""
 
 
 class NamedPath(click.Path):
-    """A path that is not empty, as that of a shell variable that is not set would be."""
+    """A path that is not empty, unlike that of an unset shell variable."""
 
     def __init__(self) -> None:
-        super().__init__(path_type=Path, readable=False)  # who opens it tells of that
+        super().__init__(path_type=Path, readable=False)  # opening it reports that
 
     def convert(
         self,
@@ -44,14 +44,14 @@ class NamedPath(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> Any:
-        """The path."""
+        """Return the path."""
         if value == "":
             self.fail("it is empty; name a file or a folder", param, ctx)
         return super().convert(value, param, ctx)
 
 
 def require_output(file: Path, *, new: bool = False) -> None:
-    """Raise ConfigError for an --output that cannot be written, before minutes of work for it."""
+    """Raise ConfigError for an --output that cannot be written, before a long computation."""
     folder, problem = file.parent, None
     if file.is_dir():
         problem = "is a folder: name a file"
@@ -86,7 +86,7 @@ run_timeout_option = click.option(
     type=click.IntRange(1),
     default=1800,
     show_default=True,
-    help="Seconds that one run may take.",
+    help="Timeout of one run in seconds.",
 )
 """`--run-timeout SECONDS`, given to the command as `run_timeout_s`."""
 
@@ -106,12 +106,12 @@ reports_option = click.option(
     type=click.Path(path_type=Path),
     default=Path("reports"),
     show_default=True,
-    help="Where runs are.",
+    help="The folder of runs.",
 )
 
 
 def lab_to_name(lab_file: Path) -> str:
-    """What another command is to be told of the lab: nothing of the usual one, if it is not there.
+    """Return the --lab for another command; empty if the default lab does not exist.
 
     Then that command runs on a simulated device, as this one did.
     """
@@ -119,16 +119,17 @@ def lab_to_name(lab_file: Path) -> str:
 
 
 def simulated_instead(names: Sequence[str]) -> Path | None:
-    """The lab of this computer's simulated devices, told on stderr; None if it has not all names.
+    """Return the lab of this computer's simulated devices; None if it does not have all names.
 
-    Without names it is the first device. Raises ConfigError for one that cannot be simulated here.
+    A message on stderr says so; without names it is the first device. Raises ConfigError for one
+    that cannot be simulated here.
     """
     if (shipped := shipped_lab(names)) is None:
         return None
     devices = [device.name for device in load_lab(shipped).select(names or None)]
-    which = "device" if len(devices) == 1 else "devices"
+    noun = "device" if len(devices) == 1 else "devices"
     say(
-        f"no {DEFAULT_LAB} here: running on the simulated {which} {', '.join(devices)} of this "
+        f"no {DEFAULT_LAB} here: running on the simulated {noun} {', '.join(devices)} of this "
         "computer; --lab FILE names your own devices",
         err=True,
     )
@@ -136,30 +137,30 @@ def simulated_instead(names: Sequence[str]) -> Path | None:
 
 
 def lab_or_simulated(lab_file: Path, names: Sequence[str]) -> Path:
-    """The lab's file; that of this computer's simulated devices where there is none at the default
-    place, and all names are theirs. Raises ConfigError for one that cannot be simulated here."""
+    """Return the lab's file, or that of this computer's simulated devices if the default lab does
+    not exist and all names are theirs. Raises ConfigError for one that cannot be simulated here."""
     if lab_file != DEFAULT_LAB or lab_file.exists():
         return lab_file
     return shipped_lab(names) or lab_file
 
 
 def complete_devices(
-    context: click.Context, _: click.Parameter, begun: str
+    context: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """What the Tab key writes behind the last comma: devices of the lab, if it can be read."""
-    before, comma, name = begun.rpartition(",")
-    given = context.params.get("lab") or context.params.get("lab_file") or DEFAULT_LAB
+    """Complete the name after the last comma with devices of the lab, if it can be read."""
+    before, comma, name = incomplete.rpartition(",")
+    lab_file = context.params.get("lab") or context.params.get("lab_file") or DEFAULT_LAB
     with contextlib.suppress(HarnessError):
-        devices = load_lab(lab_or_simulated(Path(given), ()), places=None).devices
+        devices = load_lab(lab_or_simulated(Path(lab_file), ()), places=None).devices
         names = [device.name for device in devices if device.name.startswith(name)]
-        return [CompletionItem(f"{before}{comma}{one}") for one in names]
+        return [CompletionItem(f"{before}{comma}{name}") for name in names]
     return []
 
 
 def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:
-    """The lab for one command, which holds every device that it uses; it waits for none.
+    """Open the lab for one command, which leases every device that it uses, without waiting.
 
-    With `loan_s` a person takes devices for so long, each once the case on it has ended.
+    With `loan_s` the user reserves devices for this time, each once the case on it has ended.
     """
     cache = cache_root()
     return OpenLab(
@@ -185,16 +186,16 @@ def only_version(spec: str | None, resolve: Callable[..., Sequence[str]], field:
 
 
 def host_runtime(catalog: Catalog, qnn: str | None) -> Runtime:
-    """The libraries of a QNN version for this computer; the newest where none is named.
+    """Return the libraries of a QNN version for this computer (default: the newest).
 
-    Raises ConfigError for a version that there is not, InfraError if it cannot be had.
+    Raises ConfigError for an unknown version, InfraError if it cannot be fetched.
     """
     resolve = partial(catalog.resolve, target=HOST_TARGET)
     return catalog.runtime(only_version(qnn, resolve, "--qnn"), HOST_TARGET)
 
 
 def open_catalog(lab_file: Path) -> Catalog:
-    """The catalog of the lab, or PyPI's alone where there is no lab at the default place."""
+    """Return the catalog of the lab, or only PyPI's if the default lab does not exist."""
     none = lab_file == DEFAULT_LAB and not lab_file.exists()
     nothing = Lab.model_construct(schema_number=1, runtimes=())
     lab = nothing if none else load_lab(lab_file, places=None)
@@ -206,12 +207,12 @@ _MOST_S: Final = 7 * 24 * 3600
 
 
 def seconds_of(text: str, field: str) -> float:
-    """Seconds that the option `field` says: 4h, 90m, 1h30m. Raises ConfigError."""
-    found = _TIME.fullmatch(text.strip())
-    hours, minutes, seconds = (int(part or 0) for part in (found.groups() if found else ("",) * 3))
+    """Parse the duration of option `field` into seconds: 4h, 90m, 1h30m. Raises ConfigError."""
+    match = _TIME.fullmatch(text.strip())
+    hours, minutes, seconds = (int(part or 0) for part in (match.groups() if match else ("",) * 3))
     total = 3600 * hours + 60 * minutes + seconds
     if not 0 < total <= _MOST_S:
         most = f"longer than {_MOST_S // 3600}h"
-        problem = f"{text!r} is {'no time' if not total else most}"
+        problem = f"{text!r} is {'not a duration' if not total else most}"
         raise ConfigError(problem, field=field, choices=["4h", "90m", "1h30m"])
     return float(total)

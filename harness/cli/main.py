@@ -23,21 +23,21 @@ from harness.core.outgoing_text import OutgoingStream
 COMMANDS: Final = {
     "bisect": "Find the version that changed a case: which QNN runtime, ONNX Runtime or compiler.",
     "compare": "Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.",
-    "contexts": "Context binaries in files that you have.",
+    "contexts": "Inspect, extract, compile, fit and bundle context binaries in model files.",
     "devices": "List the lab's devices, configured ones first, then others that adb sees.",
     "doctor": "Check this computer, the lab and DEVICEs (default: all enabled), and say "
     "what to do.",
-    "explain": "Say why a log tells of a failure: any log of a program that uses QNN or FastRPC.",
-    "history": "Say what all runs together say: since when, where, how often, and what to bisect.",
-    "init": "Write a devices.yaml of the devices that the adb server sees, with what each says it "
-    "is.",
-    "nightly": "Fetch what is new, run `pytest -m device`, compare, bisect what is new, and "
+    "explain": "Explain the failure in a log of any program that uses QNN or FastRPC.",
+    "history": "Show failures over all runs: since when, where, how often, and what to bisect.",
+    "init": "Write a devices.yaml with the devices that the adb server sees, and their properties.",
+    "nightly": "Fetch new versions, run `pytest -m device`, compare, bisect new failures, and "
     "publish.",
     "notify": "Send the head of a summary to the channels of `notify` in devices.yaml.",
-    "report": "Write reports of runs anew, merge runs into one, or write the lab's pages.",
-    "run": "Load and run the contexts of FILEs on devices: context binaries, or what holds some.",
-    "runtimes": "QNN runtimes: where they come from, their files, download.",
-    "simulator": "Start simulated devices, or build what their DSPs run in.",
+    "report": "Write reports of runs again, merge runs into one, or write the lab's pages.",
+    "run": "Load and run the contexts of FILEs on devices: context binaries, or files that have "
+    "some.",
+    "runtimes": "List, fetch, show and verify QNN runtimes.",
+    "simulator": "Start simulated devices, or build the emulator of their DSPs.",
 }
 """Each command, a function in the module of its name, and the first sentence of its help."""
 
@@ -47,14 +47,14 @@ _MOST_CHARS: Final = 300
 
 
 class LazyGroup(click.Group):
-    """Loads the module of a command when that is used; the list of commands needs none."""
+    """A group that imports the module of a command only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names."""
+        """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name."""
+        """Import and return the command of a name."""
         if cmd_name not in COMMANDS:
             from harness.core.yaml_document import did_you_mean
 
@@ -67,15 +67,15 @@ class LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What completes a word: names and options, for which no command is loaded."""
+        """Return the completions of a word, without loading a command."""
         names = [CompletionItem(name, help=text) for name, text in COMMANDS.items()]
-        fitting = [one for one in names if one.value.startswith(incomplete)]
+        fitting = [item for item in names if item.value.startswith(incomplete)]
         return [*fitting, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> object:
-        """Runs a command; a reader that goes away (`| head`) has what it wanted.
+        """Run a command; exit with 0 if the reader of its output is gone (`| head`).
 
-        Click would end with 1, which here says that the answer is negative.
+        Click would end with 1, which means a negative answer here.
         """
         try:
             return super().invoke(ctx)
@@ -84,7 +84,7 @@ class LazyGroup(click.Group):
             return 0
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes names and first sentences."""
+        """Write names and first sentences."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -105,14 +105,13 @@ class LazyGroup(click.Group):
 def commands(context: click.Context, verbose: bool) -> None:
     """Validate QNN runtimes and context binaries on devices. Tests run with `pytest -m device`.
 
-    Exit codes: 0 fine, 1 the answer is negative, 2 the input is wrong, 3 the lab failed, 130 it was
-    interrupted.
+    Exit codes: 0 fine, 1 negative answer, 2 wrong input, 3 the lab failed, 130 interrupted.
     """
     show_notices(context)
 
 
 def main() -> None:
-    """Entry point: every error of the harness is one line on stderr and its exit code."""
+    """Run the command line; an error of the harness is one line on stderr and its exit code."""
     from harness.core.ending import Ending
 
     sys.stdout, sys.stderr = map(_guarded, (sys.stdout, sys.stderr))
@@ -122,9 +121,9 @@ def main() -> None:
     except click.exceptions.Abort:
         code = 130
     except click.ClickException as error:
-        told = io.StringIO()
-        error.show(file=told)
-        _complain(told.getvalue(), nl=False)
+        stderr = io.StringIO()
+        error.show(file=stderr)
+        _complain(stderr.getvalue(), nl=False)
         code = 2
     except HarnessError as error:
         _complain(f"error: {error}")
@@ -132,12 +131,12 @@ def main() -> None:
     except KeyboardInterrupt:
         code = 130
     except Exception as error:
-        code = _told(error)
+        code = _report_error(error)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _told(error: Exception) -> int:
-    """Say what went wrong that is no error of the harness's own kind; return the exit code."""
+def _report_error(error: Exception) -> int:
+    """Print an error that is not one of the harness's own; return the exit code."""
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, OSError) and error.filename is not None and number in _INPUT:
         _complain(f"error: {error.filename}: {error.strerror}")
@@ -146,17 +145,17 @@ def _told(error: Exception) -> int:
         _complain("error: the current folder is gone; change to another one")
         return int(ConfigError.exit_code)
     if isinstance(error, OSError) and number in _NO_ROOM:
-        _complain(f"error: what this prints or keeps could not be written: {error.strerror}")
+        _complain(f"error: the output could not be written: {error.strerror}")
         _forget_output()
     elif isinstance(error, MemoryError):
         _complain("error: this computer has not enough memory for that")
     else:
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST_CHARS].rstrip(":")
+        message = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST_CHARS].rstrip(":")
         verbose = {"-v", "--verbose"} & set(sys.argv[1:2])
         advice = "it with this traceback" if verbose else "it with what `qnn-harness -v ...` prints"
         if verbose:
             _complain("".join(traceback.format_exception(error)))
-        _complain(f"error: internal error: {said}; please report {advice}")
+        _complain(f"error: internal error: {message}; please report {advice}")
     return int(HarnessError.exit_code)
 
 

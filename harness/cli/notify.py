@@ -1,4 +1,4 @@
-"""`qnn-harness notify`: sends the head of a summary to the channels of the lab by hand."""
+"""`qnn-harness notify`: send the head of a summary to the channels of the lab."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _MOST_BYTES: Final = 64 << 20
 def notify(folder: Path, test: bool, dry_run: bool, lab_file: Path) -> int:
     """Send the head of a summary to the channels of `notify` in devices.yaml.
 
-    FOLDER is that of a night (default: reports/latest-nightly) or of a run. Nights send theirs by
-    themselves: this is for what did not arrive. Ends with 3 if a channel fails.
+    FOLDER is that of a night (default: reports/latest-nightly) or of a run. Nights send theirs
+    automatically: this is for messages that did not arrive. Ends with 3 if a channel fails.
     """
     channels = require_channels(lab_file)
     message = TEST_MESSAGE if test else _message(folder)

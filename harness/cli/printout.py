@@ -1,4 +1,4 @@
-"""The base of the JSON documents that commands print; each stands beside its command."""
+"""The base of the JSON documents that commands print, which are defined by the commands."""
 
 from __future__ import annotations
 

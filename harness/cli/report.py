@@ -14,10 +14,10 @@ from harness.cli.lab_options import (
     reports_option,
 )
 from harness.cli.printout import Printout
-from harness.cli.say import say, say_found
+from harness.cli.say import say, say_result
 from harness.core.outgoing_text import counted
 from harness.history.previous import since_previous
-from harness.report.ci import tell_ci
+from harness.report.ci import export_to_ci
 from harness.report.projections import project
 from harness.report.summary import cut_short, totals
 from harness.results.coverage import Coverage
@@ -37,20 +37,20 @@ class RunsMerged(Printout):
 
 @click.group()
 def report() -> None:
-    """Write reports of runs anew, merge runs into one, or write the lab's pages."""
+    """Write reports of runs again, merge runs into one, or write the lab's pages."""
 
 
 @report.command()
 @click.argument("run", type=click.Path(path_type=Path), default=Path("reports/latest"))
 def write(run: Path) -> None:
-    """Write the reports of RUN (default: reports/latest) anew and print its summary."""
+    """Write the reports of RUN (default: reports/latest) again and print its summary."""
     folder = RunFolder.open(run)
     made_of = project(folder, since_previous(folder))
     if why := cut_short(made_of.info):
         say(f"warning: {folder.run_id} was cut short: {why}", err=True)
-    for text in folder.contents().left_out.told(folder.path / JOURNAL):
+    for text in folder.contents().left_out.messages(folder.path / JOURNAL):
         say(f"warning: {text}", err=True)
-    for line in (*made_of.summary, *tell_ci(made_of, folder.path, os.environ)):
+    for line in (*made_of.summary, *export_to_ci(made_of, folder.path, os.environ)):
         say(line)
 
 
@@ -63,7 +63,7 @@ def write(run: Path) -> None:
 def merge(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
     """Merge RUNs, such as those of several machines, into one run with reports.
 
-    Where several RUNs have run a case, all attempts are kept, and the latest is final.
+    If several RUNs have a case, all attempts are kept, and the latest is final.
     """
     from harness.report.merge import merge_runs
 
@@ -83,7 +83,7 @@ def merge(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
         outcomes=totals(made_of.cases),
         lost_logs=lost_logs,
     )
-    say_found(document, made_of.summary, as_json)
+    say_result(document, made_of.summary, as_json)
 
 
 @report.command()
@@ -100,23 +100,25 @@ def merge(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
 def site(output: Path, database: str | None, reports: Path) -> None:
     """Write the lab's pages into a folder: nights, cases, devices, causes.
 
-    They need no network and no server of their own. Only what has changed is written anew. Where no
-    --database is named, new runs of the reports are taken in first.
+    They need neither network nor server. Only changed pages are written. Without --database new
+    runs of the reports are imported first.
     """
     # the history takes long to load
-    from harness.cli.history import opened
-    from harness.history.database import keep_night, nights_held
-    from harness.nightly.night import night_told, nights
+    from harness.cli.history import open_history
+    from harness.history.database import load_nights, store_night
+    from harness.nightly.night import night_summary, nights
     from harness.site.build import build
     from harness.site.pages import FRONT
 
-    held = opened(database, reports)
-    known = {one.night for one in nights_held(held).values()}
+    history = open_history(database, reports)
+    known = {entry.night for entry in load_nights(history).values()}
     for night in nights(reports):
-        told = night_told(night) if night.next_step is None and night.night not in known else None
-        if told is not None:
-            keep_night(held, told)
-    done = build(held, output)
-    others = ", the others have not changed" if done.kept else ""
-    pages = counted(done.written, "page")
-    say(f"{output / FRONT}: {pages} written in {done.seconds:.1f} s{others}")
+        notice = (
+            night_summary(night) if night.next_step is None and night.night not in known else None
+        )
+        if notice is not None:
+            store_night(history, notice)
+    result = build(history, output)
+    others = ", the others have not changed" if result.unchanged else ""
+    pages = counted(result.written, "page")
+    say(f"{output / FRONT}: {pages} written in {result.seconds:.1f} s{others}")

@@ -1,4 +1,4 @@
-"""`qnn-harness run`: the contexts of files, without writing a test: pytest runs the files."""
+"""`qnn-harness run`: run the contexts of files with pytest, without writing a test."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from harness.core.schema_field import Schema2
 from harness.models.source import RESIDENCIES
 from harness.plugin.axes import DEFAULT_BACKEND
 from harness.plugin.options import CLAIMED, OPTIONS, PREFLIGHT, Option, split_list
-from harness.plugin.pytest_internals import say_no_count
+from harness.plugin.pytest_internals import suppress_count
 from harness.plugin.terminal import LIVE_FROM
 from harness.results.drift import DriftedOutput, steps_of
 from harness.results.record import SCHEMA
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from harness.plugin.plan_view import PlanReport
     from harness.results.run_folder import RunFolder
 
-# What is read otherwise than pytest does, so that a mistake is told with the name that it has here.
+# Options that are parsed here and not by pytest, so that errors have the names of `run`.
 _READ: Final[Mapping[str, Any]] = {
     "--residency": click.Choice(RESIDENCIES),
     "--inputs": NamedPath(),
@@ -54,150 +54,151 @@ _READ: Final[Mapping[str, Any]] = {
 }
 _PATHS: Final = ("FILE", "DIR", "MODEL", "RUN")
 _Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-# How pytest ends where the plug-in had no word in it: wrong usage, nothing collected.
+# Exit codes of pytest itself: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
 _WRONG: Final = 2
 _INTERRUPTED: Final = 130
 
 
-def _with_options_of_pytest(command: click.Command) -> click.Command:
-    """Has a command take those of pytest's options that have words for it."""
-    made = []
+def _add_pytest_options(command: click.Command) -> click.Command:
+    """Add those options of pytest to a command that have a help text for it."""
+    options = []
     for option in OPTIONS:
         if option.run is None:
             continue
-        type_ = _READ.get(_name(option), option.given.get("type"))
-        one = click.Option(
+        type_ = _READ.get(_name(option), option.arguments.get("type"))
+        click_option = click.Option(
             [_name(option), option.parameter],
             type=type_,
-            metavar=_metavar(type_, option.given),
-            # False would have click take the option without its value, too
+            metavar=_metavar(type_, option.arguments),
+            # with False click would accept the option without its value, too
             is_flag=None if option.takes_value else True,
-            multiple=option.given.get("action") == "append",
+            multiple=option.arguments.get("action") == "append",
             help=option.run,
             shell_complete=_completion(option),
         )
-        made.append(one)
-    command.params[1:1] = made
+        options.append(click_option)
+    command.params[1:1] = options
     return command
 
 
 def _name(option: Option) -> str:
-    """Return what `run` calls an option of pytest; its FILEs are the contexts."""
+    """Return the name in `run` of an option of pytest, without `contexts-`."""
     name = option.short.replace("--contexts-", "--")
     return "--contexts" if name == "--number" else name
 
 
-def _metavar(type_: object, given: Mapping[str, Any]) -> str | None:
+def _metavar(type_: object, settings: Mapping[str, Any]) -> str | None:
     if isinstance(type_, click.Choice):
         return None
-    return f"[{'|'.join(given['choices'])}]" if "choices" in given else given.get("metavar")
+    choices = settings.get("choices")
+    return f"[{'|'.join(choices)}]" if choices else settings.get("metavar")
 
 
 def _completion(option: Option) -> _Completion | None:
-    """What the Tab key writes behind an option whose type click does not know."""
+    """Return the shell completion for an option whose type click does not know."""
     if option.short == "--device":
         return complete_devices
-    choices = BACKENDS if option.short == "--backend" else option.given.get("choices")
+    choices = BACKENDS if option.short == "--backend" else option.arguments.get("choices")
     if choices:
-        return lambda _, __, begun: [
-            CompletionItem(one) for one in choices if one.startswith(begun)
+        return lambda _, __, prefix: [
+            CompletionItem(choice) for choice in choices if choice.startswith(prefix)
         ]
-    if option.given.get("metavar") in _PATHS:
-        return lambda _, __, begun: [CompletionItem(begun, type="file")]
+    if option.arguments.get("metavar") in _PATHS:
+        return lambda _, __, prefix: [CompletionItem(prefix, type="file")]
     return None
 
 
 class OutputDrifted(DriftedOutput):
-    """A line of `run --json`, after the records: an output that was not the same everywhere."""
+    """A line of `run --json`, after the records: an output that differs between cases."""
 
     schema_number: Schema2 = SCHEMA
     kind: Literal["drift"] = "drift"
 
 
-@_with_options_of_pytest
+@_add_pytest_options
 @click.command()
 @click.argument("files", nargs=-1, type=NamedPath())
-@click.option("--quick", is_flag=True, help="Execute each graph once or twice, and tell no median.")
-@click.option("--pytest-arg", "more", multiple=True, metavar="ARG", help="Goes to pytest as it is.")
+@click.option("--quick", is_flag=True, help="Execute each graph once or twice, without a median.")
+@click.option("--pytest-arg", "more", multiple=True, metavar="ARG", help="Passed to pytest.")
 @json_option
 def run(
-    files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, quick: bool, **given: Any
+    files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, quick: bool, **options: Any
 ) -> int:
-    """Load and run the contexts of FILEs on devices: context binaries, or what holds some.
+    """Load and run the contexts of FILEs on devices: context binaries, or files that have some.
 
-    Each file is a case for every device, runtime, residency and number. It is the run that
-    `pytest FILE` makes, with the same records and reports; --json prints the records, one a line,
-    or with --plan the plan.
+    Each file is a case for every device, runtime, residency and number. It is the same as
+    `pytest FILE`, with the same records and reports; --json prints the records, one per line, or
+    with --plan the plan.
 
     \b
-    Exit codes: 0 all is well, 1 a case failed, 2 the input is wrong, 3 the lab failed, 130 it was
-    interrupted (--resume goes on).
+    Exit codes: 0 all passed, 1 a case failed, 2 the input is wrong, 3 the lab failed, 130 it was
+    interrupted (--resume continues).
     """
-    if given["fallback"] == "allow" and given["engine"] is None:
-        given["engine"] = ORT.name  # nothing else runs nodes on the CPU
-    _choose_rounds(given, quick)
+    if options["fallback"] == "allow" and options["engine"] is None:
+        options["engine"] = ORT.name  # nothing else runs nodes on the CPU
+    _choose_rounds(options, quick)
     if not files:
-        raise click.UsageError("FILE: none is named: which contexts or models to run?")
+        raise click.UsageError("FILE is missing: name the contexts or models to run")
     from harness.models.artefact_sources import artefacts_with_contexts
-    from harness.plugin.own_contexts import (
+    from harness.plugin.user_files import (
         context_numbers,
-        nothing_beside,
+        default_engine,
+        isolated_arguments,
         require_name,
-        usual_engine,
     )
 
-    if (told := given["fail_on"]) is not None and steps_of(told) is None:
-        raise ConfigError(f"{told!r} is not drift:STEPS, as in drift:1", field="--fail-on")
+    if (drift := options["fail_on"]) is not None and steps_of(drift) is None:
+        raise ConfigError(f"{drift!r} is not drift:STEPS, as in drift:1", field="--fail-on")
 
-    context_numbers(split_list(given["contexts_number"]), "--contexts")
+    context_numbers(split_list(options["contexts_number"]), "--contexts")
     wrong: list[ArtefactError] = []
     artefacts = artefacts_with_contexts(files, wrong.append)
     if wrong and not artefacts:
         raise wrong[0]
-    elsewhere = set(split_list(given["backend"])) - {DEFAULT_BACKEND}
-    if elsewhere and {one.kind for one in artefacts} == {"onnx"}:
-        given["engine"] = given["engine"] or ORT.name  # contexts are for HTP
-    found = [artefact.path for artefact in artefacts]
-    for path in found:
+    elsewhere = set(split_list(options["backend"])) - {DEFAULT_BACKEND}
+    if elsewhere and {artefact.kind for artefact in artefacts} == {"onnx"}:
+        options["engine"] = options["engine"] or ORT.name  # contexts are for HTP
+    paths = [artefact.path for artefact in artefacts]
+    for path in paths:
         require_name(path)
-    asked = given["engine"]
-    _require_engines({asked} if asked else {usual_engine(path).name for path in found}, given)
-    # the folder where it is called is the root, whatever folder the files lie in
-    arguments = ["-m", "device", "-p", "no:cacheprovider", *nothing_beside(Path.cwd())]
-    arguments += ["-q", *_options(given), *more]
-    arguments += [os.path.join(os.curdir, path) for path in found]  # no name is an option
-    seen = _Watch()
+    engine = options["engine"]
+    _require_engines({engine} if engine else {default_engine(path).name for path in paths}, options)
+    # the current folder is the root, wherever the files are
+    arguments = ["-m", "device", "-p", "no:cacheprovider", *isolated_arguments(Path.cwd())]
+    arguments += ["-q", *_options(options), *more]
+    arguments += [os.path.join(os.curdir, path) for path in paths]  # no name is an option
+    watch = _RunWatcher()
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-        code = int(pytest.main(arguments, plugins=[seen]))
+        code = int(pytest.main(arguments, plugins=[watch]))
     if as_json:
         try:
-            _say_found(seen)
+            _print_results(watch)
         except BrokenPipeError:
-            # the reader went away (`| head`): that is no verdict, and nothing is left to be written
+            # the reader is gone (`| head`), which does not change the verdict
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if seen.interrupted and seen.folder is not None:
-        say(f"stopped; {seen.folder.to_go_on}", err=True)
-    elif code == 1 and seen.folder is not None:
-        _say_bundle(seen.folder, given)
+    if watch.interrupted and watch.folder is not None:
+        say(f"stopped; {watch.folder.resume_hint}", err=True)
+    elif code == 1 and watch.folder is not None:
+        _say_bundle(watch.folder, options)
     for error in wrong:
         say(f"error: not run: {error}", err=True)
-    return _INTERRUPTED if seen.interrupted else _CODES.get(code, code) or (_WRONG if wrong else 0)
+    return _INTERRUPTED if watch.interrupted else _CODES.get(code, code) or (_WRONG if wrong else 0)
 
 
-def _require_engines(names: Collection[str], given: Mapping[str, Any]) -> None:
-    """Raises ConfigError for an unknown engine, and for options that an engine does not take."""
+def _require_engines(names: Collection[str], options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an unknown engine, and for options that an engine does not have."""
     for name in sorted(names):
         engine = ENGINES.get(name)
         if engine is None:
             problem = f"no engine {name!r} runs artefacts"
             raise ConfigError(problem, field="--engine", choices=tuple(ENGINES))
         for other in ENGINES.values():
-            if other.option is not None and given[other.option] and other.name not in names:
+            if other.option is not None and options[other.option] and other.name not in names:
                 problem = f"the engine {engine.name} does without {other.title}"
                 choices = [f"--engine {other.name}"]
                 raise ConfigError(problem, field=f"--{other.option}", choices=choices)
-        for backend in split_list(given["backend"]):
+        for backend in split_list(options["backend"]):
             if backend not in engine.backends:
                 problem = f"{engine.title} does not run on {backend[:80]!r}"
                 if backend not in BACKENDS:
@@ -205,32 +206,32 @@ def _require_engines(names: Collection[str], given: Mapping[str, Any]) -> None:
                 raise ConfigError(problem, field="--backend", choices=engine.backends)
 
 
-def _choose_rounds(given: dict[str, Any], quick: bool) -> None:
-    asked = [name for name in ("rounds", "warmup") if given[f"contexts_{name}"] is not None]
-    if quick and asked:
-        raise ConfigError("--quick executes once, without a warm-up", field=f"--{asked[0]}")
-    if not quick and given["contexts_rounds"] is None:
-        given["contexts_rounds"] = "auto"
+def _choose_rounds(options: dict[str, Any], quick: bool) -> None:
+    named = [name for name in ("rounds", "warmup") if options[f"contexts_{name}"] is not None]
+    if quick and named:
+        raise ConfigError("--quick executes once, without a warm-up", field=f"--{named[0]}")
+    if not quick and options["contexts_rounds"] is None:
+        options["contexts_rounds"] = "auto"
 
 
-def _say_bundle(folder: RunFolder, given: Mapping[str, Any]) -> None:
-    """How to hand the first failing case over, unless it was handed over itself."""
-    from harness.plugin.own_contexts import is_of_a_file
+def _say_bundle(folder: RunFolder, options: Mapping[str, Any]) -> None:
+    """Print the command that bundles the first failing case, unless it came from a bundle."""
+    from harness.plugin.user_files import is_of_a_file
 
     for record in folder.contents().cases:
         is_bundle = "came_again" in record.measurements
         if record.cause == "target" and is_of_a_file(record.case) and not is_bundle:
             words = ["qnn-harness", "contexts", "bundle", record.case]
             words += [f"--run={os.path.relpath(folder.path)}"]
-            words += [] if given["lab"] is None else [f"--lab={given['lab']}"]
+            words += [] if options["lab"] is None else [f"--lab={options['lab']}"]
             say(f"to hand it over: {shlex.join([*words, '-o', 'case.zip'])}", err=True)
             return
 
 
-def _say_found(seen: _Watch) -> None:
-    if seen.plan is not None:
-        say(seen.plan.model_dump_json(by_alias=True))
-    if (folder := seen.folder) is None:
+def _print_results(watch: _RunWatcher) -> None:
+    if watch.plan is not None:
+        say(watch.plan.model_dump_json(by_alias=True))
+    if (folder := watch.folder) is None:
         return
     for record in folder.contents().cases:
         say(record.model_dump_json(by_alias=True))
@@ -239,8 +240,8 @@ def _say_found(seen: _Watch) -> None:
             say(OutputDrifted(**dict(output.document())).model_dump_json())
 
 
-class _Watch:
-    """Gives a run of pytest a lab if there is none, and sees where it keeps its results."""
+class _RunWatcher:
+    """A plug-in that sets a default lab, and remembers the run folder."""
 
     folder: RunFolder | None = None
     plan: PlanReport | None = None
@@ -250,44 +251,44 @@ class _Watch:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         self.interrupted = isinstance(excinfo.value, KeyboardInterrupt)
         if not self.interrupted and self.config is not None:
-            say_no_count(self.config)
+            suppress_count(self.config)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Comes when all options are known, also those of PYTEST_ADDOPTS."""
+        """Set the default lab once all options are known, including PYTEST_ADDOPTS."""
         self.config = config
         config.stash[LIVE_FROM] = -1
-        config.stash[CLAIMED] = frozenset()  # what is said is of the options of `run`
+        config.stash[CLAIMED] = frozenset()  # messages use the option names of `run`
         if config.option.qnn_lab is not None or (config.rootpath / DEFAULT_LAB).exists():
             return
-        with contextlib.suppress(ConfigError):  # the plug-in tells it
+        with contextlib.suppress(ConfigError):  # the plug-in reports it
             lab = simulated_instead(split_list(config.option.qnn_device))
             config.option.qnn_lab = str(lab) if lab is not None else None
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
-        """Comes when all is written."""
+        """Remember the run folder once all results are written."""
         from harness.plugin.plan_view import PLAN
         from harness.plugin.plugin import RUN
         from harness.results.run_folder import RunFolder
 
         self.plan = config.stash.get(PLAN, None)
-        if (running := config.stash.get(RUN, None)) is None:  # it was ended before it began
+        if (running := config.stash.get(RUN, None)) is None:  # it ended before it began
             return
         records = running.records
         self.folder = records.folder
-        with contextlib.suppress(HarnessError):  # the run has told that it has no such folder
+        with contextlib.suppress(HarnessError):  # the run has reported it
             if self.folder is None and records.earlier:
                 self.folder = RunFolder.open(records.planned_folder)  # nothing was missing in it
 
 
-def _options(given: dict[str, Any]) -> list[str]:
-    """What pytest is told; paths with "=": a word alone would be the path of a test."""
-    told, names = [], {option.parameter: option.name for option in OPTIONS}
-    for parameter, value in given.items():
+def _options(options: dict[str, Any]) -> list[str]:
+    """Return the arguments for pytest, with "=": it takes a separate word for a test's path."""
+    arguments, names = [], {option.parameter: option.name for option in OPTIONS}
+    for parameter, value in options.items():
         option = names[parameter]
         if isinstance(value, bool):
-            told += [option] if value else []
+            arguments += [option] if value else []
         elif value is not None:
             values = value if isinstance(value, tuple) else (value,)
-            told += [f"{option}={one}" for one in values]
-    return told
+            arguments += [f"{option}={item}" for item in values]
+    return arguments

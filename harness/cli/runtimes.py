@@ -1,4 +1,4 @@
-"""`qnn-harness runtimes`: the libraries that can be had, what they are, whether they are whole."""
+"""`qnn-harness runtimes`: list, fetch, show and verify QNN libraries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from harness.cli.lab_options import json_option, lab_option, open_catalog
 from harness.cli.printout import Printout
-from harness.cli.say import say, say_found, say_json
+from harness.cli.say import say, say_json, say_result
 from harness.core.axes import BACKENDS, Backend
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, HarnessError, InfraError
@@ -39,12 +39,12 @@ target_option = click.option(
     type=click.Choice(TARGETS),
     default="linux-x64",
     show_default=True,
-    help="What the libraries are built for.",
+    help="Target of the libraries.",
 )
 
 
 class ListedOrt(Part):
-    """A version of ONNX Runtime that can be had. `cached`: it needs no network."""
+    """An available version of ONNX Runtime. `cached`: it needs no network."""
 
     ort: str
     target: str
@@ -61,7 +61,7 @@ class RuntimesListed(Printout):
 
 
 class FetchedRuntime(Part):
-    """A runtime, or an ONNX Runtime, that is in the cache now."""
+    """A runtime, or an ONNX Runtime, that is now in the cache."""
 
     name: str
     target: str
@@ -76,10 +76,10 @@ class RuntimesFetched(Printout):
 
 
 class RuntimeFile(Part):
-    """A file of a runtime. `pushed`: a device would get it. `problem`: why nothing is known of it.
+    """A file of a runtime. `pushed`: a device would get it. `problem`: why it cannot be read.
 
-    `kind` is what it is (stub, skel), `build` the SDK build that it names, `min_glibc` the oldest
-    C library that runs it, `needed` the libraries that it asks for.
+    `kind` is its role (stub, skel), `build` the SDK build in it, `min_glibc` the oldest C library
+    that runs it, `needed` the libraries that it depends on.
     """
 
     name: str
@@ -97,9 +97,9 @@ class RuntimeFile(Part):
 
 
 class ShownRuntime(Part):
-    """A runtime with all its files, and what preflight says of it.
+    """A runtime with all its files, and the findings of preflight.
 
-    `htp_archs` are those that it is for; `backend` and `htp_arch` are the device's that was meant.
+    `htp_archs` are those that it supports; `backend` and `htp_arch` are those of the device.
     """
 
     name: str
@@ -123,7 +123,7 @@ class RuntimesShown(Printout):
 
 
 class VerifiedRuntime(Part):
-    """A runtime on this computer; `damage` names each file that is not as it was."""
+    """A runtime on this computer; `damage` lists the changed files."""
 
     name: str
     target: str
@@ -139,36 +139,36 @@ class RuntimesVerified(Printout):
 @click.group()
 @click.pass_context
 def runtimes(context: click.Context) -> None:
-    """QNN runtimes: where they come from, their files, download.
+    """List, fetch, show and verify QNN runtimes.
 
     A runtime is named by its version (2.51.0, a short form, latest, all, or a range such as
     '>=2.48,<2.51'), with the name of a source of devices.yaml in front (sdk:latest), or by the
     path of a QAIRT SDK, an AAR, a Maven repository or a folder with libraries.
     """
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         say(text, err=True)
 
-    context.with_resource(shown_by(Notices(progress=tell, warn=tell)))
+    context.with_resource(shown_by(Notices(progress=report, warn=report)))
 
 
 @runtimes.command("list")
 @lab_option
-@click.option("--target", type=click.Choice(TARGETS), help="Only what is for this target.")
+@click.option("--target", type=click.Choice(TARGETS), help="Only those for this target.")
 @json_option
 def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
-    """List the runtimes there are, source by source, and which need no network."""
+    """List the available runtimes by source, and whether they are cached."""
     catalog = open_catalog(lab_file)
     entries: list[CatalogEntry] = []
     problems: dict[str, HarnessError] = {}
-    for one in [target] if target else TARGETS:
+    for each in [target] if target else TARGETS:
         for source in catalog.sources:
             try:
-                entries += catalog.entries_of(source, one)
+                entries += catalog.entries_of(source, each)
             except HarnessError as error:
                 problems.setdefault(f"{source.name}: {error}", error)
     orts = _orts(catalog, [target] if target else TARGETS)
-    say_found(
+    say_result(
         RuntimesListed(runtimes=entries, orts=orts, problems=list(problems)),
         (*_table("RUNTIME", "name", entries), "", *_table("ONNX RUNTIME", "ort", orts)),
         as_json,
@@ -207,7 +207,7 @@ def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: b
         f"{row.name} {target}: {counted(row.files, 'file')}, {row.bytes / 1e6:.1f} MB"
         for row in rows
     )
-    say_found(RuntimesFetched(runtimes=rows), lines, as_json)
+    say_result(RuntimesFetched(runtimes=rows), lines, as_json)
 
 
 @runtimes.command()
@@ -219,7 +219,7 @@ def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: b
     type=click.Choice(BACKENDS),
     default="htp",
     show_default=True,
-    help="Whose libraries a device would get.",
+    help="The backend that the device uses.",
 )
 @click.option(
     "--htp-arch",
@@ -231,16 +231,16 @@ def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: b
 def show(
     lab_file: Path, version: str, target: str, backend: str, htp_arch: str | None, as_json: bool
 ) -> int:
-    """Show what a runtime is made of, what of it a device would get, and what does not fit.
+    """Show the files of a runtime, those that a device would get, and what does not fit.
 
-    Give the HTP architecture of the device that is meant (73 for v73) to have its stub and skel
-    looked at. What is not here yet is fetched. Ends with 1 if something does not fit.
+    Give the HTP architecture of the device (73 for v73) to check its stub and skel. A runtime that
+    is not cached is fetched. Ends with 1 if something does not fit.
     """
     catalog = open_catalog(lab_file)
     shown: list[ShownRuntime] = []
     arch = None if htp_arch is None else int(htp_arch)
     for name in catalog.resolve(version, target, field="VERSION"):
-        shown.append(_shown(catalog.runtime(name, target), backend, arch))
+        shown.append(_show(catalog.runtime(name, target), backend, arch))
         if not as_json:
             for line in _show_lines(shown[-1]):
                 say(line)
@@ -253,57 +253,57 @@ def show(
 @runtimes.command()
 @lab_option
 @click.argument("version", required=False)
-@click.option("--target", type=click.Choice(TARGETS), help="Only what is for this target.")
+@click.option("--target", type=click.Choice(TARGETS), help="Only those for this target.")
 @json_option
 def verify(lab_file: Path, version: str | None, target: str | None, as_json: bool) -> int:
-    """Read every byte of the runtimes on this computer and tell what is not as it was.
+    """Read every byte of the runtimes on this computer and list changed files.
 
-    Without VERSION all that are here. What was fetched is mended by its next use; what is yours
-    (an SDK, a folder) is taken as it is then.
+    Without VERSION all are verified. A fetched runtime is repaired when it is used next; your own
+    (an SDK, a folder) is used as it is.
     """
     catalog = open_catalog(lab_file)
     rows: list[VerifiedRuntime] = []
     if version is not None:
-        # what means nothing anywhere is an error with its reason
+        # a version that no target has is an error
         choose_runtimes(
-            lambda spec, one: catalog.resolve(spec, one, field="VERSION"),
+            lambda spec, place: catalog.resolve(spec, place, field="VERSION"),
             [version],
             [target] if target else TARGETS,
         )
-    for one in [target] if target else TARGETS:
-        for name in _here(catalog, version, one):
-            damage = catalog.damage(name, one)
-            rows.append(VerifiedRuntime(name=name, target=one, damage=damage))
+    for each in [target] if target else TARGETS:
+        for name in _cached_names(catalog, version, each):
+            damage = catalog.damage(name, each)
+            rows.append(VerifiedRuntime(name=name, target=each, damage=damage))
         if version is None:
-            for ort in filter(lambda ort: ort.cached, _orts(catalog, [one])):
-                damage = catalog.ort.damage(ort.ort, one)
-                rows.append(VerifiedRuntime(name=f"ORT {ort.ort}", target=one, damage=damage))
+            for ort in filter(lambda ort: ort.cached, _orts(catalog, [each])):
+                damage = catalog.ort.damage(ort.ort, each)
+                rows.append(VerifiedRuntime(name=f"ORT {ort.ort}", target=each, damage=damage))
     if not rows:
         raise ConfigError(f"no runtime {version or ''} is on this computer".replace("  ", " "))
     lines = (f"{row.name} {row.target}: {'; '.join(row.damage) or 'whole'}" for row in rows)
-    say_found(RuntimesVerified(runtimes=rows), lines, as_json)
+    say_result(RuntimesVerified(runtimes=rows), lines, as_json)
     return _NEGATIVE if any(row.damage for row in rows) else 0
 
 
-def _here(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
-    """The runtimes of a target that need no network; none where no source has any for it."""
+def _cached_names(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
+    """Return the names of the runtimes of a target that need no network."""
     if version is not None:
         try:
             named = catalog.resolve(version, target, field="VERSION")
         except ConfigError:
             return []
         return [name for name in named if catalog.is_cached(name, target)]
-    found = []
+    names = []
     for source in catalog.sources:
         try:
-            found += [one.name for one in catalog.entries_of(source, target) if one.cached]
+            names += [entry.name for entry in catalog.entries_of(source, target) if entry.cached]
         except InfraError as error:
             say(f"{source.name}: {error}", err=True)
-    return found
+    return names
 
 
 def _orts(catalog: Catalog, targets: Iterable[str]) -> list[ListedOrt]:
-    """Return the versions of ONNX Runtime that can be had for these targets."""
+    """Return the available versions of ONNX Runtime for these targets."""
     return [
         ListedOrt(
             ort=version, target=target, source=PYPI, cached=catalog.ort.is_cached(version, target)
@@ -313,16 +313,16 @@ def _orts(catalog: Catalog, targets: Iterable[str]) -> list[ListedOrt]:
     ]
 
 
-def _shown(runtime: Runtime, backend: str, htp_arch: int | None) -> ShownRuntime:
+def _show(runtime: Runtime, backend: str, htp_arch: int | None) -> ShownRuntime:
     """Return a runtime with all its files: the kind of each, and whether a device would get it."""
     facts = KnownFacts(cache_root()).of(runtime)
-    needed = {one.file_name: one.elf.needed for one in facts if one.elf is not None}
+    needed = {fact.file_name: fact.elf.needed for fact in facts if fact.elf is not None}
     chosen = narrowed(runtime, backend, _ENGINE, htp_arch, needed=needed)
     pushed = {file.name for file in chosen.files}
     any_arch = narrowed(runtime, backend, _ENGINE, None, needed=needed)
     looked_at = {file.name for file in any_arch.files}
     subject = PreflightInput(
-        files=[one for one in facts if one.name in looked_at],
+        files=[fact for fact in facts if fact.name in looked_at],
         device=TargetFacts(target=cast(Target, runtime.target), htp_arch=htp_arch),
         backend=cast(Backend, backend),
         qnn_version=runtime.qnn_version,
@@ -370,7 +370,7 @@ def _build_text(fact: LibraryFacts) -> str | None:
 
 
 def _show_lines(runtime: ShownRuntime) -> Iterator[str]:
-    """The files of a runtime for people."""
+    """Yield the files of a runtime as text."""
     archs = ", ".join(f"v{arch}" for arch in runtime.htp_archs)
     yield (
         f"{runtime.name} for {runtime.target}: build {runtime.build_id or 'not told'}, "

@@ -1,4 +1,4 @@
-"""The one way in which commands print: nothing that a device said can steer the terminal."""
+"""Output of commands, in which text from devices cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Prints a line for people, on stderr with `err`; text as it is if not `nl`.
+    """Print a line of text, on stderr with `err`; without a newline if not `nl`.
 
-    What a line has behind a newline, which others said, is marked as its own.
+    Further lines in it, which come from other programs, are marked as continued.
     """
     if isinstance(text, Command):
         sys.stdout.write(Command(f"{text}\n"))  # click makes a text of its own of it
@@ -34,7 +34,7 @@ def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def show_notices(context: click.Context) -> None:
-    """Shows progress to whoever looks at a terminal, and warnings also in a pipe; on stderr."""
+    """Show progress on a terminal, and warnings also in a pipe, on stderr."""
     from harness.core.notices import Notices, shown_by
 
     def progress(text: str) -> None:
@@ -47,8 +47,8 @@ def show_notices(context: click.Context) -> None:
     context.with_resource(shown_by(Notices(progress=progress, warn=warn)))
 
 
-def say_found(document: object, lines: Iterable[str], as_json: bool) -> None:
-    """Print the answer of a command: as JSON for programs, or in lines for people."""
+def say_result(document: object, lines: Iterable[str], as_json: bool) -> None:
+    """Print the result of a command, as JSON or as lines of text."""
     if as_json:
         say_json(document)
     else:
@@ -62,7 +62,7 @@ def say_json(document: object) -> None:
 
 
 def say_long_json(head: BaseModel, **lists: Iterable[BaseModel]) -> None:
-    """As `say_json`, of a model whose `lists` are too long to be held; they come last."""
+    """Print a model as `say_json` does, with `lists` that are too long for memory at its end."""
     fields = {name: value for name, value in _plain(head).items() if name not in lists}
     click.echo(_json_text(fields)[:-2], nl=False)
     for name, items in lists.items():

@@ -75,12 +75,12 @@ Printed = (
     | BisectionPlanned
     | OutputDrifted
 )
-"""The documents of commands whose schema is not a file of its own."""
+"""The documents of commands without a schema file of their own."""
 
 
 def schemas() -> dict[str, str]:
     """Name of each schema file and its text."""
-    made = {
+    documents = {
         # As it is written: every key is there.
         "results.schema.json": _schema(JournalLine, "A line of results.jsonl"),
         "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints"),
@@ -109,7 +109,7 @@ def schemas() -> dict[str, str]:
             _schema(KnownIssues, "known_issues.yaml", "validation"), KnownIssues, known_issues
         ),
     }
-    return {name: json.dumps(schema, indent=2) + "\n" for name, schema in made.items()}
+    return {name: json.dumps(schema, indent=2) + "\n" for name, schema in documents.items()}
 
 
 def main() -> None:
@@ -122,16 +122,16 @@ def main() -> None:
 def _schema(
     model: Any, title: str, mode: Literal["serialization", "validation"] = "serialization"
 ) -> dict[str, Any]:
-    made = TypeAdapter(model).json_schema(by_alias=True, mode=mode)
-    return {"$schema": _DIALECT} | made | {"title": title}
+    document = TypeAdapter(model).json_schema(by_alias=True, mode=mode)
+    return {"$schema": _DIALECT} | document | {"title": title}
 
 
 def _described(
     schema: dict[str, Any], whole: type[BaseModel], *modules: ModuleType
 ) -> dict[str, Any]:
-    """The schema of `whole`, described by the texts below the fields of modules' models.
+    """Add the texts below the fields of the modules' models to the schema of `whole`.
 
-    Pydantic could read them as well, but would do it whenever a file is read.
+    Pydantic could read them as well, but would do so each time a model is defined.
     """
     models = {whole.__name__: schema} | schema["$defs"]
     for module in modules:

@@ -1,4 +1,4 @@
-"""`python -m harness.cli.ship`: builds the probes that come with the package.
+"""`python -m harness.cli.ship`: build the probes that are part of the package.
 
 The wheel `ziglang` compiles them, so that the same sources give the same bytes everywhere.
 """
@@ -20,7 +20,7 @@ _ALWAYS: Final = ("linux-x64", "linux-arm64")
 
 
 def main() -> None:
-    """Builds them anew. An Android one is among them where an NDK is named. Raises ConfigError."""
+    """Build all probes, including the Android one if an NDK is found. Raises ConfigError."""
     shutil.rmtree(SHIPPED, ignore_errors=True)
     SHIPPED.mkdir()
     environment = {**os.environ, **built_by_zig(f"{sys.executable} -m ziglang")}

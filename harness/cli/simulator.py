@@ -1,4 +1,4 @@
-"""`qnn-harness simulator`: simulated devices in the foreground, one or a farm, for plain adb."""
+"""`qnn-harness simulator`: run simulated devices, one or a farm, for use with adb."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.command("build-dsp")
 @click.option("--source", type=NamedPath(), metavar="FILE", help="QEMU's source, as a .tar.xz.")
 @click.option("--mirror", metavar="URL", help="A mirror of Debian (default: apt's).")
-@click.option("--anew", is_flag=True, help="Build also where it is there already.")
+@click.option("--anew", is_flag=True, help="Build it again if it exists.")
 def build_dsp_command(source: Path | None, mirror: str | None, anew: bool) -> None:
     """Build the emulator for DSPs of simulated devices, in some minutes and without root.
 
@@ -41,7 +41,7 @@ def build_dsp_command(source: Path | None, mirror: str | None, anew: bool) -> No
     from harness.dsp.qemu_build import build_qemu
 
     cache = cache_root() / BOARDS
-    # a console that is no terminal shows nothing of what is under way
+    # a console that is no terminal shows no progress
     with Console(file=sys.stderr).status("looking around ...") as spinner:
 
         def show(text: str) -> None:
@@ -74,7 +74,7 @@ _MOST_DEVICES: Final = 200
 
 @click.group()
 def simulator() -> None:
-    """Start simulated devices, or build what their DSPs run in."""
+    """Start simulated devices, or build the emulator of their DSPs."""
 
 
 simulator.add_command(build_dsp_command)
@@ -95,7 +95,7 @@ def start_command(name: str | None, lab_file: Path) -> None:
             field="devices",
             choices=simulated or None,
         )
-    done = _told_to_end()
+    stop = _stop_event()
     with open_lab(lab, "simulator") as opened:
         device = opened.device(chosen).attach()
         assert isinstance(device.transport, AdbDevice)
@@ -105,7 +105,7 @@ def start_command(name: str | None, lab_file: Path) -> None:
         say("    adb devices -l")
         say(f"    adb -s {serial} shell")
         say("Ctrl-C ends it.")
-        _wait_while_up(done, address.spec, [opened.simulation.devices[chosen]])
+        _wait_while_up(stop, address.spec, [opened.simulation.devices[chosen]])
 
 
 @simulator.command("farm")
@@ -116,7 +116,7 @@ def start_command(name: str | None, lab_file: Path) -> None:
     metavar="N",
     default=8,
     show_default=True,
-    help="How many it has.",
+    help="Number of devices.",
 )
 @click.option(
     "-o",
@@ -125,41 +125,41 @@ def start_command(name: str | None, lab_file: Path) -> None:
     metavar="FILE",
     default=Path("farm.yaml"),
     show_default=True,
-    help="Its lab; the file goes with it.",
+    help="Its lab; the file is removed at the end.",
 )
 def farm_command(count: int, output: Path) -> None:
-    """Start a farm of simulated devices until Ctrl-C, and write the lab that has them.
+    """Start a farm of simulated devices until Ctrl-C, and write its lab.
 
-    They are on an adb server of their own, whose socket is printed; yours is not touched. A device
-    that ends leaves the others up, as one that is unplugged.
+    They are on a separate adb server, whose socket is printed; yours is not touched. A device that
+    ends leaves the others up, as if it was unplugged.
     """
     from harness.core.cache import cache_root
     from harness.core.whole_file import write_whole
     from harness.simulator.farm import SimulatedFarm
 
     require_output(output, new=True)
-    done = _told_to_end()
+    stop = _stop_event()
     with SimulatedFarm(count, key_folder=cache_root() / "keys") as farm:
         try:
             write_whole(output, farm.lab.encode(), new=True)
         except OSError as error:
             raise ConfigError(f"cannot be written: {error.strerror}", file=output) from error
         try:
-            say(f"started {counted(count, 'device')}, as {output} has them; in another terminal:")
+            say(f"started {counted(count, 'device')}, listed in {output}; in another terminal:")
             tests = f"pytest --lab {output} -m device --any-device -n auto"
             say(f"    {tests}   # tests in this folder")
             say(f"    {tests} --pyargs harness.suites   # those that come along")
             say(f"    ADB_SERVER_SOCKET={farm.server.address.spec} adb devices -l")
             say("Ctrl-C ends them.")
-            _wait_while_up(done, farm.server.address.spec, farm.devices)
+            _wait_while_up(stop, farm.server.address.spec, farm.devices)
         finally:
             output.unlink(missing_ok=True)
 
 
-def _wait_while_up(done: threading.Event, server: str, devices: Sequence[SimulatedDevice]) -> None:
-    """Returns when it is told to end. Raises InfraError once the server or all devices are gone."""
+def _wait_while_up(stop: threading.Event, server: str, devices: Sequence[SimulatedDevice]) -> None:
+    """Wait until `stop` is set. Raises InfraError once the server or all devices are gone."""
     path, up = server.partition(":")[2], list(devices)
-    while not done.wait(_LOOK_S):
+    while not stop.wait(_LOOK_S):
         with socket.socket(socket.AF_UNIX) as visitor:
             visitor.settimeout(_LOOK_S)
             try:
@@ -176,8 +176,8 @@ def _wait_while_up(done: threading.Event, server: str, devices: Sequence[Simulat
             _log.warning("%s; still up: %s", ended, counted(len(up), "device"))
 
 
-def _told_to_end() -> threading.Event:
-    done = threading.Event()
+def _stop_event() -> threading.Event:
+    stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: done.set())
-    return done
+        signal.signal(number, lambda *_: stop.set())
+    return stop

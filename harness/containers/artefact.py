@@ -1,4 +1,4 @@
-"""What a file of a user holds: the pieces that a runtime would load, where their bytes lie."""
+"""Artefacts: files of users, the pieces that a runtime would load, and where their bytes lie."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PieceKind = Literal["context", "dlc", "empty"]
 
 
 class PieceFormat(NamedTuple):
-    """The first bytes of a piece, the end of its file's name, and why nothing is told of it."""
+    """First bytes of a piece, suffix of its file, and the problem if it has no metadata."""
 
     magic: bytes
     suffix: str
@@ -35,48 +35,47 @@ PIECE_FORMATS: Final[dict[PieceKind, PieceFormat]] = {
 
 
 class ArtefactError(ConfigError):
-    """A file that is not, or not wholly, what it says it is; `offset` is where (bytes)."""
+    """A file that is damaged, or of another kind; `offset` is the place of the error (bytes)."""
 
     def __init__(self, problem: str, *, file: Path | str, offset: int | None = None) -> None:
         self.offset = offset
-        where = "" if offset is None else f"at byte {offset}: "
-        super().__init__(f"{where}{problem}", file=file)
+        place = "" if offset is None else f"at byte {offset}: "
+        super().__init__(f"{place}{problem}", file=file)
 
 
-def open_file(path: Path, within: Path | None) -> BinaryIO:
-    """A file as it is. From `within` on no link is followed. Raises OSError."""
-    if within is None:
+def open_file(path: Path, root: Path | None) -> BinaryIO:
+    """Open a file. Below `root` no link is followed. Raises OSError."""
+    if root is None:
         return path.open("rb")
-    return open_below(within, path.relative_to(within).as_posix())
+    return open_below(root, path.relative_to(root).as_posix())
 
 
 @dataclass(frozen=True)
 class Blob:
-    """Bytes inside a file; nothing of them is read yet.
+    """Bytes inside a file, which are not read yet: `size` bytes of `path` from `offset` on.
 
-    `path` is the file that holds them, from `offset` on `size` of them, which lie within the file.
-    `origin` says where they belong inside the artefact ("forward/3", "node EPContext_1"; "" for a
-    file that is one). `within` is a folder that nothing may lead out of. It is given for a file
-    that only another file named, or that was found in a folder.
+    `origin` is their place inside the artefact ("forward/3", "node EPContext_1"; "" for a whole
+    file). `root` is a folder that no link may lead out of; it is set for a file that another file
+    names, or that was found in a folder.
     """
 
     path: Path
     offset: int
     size: int
     origin: str
-    within: Path | None = field(default=None, kw_only=True)
+    root: Path | None = field(default=None, kw_only=True)
 
     def open(self) -> BinaryIO:
-        """The file. Raises OSError, also for a link within `within`."""
-        return open_file(self.path, self.within)
+        """Open the file. Raises OSError, also for a link below `root`."""
+        return open_file(self.path, self.root)
 
 
 @dataclass(frozen=True)
 class Piece(Blob):
-    """What a runtime would load: a blob with what it is.
+    """A blob that a runtime would load.
 
-    `kind` is what the bytes are ("empty": a cache without content), `facts` what the container says
-    of it. `inputs` and `expected` are raw files that came with it, one for each tensor.
+    `kind` is the kind of bytes ("empty": a cache without content), `facts` are those of the
+    container. `inputs` and `expected` are raw files that came with it, one for each tensor.
     """
 
     kind: PieceKind
@@ -85,24 +84,24 @@ class Piece(Blob):
     expected: tuple[Blob, ...] = ()
 
     def sha256(self) -> str:
-        """The hash of its bytes, in hex; they are read in small parts.
+        """Return the hash of the bytes, in hex; they are read in small parts.
 
-        Raises ArtefactError, also if its facts name another hash.
+        Raises ArtefactError, also if the facts name another hash.
         """
         try:
             with self.open() as file:
-                found = sha256_of_range(file, self.offset, self.size)
+                digest = sha256_of_range(file, self.offset, self.size)
         except (OSError, EOFError) as error:
             raise ArtefactError(f"cannot be read: {error}", file=self.path) from error
-        if self.facts.get("sha256") not in (None, found):
-            problem = f"{self.origin or 'it'} is not what it was when it was extracted"
+        if self.facts.get("sha256") not in (None, digest):
+            problem = f"{self.origin or 'it'} has changed since it was extracted"
             raise ArtefactError(problem, file=self.path, offset=self.offset)
-        return found
+        return digest
 
 
 @dataclass(frozen=True)
 class Artefact:
-    """A file that was recognised; its pieces are in the order in which a runtime loads them."""
+    """A file of a known kind; its pieces are in the order in which a runtime loads them."""
 
     path: Path
     kind: ArtefactKind
@@ -111,35 +110,35 @@ class Artefact:
 
 
 _MAX_READ: Final = 1 << 20
-# What all reads of a file may cost: its bytes, and for each read some more. The largest models that
-# people have come to a fifth of it; a file that was made to be endless ends here in some ten s.
+# Bound of all reads of a file: the bytes read, and a cost for each read. The largest known models
+# take a fifth of it; a file that was made to be endless fails after some 10 s.
 _BUDGET: Final = 1 << 27
 _COST_OF_A_READ: Final = 16
 
 
 class FileBytes:
-    """The bytes of one file, `size` of them. Little of it is in memory, however large it is.
+    """The bytes of one file, `size` of them, of which only small parts are in memory.
 
-    Not a memory map: a file that somebody cuts off meanwhile is an error, not a SIGBUS.
+    Not a memory map: a file that is truncated meanwhile is an error, not a SIGBUS.
     """
 
-    def __init__(self, path: Path, within: Path | None = None) -> None:
-        """`within` is a folder that the file must lie in, with no link on the way.
+    def __init__(self, path: Path, root: Path | None = None) -> None:
+        """Open the file, which must lie in `root` with no link on the way.
 
-        Raises ArtefactError for what is no readable, regular file.
+        Raises ArtefactError unless it is a readable, regular file.
         """
-        self.path, self.within = path, within
+        self.path, self.root = path, root
         try:
-            # a FIFO would have to be waited for
-            if within is None and not stat.S_ISREG(path.stat().st_mode):
+            # opening a FIFO would block
+            if root is None and not stat.S_ISREG(path.stat().st_mode):
                 raise ArtefactError("is not a file", file=path)
-            self._file = open_file(path, within)
+            self._file = open_file(path, root)
             self.size = os.fstat(self._file.fileno()).st_size
         except NotInsideError as error:
             raise ArtefactError(str(error.strerror), file=path) from error
         except OSError as error:
             raise ArtefactError(f"cannot be read: {error.strerror or error}", file=path) from error
-        self._left = _BUDGET
+        self._budget = _BUDGET
 
     def __enter__(self) -> Self:
         return self
@@ -148,52 +147,52 @@ class FileBytes:
         self._file.close()
 
     def open(self) -> BinaryIO:
-        """The file once more, for what reads it in its own way. Raises OSError."""
-        return open_file(self.path, self.within)
+        """Open the file again, for another reader. Raises OSError."""
+        return open_file(self.path, self.root)
 
     def error(self, problem: str, offset: int) -> ArtefactError:
-        """An error about this file at an offset."""
+        """Return an error about this file at an offset."""
         return ArtefactError(problem, file=self.path, offset=offset)
 
-    def require(self, offset: int, size: int, what: str) -> None:
-        """Raises ArtefactError if `size` bytes from `offset` on do not lie within the file."""
+    def require(self, offset: int, size: int, label: str) -> None:
+        """Raise ArtefactError unless `size` bytes from `offset` on lie within the file."""
         if offset < 0 or size < 0 or offset + size > self.size:
-            problem = f"{what} of {size} bytes does not lie within the file of {self.size}"
+            problem = f"{label} of {size} bytes does not lie within the file of {self.size}"
             if offset <= self.size:
                 problem += ": the file is cut off, or damaged"
             raise self.error(problem, offset)
 
-    def at(self, offset: int, size: int, what: str) -> bytes:
-        """So many bytes, at most 1 MiB of them. Raises ArtefactError."""
-        self.require(offset, size, what)
+    def read(self, offset: int, size: int, label: str) -> bytes:
+        """Read bytes, at most 1 MiB. Raises ArtefactError."""
+        self.require(offset, size, label)
         if size > _MAX_READ:
-            raise self.error(f"{what} has {size} bytes, more than the {_MAX_READ} allowed", offset)
-        self._left -= size + _COST_OF_A_READ
-        if self._left < 0:
+            raise self.error(f"{label} has {size} bytes, more than the {_MAX_READ} allowed", offset)
+        self._budget -= size + _COST_OF_A_READ
+        if self._budget < 0:
             raise self.error("the file has more parts than any artefact that is known", offset)
         try:
             self._file.seek(offset)
             content = self._file.read(size)
         except OSError as error:
-            raise self.error(f"{what} cannot be read: {error.strerror}", offset) from error
+            raise self.error(f"{label} cannot be read: {error.strerror}", offset) from error
         if len(content) < size:
-            raise self.error(f"the file was cut off while {what} was read", offset)
+            raise self.error(f"the file was cut off while {label} was read", offset)
         return content
 
-    def number(self, form: str, offset: int, what: str) -> Any:
-        """One number in a form of `struct`, such as "<I". Raises ArtefactError."""
-        return struct.unpack(form, self.at(offset, struct.calcsize(form), what))[0]
+    def number(self, form: str, offset: int, label: str) -> Any:
+        """Read a number in a format of `struct`, such as "<I". Raises ArtefactError."""
+        return struct.unpack(form, self.read(offset, struct.calcsize(form), label))[0]
 
 
-# In what QNN 2.34 to 2.51 made (100 files looked at): where the last part begins, and its size.
+# In files of QNN 2.34 to 2.51 (100 were examined): the offset of the last part, and its size.
 _MAGIC_WITH_SIZES: Final = b"\x00\x00\x00\x02\x00\x00\x00\x03"
 _SIZES: Final = struct.Struct("<24xQQ")
 
 _HEAD_BYTES: Final = 1 << 16
 _BUILD: Final = re.compile(rb"v(2\.\d{1,3}\.\d{1,3})\.\d{12}\b")
 
-# Of ExecuTorch, backends/qualcomm/runtime/backends/QnnCustomProtocol.h: magic, signature and size
-# of the binary; the binary begins behind padding to 256 bytes, in older versions at once.
+# ExecuTorch's backends/qualcomm/runtime/backends/QnnCustomProtocol.h: magic, signature and size of
+# the binary, which begins after padding to 256 bytes, in older versions without padding.
 _WRAPPED: Final = b"\xcd\xab\x78\x56"
 _WRAPPER: Final = struct.Struct("<4sqQ")
 _WRAPPER_BYTES: Final = (256, _WRAPPER.size)
@@ -201,21 +200,21 @@ _GRAPH_MAGIC: Final = b"\xcd\xab\x34\x12"
 
 
 def whole_file(data: FileBytes) -> Piece:
-    """A whole file as a piece. Raises ArtefactError.
+    """Return a whole file as a piece. Raises ArtefactError.
 
-    Whether it is whole, QNN's own library tells.
+    Only QNN's library can tell if it is truncated.
     """
-    return _known(data, 0, data.size, "", {})
+    return _typed_piece(data, 0, data.size, "", {})
 
 
 def blob(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[str, Any]) -> Piece:
-    """The piece of these bytes of a container.
+    """Return the piece of these bytes of a container.
 
-    Raises ArtefactError if QNN would not know what they are, or they are more than these.
+    Raises ArtefactError if they are of no kind that QNN knows, or if they are truncated.
     """
     data.require(offset, size, origin)
-    piece = _known(data, offset, size, origin, facts)
-    head = data.at(offset, min(_SIZES.size, size), origin)
+    piece = _typed_piece(data, offset, size, origin, facts)
+    head = data.read(offset, min(_SIZES.size, size), origin)
     if head.startswith(_MAGIC_WITH_SIZES) and len(head) == _SIZES.size:
         begin, length = _SIZES.unpack(head)
         if begin + length > size:
@@ -224,36 +223,40 @@ def blob(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[st
     return piece
 
 
-def _known(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[str, Any]) -> Piece:
-    what = origin or "the file"
-    head = data.at(offset, min(4, size), what)
-    kinds = {one.magic: kind for kind, one in PIECE_FORMATS.items() if one.magic}
+def _typed_piece(
+    data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[str, Any]
+) -> Piece:
+    label = origin or "the file"
+    head = data.read(offset, min(4, size), label)
+    kinds = {known.magic: kind for kind, known in PIECE_FORMATS.items() if known.magic}
     if head not in kinds:
-        known = ", ".join(f"{magic.hex(' ')} ({kind})" for magic, kind in kinds.items())
-        problem = f"{what} begins with {head.hex(' ') or 'nothing'}; what QNN takes, with {known}"
+        choices = ", ".join(f"{magic.hex(' ')} ({kind})" for magic, kind in kinds.items())
+        problem = (
+            f"{label} begins with {head.hex(' ') or 'nothing'}; what QNN takes, with {choices}"
+        )
         raise data.error(problem, offset)
-    return Piece(data.path, offset, size, origin, kinds[head], facts, within=data.within)
+    return Piece(data.path, offset, size, origin, kinds[head], facts, root=data.root)
 
 
 def named_version(path: Path) -> str | None:
-    """The QNN version (2.49.40) that a context binary names near its beginning, if it does.
+    """Return the QNN version (2.49.40) that a context binary names near its beginning, if any.
 
-    A look into the bytes, for what is chosen before anything runs. Only its metadata are sure.
-    Raises ArtefactError for a file that cannot be read.
+    It is a guess, for choices before anything runs; only the metadata are reliable. Raises
+    ArtefactError for a file that cannot be read.
     """
     with FileBytes(path) as data:
-        head = data.at(0, min(_HEAD_BYTES, data.size), "the context")
-    found = _BUILD.search(head)
-    return found[1].decode() if found else None
+        head = data.read(0, min(_HEAD_BYTES, data.size), "the context")
+    match = _BUILD.search(head)
+    return match[1].decode() if match else None
 
 
 def delegate_blob(data: FileBytes, offset: int, size: int, origin: str) -> Piece:
-    """The piece of what ExecuTorch hands to its QNN backend, out of what it is wrapped in.
+    """Return the piece inside the wrapper of the data that ExecuTorch hands to its QNN backend.
 
     Raises ArtefactError.
     """
     data.require(offset, size, origin)
-    head = data.at(offset, min(_WRAPPER.size, size), origin)
+    head = data.read(offset, min(_WRAPPER.size, size), origin)
     if head.startswith(_GRAPH_MAGIC):
         problem = f"{origin} holds a graph for a compiler on the device, and no context binary"
         raise data.error(problem, offset)

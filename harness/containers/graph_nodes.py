@@ -1,4 +1,4 @@
-"""The nodes of a model and where each of them ran: parts, and what crosses between them (pure)."""
+"""Nodes of a model and their processors: partitions, and transfers between them (pure)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ CPU: Final = "CPU"
 ADDED_BY_ORT: Final = "ONNX Runtime"
 
 PlaceRow = dict[str, str | None]
-"""`node`, `op_type`, `on` (NPU, GPU, CPU), `reason`: why it is not on the NPU, and `added_by`."""
+"""`node`, `op_type`, `on` (NPU, GPU, CPU), `reason` (if it is not on the NPU) and `added_by`."""
 
-# what changes layouts and types; any other node that the file has not is of a function's body
+# these change layouts and types; any other node that the file lacks is of a function's body
 _INSERTED: Final = frozenset({"Transpose", "Cast", "QuantizeLinear", "DequantizeLinear"})
 _OF_FUNCTION: Final = "_inlfunc_"
 _RENAMED: Final = re.compile(r"_token_\d+$")
@@ -23,9 +23,9 @@ _RENAMED: Final = re.compile(r"_token_\d+$")
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A node, called as people see it, and its tensors by their names, without weights.
+    """A node by the name that people see, and the names of its tensors, without weights.
 
-    An `unnamed` one is called by its op and its place. `within`: it lies in a graph of this node.
+    An `unnamed` one is named by its op and its index. `parent` is the node whose subgraph has it.
     """
 
     name: str
@@ -33,7 +33,7 @@ class GraphNode:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     unnamed: bool = False
-    within: str | None = None
+    parent: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -42,9 +42,9 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class Placed:
-    """A node and where it ran. `part`: which partition of the accelerator has it; None: none.
+    """A node and the processor that ran it. `part` is its partition on the accelerator, if any.
 
-    `added_by` is who made a node that the model does not have.
+    `added_by` is what inserted a node that the model does not have.
     """
 
     node: GraphNode
@@ -55,27 +55,27 @@ class Placed:
 
 
 def figures_of(placed: Sequence[Placed], sizes: Mapping[str, int]) -> dict[str, object]:
-    """`nodes`, `partitions` and `transfers` as they stand in the measurements of a record."""
+    """Return `nodes`, `partitions` and `transfers` as in the measurements of a record."""
     return {
-        "nodes": [place_row(one) for one in placed],
-        "partitions": len({one.part for one in placed} - {None}),
+        "nodes": [place_row(node) for node in placed],
+        "partitions": len({node.part for node in placed} - {None}),
         "transfers": transfers_of(placed, sizes),
     }
 
 
 def transfers_of(placed: Sequence[Placed], sizes: Mapping[str, int]) -> dict[str, int | None]:
-    """Return the number of `tensors` that are carried over, and their `bytes`.
+    """Return the number of `tensors` that are transferred, and their `bytes`.
 
-    A tensor is carried over once to each partition, or to the CPU, that reads what another one
-    made. `bytes` are of all such tensors; null where the size of one is not in `sizes`.
+    A tensor is transferred once to each partition, or to the CPU, that reads it from another.
+    `bytes` are those of all such tensors; null if the size of one is not in `sizes`.
     """
-    made: dict[str, str | None] = {}
+    producers: dict[str, str | None] = {}
     carried: dict[tuple[str, str | None], None] = {}
-    for one in placed:
-        for tensor in one.node.reads:
-            if tensor in made and made[tensor] != one.part:
-                carried[tensor, one.part] = None
-        made |= dict.fromkeys(one.node.writes, one.part)
+    for node in placed:
+        for tensor in node.node.reads:
+            if tensor in producers and producers[tensor] != node.part:
+                carried[tensor, node.part] = None
+        producers |= dict.fromkeys(node.node.writes, node.part)
     known = [sizes[tensor] for tensor, _ in carried if tensor in sizes]
     return {
         "tensors": len(carried),
@@ -84,7 +84,7 @@ def transfers_of(placed: Sequence[Placed], sizes: Mapping[str, int]) -> dict[str
 
 
 def place_row(placed: Placed) -> PlaceRow:
-    """A node as it stands in a record."""
+    """Return a node as in a record."""
     return {
         "node": placed.node.name,
         "op_type": placed.node.op_type,
@@ -95,45 +95,45 @@ def place_row(placed: Placed) -> PlaceRow:
 
 
 Assigned = Sequence[tuple[str | None, str, Collection[tuple[str, str]]]]
-"""What a runtime gave to whom: the partition (None: the CPU's), its processor, names and ops."""
+"""Assignments of a runtime: the partition (None: the CPU's), its processor, names and ops."""
 
 
 def placed_as(
     nodes: Sequence[GraphNode], assigned: Assigned, reasons: Mapping[tuple[str, str], str]
 ) -> list[Placed]:
-    """The nodes of a model as ONNX Runtime placed them, in the model's order.
+    """Return the nodes of a model as ONNX Runtime placed them, in the model's order.
 
-    It calls a node without a name "", and one in another layout by its name with a number. Nodes
-    that it made itself, or took out of a function, stand at the end; those that it computed before
-    or made one with others nowhere. `reasons` are those of refused nodes, by name and op.
+    ORT names a node without a name "", and one in another layout by its name with a number. Nodes
+    that it inserted, or took out of a function, are at the end; those that it folded or fused are
+    left out. `reasons` are those of refused nodes, by name and op.
     """
-    left: dict[tuple[str, str], list[GraphNode]] = {}
+    candidates: dict[tuple[str, str], list[GraphNode]] = {}
     for node in nodes:
         for key in dict.fromkeys((node.key, ("", node.op_type))):
-            left.setdefault(key, []).append(node)
-    taken: set[int] = set()
+            candidates.setdefault(key, []).append(node)
+    used: set[int] = set()
 
-    def take(name: str, op_type: str) -> GraphNode | None:
-        for node in left.get((name, op_type), ()):
-            if id(node) not in taken:
-                taken.add(id(node))
+    def claim(name: str, op_type: str) -> GraphNode | None:
+        for node in candidates.get((name, op_type), ()):
+            if id(node) not in used:
+                used.add(id(node))
                 return node
         return None
 
     assignments = [(part, on, *named) for part, on, several in assigned for named in several]
-    exact = [take(name, op_type) for _, _, name, op_type in assignments]
+    exact = [claim(name, op_type) for _, _, name, op_type in assignments]
     order = {id(node): place for place, node in enumerate(nodes)}
     placed: list[tuple[int, Placed]] = []
     for (part, on, name, op_type), same in zip(assignments, exact, strict=True):
-        match = same or take(_RENAMED.sub("", name), op_type)
+        match = same or claim(_RENAMED.sub("", name), op_type)
         node = match or GraphNode(name or f"another {op_type}", op_type)
         inserted = match is None and op_type in _INSERTED and not name.startswith(_OF_FUNCTION)
         added_by = ADDED_BY_ORT if inserted else None
         reason = None if part is not None else reasons.get((name, op_type))
         if part is None and reason is None:
             reason = (
-                f"it lies within {node.within}, and QNN takes whole models only"
-                if node.within
+                f"it lies within {node.parent}, and QNN takes whole models only"
+                if node.parent
                 else "left to the CPU by ONNX Runtime, which names no reason"
             )
         place = order.get(id(node), len(nodes))
@@ -143,22 +143,22 @@ def placed_as(
 
 
 def is_as_in_file(nodes: Sequence[GraphNode], placed: Sequence[Placed]) -> bool:
-    """Whether a runtime runs the nodes of a file as they are: none changed, added or left out."""
-    return Counter(map(id, nodes)) == Counter(id(one.node) for one in placed)
+    """Return whether a runtime runs the nodes of a file as they are, without any change."""
+    return Counter(map(id, nodes)) == Counter(id(node.node) for node in placed)
 
 
 def transfers_in(
     nodes: Sequence[GraphNode], sizes: Mapping[str, int], assigned: Assigned
 ) -> dict[str, int | None] | None:
-    """Return what is carried over in a graph in which each partition is a node EPContext.
+    """Return the transfers in a graph in which each partition is an EPContext node.
 
-    None if it is not that graph whose nodes were `assigned`.
+    None if it is not the graph whose nodes were `assigned`.
     """
     parts = [node for node in nodes if node.op_type == "EPContext"]
     others = Counter(node.key for node in nodes if node.op_type != "EPContext")
     on_cpu = [named for part, _, several in assigned if part is None for named in several]
     if len(parts) != sum(part is not None for part, _, _ in assigned) or others != Counter(on_cpu):
         return None
-    owner = {id(node): str(at) for at, node in enumerate(parts)}
+    owner = {id(node): str(index) for index, node in enumerate(parts)}
     placed = [Placed(node, NPU, owner.get(id(node))) for node in nodes]
     return transfers_of(placed, sizes)

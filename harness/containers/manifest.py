@@ -1,7 +1,7 @@
-"""manifest.json: contexts as files beside it, where they came from, and how they are to be run.
+"""manifest.json: contexts as files beside it, their origins, and how to run them; and bundles.
 
-The manifest is the zip's first file. Nothing is unpacked: contexts are loaded from their places
-inside, as those of a .pte are, and what is compressed is refused.
+The manifest of a bundle is the zip's first file. Nothing is unpacked: contexts are loaded from
+their places inside, as those of a .pte are. Compressed files are refused.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ Tensors = Annotated[tuple[TensorEntry, ...], Field(max_length=_MAX_TENSORS)]
 
 
 class PieceEntry(BaseModel, extra="forbid", frozen=True):
-    """One piece: its file beside the manifest (none if it was empty), and where it came from.
+    """One piece: its file beside the manifest (none if it was empty), and its origin.
 
-    Several may have one file. Without `inputs` some are made up when it runs; without `expected` it
-    is not known what it should give.
+    Several may share a file. Without `inputs` they are generated when it runs; without `expected`
+    its outputs are not compared.
     """
 
     file: str | None
@@ -69,23 +69,23 @@ class PieceEntry(BaseModel, extra="forbid", frozen=True):
 
 
 class ModelFile(BaseModel, extra="forbid", frozen=True):
-    """A file that a case was run with: of its model, or a tensor of `inputs` or `expected`."""
+    """A file of a packed case: of its model, or a tensor of `inputs` or `expected`."""
 
     file: Annotated[str, Field(pattern="^(model|inputs|expected)/.")]
     size: Annotated[int, Field(ge=0)]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-# packed outputs of a model on the CPU are files then
+# references computed on the CPU are files once they are packed
 _AGAINST: Final = re.compile(r" of [^;]{1,100}? is asked")
 _Limit = Annotated[float | None, Field(allow_inf_nan=False)]
 
 
 class RunPlan(BaseModel, extra="forbid", frozen=True):
-    """How the pieces, or the model, were run. Whoever runs them again may say otherwise.
+    """Options of the run that was packed; those of a new run take precedence.
 
-    Of the versions `qnn` and `backend` are those that ran, `build_id` what its libraries said. The
-    limits are what was asked of each output.
+    `qnn` and `backend` are those that ran, `build_id` is that of its libraries. The limits are the
+    conditions for each output.
     """
 
     engine: Literal["qnn", "ort", "executorch", "litert"] = "qnn"
@@ -104,14 +104,14 @@ class RunPlan(BaseModel, extra="forbid", frozen=True):
 
 
 class Expects(BaseModel, extra="forbid", frozen=True):
-    """How the run ended that was packed. A run of what was packed should end so, too."""
+    """Outcome of the packed run, which a new run should reproduce."""
 
     outcome: Literal["passed", "failed", "crashed", "hung"]
     signature: str | None
 
     def met_by(self, outcome: str, signature: str | None) -> bool:
-        """Whether a run that ended so came to the same, whatever its outputs were told against."""
-        now, then = (_AGAINST.sub(" is asked", one or "") for one in (signature, self.signature))
+        """Return whether a run ended the same way, whatever its outputs were compared with."""
+        now, then = (_AGAINST.sub(" is asked", text or "") for text in (signature, self.signature))
         return (outcome, now) == (self.outcome, then)
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ class Expects(BaseModel, extra="forbid", frozen=True):
 class Manifest(BaseModel, extra="forbid", frozen=True):
     """The pieces in the order in which a runtime would load them.
 
-    `model` are the files of what the case is of, the model itself first. Without pieces it is run.
+    `model` are the files of a packed model, the model itself first, which runs without pieces.
     """
 
     schema_number: Schema1 = 1
@@ -130,51 +130,51 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
     plan: RunPlan | None = None
     expects: Expects | None = None
 
-    def told(self) -> dict[str, Any]:
-        """What its JSON says, without what is usual."""
-        said = self.model_dump(mode="json", exclude_defaults=True)
-        return {"schema": self.schema_number, **said}
+    def as_json(self) -> dict[str, Any]:
+        """Return the manifest as JSON values, without defaults."""
+        fields = self.model_dump(mode="json", exclude_defaults=True)
+        return {"schema": self.schema_number, **fields}
 
     def text(self) -> str:
-        """Its JSON, as short as it can be: a manifest is read as a whole."""
-        return json.dumps(self.told(), sort_keys=True) + "\n"
+        """Return the JSON text, in short form: a manifest is read as a whole."""
+        return json.dumps(self.as_json(), sort_keys=True) + "\n"
 
 
 def read_manifest(data: FileBytes) -> Artefact:
-    """The pieces that a manifest lists, as those of the artefacts that they were copied from.
+    """Return the pieces of a manifest, as those of the artefacts that they were copied from.
 
-    Their facts name that `artefact`, and the `sha256` that is compared when they are used. Raises
-    ArtefactError for what is no manifest, and for files that are gone or of another size.
+    Their facts name that `artefact`, and the `sha256` that is checked when they are used. Raises
+    ArtefactError for a file that is no manifest, and for files that are gone or of another size.
     """
 
-    def beside(name: str) -> Blob:
+    def side_file(name: str) -> Blob:
         folder = data.path.parent
-        with FileBytes(folder / name, folder) as found:
-            return Blob(found.path, 0, found.size, name, within=folder)
+        with FileBytes(folder / name, folder) as data_beside:
+            return Blob(data_beside.path, 0, data_beside.size, name, root=folder)
 
-    return listed(data, 0, data.size, beside)
+    return read_at(data, 0, data.size, side_file)
 
 
-def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Blob]) -> Artefact:
-    """What the manifest at this place of a file lists; `find` says where a file of it lies.
+def read_at(data: FileBytes, offset: int, size: int, locate: Callable[[str], Blob]) -> Artefact:
+    """Return the artefact of the manifest at this place; `locate` finds a file that it names.
 
     It names files right beside it; only those of a model lie in folders. Raises ArtefactError.
     """
     try:
-        manifest = parse_model(Manifest, data.at(offset, size, "the manifest"))
+        manifest = parse_model(Manifest, data.read(offset, size, "the manifest"))
     except ValueError as error:
         problem = f"is no manifest of `contexts extract`: {problem_in(error)}"
         raise data.error(problem, offset) from error
     places: dict[str, Blob] = {}
 
-    def found(entry: PieceEntry | TensorEntry | ModelFile, name: str) -> Blob:
+    def blob_of(entry: PieceEntry | TensorEntry | ModelFile, name: str) -> Blob:
         if why := name_problem(name, flat=not isinstance(entry, ModelFile)):
             problem = f"names the file {name[:200]!r}, which {why}; it names files beside it"
             raise data.error(problem, offset)
-        place = places.get(name) or places.setdefault(name, find(name))
+        place = places.get(name) or places.setdefault(name, locate(name))
         if place.size != entry.size:
-            where = name if place.path == data.path else "it"
-            problem = f"{where} has {place.size} bytes, {entry.size} when it was extracted"
+            file = name if place.path == data.path else "it"
+            problem = f"{file} has {place.size} bytes, {entry.size} when it was extracted"
             raise ArtefactError(problem, file=place.path, offset=place.offset)
         return place
 
@@ -183,7 +183,7 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Blob])
         if entry.file is None:
             return Piece(data.path, 0, 0, entry.origin, "empty", facts)
         facts["sha256"] = entry.sha256
-        place = found(entry, entry.file)
+        place = blob_of(entry, entry.file)
         return Piece(
             place.path,
             place.offset,
@@ -191,28 +191,28 @@ def listed(data: FileBytes, offset: int, size: int, find: Callable[[str], Blob])
             entry.origin,
             entry.kind,
             facts,
-            tuple(found(one, one.file) for one in entry.inputs),
-            tuple(found(one, one.file) for one in entry.expected),
-            within=place.within,
+            tuple(blob_of(tensor, tensor.file) for tensor in entry.inputs),
+            tuple(blob_of(tensor, tensor.file) for tensor in entry.expected),
+            root=place.root,
         )
 
     pieces = tuple(map(piece, manifest.pieces))
     artefacts = list(dict.fromkeys(entry.artefact for entry in manifest.pieces))
-    model = tuple((one, found(one, one.file)) for one in manifest.model)
-    told = {
+    model = tuple((entry, blob_of(entry, entry.file)) for entry in manifest.model)
+    facts = {
         "artefacts": artefacts,
         "model": model,
         "plan": manifest.plan,
         "expects": manifest.expects,
     }
-    return Artefact(data.path, "manifest", pieces, told)
+    return Artefact(data.path, "manifest", pieces, facts)
 
 
 _CHUNK: Final = 1 << 20
-# of the head of a file in a zip: its bytes, and the length of its name and of what follows that
+# the local header of a file in a zip: its size, and the lengths of the name and the extra field
 _HEAD_BYTES: Final = 30
 _LENGTHS: Final = struct.Struct("<26xHH")
-# contexts may be as large as a disk, since nothing is unpacked
+# contexts may be as large as a disk, as nothing is unpacked
 _LIMITS: Final = ArchiveLimits(
     members=1 << 15,
     directory_bytes=8 << 20,
@@ -224,16 +224,17 @@ _LIMITS: Final = ArchiveLimits(
 
 
 def read_bundle(data: FileBytes) -> Artefact | None:
-    """What the manifest in a bundle lists; None if a zip begins with none. Raises ArtefactError."""
+    """Return the artefact of a bundle; None for a zip without manifest. Raises ArtefactError."""
     name = MANIFEST.encode()
-    held = max(0, min(len(name), data.size - _HEAD_BYTES))
-    if data.at(_HEAD_BYTES if held else 0, held, "the name of the first file") != name:
+    name_bytes = max(0, min(len(name), data.size - _HEAD_BYTES))
+    head = data.read(_HEAD_BYTES if name_bytes else 0, name_bytes, "the name of the first file")
+    if head != name:
         return None
     places: dict[str, Blob] = {}
     for file, offset, size in _files(data):
         if file in places:
             raise data.error(f"has the file {file!r} twice", offset)
-        places[file] = Blob(data.path, offset, size, file, within=data.within)
+        places[file] = Blob(data.path, offset, size, file, root=data.root)
 
     def inside(name: str) -> Blob:
         if name not in places:
@@ -243,37 +244,36 @@ def read_bundle(data: FileBytes) -> Artefact | None:
     if MANIFEST not in places:
         raise data.error(f"the name of the first file is longer than {MANIFEST!r}", 0)
     manifest = places[MANIFEST]
-    return replace(listed(data, manifest.offset, manifest.size, inside), kind="bundle")
+    return replace(read_at(data, manifest.offset, manifest.size, inside), kind="bundle")
 
 
 def _files(data: FileBytes) -> Iterator[tuple[str, int, int]]:
-    """Name, place and size of each file in a zip that compresses none."""
+    """Yield name, offset and size of each file in a zip that compresses none."""
     try:
-        with data.open() as file, opened_archive(file, _LIMITS) as opened:
-            members = opened.infolist()
+        with data.open() as file, opened_archive(file, _LIMITS) as archive:
+            members = archive.infolist()
     except (ArchiveError, OSError) as error:
         raise data.error(f"the zip is damaged: {error}", 0) from error
     for member in members:
-        name, at = member.orig_filename, member.header_offset
+        name, offset = member.orig_filename, member.header_offset
         if problem := name_problem(name):
-            raise data.error(f"the file {name[:200]!r} in the zip {problem}", at)
+            raise data.error(f"the file {name[:200]!r} in the zip {problem}", offset)
         stored = member.compress_type == zipfile.ZIP_STORED
         if not stored or member.compress_size != member.file_size:
-            raise data.error(f"{name!r} is compressed: a bundle holds files as they are", at)
-        lengths = _LENGTHS.unpack(data.at(at, _HEAD_BYTES, f"the head of {name!r}"))
-        content = at + _HEAD_BYTES + sum(lengths)
-        data.require(content, member.file_size, f"{name!r}")
-        yield name, content, member.file_size
+            raise data.error(f"{name!r} is compressed: a bundle holds files as they are", offset)
+        lengths = _LENGTHS.unpack(data.read(offset, _HEAD_BYTES, f"the head of {name!r}"))
+        content_offset = offset + _HEAD_BYTES + sum(lengths)
+        data.require(content_offset, member.file_size, f"{name!r}")
+        yield name, content_offset, member.file_size
 
 
 def write_bundle(
     path: Path, manifest: Manifest, texts: Mapping[str, bytes], files: Mapping[str, Path]
 ) -> None:
-    """Writes a bundle of a manifest, the files that it names and texts for whoever gets it.
+    """Write a bundle of a manifest, the files that it names and texts for the receiver.
 
-    The same bytes come of the same.
-
-    It is there whole or not at all. Raises ConfigError for a path that cannot be one, InfraError.
+    Equal contents give equal bytes. The bundle is written whole or not at all. Raises ConfigError
+    for a path that cannot be written, InfraError.
     """
     try:
         if path.is_dir():
@@ -293,7 +293,7 @@ def write_bundle(
 
 
 def undated_entry(name: str) -> zipfile.ZipInfo:
-    """A file without date, owner and system, which would tell who made it."""
+    """Return a zip entry without date, owner and system, which would identify the author."""
     entry = zipfile.ZipInfo(name)
     entry.create_system = 3
     entry.external_attr = 0o644 << 16

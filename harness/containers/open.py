@@ -1,9 +1,9 @@
-"""Recognises what files are, by their content, and has them read.
+"""Readers of artefacts, which are recognised by their content.
 
 The attributes are those of microsoft/onnxruntime, docs/execution-providers/EP-Context-Design.md.
 
-The library reads a whole message into memory, gigabytes of a context included, and does not tell
-where they lay.
+The library onnx reads a whole message into memory, gigabytes of a context included, without the
+offsets of its parts. So the wire format is read here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import glob
-import itertools
 import logging
 import os
 import stat
@@ -42,31 +41,31 @@ from harness.core.names_inside import NotInsideError, inside
 
 _METADATA: Final = "dlc.metadata"
 _MAX_METADATA_BYTES: Final = 1 << 20
-# a model may be as large as a disk, since only the metadata is unpacked
+# a model may be as large as a disk, as only the metadata is unpacked
 _LIMITS: Final = ArchiveLimits(
     archive_bytes=1 << 50, total_bytes=1 << 50, ratio=1 << 50, zip64=True
 )
 
 
 def read_dlc(data: FileBytes) -> Artefact:
-    """One piece, the whole file; `records` and what the converter said of itself are facts.
+    """Return one piece, the whole file; `records` and those of the converter are its facts.
 
     Raises ArtefactError for a zip that is damaged, or no DLC.
     """
     try:
-        with data.open() as file, opened_archive(file, _LIMITS) as opened:
-            records = {record.filename: record.file_size for record in opened.infolist()}
+        with data.open() as file, opened_archive(file, _LIMITS) as archive:
+            records = {record.filename: record.file_size for record in archive.infolist()}
             if _METADATA not in records:
                 raise data.error(f"the zip has no {_METADATA}, so it is no DLC", 0)
-            with opened.open(_METADATA) as metadata:
+            with archive.open(_METADATA) as metadata:
                 text = metadata.read(_MAX_METADATA_BYTES).decode("utf-8", "replace")
     except (ArchiveError, OSError) as error:
         raise data.error(f"the zip is damaged: {error}", 0) from error
-    said = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    metadata_fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     facts: dict[str, Any] = {
         "records": records,
-        "converter": said.get("converter-version", ""),
-        "command": said.get("converter-command", ""),
+        "converter": metadata_fields.get("converter-version", ""),
+        "command": metadata_fields.get("converter-command", ""),
     }
     return Artefact(data.path, "dlc", (whole_file(data),), facts)
 
@@ -78,9 +77,9 @@ _FIXED: Final = {1: 8, 5: 4}
 
 @dataclass(frozen=True)
 class WireField:
-    """One field: its number in the schema and how it is kept (`VARINT`, `LENGTH`, other).
+    """One field: its number in the schema and its wire type (`VARINT`, `LENGTH`, other).
 
-    A varint has its `value`; anything else lies `size` bytes long from `offset` on.
+    A varint has its `value`; anything else is `size` bytes from `offset` on.
     """
 
     number: int
@@ -90,39 +89,39 @@ class WireField:
     size: int
 
 
-def fields(data: FileBytes, offset: int, size: int, what: str) -> Iterator[WireField]:
-    """The fields of the message that lies there, in their order. Raises ArtefactError."""
-    data.require(offset, size, what)
+def fields(data: FileBytes, offset: int, size: int, label: str) -> Iterator[WireField]:
+    """Yield the fields of the message at this place, in order. Raises ArtefactError."""
+    data.require(offset, size, label)
     end = offset + size
     while offset < end:
-        at = offset
-        tag, offset = _varint(data, at, end, what)
+        begin = offset
+        tag, offset = _varint(data, begin, end, label)
         number, wire = tag >> 3, tag & 7
         if wire == VARINT:
-            value, offset = _varint(data, offset, end, what)
+            value, offset = _varint(data, offset, end, label)
             yield WireField(number, wire, value, offset, 0)
             continue
         if wire == LENGTH:
-            length, offset = _varint(data, offset, end, what)
+            length, offset = _varint(data, offset, end, label)
         elif wire in _FIXED:
             length = _FIXED[wire]
         else:
-            raise data.error(f"{what} is damaged: no field is kept in way {wire}", at)
+            raise data.error(f"{label} is damaged: no field is kept in way {wire}", begin)
         if not number or length > end - offset:
-            problem = f"{what} needs {length} bytes here, and has {end - offset}"
-            raise data.error(f"{problem}: the file is cut off, or damaged", at)
+            problem = f"{label} needs {length} bytes here, and has {end - offset}"
+            raise data.error(f"{problem}: the file is cut off, or damaged", begin)
         yield WireField(number, wire, 0, offset, length)
         offset += length
 
 
-def _varint(data: FileBytes, offset: int, end: int, what: str) -> tuple[int, int]:
-    """A number, and where the next thing begins."""
+def _varint(data: FileBytes, offset: int, end: int, label: str) -> tuple[int, int]:
+    """Return a number and the offset after it."""
     value = 0
-    for index, byte in enumerate(data.at(offset, min(10, end - offset), what)):
+    for index, byte in enumerate(data.read(offset, min(10, end - offset), label)):
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value & 0xFFFF_FFFF_FFFF_FFFF, offset + index + 1
-    raise data.error(f"{what} is damaged: a number does not end", offset)
+    raise data.error(f"{label} is damaged: a number does not end", offset)
 
 
 ONNX_HEAD: Final = b"\x08"
@@ -148,18 +147,18 @@ class _Node:
     texts: Mapping[str, WireField]
 
     def text(self, data: FileBytes, name: str) -> str:
-        held = self.texts.get(name)
-        return "" if held is None else _text(data, held, f"{name} of node {self.name}")
+        field = self.texts.get(name)
+        return "" if field is None else _text(data, field, f"{name} of node {self.name}")
 
 
 def read_onnx(data: FileBytes) -> Artefact:
-    """The contexts of the nodes EPContext that hold one (`main_context`), in their order.
+    """Return the contexts of EPContext nodes that hold one (`main_context`), in order.
 
     One without content is a piece of kind "empty". Without any such node the artefact is of kind
-    "onnx": a model to be compiled. Raises ArtefactError, also for side files that are not there.
+    "onnx": a model to be compiled. Raises ArtefactError, also for missing side files.
     """
     nodes, others, producer, graphs = [], 0, "", 0
-    beside: dict[str, None] = {}
+    weight_files: dict[str, None] = {}
     for part in fields(data, 0, data.size, "the model"):
         if part.number == _PRODUCER and part.wire == LENGTH:
             producer = _text(data, part, "the producer")
@@ -172,35 +171,35 @@ def read_onnx(data: FileBytes) -> Artefact:
                 others += node is None
                 nodes += [node] if node is not None else []
             elif item.number == _INITIALIZER and item.wire == LENGTH:
-                beside |= dict.fromkeys(_locations(data, item))
+                weight_files |= dict.fromkeys(_locations(data, item))
     if not graphs:
         raise data.error("the model has no graph, or the file is no ONNX model", data.size)
-    facts: dict[str, Any] = {"producer": producer, "other_nodes": others, "beside": [*beside]}
+    facts: dict[str, Any] = {"producer": producer, "other_nodes": others, "beside": [*weight_files]}
     if not nodes:
         return Artefact(data.path, "onnx", (), facts)
     pieces = [_piece(data, node) for node in nodes if node.values.get("main_context", 1)]
     if len(pieces) == 1:
         # the graphs of all nodes are in the one binary
-        named = [one.text(data, "partition_name") or one.name for one in nodes]
+        named = [node.text(data, "partition_name") or node.name for node in nodes]
         pieces = [replace(pieces[0], facts={**pieces[0].facts, "partitions": named})]
     return Artefact(data.path, "epcontext", tuple(pieces), facts)
 
 
 def _locations(data: FileBytes, item: WireField) -> Iterator[str]:
-    """The file that the weights of an initializer lie in, if they are not in the model."""
+    """Yield the file of an initializer's weights, if they are not in the model."""
     for part in fields(data, item.offset, item.size, "an initializer"):
         if part.number == _EXTERNAL_DATA and part.wire == LENGTH:
-            said = {
-                one.number: _text(data, one, "what is told of weights")
-                for one in fields(data, part.offset, part.size, "what is told of weights")
-                if one.wire == LENGTH
+            entry = {
+                entry_field.number: _text(data, entry_field, "the location of weights")
+                for entry_field in fields(data, part.offset, part.size, "the location of weights")
+                if entry_field.wire == LENGTH
             }
-            if said.get(_KEY) == "location":
-                yield said.get(_VALUE, "")
+            if entry.get(_KEY) == "location":
+                yield entry.get(_VALUE, "")
 
 
 def _epcontext(data: FileBytes, item: WireField) -> _Node | None:
-    """The node, if it is an EPContext."""
+    """Return the node if it is an EPContext."""
     name = op_type = ""
     values: dict[str, int] = {}
     texts: dict[str, WireField] = {}
@@ -225,13 +224,13 @@ def _attribute(
     data: FileBytes, part: WireField, values: dict[str, int], texts: dict[str, WireField]
 ) -> None:
     name, value, text = "", None, None
-    for one in fields(data, part.offset, part.size, "an attribute"):
-        if one.number == _ATTRIBUTE_NAME and one.wire == LENGTH:
-            name = _text(data, one, "the name of an attribute")
-        elif one.number == _INTEGER and one.wire == VARINT:
-            value = one.value
-        elif one.number == _STRING and one.wire == LENGTH:
-            text = one
+    for field in fields(data, part.offset, part.size, "an attribute"):
+        if field.number == _ATTRIBUTE_NAME and field.wire == LENGTH:
+            name = _text(data, field, "the name of an attribute")
+        elif field.number == _INTEGER and field.wire == VARINT:
+            value = field.value
+        elif field.number == _STRING and field.wire == LENGTH:
+            text = field
     if value is not None:
         values[name] = value
     if text is not None:
@@ -239,9 +238,9 @@ def _attribute(
 
 
 def _piece(data: FileBytes, node: _Node) -> Piece:
-    said = {"partition_name": "partition", "source": "source", "ep_sdk_version": "sdk_version"}
+    names = {"partition_name": "partition", "source": "source", "ep_sdk_version": "sdk_version"}
     facts: dict[str, Any] = {
-        key: text for name, key in said.items() if (text := node.text(data, name))
+        key: text for name, key in names.items() if (text := node.text(data, name))
     }
     if "max_size" in node.values:
         facts["max_size"] = node.values["max_size"]
@@ -254,28 +253,28 @@ def _piece(data: FileBytes, node: _Node) -> Piece:
     side = _side_file(data, cache, origin)
     try:
         with FileBytes(side, data.path.parent) as content:
-            found = whole_file(content)
+            piece = whole_file(content)
     except ArtefactError as error:
         raise data.error(f"{origin} names another file: {error}", cache.offset) from error
-    return replace(found, origin=origin, facts={**facts, "file": side.name})
+    return replace(piece, origin=origin, facts={**facts, "file": side.name})
 
 
 def _side_file(data: FileBytes, cache: WireField, origin: str) -> Path:
-    """The file that a node names, in the folder of the model or below."""
+    """Return the file that a node names, in the folder of the model or below."""
     if cache.size > _MAX_PATH_BYTES:
         problem = f"{origin} names a file with {cache.size} bytes; a name has {_MAX_PATH_BYTES}"
         raise data.error(f"{problem} at most", cache.offset)
     named = _text(data, cache, f"the file of {origin}")
     try:
-        # one that was made on Windows
+        # models made on Windows have backslashes
         return inside(data.path.parent, named.replace("\\", "/").removeprefix("./"))
     except NotInsideError as error:
         why = f"it {error.strerror}, and must lie in the folder of the model"
         raise data.error(f"{origin} names the file {named[:200]!r}: {why}", cache.offset) from error
 
 
-def _text(data: FileBytes, part: WireField, what: str) -> str:
-    return data.at(part.offset, part.size, what).decode("utf-8", "replace")
+def _text(data: FileBytes, part: WireField, label: str) -> str:
+    return data.read(part.offset, part.size, label).decode("utf-8", "replace")
 
 
 _log = logging.getLogger(__name__)
@@ -284,15 +283,15 @@ _HEAD_BYTES: Final = 16
 
 
 class UnknownFileError(ArtefactError):
-    """A file of no kind that is known."""
+    """A file of no known kind."""
 
 
 class _Format(NamedTuple):
-    """A kind of file: which bytes stand where in it. `read` gives None for any other kind."""
+    """A kind of file: the `magic` bytes at an `offset`. `read` returns None for another kind."""
 
     title: str
     suffix: str
-    at: int
+    offset: int
     magic: bytes
     read: Callable[[FileBytes], Artefact | None]
 
@@ -311,63 +310,64 @@ _FORMATS: Final = (
     _Format("an ONNX model", ".onnx", 0, ONNX_HEAD, read_onnx),
     _Format("the manifest.json of `contexts extract`", "", 0, MANIFEST_HEAD, read_manifest),
 )
-"""All kinds. The first whose `read` gives an artefact counts."""
-_KNOWN: Final = f"one of: {', '.join(one.title for one in _FORMATS)}"
+"""All kinds. The first whose `read` returns an artefact counts."""
+_KNOWN: Final = f"one of: {', '.join(kind.title for kind in _FORMATS)}"
 
-SUFFIXES: Final = tuple(one.suffix for one in _FORMATS if one.suffix)
-"""What files are called that people take for artefacts; what one is, its content tells."""
+SUFFIXES: Final = tuple(kind.suffix for kind in _FORMATS if kind.suffix)
+"""Suffixes of files that must be artefacts; the kind is decided by the content."""
 
 
-def open_artefact(path: str | os.PathLike[str], within: Path | None = None) -> Artefact:
-    """What a file holds, whatever it is called; no link is followed below `within`.
+def open_artefact(path: str | os.PathLike[str], root: Path | None = None) -> Artefact:
+    """Read a file of any name; below `root` no link is followed.
 
     Raises ArtefactError for one that is damaged, and UnknownFileError for one of no known kind.
     """
-    with FileBytes(Path(path), within) as data:
-        head = data.at(0, min(_HEAD_BYTES, data.size), "the first bytes")
-        for one in _FORMATS:
-            if head[one.at :].startswith(one.magic) and (found := one.read(data)):
-                return found
-    begins = f"begins with {head.hex(' ')}" if head else "is empty (0 bytes)"
-    problem = f"is no file of a known kind: it {begins}, and should be {_KNOWN}"
+    with FileBytes(Path(path), root) as data:
+        head = data.read(0, min(_HEAD_BYTES, data.size), "the first bytes")
+        for kind in _FORMATS:
+            begins = head[kind.offset :].startswith(kind.magic)
+            if begins and (artefact := kind.read(data)):
+                return artefact
+    problem = f"begins with {head.hex(' ')}" if head else "is empty (0 bytes)"
+    problem = f"is no file of a known kind: it {problem}, and should be {_KNOWN}"
     raise UnknownFileError(problem, file=Path(path))
 
 
 def open_artefacts(
     paths: Iterable[str | os.PathLike[str]],
-    told: Callable[[ArtefactError], None] | None = None,
+    on_error: Callable[[ArtefactError], None] | None = None,
 ) -> list[Artefact]:
-    """The artefacts of files, folders and patterns (`models/*.pte`, `**` for folders below).
+    """Return the artefacts of files, folders and patterns (`models/*.pte`, `**` for folders below).
 
-    Of a folder: its files in the order of their names, without those that a model or a
-    manifest.json among them names. A file there with one of `SUFFIXES` must be an artefact; any
-    other that is none is passed by, and logged. Raises ArtefactError for what is no artefact, or
-    damaged, and where nothing is found. With `told` each such error goes there, and the other files
-    are still opened.
+    A folder stands for its files in the order of their names, without those that a model or a
+    manifest.json among them names. A file there with one of `SUFFIXES` must be an artefact; others
+    may be ignored, which is logged. Raises ArtefactError for a file that is damaged or no artefact,
+    and if there is none. With `on_error` errors are passed to it, and the other files are still
+    opened.
     """
-    found: list[Artefact] = []
-    for path in map(Path, paths):
-        with _told(told, path):
-            if path.is_dir():
-                found += _recognised(sorted(path.iterdir()), path, path, told)
-            elif path.exists() or not glob.has_magic(str(path)):
-                found.append(open_artefact(path))
+    artefacts: list[Artefact] = []
+    for source in map(Path, paths):
+        with _reporting(on_error, source):
+            if source.is_dir():
+                artefacts += _open_listed(sorted(source.iterdir()), source, source, on_error)
+            elif source.exists() or not glob.has_magic(str(source)):
+                artefacts.append(open_artefact(source))
             else:
-                named = list(itertools.takewhile(lambda one: not glob.has_magic(one), path.parts))
-                folder, left = Path(*named), path.parts[len(named) :]
-                matching = sorted(set(_matching(folder, left)))
-                files = [one for one in matching if one.suffix in SUFFIXES or not one.is_dir()]
+                count = next(i for i, part in enumerate(source.parts) if glob.has_magic(part))
+                folder, pattern = Path(*source.parts[:count]), source.parts[count:]
+                matching = sorted(set(_glob(folder, pattern)))
+                files = [path for path in matching if path.suffix in SUFFIXES or not path.is_dir()]
                 if not files:
-                    raise ArtefactError("no file is called so", file=path)
-                found += _recognised(files, path, folder, told)
-    return found
+                    raise ArtefactError("no file matches this pattern", file=source)
+                artefacts += _open_listed(files, source, folder, on_error)
+    return artefacts
 
 
-def _matching(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """What is called like a pattern in a folder, as `glob` finds it; but it enters no link."""
+def _glob(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """Yield the paths in a folder that match a pattern, as `glob`, but without entering links."""
     first, *rest = parts
     if first == "**" and rest:
-        yield from _matching(folder, rest)
+        yield from _glob(folder, rest)
     if not folder.is_dir():
         return
     for entry in os.scandir(folder):
@@ -378,70 +378,70 @@ def _matching(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
             if not rest:
                 yield path
             if is_folder:
-                yield from _matching(path, parts)
+                yield from _glob(path, parts)
         elif fnmatch.fnmatchcase(entry.name, first):
             if not rest:
                 yield path
             elif is_folder:
-                yield from _matching(path, rest)
+                yield from _glob(path, rest)
 
 
 @contextlib.contextmanager
-def _told(told: Callable[[ArtefactError], None] | None, path: Path) -> Iterator[None]:
-    """Tell an error of the block, or raise it."""
+def _reporting(on_error: Callable[[ArtefactError], None] | None, path: Path) -> Iterator[None]:
+    """Pass an error of the block to `on_error`, or raise it."""
     try:
         try:
             yield
         except OSError as error:
             raise ArtefactError(f"cannot be read: {error.strerror or error}", file=path) from error
     except ArtefactError as error:
-        if told is None:
+        if on_error is None:
             raise
-        told(error)
+        on_error(error)
 
 
-def _recognised(
+def _open_listed(
     files: list[Path],
-    where: Path,
+    origin: Path,
     folder: Path,
-    told: Callable[[ArtefactError], None] | None,
+    on_error: Callable[[ArtefactError], None] | None,
 ) -> list[Artefact]:
-    """What was found in a folder, or below, by listing it."""
-    found: list[Artefact] = []
+    """Return the artefacts among files that were listed in a folder."""
+    artefacts: list[Artefact] = []
     problems: dict[Path, ArtefactError] = {}
-    passed: list[Path] = []
+    ignored: list[Path] = []
     for file in files:
         try:
-            found.append(open_artefact(file, folder))
+            artefacts.append(open_artefact(file, folder))
         except ArtefactError as error:
-            if _is_passed_by(file, error):
-                passed.append(file)
+            if _is_ignored(file, error):
+                ignored.append(file)
             else:
                 problems[file] = error
-    pieces = [(one.path, piece) for one in found for piece in one.pieces]
+    pieces = [(artefact.path, piece) for artefact in artefacts for piece in artefact.pieces]
     sides = {
         blob.path
-        for own, piece in pieces
+        for artefact_path, piece in pieces
         for blob in (piece, *piece.inputs, *piece.expected)
-        if blob.path != own
+        if blob.path != artefact_path
     }
-    sides |= {one.path.parent / name for one in found for name in one.facts.get("beside", ())}
-    if names := ", ".join(one.name for one in passed if not one.is_dir() and one not in sides):
-        _log.info("%s: of no known kind, passed by: %s", where, names)
+    for artefact in artefacts:
+        sides |= {artefact.path.parent / name for name in artefact.facts.get("beside", ())}
+    if names := ", ".join(path.name for path in ignored if not path.is_dir() and path not in sides):
+        _log.info("%s: ignored, as of no known kind: %s", origin, names)
     for file, problem in problems.items():
         if file not in sides:
-            with _told(told, file):
+            with _reporting(on_error, file):
                 raise problem
-    if len(passed) == len(files):
-        raise ArtefactError(f"holds no file of a known kind, which would be {_KNOWN}", file=where)
-    return [one for one in found if one.path not in sides]
+    if len(ignored) == len(files):
+        raise ArtefactError(f"holds no file of a known kind, which would be {_KNOWN}", file=origin)
+    return [artefact for artefact in artefacts if artefact.path not in sides]
 
 
-def _is_passed_by(file: Path, error: ArtefactError) -> bool:
-    """Whether something is no artefact, and not called like one: no file, of no known kind, or JSON
-    about something else.
+def _is_ignored(file: Path, error: ArtefactError) -> bool:
+    """Return whether a path is no artefact, nor named like one: no file, an unknown file or JSON.
 
-    What cannot be read may be one.
+    A file that cannot be read may be an artefact.
     """
     if file.suffix.lower() in SUFFIXES or file.name == MANIFEST:
         return False

@@ -1,8 +1,8 @@
-"""ExecuTorch programs (.pte): which contexts their QNN delegates bring.
+"""ExecuTorch programs (.pte): the contexts of their QNN delegates.
 
 The layout is that of pytorch/executorch: schema/program.fbs and schema/extended_header.h.
 
-The library `flatbuffers` reads what it trusts, and has no verifier for Python.
+The library `flatbuffers` trusts its input, and has no verifier for Python.
 """
 
 from __future__ import annotations
@@ -20,52 +20,52 @@ from harness.containers.graph_nodes import CPU, NPU, GraphNode, Placed
 
 @dataclass(frozen=True)
 class Vector:
-    """Where the items of a vector lie: offset of the first one in the file, and their number."""
+    """Items of a vector: the offset of the first one in the file, and their number."""
 
     offset: int
     count: int
 
 
 class FlatTable:
-    """One table; fields are named by their number in the schema, from 0.
+    """One table; fields are numbered as in the schema, from 0.
 
-    Everything raises ArtefactError for what does not lie within the file. `what` is what the table
-    is called in such an error.
+    All methods raise ArtefactError for data outside the file. `label` is the table's name in such
+    an error.
     """
 
-    def __init__(self, data: FileBytes, position: int, what: str) -> None:
+    def __init__(self, data: FileBytes, position: int, label: str) -> None:
         self._data = data
         self._position = position
-        self.what = what
-        fields = position - data.number("<i", position, what)
-        size = data.number("<H", fields, f"the list of fields of {what}")
+        self.label = label
+        fields = position - data.number("<i", position, label)
+        size = data.number("<H", fields, f"the list of fields of {label}")
         if size < 4 or size % 2:
-            raise data.error(f"{what} is no table: its list of fields has {size} bytes", fields)
-        self._fields = data.at(fields, size, f"the list of fields of {what}")
+            raise data.error(f"{label} is no table: its list of fields has {size} bytes", fields)
+        self._fields = data.read(fields, size, f"the list of fields of {label}")
 
     @classmethod
-    def root(cls, data: FileBytes, what: str) -> FlatTable:
-        """The table that the first four bytes of the file point to."""
-        return cls(data, data.number("<I", 0, what), what)
+    def root(cls, data: FileBytes, label: str) -> FlatTable:
+        """Return the table that the first four bytes of the file point to."""
+        return cls(data, data.number("<I", 0, label), label)
 
     def number(self, field: int, form: str, default: Any = 0) -> Any:
-        """A number in a form of `struct`."""
+        """Return a number in a format of `struct`."""
         place = self._place(field)
         return default if place is None else self._data.number(form, place, self._named(field))
 
-    def table(self, field: int, what: str) -> FlatTable | None:
-        """The table that a field points to; None if it is not there."""
+    def table(self, field: int, label: str) -> FlatTable | None:
+        """Return the table that a field points to; None if it is missing."""
         target = self._target(field)
-        return None if target is None else FlatTable(self._data, target, what)
+        return None if target is None else FlatTable(self._data, target, label)
 
     def text(self, field: int) -> str:
-        """A text; "" if it is not there. What is no UTF-8 in it is replaced."""
+        """Return a text, "" if it is missing. Invalid UTF-8 is replaced."""
         vector = self.vector(field, 1)
-        content = self._data.at(vector.offset, vector.count, self._named(field))
+        content = self._data.read(vector.offset, vector.count, self._named(field))
         return content.decode("utf-8", "replace")
 
     def vector(self, field: int, item_bytes: int) -> Vector:
-        """The items of a field; none if it is not there."""
+        """Return the items of a field; none if it is missing."""
         target = self._target(field)
         if target is None:
             return Vector(0, 0)
@@ -74,28 +74,28 @@ class FlatTable:
         return Vector(target + 4, count)
 
     def integers(self, field: int) -> tuple[int, ...]:
-        """The numbers of 32 bits that a field lists, at most 1 MiB of them."""
+        """Return the 32-bit numbers that a field lists, at most 1 MiB of them."""
         vector = self.vector(field, 4)
-        content = self._data.at(vector.offset, 4 * vector.count, self._named(field))
+        content = self._data.read(vector.offset, 4 * vector.count, self._named(field))
         return struct.unpack(f"<{vector.count}i", content)
 
-    def tables(self, field: int, what: str) -> Iterator[FlatTable]:
-        """The tables that a field lists, called `what` and their number."""
+    def tables(self, field: int, label: str) -> Iterator[FlatTable]:
+        """Yield the tables that a field lists, labelled with `label` and their number."""
         vector = self.vector(field, 4)
         for index in range(vector.count):
-            yield self._listed(vector, index, f"{what} {index}")
+            yield self._listed(vector, index, f"{label} {index}")
 
-    def table_at(self, field: int, index: int, what: str) -> FlatTable:
-        """One of the tables that a field lists."""
+    def table_at(self, field: int, index: int, label: str) -> FlatTable:
+        """Return one of the tables that a field lists."""
         vector = self.vector(field, 4)
         if not 0 <= index < vector.count:
-            problem = f"{what} {index} is asked for, but there are {vector.count}"
+            problem = f"{label} {index} is asked for, but there are {vector.count}"
             raise self._data.error(problem, self._position)
-        return self._listed(vector, index, f"{what} {index}")
+        return self._listed(vector, index, f"{label} {index}")
 
-    def _listed(self, vector: Vector, index: int, what: str) -> FlatTable:
+    def _listed(self, vector: Vector, index: int, label: str) -> FlatTable:
         place = vector.offset + 4 * index
-        return FlatTable(self._data, place + self._data.number("<I", place, what), what)
+        return FlatTable(self._data, place + self._data.number("<I", place, label), label)
 
     def _place(self, field: int) -> int | None:
         entry = 4 + 2 * field
@@ -111,7 +111,7 @@ class FlatTable:
         return place + int(self._data.number("<I", place, self._named(field)))
 
     def _named(self, field: int) -> str:
-        return f"field {field} of {self.what}"
+        return f"field {field} of {self.label}"
 
 
 PTE_IDENTIFIER: Final = b"ET12"
@@ -132,13 +132,13 @@ _PORTABLE: Final = "a kernel of ExecuTorch's own: the export left it to the CPU"
 _VALUE_TYPE, _VALUE = 0, 1
 _TENSOR: Final = 5
 _SCALAR_TYPE, _SIZES = 0, 2
-# other values that have a size: whole numbers, truth values, reals; by the number of their type
+# other values that have a size: integers, booleans, reals; by the number of their type
 _NUMBERS: Final = {2: ("int64", 8), 3: ("bool8", 1), 4: ("float64", 8)}
 _ID, _PROCESSED = 0, 1
 _LOCATION, _INDEX = 0, 1
 _IN_SEGMENT: Final = 1
 
-# names and bytes of an element; numbers are those of schema/scalar_type.fbs
+# name and bytes of an element, by the numbers of schema/scalar_type.fbs
 _ELEMENTS: Final = dict(
     [
         *enumerate([("uint8", 1), ("int8", 1), ("int16", 2), ("int32", 4), ("int64", 8)]),
@@ -151,7 +151,7 @@ _MOST_DIMENSIONS: Final = 16
 
 
 def read_pte(data: FileBytes) -> Artefact:
-    """The contexts in the order in which the runtime loads them: by method, then by delegate.
+    """Return the contexts in the order in which the runtime loads them: by method and delegate.
 
     A context that several delegates share is one piece, as ExecuTorch loads it once; `also` in its
     facts names the others. Raises ArtefactError.
@@ -164,69 +164,70 @@ def read_pte(data: FileBytes) -> Artefact:
     methods, others = [], 0
     for number, plan in enumerate(program.tables(_PLANS, "method")):
         methods.append(plan.text(_NAME) or str(number))
-        others += sum(what != _BACKEND for _, what, _, _ in _calls(plan))
+        others += sum(backend_name != _BACKEND for _, backend_name, _, _ in _calls(plan))
         for index, delegate in enumerate(plan.tables(_DELEGATES, f"{methods[-1]}: delegate")):
             backend = delegate.text(_ID)
             backends[backend] += 1
             if backend == _BACKEND:
                 origin = f"{methods[-1]}/{index}"
-                where = _place(data, program, delegate, base, end)
-                if where in pieces:
-                    shared[where].append(origin)
+                place = _place(data, program, delegate, base, end)
+                if place in pieces:
+                    shared[place].append(origin)
                 else:
-                    pieces[where] = delegate_blob(data, *where, origin)
-                    shared[where] = []
+                    pieces[place] = delegate_blob(data, *place, origin)
+                    shared[place] = []
     for segment in program.tables(_SEGMENTS, "segment"):
         _segment(data, segment, base, end)  # also one that nobody uses must lie within the file
-    found = tuple(
-        replace(one, facts={**one.facts, "also": also}) if (also := shared[where]) else one
-        for where, one in pieces.items()
+    all_pieces = tuple(
+        replace(piece, facts={**piece.facts, "also": also}) if (also := shared[place]) else piece
+        for place, piece in pieces.items()
     )
     facts = {"methods": methods, "delegates": dict(backends), "other_nodes": others}
-    return Artefact(data.path, "pte", found, facts)
+    return Artefact(data.path, "pte", all_pieces, facts)
 
 
 def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, int]]:
-    """What a method does, in order: calls of delegates and portable kernels; bytes of tensors.
+    """Return the nodes of a method, calls of delegates and portable kernels, and bytes of tensors.
 
-    What a delegate was made of is not in the file: each call of one is a node. Raises ArtefactError
+    The nodes of a delegate are not in the file, so each call of one is a node. Raises ArtefactError
     as `method_tensors`.
     """
     plan = _plan(data, method)
     values = list(plan.tables(_VALUES, "value"))
-    tensors = {at: one.table(_VALUE, one.what) for at, one in enumerate(values) if _is_tensor(one)}
-    seen, placed = set(plan.integers(_INPUTS)), list[Placed]()
-    for kind, what, index, call in _calls(plan):
-        used = [at for at in call.integers(1) if at in tensors]
-        writes = [str(at) for at in used if at not in seen]
-        reads = [str(at) for at in used if at in seen]
-        seen |= {*used}
-        node = GraphNode(f"{len(placed)}", what, tuple(reads), tuple(writes))
+    tensors = {i: v.table(_VALUE, v.label) for i, v in enumerate(values) if _is_tensor(v)}
+    known_tensors, placed = set(plan.integers(_INPUTS)), list[Placed]()
+    for kind, op, index, call in _calls(plan):
+        used = [i for i in call.integers(1) if i in tensors]
+        writes = [str(i) for i in used if i not in known_tensors]
+        reads = [str(i) for i in used if i in known_tensors]
+        known_tensors |= {*used}
+        node = GraphNode(f"{len(placed)}", op, tuple(reads), tuple(writes))
         if kind == _DELEGATE_CALL:
-            own = replace(node, name=f"{method}/{index}")
-            on = NPU if what == _BACKEND else CPU
-            placed.append(Placed(own, on, str(index), None if on == NPU else "another delegate"))
+            call_node = replace(node, name=f"{method}/{index}")
+            on = NPU if op == _BACKEND else CPU
+            reason = None if on == NPU else "another delegate"
+            placed.append(Placed(call_node, on, str(index), reason))
         else:
             placed.append(Placed(node, CPU, None, _PORTABLE))
-    known = {at: None if one is None else _tensor(one) for at, one in tensors.items()}
-    return placed, {str(at): one.size for at, one in known.items() if one is not None}
+    described = {i: None if tensor is None else _tensor(tensor) for i, tensor in tensors.items()}
+    return placed, {str(i): tensor.size for i, tensor in described.items() if tensor is not None}
 
 
 def _calls(plan: FlatTable) -> Iterator[tuple[int, str, int, FlatTable]]:
-    """What a method calls, in order: the kind, the name and the number of each, and the call."""
+    """Yield the calls of a method, in order: kind, name and number of the callee, and the call."""
     names = {
-        _KERNEL_CALL: [_op(one) for one in plan.tables(_OPERATORS, "operator")],
-        _DELEGATE_CALL: [one.text(_ID) for one in plan.tables(_DELEGATES, "delegate")],
+        _KERNEL_CALL: [_op(operator) for operator in plan.tables(_OPERATORS, "operator")],
+        _DELEGATE_CALL: [delegate.text(_ID) for delegate in plan.tables(_DELEGATES, "delegate")],
     }
     for chain in plan.tables(_CHAINS, "chain"):
         for step in chain.tables(_INSTRUCTIONS, "instruction"):
-            kind, call = step.number(_VALUE_TYPE, "<B"), step.table(_VALUE, step.what)
+            kind, call = step.number(_VALUE_TYPE, "<B"), step.table(_VALUE, step.label)
             if call is None or kind not in names:
                 continue
             named, index = names[kind], call.number(0, "<i")
             known = 0 <= index < len(named)
-            what = named[index] if known else f"number {index} of {len(named)}"
-            yield kind, what, index, call
+            op = named[index] if known else f"number {index} of {len(named)}"
+            yield kind, op, index, call
 
 
 def _op(operator: FlatTable) -> str:
@@ -247,7 +248,7 @@ def _plan(data: FileBytes, method: str) -> FlatTable:
 
 @dataclass(frozen=True)
 class MethodTensor:
-    """An input or output of a method that a file can hold; `size` in bytes."""
+    """An input or output of a method that a file can have; `size` in bytes."""
 
     data_type: str
     size: int
@@ -257,11 +258,11 @@ class MethodTensor:
 def method_tensors(
     data: FileBytes, method: str
 ) -> tuple[list[MethodTensor | None], list[MethodTensor | None]]:
-    """Inputs and outputs of a method; None for a tensor of a type without a name.
+    """Return inputs and outputs of a method; None for a tensor of a type without a name.
 
-    Only tensors are inputs: anything else keeps the value that it was exported with. Numbers are
-    outputs, too; what has no size (nothing, texts, lists) is none. Raises ArtefactError, also for a
-    program without such a method.
+    Only tensors are inputs: other values keep those that they were exported with. Numbers are
+    outputs, too; values without a size (None, texts, lists) are not. Raises ArtefactError, also for
+    a program without such a method.
     """
     plan = _plan(data, method)
     return _tensors(plan, _INPUTS, {}), _tensors(plan, _OUTPUTS, _NUMBERS)
@@ -270,16 +271,16 @@ def method_tensors(
 def _tensors(
     plan: FlatTable, field: int, numbers: Mapping[int, tuple[str, int]]
 ) -> list[MethodTensor | None]:
-    found: list[MethodTensor | None] = []
+    tensors: list[MethodTensor | None] = []
     for index in plan.integers(field):
         value = plan.table_at(_VALUES, index, "value")
         kind = value.number(_VALUE_TYPE, "<B")
         if kind == _TENSOR:
-            tensor = value.table(_VALUE, value.what)
-            found.append(None if tensor is None else _tensor(tensor))
+            tensor = value.table(_VALUE, value.label)
+            tensors.append(None if tensor is None else _tensor(tensor))
         elif kind in numbers:
-            found.append(MethodTensor(*numbers[kind]))
-    return found
+            tensors.append(MethodTensor(*numbers[kind]))
+    return tensors
 
 
 def _tensor(tensor: FlatTable) -> MethodTensor | None:
@@ -292,10 +293,10 @@ def _tensor(tensor: FlatTable) -> MethodTensor | None:
 
 
 def _segments_of(data: FileBytes) -> tuple[int, int]:
-    """Where segments begin and end, behind the program. Without a header there are none."""
+    """Return begin and end of the segments after the program; without a header there are none."""
     if data.size < _HEADER_AT + _HEADER_BYTES:
         raise data.error("the file ends before its program does", data.size)
-    if data.at(_HEADER_AT, 4, "the extended header") != _HEADER_MAGIC:
+    if data.read(_HEADER_AT, 4, "the extended header") != _HEADER_MAGIC:
         return data.size, data.size
     length = data.number("<I", _HEADER_AT + 4, "the length of the extended header")
     if length < _HEADER_BYTES:
@@ -317,7 +318,7 @@ def _segments_of(data: FileBytes) -> tuple[int, int]:
 def _segment(data: FileBytes, segment: FlatTable, base: int, end: int) -> tuple[int, int]:
     offset, size = base + segment.number(0, "<Q"), segment.number(1, "<Q")
     if offset + size > end:
-        problem = f"{segment.what} of {size} bytes ends behind byte {end}, where segments end"
+        problem = f"{segment.label} of {size} bytes ends behind byte {end}, where segments end"
         raise data.error(problem, offset)
     return offset, size
 
@@ -325,8 +326,8 @@ def _segment(data: FileBytes, segment: FlatTable, base: int, end: int) -> tuple[
 def _place(
     data: FileBytes, program: FlatTable, delegate: FlatTable, base: int, end: int
 ) -> tuple[int, int]:
-    """Offset and size of what a delegate is given, in a segment or in the program itself."""
-    reference = delegate.table(_PROCESSED, f"the data of {delegate.what}")
+    """Return offset and size of a delegate's data, in a segment or in the program itself."""
+    reference = delegate.table(_PROCESSED, f"the data of {delegate.label}")
     if reference is None:
         return 0, 0
     index = reference.number(_INDEX, "<I")

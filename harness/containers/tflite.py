@@ -1,4 +1,4 @@
-"""LiteRT models (.tflite) that were compiled for QNN: where their byte code lies.
+"""LiteRT models (.tflite) that were compiled for QNN: the places of their byte code.
 
 The layout is that of google-ai-edge/LiteRT: tflite/schema.fbs, litert/core/build_stamp.h, and
 litert/core/dispatch_op_schema.cc: each operator DISPATCH_OP names an offset and a size in the file.
@@ -27,7 +27,7 @@ _NAME, _BUFFER = 0, 1
 
 
 def read_tflite(data: FileBytes) -> Artefact:
-    """One piece for each byte code, however many operators (graphs of it) use it.
+    """Return one piece for each byte code, however many operators (graphs of it) use it.
 
     A model that was not compiled has none. Raises ArtefactError.
     """
@@ -36,10 +36,10 @@ def read_tflite(data: FileBytes) -> Artefact:
     graphs: dict[tuple[int, int], list[str]] = {}
     others = 0
     for subgraph in model.tables(_SUBGRAPHS, "subgraph"):
-        for operator in subgraph.tables(_OPERATORS, f"{subgraph.what}: operator"):
+        for operator in subgraph.tables(_OPERATORS, f"{subgraph.label}: operator"):
             index = operator.number(_OPCODE_INDEX, "<I")
             if index >= len(codes):
-                raise data.error(f"{operator.what} has code {index} of {len(codes)}", 0)
+                raise data.error(f"{operator.label} has code {index} of {len(codes)}", 0)
             if codes[index] == DISPATCH:
                 offset, size, name = dispatched(data, operator)
                 graphs.setdefault((offset, size), []).append(name)
@@ -55,32 +55,32 @@ def _piece(data: FileBytes, place: tuple[int, int], names: list[str]) -> Piece:
 
 
 def dispatched(data: FileBytes, operator: FlatTable) -> tuple[int, int, str]:
-    """Offset, size and graph of the byte code that an operator runs. Raises ArtefactError."""
+    """Return offset, size and graph of the byte code of an operator. Raises ArtefactError."""
     from flatbuffers import flexbuffers  # with numpy, for which no other suite should wait
 
     options = operator.vector(_CUSTOM_OPTIONS, 1)
-    content = data.at(options.offset, options.count, f"the options of {operator.what}")
+    content = data.read(options.offset, options.count, f"the options of {operator.label}")
     try:
-        said = flexbuffers.GetRoot(content).AsMap
-        offset, size = said["bytecode_offset"].AsInt, said["bytecode_size"].AsInt
-        name = said["name"].AsString
-    except Exception as error:  # whatever comes to pass in a library that trusts its input
-        problem = f"the options of {operator.what} are damaged: {error or type(error).__name__}"
+        fields = flexbuffers.GetRoot(content).AsMap
+        offset, size = fields["bytecode_offset"].AsInt, fields["bytecode_size"].AsInt
+        name = fields["name"].AsString
+    except Exception as error:  # the library trusts its input, and may raise anything
+        problem = f"the options of {operator.label} are damaged: {error or type(error).__name__}"
         raise data.error(problem, options.offset) from error
     if not offset or not size:
-        problem = f"{operator.what} has no byte code in this file (byte {offset}, {size} bytes)"
+        problem = f"{operator.label} has no byte code in this file (byte {offset}, {size} bytes)"
         raise data.error(problem, options.offset)
     return offset, size, name
 
 
 def _stamp(data: FileBytes, model: FlatTable) -> dict[str, Any]:
-    """For whose chip the model was compiled, if it says so."""
+    """Return vendor and SoC that the model was compiled for, if it has them."""
     for entry in model.tables(_METADATA, "metadata"):
         if entry.text(_NAME) != _STAMP:
             continue
         content = model.table_at(_BUFFERS, entry.number(_BUFFER, "<I"), "buffer").vector(0, 1)
-        texts = data.at(content.offset, min(content.count, _MAX_STAMP_BYTES), "the stamp")
+        texts = data.read(content.offset, min(content.count, _MAX_STAMP_BYTES), "the stamp")
         # two texts, each padded with zeros
-        said = [text.decode("utf-8", "replace") for text in texts.split(b"\0") if text]
-        return dict(zip(("vendor", "soc"), said, strict=False))
+        texts_found = [text.decode("utf-8", "replace") for text in texts.split(b"\0") if text]
+        return dict(zip(("vendor", "soc"), texts_found, strict=False))
     return {}

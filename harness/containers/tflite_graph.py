@@ -1,7 +1,7 @@
-"""The nodes of a LiteRT model (.tflite), and which of them a compiler for an NPU took.
+"""The nodes of a LiteRT model (.tflite), and those that a compiler for an NPU took.
 
-A compiled model names its tensors like the model that it was made of. So each node of that is found
-in a partition of the compiled one, or beside them. The layout is that of tflite/schema.fbs.
+A compiled model names its tensors like its source. So each node of the source can be assigned to a
+partition of the compiled model, or to none. The layout is that of tflite/schema.fbs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.containers.pte import FlatTable
 from harness.containers.tflite import DISPATCH, TFLITE_IDENTIFIER, dispatched
 from harness.core.outgoing_text import counted
 
-# TensorType of schema.fbs, by number, as far as files can hold them
+# TensorType of schema.fbs, by number; None for types that no raw file can have
 _TYPES: Final = (
     *("float32", "float16", "int32", "uint8", "int64", None, "bool8", "int16", None, "int8"),
     *("float64", None, "uint64", None, None, "uint32", "uint16"),
@@ -35,7 +35,7 @@ _OPCODE_INDEX, _INPUTS, _OUTPUTS = 0, 1, 2
 
 @dataclass(frozen=True)
 class TfliteTensor:
-    """A tensor; `data_type` is None for one that no file can hold."""
+    """A tensor; `data_type` is None for one that no raw file can have."""
 
     name: str
     data_type: str | None
@@ -49,7 +49,7 @@ class TfliteTensor:
 
 @dataclass(frozen=True)
 class TfliteNode:
-    """One operator; tensors by their number. `partition`: its graph in the code for an NPU."""
+    """One operator; tensors by number. `partition` is its graph in the code for an NPU."""
 
     op: str
     inputs: tuple[int, ...]
@@ -59,7 +59,7 @@ class TfliteNode:
 
 @dataclass(frozen=True)
 class TfliteGraph:
-    """The graph of a model: tensors by their number, nodes in the order of their execution."""
+    """The graph of a model: tensors by number, nodes in the order of execution."""
 
     tensors: tuple[TfliteTensor, ...]
     inputs: tuple[int, ...]
@@ -67,20 +67,20 @@ class TfliteGraph:
     nodes: tuple[TfliteNode, ...]
 
     def named(self, numbers: Sequence[int]) -> tuple[TfliteTensor, ...]:
-        """The tensors of these numbers."""
+        """Return the tensors with these numbers."""
         return tuple(self.tensors[number] for number in numbers)
 
 
 @cache
 def _op_names() -> Sequence[str]:
-    """The names of operators by their number: BuiltinOperator of schema.fbs."""
+    """Return the names of operators by number: BuiltinOperator of schema.fbs."""
     return files("harness.containers").joinpath("tflite-operators.tsv").read_text("ascii").split()
 
 
 def read_tflite_graph(path: Path) -> TfliteGraph:
-    """The graph of a model. Raises ArtefactError, also for a model of several graphs."""
+    """Return the graph of a model. Raises ArtefactError, also for a model of several graphs."""
     with FileBytes(path) as data:
-        if data.size < 8 or data.at(4, 4, "the file's kind") != TFLITE_IDENTIFIER:
+        if data.size < 8 or data.read(4, 4, "the file's kind") != TFLITE_IDENTIFIER:
             raise ArtefactError("is no .tflite", file=path)
         model = FlatTable.root(data, "the model")
         codes = [_op(code) for code in model.tables(_CODES, "operator code")]
@@ -108,21 +108,21 @@ def _op(code: FlatTable) -> str:
 def _graph(data: FileBytes, table: FlatTable, codes: Sequence[str]) -> TfliteGraph:
     tensors = tuple(
         TfliteTensor(
-            one.text(_TENSOR_NAME),
-            _type(one.number(_TYPE, "<b")),
-            one.integers(_SHAPE),
+            tensor.text(_TENSOR_NAME),
+            _type(tensor.number(_TYPE, "<b")),
+            tensor.integers(_SHAPE),
         )
-        for one in table.tables(_TENSORS, "tensor")
+        for tensor in table.tables(_TENSORS, "tensor")
     )
     nodes = []
     for operator in table.tables(_OPERATORS, "operator"):
         index = operator.number(_OPCODE_INDEX, "<I")
         if index >= len(codes):
-            raise data.error(f"{operator.what} has code {index} of {len(codes)}", 0)
+            raise data.error(f"{operator.label} has code {index} of {len(codes)}", 0)
         name = dispatched(data, operator)[2] if codes[index] == DISPATCH else None
         inputs, outputs = (operator.integers(field) for field in (_INPUTS, _OUTPUTS))
-        given = tuple(one for one in inputs if one >= 0)  # -1: an input that is left out
-        nodes.append(TfliteNode(codes[index], given, outputs, name))
+        present = tuple(number for number in inputs if number >= 0)  # -1: an input that is left out
+        nodes.append(TfliteNode(codes[index], present, outputs, name))
     first, last = (table.integers(field) for field in (_GRAPH_INPUTS, _GRAPH_OUTPUTS))
     for used in (first, last, *(node.inputs + node.outputs for node in nodes)):
         if any(not 0 <= number < len(tensors) for number in used):
@@ -130,30 +130,31 @@ def _graph(data: FileBytes, table: FlatTable, codes: Sequence[str]) -> TfliteGra
     return TfliteGraph(tensors, first, last, tuple(nodes))
 
 
-def taken_by(model: TfliteGraph, compiled: TfliteGraph) -> list[str | None]:
-    """For each node of a model the partition of the compiled one that has it; None: the CPU (pure).
+def assign_partitions(model: TfliteGraph, compiled: TfliteGraph) -> list[str | None]:
+    """Return the partition of the compiled model for each node of a model; None: the CPU (pure).
 
-    It is the partition whose outputs need the node, up to what the partition is given. A node that
-    nothing needs is in none.
+    It is the partition whose outputs depend on the node, from its inputs on. A node that no output
+    depends on is in none.
     """
     producer = {
-        model.tensors[output].name: at
-        for at, node in enumerate(model.nodes)
+        model.tensors[output].name: index
+        for index, node in enumerate(model.nodes)
         for output in node.outputs
     }
-    found: list[str | None] = [None] * len(model.nodes)
+    partitions: list[str | None] = [None] * len(model.nodes)
     for partition in compiled.nodes:
         if partition.partition is None:
             continue
-        given = {one.name for one in compiled.named(partition.inputs)}
-        todo = [one.name for one in compiled.named(partition.outputs)]
-        seen = set(todo)
-        while todo:
-            at = producer.get(todo.pop())
-            if at is None:
+        inputs = {tensor.name for tensor in compiled.named(partition.inputs)}
+        pending = [tensor.name for tensor in compiled.named(partition.outputs)]
+        visited = set(pending)
+        while pending:
+            index = producer.get(pending.pop())
+            if index is None:
                 continue
-            found[at] = found[at] or partition.partition
-            new = {one.name for one in model.named(model.nodes[at].inputs)} - given - seen
-            seen |= new
-            todo += new
-    return found
+            partitions[index] = partitions[index] or partition.partition
+            names = {tensor.name for tensor in model.named(model.nodes[index].inputs)}
+            new = names - inputs - visited
+            visited |= new
+            pending += new
+    return partitions

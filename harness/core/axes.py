@@ -26,7 +26,7 @@ def backend_of(name: str) -> Backend | None:
 class Engine:
     """One engine. `name` is what markers, options and records call it, `title` what people do.
 
-    `test` is the test of `plugin/own_cases.py` that runs a user's file with it. `suite` is
+    `test` is the test of `plugin/builtin_tests.py` that runs a user's file with it. `suite` is
     what records call the suite of such cases. `option` chooses its version, None: it has none.
 
     `takes_contexts`: contexts are given to it one by one, made by a compiler or taken out of files.

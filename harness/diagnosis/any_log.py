@@ -1,9 +1,9 @@
-"""Reads any log, whoever wrote it, for the lines that may matter: bounded in time and memory.
+"""Reader of any log for the lines that may matter, bounded in time and memory.
 
-What stands before a text (a number, a time, a process, a level) is left out of it. Of texts that
-differ in their numbers only, the first few are kept.
+The prefix of a text (a number, a time, a process, a level) is left out. Of texts that differ in
+their numbers only, the first few are kept.
 
-RE2 takes from each pattern the words that must stand in what it matches, and looks for all of them
+RE2 extracts from each pattern the words that any match must contain, and searches for all of them
 at once. It has no lookarounds, so these are left out; without them a pattern matches more.
 """
 
@@ -27,13 +27,13 @@ from harness.diagnosis.chain import ECHO, benign_part
 from harness.diagnosis.error import clean_text
 from harness.diagnosis.rules import RULES
 
-# Words of programs that use the NPU, in a line of theirs: such processes fail each on its own.
+# Words in lines of programs that use the NPU: each such process fails on its own.
 CLIENT: Final = re.compile(
     r"Qnn(?:Dsp|Htp|Gpu|Cpu|System|[A-Z][a-z]+_)|Qnn ExecuTorch|QNNExecution|QnnBackendManager"
     r"|ggml-hex|needed by .*lib[acs]dsprpc|(?i:litert|lite_rt|genie)"
 )
 
-# How frameworks speak of the calls that a rule may ask for.
+# The words of frameworks for the calls that a rule may name.
 CALLS: Final = tuple(
     (re.compile(pattern), api)
     for pattern, api in (
@@ -47,32 +47,32 @@ CALLS: Final = tuple(
         (r"(?i)graph_? ?execut\w+|running QNN_", "QnnGraph_execute"),
     )
 )
-# A number without any of these may be anybody's: 1008 and 14001 are errors of other programs, too.
+# Without any of these a number may be another program's: 1008 and 14001 are used by others, too.
 OURS: Final = re.compile(
     r"(?i)qnn|htp|hexagon|[acs]dsp|rpc|skel\b|stub\b|snapdragon|genie|qualcomm|adreno|0x8000|npu\b"
 )
-# What a run of this harness had found beforehand, as its summary says it.
+# A finding of preflight in a summary of the harness.
 FORESEEN: Final = re.compile(r"\bpreflight (?:error|warning) ([a-z][a-z0-9-]{2,40}): (.{1,300})")
 CAME_TRUE: Final = "it came true, as the failure says"
 API: Final = re.compile(r"\bQnn[A-Z][A-Za-z]{2,24}_[a-z][A-Za-z]{2,40}\b")
-# What every program with TensorFlow Lite says, whether or not it wants the NPU.
-ANYBODYS: Final = re.compile(r"TfLiteXNNPackDelegate")
+# A line of every program with TensorFlow Lite, even if it does not use the NPU.
+UNRELATED: Final = re.compile(r"TfLiteXNNPackDelegate")
 
 
 _LOOKAROUND: Final = regex.compile(
     r"\(\?<?[=!](?<part>[^()\\\[]|\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|\((?&part)*\))*\)"
 )
 _ALSO_I: Final = tuple(letter.encode() for letter in "\u0130\u0131")
-"""Letters that Python, unlike RE2, takes for an i where case does not matter."""
+"""Letters that match an i in Python if case is ignored, but not in RE2."""
 _NUMBERED: Final = (
     r"(?i)err(?:or)?[ _]?(?:code|no)?\W{0,3}(?:is |was |of )?\W{0,2}(?:0x[0-9a-f]|\d)"
 )
-"""A number that is named as an error: a code of QNN's may be one."""
+"""A number that is called an error, which may be a code of QNN."""
 _NUMBER: Final = re.compile(_NUMBERED.encode())
 
 
 class LineFilter:
-    """Finds the lines that may match any of some regular expressions; others may be found, too."""
+    """A filter of lines that may match any of some regular expressions; it may pass others."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         options = re2.Options()
@@ -83,15 +83,15 @@ class LineFilter:
         self._filter.Compile()
 
     def passes(self, line: bytes) -> bool:
-        """Tell whether a line of UTF-8 may match, or names a number as an error."""
-        found = self._filter.Match(line, potential=True)
-        if found is None:
+        """Return whether a line of UTF-8 may match, or has a number that is called an error."""
+        matches = self._filter.Match(line, potential=True)
+        if matches is None:
             return not line.isascii() and any(letter in line for letter in _ALSO_I)
-        return found != [0] or _NUMBER.search(line) is not None
+        return matches != [0] or _NUMBER.search(line) is not None
 
 
 def patterns_of_rules() -> list[str]:
-    """Return what any sign can take or must not find, and what tells of QNN at all."""
+    """Return the patterns of all signs, and those of lines about QNN."""
     signs = [sign for rule in RULES for sign in rule.all_signs]
     texts = [text for sign in signs for text in (sign.text, sign.evidence, sign.absent)]
     words = [pattern.pattern for pattern in (API, CLIENT, FORESEEN, OURS)]
@@ -105,7 +105,7 @@ def rule_filter() -> LineFilter:
 
 
 _MONTH: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# A day of a month; months are taken to be of 31 days: it is differences of seconds that count.
+# All months count 31 days: only differences of seconds matter.
 _CLOCK: Final = re.compile(
     r"(?:(?:\d{4}-)?(?P<month>\d\d)-(?P<day>\d\d)[ T]|(?P<name>[A-Z][a-z]{2}) (?P<date>[ \d]\d) )?"
     r"(?P<hour>[012]\d):(?P<minute>[0-5]\d):(?P<second>[0-5]\d(?:[.,]\d{1,9})?)"
@@ -122,27 +122,27 @@ _PROCESS: Final = re.compile(
 _KERNELS: Final = re.compile(r"^\s*(?:<\d{1,3}>)?\[ *\d{1,7}\.\d{6}\]|\bkernel: ")
 _BEFORE_CHARS: Final = 200
 KERNEL: Final = 0
-"""The process that the kernel is."""
+"""The process id for lines of the kernel."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The process that wrote a line, and when, in seconds of the wall clock; None: not told."""
+    """The process that wrote a line, and its wall-clock time in seconds; None if not known."""
 
     process: int | None = None
-    at: float | None = None
+    time: float | None = None
 
 
 NOBODY: Final = Origin()
 
 
 def origin_of(line: str) -> Origin:
-    """What stands before the text of a line tells: of logcat, Studio, journald, or dmesg."""
+    """Parse the prefix of a line of logcat, Studio, journald, or dmesg."""
     start = line[:_BEFORE_CHARS]
     clock, process = _CLOCK.search(start), _PROCESS.search(start)
-    number = process and next(one for one in process.groups() if one is not None)
-    kernels = KERNEL if not number and _KERNELS.search(start) else None
-    return Origin(int(number) if number else kernels, _seconds(clock) if clock else None)
+    number = process and next(group for group in process.groups() if group is not None)
+    kernel = KERNEL if not number and _KERNELS.search(start) else None
+    return Origin(int(number) if number else kernel, _seconds(clock) if clock else None)
 
 
 def _seconds(clock: re.Match[str]) -> float:
@@ -155,24 +155,24 @@ def _seconds(clock: re.Match[str]) -> float:
 
 
 MAX_CHARS: Final = 256 << 20
-"""So much of a log is read; a log of logcat's has far less."""
+"""The most characters of a log that are read; logcat has far fewer."""
 MAX_LINES: Final = 8_000
-"""So many texts are kept: the first ones and the last ones, in equal parts."""
+"""The most texts that are kept: half of them the first, half the last ones."""
 _MAX_ALIKE: Final = 20
 _MAX_TEXTS: Final = 200_000
-_MAX_LOOKED: Final = 1_000_000
-"""Of a log with more different texts than this, only the last lines are looked at from then on."""
-_MAX_UNLOOKED_CHARS: Final = 2_000
+_MAX_SCANNED: Final = 1_000_000
+"""After this many texts only the last lines of a log are scanned."""
+_MAX_UNSCANNED_CHARS: Final = 2_000
 _CHUNK_CHARS: Final = 1 << 20
 _MAX_LINE_CHARS: Final = 16_384
 _MAX_TEXT_CHARS: Final = 1_000
 _OVERLAP: Final = 200
-"""What is too long for one text, or one reading, is looked at in pieces that overlap so much."""
+"""The overlap of the pieces of a line that is too long for one text, or one chunk."""
 _WIDTHS: Final = (80, 100, 120, 132, 160)
 _MAX_WRAPPED: Final = 8
-"""A log whose longest lines have a terminal's width may be cut there, each line into so many."""
+"""The most pieces of a line that a terminal may have cut at its width."""
 
-# It begins with a letter, not with \b, so that it is found fast.
+# It begins with a letter, not with \b, for speed.
 _ERROR: Final = re.compile(rb"ERROR(?<![A-Z_]ERROR)(?![A-Z_])")
 _ECHO: Final = re.compile(ECHO)
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
@@ -194,9 +194,9 @@ _NUMBERS: Final = re.compile(r"\d(?:(?<=0)[xX][0-9a-fA-F]+|\d*)")
 
 @dataclass(frozen=True)
 class LogText:
-    """A line of a log, counted from 1, without what stands before its text, and who wrote it.
+    """A line of a log, counted from 1, without its prefix, and its origin.
 
-    `file` is the name of a log beside the one that is explained.
+    `file` is the name of another log than the explained one.
     """
 
     number: int
@@ -207,9 +207,9 @@ class LogText:
 
 @dataclass(frozen=True)
 class ScannedLog:
-    """The lines of a log that may matter, and how many it has; `whole`: all of it was read.
+    """The lines of a log that may matter, and their total number; `whole`: all of it was read.
 
-    `error` is the number of the first line that says ERROR.
+    `error` is the number of the first line with the word ERROR.
     """
 
     lines: tuple[LogText, ...]
@@ -219,46 +219,46 @@ class ScannedLog:
 
 
 def read_log(stream: BinaryIO) -> ScannedLog:
-    """Reads a log to its end or to MAX_CHARS; nothing in it makes this raise."""
+    """Read a log to its end or to MAX_CHARS, never raising for its content."""
     buffered = BufferedReader(cast("RawIOBase", stream))
-    text_of = TextIOWrapper(buffered, _encoding_of(buffered.peek(2)[:2]), "replace")
-    kept, left, number, rest = _Kept(), MAX_CHARS, 1, ""
-    while left > 0 and (read := text_of.read(min(left, _CHUNK_CHARS))):
-        left -= len(read)
-        rest += read
-        if len(read) < _CHUNK_CHARS:
+    reader = TextIOWrapper(buffered, _encoding_of(buffered.peek(2)[:2]), "replace")
+    store, chars_left, number, rest = _LineStore(), MAX_CHARS, 1, ""
+    while chars_left > 0 and (chunk := reader.read(min(chars_left, _CHUNK_CHARS))):
+        chars_left -= len(chunk)
+        rest += chunk
+        if len(chunk) < _CHUNK_CHARS:
             break
-        whole, end, rest = rest.rpartition("\n")
+        complete, end, rest = rest.rpartition("\n")
         if end:
-            number += kept.take(whole, number)
+            number += store.add(complete, number)
         if len(rest) > _MAX_LINE_CHARS:
-            # what is too long for one reading is still one line
-            kept.take(rest, number)
+            # a line longer than a chunk is still one line
+            store.add(rest, number)
             rest = rest[-_OVERLAP:]
-    kept.take(rest, number)
+    store.add(rest, number)
     number += rest.count("\n") - (not rest or rest.endswith("\n"))
-    whole_log = not text_of.read(1)
-    text_of.detach()
+    whole = not reader.read(1)
+    reader.detach()
     buffered.detach()
-    return ScannedLog(kept.lines(), number, whole_log, kept.error)
+    return ScannedLog(store.lines(), number, whole, store.error)
 
 
-class _Kept:
-    """The lines of a log that are kept. The time this takes grows with the log's length."""
+class _LineStore:
+    """The kept lines of a log, collected in linear time."""
 
     def __init__(self) -> None:
         self.error: int | None = None
         self._first: list[LogText] = []
         self._last: deque[LogText] = deque(maxlen=MAX_LINES // 2)
-        self._seen: set[int] = set()
+        self._known: set[int] = set()
         self._alike: Counter[int] = Counter()
         self._full: set[int] = set()
-        self._looked = 0
+        self._scanned = 0
         self._widest = 0
-        self._unlooked: deque[tuple[int, str, int]] = deque(maxlen=MAX_LINES // 2)
+        self._unscanned: deque[tuple[int, str, int]] = deque(maxlen=MAX_LINES // 2)
 
-    def take(self, text: str, number: int) -> int:
-        """Takes whole lines, the first of which has this number; how many they are."""
+    def add(self, text: str, number: int) -> int:
+        """Add complete lines, the first of which has this number; return their count."""
         if not text.strip("\n"):
             return len(text) + 1
         plain = _ANSI.sub("", text) if "\x1b" in text else text
@@ -268,86 +268,86 @@ class _Kept:
         lines, passes = data.split(b"\n"), rule_filter().passes
         wrapped, harmless = self._wrapped(lines)
         for index, line in enumerate(lines):
-            whole = wrapped.get(index)
-            if (whole is None and not passes(line)) or index in harmless:
+            joined = wrapped.get(index)
+            if (joined is None and not passes(line)) or index in harmless:
                 continue
-            # a line like many before it but for its digits, and so but for its time, is not kept
+            # a line that differs from many before it only in digits, such as its time, is dropped
             if (rough := hash(line.translate(_DIGITS))) not in self._full:
-                self._take(number + index, line.decode("utf-8", "replace"), rough)
-            if whole is not None:
-                self._take(number + index, whole.decode("utf-8", "replace"), 0)
+                self._add_line(number + index, line.decode("utf-8", "replace"), rough)
+            if joined is not None:
+                self._add_line(number + index, joined.decode("utf-8", "replace"), 0)
         return len(lines)
 
     def lines(self) -> tuple[LogText, ...]:
-        while self._unlooked:
-            self._look(*self._unlooked.popleft())
+        while self._unscanned:
+            self._scan(*self._unscanned.popleft())
         return (*self._first, *self._last)
 
     def _wrapped(self, lines: list[bytes]) -> tuple[dict[int, bytes], set[int]]:
-        """Return lines that a terminal may have cut, whole again, by the number of the last piece.
+        """Rejoin lines that a terminal may have cut; return them by the index of the last piece.
 
-        With them, the pieces of what is benign when it is whole.
+        The second result are the pieces of lines that are benign when joined.
         """
         self._widest = max(self._widest, *map(len, lines))
         if self._widest > _WIDTHS[0] and self._widest not in _WIDTHS:
             return {}, set()
         cut = [len(line) == self._widest in _WIDTHS for line in lines]
-        between = b""
+        space = b""
         if self._widest <= _WIDTHS[0]:
-            # what breaks lines between words does so where the next one has no room
+            # a line is wrapped between words where the next word does not fit
             full = [
                 len(line) + 1 + len(after.partition(b" ")[0]) > _WIDTHS[0]
                 for line, after in pairwise(lines)
             ]
             if sum(full) > 2 * sum(cut):
-                cut, between = [*full, False], b" "
-        found: dict[int, bytes] = {}
+                cut, space = [*full, False], b" "
+        wrapped: dict[int, bytes] = {}
         harmless: set[int] = set()
-        for first in (at for at, is_cut in enumerate(cut) if is_cut and not (at and cut[at - 1])):
-            most = min(first + _MAX_WRAPPED, len(cut))
-            last = next((at for at in range(first, most) if not cut[at]), most - 1)
+        for first in (i for i, is_cut in enumerate(cut) if is_cut and not (i and cut[i - 1])):
+            limit = min(first + _MAX_WRAPPED, len(cut))
+            last = next((i for i in range(first, limit) if not cut[i]), limit - 1)
             pieces = lines[first : last + 1]
-            whole = between.join(pieces)
-            if rule_filter().passes(whole):
-                found[last if between else first] = whole
-                if (part := benign_part(whole.decode("latin-1"))) is not None:
-                    ends = list(accumulate(len(piece) + len(between) for piece in pieces))
+            joined = space.join(pieces)
+            if rule_filter().passes(joined):
+                wrapped[last if space else first] = joined
+                if (part := benign_part(joined.decode("latin-1"))) is not None:
+                    ends = list(accumulate(len(piece) + len(space) for piece in pieces))
                     begin, end = bisect_right(ends, part[0]), bisect_right(ends, part[1] - 1)
                     harmless |= {*range(first + begin, first + end + 1)}
-        return found, harmless
+        return wrapped, harmless
 
-    def _take(self, number: int, line: str, rough: int) -> None:
+    def _add_line(self, number: int, line: str, rough: int) -> None:
         if _ECHO.search(line):
             return
-        if self._looked >= _MAX_LOOKED:
-            self._unlooked.append((number, line[:_MAX_UNLOOKED_CHARS], rough))
+        if self._scanned >= _MAX_SCANNED:
+            self._unscanned.append((number, line[:_MAX_UNSCANNED_CHARS], rough))
             return
         for begin in range(0, len(line), _MAX_LINE_CHARS - _OVERLAP):
-            self._look(number, line[begin : begin + _MAX_LINE_CHARS], rough)
+            self._scan(number, line[begin : begin + _MAX_LINE_CHARS], rough)
 
-    def _look(self, number: int, line: str, rough: int) -> None:
-        full, origin = True, origin_of(line)
+    def _scan(self, number: int, line: str, rough: int) -> None:
+        all_frequent, origin = True, origin_of(line)
         for text in texts_of(line):
-            self._looked += 1
-            same, shape = hash((text, origin.process)), hash(_NUMBERS.sub("#", text))
-            many = self._alike.get(shape, 0) >= _MAX_ALIKE
-            full &= many
-            if many or same in self._seen:
+            self._scanned += 1
+            key, shape = hash((text, origin.process)), hash(_NUMBERS.sub("#", text))
+            frequent = self._alike.get(shape, 0) >= _MAX_ALIKE
+            all_frequent &= frequent
+            if frequent or key in self._known:
                 continue
-            if len(self._seen) >= _MAX_TEXTS:
-                self._seen.clear()
+            if len(self._known) >= _MAX_TEXTS:
+                self._known.clear()
                 self._alike.clear()
                 self._full.clear()
-            self._seen.add(same)
+            self._known.add(key)
             self._alike[shape] = self._alike.get(shape, 0) + 1
             room = len(self._first) < MAX_LINES // 2
             (self._first if room else self._last).append(LogText(number, text, origin))
-        if full and len(self._full) < _MAX_TEXTS:
+        if all_frequent and len(self._full) < _MAX_TEXTS:
             self._full.add(rough)
 
 
 def texts_of(line: str) -> Iterator[str]:
-    """What a line says; of several lines pasted into one, with slashes between, what each says."""
+    """Yield the text of a line; several lines pasted into one with slashes give one text each."""
     plain = _ANSI.sub("", line) if "\x1b" in line else line
     for part in _PASTED.split(plain)[:200] if "/" in plain else (plain,):
         text = _BEFORE.sub("", part, count=1).strip()
@@ -358,7 +358,7 @@ def texts_of(line: str) -> Iterator[str]:
 
 
 def _encoding_of(start: bytes) -> str:
-    """UTF-8, if the first two bytes do not say UTF-16: by a mark, or by a letter's empty half."""
+    """Return UTF-8, unless the first two bytes have a UTF-16 mark or a zero byte."""
     if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return "utf-16"
     if b"\0" in start and any(start):

@@ -1,11 +1,11 @@
-"""How a failure came about: what was logged while a step failed, as links of a chain (pure).
+"""The chain of causes of a failed step, from the lines logged during it (pure).
 
-The code that a call returns is often the last of several, and says least: 14001 (invalid config)
-follows a DSP library that could not be opened.
+The code that a call returns is often the last of several, and the least specific: 14001 (invalid
+config) follows a DSP library that could not be opened.
 
-`messages.tsv` has parts of messages as they stand in the libraries and in their sources, whatever
-thread knows them (`*` is anything short), and what each tells: `known` states a cause,
-`consequence` follows from one of several, `benign` is nothing wrong. A cause is a rule's id.
+`messages.tsv` has parts of messages as they are in the libraries and in their sources (`*` is any
+short text), and their roles: `known` states a cause, `consequence` follows from one of several,
+`benign` is no failure. A cause is a rule's id.
 """
 
 from __future__ import annotations
@@ -25,62 +25,62 @@ _ROLES: Final = ("known", "consequence", "benign")
 
 
 def read_messages(text: str) -> dict[tuple[str, str], tuple[str, ...]]:
-    """The patterns of a table by role and cause, as they stand there; benign ones have no cause.
+    """Return the patterns of a table by (role, cause); benign ones have no cause.
 
-    Raises ValueError where a row has not three columns, or an unknown role.
+    Raises ValueError for a row without three columns or with an unknown role.
     """
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    patterns_of: dict[tuple[str, str], list[str]] = defaultdict(list)
     for number, line in enumerate(text.splitlines()[1:], 2):
         columns = line.split("\t")
         if len(columns) != 3 or columns[1] not in _ROLES:
             raise ValueError(f"messages.tsv:{number}: no pattern with role and cause: {line!r}")
-        found[columns[1], columns[2]].append(columns[0])
-    return {key: tuple(patterns) for key, patterns in found.items()}
+        patterns_of[columns[1], columns[2]].append(columns[0])
+    return {key: tuple(patterns) for key, patterns in patterns_of.items()}
 
 
 @cache
 def message_table() -> dict[tuple[str, str], tuple[str, ...]]:
-    """The patterns of the project's table."""
+    """Return the patterns of the project's table."""
     text = files("harness.diagnosis").joinpath("messages.tsv").read_text("utf-8")
     return read_messages(text)
 
 
 @cache
 def messages_of(role: str, cause: str = "") -> str:
-    """A regular expression for all messages that tell this; empty where there are none."""
+    """Return a regular expression for all messages of a role and cause; empty if there are none."""
     patterns = message_table().get((role, cause), ())
-    return "|".join(_GAP.join(map(re.escape, one.split("*"))) for one in patterns)
+    return "|".join(_GAP.join(map(re.escape, pattern.split("*"))) for pattern in patterns)
 
 
 MAX_LINKS: Final = 40
 MAX_LINE_CHARS: Final = 1000
-"""So much of a line is looked at."""
+"""The most characters of a line that are searched."""
 _MAX_LINK_CHARS: Final = 500
 
 ECHO: Final = (
     r"\bQNN_HARNESS_CALL=.*|\badbd *(?:[(\[] *\d+[)\]])?: .*"
     r"|^(?:\S{8,40} )?\++ (?-i:[a-z./~]|[A-Z_]+=).*"
 )
-"""In a line that tells what was asked, and not what was said: a command, with all words in it."""
+"""An echoed command in a log, which is not a message even if it has the words of one."""
 
 SHELL_TOOLS: Final = (
     r"(?:cat|ls|stat|file|find|head|tail|grep|od|xxd|hexdump|strings|dd|cp|mv|rm|chmod|chown|touch"
     r"|du|df|readlink|realpath|md5sum|sha256sum|lsof|toybox|busybox|sh|bash|dash|mksh)"
 )
-"""Programs that people, and the harness, look at a device with; no program that uses the NPU."""
+"""Programs for inspecting a device, which do not use the NPU."""
 
 BENIGN: Final[dict[str, str]] = {
     rf"^(?:[\w@.:~/ -]{{0,60}}[$#] )?(?:/\S{{0,40}}/)?{SHELL_TOOLS}: .*"
     r"(?:permission denied|operation not permitted|no such file)": (
-        "a tool of the shell was denied a look, as a shell user always is at device nodes, or "
-        "looked in one place of several (lib/xwrap.c of toybox has the words)"
+        "a shell tool may not read device nodes, as no shell user may, or looked in one place of "
+        "several (lib/xwrap.c of toybox has the words)"
     ),
     rf'avc: +denied .*\bcomm="{SHELL_TOOLS}"': (
         "the same, as the kernel logs it "
-        "(comm is the name of who asked, https://source.android.com/docs/security/features/selinux)"
+        "(comm is the program, https://source.android.com/docs/security/features/selinux)"
     ),
     ECHO: (
-        "adbd logs each command that it is given, `set -x` each that a script runs "
+        "adbd logs each command that it runs, `set -x` each of a script "
         "(daemon/services.cpp of Android's adb)"
     ),
     r"expected magic number: 0x5678abcd but get: 0x2000000\b": (
@@ -124,14 +124,14 @@ BENIGN: Final[dict[str, str]] = {
         "(onnxruntime-qnn 2.7.0 on boards; sessions work)"
     ),
 }
-"""Lines that look like errors and are none: a pattern of each, and who says it why."""
+"""Patterns of lines that look like errors but are not, and why they are logged."""
 
-# Some versions put the level before each line, which says nothing new.
+# Some versions put the level before each line.
 _LEVEL: Final = re.compile(r"^\s*<[EWIVD]>\s*")
-# ORT names the place in its source behind each line.
+# ORT appends the location in its source to each line.
 _PLACE: Final = re.compile(r"\s*\[[\w./-]+\.(?:cc|cpp|h|hpp):\d+ [^\]]{0,200}\]\s*$")
 
-# Warnings that tell of something that went wrong, and not merely of what is not used.
+# Words of warnings about a failure, not merely about something unused.
 _FAILING: Final = re.compile(
     r"\b(?:fail(?:s|ed|ure|ing)?|errors?|cannot|can't|could not|unable|denied|not found|no such)\b",
     re.I,
@@ -141,7 +141,7 @@ _FAILING: Final = re.compile(
 _NAMED: Final = re.compile(
     r"\b(?P<name>[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_ERROR_[A-Z0-9_]+)\((?P<number>\d{1,10})\)"
 )
-# Some lines name the number only: GPU ERROR: (10006) - Invalid OpenCL driver path
+# Some lines have only the number: GPU ERROR: (10006) - Invalid OpenCL driver path
 _UNNAMED: Final = re.compile(r"\bGPU ERROR: \((?P<number>\d{5})\)")
 _CODES: Final = (
     re.compile(r"\b(0x8000[0-9a-f]{4})\b", re.I),
@@ -152,22 +152,22 @@ _CODES: Final = (
 
 
 def failure_chain(step: StepResult) -> tuple[ChainLink, ...]:
-    """What went wrong in a step that failed, in order; the call's own answer is the last link.
+    """Return the causes of a failed step in order; the result of the call is the last link.
 
-    The links are the library's error lines, each once, and warnings right before one that tell of a
-    failure, too. At most 40 links.
+    The links are the library's error lines, each once, and warnings about a failure right before
+    one. There are at most 40 links.
     """
     if not step.code and step.error is None:
         return _logged(step)
     info = None if step.code is None else describe(step.code, api=step.api)
-    said = step.message or step.error or (info.note if info else None) or ""
-    return call_chain(step, code=step.code, symbol=step.symbol, message=said)
+    message = step.message or step.error or (info.note if info else None) or ""
+    return call_chain(step, code=step.code, symbol=step.symbol, message=message)
 
 
 def call_chain(
     step: StepResult, *, code: int | None, symbol: str | None, message: str
 ) -> tuple[ChainLink, ...]:
-    """The chain of a step whose call came to this code and said this."""
+    """Return the chain of a step whose call returned this code and message."""
     info = None if code is None else describe(code, api=step.api)
     returned = ChainLink(
         code=code,
@@ -181,15 +181,15 @@ def call_chain(
 
 
 def is_benign(line: str) -> bool:
-    """Whether a line of a log tells of nothing wrong."""
+    """Return whether a line of a log is no failure."""
     return benign_part(line) is not None
 
 
 def benign_part(line: str) -> tuple[int, int] | None:
-    """Where in a line stands what makes it benign."""
-    said = line[:MAX_LINE_CHARS]
-    found = (re.search(one, said, re.I) for one in (*BENIGN, messages_of("benign")))
-    return next((one.span() for one in found if one is not None), None)
+    """Return the span of the text that makes a line benign; None if it is not."""
+    text = line[:MAX_LINE_CHARS]
+    matches = (re.search(pattern, text, re.I) for pattern in (*BENIGN, messages_of("benign")))
+    return next((match.span() for match in matches if match is not None), None)
 
 
 def _logged(step: StepResult) -> tuple[ChainLink, ...]:
@@ -197,30 +197,30 @@ def _logged(step: StepResult) -> tuple[ChainLink, ...]:
 
 
 def error_lines(step: StepResult) -> list[str]:
-    """The library's error lines of a step: each once, the first 40, without benign ones."""
+    """Return the library's first 40 distinct error lines of a step, without benign ones."""
     texts = (_plain(line.text) for line in step.logs if line.level == "error")
-    return list(dict.fromkeys(text for text in texts if _tells(text)))[:MAX_LINKS]
+    return list(dict.fromkeys(text for text in texts if _is_relevant(text)))[:MAX_LINKS]
 
 
 def _failing_lines(step: StepResult) -> list[str]:
-    found: dict[str, None] = {}
-    warned: list[str] = []
+    failing: dict[str, None] = {}
+    warnings: list[str] = []
     for line in step.logs:
         text = _plain(line.text)
-        if not _tells(text):
+        if not _is_relevant(text):
             continue
         if line.level == "error":
-            found.update(dict.fromkeys([*warned, text]))
-            warned = []
+            failing.update(dict.fromkeys([*warnings, text]))
+            warnings = []
         elif line.level == "warn" and _FAILING.search(text):
-            warned.append(text)
+            warnings.append(text)
         else:
-            warned = []
-    return list(found or dict.fromkeys(warned))
+            warnings = []
+    return list(failing or dict.fromkeys(warnings))
 
 
 def link_of(text: str) -> ChainLink:
-    """The link of a logged line, with the code that it names if it names one."""
+    """Return the link of a logged line, with the code in it if there is one."""
     text = text[:_MAX_LINK_CHARS]
     named = _NAMED.search(text) or _UNNAMED.search(text)
     if named:
@@ -247,5 +247,5 @@ def _plain(text: str) -> str:
     return str(clean_text(_PLACE.sub("", _LEVEL.sub("", text)).strip()))
 
 
-def _tells(text: str) -> bool:
+def _is_relevant(text: str) -> bool:
     return bool(text) and not is_benign(text)

@@ -1,4 +1,4 @@
-"""Of which known kind a failure is: the table of rules put to an error record (pure)."""
+"""The diagnosis of an error record by the table of rules (pure)."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from harness.runtimes.findings import Finding
 _MAX_LINES: Final = 400
 _MAX_EVIDENCE_LINES: Final = 2000
 EARLIER: Final = "before that, "
-"""The start of a message's line that tells of an earlier failure. It is no sign of this one."""
+"""The start of a line of a message about an earlier failure, which is no sign of this one."""
 
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What preflight said of a case, whose `contexts` are taken in turn; none if nobody knows."""
+    """The findings of preflight for a case, whose `contexts` are loaded in turn, if known."""
 
     findings: tuple[Finding, ...] = ()
     contexts: tuple[str, ...] = ()
 
     def of(self, context: int | None) -> tuple[tuple[str, str], ...]:
-        """Code and explanation of what may be the reason of a failure, with its context."""
-        known = len(self.contexts)
-        failing = self.contexts[context % known] if known and context is not None else None
+        """Return (code, explanation) of the findings that may explain a failure of a context."""
+        count = len(self.contexts)
+        failing = self.contexts[context % count] if count and context is not None else None
         return tuple(
-            (one.code, one.explanation)
-            for one in self.findings
-            if one.severity != "info" and (not known or one.context in (None, failing))
+            (finding.code, finding.explanation)
+            for finding in self.findings
+            if finding.severity != "info" and (not count or finding.context in (None, failing))
         )
 
 
@@ -45,16 +45,16 @@ def symptoms_of(
     evidence: Iterable[str] = (),
     foreseen: Foreseen = NOTHING,
 ) -> Symptoms:
-    """What a record says of its failure; of `evidence` the last lines count."""
+    """Return the symptoms in an error record and in the last lines of `evidence`."""
     codes = [error.code, *(link.code for link in error.chain)]
     lines = [line for line in error.message.splitlines() if not line.startswith(EARLIER)]
-    hidden = [one.text() for one in error.libraries if one.hides]
-    said = dict.fromkeys([*(link.message for link in error.chain), *lines, *hidden])
+    hidden = [library.text() for library in error.libraries if library.hides]
+    messages = dict.fromkeys([*(link.message for link in error.chain), *lines, *hidden])
     return Symptoms(
         outcome=outcome,
         apis=(error.api,) if error.api else (),
         codes=tuple(dict.fromkeys(code for code in codes if code)),
-        said=tuple(islice(said, _MAX_LINES)),
+        messages=tuple(islice(messages, _MAX_LINES)),
         evidence=tuple(evidence)[-_MAX_EVIDENCE_LINES:],
         foreseen=foreseen.of(error.context),
     )
@@ -67,18 +67,19 @@ def diagnosed(
     rules: Sequence[Rule] = RULES,
     foreseen: Foreseen = NOTHING,
 ) -> ErrorRecord:
-    """The record with the diagnosis that fits; unchanged where none does.
+    """Return the record with the diagnosis that fits; unchanged if none does.
 
-    A diagnosis that is there already stays, unless all that is known now says otherwise.
+    An existing diagnosis is replaced only if another rule fits now.
     """
     symptoms = symptoms_of(outcome, error, evidence, foreseen)
-    found = findings(symptoms, rules)
-    if not found:
+    fitting = findings(symptoms, rules)
+    if not fitting:
         return error
-    return error.model_copy(update={"diagnosis": found[0].diagnosis(symptoms.codes)})
+    return error.model_copy(update={"diagnosis": fitting[0].diagnosis(symptoms.codes)})
 
 
 def is_unrelated(error: ErrorRecord | None) -> bool:
-    """Whether a failure is of a kind that any request would have met."""
-    known = None if error is None else error.diagnosis
-    return known is not None and any(rule.unrelated for rule in RULES if rule.id == known.id)
+    """Return whether any request would have failed like this."""
+    if error is None or error.diagnosis is None:
+        return False
+    return any(rule.unrelated for rule in RULES if rule.id == error.diagnosis.id)

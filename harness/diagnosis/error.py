@@ -1,4 +1,4 @@
-"""What went wrong in a case, and where: the error of a record, and its signature (pure)."""
+"""The error of a record, and its signature (pure)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ Outcome = Literal["passed", "failed", "crashed", "hung", "unsupported", "error",
 MAX_MESSAGE_CHARS: Final = 16_000
 MAX_SIGNATURE_CHARS: Final = 300
 
-# In this order: each takes out what a later one would take apart. A placeholder holds nothing
-# that any of them matches, and none matches right behind one, so that a second pass changes
-# nothing.
+# The order matters: each replaces text that a later one would split. No pattern matches in or right
+# after a placeholder, so a second pass changes nothing.
 _VARYING: Final = (
     (re.compile(r"(?<![\w<>])(?:/[\w.+@~%:-]+)+/?"), "<path>"),
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.I), "<uuid>"),
@@ -27,14 +26,14 @@ _SPACE: Final = re.compile(r"\s+")
 
 
 def clean_text(text: object) -> object:
-    """Text that UTF-8 can hold: halves of surrogate pairs become question marks."""
+    """Return text that UTF-8 can encode: lone surrogates become question marks."""
     if not isinstance(text, str) or text.isascii():
         return text
     return text.encode("utf-8", "replace").decode()
 
 
 def named_text(text: object) -> object:
-    """`clean_text` that databases can hold, too: zero, which PostgreSQL has not got, is U+FFFD."""
+    """Return `clean_text` for databases: NUL, which PostgreSQL refuses, becomes U+FFFD."""
     cleaned = clean_text(text)
     return cleaned.replace("\0", "\ufffd") if isinstance(cleaned, str) else cleaned
 
@@ -43,7 +42,7 @@ RecordText = Annotated[str, BeforeValidator(named_text)]
 
 
 class Part(BaseModel):
-    """A part of a record: known keys only, never changed, every key written."""
+    """A part of a record: immutable, with known keys only, all of which are written."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -54,14 +53,14 @@ class Part(BaseModel):
 
 
 Number = Annotated[StrictInt, Field(gt=-(1 << 64), lt=1 << 64)]
-"""What an API answered, or a place in a plan: no more than 64 bits."""
+"""A return code of an API, or an index in a plan, of at most 64 bits."""
 
 
 class ChainLink(Part):
-    """One thing that went wrong on the way to a failure.
+    """One cause in the chain of a failure.
 
-    `source` tells whether the library logged it or the call returned it; `code` is null where
-    nobody named a number. `symbol` and `component` explain the code.
+    `source` tells whether the library logged it or the call returned it; `code` is null if there
+    is no number. `symbol` and `component` explain the code.
     """
 
     code: Number | None = None
@@ -76,10 +75,9 @@ Confidence = Literal["known", "likely", "possible"]
 
 
 class Diagnosis(Part):
-    """What is known of this kind of failure: in words, what helps, and a public thread about it.
+    """A known kind of failure: its description, a fix, and a public thread about it.
 
-    `confidence` is how sure it is that the failure is of this kind: `known` (a line states it),
-    `likely`, or `possible` (one of several causes).
+    `confidence` is `known` (a line states it), `likely`, or `possible` (one of several causes).
     """
 
     id: RecordText
@@ -93,16 +91,16 @@ class Diagnosis(Part):
         return f"{self.id} ({self.confidence})"
 
     def text(self) -> str:
-        """One line for a person."""
+        """Return one line of text."""
         parts = (f"{self.name}: {self.words}", self.fix, self.thread)
         return "; ".join(part for part in parts if part)
 
 
 class LoadedLibrary(Part):
-    """A library that the process had loaded when it failed, and the file that the loader took.
+    """A library that was loaded when the process failed, and its file.
 
-    `build_id` is the linker's. `version` is the QNN that a library from outside of the runtime's
-    folder names, `hides` the runtime's file that was not loaded because of it.
+    `build_id` is the linker's. `version` is the QNN version in a library from outside of the
+    runtime's folder, `hides` the runtime's file that was not loaded because of it.
     """
 
     name: RecordText
@@ -112,32 +110,31 @@ class LoadedLibrary(Part):
     hides: RecordText | None = None
 
     def text(self) -> str:
-        """One line for a person, and for the table of causes."""
-        known = (self.version, self.build_id and f"build id {self.build_id}")
-        told = ", ".join(part for part in known if part)
+        """Return one line of text, which rules search, too."""
+        parts = (self.version, self.build_id and f"build id {self.build_id}")
+        details = ", ".join(part for part in parts if part)
         hides = f" hides {self.hides}" if self.hides else ""
-        return f"{self.name}: {self.path}" + (f" ({told})" if told else "") + hides
+        return f"{self.name}: {self.path}" + (f" ({details})" if details else "") + hides
 
 
 class OrtCode(Part):
-    """What ONNX Runtime itself answered: an OrtErrorCode, which tells no more than the kind."""
+    """The OrtErrorCode that ONNX Runtime returned, which names only the kind of error."""
 
     code: Number
     name: RecordText
 
 
 class ErrorRecord(Part):
-    """What went wrong, where: the first failed step.
+    """The error of the first failed step.
 
     `code` is the number the API returned, null if the failure has none (a crash, a wrong output);
     `hex` is how logs print it. `step` counts the plan's steps from 0, `context` is the number of
-    the context concerned. `message` is the library's own explanation. `chain` is all that went
-    wrong on the way, in order, and `first_cause` where that began. `diagnosis` is the known kind of
-    failure that this is one of, if it is. `libraries` are those of QNN, ORT and the drivers that
-    were loaded when a call failed.
+    the context concerned. `message` is the library's own explanation. `chain` are all causes in
+    order, and `first_cause` is the first of them. `diagnosis` is the known kind of failure, if it
+    is one. `libraries` are those of QNN, ORT and the drivers that were loaded when a call failed.
 
-    Of a call of ONNX Runtime `code` is QNN's number in what was said, if there is one, `ort` what
-    ORT returned, and `message` the whole chain of causes, the first one first.
+    For a call of ONNX Runtime `code` is QNN's code in the messages, if there is one, `ort` the code
+    that ORT returned, and `message` the whole chain of causes, the first one first.
     """
 
     api: RecordText | None = None
@@ -168,7 +165,7 @@ class ErrorRecord(Part):
         ort: OrtCode | None = None,
         chain: tuple[ChainLink, ...] = (),
     ) -> ErrorRecord:
-        """Fills in what follows from the code; `symbol` is the library's, if it named one.
+        """Return a record with the fields that follow from the code; `symbol` is the library's.
 
         Messages longer than 16,000 characters are cut in the middle.
         """
@@ -191,20 +188,20 @@ class ErrorRecord(Part):
 
     @property
     def call(self) -> str:
-        """API, code and symbol of what failed, as far as they are known.
+        """API, code and symbol of the failed call, as far as they are known.
 
-        A call that succeeded with wrong outputs has its API only: the message tells of those.
+        For a call that succeeded with wrong outputs it is the API only.
         """
         parts = (self.api,) if self.code == 0 else (self.api, self.code, self.symbol)
         return " ".join(str(part) for part in parts if part not in (None, ""))
 
     @property
-    def began(self) -> str:
+    def headline(self) -> str:
         first = self.first_cause.message.strip() if self.first_cause is not None else ""
         return (first or self.message.strip()).partition("\n")[0]
 
     def with_line(self, line: str) -> ErrorRecord:
-        """This record with one more line in its message, which its signature leaves out."""
+        """Return this record with one more line in its message, but not in its signature."""
         return self.model_copy(update={"message": cut_message(f"{self.message}\n{line}".strip())})
 
     @model_validator(mode="after")
@@ -215,7 +212,7 @@ class ErrorRecord(Part):
 
 
 def cut_message(message: str) -> str:
-    """A message as records hold it: at most 16,000 characters, cut in the middle."""
+    """Return a message of at most 16,000 characters, cut in the middle."""
     if len(message) <= MAX_MESSAGE_CHARS:
         return message
     half = MAX_MESSAGE_CHARS // 2 - 20
@@ -223,10 +220,10 @@ def cut_message(message: str) -> str:
 
 
 def signature(api: str | None, code: int | None, message: str) -> str:
-    """`api|code|message`, the same for two failures that differ only in what varies by chance.
+    """Return `api|code|message`, equal for failures that differ only in varying parts.
 
-    Numbers, addresses, hashes, UUIDs and absolute paths are taken out of the message; lines that
-    then are equal count once. At most 300 characters of it are used. A missing part is "-".
+    Numbers, addresses, hashes, UUIDs and absolute paths of the message are replaced; lines that
+    are equal then count once. At most 300 characters of it are used. A missing part is "-".
     """
     return f"{api or '-'}|{'-' if code is None else code}|{without_varying_parts(message) or '-'}"
 
@@ -237,7 +234,7 @@ def signature_text(signature: str) -> str:
 
 
 def without_varying_parts(message: str) -> str:
-    """The message as it stands in a signature; applied twice it changes nothing more."""
+    """Return the message as in a signature. Idempotent."""
     lines = (_without(line) for line in message[: 20 * MAX_SIGNATURE_CHARS].splitlines())
     return " / ".join(dict.fromkeys(line for line in lines if line))[:MAX_SIGNATURE_CHARS].rstrip()
 

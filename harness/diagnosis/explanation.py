@@ -1,6 +1,6 @@
-"""What any log tells of its failures: the same table as for our own records (pure).
+"""Explanation of the failures in any log, by the same rules as for records (pure).
 
-The output is read as one more log; rules know its lines.
+The harness's own output is such a log too; rules know its lines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from harness.core.codes import describe, dsp_errors, qnn_code_in
 from harness.core.schema_field import Schema1
 from harness.core.socs import Claim, claim_of, limits_of_simulation
 from harness.diagnosis.any_log import (
-    ANYBODYS,
     API,
     CALLS,
     CAME_TRUE,
@@ -27,6 +26,7 @@ from harness.diagnosis.any_log import (
     KERNEL,
     MAX_LINES,
     OURS,
+    UNRELATED,
     LogText,
 )
 from harness.diagnosis.chain import is_benign, link_of
@@ -37,12 +37,12 @@ from harness.diagnosis.rules import RULES
 MAX_SHOWN: Final = 8
 _MAX_CLIENTS: Final = 4
 _NEAR_S: Final = 60.0
-"""What is logged longer before or after a process's lines is not about them."""
+"""Lines logged longer before or after those of a process are not about it."""
 _NEAR_LINES: Final = 100
-# A number beside such a call is FastRPC's own, though QNN may have one that is the same.
+# The number of such a call is a code of FastRPC, even if QNN has the same one.
 _FASTRPC: Final = re.compile(r"\b(?:remote_handle\w*|fastrpc_\w+|apps_dev_init) failed\b")
 
-# What a summary of ours says behind a finding, and in the place of one that the failure repeats.
+# The text after a finding in a summary of the harness, and in place of a repeated one.
 _BEHIND: Final = re.compile(rf"^{CAME_TRUE}.*|( \(and \d+ more like it\))?\s+\[then: .*")
 
 
@@ -50,11 +50,11 @@ _SIMULATOR: Final = re.compile(
     r"\bx86_64-linux-clang/|/simulated/\.runs/|\bsimulated on this computer\b"
 )
 _BOARD: Final = re.compile(r"libQnnHtpV\d+Stub\.so|cdsprpc")
-"""What a simulator in libQnnHtp.so itself does without."""
+"""Words that the simulator in libQnnHtp.so itself never logs."""
 
 
 class ExplainedLine(Part):
-    """A line of the log, counted from 1, that shows a cause; `file`: of a log beside it."""
+    """A line that shows a cause, counted from 1; `file`: the name of another log."""
 
     number: int
     text: str
@@ -62,9 +62,9 @@ class ExplainedLine(Part):
 
 
 class Explained(Part):
-    """One cause that fits a log, and the lines that show it; of which process, if that is told.
+    """One cause that fits a log, the lines that show it, and the process if it is known.
 
-    Causes of one `failure` belong together, the answer first; a log may have several, from 1 on.
+    Causes of one `failure` belong together, the best first; failures are counted from 1.
     """
 
     id: str
@@ -78,9 +78,9 @@ class Explained(Part):
 
 
 class Explanation(Part):
-    """All causes that fit a log, the answer first; none where nothing is recognised.
+    """All causes that fit a log, the best first; none if nothing is recognised.
 
-    `limits` says what they leave open where the log is of a simulator.
+    `limits` states what remains open if the log is of a simulator.
     """
 
     schema_number: Schema1 = 1
@@ -88,44 +88,48 @@ class Explanation(Part):
     limits: str | None = None
 
 
+_Times = Mapping[int, float | None]
+"""{number of a line: its time}."""
+
+
 def explain(lines: Sequence[LogText], rules: Sequence[Rule] = RULES) -> Explanation:
-    """The causes that fit a log, as sure as its lines make them."""
-    return explained_by(symptoms_in(lines), lines, rules)
+    """Return the causes that fit a log."""
+    return explain_symptoms(symptoms_in(lines), lines, rules)
 
 
-def explained_by(
+def explain_symptoms(
     symptoms: Symptoms, lines: Sequence[LogText], rules: Sequence[Rule] = RULES
 ) -> Explanation:
-    """The causes that fit these symptoms, which are those of the lines."""
-    whole = _told(symptoms, lines, rules)
-    fitting = {one.id for one in whole}
-    # what does not fit all lines fits no part of them, unless a line elsewhere spoke against it
-    left = [one for one in rules if one.id in fitting or any(sign.absent for sign in one.signs)]
+    """Return the causes that fit these symptoms, which are those of the lines."""
+    whole = _explain(symptoms, lines, rules)
+    fitting = {cause.id for cause in whole}
+    # a rule that fits a part of the lines fits all, unless a line elsewhere excludes it
+    some = [rule for rule in rules if rule.id in fitting or any(sign.absent for sign in rule.signs)]
     times = _times(lines)
     parts = [
-        told
-        for process, some in _apart(lines).items()
-        for told in _in_time(_told(symptoms_in(some, process), some, left, process), times)
+        part
+        for process, texts in _by_process(lines).items()
+        for part in _by_failure(_explain(symptoms_in(texts, process), texts, some, process), times)
     ]
-    parts = parts or _in_time(whole, times)
-    parts.sort(key=lambda told: CONFIDENCES.index(told[0].confidence))
+    parts = parts or _by_failure(whole, times)
+    parts.sort(key=lambda part: CONFIDENCES.index(part[0].confidence))
     causes: list[Explained] = []
-    for told in filter(None, (*parts, whole)):
-        known = {one.id: one.failure for one in causes}
-        shown = {(one.id, one.lines): one.failure for one in causes}
-        failure = shown.get((told[0].id, told[0].lines), 1 + max(known.values(), default=0))
-        # the answer of each process is told, though it be the same, if its lines are others
-        again = told[:1] if failure not in known.values() and told is not whole else []
-        new = [*again, *(one for one in told if one.id not in known and one not in again)]
-        failure = 1 if told is whole else failure
-        causes += [one.model_copy(update={"failure": failure}) for one in new]
-    causes.sort(key=lambda one: one.failure)
+    for part in filter(None, (*parts, whole)):
+        known = {cause.id: cause.failure for cause in causes}
+        shown = {(cause.id, cause.lines): cause.failure for cause in causes}
+        failure = shown.get((part[0].id, part[0].lines), 1 + max(known.values(), default=0))
+        # a process with other lines gets its own answer, even if that is the same
+        new = part[:1] if failure not in known.values() and part is not whole else []
+        new = [*new, *(cause for cause in part if cause.id not in known and cause not in new)]
+        failure = 1 if part is whole else failure
+        causes += [cause.model_copy(update={"failure": failure}) for cause in new]
+    causes.sort(key=lambda cause: cause.failure)
     limits = limits_in(symptoms, lines) if causes else None
     return Explanation(diagnoses=tuple(causes), limits=limits)
 
 
 def limits_in(symptoms: Symptoms, lines: Sequence[LogText]) -> str | None:
-    """What a log leaves open that is of a simulator, as a path or our own words tell."""
+    """Return what a log of a simulator leaves open; None for a log of a device."""
     simulated, board = (
         any(pattern.search(line.text) for line in lines) for pattern in (_SIMULATOR, _BOARD)
     )
@@ -135,144 +139,145 @@ def limits_in(symptoms: Symptoms, lines: Sequence[LogText]) -> str | None:
     return limits_of_simulation(claim, target, (), simulated=simulated)
 
 
-def _times(lines: Sequence[LogText]) -> dict[int, float | None]:
-    own = [line for line in lines if line.file is None]
-    if any(line.origin.at is not None for line in own):
-        return {line.number: line.origin.at for line in own}
-    return {line.number: line.number * _NEAR_S / _NEAR_LINES for line in own}
+def _times(lines: Sequence[LogText]) -> _Times:
+    main = [line for line in lines if line.file is None]
+    if any(line.origin.time is not None for line in main):
+        return {line.number: line.origin.time for line in main}
+    return {line.number: line.number * _NEAR_S / _NEAR_LINES for line in main}
 
 
-def _in_time(told: list[Explained], times: Mapping[int, float | None]) -> list[list[Explained]]:
-    """The causes of one process by failure: what a line shows long after others is another one."""
-    shown = [(one, times.get(one.lines[0].number) if one.lines else None) for one in told]
-    sure = [at for one, at in shown if at is not None and one.confidence != "possible"]
-    begun = [at for before, at in pairwise((-inf, *sorted(sure))) if at - before > _NEAR_S]
-    failures: list[list[Explained]] = [[] for _ in begun] or [[]]
-    for one, at in shown:
-        failures[max(0, bisect(begun, at) - 1) if at is not None else 0].append(one)
+def _by_failure(causes: list[Explained], times: _Times) -> list[list[Explained]]:
+    """Group the causes of one process by failure: long after the others begins another one."""
+    timed = [(cause, times.get(cause.lines[0].number) if cause.lines else None) for cause in causes]
+    sure = [time for cause, time in timed if time is not None and cause.confidence != "possible"]
+    starts = [time for before, time in pairwise((-inf, *sorted(sure))) if time - before > _NEAR_S]
+    failures: list[list[Explained]] = [[] for _ in starts] or [[]]
+    for cause, time in timed:
+        failures[max(0, bisect(starts, time) - 1) if time is not None else 0].append(cause)
     return [failure for failure in failures if failure]
 
 
-def _told(
+def _explain(
     symptoms: Symptoms, lines: Sequence[LogText], rules: Sequence[Rule], process: int | None = None
 ) -> list[Explained]:
-    """The causes that fit, the surest first.
+    """Return the causes that fit, the surest first.
 
-    A number that stands in another program's line alone is the last of its equals. Of what lines
-    of one process suggest, the earliest is the cause.
+    Among equals, a cause shown only by a code in another program's line is last. Of the causes
+    that lines of one process suggest, the earliest is first.
     """
     times = _times(lines)
-    told = [(one, _explained(one, symptoms, lines, process)) for one in findings(symptoms, rules)]
-    told.sort(
-        key=lambda one: (
-            CONFIDENCES.index(one[0].confidence),
-            _is_foreign(*one),
-            times.get(one[1].lines[0].number) or 0.0
-            if process and one[0].confidence == "likely"
+    rules_found = findings(symptoms, rules)
+    pairs = [(rule, _explained(rule, symptoms, lines, process)) for rule in rules_found]
+    pairs.sort(
+        key=lambda pair: (
+            CONFIDENCES.index(pair[0].confidence),
+            _is_foreign(*pair),
+            times.get(pair[1].lines[0].number) or 0.0
+            if process and pair[0].confidence == "likely"
             else 0.0,
         )
     )
-    return [explained for _, explained in told]
+    return [explained for _, explained in pairs]
 
 
-def _apart(lines: Sequence[LogText]) -> dict[int, list[LogText]]:
-    """The lines of each process that uses the NPU, with those of nobody and of the system."""
-    found = (line.origin.process for line in lines if CLIENT.search(line.text))
-    clients = dict.fromkeys(one for one in found if one)
+def _by_process(lines: Sequence[LogText]) -> dict[int, list[LogText]]:
+    """Return the lines of each process that uses the NPU, with those of the system."""
+    processes = (line.origin.process for line in lines if CLIENT.search(line.text))
+    clients = dict.fromkeys(process for process in processes if process)
     return {
-        client: [one for one in lines if one.origin.process not in clients.keys() - {client}]
+        client: [line for line in lines if line.origin.process not in clients.keys() - {client}]
         for client in [*clients][:_MAX_CLIENTS]
     }
 
 
-def _near(lines: Sequence[LogText], process: int) -> list[LogText]:
-    """The lines of the time of a process's; those without a time are of any."""
-    own = [line.origin.at for line in lines if line.origin.process == process]
-    times = [at for at in own if at is not None]
+def _lines_near(lines: Sequence[LogText], process: int) -> list[LogText]:
+    """Return the lines near the time of a process, and those without a time."""
+    all_times = [line.origin.time for line in lines if line.origin.process == process]
+    times = [time for time in all_times if time is not None]
     if not times:
         return list(lines)
     first, last = min(times) - _NEAR_S, max(times) + _NEAR_S
-    return [one for one in lines if one.origin.at is None or first <= one.origin.at <= last]
+    return [line for line in lines if line.origin.time is None or first <= line.origin.time <= last]
 
 
 def dsp_numbers(symptoms: Symptoms) -> list[str]:
-    """What the numbers of the DSP's runtime in a log mean, as far as they have names."""
+    """Return the meanings of the DSP runtime's codes in a log, as far as they have names."""
     named = (describe(code) for code in symptoms.codes)
-    told = ((info, *dsp_errors()[info.code]) for info in named if info.code in dsp_errors())
+    errors = ((info, *dsp_errors()[info.code]) for info in named if info.code in dsp_errors())
     return [
         f"{info.hex} is {name}" + (f": {meaning}" if meaning else "")
-        for info, name, meaning in told
+        for info, name, meaning in errors
         if info.component == "dsp"
     ]
 
 
 def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptoms:
-    """What the lines of a log show: calls, codes, texts; any may be another process's.
+    """Return the symptoms in the lines of a log: calls, codes, texts, of any process.
 
-    Numbers of a process that says nothing else of ours count for nothing, nor do those of the
-    kernel, or of nobody far from what is ours. With `process`, what the system logged counts near
-    the time of that process only.
+    Codes count only from processes that also name QNN or the NPU; codes of the kernel, or of an
+    unknown process, only near such a line. With `process`, lines of the system count only near the
+    time of that process.
     """
     clients = {line.origin.process for line in lines if CLIENT.search(line.text)}
-    telling = [
+    relevant = [
         line
         for line in lines
         if not is_benign(line.text)
-        and (line.origin.process in clients or not ANYBODYS.search(line.text))
+        and (line.origin.process in clients or not UNRELATED.search(line.text))
     ]
-    texts = tuple(dict.fromkeys(line.text for line in telling))
-    near = telling if process is None else _near(telling, process)
+    texts = tuple(dict.fromkeys(line.text for line in relevant))
+    near = relevant if process is None else _lines_near(relevant, process)
     apis: dict[str, None] = {}
-    ours: set[object] = set()
-    for line in telling:
-        called = [found[0] for found in API.finditer(line.text)]
-        called += [api for pattern, api in CALLS if pattern.search(line.text)]
-        apis |= dict.fromkeys(called)
-        if called or OURS.search(line.text):
-            ours |= {_place(line), _place(line, -1), _place(line, 1)}
-    coded = [one.text for one in telling if _place(one) in ours]
+    places: set[object] = set()
+    for line in relevant:
+        calls = [match[0] for match in API.finditer(line.text)]
+        calls += [api for pattern, api in CALLS if pattern.search(line.text)]
+        apis |= dict.fromkeys(calls)
+        if calls or OURS.search(line.text):
+            places |= {_place(line), _place(line, -1), _place(line, 1)}
+    coded = [line.text for line in relevant if _place(line) in places]
     return Symptoms(
-        outcome="",  # a call that a log names need not have failed
+        outcome="",  # a call in a log need not have failed
         apis=tuple(apis),
         codes=tuple(dict.fromkeys(code for text in coded for code in _codes_in(text))),
-        said=texts,
+        messages=texts,
         evidence=tuple(dict.fromkeys(line.text for line in near)),
         foreseen=tuple(
-            (found[1], _BEHIND.sub("", found[2]))
+            (match[1], _BEHIND.sub("", match[2]))
             for text in texts
-            if (found := FORESEEN.search(text)) is not None
+            if (match := FORESEEN.search(text)) is not None
         ),
     )
 
 
-def _place(line: LogText, beside: int = 0) -> object:
+def _place(line: LogText, offset: int = 0) -> object:
     if line.origin.process:
         return line.origin.process
-    near = 1 if line.origin.process == KERNEL else _NEAR_LINES
-    return line.file, near, line.number // near + (beside if near > 1 else 0)
+    span = 1 if line.origin.process == KERNEL else _NEAR_LINES
+    return line.file, span, line.number // span + (offset if span > 1 else 0)
 
 
 @lru_cache(MAX_LINES)
 def _codes_in(text: str) -> tuple[int, ...]:
-    """The code that a line names; asked of each line anew by each process and by each cause."""
+    """Return the code in a line, cached since it is needed by each process and each cause."""
     code = link_of(text).code
     if code is None and (named := qnn_code_in(text)) is not None:
         code = named[0]
-    fastrpcs = code is not None and describe(code).component != "dsp" and _FASTRPC.search(text)
-    return () if code is None or fastrpcs else (code,)
+    is_fastrpc = code is not None and describe(code).component != "dsp" and _FASTRPC.search(text)
+    return () if code is None or is_fastrpc else (code,)
 
 
 def _explained(
-    found: FittingRule, symptoms: Symptoms, lines: Sequence[LogText], process: int | None
+    rule: FittingRule, symptoms: Symptoms, lines: Sequence[LogText], process: int | None
 ) -> Explained:
-    known = found.diagnosis(symptoms.codes)
-    shown = set(found.lines) or _that_name(found, lines)
+    diagnosis = rule.diagnosis(symptoms.codes)
+    shown = set(rule.lines) or _lines_with_codes(rule, lines)
     return Explained(
-        id=known.id,
-        confidence=found.confidence,
-        words=known.words,
-        fix=known.fix,
-        threads=found.rule.links,
+        id=diagnosis.id,
+        confidence=rule.confidence,
+        words=diagnosis.words,
+        fix=diagnosis.fix,
+        threads=rule.rule.links,
         lines=tuple(
             ExplainedLine(number=line.number, text=line.text, file=line.file)
             for line in [line for line in lines if line.text in shown][:MAX_SHOWN]
@@ -281,67 +286,67 @@ def _explained(
     )
 
 
-def _is_foreign(found: FittingRule, explained: Explained) -> bool:
-    by_code = not found.lines and bool(explained.lines)
+def _is_foreign(rule: FittingRule, explained: Explained) -> bool:
+    by_code = not rule.lines and bool(explained.lines)
     return by_code and not any(OURS.search(line.text) for line in explained.lines)
 
 
-def _that_name(found: FittingRule, lines: Sequence[LogText]) -> set[str]:
-    codes = {code for sign in found.rule.signs for code in sign.codes}
+def _lines_with_codes(rule: FittingRule, lines: Sequence[LogText]) -> set[str]:
+    codes = {code for sign in rule.rule.signs for code in sign.codes}
     return {line.text for line in lines if codes.intersection(_codes_in(line.text))}
 
 
 @dataclass(frozen=True)
-class TellingCommand:
-    """A command, a name for the file of its output, and the causes that it confirms or refutes."""
+class DiagnosticCommand:
+    """A command, a file name for its output, and the causes that it confirms or refutes."""
 
     command: str
     file: str
-    tells: frozenset[str]
+    causes: frozenset[str]
 
 
-def _asks(command: str, file: str, *tells: str) -> TellingCommand:
-    return TellingCommand(command, file, frozenset(tells))
+def _command(command: str, file: str, *causes: str) -> DiagnosticCommand:
+    return DiagnosticCommand(command, file, frozenset(causes))
 
 
-QUESTIONS: Final = (
-    _asks(
+COMMANDS: Final = (
+    _command(
         "adb logcat -d",
         "logcat.txt",
         *("skel-not-found", "skel-refused", "dsp-library-missing", "linker-namespace"),
         *("stub-missing", "stub-not-loaded", "no-fastrpc", "invalid-config", "not-mapped"),
         *("no-memory", "no-dsp-session", "domain-refused", "mixed-libraries"),
     ),
-    _asks(
+    _command(
         "adb shell dmesg",
         "dmesg.txt",
         *("dsp-restarted", "pd-died", "no-dsp-session", "fastrpc-denied"),
         *("stale-handle", "failed-without-cause"),
     ),
-    _asks(
+    _command(
         "adb shell 'for p in /sys/class/remoteproc/*; do echo $(cat $p/name) is $(cat $p/state); "
         "done'",
         "dsp.txt",
         *("no-dsp-session", "npu-busy"),
     ),
-    _asks(
+    _command(
         "adb shell ls -lZ /dev",
         "dev.txt",
         *("fastrpc-denied", "no-channel", "no-unsigned-pd"),
     ),
-    _asks(
+    _command(
         "env",
         "env.txt",
         *("adsp-path-colons", "older-libraries", "unknown-soc", "backend-not-loaded"),
         *("symbol-missing", "npu-driver"),
     ),
-    _asks(
+    _command(
         "adb shell cat /proc/PID/maps",
         "maps.txt",
         *("older-libraries", "mixed-libraries", "two-copies", "unknown-dsp-arch"),
     ),
 )
-"""As an Android device is asked."""
+"""The commands for an Android device."""
 _ELSEWHERE: Final = {
     "linux": {"adb logcat -d": "journalctl -b"},
     "windows": {
@@ -351,7 +356,7 @@ _ELSEWHERE: Final = {
         "adb shell cat /proc/PID/maps": 'powershell "(ps -Id PID).Modules | select FileName"',
     },
 }
-"""What stands for a command elsewhere. A board with Linux is asked the rest without `adb shell`."""
+"""Replacements on other systems. On Linux the rest is run without `adb shell`."""
 _SYSTEMS: Final = (
     ("windows", re.compile(r"(?i)\.dll\b|\b[a-z]:\\|WinError|Win32|LoadLibrary")),
     (
@@ -368,49 +373,49 @@ _SYSTEMS: Final = (
         ),
     ),
 )
-"""By what a log tells on which system it was written, the surest first; else on Android."""
+"""Patterns of the system that wrote a log, the surest first; the default is Android."""
 
 
 def system_of(lines: Sequence[LogText]) -> str:
-    """Where a log was written: `windows`, `android` or `linux`."""
-    told = (name for name, words in _SYSTEMS if any(words.search(line.text) for line in lines))
-    return next(told, "android")
+    """Return the system that wrote a log: `windows`, `android` or `linux`."""
+    systems = (name for name, words in _SYSTEMS if any(words.search(line.text) for line in lines))
+    return next(systems, "android")
 
 
-def question(
+def next_command(
     causes: Sequence[Explained], lines: Sequence[LogText] = (), known_files: int = 0
-) -> TellingCommand | None:
-    """What to ask about the causes of a log, the answer first; None where a line states it.
+) -> DiagnosticCommand | None:
+    """Return the command that decides between causes, the best first; None if a line states it.
 
-    Asked is what is told of most of the equally sure ones. `lines` are those of the log: they
-    tell on which system to ask, and a log that is the kernel's or the system's own is not asked
-    for again. `known_files`: so many answers are there already, so the next best is asked.
+    It is the one about most of the equally sure causes. `lines` are those of the log: they tell
+    the system, and that a log of the kernel or of the system is there already. `known_files` is
+    the number of outputs that are there already, so the next best command is returned.
     """
     if not causes or causes[0].confidence == "known":
         return None
     first = causes[0]
     equal = {
-        one.id
-        for one in causes
-        if (one.confidence, one.failure) == (first.confidence, first.failure)
+        cause.id
+        for cause in causes
+        if (cause.confidence, cause.failure) == (first.confidence, first.failure)
     }
-    system, held = system_of(lines), _held(lines)
-    asked = (
-        replace(one, command=_there(one.command, system))
-        for one in QUESTIONS
-        if one.file not in held
+    system, included = system_of(lines), _included_files(lines)
+    commands = (
+        replace(entry, command=_command_on(entry.command, system))
+        for entry in COMMANDS
+        if entry.file not in included
     )
-    fitting = [one for one in asked if one.command and one.tells & equal]
-    fitting.sort(key=lambda one: -len(one.tells & equal))
+    fitting = [entry for entry in commands if entry.command and entry.causes & equal]
+    fitting.sort(key=lambda entry: -len(entry.causes & equal))
     return fitting[known_files] if known_files < len(fitting) else None
 
 
-def _held(lines: Sequence[LogText]) -> set[str]:
+def _included_files(lines: Sequence[LogText]) -> set[str]:
     processes = {line.origin.process for line in lines if not line.file} - {None}
-    return {"dmesg.txt" if one == KERNEL else "logcat.txt" for one in processes}
+    return {"dmesg.txt" if process == KERNEL else "logcat.txt" for process in processes}
 
 
-def _there(command: str, system: str) -> str:
+def _command_on(command: str, system: str) -> str:
     if system == "android" or command in _ELSEWHERE[system]:
         return _ELSEWHERE.get(system, {}).get(command, command)
     return command.removeprefix("adb shell ").strip("'") if system == "linux" else ""

@@ -1,4 +1,4 @@
-"""Which nodes ONNX Runtime's QNN provider refused, and why, as its log says it (pure)."""
+"""Nodes that ONNX Runtime's QNN provider refused, and the reasons in its log (pure)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _TAKEN: Final = "QNNExecutionProvider_"
-"""What nodes are called that the provider has taken, and is asked for again."""
+"""The prefix of fused nodes, which the provider has accepted already."""
 
 _MOST_WORDS: Final = 600
 _MOST_NODES: Final = 4096
@@ -26,7 +26,7 @@ _BACKEND: Final = re.compile(r"<E>\s*(.*)")
 
 @dataclass(frozen=True)
 class RefusedNode:
-    """A node that did not go to the NPU; `reason` is None where the log does not say it."""
+    """A node that does not run on the NPU; `reason` is None if it is not in the log."""
 
     name: str
     op_type: str
@@ -34,34 +34,34 @@ class RefusedNode:
 
 
 def messages_of(output: str) -> list[str]:
-    """What a process that compiles printed, message by message: each begins with its time."""
+    """Split the output of a compiling process into messages, each of which begins with a time."""
     return _NEW_MESSAGE.split(output)
 
 
 def refused_nodes(lines: Iterable[str]) -> list[RefusedNode]:
-    """The nodes that messages of a log name, each once; each message may have several lines.
+    """Return the distinct nodes in messages of a log; each message may have several lines.
 
-    To the provider's reason belong the lines that the backend logged as errors before it.
+    The reason includes the error lines that the backend logged before the provider's message.
     """
-    found: dict[tuple[str, str], RefusedNode] = {}
-    said: list[str] = []
+    nodes: dict[tuple[str, str], RefusedNode] = {}
+    errors: list[str] = []
     for text in lines:
         if (backend := _BACKEND.search(text)) and not _FAILED.search(text):
-            said.append(_without_place(backend[1]))
+            errors.append(_without_place(backend[1]))
         elif _FAILED.search(text):
-            why = _REASON.search(text)
-            words = [_ASSIGNED.sub("", _without_place(why[1] if why else "")), *said]
+            match = _REASON.search(text)
+            words = [_ASSIGNED.sub("", _without_place(match[1] if match else "")), *errors]
             reason = "; ".join(dict.fromkeys(filter(None, map(_plain, words)))) or None
             for op_type, name, _ in _NODE.findall(text):
-                known = RefusedNode(name, op_type, reason and reason[:_MOST_WORDS])
-                found[name, op_type] = known
-            said = []
+                node = RefusedNode(name, op_type, reason and reason[:_MOST_WORDS])
+                nodes[name, op_type] = node
+            errors = []
         elif "Unsupported nodes in QNN EP:" in text:
             for name, op_type in _UNSUPPORTED.findall(text):
-                found.setdefault((name, op_type), RefusedNode(name, op_type))
-            said = []
-    own = [one for one in found.values() if not one.op_type.startswith(_TAKEN)]
-    return own[:_MOST_NODES]
+                nodes.setdefault((name, op_type), RefusedNode(name, op_type))
+            errors = []
+    refused = [node for node in nodes.values() if not node.op_type.startswith(_TAKEN)]
+    return refused[:_MOST_NODES]
 
 
 def _without_place(text: str) -> str:
@@ -73,16 +73,16 @@ def _plain(text: str) -> str:
 
 
 def refusal_text(refused: Iterable[RefusedNode], shapes: Mapping[str, str], hint: str) -> str:
-    """What a user is told of nodes that the NPU refused: name, op, type and shape, reason.
+    """Return a message about nodes that the NPU refused: name, op, type and shape, reason.
 
-    `shapes` has type and shape of what a node reads, by the node's name. `hint` says what to do.
+    `shapes` has type and shape of a node's inputs, by its name. `hint` says what to do.
     """
     nodes = list(refused)
     lines = []
-    for one in nodes[:_MOST_NAMED]:
-        told = ", ".join(filter(None, (one.op_type, shapes.get(one.name))))
-        why = one.reason or "the provider names no reason"
-        lines.append(f"op {one.name or 'without a name'} ({told}) is not supported here: {why}")
+    for node in nodes[:_MOST_NAMED]:
+        kind = ", ".join(filter(None, (node.op_type, shapes.get(node.name))))
+        why = node.reason or "the provider names no reason"
+        lines.append(f"op {node.name or 'without a name'} ({kind}) is not supported here: {why}")
     if more := len(nodes) - _MOST_NAMED:
         lines += [f"... and {more} more"] if more > 0 else []
     return "\n".join([*lines, hint])

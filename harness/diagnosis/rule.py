@@ -1,4 +1,4 @@
-"""What a rule of the table of known failures is made of, and when it fits (pure)."""
+"""Rules of the table of known failures, and the signs by which they match (pure)."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from harness.diagnosis.chain import MAX_LINE_CHARS, is_benign, messages_of
 from harness.diagnosis.error import Confidence, Diagnosis
 
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("known", "likely", "possible")
-"""`known`: a line states the cause. `likely`: that is what mostly stands behind such a line.
-`possible`: one of several, as with every code that stands alone."""
+"""`known`: a line states the cause. `likely`: it is the usual cause of such a line.
+`possible`: one of several, as with every code without a line."""
 
 _GITHUB: Final = "https://github.com"
 
 
 @dataclass(frozen=True)
 class Symptoms:
-    """What is known of one failure, or of a whole log.
+    """The facts of one failure, or of a whole log.
 
-    `apis` are the calls that failed, `codes` their own and those that their chain names. `said` are
-    the lines of the library and the probe, `evidence` lines of the device's logs of that time,
-    which may be another process's. The lines of a log of unknown origin are both. `foreseen` is
-    what preflight had said of it: code and explanation of each finding.
+    `apis` are the calls that failed, `codes` theirs and those in their chain. `messages` are the
+    lines of the library and the probe, `evidence` lines of the device's logs of that time, which
+    may be another process's. The lines of a log of unknown origin are both. `foreseen` are the
+    findings of preflight, each with code and explanation.
     """
 
     outcome: str
     apis: tuple[str, ...] = ()
     codes: tuple[int, ...] = ()
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     foreseen: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Sign:
-    """What a failure must look like; everything given must hold.
+    """A pattern of a failure; every given part must match.
 
-    `text` and `evidence`: found in a line of what was said, or of the device's logs; `absent`:
-    found in no line of either. `codes`: one of them was named. `api` matches the whole name of a
-    call that failed, `outcome` is the case's. `foreseen` matches the whole code of a finding of
-    preflight, which says why it must fail; the rest of the sign says that it failed so. `says` is
-    what this sign adds to the words of its rule; `\\g<1>` in it is a group of `text` or `evidence`.
+    `text` and `evidence` match a line of the messages, or of the device's logs; `absent` matches
+    no line of either. `codes`: one of them occurs. `api` matches the whole name of a failed call,
+    `outcome` is the case's. `foreseen` matches the whole code of a finding of preflight, which
+    predicted the failure; the rest of the sign confirms it. `note` is added to the words of the
+    rule; `\\g<1>` in it is a group of `text` or `evidence`.
     """
 
     confidence: Confidence
@@ -56,56 +56,56 @@ class Sign:
     api: str = ""
     outcome: str = ""
     foreseen: str = ""
-    says: str = ""
+    note: str = ""
 
-    def said_by(self, lines: Iterable[str]) -> str | None:
-        """What this sign adds to the words of its rule, from the first line that shows it."""
-        found = (re.search(self.text or self.evidence, line[:MAX_LINE_CHARS]) for line in lines)
-        match = next((one for one in found if one is not None), None)
-        return match.expand(self.says) if self.says and match is not None else None
+    def note_from(self, lines: Iterable[str]) -> str | None:
+        """Return the note of this sign, filled in from the first matching line."""
+        matches = (re.search(self.text or self.evidence, line[:MAX_LINE_CHARS]) for line in lines)
+        first = next((match for match in matches if match is not None), None)
+        return first.expand(self.note) if self.note and first is not None else None
 
-    def foretold(self, symptoms: Symptoms) -> str | None:
-        """What preflight said that this sign is about."""
-        fitting = (said for code, said in symptoms.foreseen if re.fullmatch(self.foreseen, code))
+    def foreseen_by(self, symptoms: Symptoms) -> str | None:
+        """Return the explanation of the finding of preflight that matches this sign."""
+        fitting = (text for code, text in symptoms.foreseen if re.fullmatch(self.foreseen, code))
         return next(fitting, None) if self.foreseen else None
 
-    def found(self, symptoms: Symptoms) -> tuple[str, ...] | None:
-        """The lines that show it, None if a failure does not look like this."""
+    def match(self, symptoms: Symptoms) -> tuple[str, ...] | None:
+        """Return the matching lines, which may be none; None if the sign does not match."""
         cheap = (
             not self.codes or any(same_code(a, b) for a in self.codes for b in symptoms.codes),
             not self.api or any(re.fullmatch(self.api, api) for api in symptoms.apis),
             not self.outcome or self.outcome == symptoms.outcome,
-            not self.foreseen or self.foretold(symptoms) is not None,
+            not self.foreseen or self.foreseen_by(symptoms) is not None,
             bool(self.codes or self.api or self.outcome or self.text or self.evidence),
         )
         if not all(cheap):
             return None
-        said = _found(self.text, symptoms.said)
-        seen = _found(self.evidence, symptoms.evidence)
-        if (self.text and not said) or (self.evidence and not seen):
+        text_lines = _matching(self.text, symptoms.messages)
+        evidence_lines = _matching(self.evidence, symptoms.evidence)
+        if (self.text and not text_lines) or (self.evidence and not evidence_lines):
             return None
-        if _found(self.absent, (*symptoms.said, *symptoms.evidence)):
+        if _matching(self.absent, (*symptoms.messages, *symptoms.evidence)):
             return None
-        return tuple(dict.fromkeys((*said, *seen)))
+        return tuple(dict.fromkeys((*text_lines, *evidence_lines)))
 
 
 known: Final = partial(Sign, "known")
-"""A line that states the cause."""
+"""A sign that states the cause."""
 
 likely: Final = partial(Sign, "likely")
-"""A line behind which mostly this cause stands."""
+"""A sign whose usual cause this is."""
 
 possible: Final = partial(Sign, "possible")
-"""A code, or a line that follows from several causes."""
+"""A sign of several causes, such as a code."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One cause of failures; it may be one if any of the signs fits.
+    """A cause of failures, which fits if any of its signs matches.
 
-    `apart`: what tells it from causes that look alike. `threads` are public ones, as `owner/repo`
-    or `owner/repo#number`. `unrelated`: any request would have met it, since the DSP, its process,
-    its memory or the libraries failed. So it never counts as a refusal of what was asked.
+    `apart` tells how to distinguish it from similar causes. `threads` are public ones, as
+    `owner/repo` or `owner/repo#number`. `unrelated`: any request would have failed, since the DSP,
+    its process, its memory or the libraries failed. So it never counts as a refused request.
     """
 
     id: str
@@ -122,55 +122,55 @@ class Rule:
 
     @cached_property
     def all_signs(self) -> tuple[Sign, ...]:
-        """Its signs, and the messages that tell of it according to the table of messages."""
-        heard = (
+        """Its signs, and those from the table of messages."""
+        messages = (
             known(messages_of("known", self.id)),
             possible(messages_of("consequence", self.id)),
         )
-        return (*self.signs, *(sign for sign in heard if sign.text))
+        return (*self.signs, *(sign for sign in messages if sign.text))
 
     def finding(self, symptoms: Symptoms) -> FittingRule | None:
-        """How sure it is that a failure is of this kind, and by which lines; None if it is not."""
+        """Return how the rule fits a failure, with the highest confidence; None if it does not."""
         for confidence in CONFIDENCES:
             fitting = [
                 (sign, lines)
                 for sign in self.all_signs
-                if sign.confidence == confidence and (lines := sign.found(symptoms)) is not None
+                if sign.confidence == confidence and (lines := sign.match(symptoms)) is not None
             ]
             if fitting:
                 shown = dict.fromkeys(line for _, lines in fitting for line in lines)
-                told = (sign.foretold(symptoms) for sign in self.signs)
-                more = (sign.said_by(lines) for sign, lines in fitting)
+                foretold = (sign.foreseen_by(symptoms) for sign in self.signs)
+                details = (sign.note_from(lines) for sign, lines in fitting)
                 return FittingRule(
                     self,
                     confidence,
                     tuple(shown),
-                    next((one for one in told if one is not None), None),
-                    next((one for one in more if one is not None), None),
+                    next((text for text in foretold if text is not None), None),
+                    next((text for text in details if text is not None), None),
                 )
         return None
 
 
 @dataclass(frozen=True)
 class FittingRule:
-    """A rule that fits, how sure that is, and the lines that show it (none: a code does).
+    """A rule that fits, its confidence, and the matching lines (none if a code matched).
 
-    `foretold` is what preflight said of it, if it did; `more` what its lines add to its words.
+    `foretold` is the explanation of preflight, if it predicted it; `note` is added to its words.
     """
 
     rule: Rule
     confidence: Confidence
     lines: tuple[str, ...]
     foretold: str | None = None
-    more: str | None = None
+    note: str | None = None
 
     def diagnosis(self, codes: Iterable[int]) -> Diagnosis:
-        """As records hold it, with what is said of the one of these codes that it stands for."""
+        """Return the diagnosis for a record, with the note on the code that it is about."""
         rule = self.rule
         named = (describe(code) for code in codes)
         notes = (info.note for info in named if info.code in RANGE_ENDS and info.note)
         words = rule.words.replace("{note}", next(notes, ""))
-        words = words if self.more is None else f"{words}: {self.more}"
+        words = words if self.note is None else f"{words}: {self.note}"
         return Diagnosis(
             id=rule.id,
             confidence=self.confidence,
@@ -181,16 +181,16 @@ class FittingRule:
 
 
 def findings(symptoms: Symptoms, rules: Sequence[Rule]) -> list[FittingRule]:
-    """All rules that fit, the answer first.
+    """Return all rules that fit, the best first.
 
-    What a line states comes first, then what lines suggest, then what codes allow. So no
-    consequence stands before its cause. Among equals the order of the table decides.
+    They are sorted by confidence, so no consequence precedes its cause. Among equals the order of
+    the table decides.
     """
-    fitting = [found for rule in rules if (found := rule.finding(symptoms)) is not None]
-    return sorted(fitting, key=lambda found: CONFIDENCES.index(found.confidence))
+    fitting = [finding for rule in rules if (finding := rule.finding(symptoms)) is not None]
+    return sorted(fitting, key=lambda finding: CONFIDENCES.index(finding.confidence))
 
 
-def _found(pattern: str, lines: Iterable[str]) -> list[str]:
+def _matching(pattern: str, lines: Iterable[str]) -> list[str]:
     if not pattern:
         return []
     compiled = re.compile(pattern)

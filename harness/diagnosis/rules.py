@@ -1,10 +1,9 @@
 """The table of known causes of failures, in its order (data).
 
-A cause is as sure as the line that shows it (`rule.py`): first what a line states, then what lines
-suggest, then what codes allow. One code has many causes: 1002 is a full protection domain, weights
-that cannot be mapped, and a damaged binary. Among equally sure ones the order of the table decides.
-Lines are as seen in the threads, or from the libraries themselves. What no rule recognises stays
-unknown: better no diagnosis than a guess.
+The confidence of a cause depends on the line that shows it (`rule.py`). One code has many causes:
+1002 is a full protection domain, weights that cannot be mapped, and a damaged binary. Among equally
+sure causes the order of the table decides. Lines are quoted from the threads, or from the libraries
+themselves. A failure that no rule recognises stays unknown: no diagnosis is better than a guess.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from harness.diagnosis.rules_context import CONTEXT_RULES
 from harness.diagnosis.rules_reach import LOAD, NO_SESSION, NO_WAY, REACH_RULES
 
 _OPENED: Final = r"open_hal_session: opened|[Cc]reated user PD|Successfully opened handle"
-"""The DSP was reached after all: an app whose direct way is denied is let in by a service."""
+"""The DSP was reached nevertheless: an app that is denied direct access may use a service."""
 _DENIED: Final = r"avc: +denied (?!.*permissive=1).*(?:adsprpc|fastrpc|[qx]dsp_device|cdsp)"
 
 _DSP: Final = r"(?:[ac]dsp|turing)"
 _UP: Final = (
     r"remote processor (?:\S*cdsp\S*|[0-9a-f]+\.remoteproc) is now up|cdsp: Brought out of reset"
 )
-"""It came up after all: firmware is looked for in several folders, and before they are there."""
+"""It came up later: firmware is searched in several folders, and before they are mounted."""
 _QUALCOMM: Final = r"qcom_q6v5|qcom/|remoteproc.*[acg]p?dsp\d?\b|\.mbn\b|\d\.remoteproc\b"
-"""Other makers' chips have remote processors, too: a PRU, a Cortex-M."""
+"""Remote processors of Qualcomm; other chips have some, too: a PRU, a Cortex-M."""
 
 _RUNS: Final = r"^cdsp\S* is running\b"
 
@@ -69,7 +68,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         ("qualcomm/ai-hub-apps#130", "xororz/local-dream#310"),
         (
             likely(r"createUnsignedPD (?:failed|unable)|failed to enable unsigned PD"),
-            # a warning, behind which the library goes on
+            # a warning, after which the library continues
             possible(r"^(?!.*<[WI]>).*createUnsignedPD.*not supported"),
         ),
     ),
@@ -85,16 +84,16 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
             likely(
                 r"Unable to allocate memory (?:dmaheap|fastrpc) fd|dma_heap/\S{0,20}.{0,60}"
                 r"(?:[Pp]ermission denied|EACCES)",
-                says="on a Linux board the user's group must be the one that udev lets open "
+                note="on a Linux board the user's group must be the one that udev lets open "
                 "/dev/dma_heap/system and /dev/fastrpc-* (qualcomm/fastrpc 1.0.6: fastrpc)",
             ),
             likely(r"packet queue support likely not present on DSP"),
-            # a warning, behind which FastRPC asks its own driver for memory
+            # a warning, after which FastRPC allocates memory from its own driver
             possible(r"Warning 13: Unable to open \S*dma_heap"),
             likely(
                 r"dma_heap/\S{0,20}.{0,60}(?:No such file|ENOENT)",
                 evidence=r"(?i)rpcmem|fastrpc|[acs]dsprpc|qnn|htp\b|hexagon",
-                says="the kernel has no heap of the system (CONFIG_DMABUF_HEAPS_SYSTEM)",
+                note="the kernel has no heap of the system (CONFIG_DMABUF_HEAPS_SYSTEM)",
             ),
             possible(r"Warning 2: Unable to open \S*dma_heap"),
         ),
@@ -128,12 +127,12 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
             known(
                 NO_SESSION,
                 evidence=r"(?:^|\s)crw-------.*\b(?:fastrpc-cdsp|adsprpc-smd)$",
-                says="only root may open its node in /dev",
+                note="only root may open its node in /dev",
             ),
             likely(r"ERROR 0x0*72: Unable to create \w* ?session"),
             likely(r"fastRPC device is not accessible"),
             likely(r"qnn_open.*\b0xffffffff\b"),
-            # also where the driver has no session left, or gives no domain without a signature
+            # also if the driver has no session left, or refuses a domain without a signature
             possible(r"qnn_open.*\b0x0*72\b"),
             likely(
                 r"(?:apps_dev_init|open_dev)\b.*failed.*(?:Permission denied|Connection refused)"
@@ -158,7 +157,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
                 rf"(?:Direct firmware load for|loading) (\S*{_DSP}\S*) failed (?:with error -?\d"
                 r"|for no such file)",
                 absent=_UP,
-                says=r"the DSP's firmware \1 is not there, or cannot be read",
+                note=r"the DSP's firmware \1 is not there, or cannot be read",
             ),
             known(
                 rf"error -?\d+ (?:initializing|reading|setting up|loading) (?:firmware )?\S*{_DSP}"
@@ -167,23 +166,23 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
                 r"|remoteproc.*(?:invalid firmware metadata|failed to authenticate"
                 r"|segment outside memory range|segment \d+ would be truncated|no hash segment)",
                 absent=_UP,
-                says="the DSP's firmware is refused: another device's signature, or a damaged file",
+                note="the DSP's firmware is refused: another device's signature, or a damaged file",
             ),
             known(
                 r"can't (?:start|prepare|attach to) rproc \S*cdsp\S*: (-?\d+)",
                 absent=_UP,
-                says=r"the DSP does not start (\1)",
+                note=r"the DSP does not start (\1)",
             ),
             known(
                 r"can't (?:start|prepare|attach to) rproc \S*(gpdsp\S*): -?\d"
                 r"|(?:firmware load for|initializing (?:firmware)?) \S*(gpdsp\d?)\.",
                 absent=r"remote processor \S*gpdsp\S* is now up",
-                says=r"\1\2 does not start: its firmware is missing, or refused",
+                note=r"\1\2 does not start: its firmware is missing, or refused",
             ),
             known(
                 r"cdsp_load\w*: CDSP image loading failed",
                 absent=_UP,
-                says="the DSP's firmware was not loaded",
+                note="the DSP's firmware was not loaded",
             ),
             likely(
                 r"remoteproc.*(?:start timed out|Boot failed: |request_firmware failed: "
@@ -191,7 +190,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
                 r"|no memory-region specified|unable to (?:resolve|map) memory.region)",
                 evidence=_QUALCOMM,
                 absent=_UP,
-                says="a processor beside the CPU does not start",
+                note="a processor beside the CPU does not start",
             ),
             known(r"fastRPC device driver is disabled|Missing FastRPC device node"),
             likely(
@@ -204,12 +203,12 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
                 r"(fastrpc_shell_\w+)(?:: | load failed|\W{1,4}\(?No such)"
                 r"|fopen\w* fail\w* .{0,20}(fastrpc_shell_\w+)",
                 absent=_OPENED,
-                says=r"\1\2 is not there (on a board hexagon-dsp-binaries has it)",
+                note=r"\1\2 is not there (on a board hexagon-dsp-binaries has it)",
             ),
             known(
                 NO_SESSION,
                 evidence=r"(?:^|\s)cdsp\S* is (?:offline|crashed|suspended|invalid)\b",
-                says="the remote processor does not run",
+                note="the remote processor does not run",
             ),
             possible(r"(?:apps_dev_init|open_dev \(-1\)) failed for domain", absent=_RUNS),
             possible(r"qcom,fastrpc.*No session available", absent=rf"{_RUNS}|{_OPENED}"),
@@ -290,7 +289,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
         "signature was refused; with stub and skel of two builds the mismatch is logged",
         ("qualcomm/ai-hub-apps#158", "pytorch/executorch#2788", "microsoft/onnxruntime#23171"),
         (
-            # of the folders that are tried, one that has it is enough
+            # it is enough if one of the folders has it
             known(
                 r"(?i)fopen\w* (?:fail\w*|returned 0x\w+) .{0,30}skel\w*\.so"
                 r"|skel\w*\.so\W.{0,60}(?:No such|not found)",
@@ -308,7 +307,7 @@ SESSION_RULES: Final[tuple[Rule, ...]] = (
                 r"(?:cannot open \S*[Ss]kel|not found)"
             ),
             likely(r"qnn_open.*\b0x80000406\b|Unable to load lib 0x80000406"),
-            # SNPE's validator asks the DSP to add numbers; also where no signature fits
+            # SNPE's validator adds numbers on the DSP; it also fails if no signature fits
             possible(r"PF_VALIDATOR: ERROR.*executing the sum function"),
             possible(codes=tuple(map(dsp_error, (0x6, 0x3E, 0x45, 0x200)))),
         ),

@@ -240,22 +240,22 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
             known(r"Unable to load (?:model|shared buffer)\W{1,3}dlerror"),
             known(
                 rf"({OURS}\S*): (?:cannot open shared object|wrong ELF class|invalid ELF header)",
-                says=r"it is \1",
+                note=r"it is \1",
             ),
             known(
                 r"\b(?:qnn|snpe|genie|llama)-\S+: error while loading shared libraries: ([^\s:]+)",
-                says=r"it is \1",
+                note=r"it is \1",
             ),
             known(
                 r'library "([^"]+)" not found: needed by \S*/lib(?:Qnn|Snpe|Genie)',
-                says=r"it is \1",
+                note=r"it is \1",
             ),
             known(
                 rf"^(?=.*(?:{OURS}|\b(?:qnn|snpe|genie)-|_runner\b))"
                 r'.*library "([^"]+)" not found: needed by main exec',
-                says=r"it is \1",
+                note=r"it is \1",
             ),
-            # Windows has no words for it where no window can be shown
+            # Windows prints no message if no window can be shown
             likely(r"-1073741515\b|\b0xC0000135\b", evidence=rf"{OURS}|qnn-|Genie|genie-"),
             known(
                 rf"^(?=.*(?:{OURS}|\b(?:qnn|snpe|genie)-))"
@@ -274,7 +274,7 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
             ),
             known(
                 r"Unable to load (?:DLL|shared library) '(\w*(?:onnxruntime|Qnn|Genie)[\w.-]*)'",
-                says=r"it is \1",
+                note=r"it is \1",
             ),
             # Python names the library in another line
             likely(
@@ -315,15 +315,15 @@ CONTEXT_RULES: Final[tuple[Rule, ...]] = (
                 outcome="crashed",
                 evidence=r"lowmemorykiller|lmkd.*[Kk]ill|[Oo]ut of memory: Kill",
             ),
-            # an app that a person sees or hears; others are ended as a matter of course
+            # an app that is visible or audible; others are ended regularly
             likely(
                 r"(?:lowmemorykiller|lmkd).{0,8}: Kill '([^']{1,100})'.*oom_score_adj "
                 r"(?:-?\d{1,2}|1\d\d|200)\b",
-                says=r"it was \1",
+                note=r"it was \1",
             ),
-            likely(rf"Kill\w* process \d+ \(({_PROGRAMS}[^)]*)\)", says=r"it was \1"),
+            likely(rf"Kill\w* process \d+ \(({_PROGRAMS}[^)]*)\)", note=r"it was \1"),
             likely(r"OOMKilled", evidence=_PROGRAM_LINES),
-            # also what somebody ended, or a limit of time did
+            # also a process ended by a user, or by a time limit
             possible(
                 r"(?i)exit(?:ed)?(?: with)?(?: code| status)?:? 137\b"
                 r"|\bKilled +(?:\./)?(?:qnn|snpe|genie)-",

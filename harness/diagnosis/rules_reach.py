@@ -8,15 +8,15 @@ from harness.core.codes import dsp_error
 from harness.diagnosis.rule import Rule, known, likely, possible
 
 _OTHERS: Final = r"_providers_(?!qnn|shared)|-(?:cuda|vulkan|hip|musa|sycl|metal|blas|rpc|cann)"
-"""How plug-ins for other processors go on, such as CUDA's."""
+"""The suffixes of plug-ins for other processors, such as CUDA."""
 OURS: Final = (
     r"(?:lib(?:Qnn|qnn_|Snpe|SNPE|Genie|llama|LiteRt|tensorflowlite|executorch|MNN"
     rf"|(?:ggml|onnxruntime)(?!{_OTHERS}))|onnxruntime_pybind|appbuilder|Qnn[A-Z]\w*\.dll"
     rf"|Genie[\w-]*\.dll|(?:onnxruntime|ggml)(?!{_OTHERS})[\w-]*\.dll|llama-)"
 )
-"""Files of programs that use the NPU; linkers speak of others, too."""
+"""Files of programs that use the NPU; linkers report others, too."""
 RAN: Final = r"Model executed successfully"
-"""A warning before it came to nothing: ExecuTorch has nobody to fall back to."""
+"""The run succeeded, so an earlier line was only a warning: ExecuTorch has no fallback."""
 LOAD: Final = r"QnnContext_createFromBinary\w*"
 PAGES: Final = r"cannot be smaller than system page size|(?:alignment|offset) not page-aligned"
 _RPC_API: Final = r"[\"'` ](?:rpcmem|remote|dspqueue|fastrpc)_?\w*"
@@ -26,9 +26,9 @@ NO_SESSION: Final = (
     r"|[Tt]ransport\b.{0,40}(?:fail|error)|(?:fail|error).{0,40}[Tt]ransport|failed to open session"
     r"|(?:apps_dev_init|open_dev|remote_init|domain_init)\b.{0,20}failed|\b(?:4000|14001)\b"
 )
-"""Lines by which a program says that it did not come to its DSP."""
+"""Lines of a program that did not reach its DSP."""
 NO_WAY: Final = (4000, 14001, dsp_error(0x6))
-"""What calls answer where stub, skel and device do not come together."""
+"""Return codes of calls if stub, skel and device do not fit."""
 
 REACH_RULES: Final[tuple[Rule, ...]] = (
     Rule(
@@ -46,7 +46,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
                 r"|\d\.remoteproc: (?:fatal error|watchdog) .*(?:frpck|fastrpc|[Cc][Dd][Ss][Pp])"
                 r"|Restart sequence requested for cdsp"
             ),
-            # a processor that goes by its address: of audio, or of the modem, it is no matter here
+            # a processor named by its address: that of audio, or of the modem, does not matter
             possible(
                 evidence=r"\d\.remoteproc: (?:fatal error|watchdog) (?:received|without)"
                 r"(?!.*(?i:modem|mpss|wpss|wlan|slpi|adsp|audio))"
@@ -66,9 +66,9 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         ("qualcomm/qai-appbuilder#97", "ggml-org/llama.cpp#22208", "qualcomm/GenieX#1170"),
         (
             known(r"Process on \w{0,8}DSP CRASHED"),
-            known(r'Crashed Shared Object "(?:\./)?([^"]{1,200})"', says=r"it crashed in \1"),
+            known(r'Crashed Shared Object "(?:\./)?([^"]{1,200})"', note=r"it crashed in \1"),
             likely(r"(?:qnn_open|transport_config failed).*\b0x(?:0*(?:68|27)|8000040d)\b"),
-            # what the transport makes of 0x8000040d (died in the call), and of 0x27 and 0x68
+            # the transport's codes for 0x8000040d (died in the call), and for 0x27 and 0x68
             likely(r"DspTransport call failed, error 0x0*(?:10|7)\b"),
             likely(r"dspqueue_read\w* failed: 0x0*(?:2e|68|72)\b"),
             likely(evidence=r"CONN Reset"),
@@ -115,7 +115,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
         (
             known(
                 r"libcdsprpc\.(?:so|dll)\b.{0,80}(?:cannot open|not found|not accessible)"
-                # Windows' loader gives no words for it
+                # Windows' loader prints no message for it
                 r"|ggml-hex: failed to load .{0,300}libcdsprpc\.dll"
             ),
         ),
@@ -150,18 +150,18 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
                 r"|version \S+ is mismatched).{0,4}The minimum ",
                 absent=rf"LiteRT \S+ with QNN \S+ did not compile |{RAN}",
             ),
-            # the probe says so of what its loader took
+            # a message of the probe about the file that its loader took
             known(r"lib(?:Qnn|onnxruntime)\S*\.so\b.{0,300} hides /"),
             known(r'"event":"library","name":"lib(?:Qnn|onnxruntime).*"hides":"'),
             likely(r"Interface.{0,4} failed to get providers|Interface Num Providers is"),
             likely(r"outside ELF segment"),
-            # of a process's maps
+            # from a process's maps
             likely(
                 NO_SESSION,
                 evidence=r":[0-9a-f]{2} \d+\s+/(?:vendor|system\w*|odm|product|usr/lib)/\S*"
                 r"libQnn\w+\.so$",
             ),
-            # a program takes libraries of its own version or newer ones
+            # a program accepts libraries of its own version or newer ones
             likely(r"Unable to find a valid interface(?! for (?!\S*[Qq]nn))"),
             possible(r"LD_LIBRARY_PATH=\S*/vendor/lib", evidence=r"failed to open session"),
         ),
@@ -211,10 +211,10 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
             known(foreseen="sdk-mix", codes=(1008,)),
             likely(foreseen="sdk-mix", codes=NO_WAY),
             likely(r"libraries are of incompatible versions|TRANSPORT_CONFIG crc32 failed"),
-            # no such symbol: the stub asks for one that has its version in its name
+            # no such symbol: the stub needs one with its version in its name
             likely(r"qnn_open.*\b0x80000442\b"),
             likely(r"(?:load Remote symbols\W{1,3}(?:error: )?|loadRemoteSymbols .*err )1008\b"),
-            # a warning, behind which ExecuTorch goes on
+            # a warning, after which ExecuTorch continues
             possible(r"(?i)qnn api version \S+ is mismatched"),
             possible(codes=(1008, dsp_error(0x194))),
         ),
@@ -262,7 +262,7 @@ REACH_RULES: Final[tuple[Rule, ...]] = (
                 foreseen="ort-too-(?:old|new)",
                 api=r"RegisterExecutionProviderLibrary|CreateSession\w*",
             ),
-            # so it also ends where QNN's libraries are not found
+            # it also ends like this if QNN's libraries are not found
             possible(r"Failed to initialize Dispatch API"),
         ),
     ),

@@ -1,7 +1,7 @@
-"""What ExecuTorch's `qnn_executor_runner` printed, as the steps that the probe tells of (pure).
+"""Parser of the output of ExecuTorch's `qnn_executor_runner` into steps like the probe's (pure).
 
-A user's own build of it runs on devices that ExecuTorch's wheel has no libraries for. It prints no
-events: which step it was in stands in lines of its log, and on Android in those of logcat.
+A user's own build of it runs on devices for which ExecuTorch's wheel has no libraries. It prints no
+events: its steps are recognised in lines of its log, and on Android in those of logcat.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from harness.probe.transcript import (
     LogLine,
     Start,
     StepResult,
-    Transcript as Told,
+    Transcript,
 )
 
 STARTED: Final = "qnn-harness-started"
-"""What the shell says before the runner takes its place: with the process id and /proc/uptime."""
+"""The line of the shell before it executes the runner, with the process id and /proc/uptime."""
 
 _STARTED: Final = re.compile(rf"{STARTED} ([0-9]{{1,10}}) ([0-9]{{1,12}}\.[0-9]{{1,6}})")
 # [ERROR] [Qnn ExecuTorch]: text; I 00:00:00.000418 executorch:file.cpp:57] text; W/tag( 123): text
@@ -71,53 +71,53 @@ _AFTER: Final = ("cleanup", "executorch-free")
 
 
 @dataclass(frozen=True)
-class Heard:
-    """One line of what the runner printed, and when it came (microseconds since the start)."""
+class OutputLine:
+    """A line of the runner's output, and its time (microseconds since the start)."""
 
     text: str
     t_us: int
 
 
 def is_delegate_line(text: str) -> bool:
-    """Whether ExecuTorch's QNN backend wrote a line to the terminal."""
+    """Return whether a line of the output comes from ExecuTorch's QNN backend."""
     return "[Qnn ExecuTorch]" in text
 
 
 def is_logged_line(text: str) -> bool:
-    """Whether a line of Android's log is ExecuTorch's."""
+    """Return whether a line of Android's log comes from ExecuTorch."""
     logged = _LOGCAT.match(text)
     return logged is not None and "executorch" in logged[2].lower()
 
 
-def process_of(heard: Sequence[Heard]) -> int | None:
-    """The runner's process id, None if its shell never came so far."""
-    found = next((found for one in heard if (found := _STARTED.match(one.text))), None)
-    return int(found[1]) if found else None
+def process_of(output: Sequence[OutputLine]) -> int | None:
+    """Return the runner's process id, None if it was not started."""
+    match = next((match for line in output if (match := _STARTED.match(line.text))), None)
+    return int(match[1]) if match else None
 
 
-def runner_transcript(plan: Plan, heard: Sequence[Heard], exit_code: int | None) -> Told:
-    """What became of each step of a program's plan; `exit_code` None: it was ended.
+def runner_transcript(plan: Plan, output: Sequence[OutputLine], code: int | None) -> Transcript:
+    """Return the results of the steps of a plan; `code` is the exit code, None if it was ended.
 
-    A status that ExecuTorch names ends the step that it came in: the runner aborts itself then,
-    which is no crash. If it ended in any other way, the step that it was in did not end.
+    A status in the output ends the current step: the runner aborts itself then, which is no crash.
+    If it ended in any other way, the current step did not end.
     """
     reader = _Reader(plan)
-    for one in heard:
-        reader.take(one)
-    if exit_code == 0 and reader.failed is None:
+    for line in output:
+        reader.feed(line)
+    if code == 0 and reader.failed is None:
         reader.go_to(reader.end)
     return reader.transcript()
 
 
 class _Reader:
-    """Goes from step to step of a plan as lines tell it to."""
+    """A state machine that follows the steps of a plan in the output."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         verbs = [step.verb for step in plan.steps]
         self._first_run = verbs.index(_RUN)
         self.end = verbs.index(_AFTER[0])
-        self._at = 0
+        self._index = 0
         self._delegates = 0
         self._began_us: int
         self._start: tuple[int, int] | None = None
@@ -132,27 +132,27 @@ class _Reader:
             for number, step in enumerate(plan.steps)
         ]
 
-    def take(self, one: Heard) -> None:
-        if self._start is None and (found := _STARTED.match(one.text)):
-            self._start = int(found[1]), int(float(found[2]) * 1e6)
+    def feed(self, line: OutputLine) -> None:
+        if self._start is None and (match := _STARTED.match(line.text)):
+            self._start = int(match[1]), int(float(match[2]) * 1e6)
             self._steps[0].begun = True
-            self._began_us = one.t_us
+            self._began_us = line.t_us
             return
-        if self._start is None or self.failed is not None or self._at >= self.end:
+        if self._start is None or self.failed is not None or self._index >= self.end:
             return
-        level, text = _parts(one.text)
-        self._move(text, one.t_us)
-        step = self._steps[min(self._at, self.end - 1)]
-        step.logs.append(LogLine(level, text, one.t_us))
+        level, text = _parts(line.text)
+        self._move(text, line.t_us)
+        step = self._steps[min(self._index, self.end - 1)]
+        step.logs.append(LogLine(level, text, line.t_us))
         if _GIVEN.search(text):
             step.error, step.message = "given", text
             self._fail(step)
-        elif found := _STATUS.search(text):
-            self._fail(step, int(found[1], 16) or _INTERNAL)
+        elif match := _STATUS.search(text):
+            self._fail(step, int(match[1], 16) or _INTERNAL)
         elif text.startswith(_NOT_PARSED):
             self._fail(step, _INVALID_PROGRAM)
-        elif step.verb == _RUN and step.duration_us is None and (found := _TOOK.match(text)):
-            step.duration_us = int(float(found[1]) * 1000)
+        elif step.verb == _RUN and step.duration_us is None and (match := _TOOK.match(text)):
+            step.duration_us = int(float(match[1]) * 1000)
 
     def _move(self, text: str, t_us: int) -> None:
         if text.startswith("Deserializing processed data"):
@@ -163,56 +163,56 @@ class _Reader:
             self.go_to(2, t_us)
         elif text.startswith("Method loaded"):
             self.go_to(self._first_run, t_us)
-        elif found := _INFERENCE.match(text):
-            self.go_to(self._first_run + int(found[1]), t_us)
+        elif match := _INFERENCE.match(text):
+            self.go_to(self._first_run + int(match[1]), t_us)
         elif text.startswith("Model executed successfully"):
             self.go_to(self.end, t_us)
 
     def go_to(self, number: int, t_us: int | None = None) -> None:
-        """Ends all steps before this one, which begins. It never goes back to an earlier step."""
-        for at in range(self._at, min(number, self.end)):
-            step = self._steps[at]
+        """End all steps before this one and begin it; never go back to an earlier step."""
+        for index in range(self._index, min(number, self.end)):
+            step = self._steps[index]
             step.begun, step.ended, step.code = True, True, 0
             if t_us is not None:
                 if step.duration_us is None:
                     step.duration_us = t_us - self._began_us
                 self._began_us = t_us
-        self._at = max(self._at, min(number, self.end))
-        self._steps[self._at].begun = True
+        self._index = max(self._index, min(number, self.end))
+        self._steps[self._index].begun = True
 
     def _fail(self, step: StepResult, code: int | None = None) -> None:
         self.failed = step.step
         step.begun, step.ended, step.code = True, True, code
         step.symbol = None if code is None else _SYMBOLS.get(code, "unknown")
 
-    def transcript(self) -> Told:
-        """What is known, of a runner that was heard of."""
-        told = Told(steps=self._steps)
+    def transcript(self) -> Transcript:
+        """Return the transcript of the output so far."""
+        transcript = Transcript(steps=self._steps)
         if self._start is None:
-            return told
+            return transcript
         body = self._plan.text().partition("\n")[2].encode()
-        told.start = Start(None, self._start[0], None)
-        told.accepted = Accepted(crc32(body), len(self._plan.steps), self._start[1])
-        if self.failed is None and self._at < self.end:
-            told.steps = [step for step in self._steps if step.begun]
-            return told
+        transcript.start = Start(None, self._start[0], None)
+        transcript.accepted = Accepted(crc32(body), len(self._plan.steps), self._start[1])
+        if self.failed is None and self._index < self.end:
+            transcript.steps = [step for step in self._steps if step.begun]
+            return transcript
         for step in self._steps:
             if step.verb in _AFTER:
                 step.begun, step.ended, step.code = True, True, 0
             elif not step.begun:
                 step.skipped = EARLIER_FAILED
-        told.finished = Done(len(self._steps), int(self.failed is not None))
-        return told
+        transcript.finished = Done(len(self._steps), int(self.failed is not None))
+        return transcript
 
 
 def _parts(line: str) -> tuple[str, str]:
-    """Level and text of a line, whatever wrote it."""
+    """Return level and text of a line of any format."""
     for pattern in (_DELEGATE, _OWN, _LOGCAT):
-        if found := pattern.match(line):
-            level, text = _LEVELS.get(found[1], "debug"), found.groups()[-1]
+        if match := pattern.match(line):
+            level, text = _LEVELS.get(match[1], "debug"), match.groups()[-1]
             if pattern is _OWN:
-                return level, f"{text} [{found[2]}]"
-            # logcat repeats what the line itself says
+                return level, f"{text} [{match[2]}]"
+            # the text has its own level, too
             inner = _DELEGATE.match(text)
             return level, inner[2] if inner else text
     return "debug", line

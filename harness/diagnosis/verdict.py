@@ -1,11 +1,11 @@
-"""From what a probe process did to outcome, cause and error of a case (pure).
+"""The verdict on a probe process: outcome, cause and error of a case (pure).
 
-What the lab loses on the way (connection, device, deadline of adb) is an exception and never comes
-here. A verdict is given only about a process whose end was seen.
+Failures of the lab (connection, device, deadline of adb) are exceptions and never come here. Only
+a process whose end was observed gets a verdict.
 
-ExecuTorch answers with an error of its own that tells next to nothing (1, Internal). QNN's code
-stands in a line of its log. The lines are those of ExecuTorch 1.5.1; most are in the logs of
-pytorch/executorch#14985, #6820 and #18862, too.
+ExecuTorch returns an unspecific error of its own (1, Internal). QNN's code is in a line of its
+log. The lines are those of ExecuTorch 1.5.1; most are in the logs of pytorch/executorch#14985,
+#6820 and #18862, too.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from harness.probe.transcript import LogLine, StepResult, Transcript, damage, mi
 
 @dataclass(frozen=True)
 class UnsupportedRule:
-    """An answer that a target gives to what it cannot do.
+    """An error by which a target says that it does not support a request.
 
     `api` and `text` are regular expressions: the first must match the whole name, the second be
-    found in the message. With `lacks` the answer counts only on a device that shows nothing of that
-    processor. On any other device the words tell of a failure. `source` says who saw it.
+    found in the message. With `lacks` the rule applies only to a device without that processor; on
+    any other device the error is a failure. `source` says where it was observed.
     """
 
     api: str
@@ -57,7 +57,7 @@ _CONVERSIONS: Final = {
     0xA6E01910: "of 16-bit operands that the earlier result limits",
     0xA6E01710: "of bytes with bias words that bend the sum",
 }
-"""HMX's conversions, some operands of which no emulator has, by what is fixed in their words."""
+"""HMX's conversions, some operands of which no emulator supports, by their fixed bits."""
 _FIXED: Final = 0xFFE03F3F
 _HMX: Final = re.compile(r"HMX instruction ([0-9a-f]{8})\b")
 
@@ -122,29 +122,30 @@ UNSUPPORTED: Final = (
 )
 
 
-def emulator_lacks(said: Sequence[Said], error: ErrorRecord | None) -> ErrorRecord | None:
-    """What the emulator of a simulated DSP could not do in a process; None if it could do all.
+def emulator_lacks(replies: Sequence[Said], error: ErrorRecord | None) -> ErrorRecord | None:
+    """Return the instructions that the emulator of a simulated DSP lacks; None if it has all.
 
-    `error` is what came of it, which says where in the plan that was: a dead DSP fails calls,
-    crashes its client or keeps it waiting.
+    `error` is the resulting error, which has the step of the plan: a dead DSP makes calls fail, or
+    crashes or blocks its client.
     """
-    lacking = [one for one in said if one.kind == "emulator"]
+    lacking = [reply for reply in replies if reply.kind == "emulator"]
     if not lacking:
         return None
     lines = [
-        f"the emulator cannot execute {one.words} ({one.call}: {one.answer}){_meaning(one.words)}"
-        for one in lacking
+        f"the emulator cannot execute {reply.words} ({reply.call}: {reply.answer})"
+        f"{_conversion(reply.words)}"
+        for reply in lacking
     ]
-    found = ErrorRecord.of(message="\n".join([*lines, EMULATORS]))
+    record = ErrorRecord.of(message="\n".join([*lines, EMULATORS]))
     if error is None:
-        return found
-    where = {"api": error.api, "step": error.step, "context": error.context}
-    return found.model_copy(update=where).with_line(f"what came of it: {error.message}")
+        return record
+    place = {"api": error.api, "step": error.step, "context": error.context}
+    return record.model_copy(update=place).with_line(f"the result: {error.message}")
 
 
-def _meaning(words: str) -> str:
-    found = _HMX.search(words)
-    kind = _CONVERSIONS.get(int(found[1], 16) & _FIXED) if found is not None else None
+def _conversion(words: str) -> str:
+    match = _HMX.search(words)
+    kind = _CONVERSIONS.get(int(match[1], 16) & _FIXED) if match is not None else None
     return f": a conversion {kind}" if kind is not None else ""
 
 
@@ -153,9 +154,9 @@ def is_unsupported(
     coprocessors: Coprocessors | None,
     rules: Sequence[UnsupportedRule] = UNSUPPORTED,
 ) -> bool:
-    """Whether a target said with this error that it cannot do what was asked.
+    """Return whether a target says with this error that it does not support the request.
 
-    `coprocessors` is what the device shows of its DSP and GPU, None if that is not known.
+    `coprocessors` are the visible DSP and GPU of the device, None if they are not known.
     """
     return any(_applies(rule, error, coprocessors) for rule in rules)
 
@@ -199,42 +200,42 @@ _TRIED_AS_DLC: Final = "Can't create dlc from binary"
 
 @dataclass(frozen=True)
 class FailedCall:
-    """A call of QNN that ExecuTorch says failed, and the code it returned."""
+    """A failed call of QNN in ExecuTorch's log, and the code it returned."""
 
     api: str
     code: int
 
 
 def first_failed_call(lines: Iterable[str]) -> FailedCall | None:
-    """The call that failed first, None if the log names none; `lines` as `causal` leaves them."""
+    """Return the first failed call in lines of `causal_lines`, None if there is none."""
     for line in lines:
         for pattern, api in _CALLS:
-            if found := pattern.search(line):
-                return FailedCall(api, int(found[1]))
+            if match := pattern.search(line):
+                return FailedCall(api, int(match[1]))
     return None
 
 
-def causal(logs: Sequence[LogLine]) -> list[LogLine]:
-    """The log of one delegate without what is no cause.
+def causal_lines(logs: Sequence[LogLine]) -> list[LogLine]:
+    """Return the log of one delegate without the lines that are no cause.
 
-    What cannot be read as a context is tried as a DLC next. If it is no DLC, that ends with 1002,
-    whose cause is the 30010 before it, logged as a warning. If it is one, nothing went wrong
+    A blob that cannot be read as a context is tried as a DLC next. If it is no DLC, that fails with
+    1002, whose cause is the 30010 before it, logged as a warning. If it is one, there is no failure
     (pytorch/executorch#21804).
     """
-    unread = next((at for at, line in enumerate(logs) if _NOT_READ in line.text), None)
+    unread = next((index for index, line in enumerate(logs) if _NOT_READ in line.text), None)
     if unread is None:
         return list(logs)
-    behind = [line for line in logs[unread + 1 :] if _TRIED_AS_DLC not in line.text]
-    is_dlc = len(behind) == len(logs) - unread - 1
+    rest = [line for line in logs[unread + 1 :] if _TRIED_AS_DLC not in line.text]
+    is_dlc = len(rest) == len(logs) - unread - 1
     cause = [] if is_dlc else [replace(logs[unread], level="error")]
-    return [*logs[:unread], *cause, *behind]
+    return [*logs[:unread], *cause, *rest]
 
 
 @dataclass(frozen=True)
 class Blame:
-    """Who is at fault when the probe itself refused a step, or found that its result is wrong.
+    """The cause of a step that the probe itself refused, or whose result it found wrong.
 
-    `error` is the kind that the probe names, `text` is found in its message.
+    `error` is the probe's kind of error, `text` a regular expression found in its message.
     """
 
     error: str
@@ -243,39 +244,37 @@ class Blame:
 
 
 BLAME: Final = (
-    # A library that cannot be loaded, or lacks what it should export, is a property of the runtime
-    # under test.
+    # A library that cannot be loaded, or lacks a symbol, is a property of the runtime under test.
     Blame("dlopen", "target"),
     Blame("symbol", "target"),
-    # The library answered with success, and what it gave is wrong; the files it was given are the
-    # harness's own and were checked when they were made.
+    # The call succeeded with a wrong result; its input files come from the harness and were checked
+    # when they were made.
     Blame("mismatch", "target"),
     Blame("guard", "target"),
     Blame("size", "target"),
-    # What a user gave for a program, whose tensors only ExecuTorch knows.
+    # The user's inputs for a program, whose tensors only ExecuTorch knows.
     Blame("given", "config"),
     Blame("metadata", "harness", r"unknown version"),
     Blame("metadata", "target"),
-    # ORT ran, and not on the execution provider that was asked for.
+    # ORT ran, but not on the requested execution provider.
     Blame("placement", "target"),
     Blame("no-device", "target"),
     Blame("memory", "infra"),
-    # A file that is not there was not deployed; one that cannot be read or written is the device's
-    # storage.
+    # A missing file was not deployed; one that cannot be read or written is the device's storage.
     Blame("file", "harness", r"No such file|not a regular file|the limit is|path too long"),
     Blame("file", "infra"),
 )
-"""The first that fits decides. What none of them names is a bug of the harness."""
+"""The first that fits decides. Any other error is a bug of the harness."""
 
 _DIGITS: Final = (6, 9)  # the probe gives 9 at most
 _AFTER_SUCCESS: Final = ("mismatch", "guard")
 
 
 def step_error(step: StepResult) -> ErrorRecord:
-    """The error record of a failed step.
+    """Return the error record of a failed step.
 
-    The message begins with what the library logged as errors during the step, since that names the
-    real cause. Then come the probe's words, the library's text for the code, and ours.
+    The message begins with the library's error lines during the step, since these name the real
+    cause. Then come the probe's message, the library's text for the code, and ours.
     """
     code = 0 if step.error in _AFTER_SUCCESS else step.code
     logged = error_lines(step)
@@ -298,61 +297,61 @@ def step_error(step: StepResult) -> ErrorRecord:
         context=step.context,
         chain=failure_chain(step),
     )
-    apart = _difference(step) if step.error == "mismatch" else None
-    return error if apart is None else error.with_line(apart)
+    difference = _difference(step) if step.error == "mismatch" else None
+    return error if difference is None else error.with_line(difference)
 
 
 def _difference(step: StepResult) -> str | None:
-    """How far the first wrong output is from what was expected, with the tolerance that it had.
+    """Describe how far the first wrong output is from the expected one.
 
-    Not in the signature: the figures differ from run to run.
+    This is not in the signature: the figures differ from run to run.
     """
     outputs = step.data.get("outputs")
-    for one in outputs if isinstance(outputs, list) else []:
-        match one:
+    for output in outputs if isinstance(outputs, list) else []:
+        match output:
             case {"beyond": int(beyond), "name": str(name), "max_abs": int() | float() as most} if (
                 beyond
             ):
-                got, wanted = _apart(one.get("first_value"), one.get("first_expected"))
-                values = f"the first of them is {got}, and {wanted} was expected"
-                nan = one.get("nan")
-                told = f"; NaN: {nan} of its elements" if isinstance(nan, int) and nan else ""
-                return f"{name} differs by up to {most:.6g}; {values}{told}"
+                pair = _distinct(output.get("first_value"), output.get("first_expected"))
+                values = f"the first of them is {pair[0]}, and {pair[1]} was expected"
+                nan = output.get("nan")
+                nan_text = f"; NaN: {nan} of its elements" if isinstance(nan, int) and nan else ""
+                return f"{name} differs by up to {most:.6g}; {values}{nan_text}"
     return None
 
 
-def _apart(*values: object) -> list[str]:
-    """Two numbers, with as many digits as it takes to tell them apart.
+def _distinct(*values: object) -> list[str]:
+    """Return two numbers as text, with as many digits as it takes to distinguish them.
 
-    JSON has null for what is NaN or infinite.
+    JSON has null for NaN and infinity.
     """
     for digits in _DIGITS:
-        told = [
-            f"{one:.{digits}g}" if isinstance(one, int | float) else "no finite number"
-            for one in values
+        texts = [
+            f"{number:.{digits}g}" if isinstance(number, int | float) else "no finite number"
+            for number in values
         ]
-        if told[0] != told[1]:
+        if texts[0] != texts[1]:
             break
-    return told
+    return texts
 
 
 def cause_of(step: StepResult, blame: Sequence[Blame]) -> Cause:
-    """Who is at fault for a step that ended badly."""
+    """Return the cause of a step that failed."""
     if step.error is None:
         return "target"
     message = step.message or ""
-    for one in blame:
-        if one.error == step.error and re.search(one.text, message):
-            return one.cause
+    for entry in blame:
+        if entry.error == step.error and re.search(entry.text, message):
+            return entry.cause
     return "harness"
 
 
 def _executorch_error(step: StepResult) -> ErrorRecord:
-    """The record: the call of QNN that failed first, then all that ExecuTorch said."""
-    step = replace(step, logs=causal(step.logs))
+    """Return the record of the QNN call that failed first, with all messages of ExecuTorch."""
+    step = replace(step, logs=causal_lines(step.logs))
     call = first_failed_call(line.text for line in step.logs)
-    own = f"{step.api} returned {step.code} ({step.symbol})"
-    message = "\n".join([*error_lines(step), own])
+    returned = f"{step.api} returned {step.code} ({step.symbol})"
+    message = "\n".join([*error_lines(step), returned])
     symbol = step.symbol if call is None else None
     return ErrorRecord.of(
         api=step.api if call is None else call.api,
@@ -361,12 +360,12 @@ def _executorch_error(step: StepResult) -> ErrorRecord:
         message=message,
         step=step.step,
         context=step.context,
-        chain=call_chain(step, code=call.code if call else None, symbol=symbol, message=own),
+        chain=call_chain(step, code=call.code if call else None, symbol=symbol, message=returned),
     )
 
 
 def _ort_error(step: StepResult, code: int, logged: Sequence[str]) -> ErrorRecord:
-    """The record: QNN's code where the texts hold one, ORT's own beside it, all that was said."""
+    """Return the record with QNN's code, if the messages have one, and ORT's own code."""
     text = step.data.get("status_text")
     message = text if isinstance(text, str) else step.message or ""
     error = take_apart(code, message, logged)
@@ -384,11 +383,11 @@ def _ort_error(step: StepResult, code: int, logged: Sequence[str]) -> ErrorRecor
 
 _MAX_STDERR_CHARS: Final = 1000
 _MAX_STDERR_BYTES: Final = 64 << 10
-# Behind its last event.
-_EXITS_HAVING_SAID: Final = (EXIT_DONE, EXIT_STEP_FAILED, EXIT_BAD_PLAN)
-# It could not print, or not even that its deadline had passed.
-_EXITS_NOBODY_READS: Final = (EXIT_DEADLINE, EXIT_OUTPUT)
-# The probe's, or of a program that is not ours, or of a library that unloads.
+# Exit codes after the last event.
+_EXITS_AFTER_RESULTS: Final = (EXIT_DONE, EXIT_STEP_FAILED, EXIT_BAD_PLAN)
+# Exit codes if it could not print its events.
+_EXITS_UNREAD: Final = (EXIT_DEADLINE, EXIT_OUTPUT)
+# Exit codes of success: the probe's, or another program's, or of a library while it unloads.
 _WENT_WELL: Final = (EXIT_DONE, 0)
 # A shell reports a process ended by signal n as exit code 128 + n.
 _SHELL_SIGNALS: Final[Mapping[int | None, int]] = {128 + number: number for number in range(1, 65)}
@@ -396,9 +395,9 @@ _SHELL_SIGNALS: Final[Mapping[int | None, int]] = {128 + number: number for numb
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a process comes to; `error` and `cause` are None if nothing went wrong.
+    """The verdict on a process; `error` and `cause` are None if it passed.
 
-    For `unsupported` there is an error, which says what the target cannot do, and no cause.
+    For `unsupported` there is an error, which says what is not supported, and no cause.
     """
 
     outcome: Outcome
@@ -406,36 +405,36 @@ class Verdict:
     error: ErrorRecord | None = None
 
     def explanation(self) -> str:
-        """One or more lines for a person: outcome, place, API, code, symbol, message."""
+        """Return one or more lines of text: outcome, place, API, code, symbol, message."""
         if self.error is None:
             return self.outcome
-        error, where = self.error, ""
+        error, place = self.error, ""
         if error.step is not None:
             context = "" if error.context is None else f", context {error.context}"
-            where = f" in step {error.step}{context}"
+            place = f" in step {error.step}{context}"
         code = f" returned {error.ort.code} ({error.ort.name})" if error.ort else ""
         if error.code == 0 and self.outcome == "failed":
             code = " succeeded, and what it gave is wrong"
         elif error.code is not None:
-            named = ", ".join(part for part in (error.symbol, error.component) if part)
-            what = f" returned {error.code}" if error.ort is None else f"{code}, QNN {error.code}"
-            code = what + (f" ({named})" if named else "")
+            details = ", ".join(part for part in (error.symbol, error.component) if part)
+            code = f"{code}, QNN {error.code}" if error.ort else f" returned {error.code}"
+            code += f" ({details})" if details else ""
         api = f": {error.api}{code}" if error.api else code
-        began = error.first_cause
-        first = "" if began is None or began.message in error.message else began.message
+        link = error.first_cause
+        first = "" if link is None or link.message in error.message else link.message
         cause = f"\nfirst cause: {first}" if first else ""
-        known = f"\ndiagnosis: {error.diagnosis.text()}" if error.diagnosis else ""
-        # what has neither says at once what is wrong: its first line is all that a summary shows
-        end = "\n" if where or api else ": "
-        return f"{self.outcome}{where}{api}{end}{error.message}{cause}{known}".rstrip(" :\n")
+        diagnosis = f"\ndiagnosis: {error.diagnosis.text()}" if error.diagnosis else ""
+        # without both the message is on the first line, which is all that a summary shows
+        end = "\n" if place or api else ": "
+        return f"{self.outcome}{place}{api}{end}{error.message}{cause}{diagnosis}".rstrip(" :\n")
 
 
 @dataclass(frozen=True)
 class ProcessEnding:
-    """One way in which a probe process can end: how to see it, and what it comes to."""
+    """One way in which a probe process can end: its condition, and its verdict."""
 
     name: str
-    holds: Callable[[ProbeRun], bool]
+    applies: Callable[[ProbeRun], bool]
     verdict: Callable[[ProbeRun], Verdict]
 
 
@@ -468,37 +467,37 @@ ENDINGS: Final = (
         "unread-until-deadline",
         lambda run: run.transcript.unread and _late(run),
         lambda run: _no_verdict(
-            "infra", _silence(run, "may have waited for somebody to read what it printed")
+            "infra", _silence(run, "may have been blocked because its output was not read")
         ),
     ),
     ProcessEnding(
         "hung",
         lambda run: _late(run),
-        lambda run: _cut_short(run, "hung", f"did not end within {run.duration_s:.1f} s"),
+        lambda run: _judge_cut_short(run, "hung", f"did not end within {run.duration_s:.1f} s"),
     ),
     ProcessEnding(
         "endless-output",
         lambda run: run.truncated,
-        lambda run: _cut_short(run, "hung", "wrote without end and was ended"),
+        lambda run: _judge_cut_short(run, "hung", "wrote without end and was ended"),
     ),
     ProcessEnding(
         "signal",
-        lambda run: _signal(run) is not None and not _failed_before_its_end(run),
-        lambda run: _cut_short(run, "crashed", f"was ended by {_signal(run)}"),
+        lambda run: _signal(run) is not None and not _failed_in_its_plan(run),
+        lambda run: _judge_cut_short(run, "crashed", f"was ended by {_signal(run)}"),
     ),
     ProcessEnding(
         "nobody-read",
-        lambda run: not run.transcript.done and run.exit_code in _EXITS_NOBODY_READS,
+        lambda run: not run.transcript.done and run.exit_code in _EXITS_UNREAD,
         lambda run: _no_verdict("infra", _silence(run, "could not write its results")),
     ),
     ProcessEnding(
-        # one flipped bit in an adb packet's header, and its server drops the packet without a word
+        # one flipped bit in an adb packet's header, and its server silently drops the packet
         "last-words-lost",
-        lambda run: not run.transcript.done and run.exit_code in _EXITS_HAVING_SAID,
-        lambda run: _no_verdict("infra", _silence(run, "came to its end, and was not heard out")),
+        lambda run: not run.transcript.done and run.exit_code in _EXITS_AFTER_RESULTS,
+        lambda run: _no_verdict("infra", _silence(run, "ended, but its last output was lost")),
     ),
     ProcessEnding(
-        # a process ends by itself between events; only a signal can strike within one
+        # a process exits only between events; within an event only a signal ends it
         "event-unfinished",
         lambda run: run.transcript.cut_off and _signal(run) is None,
         lambda run: _no_verdict("infra", _silence(run, "ended by itself, and within an event")),
@@ -506,7 +505,7 @@ ENDINGS: Final = (
     ProcessEnding(
         "left-early",
         lambda run: not run.transcript.done,
-        lambda run: _cut_short(
+        lambda run: _judge_cut_short(
             run, "crashed", f"ended with exit code {run.exit_code} before its plan was done"
         ),
     ),
@@ -515,16 +514,16 @@ ENDINGS: Final = (
         lambda run: misfit(run.transcript, run.plan) is not None,
         lambda run: _no_verdict(
             "infra",
-            f"what the probe said does not fit its plan: {misfit(run.transcript, run.plan)}",
+            f"the events of the probe do not fit its plan: {misfit(run.transcript, run.plan)}",
         ),
     ),
     ProcessEnding(
         "left-with-a-code",
         lambda run: run.exit_code not in _WENT_WELL and run.transcript.first_failure is None,
-        lambda run: _cut_short(run, "crashed", f"ended with exit code {run.exit_code}"),
+        lambda run: _judge_cut_short(run, "crashed", f"ended with exit code {run.exit_code}"),
     ),
 )
-"""The worst that can happen comes first. The first that holds decides; else the steps do."""
+"""The worst ending comes first. The first that applies decides; else the steps do."""
 
 
 def judge(
@@ -532,41 +531,41 @@ def judge(
     coprocessors: Coprocessors | None = None,
     *,
     foreseen: Foreseen = NOTHING,
-    said: Sequence[Said] = (),
+    dsp_replies: Sequence[Said] = (),
     endings: Sequence[ProcessEnding] = ENDINGS,
     blame: Sequence[Blame] = BLAME,
 ) -> Verdict:
-    """What a probe process comes to, on a device that shows these `coprocessors` (None: not known).
+    """Return the verdict on a probe process; `coprocessors` are those of the device, if known.
 
-    The worst that happened decides. A process that ended, or was ended, before its plan was done
-    has crashed or hung in the step begun last. If a step had failed before, the message says so.
-    Otherwise the first failed step decides. If the process then crashed behind the end of its plan,
-    the message says that. A process of which nothing was heard never reached the target: that is an
-    error of the lab.
+    The worst event decides. A process that ended, or was ended, before its plan was done has
+    crashed or hung in the step begun last. If a step had failed before, the message says so.
+    Otherwise the first failed step decides. If the process then crashed after the end of its plan,
+    the message says that. A process without any output never reached the target: that is an error
+    of the lab.
 
-    What went wrong with the target gets the diagnosis that its texts and codes, and what was
-    `foreseen`, allow. `said` is what a simulated DSP said meanwhile: where its emulator could not
-    do something, nothing that came of it counts.
+    A failure of the target gets the diagnosis that fits its messages, its codes, and what was
+    `foreseen`. `dsp_replies` are those of a simulated DSP: if its emulator lacks an instruction,
+    the case is unsupported.
     """
-    ending = next((ending for ending in endings if ending.holds(run)), None)
+    ending = next((ending for ending in endings if ending.applies(run)), None)
     if ending is not None:
         verdict = ending.verdict(run)
     else:
-        verdict = _of_finished(run.transcript, coprocessors, blame)
-    if (lacking := emulator_lacks(said, verdict.error)) and verdict.outcome != "error":
+        verdict = _judge_finished(run.transcript, coprocessors, blame)
+    if (lacking := emulator_lacks(dsp_replies, verdict.error)) and verdict.outcome != "error":
         return Verdict("unsupported", None, lacking)
     if verdict.error is None or verdict.outcome == "error":
         return verdict
-    error = verdict.error.model_copy(update={"libraries": _loaded(run)})
-    if ending is None and (struck := _signal(run)) is not None:
-        error = error.with_line(f"the process was ended by {struck} after its plan")
-    # what libraries printed besides their log; as little trusted as a device's logs
+    error = verdict.error.model_copy(update={"libraries": _libraries(run)})
+    if ending is None and (signal := _signal(run)) is not None:
+        error = error.with_line(f"the process was ended by {signal} after its plan")
+    # output of libraries besides their log; it counts as evidence, like a device's logs
     printed = run.stderr[-_MAX_STDERR_BYTES:].decode("utf-8", "replace").splitlines()
-    known = diagnosed(verdict.outcome, error, printed, foreseen=foreseen)
-    return replace(verdict, error=known)
+    diagnosed_error = diagnosed(verdict.outcome, error, printed, foreseen=foreseen)
+    return replace(verdict, error=diagnosed_error)
 
 
-def _of_finished(
+def _judge_finished(
     transcript: Transcript, coprocessors: Coprocessors | None, blame: Sequence[Blame]
 ) -> Verdict:
     step = transcript.first_failure
@@ -581,36 +580,37 @@ def _of_finished(
     return Verdict("failed", "target", error)
 
 
-def _failed_before_its_end(run: ProbeRun) -> bool:
-    """Whether a process carried out its plan, and a step of it failed.
+def _failed_in_its_plan(run: ProbeRun) -> bool:
+    """Return whether a process completed its plan and a step of it failed.
 
-    A crash after that is one of tearing down what was never set up; the step tells why.
+    A crash after that comes from tearing down what was never set up; the step has the reason.
     """
     return run.transcript.done and run.transcript.first_failure is not None
 
 
-def _loaded(run: ProbeRun) -> tuple[LoadedLibrary, ...]:
-    return tuple(LoadedLibrary.model_validate(asdict(one)) for one in run.transcript.libraries)
+def _libraries(run: ProbeRun) -> tuple[LoadedLibrary, ...]:
+    libraries = run.transcript.libraries
+    return tuple(LoadedLibrary.model_validate(asdict(library)) for library in libraries)
 
 
 def _late(run: ProbeRun) -> bool:
     return run.timed_out or run.transcript.deadline
 
 
-def _cut_short(run: ProbeRun, outcome: Outcome, how: str) -> Verdict:
-    """A process that crashed or hung, with the step it was in and what had failed before."""
+def _judge_cut_short(run: ProbeRun, outcome: Outcome, ending: str) -> Verdict:
+    """Return the verdict on a process that crashed or hung, with its step and earlier failures."""
     transcript = run.transcript
     step = transcript.last_begun
     inside = step if step is not None and step.unfinished else None
     if step is None:
         place = "before its first step"
     elif inside:
-        place = f"in step {step.step} ({_named(step)})"
+        place = f"in step {step.step} ({_name_of(step)})"
     elif transcript.done:
         place = "after its plan was done"
     else:
-        place = f"after step {step.step} ({_named(step)})"
-    lines = [f"the process {how}, {place}"]
+        place = f"after step {step.step} ({_name_of(step)})"
+    lines = [f"the process {ending}, {place}"]
     if inside:
         if inside.code is not None:
             lines.append(f"{inside.api or inside.verb} had returned {inside.code}")
@@ -619,7 +619,8 @@ def _cut_short(run: ProbeRun, outcome: Outcome, how: str) -> Verdict:
     if failed is not None and failed is not step:
         error = step_error(failed)
         first = error.message.partition("\n")[0]
-        lines.append(f"{EARLIER}step {failed.step} failed: {_named(failed)} {error.code}: {first}")
+        call = f"{_name_of(failed)} {error.code}"
+        lines.append(f"{EARLIER}step {failed.step} failed: {call}: {first}")
     error = ErrorRecord.of(
         api=(inside.api or inside.verb) if inside else None,
         code=inside.code if inside else None,
@@ -642,14 +643,14 @@ def _no_verdict(cause: Cause, message: str, step: StepResult | None = None) -> V
     return Verdict("error", cause, error)
 
 
-def _silence(run: ProbeRun, what: str) -> str:
-    said = run.stderr.decode("utf-8", "replace").strip()[-_MAX_STDERR_CHARS:]
-    how = _signal(run) or f"exit code {run.exit_code}"
-    return f"the probe {what} ({how})" + (f": {said}" if said else "")
+def _silence(run: ProbeRun, problem: str) -> str:
+    stderr = run.stderr.decode("utf-8", "replace").strip()[-_MAX_STDERR_CHARS:]
+    ending = _signal(run) or f"exit code {run.exit_code}"
+    return f"the probe {problem} ({ending})" + (f": {stderr}" if stderr else "")
 
 
 def _signal(run: ProbeRun) -> str | None:
-    """The signal that ended a process, None if none did or nobody knows."""
+    """Return the signal that ended a process, None if none did or it is not known."""
     number = run.signal
     if number is None and not run.transcript.done:
         number = _SHELL_SIGNALS.get(run.exit_code)
@@ -663,6 +664,6 @@ def _signal(run: ProbeRun) -> str | None:
     return f"{name}{hint}"
 
 
-def _named(step: StepResult) -> str:
+def _name_of(step: StepResult) -> str:
     context = "" if step.context is None else f", context {step.context}"
     return f"{step.api or step.verb}{context}"

@@ -1,6 +1,6 @@
-"""An acceptance as one file to be sent to somebody: redacted, bounded, whole or not there.
+"""The archive of an acceptance, to be sent to others: redacted, bounded, written atomically.
 
-Who gets one reads it as a row of docs/devices.md.
+A recipient shows it as a row of docs/devices.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _READ_BYTES: Final = 64 << 20
 _LEAST_CHARS: Final = 3
 _CELL_CHARS: Final = 200
 _FOLDERS: Final = (*NDK_VARIABLES, FOLDER_VARIABLE)
-# names that say nothing of who somebody is, and would be taken out of every second line
+# names that identify nobody, and occur in too many lines
 _NOBODY: Final = frozenset({"root", "user", "localhost", "/", "/root"})
 _README: Final = """What `qnn-harness doctor --acceptance` found of one device.
 
@@ -62,34 +62,32 @@ Look through it before you send it all the same.
 
 
 def lab_words(lab: Lab) -> dict[str, str]:
-    """What a lab tells of whom it belongs to, and what stands there instead (pure)."""
+    """Return {word: replacement} for words of a lab that identify its owner (pure)."""
     words: dict[str, str] = {}
     for source in lab.runtimes:
         for value in source.model_dump(mode="json").values():
             if isinstance(value, str) and "/" in value:
                 words |= {value: "<source>", urlsplit(value).hostname or "": "<source>"}
-    by_adb = [lab.server_of(one) for one in lab.devices if one.transport == "adb"]
-    servers = [one.address for one in lab.hosts] + by_adb
-    for at in filter(None, (one.login for one in lab.devices)):
-        words |= dict.fromkeys((str(at), *at.login.split("@")), "<board>")
+    by_adb = [lab.server_of(device) for device in lab.devices if device.transport == "adb"]
+    servers = [host.address for host in lab.hosts] + by_adb
+    for board in filter(None, (device.login for device in lab.devices)):
+        words |= dict.fromkeys((str(board), *board.login.split("@")), "<board>")
     for server in servers:
         login = getattr(server, "login", "")
         if server != USER_SERVER:
             words |= dict.fromkeys((server.host, login, login.partition("@")[0]), "<adb host>")
-    for serial in filter(None, (one.serial for one in lab.devices)):
+    for serial in filter(None, (device.serial for device in lab.devices)):
         words |= {serial: "<serial>", serial.rpartition(":")[0]: "<serial>"}
     return words
 
 
-def own_words(
+def private_words(
     words: Mapping[str, str], cache: Path, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """The words to be taken out besides what looks private, and what stands there instead.
-
-    `words` are known to be private.
-    """
+    """Return {word: replacement} for all private words: `words`, and those of this computer."""
     words = dict(words)
-    words |= {environment.get(one, "").strip(): f"<{one}>" for one in (*_FOLDERS, *SDK_VARIABLES)}
+    variables = (*_FOLDERS, *SDK_VARIABLES)
+    words |= {environment.get(name, "").strip(): f"<{name}>" for name in variables}
     words |= {
         sys.prefix: "<Python>",
         str(cache): "<cache>",
@@ -102,26 +100,24 @@ def own_words(
     except (KeyError, OSError):  # an account without a name
         words[str(os.getuid())] = "<user>"
     return {
-        word: instead
-        for word, instead in words.items()
+        word: replacement
+        for word, replacement in words.items()
         if len(word) >= _LEAST_CHARS and word not in _NOBODY
     }
 
 
-def without(text: str, words: Mapping[str, str]) -> str:
-    """`text` without these words, where they stand alone, and without what looks private.
-
-    The longest come first: one may be part of another (pure).
-    """
+def redact_words(text: str, words: Mapping[str, str]) -> str:
+    """Return `text` with these words, where they stand alone, and private data replaced (pure)."""
     text = redact(without_secrets(text))
     if not words:
         return text
-    either = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-    return re.sub(rf"(?<![\w-])(?:{either})(?![\w-])", lambda one: words[one[0]], text)
+    # the longest come first: one may be part of another
+    pattern = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    return re.sub(rf"(?<![\w-])(?:{pattern})(?![\w-])", lambda match: words[match[0]], text)
 
 
-def check_place(path: Path) -> None:
-    """Raises ConfigError where no archive can be written."""
+def check_writable(path: Path) -> None:
+    """Raise ConfigError if no archive can be written at `path`."""
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -142,37 +138,37 @@ def write_archive(
     logs: Path,
     words: Mapping[str, str],
 ) -> None:
-    """Packs a report, as JSON and as `show` lays it out, with all files below `logs`.
+    """Write a report, as JSON and as formatted by `show`, with all files below `logs`.
 
     Raises ConfigError for a path that cannot be written, InfraError.
     """
-    # before it is laid out: a line that was broken within a word would hide it
+    # before formatting, which may break a line within a word
     report = report_of(
         replace(
-            one,
-            subject=without(one.subject, words),
-            name=without(one.name, words),
-            found=without(one.found, words),
-            advice=without(one.advice, words),
+            check,
+            subject=redact_words(check.subject, words),
+            name=redact_words(check.name, words),
+            found=redact_words(check.found, words),
+            advice=redact_words(check.advice, words),
         )
-        for one in report.checks
+        for check in report.checks
     )
-    told = json.dumps(asdict(report), indent=1)
-    texts = {"README.txt": _README, "report.txt": "\n".join(show(report)), REPORT: told}
+    data = json.dumps(asdict(report), indent=1)
+    texts = {"README.txt": _README, "report.txt": "\n".join(show(report)), REPORT: data}
     try:
         with written_whole(path) as stream, zipfile.ZipFile(stream, "w") as archive:
             for name, text in texts.items():
                 archive.writestr(undated_entry(name), text, zipfile.ZIP_DEFLATED)
-            left = _TOTAL_BYTES
+            bytes_left = _TOTAL_BYTES
             for file in sorted(logs.rglob("*")):
                 name = file.relative_to(logs).as_posix()
-                # a device names some of them; links and what is no file are left out
+                # a device names some of them; only regular files are packed
                 if name_problem(name) or file.is_symlink() or not file.is_file():
                     continue
-                text = without(clean(read_inside(logs, name, _READ_BYTES)), words)
-                kept = EvidenceFile(file.name, text, keep_end=True)
-                content, _ = fit(kept, min(left, _FILE_BYTES))
-                left -= len(content)
+                text = redact_words(clean(read_inside(logs, name, _READ_BYTES)), words)
+                evidence = EvidenceFile(file.name, text, keep_end=True)
+                content, _ = fit(evidence, min(bytes_left, _FILE_BYTES))
+                bytes_left -= len(content)
                 if content:
                     entry = undated_entry(f"logs/{name}")
                     archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
@@ -183,52 +179,52 @@ def write_archive(
 
 
 def read_archive(path: Path) -> DoctorReport:
-    """The report in an archive of `doctor --acceptance`. Raises ConfigError for anything else."""
+    """Return the report in an archive of `doctor --acceptance`. Raises ConfigError."""
     try:
         with (
             open_regular(path) as file,
             opened_archive(file, _LIMITS) as opened,
             opened.open(REPORT) as report,
         ):
-            told = report.read(_FILE_BYTES + 1)
+            data = report.read(_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", file=path) from None
     except (KeyError, ArchiveError) as error:
         why = f"it has no {REPORT}" if isinstance(error, KeyError) else error
-        raise ConfigError(f"is no archive of `doctor --acceptance`: {why}", file=path) from None
-    if len(told) > _FILE_BYTES:
+        raise ConfigError(f"is not an archive of `doctor --acceptance`: {why}", file=path) from None
+    if len(data) > _FILE_BYTES:
         raise ConfigError(f"its {REPORT} is larger than {_FILE_BYTES} bytes", file=path)
     try:
-        return parse_model(TypeAdapter(DoctorReport), told)
+        return parse_model(TypeAdapter(DoctorReport), data)
     except ValueError as error:
         problem = f"its {REPORT} is not one of `doctor`: {problem_in(error)}"
         raise ConfigError(problem, file=path) from None
 
 
-def row_of(report: DoctorReport) -> str:
-    """A line of a Markdown table with `COLUMNS` (pure)."""
-    steps = [one for one in report.checks if one.group == "acceptance"]
-    good = [one.name for one in steps if one.status == "ok"]
-    bad = [one for one in steps if one.status in ("warn", "fail", "unknown")]
+def markdown_row(report: DoctorReport) -> str:
+    """Return a row of a Markdown table with `COLUMNS` (pure)."""
+    steps = [check for check in report.checks if check.group == "acceptance"]
+    good = [check.name for check in steps if check.status == "ok"]
+    bad = [check for check in steps if check.status in ("warn", "fail", "unknown")]
     cells = (
-        _found(report, "SoC"),
-        _found(report, "system"),
-        _found(report, "runtime"),
+        _check_text(report, "SoC"),
+        _check_text(report, "system"),
+        _check_text(report, "runtime"),
         f"{counted(len(good), 'step')}: {'; '.join(good)}" if good else "none",
-        "; ".join(f"{one.name}: {one.found}"[:_CELL_CHARS] for one in bad) or "-",
+        "; ".join(f"{check.name}: {check.found}"[:_CELL_CHARS] for check in bad) or "-",
     )
     return f"| {' | '.join(map(_cell, cells))} |"
 
 
-def _found(report: DoctorReport, name: str) -> str:
-    found: list[Checked] = [
-        one for one in report.checks if (one.group, one.name) == ("device", name)
+def _check_text(report: DoctorReport, name: str) -> str:
+    checks: list[Checked] = [
+        check for check in report.checks if (check.group, check.name) == ("device", name)
     ]
-    return found[0].found if found else "not told"
+    return checks[0].found if checks else "not told"
 
 
 def _cell(text: str) -> str:
-    kept = "".join(one if one.isprintable() else " " for one in text)
+    cell = "".join(char if char.isprintable() else " " for char in text)
     for mark in "\\|<>`*_[]":
-        kept = kept.replace(mark, f"\\{mark}")
-    return kept
+        cell = cell.replace(mark, f"\\{mark}")
+    return cell

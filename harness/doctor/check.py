@@ -1,4 +1,4 @@
-"""What a check found and what to do about it: the words of `qnn-harness doctor` (pure)."""
+"""Results of the checks of `qnn-harness doctor`, and their exit code (pure)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_SHOWN: Final = 4
 
 
 class Answer(NamedTuple):
-    """What came of one look; see `Checked`."""
+    """The result of one check; see `Checked`."""
 
     status: Status
     found: str
@@ -26,11 +26,11 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Checked:
-    """One thing that was looked at.
+    """The result of one check.
 
-    `group`: what it belongs to. `subject`: `host`, `lab`, or the name of a device. `name`: what
-    was looked at. `found`: what was there. `advice`: what to do, empty where nothing is to be done.
-    Texts are one line each, whatever a device said.
+    `group` is its kind, `subject` is `host`, `lab`, or the name of a device, and `name` is the
+    checked property. `found` is the result, `advice` the action to take, empty if none is needed.
+    Texts are one line each, whatever a device printed.
     """
 
     group: CheckGroup
@@ -47,9 +47,9 @@ class Checked:
 
 @dataclass(frozen=True)
 class Summary:
-    """How many checks came to what, and the exit code that follows.
+    """The number of checks by status, and the exit code.
 
-    `exit_code`: 0 nothing is red, 1 something is, 2 the input is wrong, 3 no device could be asked.
+    `exit_code`: 0 nothing is red, 1 something is, 2 the input is wrong, 3 no device is reachable.
     """
 
     ok: int
@@ -62,7 +62,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """All that one call of `qnn-harness doctor` found."""
+    """The result of one call of `qnn-harness doctor`."""
 
     schema: Schema1
     checks: tuple[Checked, ...]
@@ -74,17 +74,17 @@ LAB_FILE: Final = "devices.yaml"
 
 
 def exit_code_of(checks: Sequence[Checked]) -> int:
-    """The exit code for these checks (pure)."""
+    """Return the exit code for these checks (pure)."""
     if any(check.name == LAB_FILE and check.status == "fail" for check in checks):
         return 2
-    asked = [check for check in checks if check.group == "device" and check.name == REACHABLE]
-    if asked and all(check.status == "fail" for check in asked):
+    contacts = [check for check in checks if check.group == "device" and check.name == REACHABLE]
+    if contacts and all(check.status == "fail" for check in contacts):
         return 3
     return 1 if any(check.status == "fail" for check in checks) else 0
 
 
 def report_of(checks: Iterable[Checked]) -> DoctorReport:
-    """The report of these checks."""
+    """Return the report of these checks."""
     listed = tuple(checks)
     count = Counter(check.status for check in listed)
     counts = {status.replace("-", "_"): count[status] for status in get_args(Status)}
@@ -92,14 +92,14 @@ def report_of(checks: Iterable[Checked]) -> DoctorReport:
 
 
 def listed(items: Iterable[str]) -> str:
-    """The first of several things, and how many more there are."""
+    """Return the first items of a list as text, and the number of further ones."""
     every = list(items)
     more = f" and {len(every) - _MAX_SHOWN} more" if len(every) > _MAX_SHOWN else ""
     return ", ".join(every[:_MAX_SHOWN]) + more
 
 
 def one_line(text: str) -> str:
-    """`text` on one line, printable, and at most 600 characters long."""
+    """Return `text` on one line, printable, and at most 600 characters long."""
     plain = "".join(char if char.isprintable() else " " for char in text)
     line = " ".join(plain.split())
     return line if len(line) <= _MAX_CHARS else line[: _MAX_CHARS - 3] + "..."

@@ -1,4 +1,4 @@
-"""One device from first contact to smoke inference; each finding is given as soon as it is made."""
+"""The checks of one device, from first contact to smoke inference, yielded as they are made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.core.cache import lease_root, quarantine_root
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.socs import SOCS
 from harness.doctor.check import REACHABLE, Answer, Checked, Status
-from harness.doctor.device_checks import Patient, device_checks, unknown_soc
+from harness.doctor.device_checks import ExaminedDevice, device_checks, unknown_soc
 from harness.doctor.smoke import runtime_answer, smoke_checks, untried
 from harness.lab.attach import AttachedDevice
 from harness.lab.device_answers import ask
@@ -32,8 +32,8 @@ DEVICE_TIMEOUT_S: Final = 300.0
 
 
 @dataclass(frozen=True)
-class Order:
-    """What to look at: devices by name (none: all enabled), with which runtime, for how long."""
+class Options:
+    """The options of the doctor; without `names` all enabled devices are checked."""
 
     lab_file: Path
     names: tuple[str, ...]
@@ -44,33 +44,33 @@ class Order:
     timeout_s: float = DEVICE_TIMEOUT_S
 
 
-def gentle(lab: Lab) -> Lab:
-    """The lab with rules that never reboot a device nor wait for one: a doctor looks (pure)."""
+def without_recovery(lab: Lab) -> Lab:
+    """Return the lab with rules that never reboot a device nor wait for one (pure)."""
     rules = RecoveryRules(reboot=False, come_back_s=0)
     devices = tuple(device.model_copy(update={"recovery": None}) for device in lab.devices)
     return lab.model_copy(update={"recovery": rules, "devices": devices})
 
 
-def open_workbench(lab: Lab, order: Order) -> Workbench:
-    """What a visit works with; whoever opens it closes it."""
+def open_workbench(lab: Lab, options: Options) -> Workbench:
+    """Open the workbench for a visit; the caller closes it."""
     leases = Leases(lease_root(), purpose="qnn-harness doctor")
-    return Workbench(gentle(lab), cache=order.cache, leases=leases)
+    return Workbench(without_recovery(lab), cache=options.cache, leases=leases)
 
 
-def visit(workbench: Workbench, name: str, order: Order) -> Iterator[Checked]:
-    """Looks at one device. Raises nothing of the harness's own family: that is a finding."""
+def visit(workbench: Workbench, name: str, options: Options) -> Iterator[Checked]:
+    """Check one device. Errors of the harness are findings, and not raised."""
 
-    def of(title: str, status: Status, found: str, advice: str = "") -> Checked:
-        return Checked("device", name, title, status, found, advice)
+    def of(title: str, status: Status, text: str, advice: str = "") -> Checked:
+        return Checked("device", name, title, status, text, advice)
 
     try:
         lab_device = workbench.lab.device(name)
-        kept_out = Quarantine(quarantine_root(order.cache)).find(lab_device.key)
+        entry = Quarantine(quarantine_root(options.cache)).find(lab_device.key)
         device = lab_device.attach()
         answers = ask(device)
-    except DeviceHeld as held:
-        yield of("checked", "unknown", f"left alone: {held}", "wait for it, then ask again")
-        yield from without_it(workbench, name, order)
+    except DeviceHeld as error:
+        yield of("checked", "unknown", f"left alone: {error}", "wait for it, then ask again")
+        yield from absent_checks(workbench, name, options)
         return
     except WrongTarget as error:
         yield of(REACHABLE, "ok", "it answers")
@@ -79,66 +79,66 @@ def visit(workbench: Workbench, name: str, order: Order) -> Iterator[Checked]:
     except InfraError as error:
         advice = unreachable_advice(str(error)) or "see that it is on, and what is between"
         yield of(REACHABLE, "fail", str(error), f"{advice}; it is used as soon as it answers")
-        yield from without_it(workbench, name, order)
+        yield from absent_checks(workbench, name, options)
         return
     yield of(REACHABLE, "ok", f"{device.transport.serial} answers")
-    quarantined = kept_out is not None and kept_out.until != "answers"
-    advice = f"mend it, then: qnn-harness devices heal {name}"
-    if kept_out is not None and quarantined:
-        yield of("quarantine", "fail", f"since {kept_out.since}: {kept_out.why}", advice)
-    patient = Patient(device, answers, lab_device.health_rules)
-    yield from device_checks(patient)
-    health = judge_health(answers.vitals, patient.rules, has_dsp=device.has_dsp)
+    quarantined = entry is not None and entry.until != "answers"
+    advice = f"repair it, then: qnn-harness devices heal {name}"
+    if entry is not None and quarantined:
+        yield of("quarantine", "fail", f"since {entry.since}: {entry.why}", advice)
+    examined = ExaminedDevice(device, answers, lab_device.health_rules)
+    yield from device_checks(examined)
+    health = judge_health(answers.vitals, examined.rules, has_dsp=device.has_dsp)
     if health.state == "bad":
-        yield from of_host(workbench, name, device.target, device.facts.android_api, order)
-        yield from untried(patient, Answer("unknown", f"not tried, it is not well: {health}"))
+        yield from host_needs(workbench, name, device.target, device.facts.android_api, options)
+        yield from untried(examined, Answer("unknown", f"not tried, it is not well: {health}"))
         return
-    probe = probe_answer(device, order)
+    probe = probe_answer(device, options)
     yield of("probe", *probe)
     if probe.status != "ok":
-        yield of("runtime", *runtime_answer(workbench, device.target, order.qnn))
-        yield from untried(patient, Answer("unknown", "not tried, the probe does not run"))
+        yield of("runtime", *runtime_answer(workbench, device.target, options.qnn))
+        yield from untried(examined, Answer("unknown", "not tried, the probe does not run"))
         return
-    if order.smoke and not quarantined:
-        yield from smoke_checks(workbench, patient, order.qnn, order.cache)
+    if options.smoke and not quarantined:
+        yield from smoke_checks(workbench, examined, options.qnn, options.cache)
         return
-    yield of("runtime", *runtime_answer(workbench, device.target, order.qnn))
-    if not order.smoke:
-        yield from untried(patient, Answer("not-applicable", NO_SMOKE))
+    yield of("runtime", *runtime_answer(workbench, device.target, options.qnn))
+    if not options.smoke:
+        yield from untried(examined, Answer("not-applicable", NO_SMOKE))
     else:
         why = Answer("unknown", "not tried, the device is in quarantine", advice)
-        yield from untried(patient, why)
+        yield from untried(examined, why)
 
 
-def without_it(workbench: Workbench, name: str, order: Order) -> Iterator[Checked]:
-    """What can be told of a device that is not there: what it needs of this computer."""
+def absent_checks(workbench: Workbench, name: str, options: Options) -> Iterator[Checked]:
+    """Yield the checks that are possible without the device: its needs of this computer."""
     (config,) = workbench.lab.described.select([name])
     if config.soc is not None and config.soc not in SOCS and config.htp_arch is None:
         yield Checked("device", name, "SoC", *unknown_soc(config.soc, config.soc))
     if config.target is None:
-        found = "not known until it answers: devices.yaml tells no `target`"
-        yield Checked("device", name, "target", "unknown", found)
+        text = "not known until it answers: devices.yaml tells no `target`"
+        yield Checked("device", name, "target", "unknown", text)
     else:
-        yield from of_host(workbench, name, config.target, None, order)
+        yield from host_needs(workbench, name, config.target, None, options)
 
 
-def of_host(
-    workbench: Workbench, name: str, target: str, android_api: int | None, order: Order
+def host_needs(
+    workbench: Workbench, name: str, target: str, android_api: int | None, options: Options
 ) -> Iterator[Checked]:
-    """What a device of this target needs of this computer: a probe, and libraries for it."""
-    builder = ProbeBuilder(order.cache / "probe", order.environment)
+    """Check what a device of this target needs of this computer: a probe, and libraries."""
+    builder = ProbeBuilder(options.cache / "probe", options.environment)
     try:
         probe = builder.build(target, android_api=android_api)
-        built = Answer("ok", f"{probe.parent.name}/{probe.name} is built")
+        answer = Answer("ok", f"{probe.parent.name}/{probe.name} is built")
     except HarnessError as error:
-        built = Answer("fail", str(error), _SEE_HOST)
-    yield Checked("device", name, "probe", *built)
-    yield Checked("device", name, "runtime", *runtime_answer(workbench, target, order.qnn))
+        answer = Answer("fail", str(error), _SEE_HOST)
+    yield Checked("device", name, "probe", *answer)
+    yield Checked("device", name, "runtime", *runtime_answer(workbench, target, options.qnn))
 
 
-def probe_answer(device: AttachedDevice, order: Order) -> Answer:
-    """Whether our probe can be made for a device and runs there."""
-    builder = ProbeBuilder(order.cache / "probe", order.environment)
+def probe_answer(device: AttachedDevice, options: Options) -> Answer:
+    """Check that the probe can be built for a device and runs there."""
+    builder = ProbeBuilder(options.cache / "probe", options.environment)
     try:
         probe = builder.build(device.target, android_api=device.facts.android_api)
         why = built_probe_problem(builder, device)

@@ -1,4 +1,4 @@
-"""The whole examination: this computer, its lab, and every device at the same time."""
+"""All checks: this computer, its lab, and every device in parallel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from harness.core.errors import ConfigError, HarnessError, InfraError, NoLabErro
 from harness.core.outgoing_text import counted
 from harness.core.socs import TARGETS
 from harness.doctor.check import LAB_FILE, REACHABLE, Answer, Checked, Status
-from harness.doctor.device_visit import Order, open_workbench, visit
+from harness.doctor.device_visit import Options, open_workbench, visit
 from harness.dsp.hexagon import HMX, SETUP, VECTOR_FLOAT, find_qemu
 from harness.lab.fields import PACKAGE_INDEX
 from harness.lab.inventory import DeviceConfig, Lab, load_lab
@@ -42,11 +42,11 @@ _SERVER_S: Final = 3.0
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What was found; texts as the programs say them, bytes as the kernel counts.
+    """The facts about this computer; texts as printed by the programs.
 
-    `compilers` maps targets to where the probe comes from, a compiler's command for one, or to None
+    `compilers` maps targets to the source of the probe, such as a compiler's command, or to None
     with the reason in `compiler_problems`. `adb` is the program that the harness starts, `path_adb`
-    another one that a person would start. `server_running` tells of the user's own adb server.
+    the one on PATH. `server_running` is about the user's own adb server.
     """
 
     python: tuple[int, int, int] = (0, 0, 0)
@@ -68,16 +68,16 @@ class HostFacts:
     memory_bytes: int | None = None
 
 
-def ask_host(
+def inspect_host(
     cache: Path, reports: Path, targets: Iterable[str], environment: Mapping[str, str]
 ) -> HostFacts:
-    """Looks at this computer; every part takes seconds at most, and none raises."""
+    """Collect the facts about this computer, within seconds and without raising."""
     builder = ProbeBuilder(cache / "probe", environment)
     compilers: dict[str, str | None] = {}
     problems: dict[str, str] = {}
     for target in dict.fromkeys(targets):
         try:
-            compilers[target] = builder.comes_from(target)
+            compilers[target] = builder.origin(target)
         except HarnessError as error:
             compilers[target], problems[target] = None, str(error)
     adb, adb_problem = None, None
@@ -107,27 +107,27 @@ def ask_host(
 
 
 def index_problem(requirement: str, *, timeout_s: float) -> str | None:
-    """Why pip cannot find a project, with its own configuration; None if it can."""
+    """Return why pip cannot find a project, with its own configuration; None if it can."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
     command += ["index", "versions", "--retries", "0", "--timeout", "5", requirement]
     try:
-        done = run_program(command, timeout_s=timeout_s)
+        process = run_program(command, timeout_s=timeout_s)
     except InfraError:
-        return f"pip did not come back within {timeout_s:g} s"
+        return f"pip did not end within {timeout_s:g} s"
     except OSError as error:
         return str(error)
-    if done.returncode == 0:
+    if process.returncode == 0:
         return None
-    lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-    return (lines or done.stderr.splitlines() or ["pip failed"])[-1].removeprefix("ERROR: ")
+    lines = [line for line in process.stderr.splitlines() if line.startswith("ERROR")]
+    return (lines or process.stderr.splitlines() or ["pip failed"])[-1].removeprefix("ERROR: ")
 
 
 def _version_of(adb: str) -> str | None:
     try:
-        done = run_program([adb, "--version"], timeout_s=_PROGRAM_S)
+        process = run_program([adb, "--version"], timeout_s=_PROGRAM_S)
     except (OSError, InfraError):
         return None
-    return ", ".join(done.stdout.splitlines()[:2]) or None
+    return ", ".join(process.stdout.splitlines()[:2]) or None
 
 
 def _free(path: Path) -> int | None:
@@ -140,7 +140,7 @@ def _free(path: Path) -> int | None:
 
 
 def _write_problem(folder: Path) -> str | None:
-    """Why a folder cannot be written to or made, or that it is open to others."""
+    """Return why a folder cannot be created or written to, or that it is open to others."""
     if (why := open_to_others(folder)) is not None:
         return why
     try:
@@ -167,19 +167,19 @@ _MEMORY_NEEDS_GB: Final = 2.0
 
 @dataclass(frozen=True)
 class LabNeeds:
-    """What the lab wants of its computer: targets of its devices, and how they are attached.
+    """The needs of the lab's devices: their targets, and how they are attached.
 
-    `untold` are devices on USB of which the lab tells no target, so that they may be phones.
-    `server` is whether a device hangs on this computer's own adb server.
+    `no_target` are devices on USB without a target in the lab, which may be phones. `server` is
+    whether a device is attached to this computer's own adb server.
     """
 
     targets: frozenset[str] = frozenset()
-    untold: tuple[str, ...] = ()
+    no_target: tuple[str, ...] = ()
     server: bool = False
 
 
 def host_checks(facts: HostFacts, needs: LabNeeds) -> Iterator[Checked]:
-    """Everything but the package index, which takes longer to ask."""
+    """Yield all checks of the host but the package index, which is slower."""
     answers = {
         "Python": Answer("ok", f"{'.'.join(map(str, facts.python))} on {facts.machine}"),
         "C compiler": _c_compiler(facts),
@@ -206,7 +206,7 @@ def _c_compiler(facts: HostFacts) -> Answer:
 
 
 def _cross_compiler(facts: HostFacts, needs: LabNeeds) -> Answer:
-    """What builds the probe for Linux boards."""
+    """Check the compiler of the probe for Linux boards."""
     command = facts.compilers.get("linux-arm64")
     if command is not None:
         return Answer("ok", command)
@@ -220,8 +220,8 @@ def _cross_compiler(facts: HostFacts, needs: LabNeeds) -> Answer:
 
 
 def _ndk(facts: HostFacts, needs: LabNeeds) -> Answer:
-    """What builds the probe for phones."""
-    wanted = "android-arm64" in needs.targets
+    """Check the compiler of the probe for phones."""
+    is_needed = "android-arm64" in needs.targets
     advice = (
         "set ANDROID_NDK_HOME to an unpacked NDK (developer.android.com/ndk/downloads), or name a "
         "folder with a prebuilt probe in QNN_HARNESS_PROBES"
@@ -230,24 +230,24 @@ def _ndk(facts: HostFacts, needs: LabNeeds) -> Answer:
         command = facts.compilers.get("android-arm64")
         if command is not None:
             return Answer("ok", f"none; {command}")
-        if not wanted and not needs.untold:
+        if not is_needed and not needs.no_target:
             return Answer("not-applicable", "none; no device of the lab is known to be a phone")
-        if not wanted:
-            may_be = f"{', '.join(needs.untold)} may be a phone: devices.yaml tells no `target`"
+        if not is_needed:
+            may_be = f"{', '.join(needs.no_target)} may be a phone: devices.yaml has no `target`"
             return Answer("warn", f"none; {may_be}", advice)
         return Answer("fail", "none", advice)
     levels = sorted(facts.ndk.compilers)
     if not levels:
-        found = f"{facts.ndk.root} ({facts.ndk.named_by}) has no compilers for arm64 Android"
-        return Answer("fail" if wanted else "warn", found, advice)
+        text = f"{facts.ndk.root} ({facts.ndk.named_by}) has no compilers for arm64 Android"
+        return Answer("fail" if is_needed else "warn", text, advice)
     revision = f"{facts.ndk.revision} " if facts.ndk.revision else ""
     return Answer("ok", f"{revision}in {facts.ndk.root}, API {levels[0]} to {levels[-1]}")
 
 
 def _qemu(facts: HostFacts) -> Answer:
     if facts.qemu is None:
-        found = "none; only simulated arm64 boards need it (apt install qemu-user)"
-        return Answer("not-applicable", found)
+        text = "none; only simulated arm64 boards need it (apt install qemu-user)"
+        return Answer("not-applicable", text)
     return Answer("ok", facts.qemu)
 
 
@@ -263,7 +263,7 @@ def _adb(facts: HostFacts) -> Answer:
 
 
 def _adb_server(facts: HostFacts, needs: LabNeeds) -> Answer:
-    """The user's own adb server, which real devices hang on."""
+    """Check the user's own adb server, which real devices are attached to."""
     if facts.server_running:
         everybody = "every account of this computer can use it and the devices on it"
         return Answer("ok", f"answers at {USER_SERVER}; {everybody}")
@@ -281,7 +281,7 @@ def _cache(facts: HostFacts) -> Answer:
 
 
 def _memory_check(facts: HostFacts) -> Answer:
-    """Memory; compiling large contexts takes gigabytes."""
+    """Check the free memory; compiling large contexts takes gigabytes."""
     if facts.memory_bytes is None:
         return Answer("unknown", "not told")
     text = f"{facts.memory_bytes / _GB:.1f} GB available"
@@ -291,22 +291,22 @@ def _memory_check(facts: HostFacts) -> Answer:
 
 
 def packages(cached: list[str], missing: list[str], problem: str | None) -> Answer:
-    """Whether the newest libraries are here, or can be fetched: `problem` says why they cannot."""
-    here = (
+    """Check that the newest libraries are cached or can be fetched; `problem` says why not."""
+    text = (
         f"the newest is in the cache: {', '.join(cached)}"
         if cached
         else "the newest is not in the cache"
     )
     if not missing:
-        return Answer("ok", here)
+        return Answer("ok", text)
     if problem is None:
-        return Answer("ok", f"{here}; {', '.join(missing)} can be fetched")
+        return Answer("ok", f"{text}; {', '.join(missing)} can be fetched")
     advice = (
         "connect to a package index (pip's own configuration is used), or name a folder with the "
         "wheels in PIP_FIND_LINKS"
     )
     status: Status = "warn" if cached else "fail"
-    return Answer(status, f"{here}; {', '.join(missing)} cannot be fetched: {problem}", advice)
+    return Answer(status, f"{text}; {', '.join(missing)} cannot be fetched: {problem}", advice)
 
 
 def _room(folder: str, free: int | None, least_gb: float, knob: str) -> Answer:
@@ -325,23 +325,22 @@ _check = partial(Checked, "lab")
 
 
 def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
-    """What these devices want of this computer (pure)."""
-    by_adb = [one for one in devices if one.transport == "adb"]
+    """Return the needs of these devices (pure)."""
+    by_adb = [device for device in devices if device.transport == "adb"]
     return LabNeeds(
         targets=frozenset(device.target for device in devices if device.target),
-        untold=tuple(
+        no_target=tuple(
             device.name
             for device in by_adb
             if device.target is None and not has_address(device.serial or "")
         ),
-        server=any(not (one.simulated or one.host or one.address) for one in by_adb),
+        server=any(not (device.simulated or device.host or device.address) for device in by_adb),
     )
 
 
-def file_check(path: Path, lab: Lab | ConfigError, *, asked: bool) -> Checked:
-    """Whether devices.yaml is as it should be; without one nothing is wrong unless it was `asked`
-    for a device."""
-    if isinstance(lab, NoLabError) and not asked and path == Path(LAB_FILE):
+def file_check(path: Path, lab: Lab | ConfigError, *, named: bool) -> Checked:
+    """Check devices.yaml; it may be missing unless devices were `named`."""
+    if isinstance(lab, NoLabError) and not named and path == Path(LAB_FILE):
         return _check("lab", LAB_FILE, "not-applicable", _NO_LAB, "for a phone: qnn-harness init")
     if isinstance(lab, ConfigError):
         advice = "" if isinstance(lab, NoLabError) else "correct what the message names"
@@ -351,7 +350,7 @@ def file_check(path: Path, lab: Lab | ConfigError, *, asked: bool) -> Checked:
 
 
 def simulated_checks(lab: Lab, devices: Sequence[DeviceConfig], cache: Path) -> Iterator[Checked]:
-    """What keeps this computer from simulating a device, and what a simulated DSP runs in."""
+    """Check that this computer can simulate its devices, and the emulator of simulated DSPs."""
     for device in lab.devices:
         why = lab.why_off(device)
         if why is not None and device.enabled:
@@ -366,28 +365,28 @@ def _emulator(cache: Path) -> Answer:
         qemu = find_qemu(cache)
     except HarnessError as error:
         return Answer("fail", str(error))
-    found = f"{qemu.path}, version {qemu.version}"
+    text = f"{qemu.path}, version {qemu.version}"
     lacks = [name for name in (VECTOR_FLOAT, HMX) if name not in qemu.can]
     if not lacks:
-        return Answer("ok", found)
-    what = f"{found}, lacks {' and '.join(lacks)}: graphs that need it are unsupported"
-    return Answer("warn", what, f"`{SETUP}` builds one that has it")
+        return Answer("ok", text)
+    missing = f"{text}, lacks {' and '.join(lacks)}: graphs that need it are unsupported"
+    return Answer("warn", missing, f"`{SETUP}` builds one that has it")
 
 
 def source_checks(catalog: Catalog) -> Iterator[Checked]:
-    """What the lab's own sources of runtimes have, and for which targets."""
+    """Check the versions in the lab's own sources of runtimes, by target."""
     for source in catalog.sources:
         if source.name == PACKAGE_INDEX:
             continue
         try:
-            has = {target: source.versions(target) for target in TARGETS}
+            versions = {target: source.versions(target) for target in TARGETS}
         except HarnessError as error:
             advice = "correct it in `runtimes` of devices.yaml, or the variable that names it"
             yield _check("lab", f"source {source.name}", "fail", str(error), advice)
             continue
-        found = [f"{', '.join(every[-3:])} for {target}" for target, every in has.items() if every]
-        if found:
-            yield _check("lab", f"source {source.name}", "ok", "; ".join(found))
+        texts = [f"{', '.join(v[-3:])} for {target}" for target, v in versions.items() if v]
+        if texts:
+            yield _check("lab", f"source {source.name}", "ok", "; ".join(texts))
         else:
             advice = "name the folder that holds lib/, or another source"
             yield _check("lab", f"source {source.name}", "warn", "no QNN in it", advice)
@@ -400,16 +399,16 @@ def notify_checks(lab: Lab) -> Iterator[Checked]:
             advice = "correct devices.yaml or the environment, then: qnn-harness notify --test"
             yield _check("lab", f"notify {channel.name}", "fail", why, advice)
         else:
-            found = "is set up; to try it: qnn-harness notify --test"
-            yield _check("lab", f"notify {channel.name}", "ok", found)
+            text = "is set up; to try it: qnn-harness notify --test"
+            yield _check("lab", f"notify {channel.name}", "ok", text)
 
 
 def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked]:
-    """Whether the adb servers on other computers answer."""
-    far = [one for one in devices if one.transport == "adb" and (one.host or one.address)]
-    addresses = {lab.server_of(one): one for one in far}
-    for address, one in addresses.items():
-        name = one.host or address.host
+    """Check that the adb servers on other computers answer."""
+    remote = [dev for dev in devices if dev.transport == "adb" and (dev.host or dev.address)]
+    addresses = {lab.server_of(device): device for device in remote}
+    for address, device in addresses.items():
+        name = device.host or address.host
         try:
             AdbServer(address).version(deadline=Deadline(_ANSWER_S))
         except InfraError as error:
@@ -417,30 +416,30 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked
             if address.port:
                 advice += f", and let port {address.port} through"
             if isinstance(address, SshAddress):
-                advice = "see that ssh gets there without asking, and that an adb server runs there"
+                advice = "see that ssh connects without a prompt, and an adb server runs there"
             yield _check("lab", f"adb host {name}", "fail", str(error), advice)
         else:
             yield _check("lab", f"adb host {name}", "ok", f"answers at {address}")
 
 
-def other_checks(lab: Lab) -> Iterator[Checked]:
-    """The devices on the user's own adb server that no lab names; none is started for this."""
+def unlisted_checks(lab: Lab) -> Iterator[Checked]:
+    """List the devices of the user's own adb server, if it runs, that are not in the lab."""
     by_adb = [device for device in lab.devices if device.transport == "adb"]
     known = {device.serial for device in by_adb if lab.server_of(device) == USER_SERVER}
-    server, seen = AdbServer(USER_SERVER), list[SeenDevice]()
+    server, devices = AdbServer(USER_SERVER), list[SeenDevice]()
     if server.is_running():
         with contextlib.suppress(InfraError):
-            seen = server.devices()
-    yield from (stranger_check(one) for one in seen if one.serial not in known)
+            devices = server.devices()
+    yield from (unlisted_check(device) for device in devices if device.serial not in known)
 
 
-def stranger_check(seen: SeenDevice) -> Checked:
-    """A device that devices.yaml does not name (pure)."""
+def unlisted_check(device: SeenDevice) -> Checked:
+    """Return the check for a device that is not in devices.yaml (pure)."""
     advice = "name it in devices.yaml to use it"
-    if seen.state in STATE_ADVICE:
-        advice = f"{STATE_ADVICE[seen.state]}; then {advice}"
-    said = " ".join(filter(None, (seen.state, seen.model)))
-    return _check("lab", f"not in the lab: {seen.serial}", "warn", said, advice)
+    if device.state in STATE_ADVICE:
+        advice = f"{STATE_ADVICE[device.state]}; then {advice}"
+    text = " ".join(filter(None, (device.state, device.model)))
+    return _check("lab", f"not in the lab: {device.serial}", "warn", text, advice)
 
 
 _log = logging.getLogger(__name__)
@@ -452,40 +451,40 @@ _LOOK_S: Final = 0.2
 _END_S: Final = 5.0
 
 
-def examine(order: Order) -> Iterator[Checked]:
-    """Looks at everything. Raises ConfigError for an unknown device only."""
+def examine(options: Options) -> Iterator[Checked]:
+    """Run all checks. Raises ConfigError for an unknown device only."""
     lab: Lab | ConfigError
     devices: list[DeviceConfig] = []
     try:
-        lab = load_lab(order.lab_file)
+        lab = load_lab(options.lab_file)
     except ConfigError as error:
         lab = error
     else:
-        with_names = list(order.names) or [one.name for one in lab.in_use()]
-        devices = lab.select(with_names) if with_names else []
+        names = list(options.names) or [device.name for device in lab.in_use()]
+        devices = lab.select(names) if names else []
     needs = lab_needs(devices)
     _log.info("looking at this computer")
-    facts = ask_host(order.cache, _REPORTS, TARGETS, order.environment)
+    facts = inspect_host(options.cache, _REPORTS, TARGETS, options.environment)
     yield from host_checks(facts, needs)
     _log.info("asking for libraries")
-    yield _library_check(order.cache, needs)
-    yield file_check(order.lab_file, lab, asked=bool(order.names))
+    yield _library_check(options.cache, needs)
+    yield file_check(options.lab_file, lab, named=bool(options.names))
     if isinstance(lab, ConfigError):
         return
-    yield from simulated_checks(lab, devices, order.cache / BOARDS)
+    yield from simulated_checks(lab, devices, options.cache / BOARDS)
     try:
-        yield from source_checks(Catalog.of(lab, order.environment, order.cache))
+        yield from source_checks(Catalog.of(lab, options.environment, options.cache))
     except ConfigError as error:
         yield Checked("lab", "lab", "sources", "fail", str(error), "correct `runtimes`")
     yield from notify_checks(lab)
     _log.info("asking the lab's adb servers")
     yield from server_checks(lab, devices)
-    yield from other_checks(lab)
-    yield from visits(order, lab, [device.name for device in devices])
+    yield from unlisted_checks(lab)
+    yield from visits(options, lab, [device.name for device in devices])
 
 
 def _library_check(cache: Path, needs: LabNeeds) -> Checked:
-    """What is cached of the newest QNN for each target; the index is asked if something is not."""
+    """Check that the newest QNN is cached for each target, or else that it can be fetched."""
     catalog = Catalog(cache)
     cached: list[str] = []
     missing: list[str] = []
@@ -493,22 +492,22 @@ def _library_check(cache: Path, needs: LabNeeds) -> Checked:
     for target in sorted({"linux-x64"} | (needs.targets & set(QNN_PLATFORMS))):
         with contextlib.suppress(HarnessError):
             version = catalog.resolve("latest", target)[-1]
-            there = catalog.is_cached(version, target)
-            (cached if there else missing).append(f"{version} for {target}")
+            is_cached = catalog.is_cached(version, target)
+            (cached if is_cached else missing).append(f"{version} for {target}")
     problem = index_problem(QNN_PROJECT, timeout_s=_INDEX_S) if missing else None
     return Checked("host", "host", "QNN of PyPI", *packages(cached, missing, problem))
 
 
 class Visit(threading.Thread):
-    """A visit to a device, in one of a few slots, with a deadline of its own.
+    """A thread that checks a device in one of a few slots, with its own deadline.
 
-    What it found by then is kept if it hangs and is given up.
+    Its results so far are kept if it hangs and is abandoned.
     """
 
-    def __init__(self, name: str, order: Order, lab: Lab, slots: threading.Semaphore) -> None:
+    def __init__(self, name: str, options: Options, lab: Lab, slots: threading.Semaphore) -> None:
         super().__init__(name=name, daemon=True)
         self.found: list[Checked] = []
-        self._order, self._lab, self._slots = order, lab, slots
+        self._options, self._lab, self._slots = options, lab, slots
         self._until, self._is_over = math.inf, False
         self._bench: Workbench | None = None
 
@@ -516,18 +515,18 @@ class Visit(threading.Thread):
         with self._slots:
             if self._is_over:
                 return
-            self._until = time.monotonic() + self._order.timeout_s
+            self._until = time.monotonic() + self._options.timeout_s
             _log.info(f"{self.name}: connecting")
             try:
-                self._bench = open_workbench(self._lab, self._order)
-                for check in visit(self._bench, self.name, self._order):
+                self._bench = open_workbench(self._lab, self._options)
+                for check in visit(self._bench, self.name, self._options):
                     self._add(check)
-            except Exception as error:  # a thread has nobody else to tell
+            except Exception as error:  # nothing else would report it
                 text = f"{type(error).__name__}: {error}"
                 advice = "a bug of the harness, or of this lab's files: please report it"
                 self._add(Checked("device", self.name, "doctor", "fail", text, advice))
             finally:
-                # also what was started since somebody else closed it
+                # also closes it if it was opened after end()
                 self._close()
 
     def _add(self, check: Checked) -> None:
@@ -540,9 +539,9 @@ class Visit(threading.Thread):
         return self._is_over or not self.is_alive()
 
     def give_up_if_late(self) -> None:
-        """Give it up where its time is over, and let another one begin."""
+        """Abandon it after its deadline, and let another one begin."""
         if not self.is_over and time.monotonic() >= self._until:
-            text = f"it did not come to an end within {self._order.timeout_s:g} s and was given up"
+            text = f"it did not end within {self._options.timeout_s:g} s and was abandoned"
             advice = f"reboot it; `qnn-harness devices heal {self.name}` does so"
             title = "deadline" if self.found else REACHABLE
             self._add(Checked("device", self.name, title, "fail", text, advice))
@@ -550,7 +549,7 @@ class Visit(threading.Thread):
             self._slots.release()
 
     def end(self) -> None:
-        """Ends what it has started, if it was given up or interrupted."""
+        """Close what it has opened, if it was abandoned or interrupted."""
         self._is_over = True
         self._close()
 
@@ -561,10 +560,10 @@ class Visit(threading.Thread):
                 bench.close()
 
 
-def visits(order: Order, lab: Lab, names: Iterable[str]) -> Iterator[Checked]:
-    """What visits to several devices find, a few at the same time: of each together, in order."""
+def visits(options: Options, lab: Lab, names: Iterable[str]) -> Iterator[Checked]:
+    """Visit several devices in parallel; yield the results device by device, in order."""
     slots = threading.Semaphore(_AT_ONCE)
-    every = [Visit(name, order, lab, slots) for name in names]
+    every = [Visit(name, options, lab, slots) for name in names]
     try:
         for one in every:
             one.start()
@@ -575,10 +574,10 @@ def visits(order: Order, lab: Lab, names: Iterable[str]) -> Iterator[Checked]:
                     each.give_up_if_late()
             yield from one.found
     finally:
-        ending = [threading.Thread(target=one.end, daemon=True) for one in every]
+        ending = [threading.Thread(target=each.end, daemon=True) for each in every]
         for thread in ending:
             thread.start()
-        until = time.monotonic() + _END_S
-        # a visit whose device went away comes to its end, too
-        for thread in (*ending, *(one for one in every if one.ident is not None)):
-            thread.join(max(0.0, until - time.monotonic()))
+        deadline = time.monotonic() + _END_S
+        # a visit whose device is gone ends, too
+        for thread in (*ending, *(each for each in every if each.ident is not None)):
+            thread.join(max(0.0, deadline - time.monotonic()))

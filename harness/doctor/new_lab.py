@@ -1,4 +1,4 @@
-"""What `qnn-harness init` writes: a devices.yaml of what is there, each line with its reason."""
+"""The text of the devices.yaml of `qnn-harness init`, with the reason for each line."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _WIDTH: Final = 96
 
 
 def lab_text(
-    found: Sequence[FoundDevice], address: TcpAddress, *, simulated: bool, day: str
+    devices: Sequence[FoundDevice], address: TcpAddress, *, simulated: bool, day: str
 ) -> str:
-    """The text of devices.yaml: what answered, the rest in comments, and a simulated one (pure).
+    """Return the text of devices.yaml: the devices that answered, others as comments (pure).
 
-    `simulated`: whether that one is on.
+    `simulated`: whether the simulated device is enabled.
     """
     lines = [
         f"# The devices that `pytest -m device` runs on; written by `qnn-harness init` on {day}.",
@@ -35,9 +35,9 @@ def lab_text(
         "devices:",
     ]
     host = None if address == USER_SERVER else HOST
-    for one in found:
-        left_out = _comment(f"left out: {one.serial}: {one.problem}")
-        lines += [*(left_out if one.device is None else _entry(one, one.device, host)), ""]
+    for device in devices:
+        left_out = _comment(f"left out: {device.serial}: {device.problem}")
+        lines += [*(left_out if device.device is None else _entry(device, device.device, host)), ""]
     lines += [
         "  # This computer as a device: the real QNN libraries for x86-64, no phone needed.",
         f"  - name: {SIMULATED}",
@@ -45,7 +45,7 @@ def lab_text(
         "    soc: QCS8550",
         f"    enabled: {'true' if simulated else 'false'}",
     ]
-    if any(one.device is not None and one.device.target == "android-arm64" for one in found):
+    if any(each.device and each.device.target == "android-arm64" for each in devices):
         lines += [
             "",
             "# PyPI has no QNN for phones: set QAIRT_SDK_ROOT, or name a source (docs/android.md).",
@@ -53,36 +53,36 @@ def lab_text(
             "#   - {name: sdk, kind: qairt, path: /opt/qairt}",
         ]
     if host is not None:
-        where = f"{{name: {host}, host: {json.dumps(address.host)}, port: {address.port}}}"
-        lines += ["", "hosts:", f"  - {where}"]
+        entry = f"{{name: {host}, host: {json.dumps(address.host)}, port: {address.port}}}"
+        lines += ["", "hosts:", f"  - {entry}"]
     return "\n".join(lines) + "\n"
 
 
-def _entry(one: FoundDevice, device: AttachedDevice, host: str | None) -> Iterator[str]:
-    """A device that answered."""
-    facts, soc = device.facts, one.soc
+def _entry(found: FoundDevice, device: AttachedDevice, host: str | None) -> Iterator[str]:
+    """Yield the lines of a device that answered."""
+    facts, soc = device.facts, found.soc
     api = "" if facts.android_api is None else f", API {facts.android_api}"
     yield from _comment(f"{facts.os_build or 'an unknown system'}{api}")
-    yield f"  - name: {_word(one.name)}"
-    if one.is_board:
+    yield f"  - name: {_word(found.name)}"
+    if found.is_board:
         yield "    transport: ssh"
-    yield f"    {'address' if one.is_board else 'serial'}: {json.dumps(one.serial)}"
-    if host is not None and not one.is_board:
+    yield f"    {'address' if found.is_board else 'serial'}: {json.dumps(found.serial)}"
+    if host is not None and not found.is_board:
         yield f"    host: {host}"
     known = SOCS.get(soc.name or "")
     arch = "" if soc.htp_arch is None else f"HTP v{soc.htp_arch}"
     adreno = f"Adreno {known.adreno}" if known and known.adreno else ""
-    what = ", ".join(filter(None, (arch, adreno)))
-    yield from _comment(f"{what}: {soc.why}" if what else soc.why, "    ")
+    hardware = ", ".join(filter(None, (arch, adreno)))
+    yield from _comment(f"{hardware}: {soc.why}" if hardware else soc.why, "    ")
     if soc.name is not None:
         yield f"    soc: {_word(soc.name)}"
     if soc.htp_arch is not None and known is None:
         yield f"    htp_arch: {soc.htp_arch}"
     yield from _comment(f"by its own words: {facts.target_reason}", "    ")
     yield f"    target: {device.target}"
-    usual = BOARD_WORKDIR if one.is_board else DEFAULT_WORKDIR
-    if device.workdir != usual:
-        yield from _comment(f"{usual} takes no files there, or does not run them", "    ")
+    default = BOARD_WORKDIR if found.is_board else DEFAULT_WORKDIR
+    if device.workdir != default:
+        yield from _comment(f"{default} is not writable there, or mounted noexec", "    ")
         yield f"    workdir: {device.workdir}"
 
 

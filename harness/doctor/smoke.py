@@ -1,4 +1,4 @@
-"""One small inference per backend, by the very path that the suites take."""
+"""One small inference per backend, on the same path as the suites."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict
 from harness.doctor.check import Answer, Checked
-from harness.doctor.device_checks import DspTry, Patient, ladder
+from harness.doctor.device_checks import DspTry, ExaminedDevice, dsp_layers
 from harness.models.models import Model
 from harness.models.source import Libraries, within_session
 from harness.probe.ort_plan import APP_READ, APP_WRITE, call, operation, tensor
@@ -37,50 +37,51 @@ _SYSTEM: Final = "libQnnSystem.so"
 
 
 def smoke_checks(
-    workbench: Workbench, patient: Patient, qnn: str, cache: Path
+    workbench: Workbench, examined: ExaminedDevice, qnn: str, cache: Path
 ) -> Iterator[Checked]:
-    """Tries HTP, layer by layer, GPU and CPU; what the probe was told and answered is kept.
+    """Check HTP, layer by layer, GPU and CPU; the probe's plans and events are kept.
 
-    It is kept in `doctor` of the cache. The device must have been found well. An error of the lab
-    is a check of its own.
+    They are kept in `doctor` of the cache. The device must be healthy. An error of the lab is a
+    separate check.
     """
-    device, target, logs = patient.device.name, patient.device.target, cache / "doctor"
+    device, target, logs = examined.device.name, examined.device.target, cache / "doctor"
     try:
         name = workbench.catalog.resolve(qnn, target)[-1]
         runtime = workbench.catalog.runtime(name, target)
     except HarnessError as error:
         yield Checked("device", device, "runtime", "fail", str(error), _name_source(target))
-        yield from untried(patient, Answer("unknown", "not tried, there is no runtime"))
+        yield from untried(examined, Answer("unknown", "not tried, there is no runtime"))
         return
     size = f"{counted(len(runtime.files), 'file')}, {runtime.size / 1e6:.0f} MB"
     yield Checked("device", device, "runtime", "ok", f"QNN {runtime.name} for {target}, {size}")
-    kept = logs / f"{device}-session"
-    session = try_backend(workbench, device, "htp", runtime, name, kept, bare=True)
+    session_logs = logs / f"{device}-session"
+    session = try_backend(workbench, device, "htp", runtime, name, session_logs, bare=True)
     if session.answer.status == "ok":
         graph = try_backend(workbench, device, "htp", runtime, name, logs / f"{device}-htp")
     elif session.answer.status == "not-applicable":
         graph = session
     else:
         graph = DspTry(Answer("unknown", "not tried, no session came up"))
-    yield from ladder(patient, KnownFacts(cache).of(runtime), session, graph)
+    yield from dsp_layers(examined, KnownFacts(cache).of(runtime), session, graph)
     for backend in ("gpu", "cpu"):
-        tried = try_backend(workbench, device, backend, runtime, name, logs / f"{device}-{backend}")
-        yield Checked("device", device, f"smoke {backend}", *tried.answer)
+        folder = logs / f"{device}-{backend}"
+        attempt = try_backend(workbench, device, backend, runtime, name, folder)
+        yield Checked("device", device, f"smoke {backend}", *attempt.answer)
 
 
-def untried(patient: Patient, why: Answer) -> list[Checked]:
-    """The layers to the DSP if nothing is put on the device."""
-    return ladder(patient, None, DspTry(why), DspTry(why))
+def untried(examined: ExaminedDevice, why: Answer) -> list[Checked]:
+    """Return the layers to the DSP if nothing is deployed."""
+    return dsp_layers(examined, None, DspTry(why), DspTry(why))
 
 
 def runtime_answer(workbench: Workbench, target: str, qnn: str) -> Answer:
-    """Which runtime a device would get; nothing is fetched for this."""
+    """Return the runtime that a device would get, without fetching it."""
     try:
         name = workbench.catalog.resolve(qnn, target)[-1]
-        here = workbench.catalog.is_cached(name, target)
+        is_cached = workbench.catalog.is_cached(name, target)
     except HarnessError as error:
         return Answer("fail", str(error), _name_source(target))
-    return Answer("ok", f"QNN {name} for {target}" + ("" if here else ", which is to be fetched"))
+    return Answer("ok", f"QNN {name} for {target}{'' if is_cached else ', not fetched yet'}")
 
 
 def _name_source(target: str) -> str:
@@ -102,62 +103,63 @@ def try_backend(
     *,
     bare: bool = False,
 ) -> DspTry:
-    """One backend: what came of it. `bare`: the HTP is opened, and given no context."""
+    """Try one backend. `bare`: the HTP is opened without a context."""
     library = BACKEND_LIBRARIES[backend]
     if not any(file.path.name == library for file in runtime.files):
-        found = f"QNN {runtime.name} for {runtime.target} has no {library}"
-        return DspTry(Answer("not-applicable", found))
+        text = f"QNN {runtime.name} for {runtime.target} has no {library}"
+        return DspTry(Answer("not-applicable", text))
     compiler = None
     if backend == "htp" and not bare:
         with contextlib.suppress(VersionError):  # none is as old as the runtime
             compiler = workbench.catalog.compiler_for(name, runtime.target)
     placement = Placement(device, backend, name, compiler)
-    began = time.monotonic()
+    start = time.monotonic()
     try:
-        ready = workbench.held(workbench.lab.device(device)).place(placement)
+        ready = workbench.provisioned(workbench.lab.device(device)).prepare(placement)
         case = CaseSession(ready, logs)
         bench = Bench(case)
         if compiler is not None:
             observation = bench.run_contexts([_MODEL], 1, "sequential")
-            done = "a context loaded, executed and freed, its outputs as expected"
+            success = "a context loaded, executed and freed, its outputs as expected"
         else:
             shown = bench.device.facts.coprocessors
             offline = backend == "gpu" and shown is not None and bool(shown.gpu_compiler)
             observation = bench.run(_one_node(ready, offline), timeout_s=_TIMEOUT_S)
-            done = "a graph of one node was made there"
+            success = "a graph of one node was made"
             if bare:
-                done = "backend and device came up"
+                success = "backend and device came up"
             elif backend == "htp":
-                done = f"the backend comes up; no inference: {_NO_CONTEXT}"
+                success = f"the backend comes up; no inference: {_NO_CONTEXT}"
             elif offline:
-                done += "; no inference: it only prepares, there is no GPU behind it"
+                success += "; no inference: it only prepares, there is no GPU behind it"
             else:
-                done += " and executed"
+                success += " and executed"
     except NotPassed as failure:
-        return DspTry(what_it_means(failure.verdict, device, "", logs), failure.verdict.error)
+        return DspTry(verdict_answer(failure.verdict, device, "", logs), failure.verdict.error)
     except ConfigError as error:
         return DspTry(Answer("fail", str(error), "correct the lab or --qnn"))
     except HarnessError as error:
         return DspTry(Answer("fail", str(error), _lab_failed(device)))
-    took = f"in {time.monotonic() - began:.1f} s with QNN {runtime.name}"
-    verdict, seen = observation.verdict, tuple[str, ...]()
+    timing = f"in {time.monotonic() - start:.1f} s with QNN {runtime.name}"
+    verdict, evidence = observation.verdict, tuple[str, ...]()
     if verdict.error is not None and verdict.cause == "target":
-        seen = case.collect_evidence()
-        verdict = replace(verdict, error=diagnosed(verdict.outcome, verdict.error, seen))
-    return DspTry(what_it_means(verdict, device, f"{done}, {took}", logs), verdict.error, seen)
+        evidence = case.collect_evidence()
+        verdict = replace(verdict, error=diagnosed(verdict.outcome, verdict.error, evidence))
+    answer = verdict_answer(verdict, device, f"{success}, {timing}", logs)
+    return DspTry(answer, verdict.error, evidence)
 
 
-def what_it_means(verdict: Verdict, device: str, done: str, logs: Path) -> Answer:
-    """What a verdict means for a backend; `done` is said where it passed (pure)."""
+def verdict_answer(verdict: Verdict, device: str, passed: str, logs: Path) -> Answer:
+    """Return the answer for a verdict on a backend; `passed` is its text if it passed (pure)."""
     if verdict.outcome == "passed":
-        return Answer("ok", done)
+        return Answer("ok", passed)
     if verdict.error is None:
         return Answer("fail", verdict.outcome)
-    found = f"{verdict.outcome}: {error_text(verdict.error)}"
+    text = f"{verdict.outcome}: {error_text(verdict.error)}"
     if verdict.outcome == "unsupported":
-        return Answer("not-applicable", f"this target cannot: {found}")
-    where = _lab_failed(device) if verdict.cause == "infra" else hint(verdict.error)
-    return Answer("fail", found, f"{where}; all that was said is in {logs}")
+        return Answer("not-applicable", f"not on this target: {text}")
+    advice = _lab_failed(device) if verdict.cause == "infra" else hint(verdict.error)
+    return Answer("fail", text, f"{advice}; all output is in {logs}")
 
 
 def _lab_failed(device: str) -> str:
@@ -165,32 +167,33 @@ def _lab_failed(device: str) -> str:
 
 
 def error_text(error: ErrorRecord) -> str:
-    """API, code, symbol, and where it began: the first line that names a cause (pure)."""
+    """Return API, code, symbol and first cause of an error (pure)."""
     code = "" if error.code is None else f" {error.code}"
     symbol = f" {error.symbol}" if error.symbol else ""
-    return f"{error.api or 'the probe'}{code}{symbol}" + (f": {error.began}" if error.began else "")
+    headline = f": {error.headline}" if error.headline else ""
+    return f"{error.api or 'the probe'}{code}{symbol}{headline}"
 
 
 def hint(error: ErrorRecord) -> str:
-    """What helps, as far as the kind of the failure is known (pure)."""
-    known = error.diagnosis
-    if known is None:
-        return "the lines above may tell; another --qnn shows whether it is this version"
-    return f"{known.words}: {known.fix or 'nothing is known that helps'}; see the lines above"
+    """Return the fix, as far as the kind of the failure is known (pure)."""
+    diagnosis = error.diagnosis
+    if diagnosis is None:
+        return "see the lines above; another --qnn shows whether it is this version"
+    return f"{diagnosis.words}: {diagnosis.fix or 'no fix is known'}; see the lines above"
 
 
 def _one_node(ready: Target, offline: bool) -> Plan:
-    """A graph of one Relu, made on the device itself, and executed unless it only prepares.
+    """Return the plan for a graph of one Relu, finalized on the device, and executed if possible.
 
-    On the HTP nothing is made: a phone does not get the library that prepares graphs.
+    On the HTP there is no graph: a phone does not get the library that prepares graphs.
     """
     libraries = Libraries(
         backend=ready.runtime.library(BACKEND_LIBRARIES[ready.placement.backend]),
         system=ready.runtime.library(_SYSTEM),
     )
     # the CPU backend has no devices: QnnDevice_create answers 1000, NOT_SUPPORTED (2.47.0)
-    unwanted = ("device-create", "device-free") if ready.placement.backend == "cpu" else ()
-    given, got = (
+    skipped = ("device-create", "device-free") if ready.placement.backend == "cpu" else ()
+    input_tensor, output_tensor = (
         tensor(name, kind, number=f"t{name}.1", data=f"?{_BYTES}", size=_BYTES)
         for name, kind in (("in", APP_WRITE), ("out", APP_READ))
     )
@@ -201,10 +204,10 @@ def _one_node(ready: Target, offline: bool) -> Plan:
         call("QnnTensor_createGraphTensor", "graph", "tout=" + tensor("out", APP_READ)),
         call("QnnGraph_addNode", "graph", value=operation("Relu", "tin", "tout")),
         call("QnnGraph_finalize", "graph", 0, 0),
-        call("QnnGraph_execute", "graph", given, 1, got, 1, 0, 0),
+        call("QnnGraph_execute", "graph", input_tensor, 1, output_tensor, 1, 0, 0),
     )
     frees: tuple[Step, ...] = (call("QnnContext_free", "ctx", 0),)
     if ready.placement.backend == "htp":
         steps = frees = ()
     plan = within_session(libraries, steps[: -1 if offline else None], frees, Settings())
-    return Plan(tuple(step for step in plan.steps if step.verb not in unwanted))
+    return Plan(tuple(step for step in plan.steps if step.verb not in skipped))

@@ -1,4 +1,4 @@
-"""What suites measure, and how it is judged, side by side."""
+"""The measurements of suites, and how they are judged."""
 
 from harness.core.codes import TENSOR_MEMORIES, TensorMemory
 from harness.experiments.backends import measure_backend, measure_context

@@ -1,7 +1,7 @@
-"""How many contexts fit, and what kind of limit that is.
+"""The number of contexts that fit, and the kind of that limit.
 
 Separates the three explanations offered in pytorch/executorch#14985: a count of contexts, an
-amount of memory (the address space of a protection domain), or memory that is not given back.
+amount of memory (the address space of a protection domain), or a leak.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class FitRange:
 
 
 def largest_that_fits(attempt: Callable[[int], int], cap: int) -> FitRange:
-    """Finds the largest number in 1..cap of which `attempt` loads all: one, all, then by bisecting.
+    """Find the largest number in 1..cap of which `attempt` loads all: try 1, cap, then bisect.
 
-    Each call of `attempt` is expected to use a process of its own, and to say how many it got to.
-    After a refused trial that number and the next are tried first, so that an honest device needs
-    two trials instead of log2(n). A device whose answers contradict its hints is bisected as usual.
+    Each call of `attempt` must use a process of its own, and return how many were loaded. After a
+    refusal that number and the next are tried first, so that a consistent device needs two trials
+    instead of log2(n). A device that contradicts these hints is bisected as usual.
 
     Raises ValueError for a cap below 1.
     """
@@ -67,10 +67,10 @@ def largest_that_fits(attempt: Callable[[int], int], cap: int) -> FitRange:
 
 
 def loaded_in_turn(attempt: Callable[[int], int], number: int) -> tuple[int, int]:
-    """How many contexts were loaded, of how many that were to be loaded and freed in turn.
+    """Load and free contexts in turn; return how many were loaded, and how many were tried.
 
-    `attempt` uses a process of its own, and says how many of so many were. If not all were, twice
-    as many are tried once more: what is not given back is used up in that process, too.
+    `attempt` uses a process of its own, and returns how many of a number were loaded. If not all
+    were, twice as many are tried: a leak uses up the memory of that process, too.
     """
     loaded = attempt(number)
     if loaded < number:
@@ -81,12 +81,12 @@ def loaded_in_turn(attempt: Callable[[int], int], number: int) -> tuple[int, int
 
 @dataclass(frozen=True)
 class SizePoint:
-    """What contexts of one size showed.
+    """The measurements of contexts of one size.
 
-    `bytes_per_context` is what the device accounts for one of them: the estimate that the library
-    names when it refuses (`estimate_source` "library"), else I/O, constants and spill-fill from
-    the binary's metadata ("metadata"). `sequential_loads` is how many were loaded and freed in
-    turn in one process before the first was refused; `sequential_tried` how many were tried.
+    `bytes_per_context` is the memory of one context: the estimate that the library prints when it
+    refuses one (`estimate_source` "library"), else I/O, constants and spill-fill from the binary's
+    metadata ("metadata"). `sequential_loads` of `sequential_tried` contexts were loaded and freed
+    in turn in one process before one was refused.
     """
 
     label: str
@@ -99,13 +99,13 @@ class SizePoint:
 
     @property
     def leaks(self) -> bool:
-        """Whether loading and freeing in turn was refused, as if nothing were given back."""
+        """Return whether loading and freeing in turn was refused, as if memory leaked."""
         return self.sequential_loads < self.sequential_tried
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The conclusion, with the range the budget must lie in (bytes; None where it is not bytes)."""
+    """The kind of a limit, with the range of the budget (bytes; None for other kinds)."""
 
     kind: LimitKind
     reason: str
@@ -135,14 +135,14 @@ class Limit:
 
 
 def conclude(points: Sequence[SizePoint]) -> Limit:
-    """Says what kind of limit the points show.
+    """Determine the kind of limit that the points show.
 
     With a budget of B bytes, n contexts of e bytes load exactly when n*e <= B < (n+1)*e. So each
     size that was refused confines B to an interval, and each that was not gives a lower bound. If
     these have a common range, the limit is bytes. If instead the same number fits whatever the
     size, it is a count. If contexts freed again still use it up, it is a leak.
 
-    With one size only it is `unclear` which of them it is. Raises ValueError without any.
+    With one size only the kind is `unclear`. Raises ValueError without any point.
     """
     if not points:
         raise ValueError("nothing was measured")
@@ -196,10 +196,10 @@ def conclude(points: Sequence[SizePoint]) -> Limit:
 
 
 def settled_limit(measure: Callable[[], Sequence[SizePoint]]) -> tuple[Limit, Sequence[SizePoint]]:
-    """The conclusion, and what `measure` gave for it; measured anew if nothing explains it.
+    """Return the limit and its points, measured again if nothing explains them.
 
-    Others may have held memory of the DSP during some trials; a target that is mixed by itself will
-    be mixed again. Raises ValueError as `conclude`.
+    Others may have used memory of the DSP during some trials; a target that is mixed by itself will
+    be mixed again. Raises ValueError like `conclude`.
     """
     points = measure()
     limit = conclude(points)
@@ -210,22 +210,22 @@ def settled_limit(measure: Callable[[], Sequence[SizePoint]]) -> tuple[Limit, Se
 
 
 def fill(bench: Bench, source: Source, *, most: int) -> None:
-    """Loads contexts until one is refused; then some of those that fit execute, in a new process.
+    """Load contexts until one is refused, then execute some of those that fit in a new process.
 
-    The refusal must be for want of memory (1002). What executes are the first, the last, and some
-    in between, of whichever protection domain. Raises TargetFailure if a process fails otherwise.
+    The refusal must be for lack of memory (1002). The first, the last and some contexts in between
+    are executed, in any protection domain. Raises TargetFailure if a process fails otherwise.
     """
     (deployed,) = bench.contexts(source)
     loads = tuple(Move("load", number) for number in range(most))
     frees = tuple(Move("free", number) for number in range(most))
-    seen = bench.run(bench.context_plan([deployed], Schedule(loads, frees), _NO_MEMORY))
-    failure = seen.run.transcript.first_failure
+    result = bench.run(bench.context_plan([deployed], Schedule(loads, frees), _NO_MEMORY))
+    failure = result.run.transcript.first_failure
     refused = failure is not None and failure.verb == "context-load" and failure.code
     if refused:
         bench.accept_refusal()
     else:
-        seen.check()
-    fits = seen.loaded
+        result.check()
+    fits = result.loaded
     bench.measure(fits=fits)
     executed = {*range(0, fits, max(1, fits // _EXECUTED)), fits - 1} if fits else set()
     moves = (*loads[:fits], *(Move("execute", number) for number in sorted(executed)))
@@ -235,20 +235,19 @@ def fill(bench: Bench, source: Source, *, most: int) -> None:
         loaded = counted(fits, "context is", "contexts are")
         bench.conclude(f"{loaded} loaded together, of {source}, and none was refused")
         return
-    room = counted(fits, "context fits", "contexts fit")
-    told = f"{room}, of {source}, and the next is refused with {failure.code}"
-    bench.expect(held("refused_for_want_of_memory", same_code(failure.code, _NO_ROOM), told))
+    fitting = counted(fits, "context fits", "contexts fit")
+    message = f"{fitting}, of {source}, and the next is refused with {failure.code}"
+    bench.expect(held("refused_for_want_of_memory", same_code(failure.code, _NO_ROOM), message))
 
 
 def find_limit(
     bench: Bench, sources: Sequence[Source], *, cap: int
 ) -> tuple[Limit, Sequence[SizePoint]]:
-    """Finds how many contexts of each source fit at most, and what kind of limit that is.
+    """Find how many contexts of each source fit at most, and what kind of limit that is.
 
-    Every number is tried in a fresh process, and a leak, or a limit that nothing explains, is
-    looked at twice. Raises TargetFailure if a process crashes, hangs or fails for another reason
-    than a refused load. Of more than three sources the smallest, a
-    middle one and the largest count.
+    Every number is tried in a new process; a leak, or a limit that nothing explains, is measured
+    twice. Of more than three sources the smallest, a middle one and the largest are used. Raises
+    TargetFailure if a process crashes, hangs or fails for another reason than a refused load.
     """
     chosen = _three_sizes(bench, sources)
     return settled_limit(lambda: [_size_point(bench, source, cap) for source in chosen])
@@ -257,10 +256,8 @@ def find_limit(
 def _three_sizes(bench: Bench, sources: Sequence[Source]) -> Sequence[Source]:
     if len(sources) <= _MOST_SIZES:
         return sources
-    deployed = bench.contexts(*sources)
-    by_size = {
-        one.context.memory_bytes: source for one, source in zip(deployed, sources, strict=True)
-    }
+    needed = [deployed.context.memory_bytes for deployed in bench.contexts(*sources)]
+    by_size = dict(zip(needed, sources, strict=True))
     sizes = sorted(by_size)
     return [by_size[sizes[place]] for place in dict.fromkeys((0, len(sizes) // 2, len(sizes) - 1))]
 

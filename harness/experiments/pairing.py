@@ -1,6 +1,6 @@
-"""Memory types of a context's tensors: prepared one way, executed another, as documented or not.
+"""Memory types of a context's tensors: prepared with one, executed with another, as documented.
 
-First what is run and how it is measured, then how it is judged, which is pure.
+First come the plans and measurements, then the judgement, which is pure.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from harness.results.record import Check, held, undecided, whole_numbers
 
 STEADY_RUNS: Final = 30
 WARM_RUNS: Final = 10
-"""The first inference and nine more; what is timed as steady comes behind them."""
+"""The first inference and nine more, which precede the steady ones."""
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """How a context's tensors were prepared, and how they are executed."""
+    """The memory types that a context's tensors were prepared for, and are executed with."""
 
     prepare: TensorMemory
     execute: TensorMemory
@@ -62,12 +62,12 @@ class Pairing:
 
     @property
     def documented(self) -> Documented:
-        """What the QNN documentation says of it."""
+        """The entry of the QNN documentation."""
         return DOCUMENTED[self.prepare, self.execute]
 
     @property
     def twin(self) -> Pairing:
-        """What is prepared the other way and executed alike."""
+        """The pairing with the same execution and the other preparation."""
         (other,) = (memory for memory in TENSOR_MEMORIES if memory != self.prepare)
         return Pairing(other, self.execute)
 
@@ -75,7 +75,7 @@ class Pairing:
 PAIRINGS: Final = tuple(Pairing(*one) for one in DOCUMENTED)
 
 _LIBRARYS_OWN: Final = 2_200_000
-"""What the arm64 library maps with a context beside all that its metadata tells (QNN 2.51.0)."""
+"""The memory that the arm64 library maps with a context beyond its metadata (QNN 2.51.0)."""
 _NO_PROFILE: Final = 6006
 """QNN_GRAPH_ERROR_SET_PROFILE."""
 _COPY: Final = re.compile(r"\bcop(y|ies|ied)\b", re.I)
@@ -92,7 +92,7 @@ _REFERENCE: Final = Pairing("raw", "raw")
 
 
 def prepared_memory(context: DeployedContext) -> str:
-    """What the binary says its tensors were prepared for; "mixed" if they differ."""
+    """Return the memory type of the binary's tensors; "mixed" if they differ."""
     kinds = {
         tensor.get("memory_type")
         for graph in context.context.metadata.get("graphs", [])
@@ -103,21 +103,21 @@ def prepared_memory(context: DeployedContext) -> str:
 
 
 def by_memory(bench: Bench, sources: Sequence[Source]) -> dict[TensorMemory, Source]:
-    """One source for each memory: what a model is to be prepared for, what a file says it is.
+    """Return one source for each memory type: that of the model, or that in the file.
 
-    Of several sources for one memory the first counts. Files with tensors of both kinds do not.
+    The first source of a type counts. Files with tensors of both types are left out.
     """
-    found: dict[TensorMemory, Source] = {}
+    sources_by_memory: dict[TensorMemory, Source] = {}
     for source in sources:
         memory = (
             source.prepare
             if isinstance(source, Model)
             else prepared_memory(bench.contexts(source)[0])
         )
-        for one in TENSOR_MEMORIES:
-            if memory == one:
-                found.setdefault(one, source)
-    return found
+        for known in TENSOR_MEMORIES:
+            if memory == known:
+                sources_by_memory.setdefault(known, source)
+    return sources_by_memory
 
 
 def pairing_plan(
@@ -128,10 +128,10 @@ def pairing_plan(
     *,
     profile: ProfileLevel = "detailed",
 ) -> Plan:
-    """Loads a context and executes it 41 times, with samples of memory in between.
+    """Return a plan that loads a context and executes it 41 times, with memory samples in between.
 
-    The probe's own buffers are there before the sample `bound`, so that what grows behind it is the
-    library's. The last execution is profiled, since profiling costs time.
+    The probe's buffers exist before the sample `bound`, so that later growth is the library's. Only
+    the last execution is profiled, since profiling costs time.
     """
     tolerance = deployed.context.tolerance
     moves = (
@@ -153,9 +153,9 @@ def pairing_plan(
 
 @dataclass(frozen=True)
 class Tolerances:
-    """How far a figure may be from what is expected of it.
+    """The tolerances of figures.
 
-    Memory: a part of the I/O's size; what has less than that part counts as nothing.
+    Memory: a part of the I/O's size; less than that counts as nothing.
     """
 
     memory_part: float = 0.25
@@ -168,22 +168,22 @@ def measure_pairing(
     pairing: Pairing,
     tolerances: Tolerances,
 ) -> None:
-    """Runs a context with the memory of a pairing and checks what is documented of it.
+    """Run a context with the memory of a pairing and check the documented behaviour.
 
-    `sources` has one model by the memory that it is prepared for, as `by_memory` gives it; only the
-    pairing's memory must be there. A pairing is compared with runs in other processes; if this
-    target does not give them, the check is undecided. What other processes may have disturbed is
-    measured again. Raises TargetFailure if a process fails or a check does not hold.
+    `sources` maps memory types to a model that is prepared for them, as returned by `by_memory`;
+    only the pairing's type is required. A pairing is compared with runs in other processes; if the
+    target does not support these, the check is undecided. Checks that other processes may have
+    disturbed are measured again. Raises TargetFailure if a process fails or a check does not hold.
     """
     (context,) = bench.contexts(sources[pairing.prepare])
-    made = prepared_memory(context)
-    if made != pairing.prepare:
-        why = f"asked for {pairing.prepare}, the compiler prepared the context for {made}"
-        bench.expect(held("prepared_as_asked", False, why))
+    actual = prepared_memory(context)
+    if actual != pairing.prepare:
+        reason = f"asked for {pairing.prepare}, the compiler prepared the context for {actual}"
+        bench.expect(held("prepared_as_asked", False, reason))
     timed = bench.device.simulated_dsp is None
 
     def measured(before: int) -> list[Check]:
-        observation = _observed(bench, context, pairing.execute, own=not before)
+        observation = _observed(bench, context, pairing.execute, of_case=not before)
         figures = _pairing(bench, observation, context)
         if not before:
             bench.measure(**figures.record())
@@ -201,35 +201,35 @@ def measure_pairing(
 
 
 def _observed(
-    bench: Bench, context: DeployedContext, execute: TensorMemory, *, own: bool = False
+    bench: Bench, context: DeployedContext, execute: TensorMemory, *, of_case: bool = False
 ) -> Observation:
-    """Runs a pairing, profiled in detail where the library does that; `own`: it is the case's.
+    """Run a pairing, profiled in detail if possible; `of_case`: its verdict is the case's.
 
-    The arm64 library of QNN 2.51.0 refuses it to contexts whose binaries have no room for it.
+    The arm64 library of QNN 2.51.0 refuses that for contexts whose binaries have no room for it.
     """
     libraries = bench.libraries()
     plan = pairing_plan(libraries, context, execute)
-    observation = bench.run(plan) if own else bench.attempt(plan)
+    observation = bench.run(plan) if of_case else bench.attempt(plan)
     failure = observation.run.transcript.first_failure
     if failure is None or failure.verb != "io-run" or not same_code(failure.code, _NO_PROFILE):
         return observation
     plan = pairing_plan(libraries, context, execute, profile="basic")
-    return bench.run(plan) if own else bench.attempt(plan)
+    return bench.run(plan) if of_case else bench.attempt(plan)
 
 
 def _compared(
     bench: Bench, sources: Mapping[TensorMemory, Source], pairing: Pairing
 ) -> PairingFigures | None:
-    """What another pairing shows; None if this target or its compiler does not give it.
+    """Return the figures of another pairing; None if target or compiler do not support it.
 
-    Raises NoVerdict if the lab kept it from being seen.
+    Raises NoVerdict if the lab failed.
     """
     if pairing.prepare not in sources:
         return None
     try:
         (context,) = bench.contexts(sources[pairing.prepare])
     except TargetFailure:
-        return None  # what its own case fails with
+        return None  # its own case reports that
     observation = _observed(bench, context, pairing.execute)
     if observation.verdict.outcome == "error":
         observation.check()
@@ -240,16 +240,16 @@ def _compared(
 
 def _pairing(bench: Bench, observation: Observation, deployed: DeployedContext) -> PairingFigures:
     context = deployed.context
-    beside = _LIBRARYS_OWN if bench.device.target.endswith("arm64") else 0
-    memory_bytes = context.memory_bytes + beside
+    library_bytes = _LIBRARYS_OWN if bench.device.target.endswith("arm64") else 0
+    memory_bytes = context.memory_bytes + library_bytes
     return pairing_figures(observation.run.transcript, context.metadata, memory_bytes)
 
 
 @dataclass(frozen=True)
 class PairingFigures:
-    """What one process with a pairing showed; `copies` is None where its profile shows none.
+    """The figures of one process with a pairing; `copies` is None if its profile has none.
 
-    `first_us` is the first inference, `steady` has those behind ten of them.
+    `first_us` is the first inference, `steady` has those after the first ten.
     """
 
     io_bytes: int
@@ -261,7 +261,7 @@ class PairingFigures:
     digests: tuple[int, ...]
 
     def record(self) -> dict[str, object]:
-        """The figures as they stand in a record's measurements."""
+        """Return the figures as entries in a record's measurements."""
         return self.samples.record() | {
             "io_bytes": self.io_bytes,
             "first_inference_us": self.first_us,
@@ -275,10 +275,10 @@ class PairingFigures:
 def pairing_figures(
     transcript: Transcript, metadata: Mapping[str, Any], memory_bytes: int
 ) -> PairingFigures:
-    """Takes the figures out of a process that ran `pairing_plan`.
+    """Return the figures of a process that ran `pairing_plan`.
 
-    `memory_bytes` is all that a device needs for the context, by its metadata and what is known of
-    the library.
+    `memory_bytes` is all memory that a device needs for the context, by its metadata and the known
+    needs of the library.
     """
     io_bytes = sum(
         int(tensor.get("bytes", 0))
@@ -306,20 +306,20 @@ def judge_pairing(
     base: PairingFigures | None,
     tolerances: Tolerances,
 ) -> list[Check]:
-    """The checks of a process that came to a good end.
+    """Return the checks of a process that ended well.
 
-    `twin` is the pairing that is executed alike and prepared the other way; by the documentation it
-    is as fast. `base` is raw memory prepared and executed, or the twin if this pairing is `base`
-    itself. Each is None if this target does not give it.
+    `twin` is the pairing with the same execution and the other preparation, which should be as fast
+    by the documentation. `base` is raw memory prepared and executed, or the twin if this pairing is
+    `base` itself. Each is None if this target does not support it.
     """
     documented = pairing.documented
     processes = (figures, twin, base)
-    # where any of them shows buffers of the backend's, those that the others lack are not there
-    visible = any(one is not None and one.samples.visible for one in processes)
+    # if any of them shows buffers of the backend, the others have none if they show none
+    visible = any(process is not None and process.samples.visible for process in processes)
     at_load = figures.io_bytes * documented.at_load
     growth = _Growth(figures, visible, tolerances.memory_part * figures.io_bytes)
     return [
-        # with the I/O what the context needs besides (weights, spill-fill) may come, too
+        # weights and spill-fill may be allocated together with the I/O
         growth.by(MEMORY[0], "before", "loaded", at_load, figures.other_bytes),
         growth.by(MEMORY[1], "bound", "first", figures.io_bytes * documented.at_first_inference),
         growth.by(MEMORY[2], "first", "tenth", 0),
@@ -337,14 +337,14 @@ def judge_pairing(
 
 
 def untimed(check: Check) -> Check:
-    """The check where times say nothing, as those of an emulated DSP."""
+    """Return the check with latency undecided, for an emulated DSP."""
     if check.name != LATENCY:
         return check
     return undecided(LATENCY, "the DSP is emulated here, and its times tell nothing of a device's")
 
 
 def disturbed(tolerances: Tolerances) -> Rules:
-    """Which of the checks other processes can disturb."""
+    """Return the rules for checks that other processes can disturb."""
 
     def same(rounds: Sequence[Check]) -> Check:
         return same_in_rounds(rounds, tolerances.latency)
@@ -355,23 +355,23 @@ def disturbed(tolerances: Tolerances) -> Rules:
 
 @dataclass(frozen=True)
 class _Growth:
-    """What a process's shared buffers grew by; `slack` bytes count as nothing."""
+    """The growth of a process's shared buffers; `slack` bytes count as nothing."""
 
     figures: PairingFigures
     visible: bool
     slack: float
 
-    def by(self, name: str, start: str, end: str, expected: int, beside: int = 0) -> Check:
-        """Whether they grew by so many bytes, or by these and what may come `beside`."""
+    def by(self, name: str, start: str, end: str, expected: int, extra: int = 0) -> Check:
+        """Check that they grew by the expected bytes, or up to `extra` more."""
         growth = self.figures.samples.growth(start, end)
         if growth is None or not self.visible:
             return self._blind(name, start, end)
-        least, most = expected - self.slack, expected + beside + self.slack
-        wanted = f"the I/O's {expected} bytes" if expected else "nothing"
+        least, most = expected - self.slack, expected + extra + self.slack
+        expectation = f"the I/O's {expected} bytes" if expected else "nothing"
         return held(
             name,
             growth <= most and (growth >= least or not expected),
-            f"expected {wanted}, shared buffers grew by {growth} bytes from {start} to {end}",
+            f"expected {expectation}, shared buffers grew by {growth} bytes from {start} to {end}",
             growth_bytes=growth,
             expected_bytes=expected,
             tolerance_bytes=round(self.slack),
@@ -382,8 +382,8 @@ class _Growth:
         if samples.growth(start, end) is None:
             return undecided(name, f"there is no sample {start} or {end}")
         rss = samples.rss_bytes.get(end, 0) - samples.rss_bytes.get(start, 0)
-        why = f"the backend shares no buffers with a DSP here; RSS changed by {rss} bytes"
-        return undecided(name, why, rss_growth_bytes=rss)
+        reason = f"the backend shares no buffers with a DSP here; RSS changed by {rss} bytes"
+        return undecided(name, reason, rss_growth_bytes=rss)
 
 
 def _copied(expected: bool, figures: PairingFigures, base: PairingFigures | None) -> Check:
@@ -391,8 +391,8 @@ def _copied(expected: bool, figures: PairingFigures, base: PairingFigures | None
     if figures.copies is None and (base is None or base.copies is None):
         return undecided(name, "no event of the profile tells of copies")
     copies = figures.copies or 0
-    wanted = "copies" if expected else "no copies"
-    reason = f"expected {wanted}, the profile shows {copies} per inference"
+    expectation = "copies" if expected else "no copies"
+    reason = f"expected {expectation}, the profile shows {copies} per inference"
     return held(name, (copies > 0) == expected, reason, copies=copies)
 
 
@@ -407,17 +407,17 @@ def _same_outputs(figures: PairingFigures, base: PairingFigures | None) -> Check
 
 
 def _copies(runs: Sequence[StepResult]) -> int | None:
-    """How many copies the last profile tells of; None if no event of it is about copies."""
+    """Return the number of copies in the profiles; None if they have no event about copies."""
     events = [event for step in runs for event in step.data.get("profile_events") or ()]
-    found = [
+    copies = [
         event
         for event in events
         if isinstance(event, dict) and _COPY.search(str(event.get("name", "")))
     ]
-    if not found:
+    if not copies:
         return None
     return sum(
         value if event.get("unit") == _COUNT_UNIT else 1
-        for event in found
+        for event in copies
         if type(value := event.get("value")) is int and value > 0
     )

@@ -1,6 +1,6 @@
-"""A DSP that restarts in mid-run: what is told, what survives, how long until a context loads.
+"""A DSP that restarts during a run: the errors, what survives, the time until a context loads.
 
-First what is run, then how it is judged, which is pure.
+First come the plans and measurements, then the judgement, which is pure.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from harness.results.record import Check, held, undecided
 
 _OLD, _NEW = 0, 1
 _CALLS: Final = (17, 18, 16, 19, 15, 20, 14)
-"""Which call of a process is its second execution: the 17th of QNN 2.51.0, others may differ."""
+"""Candidates for the call that is the second execution: the 17th with QNN 2.51.0."""
 _TOLD: Final = (1003, 1007)
-"""QNN_COMMON_ERROR_SYSTEM of the call that it happens under, and _SYSTEM_COMMUNICATION later."""
+"""QNN_COMMON_ERROR_SYSTEM of the interrupted call, _SYSTEM_COMMUNICATION of later ones."""
 
 
 def restart_plan(libraries: Libraries, deployed: DeployedContext) -> Plan:
-    """Executes a context twice, and once more; then frees it, and the same with a new one.
+    """Return a plan that executes a context three times, frees it, and does so with a new one.
 
-    What comes behind the second execution is tried even if that fails: it stands behind `cleanup`.
+    The steps after the second execution come after `cleanup`, so that they run even if it fails.
     """
 
     def begin(number: int) -> tuple[Step, ...]:
@@ -49,66 +49,66 @@ def restart_plan(libraries: Libraries, deployed: DeployedContext) -> Plan:
 
 
 def measure_restart(bench: Bench, source: Source) -> None:
-    """Restarts the DSP between two executions of a context, and looks at what comes after.
+    """Restart the DSP between two executions of a context, and check what follows.
 
-    Raises TargetFailure: `unsupported` where nothing restarts the device's DSP on demand, else if
-    a promise is not kept or a process fails that comes after it.
+    Raises TargetFailure: `unsupported` if the device's DSP cannot be restarted on demand, else if a
+    check does not hold or a later process fails.
     """
     (deployed,) = bench.contexts(source)
     libraries = bench.libraries()
     if bench.device.simulated_dsp is None:
-        why = "nothing here restarts this device's DSP on demand: only that of a simulated board is"
-        raise TargetFailure(Verdict("unsupported", None, ErrorRecord.of(message=why)))
+        reason = "this device's DSP cannot be restarted on demand: only that of a simulated board"
+        raise TargetFailure(Verdict("unsupported", None, ErrorRecord.of(message=reason)))
     plan = restart_plan(libraries, deployed)
     for call in _CALLS:
-        dies = {"QNN_SCRIPTED_RPC": f"invoke@{call}=die;"}
-        met = bench.attempt(plan, environment=dies).run.transcript
-        if is_between_executions(met):
+        environment = {"QNN_SCRIPTED_RPC": f"invoke@{call}=die;"}
+        transcript = bench.attempt(plan, environment=environment).run.transcript
+        if is_between_executions(transcript):
             break
-    checks = judge_restart(met)
-    bench.measure(restart=restart_figures(met))
+    checks = judge_restart(transcript)
+    bench.measure(restart=restart_figures(transcript))
     bench.run(plan).check()
     bench.expect(*checks, held("next_process_runs", True, "another process ran all of it"))
 
 
 def is_between_executions(transcript: Transcript) -> bool:
-    """Whether the first execution went well and the second met the restart."""
+    """Return whether the first execution succeeded and the second was interrupted."""
     executed = [step for step in transcript.steps if step.verb == "io-run"]
     return len(executed) > 1 and executed[0].ok and executed[1] is transcript.first_failure
 
 
 def restart_figures(transcript: Transcript) -> dict[str, int | None]:
-    """The codes of each call from the restart on, and how long a new context took (us).
+    """Return the codes of the calls from the restart on, and the times of a new context (us).
 
-    `until_loaded_us` is the time of all calls from the one that met the restart on, until a new
-    context was there.
+    `until_loaded_us` is the time of all calls from the interrupted one until a new context was
+    loaded.
     """
     after = _from_the_failure(transcript)
-    found: dict[str, int | None] = {"told_code": after[0].code if after else None}
-    loads = [at for at, step in enumerate(after) if step.verb == "context-load" and step.ok]
+    figures: dict[str, int | None] = {"told_code": after[0].code if after else None}
+    loads = [i for i, step in enumerate(after) if step.verb == "context-load" and step.ok]
     if loads:
         spent = (step.duration_us or 0 for step in after[: loads[0] + 1])
-        found["until_loaded_us"] = sum(spent)
+        figures["until_loaded_us"] = sum(spent)
     names = {("io-run", _OLD): "old_execute", ("context-free", _OLD): "old_free"}
     names |= {("context-load", _NEW): "new_load", ("io-run", _NEW): "new_execute"}
     for step in after[1:]:
         if name := names.get((step.verb, step.context or 0)):
-            found[f"{name}_code"] = step.code
+            figures[f"{name}_code"] = step.code
             if name.startswith("new"):
-                found[f"{name}_us"] = step.duration_us
-    return found
+                figures[f"{name}_us"] = step.duration_us
+    return figures
 
 
 def judge_restart(transcript: Transcript) -> list[Check]:
-    """What a process showed in whose middle the DSP restarted."""
+    """Return the checks of a process during which the DSP restarted."""
     after = _from_the_failure(transcript)
     if not after:
         return [undecided("restart_told", "nothing failed: the DSP did not restart")]
-    met = after[0]
-    told = f"{met.verb} of context {met.context} gave {met.code}"
+    failure = after[0]
+    message = f"{failure.verb} of context {failure.context} gave {failure.code}"
     steps = {(step.verb, step.context): step for step in after[1:]}
     return [
-        held("restart_told", any(same_code(met.code, code) for code in _TOLD), told),
+        held("restart_told", any(same_code(failure.code, code) for code in _TOLD), message),
         _not_silently_wrong(steps.get(("io-run", _OLD))),
         _succeeds("old_context_is_freed", steps.get(("context-free", _OLD))),
         _succeeds("new_context_loads", steps.get(("context-load", _NEW))),
@@ -126,8 +126,8 @@ def _not_silently_wrong(step: StepResult | None) -> Check:
     name = "old_context_is_not_silently_wrong"
     if step is None:
         return undecided(name, "the old context was not executed again")
-    how = "is right again" if step.ok else f"gave {step.code}"
-    return held(name, step.ok or step.code not in (None, 0), f"its next execution {how}")
+    outcome = "is right again" if step.ok else f"gave {step.code}"
+    return held(name, step.ok or step.code not in (None, 0), f"its next execution {outcome}")
 
 
 def _succeeds(name: str, step: StepResult | None) -> Check:

@@ -1,8 +1,8 @@
-"""Contexts that share one spill-fill buffer: in which order, of what size, and what it saves.
+"""Contexts that share one spill-fill buffer: their order, its size, and the memory it saves.
 
-The subject of microsoft/onnxruntime#22853: the buffer of a group is as large as the first context
-to join says, so whoever is loaded first must know the largest need of all. First what is run and
-how it is measured, then how it is judged, which is pure.
+The subject of microsoft/onnxruntime#22853: the first context of a group sets the size of its
+buffer, so it must know the largest need of all. First come the plans and measurements, then the
+judgement, which is pure.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _MAY_REFUSE: Final = ("context-load", "io-run")
 
 @dataclass(frozen=True)
 class SharingPlan:
-    """How contexts are loaded. Contexts are named by their place among those given.
+    """The way in which contexts, named by their index, are loaded.
 
-    `group_bytes` is the size that the first of the group asks for (None: no group is registered),
-    `needs` what each context needs by its metadata. `undersized` are those that need more than the
-    buffer they are to share. `expected_bytes` is the spill-fill memory that all take together.
+    `group_bytes` is the size that the first of the group requests (None: no group), `needs` what
+    each context needs by its metadata. `undersized` are those that need more than the shared
+    buffer. `expected_bytes` is the spill-fill memory that all use together.
     """
 
     strategy: Strategy
@@ -57,20 +57,20 @@ class SharingPlan:
 
     @property
     def expected_saving_bytes(self) -> int:
-        """What is saved against buffers of their own."""
+        """The memory saved compared with separate buffers."""
         return sum(self.needs) - self.expected_bytes
 
 
 def spill_fill_bytes(metadata: Mapping[str, Any]) -> int:
-    """What a context needs for spill-fill by its metadata: its graphs share it."""
+    """Return the spill-fill memory of a context by its metadata; its graphs share it."""
     return needs(metadata)["spill_fill_bytes"] or 0
 
 
 def sharing_plan(needs: Sequence[int], strategy: Strategy) -> SharingPlan:
-    """The plan for contexts that need so many bytes of spill-fill, in the order they are wanted.
+    """Return the plan for contexts with these needs of spill-fill, given in the desired order.
 
-    `naive` takes the order as it is and the size of whichever comes first; `max` puts the largest
-    first. Raises ConfigError for no contexts or a strategy that does not exist.
+    `naive` keeps the order and uses the size of the first; `max` puts the largest first. Raises
+    ConfigError without contexts or for an unknown strategy.
     """
     if strategy not in STRATEGIES:
         raise ConfigError(f"no strategy {strategy!r}", field="strategy", choices=STRATEGIES)
@@ -78,15 +78,15 @@ def sharing_plan(needs: Sequence[int], strategy: Strategy) -> SharingPlan:
         raise ConfigError("sharing needs contexts, and none that needs less than nothing")
     order = tuple(range(len(needs)))
     if strategy == "max":
-        order = tuple(sorted(order, key=lambda at: (-needs[at], at)))
+        order = tuple(sorted(order, key=lambda i: (-needs[i], i)))
     group = needs[order[0]] if strategy in ("naive", "max") else None
-    undersized = () if group is None else tuple(at for at in order if needs[at] > group)
+    undersized = () if group is None else tuple(i for i in order if needs[i] > group)
     shared = {"none": sum(needs), "list-async": max(needs)}.get(strategy, group or 0)
     return SharingPlan(strategy, order, tuple(needs), group, undersized, shared)
 
 
 def release_orders(contexts: int) -> list[tuple[int, ...]]:
-    """All orders to free so many contexts in, or the first few of them."""
+    """Return all orders in which to free so many contexts, or the first few of them."""
     return list(itertools.islice(itertools.permutations(range(contexts)), MAX_ORDERS))
 
 
@@ -96,49 +96,49 @@ def sharing_session(
     sharing: SharingPlan,
     release: Sequence[int],
 ) -> Plan:
-    """Loads as planned, executes in turns, frees in the given order.
+    """Return a plan that loads as planned, executes in turn, and frees in the given order.
 
     There are two rounds over all contexts, so that each executes after every other. Whenever one
-    was freed, all that are left but the last execute once more.
+    was freed, the remaining ones execute again while there are several.
     """
 
-    def runs(which: Sequence[int]) -> Iterator[Step]:
-        return (io_run(at, tolerance=contexts[at].context.tolerance) for at in which)
+    def runs(numbers: Sequence[int]) -> Iterator[Step]:
+        return (io_run(number, tolerance=contexts[number].context.tolerance) for number in numbers)
 
     steps: list[Step] = [
         memory_sample("before"),
         *_loads(contexts, sharing),
         memory_sample("loaded"),
-        *(bind(at, contexts[at]) for at in sharing.order),
+        *(bind(number, contexts[number]) for number in sharing.order),
         *runs(sharing.order),
         *runs(sharing.order),
         memory_sample("executed"),
     ]
-    left = list(sharing.order)
-    for at in release:
-        left.remove(at)
-        steps += [io_release(at), context_free(at)]
-        steps += runs(left) if len(left) > 1 else ()
+    remaining = list(sharing.order)
+    for number in release:
+        remaining.remove(number)
+        steps += [io_release(number), context_free(number)]
+        steps += runs(remaining) if len(remaining) > 1 else ()
     steps.append(memory_sample("freed", all_back=True))
-    # What a failure leaves behind; the probe skips what is free already.
-    frees = (step for at in release for step in (io_release(at), context_free(at)))
+    # Cleans up after a failure; the probe skips contexts that are free already.
+    frees = (step for number in release for step in (io_release(number), context_free(number)))
     return within_session(libraries, steps, frees, Settings(memory="off"))
 
 
 def _loads(contexts: Sequence[DeployedContext], sharing: SharingPlan) -> Iterator[Step]:
     if sharing.strategy == "list-async":
-        yield context_load_list(0, [contexts[at].binary for at in sharing.order])
+        yield context_load_list(0, [contexts[number].binary for number in sharing.order])
         return
     head = sharing.order[0]
-    for at in sharing.order:
+    for number in sharing.order:
         if sharing.group_bytes is None:
-            yield context_load(at, contexts[at].binary)
+            yield context_load(number, contexts[number].binary)
         else:
             yield context_load_shared(
-                at,
-                contexts[at].binary,
+                number,
+                contexts[number].binary,
                 max_spill_fill_bytes=sharing.group_bytes,
-                group=None if at == head else head,
+                group=None if number == head else head,
             )
 
 
@@ -150,14 +150,15 @@ def measure_sharing(
     *,
     memory_part: float,
 ) -> None:
-    """Loads contexts by a strategy, executes them in turns, and frees them in each given order.
+    """Load contexts by a strategy, execute them in turn, and free them in each given order.
 
-    Every order runs in a process of its own and is compared with one without sharing. Where memory
-    is not as promised, both run again. Raises TargetFailure if a process fails or a promise is not
-    kept.
+    Every order runs in a process of its own and is compared with one without sharing. If memory is
+    not as expected, both run again. Raises TargetFailure if a process fails or a check does not
+    hold.
     """
     contexts = bench.contexts(*sources)
-    sharing = sharing_plan([spill_fill_bytes(one.context.metadata) for one in contexts], strategy)
+    needed = [spill_fill_bytes(deployed.context.metadata) for deployed in contexts]
+    sharing = sharing_plan(needed, strategy)
     plain = sharing_plan(sharing.needs, "none")
     bench.measure(
         order=list(sharing.order),
@@ -170,7 +171,7 @@ def measure_sharing(
         return
     libraries = bench.libraries()
     reference: SharingFigures | None = None
-    seen: dict[str, object] = {}
+    by_order: dict[str, object] = {}
     checks: list[Check] = []
     if strategy == "naive":
         checks.append(undecided("undersized_refused", "no context needs more than the first"))
@@ -183,8 +184,8 @@ def measure_sharing(
             observation = bench.attempt(plan) if before else bench.run(plan)
             figures = sharing_figures(observation.run.transcript)
             if not before:
-                seen[ordered] = figures.samples.record()
-                bench.measure(**figures.samples.record(), by_order_of_release=seen)
+                by_order[ordered] = figures.samples.record()
+                bench.measure(**figures.samples.record(), by_order_of_release=by_order)
             observation.check()
             if strategy != "none" and (before or reference is None):
                 compared = bench.attempt(sharing_session(libraries, contexts, plain, sharing.order))
@@ -193,15 +194,15 @@ def measure_sharing(
                 bench.measure(reference=reference.samples.record())
             return judge_sharing(sharing, figures, reference, memory_part=memory_part)
 
-        found = settled(measured, dict.fromkeys(MEMORY, Disturbed()))
-        checks += [one.model_copy(update={"name": f"{one.name}[{ordered}]"}) for one in found]
+        for check in settled(measured, dict.fromkeys(MEMORY, Disturbed())):
+            checks.append(check.model_copy(update={"name": f"{check.name}[{ordered}]"}))
     bench.expect(*checks)
 
 
 def _expect_refusal(
     bench: Bench, contexts: Sequence[DeployedContext], sharing: SharingPlan, release: Sequence[int]
 ) -> None:
-    """Runs a plan whose buffer is too small for some; raises TargetFailure unless that is told."""
+    """Run a plan whose buffer is too small. Raises TargetFailure unless that is refused."""
     observation = bench.run(sharing_session(bench.libraries(), contexts, sharing, release))
     figures = sharing_figures(observation.run.transcript)
     samples = figures.samples.record()
@@ -217,7 +218,7 @@ def _expect_refusal(
 
 @dataclass(frozen=True)
 class SharingFigures:
-    """What one process showed; `digests` are the outputs of every execution by context.
+    """The figures of one process; `digests` are the outputs of every execution by context.
 
     `failure` is the step that failed first.
     """
@@ -228,14 +229,14 @@ class SharingFigures:
 
 
 def sharing_figures(transcript: Transcript) -> SharingFigures:
-    """Takes the figures out of a process that ran `sharing_session`."""
+    """Return the figures of a process that ran `sharing_session`."""
     digests: dict[int, set[tuple[int, ...]]] = {}
     for step in transcript.steps:
-        found = step.data.get("digests")
+        reported = step.data.get("digests")
         if step.verb == "io-run" and step.ok and step.context is not None:
-            numbers = tuple(one for one in found or () if type(one) is int)
+            numbers = tuple(value for value in reported or () if type(value) is int)
             digests.setdefault(step.context, set()).add(numbers)
-    outputs = {context: frozenset(seen) for context, seen in digests.items()}
+    outputs = {context: frozenset(seen_digests) for context, seen_digests in digests.items()}
     return SharingFigures(memory_samples(transcript), outputs, transcript.first_failure)
 
 
@@ -246,34 +247,34 @@ def judge_sharing(
     *,
     memory_part: float,
 ) -> list[Check]:
-    """The checks of a process that came to a good end.
+    """Return the checks of a process that ended well.
 
-    `reference` loaded the same contexts with buffers of their own; None for that strategy itself.
-    `memory_part`: how much of the spill-fill of all contexts a figure may be off.
+    `reference` loaded the same contexts with separate buffers; None for that strategy itself.
+    `memory_part` is the tolerance, as a part of the spill-fill of all contexts.
     """
     saved = [] if reference is None else [_saved(sharing, figures, reference, memory_part)]
-    kept = _given_back(sharing, figures, memory_part)
-    return [*saved, kept, _same_outputs(figures, reference)]
+    given_back = _given_back(sharing, figures, memory_part)
+    return [*saved, given_back, _same_outputs(figures, reference)]
 
 
 def judge_undersized(
     sharing: SharingPlan, figures: SharingFigures, error: ErrorRecord | None
 ) -> Check:
-    """Whether a buffer that is too small was refused where it is too small, and with a code.
+    """Check that a buffer that is too small was refused, at the right context and with a code.
 
-    `error` is what the process failed with; one that would have met any context decides nothing.
+    `error` is that of the process; an unrelated one decides nothing.
     """
     name = "undersized_refused"
-    told = f"contexts {list(sharing.undersized)} need more than {sharing.group_bytes} bytes"
+    message = f"contexts {list(sharing.undersized)} need more than {sharing.group_bytes} bytes"
     if figures.failure is None:
-        return held(name, False, f"{told}, and nothing was refused")
+        return held(name, False, f"{message}, and nothing was refused")
     verb, context, code = figures.failure.verb, figures.failure.context, figures.failure.code
     refused = context in sharing.undersized and code not in (None, 0) and verb in _MAY_REFUSE
     if error is not None and error.diagnosis is not None and is_unrelated(error):
-        why = f"{verb} of context {context} failed otherwise: {error.diagnosis.words}"
-        return undecided(name, why, context=context, code=code)
-    how = f"{verb} of context {context} gave {code}"
-    return held(name, refused, f"{told}; {how}", context=context, code=code)
+        reason = f"{verb} of context {context} failed otherwise: {error.diagnosis.words}"
+        return undecided(name, reason, context=context, code=code)
+    answer = f"{verb} of context {context} gave {code}"
+    return held(name, refused, f"{message}; {answer}", context=context, code=code)
 
 
 def _saved(
@@ -283,25 +284,27 @@ def _saved(
     memory_part: float,
 ) -> Check:
     name = MEMORY[0]
-    own = reference.samples.growth("before", "executed")
+    alone = reference.samples.growth("before", "executed")
     shared = figures.samples.growth("before", "executed")
-    if own is None or shared is None:
+    if alone is None or shared is None:
         return undecided(name, "there are no samples to compare")
     if not (reference.samples.visible or figures.samples.visible):
         return undecided(name, "the backend shares no buffers with a DSP here")
     slack = memory_part * sum(sharing.needs)
     group = sharing.group_bytes
-    if group is not None and shared - own > slack and abs(shared - own - group) <= slack:
-        why = f"the group's {group} bytes were seen, and no buffer that a context has for itself"
-        return undecided(name, why, seen_bytes=shared - own)
-    if own + slack < sum(sharing.needs) or not sum(sharing.needs):
-        why = f"without sharing {own} bytes were seen of the {sum(sharing.needs)} that they need"
-        return undecided(name, why, seen_bytes=own)
-    saved, expected = own - shared, sharing.expected_saving_bytes
+    if group is not None and shared - alone > slack and abs(shared - alone - group) <= slack:
+        reason = f"the group's {group} bytes were seen, and no buffer that a context has for itself"
+        return undecided(name, reason, seen_bytes=shared - alone)
+    if alone + slack < sum(sharing.needs) or not sum(sharing.needs):
+        reason = (
+            f"without sharing {alone} bytes were seen of the {sum(sharing.needs)} that they need"
+        )
+        return undecided(name, reason, seen_bytes=alone)
+    saved, expected = alone - shared, sharing.expected_saving_bytes
     return held(
         name,
         abs(saved - expected) <= slack,
-        f"expected to save {expected} bytes, saved {saved}: {own} without sharing, {shared} with",
+        f"expected to save {expected} bytes, saved {saved}: {alone} without sharing, {shared} with",
         saved_bytes=saved,
         expected_bytes=expected,
         tolerance_bytes=round(slack),
@@ -310,25 +313,29 @@ def _saved(
 
 def _given_back(sharing: SharingPlan, figures: SharingFigures, memory_part: float) -> Check:
     name = MEMORY[1]
-    left = figures.samples.growth("before", "freed")
-    if left is None:
+    growth = figures.samples.growth("before", "freed")
+    if growth is None:
         return undecided(name, "there is no sample behind the last context")
     if not figures.samples.visible:
         return undecided(name, "the backend shares no buffers with a DSP here")
     slack = memory_part * sum(sharing.needs)
-    reason = f"shared buffers hold {left} bytes more than before the first context"
-    return held(name, left <= slack, reason, left_bytes=left, tolerance_bytes=round(slack))
+    reason = f"shared buffers hold {growth} bytes more than before the first context"
+    return held(name, growth <= slack, reason, left_bytes=growth, tolerance_bytes=round(slack))
 
 
 def _same_outputs(figures: SharingFigures, reference: SharingFigures | None) -> Check:
     name = "outputs_equal"
-    unsteady = [at for at, seen in figures.digests.items() if len(seen) > 1]
+    unsteady = [context for context, outputs in figures.digests.items() if len(outputs) > 1]
     if unsteady:
         return held(name, False, f"the outputs of contexts {unsteady} are not always the same")
     if not figures.digests and (reference is None or not reference.digests):
         return undecided(name, "nothing was executed to the end")
     if reference is None:
         return held(name, True, "they are what ONNX Runtime computes on the CPU, every time")
-    wrong = [at for at, seen in reference.digests.items() if figures.digests.get(at) != seen]
-    how = f"differ for contexts {wrong}" if wrong else "equal those without sharing"
-    return held(name, not wrong, f"outputs {how}")
+    wrong = [
+        context
+        for context, outputs in reference.digests.items()
+        if figures.digests.get(context) != outputs
+    ]
+    difference = f"differ for contexts {wrong}" if wrong else "equal those without sharing"
+    return held(name, not wrong, f"outputs {difference}")

@@ -1,1 +1,1 @@
-"""What became of cases from run to run."""
+"""The history of cases from run to run."""

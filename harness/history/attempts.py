@@ -1,4 +1,4 @@
-"""Attempts at cases, as far as runs are compared: many of them are held at once."""
+"""Attempts at cases, in the compact form in which runs are compared."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from harness.results.coverage import (
     standing_of,
 )
 from harness.results.drift import KEPT
-from harness.results.journal import Damage, LeftOut, lines_in, uncollected
+from harness.results.journal import Damage, SkippedLines, lines_in, without_gc
 from harness.results.record import NO_CAUSE, CaseRecord, PlacementRecord, is_figure
 from harness.results.run_folder import moment_text
 
 FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
-"""The figures that are judged of each case; of a list, its median."""
+"""The figures of each case that are judged; a list is judged by its median."""
 SURROUNDINGS: Final = "surroundings"
 PROFILE: Final = "profile"
 COMPARED: Final = (KEPT, SURROUNDINGS, PROFILE)
-"""The measurements that a comparison looks at, beside the figures."""
+"""The measurements that are compared, besides the figures."""
 _MOST_SHARED: Final = 10_000
 _NOTHING: Final[Mapping[str, JsonValue]] = MappingProxyType({})
 _T = TypeVar("_T")
@@ -45,15 +45,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at one case. Fields that a `CaseRecord` has, too, mean what they mean there.
+    """One attempt at one case. Fields that a `CaseRecord` has, too, mean the same here.
 
-    `test` is its `question`, which also says what was asked of a file.
-    `device` is the name of the device that it ran on, `ort` the ONNX Runtime that it ran with,
-    `simulated` the target of that one if it is simulated,
-    `run` is the run in which it was made, which may have been merged into others since,
-    `failure` the signature of its error, `server` the adb server that the lab lost it to, if one,
-    `diagnosis` the id of its diagnosis. `figures` has one number for each of `FIGURES` that was
-    measured.
+    `test` is its `question`, which includes the options given for a user's file. `device` is the
+    name of the device that it ran on, `simulated` that device's target if it is simulated, `ort`
+    the version of ONNX Runtime. `run` is the run that made the attempt, even if it was merged into
+    another one since. `failure` is the signature of its error, `server` the adb server whose
+    failure cost it its verdict, `diagnosis` the id of its diagnosis. `figures` has a number for
+    each of `FIGURES` that was measured.
     """
 
     case: str
@@ -84,64 +83,64 @@ class Attempt:
         measured: Collection[str] = COMPARED,
         shared: _Shared | None = None,
     ) -> Attempt:
-        """Return what a record says, with its measurements of these names."""
-        one = _Shared() if shared is None else shared
+        """Make an attempt of a record, with the measurements named by `measured`."""
+        values = _Shared() if shared is None else shared
         error, runtime, device = record.error, record.runtime, record.device
         diagnosis = error.diagnosis if error is not None else None
         figures = figures_in(record.measurements)
         more = {name: record.measurements[name] for name in measured if name in record.measurements}
         return cls(
-            case=one.of(record.case),
-            test=one.of(record.question),
-            placement=one.of(record.placement),
-            axes=one.of(record.axes, repr(record.axes)),
+            case=values.of(record.case),
+            test=values.of(record.question),
+            placement=values.of(record.placement),
+            axes=values.of(record.axes, repr(record.axes)),
             outcome=record.outcome,
             cause=record.cause,
-            device=one.of(device.name) if device is not None else None,
+            device=values.of(device.name) if device is not None else None,
             simulated=device.target if device is not None and device.simulated else None,
-            ort=one.of(runtime.ort) if runtime is not None else None,
-            files_sha256=one.of(record.files_sha256),
-            known_issue=one.of(record.known_issue),
-            failure=one.of(error.signature) if error is not None else None,
-            server=one.of(server_gone(record)),
-            diagnosis=one.of(diagnosis.id) if diagnosis is not None else None,
+            ort=values.of(runtime.ort) if runtime is not None else None,
+            files_sha256=values.of(record.files_sha256),
+            known_issue=values.of(record.known_issue),
+            failure=values.of(error.signature) if error is not None else None,
+            server=values.of(server_gone(record)),
+            diagnosis=values.of(diagnosis.id) if diagnosis is not None else None,
             breaks_strictness=record.breaks_strictness,
-            run=one.of(record.run),
-            started=one.of(moment_text(record.started)),
+            run=values.of(record.run),
+            started=values.of(moment_text(record.started)),
             attempt=record.attempt,
-            figures=one.of(figures, repr(figures)),
+            figures=values.of(figures, repr(figures)),
             measurements=more or _NOTHING,
         )
 
     @property
     def identity(self) -> tuple[str | None, ...]:
-        """What tells it from all other attempts, in whichever journal it stands.
+        """The key of this attempt, which is the same in every journal that has it.
 
-        A merged run numbers attempts anew, so that their numbers are no part of it. Its verdict is:
-        a journal that claims another one is of another attempt.
+        It has no attempt number, since merging runs renumbers attempts. It has the verdict: a
+        record with another verdict is another attempt.
         """
         verdict = self.outcome, self.cause, self.known_issue, self.failure
         return (self.run, self.case, self.started, self.device, *verdict)
 
     @property
-    def asked(self) -> str:
-        """What was asked of the file, in words; empty if nothing."""
+    def file_options(self) -> str:
+        """The options given for the user's file, in words; empty if there are none."""
         function = self.test.partition("[")[0].rpartition("::")[2]
         return function.partition(" (")[2].removesuffix(")")
 
     @property
-    def kin(self) -> str:
-        """What it shares with its cases of other versions: the test, where it runs, the backend."""
+    def case_group(self) -> str:
+        """The key shared by cases that differ only in versions: test, device and backend."""
         if self.placement is None:
             return self.test
         base, _, rest = self.test.partition("[")
-        where = f"{self.placement.device}-{self.placement.backend}"
-        return f"{base}[{where}{'-' * bool(rest)}{rest or ']'}"
+        place = f"{self.placement.device}-{self.placement.backend}"
+        return f"{base}[{place}{'-' * bool(rest)}{rest or ']'}"
 
     def axis(self, name: str) -> JsonValue:
-        """The value of an axis; of `ort` also the version that came with a user's own files.
+        """Return the value of an axis; for `ort`, also a version that came with a user's files.
 
-        Device and engine are axes, too, although they are fields of their own in a record.
+        Device and engine are axes, too, although records have fields for them.
         """
         value = self.axes.get(name)
         if value is not None:
@@ -150,51 +149,49 @@ class Attempt:
 
     @property
     def engine(self) -> str | None:
-        """What executed it; None where no device fits."""
+        """The engine that executed it; None where no device fits."""
         return self.placement.engine if self.placement is not None else None
 
     def may_be(self, other: Attempt) -> bool:
-        """Whether one of this name, or of other versions, may be this case: not with another
-        engine, and not if something else was asked of the file.
-        """
+        """Return whether both can be the same case: with the same test and no other engine."""
         return self.test == other.test and len({self.engine, other.engine} - {None}) < 2
 
     @property
     def is_bad(self) -> bool:
-        """Whether something went wrong, expected or not."""
+        """True if something went wrong, expected or not."""
         return self.outcome not in NO_CAUSE
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether something went wrong that no known issue explains."""
+        """True if something went wrong that no known issue explains."""
         return self.is_bad and self.standing != "known"
 
     @property
     def standing(self) -> Standing:
-        """What it came to."""
+        """The standing that its outcome, cause and known issue give it."""
         return standing_of(self.outcome, self.cause, self.known_issue)
 
     @property
     def fault(self) -> Fault | None:
-        """What kept it from a verdict about the target: the lab, the harness or wrong input."""
+        """The reason why it has no verdict: the lab, the harness or wrong input; else None."""
         return fault_of(self.standing)
 
     @property
     def has_verdict(self) -> bool:
-        """Whether it says something about the target."""
+        """True if it says something about the target."""
         return self.standing in VERDICTS
 
     @property
     def signature(self) -> str:
-        """What tells its failure from others."""
+        """The signature of its failure; its outcome if it has none."""
         return self.outcome if self.failure is None else self.failure
 
 
 class _Shared(dict[object, Any]):
-    """Values that many attempts have, each held once."""
+    """Values that many attempts share, each stored once."""
 
     def of(self, value: _T, key: object = None) -> _T:
-        """Return the value that is known by this key, or by itself."""
+        """Return the shared value of this key, or equal to this one."""
         if len(self) > _MOST_SHARED:
             self.clear()
         shared: _T = self.setdefault(value if key is None else key, value)
@@ -202,13 +199,13 @@ class _Shared(dict[object, Any]):
 
 
 def figures_in(measurements: Mapping[str, Any]) -> dict[str, float]:
-    """One number for each figure that is judged, as far as it was measured (pure)."""
+    """Return a number for each figure that is judged and was measured (pure)."""
     values = ((name, sample(measurements, name)) for name in FIGURES)
     return {name: value for name, value in values if value is not None}
 
 
 def sample(measurements: Mapping[str, Any], figure: str) -> float | None:
-    """A figure as one number; None if it is no size (pure)."""
+    """Return a figure as one number; None if it is no size (pure)."""
     whole, _, part = figure.partition(".")
     value: Any = measurements.get(whole)
     if part:
@@ -223,14 +220,16 @@ def _is_size(value: Any) -> bool:
     return is_figure(value) and value > 0
 
 
-@uncollected()
-def read_attempts(journal: Path, measured: Collection[str] = ()) -> tuple[list[Attempt], LeftOut]:
-    """All attempts of a journal in their order, and its lines that are no records.
+@without_gc()
+def read_attempts(
+    journal: Path, measured: Collection[str] = ()
+) -> tuple[list[Attempt], SkippedLines]:
+    """Read all attempts of a journal, in order, and count its lines that are no records.
 
-    They have the measurements of these names. Raises ConfigError if the journal cannot be read, or
-    is wholly of another schema.
+    Attempts keep the measurements named by `measured`. Raises ConfigError if the journal cannot be
+    read, or all of it has another schema.
     """
-    left_out, attempts, shared = LeftOut(), list[Attempt](), _Shared()
+    left_out, attempts, shared = SkippedLines(), list[Attempt](), _Shared()
     for _, line in lines_in(journal):
         if isinstance(line, CaseRecord):
             attempts.append(Attempt.of(line, measured, shared))
@@ -239,20 +238,21 @@ def read_attempts(journal: Path, measured: Collection[str] = ()) -> tuple[list[A
     return attempts, left_out
 
 
-def once(attempts: Iterable[Attempt], met: set[str]) -> list[Attempt]:
-    """The attempts made in runs that are not `met` yet, by themselves or merged; now they are."""
-    fresh = [attempt for attempt in attempts if attempt.run not in met]
-    met.update(attempt.run for attempt in fresh)
+def skip_seen_runs(attempts: Iterable[Attempt], seen_runs: set[str]) -> list[Attempt]:
+    """Return the attempts of runs that are not in `seen_runs`, and add these runs to it."""
+    fresh = [attempt for attempt in attempts if attempt.run not in seen_runs]
+    seen_runs.update(attempt.run for attempt in fresh)
     return fresh
 
 
 @dataclass(slots=True)
-class EarlierAttempts:
-    """All attempts at a case in one run: the last of them, and whether others ended otherwise.
+class CaseAttempts:
+    """All attempts at a case in one run: the last of them, and counts of verdicts.
 
-    It `passed` and `failed` so often, `failed_unexpectedly` if a known issue does not expect one of
-    these; `bad` is the last that failed. `begun` is when the first of them was. `at` is the place
-    of the run among those that are looked at. One on other files than the last does not count.
+    `passed` and `failed` count verdicts; `failed_unexpectedly` is true if no known issue expects
+    one of the failures, `bad` is the last failure. `started` is the start of the first attempt,
+    `run_index` the index of the run among those that are examined. Attempts with other files than
+    the last one do not count.
     """
 
     last: Attempt
@@ -261,17 +261,17 @@ class EarlierAttempts:
     failed_unexpectedly: bool = False
     failures: tuple[tuple[str, str], ...] = ()
     bad: Attempt | None = None
-    at: int = -1
-    begun: str = ""
+    run_index: int = -1
+    started: str = ""
 
     def add(self, attempt: Attempt) -> None:
-        """Takes note of one, in any order."""
+        """Add an attempt; attempts may come in any order."""
         if attempt.files_sha256 != self.last.files_sha256:
             if attempt.attempt < self.last.attempt:
                 return
             self.passed, self.failed, self.failures, self.bad = 0, 0, (), None
-            self.failed_unexpectedly, self.begun = False, ""
-        self.begun = min(self.begun or attempt.started, attempt.started)
+            self.failed_unexpectedly, self.started = False, ""
+        self.started = min(self.started or attempt.started, attempt.started)
         if attempt.attempt >= self.last.attempt:
             self.last = attempt
         if attempt.has_verdict and attempt.is_bad:
@@ -285,67 +285,71 @@ class EarlierAttempts:
 
     @property
     def is_flaky(self) -> bool:
-        """Whether it both passed and failed."""
+        """True if it both passed and failed."""
         return bool(self.passed and self.failed)
 
     @property
     def is_bad(self) -> bool | None:
-        """Whether it failed; None if it is flaky."""
+        """True if it failed; None if it is flaky."""
         return None if self.is_flaky else bool(self.failed)
 
     @property
     def verdicts(self) -> int:
-        """How many of its attempts have one."""
+        """The number of attempts with a verdict."""
         return self.passed + self.failed
 
 
-def attempts_by_name(attempts: Iterable[Attempt], at: int = -1) -> dict[str, EarlierAttempts]:
-    """The attempts of one run by their cases' names; `at` is its place."""
-    found: dict[str, EarlierAttempts] = {}
+def attempts_by_name(attempts: Iterable[Attempt], run_index: int = -1) -> dict[str, CaseAttempts]:
+    """Group the attempts of one run by the names of their cases."""
+    by_name: dict[str, CaseAttempts] = {}
     for attempt in attempts:
-        found.setdefault(attempt.case, EarlierAttempts(attempt, at=at)).add(attempt)
-    return found
+        by_name.setdefault(attempt.case, CaseAttempts(attempt, run_index=run_index)).add(attempt)
+    return by_name
 
 
-def finder(run: Mapping[str, EarlierAttempts]) -> Callable[[Attempt], EarlierAttempts | None]:
-    """Finds a case of another run in this one: the case of its name, or the only case that differs
-    in its versions alone. With another engine it is another case.
+def finder(run: Mapping[str, CaseAttempts]) -> Callable[[Attempt], CaseAttempts | None]:
+    """Return a function that finds a case of another run in this run.
+
+    It finds the case of the same name, or the only case that differs in versions alone. A case
+    with another engine is another case.
     """
 
     @cache
-    def known() -> Mapping[str, list[EarlierAttempts]]:
-        """Made when it is first needed: most runs have the same names."""
-        found: dict[str, list[EarlierAttempts]] = {}
-        for one in run.values():
-            found.setdefault(one.last.kin, []).append(one)
-        return found
+    def known() -> Mapping[str, list[CaseAttempts]]:
+        """Cases by their group; built on demand, since most runs have the same names."""
+        by_group: dict[str, list[CaseAttempts]] = {}
+        for case in run.values():
+            by_group.setdefault(case.last.case_group, []).append(case)
+        return by_group
 
-    def find(attempt: Attempt) -> EarlierAttempts | None:
+    def find(attempt: Attempt) -> CaseAttempts | None:
         named = run.get(attempt.case)
         if named is not None:
             return named if named.last.may_be(attempt) else None
-        found = [one for one in known().get(attempt.kin, []) if one.last.may_be(attempt)]
-        return found[0] if len(found) == 1 else None
+        similar = [
+            case for case in known().get(attempt.case_group, []) if case.last.may_be(attempt)
+        ]
+        return similar[0] if len(similar) == 1 else None
 
     return find
 
 
 def limits_of(attempts: Iterable[Attempt]) -> str | None:
-    """What passes and failures leave open that simulated devices of one kind alone have told."""
-    told = [one for one in attempts if one.has_verdict]
-    targets = {one.simulated for one in told}
+    """Return what verdicts of simulated devices of one kind leave open; None for all others."""
+    judged = [attempt for attempt in attempts if attempt.has_verdict]
+    targets = {attempt.simulated for attempt in judged}
     if len(targets) != 1 or None in targets:
         return None
-    codes = [(one.failure or "").split("|")[1:2] for one in told]
+    codes = [(attempt.failure or "").split("|")[1:2] for attempt in judged]
     capacity = any(claim_of(int(code)) == "capacity" for code in chain(*codes) if code.isdigit())
-    versions = {one.placement.qnn for one in told if one.placement is not None}
+    versions = {attempt.placement.qnn for attempt in judged if attempt.placement is not None}
     if not capacity and len(versions) < 2:
         return None  # nothing is claimed of versions
     return limits_of_simulation("capacity" if capacity else "version", targets.pop(), versions)
 
 
 def same_failure(before: Attempt, after: Attempt) -> bool:
-    """Whether two attempts failed with one outcome and one signature."""
+    """Return whether both attempts failed with the same outcome and signature."""
     return before.is_bad and _failure(before) == _failure(after)
 
 
@@ -354,40 +358,44 @@ def _failure(attempt: Attempt) -> tuple[str, str]:
 
 
 def cause_of(attempt: Attempt | None) -> str | None:
-    """The id of the cause for which a case fails, or has no verdict; None if it does neither, or
-    fails as a known issue expects."""
+    """Return the id of the cause of a failure or a lost verdict.
+
+    None if the case passes, or fails as a known issue expects.
+    """
     return cause_id(attempt) if attempt is not None and attempt.is_unexplained else None
 
 
 def cause_id(attempt: Attempt) -> str:
     """Return the id of what went wrong, whether or not a known issue expects it.
 
-    A test has its own, since failures of many kinds share a signature such as SIGABRT. So has a
-    device that the lab lost, whatever the message: numbers in it, and so in names, are masked; or
-    the adb server, where all its devices were lost with that.
+    Each test has its own, since unrelated failures share signatures such as SIGABRT. So has each
+    device that the lab lost, whatever the message, since signatures mask the numbers in device
+    names; and each adb server that took all its devices with it.
     """
     if attempt.standing == "lab" and (attempt.server or attempt.device is not None):
-        return hashed(f"{LOST_TO['lab']} {attempt.server or attempt.device}")
+        return short_hash(f"{LOST_TO['lab']} {attempt.server or attempt.device}")
     test = attempt.test.partition("[")[0]
-    return hashed(f"{LOST_TO.get(attempt.standing, attempt.outcome)} {attempt.signature} {test}")
+    return short_hash(
+        f"{LOST_TO.get(attempt.standing, attempt.outcome)} {attempt.signature} {test}"
+    )
 
 
-def hashed(text: str) -> str:
-    """A text as an id of twelve characters."""
+def short_hash(text: str) -> str:
+    """Return an id of twelve characters for a text."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 _UNIT: Final = re.compile(r"_(s|ms|us|ns|bytes)(?:\.(?!count\b)\w+)*$", re.ASCII)
-# clocks are read to a microsecond, whatever unit is told; bytes and what has no unit are whole
+# clocks are read to a microsecond, whatever the unit; bytes and figures without a unit are whole
 _STEPS: Final[Mapping[str | None, float]] = {"s": 1e-6, "ms": 1e-3}
 
 
 def unit_of(name: str) -> str | None:
-    """The unit of a time or a size of memory, or of a part of one; None of anything else."""
-    found = _UNIT.search(name)
-    return found[1] if found else None
+    """Return the unit of a time, a size of memory, or a part of one; None for other figures."""
+    match = _UNIT.search(name)
+    return match[1] if match else None
 
 
-def known_to(name: str) -> float:
-    """The smallest step of a figure of this name, in the figure's own unit."""
+def resolution_of(name: str) -> float:
+    """Return the smallest step of a figure of this name, in the figure's own unit."""
     return _STEPS.get(unit_of(name), 1.0)

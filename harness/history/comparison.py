@@ -1,6 +1,6 @@
-"""Two runs case by case: what became of each case, and what of that fails a job (pure).
+"""Comparison of two runs, case by case, and the reasons for it to fail a job (pure).
 
-Whatever stands in both runs alike is no difference: a run compared with itself has none.
+A run compared with itself has no differences.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from harness.core.errors import ConfigError
 from harness.diagnosis.error import Part
 from harness.history.attempts import (
     Attempt,
-    EarlierAttempts,
+    CaseAttempts,
     attempts_by_name,
     finder,
     same_failure,
 )
-from harness.history.states import CaseHistory, CaseState, said_versions, versions_of
+from harness.history.states import CaseHistory, CaseState, format_versions, versions_of
 from harness.history.surroundings import devices_gone, files_changed
 from harness.results.coverage import Coverage, coverage_of
 from harness.results.drift import Output, Read, changes, steps_of
@@ -41,7 +41,7 @@ Category = Literal[
     "passing",
     "untested",
 ]
-"""What became of a case. Each has one:
+"""The change of a case between two runs. Each case has one:
 
 - new: it fails, and did not, or was expected to by a known issue
 - changed: it failed before, and fails otherwise: another outcome, signature or diagnosis
@@ -69,11 +69,11 @@ TITLES: Final[Mapping[Category, str]] = {
     "fixed": "fixed",
     "failing": "still failing",
 }
-"""What is told case by case, in this order; the other cases are only counted."""
+"""The categories whose cases are listed, in this order; the others are only counted."""
 
 BISECTED: Final[tuple[Category, ...]] = ("new", "changed", "known")
-"""What became of cases where a bisection can tell which version it was."""
-_SWITCHES: Final = ("new", "changed", "flaky", "vanished", "lab", "added")
+"""The categories of which a bisection can find the version."""
+_SWITCHES: Final[tuple[Category, ...]] = ("new", "changed", "flaky", "vanished", "lab", "added")
 _OPS: Final = "ops"
 _CHOICES: Final = (*_SWITCHES, "drift:STEPS", "perf:PERCENT%", _OPS)
 # at least 1 %: by less any two runs differ
@@ -81,7 +81,7 @@ _PERF: Final = re.compile(r"perf:(\d{1,3}(?:\.\d{1,3})?)%", re.ASCII)
 
 
 class Bisectable(Part):
-    """Which versions changed, the bisection that tells which it was, or why there is none."""
+    """The versions that changed, and the bisection that finds the one, or why there is none."""
 
     changed: tuple[str, ...] = ()
     bisect: tuple[str, ...] | None = None
@@ -90,27 +90,27 @@ class Bisectable(Part):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A case in both runs, the last attempt of each; None where a run has not got it."""
+    """The last attempt at a case in each of two runs; None where a run has no such case."""
 
     before: Attempt | None
     after: Attempt | None
 
     @property
     def names(self) -> set[str]:
-        """What the case is called in the runs that have it."""
+        """The names of the case in the runs that have it."""
         return {side.case for side in (self.before, self.after) if side is not None}
 
     @property
     def shown(self) -> Attempt:
-        """The newer of the two that there are."""
-        found = self.after or self.before
-        assert found is not None
-        return found
+        """The attempt in the new run, or else that in the base."""
+        attempt = self.after or self.before
+        assert attempt is not None
+        return attempt
 
 
 @dataclass(frozen=True)
 class Drifted:
-    """A case whose outputs differ from those of the earlier run, and these outputs."""
+    """A case with the outputs that differ from those of the base."""
 
     pair: Pair
     outputs: tuple[Output, ...]
@@ -118,9 +118,9 @@ class Drifted:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All cases of two runs by what became of them, in the order of the new run.
+    """All cases of two runs by category, in the order of the new run.
 
-    `coverage` is how many cases of the new run have a verdict, `base_coverage` of the earlier one.
+    `coverage` is that of the new run, `base_coverage` that of the base.
     """
 
     pairs: Mapping[Category, Sequence[Pair]]
@@ -132,16 +132,16 @@ class Comparison:
     ops: OpsCompared | None = None
     """None where no case was profiled in both runs."""
     states: Mapping[str, CaseState] = field(default_factory=dict)
-    """What flaky cases are at, by their names, where all runs before were looked at."""
+    """The states of flaky cases by name, where earlier runs were read."""
     files_changed: tuple[str, ...] = ()
-    """Files of tests, models and inputs that are others than before."""
+    """Files of tests, models and inputs that changed."""
     devices_gone: Sequence[str] = ()
-    """Devices that the earlier run used, and the new one was not to use."""
+    """Devices that the base used, and the new run was not to use."""
     base_versions: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
-    """With which versions cases ran, in words; none where no case says."""
+    """The versions that cases ran with, in words; empty where no case names any."""
     asked_otherwise: tuple[str, ...] = ()
-    """Cases of whose files something else was asked than before, so that they are others."""
+    """Cases of user's files with other options than before, which makes them other cases."""
 
     def __getitem__(self, category: Category) -> Sequence[Pair]:
         return self.pairs[category]
@@ -153,25 +153,25 @@ class Comparison:
 
 @dataclass(frozen=True)
 class FailOn:
-    """What is to end a comparison with 1."""
+    """The conditions of `--fail-on`, under which a comparison ends with 1."""
 
     categories: tuple[Category, ...]
     drift_steps: int | None = None
     slower: float | None = None
-    """By how much: 0.1 is 10 %."""
+    """The least slowdown; 0.1 is 10 %."""
     ops: bool = False
-    """An op that became slower."""
+    """True to fail if an op became slower."""
 
     @classmethod
     def parse(cls, text: str) -> FailOn:
-        """Reads `new,vanished,drift:1,perf:10%,ops`. Raises ConfigError for anything else."""
+        """Parse a list such as `new,vanished,drift:1,perf:10%,ops`. Raises ConfigError."""
         categories: list[Category] = []
         ops = False
         steps = slower = None
         for word in (part.strip() for part in text.split(",")):
-            found = next((one for one in CATEGORIES if one == word and one in _SWITCHES), None)
-            if found is not None:
-                categories.append(found)
+            category = next((name for name in _SWITCHES if name == word), None)
+            if category is not None:
+                categories.append(category)
             elif (steps_given := steps_of(word)) is not None:
                 steps = steps_given
             elif (percent := _PERF.fullmatch(word)) is not None and float(percent[1]) >= 1:
@@ -183,32 +183,32 @@ class FailOn:
                 raise ConfigError(problem, field="--fail-on", choices=_CHOICES)
         return cls(tuple(dict.fromkeys(categories)), steps, slower, ops)
 
-    def reasons(self, found: Comparison) -> list[str]:
-        """The words of `--fail-on` that apply; empty if the comparison ends well.
+    def reasons(self, comparison: Comparison) -> list[str]:
+        """Return the words of `--fail-on` that apply; empty if the comparison ends well.
 
-        An added case counts only if it fails and no known issue expects that. If the new run did
-        not run all of its cases, a case without a record has not vanished.
+        An added case counts only if it fails and no known issue expects that. A case without a
+        record does not count as vanished if the new run did not run all of its cases.
         """
-        lacks = found.coverage.not_run or found.coverage.selected is None
-        told: list[str] = []
+        lacks = comparison.coverage.not_run or comparison.coverage.selected is None
+        reasons: list[str] = []
         for category in self.categories:
-            pairs = found[category]
+            pairs = comparison[category]
             if category == "added":
                 pairs = [pair for pair in pairs if pair.shown.is_bad and not pair.shown.known_issue]
             if category == "vanished" and lacks:
                 pairs = [pair for pair in pairs if pair.after is not None]
             if pairs:
-                told.append(category)
+                reasons.append(category)
         steps = self.drift_steps
         if steps is not None and any(
-            output.beyond(steps) for one in found.drifted for output in one.outputs
+            output.beyond(steps) for drifted in comparison.drifted for output in drifted.outputs
         ):
-            told.append(f"drift:{steps}")
-        if self.slower is not None and found.speed is not None and found.speed.slower:
-            told.append(f"perf:{100 * self.slower:g}%")
-        if self.ops and found.ops is not None and found.ops.slower:
-            told.append(_OPS)
-        return told
+            reasons.append(f"drift:{steps}")
+        if self.slower is not None and comparison.speed is not None and comparison.speed.slower:
+            reasons.append(f"perf:{100 * self.slower:g}%")
+        if self.ops and comparison.ops is not None and comparison.ops.slower:
+            reasons.append(_OPS)
+        return reasons
 
 
 def compare(
@@ -218,31 +218,31 @@ def compare(
     *,
     infos: tuple[Mapping[str, Any] | None, Mapping[str, Any] | None] = (None, None),
 ) -> Comparison:
-    """Compares two runs, whatever their order and whatever versions they ran with.
+    """Compare two runs, whatever their order and whatever versions they ran with.
 
-    Cases of the same name belong together; else those that differ in their versions only, if that
-    leaves one. With another engine it is another case. `read` gives the bytes of an output that
-    either run has kept; without it, outputs are not compared. `infos` is run.json of each; without
-    it there are no cases but these.
+    A case is paired with the case of its name, or else with the only case that differs in versions
+    alone; a case with another engine is another case. `read` returns the bytes of an output kept by
+    either run; without it, outputs are not compared. `infos` is the run.json of each run; without
+    it, a run has no cases but those with records.
     """
     runs = [*before], [*after]
     base, covered = (coverage_of(run, info) for run, info in zip(runs, infos, strict=True))
     old, new = map(attempts_by_name, runs)
     find = finder(old)
-    met: set[str] = set()
+    matched: set[str] = set()
     pairs: dict[Category, list[Pair]] = {category: [] for category in CATEGORIES}
     drifted = []
     for now in new.values():
         then = find(now.last)
         if then is not None:
-            met.add(then.last.case)
+            matched.add(then.last.case)
         pair = Pair(then.last if then is not None else None, now.last)
         pairs[_became(then, now)].append(pair)
         outputs = _drift_of(pair.before, now.last, read) if read is not None else ()
         if outputs:
             drifted.append(Drifted(pair, outputs))
     for name, then in old.items():
-        if name not in met:
+        if name not in matched:
             pairs["vanished" if then.last.has_verdict else "untested"].append(Pair(then.last, None))
     return Comparison(
         pairs,
@@ -259,29 +259,30 @@ def compare(
     )
 
 
-def _versions(run: Mapping[str, EarlierAttempts]) -> tuple[str, ...]:
-    told = {said_versions(versions_of(one.last)) for one in run.values() if one.last.has_verdict}
-    return tuple(sorted(told - {""}))
+def _versions(run: Mapping[str, CaseAttempts]) -> tuple[str, ...]:
+    judged = (case.last for case in run.values() if case.last.has_verdict)
+    return tuple(sorted({format_versions(versions_of(last)) for last in judged} - {""}))
 
 
-def settled(found: Comparison, histories: Mapping[str, CaseHistory]) -> Comparison:
-    """A comparison in the light of the runs before, by the names of cases now.
+def apply_history(comparison: Comparison, histories: Mapping[str, CaseHistory]) -> Comparison:
+    """Return the comparison corrected by earlier runs; `histories` has cases by their names now.
 
-    What had no verdict in the base is compared with the last one that it had, if it fails or did.
-    What is flaky is that each time, so that it is neither new nor fixed.
+    A case without a verdict in the base is compared with its last verdict, if either failed. A
+    flaky case stays flaky, so that it is neither new nor fixed.
     """
     pairs: dict[Category, list[Pair]] = {category: [] for category in CATEGORIES}
-    for category, listed in found.pairs.items():
+    for category, listed in comparison.pairs.items():
         for pair in listed:
             after = pair.after
             known = histories.get(after.case) if after and after.has_verdict else None
-            became, one = (category, pair) if known is None else _settled(category, pair, known)
-            pairs[became].append(one)
-    flaky = {name: one.state for name, one in histories.items() if one.is_flaky and one.state}
-    return replace(found, pairs=pairs, states=flaky)
+            if known is not None:
+                category, pair = _apply_history(category, pair, known)
+            pairs[category].append(pair)
+    flaky = {name: case.state for name, case in histories.items() if case.is_flaky and case.state}
+    return replace(comparison, pairs=pairs, states=flaky)
 
 
-def _settled(category: Category, pair: Pair, known: CaseHistory) -> tuple[Category, Pair]:
+def _apply_history(category: Category, pair: Pair, known: CaseHistory) -> tuple[Category, Pair]:
     if known.is_flaky:
         return "flaky", pair
     last = known.last
@@ -292,7 +293,7 @@ def _settled(category: Category, pair: Pair, known: CaseHistory) -> tuple[Catego
     return category, pair
 
 
-def _became(then: EarlierAttempts | None, now: EarlierAttempts) -> Category:
+def _became(then: CaseAttempts | None, now: CaseAttempts) -> Category:
     if not now.last.has_verdict:
         return _without_verdict(then.last if then is not None else None, now.last)
     if then is None or not then.last.has_verdict:
@@ -313,8 +314,8 @@ def _without_verdict(was: Attempt | None, now: Attempt) -> Category:
     return "vanished" if was is not None and was.has_verdict else "untested"
 
 
-def _of_flaky(then: EarlierAttempts, now: EarlierAttempts) -> Category:
-    """Tells a way to fail that was not seen before, however flaky the case was."""
+def _of_flaky(then: CaseAttempts, now: CaseAttempts) -> Category:
+    """A way to fail that was not seen before counts, however flaky the case was."""
     unseen = not set(now.failures) <= set(then.failures)
     if then.is_flaky and unseen:
         return "known" if now.last.known_issue else "changed"
@@ -334,17 +335,17 @@ def _still_bad(was: Attempt, now: Attempt) -> Category:
 
 
 def _drift_of(before: Attempt | None, after: Attempt, read: Read) -> tuple[Output, ...]:
-    found = changes(after, before, read) if before is not None else None
-    return tuple(one for one in found or () if one.drifts)
+    outputs = changes(after, before, read) if before is not None else None
+    return tuple(output for output in outputs or () if output.drifts)
 
 
 def groups(
     pairs: Iterable[Pair], apart: Callable[[Pair], object] = lambda _: None
 ) -> list[list[Pair]]:
-    """Groups of cases that ended alike, the most frequent first; `apart` divides them further."""
-    found: dict[tuple[object, ...], list[Pair]] = {}
+    """Group cases that ended alike, the largest group first; `apart` divides them further."""
+    by_ending: dict[tuple[object, ...], list[Pair]] = {}
     for pair in pairs:
-        one = pair.shown
-        key = one.outcome, one.signature, one.diagnosis, one.known_issue, apart(pair)
-        found.setdefault(key, []).append(pair)
-    return sorted(found.values(), key=len, reverse=True)
+        shown = pair.shown
+        key = shown.outcome, shown.signature, shown.diagnosis, shown.known_issue, apart(pair)
+        by_ending.setdefault(key, []).append(pair)
+    return sorted(by_ending.values(), key=len, reverse=True)

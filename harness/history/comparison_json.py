@@ -1,4 +1,4 @@
-"""What `compare --json` prints (pure)."""
+"""The output of `compare --json` (pure)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from harness.core.schema_field import Schema1
 from harness.diagnosis.error import Outcome, Part
 from harness.history.attempts import Attempt
 from harness.history.comparison import Bisectable, Category, Pair
-from harness.history.comparison_text import ToldComparison
+from harness.history.comparison_text import ComparisonView
 from harness.history.ops import OpsCompared
 from harness.history.performance import SpeedCompared, alike
-from harness.history.states import said_versions, versions_of
+from harness.history.states import format_versions, versions_of
 from harness.results.coverage import Coverage
 from harness.results.drift import DriftedOutput
 
 
 class CaseSide(Part):
-    """A case in a run: its name there, how it ended, what its failure is known by, and the versions
+    """A case in a run: its name there, its outcome, what its failure is known by, and the versions
     that it ran with, in words."""
 
     case: str
@@ -32,16 +32,16 @@ class CaseSide(Part):
 
     @classmethod
     def of(cls, attempt: Attempt | None) -> CaseSide | None:
-        """The side of an attempt; None without one."""
+        """Return the side of an attempt; None without one."""
         if attempt is None:
             return None
         signature = attempt.signature if attempt.is_bad else None
-        said = {"signature": signature, "attempts": attempt.attempt}
-        return cls(**alike(cls, attempt) | said, versions=said_versions(versions_of(attempt)))
+        fields = {"signature": signature, "attempts": attempt.attempt}
+        return cls(**alike(cls, attempt) | fields, versions=format_versions(versions_of(attempt)))
 
 
 class Row(Bisectable):
-    """A case: what it was and is; null where a run has not got it."""
+    """A case in the base and in the new run; null where a run does not have it."""
 
     case: str
     before: CaseSide | None
@@ -49,21 +49,21 @@ class Row(Bisectable):
 
 
 class DriftRow(Part):
-    """An output of a case that is not what it was."""
+    """An output of a case that differs from that of the base."""
 
     case: str
     output: DriftedOutput
 
 
 class ComparisonReport(Part):
-    """Two runs side by side, and the `versions` of each: a list for all that can become of a case.
+    """Two runs compared: the cases of each category, and the `versions` of each run.
 
     `coverage` is how many cases of the new run have a verdict, `base_coverage` of the base.
     `passing` and `untested` are numbers, `speed` is null where it was not judged, `ops` where no
     case was profiled in both. `files_changed` are files of tests, models and inputs.
-    `asked_otherwise` are cases of whose files something else was asked: others, of the same name.
-    `failed_on` has what of `--fail-on` there is: the comparison ends with 1 exactly if that is not
-    empty. Else it ends with 2 or 3 if verdicts are missing in the new run.
+    `asked_otherwise` are cases of user's files with other options, which makes them other cases of
+    the same name. `failed_on` has the conditions of `--fail-on` that hold: the comparison ends
+    with 1 exactly if there are any, else with 2 or 3 if verdicts are missing in the new run.
     """
 
     schema_number: Schema1 = 1
@@ -96,21 +96,21 @@ class ComparisonReport(Part):
 
 
 def rows(
-    told: ToldComparison, category: Category, bisectable: Callable[[Category, Pair], Bisectable]
+    view: ComparisonView, category: Category, bisectable: Callable[[Category, Pair], Bisectable]
 ) -> Iterator[Row]:
-    """The cases of a category, one at a time: there may be very many."""
-    for pair in told[category]:
+    """Iterate over the cases of a category, of which there may be very many."""
+    for pair in view[category]:
         before, after = map(CaseSide.of, (pair.before, pair.after))
-        how = dict(bisectable(category, pair))
-        yield Row(case=pair.shown.case, before=before, after=after, **how)
+        advice = dict(bisectable(category, pair))
+        yield Row(case=pair.shown.case, before=before, after=after, **advice)
 
 
-def report_head(told: ToldComparison) -> ComparisonReport:
-    """All of the report but those lists."""
+def report_head(view: ComparisonView) -> ComparisonReport:
+    """Return the report without the lists of cases."""
     drifted = tuple(
         DriftRow(case=drifted.pair.shown.case, output=output.document())
-        for drifted in told.drifted
+        for drifted in view.drifted
         for output in drifted.outputs
     )
-    counts = {name: len(told[name]) for name in ("passing", "untested")}
-    return ComparisonReport(**alike(ComparisonReport, told) | counts | {"drifted": drifted})
+    counts = {name: len(view[name]) for name in ("passing", "untested")}
+    return ComparisonReport(**alike(ComparisonReport, view) | counts | {"drifted": drifted})

@@ -1,6 +1,6 @@
-"""The database of the history, SQLite or PostgreSQL: its tables, and their rows of a journal.
+"""The database of the history (SQLite or PostgreSQL): its tables, and the rows made of journals.
 
-Journals are the truth: the database can be thrown away and made of them again.
+Journals are the truth: the database can be deleted and imported from them again.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from harness.core.bounded_json import parse_model
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.outgoing_text import without_secrets
 from harness.diagnosis.error import Part
-from harness.history.attempts import Attempt, cause_id, hashed
+from harness.history.attempts import Attempt, cause_id, short_hash
 from harness.report.summary import part_of
 from harness.results.record import CaseRecord, DeviceEvent, PlacementRecord, is_figure
 
 VERSION: Final = "14"
-"""Of the tables; a database with others is refused."""
+"""The version of the tables; a database of another version is refused."""
 
 metadata: Final = MetaData()
 # texts are compared byte by byte, as in SQLite
@@ -122,26 +122,26 @@ nights: Final = Table(
 
 
 HISTORY: Final = "history.sqlite"
-"""Where history is held among reports, where no other place was named."""
+"""The default database, in the folder of reports."""
 _POSTGRES: Final = ("postgresql://", "postgres://")
 _EXTRA: Final = "pip install 'qnn-harness[postgres]'"
 _WAIT_S: Final = 60
 _STATEMENT_S: Final = 600
-_AT_ONCE: Final = 1_000
-_LOCK: Final = 0x716E6E68  # qnnh: who makes the tables in PostgreSQL holds it
+_BATCH: Final = 1_000
+_LOCK: Final = 0x716E6E68  # "qnnh": the lock for creating tables in PostgreSQL
 
 
 class Database:
-    """A place where history is kept; a transaction is all of it or nothing."""
+    """A database of the history."""
 
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine, self._name = engine, name
 
     @contextlib.contextmanager
     def transaction(self, *, writes: bool = True) -> Iterator[Connection]:
-        """Begin a transaction, which ends with the block.
+        """Open a transaction, which is committed at the end of the block.
 
-        Raises ConfigError for what is no database or may not be written, InfraError if it fails.
+        Raises ConfigError for a file that is no database or cannot be written, else InfraError.
         """
         try:
             with self._engine.connect() as connection:
@@ -166,26 +166,26 @@ class Database:
         return InfraError(f"{self._name}: {problem}{advice * code.startswith('SQLITE_CORRUPT')}")
 
 
-def open_database(where: str) -> Database:
-    """Open the database of a path or URL, and make its tables if it is new.
+def open_database(location: str) -> Database:
+    """Open the database of a path or URL, and create its tables if it is new.
 
-    Raises ConfigError for what is no database of ours, InfraError if it does not answer.
+    Raises ConfigError for a database of something else, InfraError if it does not answer.
     """
-    name = without_secrets(where)
-    if where.startswith(_POSTGRES):
-        database = Database(_postgres(where, name), name)
-    elif "://" in where:
+    name = without_secrets(location)
+    if location.startswith(_POSTGRES):
+        database = Database(_postgres(location, name), name)
+    elif "://" in location:
         raise ConfigError(
-            f"{where.partition('://')[0]}:// is no database that is known",
+            f"{location.partition('://')[0]}:// is no database that is known",
             field="--database",
             choices=("the path of a SQLite file", "postgresql://HOST/NAME"),
         )
     else:
-        database = Database(_sqlite(Path(where)), name)
+        database = Database(_sqlite(Path(location)), name)
     version = _version_in(database, name)
     if version is None:
         with database.transaction() as connection:
-            if connection.dialect.name == "postgresql":  # in SQLite one alone writes
+            if connection.dialect.name == "postgresql":  # SQLite has one writer at a time
                 connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
             metadata.create_all(connection)
             insert_new(connection, meta, {"name": "schema", "value": VERSION})
@@ -201,7 +201,7 @@ def open_database(where: str) -> Database:
 
 
 def _version_in(database: Database, name: str) -> str | None:
-    """Return the version of the tables, None if there are none; the database may be read-only.
+    """Return the version of the tables, None if there are none.
 
     Raises ConfigError for a database of something else.
     """
@@ -214,7 +214,7 @@ def _version_in(database: Database, name: str) -> str | None:
             version: str | None = connection.execute(value).scalar()
             if version is not None:
                 return version
-        # a server's database may be shared, a file is one program's
+        # a server's database may be shared, a file belongs to one program
         foreign = (
             tables & set(metadata.tables) if connection.dialect.name == "postgresql" else tables
         )
@@ -225,20 +225,20 @@ def _version_in(database: Database, name: str) -> str | None:
 
 
 def rows_of(connection: Connection, query: Select[Any]) -> Iterator[Any]:
-    """Iterate over the rows of a query, of which few are held at once."""
-    options = {"stream_results": True, "yield_per": _AT_ONCE}
+    """Iterate over the rows of a query, a batch at a time."""
+    options = {"stream_results": True, "yield_per": _BATCH}
     return iter(connection.execute(query, execution_options=options))
 
 
 def insert_rows(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Add rows to a table, of which few are held at once."""
+    """Add rows to a table, a batch at a time."""
     remaining = iter(rows)
-    while some := [dict(row) for row in islice(remaining, _AT_ONCE)]:
-        connection.execute(insert(table), some)
+    while batch := [dict(row) for row in islice(remaining, _BATCH)]:
+        connection.execute(insert(table), batch)
 
 
 def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> None:
-    """Add a row to a table, unless there is one with its key, which stays as it is."""
+    """Add a row to a table, unless there is one with its key."""
     statement: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     connection.execute(statement(table).values(**row).on_conflict_do_nothing())
 
@@ -253,11 +253,11 @@ def _sqlite(path: Path) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: object) -> None:
-        connection.isolation_level = None  # it begins no transactions by itself
+        connection.isolation_level = None  # the driver starts no transactions by itself
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        # writers wait for each other from the start: none finds a stale page later
+        # writers take the lock at the start, so that none fails on a stale page later
         writes = connection.get_execution_options().get("writes")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -265,7 +265,7 @@ def _sqlite(path: Path) -> Engine:
 
 
 def _postgres(url: str, name: str) -> Engine:
-    # what it warns of is in the error that follows
+    # its warnings are in the error that follows
     logging.getLogger("psycopg").setLevel(logging.CRITICAL)
     try:
         return create_engine(
@@ -285,7 +285,7 @@ def _postgres(url: str, name: str) -> Engine:
         raise ConfigError(f"{name} is no URL of a database", field="--database") from error
 
 
-# What an index of PostgreSQL holds at most is 2,700 bytes.
+# an index entry of PostgreSQL has at most 2,700 bytes
 _NAME_CHARS: Final = 500
 _BIGGEST: Final = 1 << 62
 _LINK: Final = ("reconnect", "restart-server")
@@ -293,13 +293,13 @@ _STEPS: Final = (*_LINK, "end-leftovers", "reboot", "power-cycle")
 _VITALS: Final = ("hottest_c", "battery_percent", "free_storage_bytes")
 
 
-def kin_of(attempt: Attempt) -> str:
-    """What a case shares with its cases of other versions, as a key of 16 characters."""
-    return hashlib.sha256(attempt.kin.encode("utf-8", "replace")).hexdigest()[:16]
+def group_key(attempt: Attempt) -> str:
+    """Return the key of an attempt's case group, of 16 characters."""
+    return hashlib.sha256(attempt.case_group.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> dict[str, object]:
-    """The row of an attempt."""
+    """Return the row of an attempt."""
     texts = {
         "name": attempt.case,
         "test": attempt.test,
@@ -317,64 +317,62 @@ def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> di
     return {
         "run": run,
         "line": line,
-        **{name: None if said is None else bounded(str(said)) for name, said in texts.items()},
+        **{name: None if text is None else bounded(str(text)) for name, text in texts.items()},
         "axes": json.dumps(attempt.axes),
         "outcome": attempt.outcome,
         "cause": attempt.cause,
         "error": None if record.error is None else record.error.model_dump_json(),
         "started": attempt.started,
         "attempt": attempt.attempt,
-        "kin": kin_of(attempt),
+        "kin": group_key(attempt),
         "placement": attempt.placement and _bounded_placement(attempt.placement),
         "figures": json.dumps(attempt.figures) if attempt.figures else None,
         "cause_id": cause_id(attempt) if attempt.is_bad else None,
-        "identity": hashed(repr(attempt.identity)),
+        "identity": short_hash(repr(attempt.identity)),
         "counts": True,
     }
 
 
 def hosts_in(info: Mapping[str, Any]) -> dict[str, str]:
-    """The computer that each device of a run hangs on, by its run.json; under "" the one that it
-    was run from."""
+    """Return the host of each device by its name, from a run.json; under "" that of the run."""
     devices = info.get("lab", {}).get("devices", [])
-    found = {
-        bounded(one.get("name", "")): bounded(one["host"]) for one in devices if one.get("host")
-    }
-    if own := info.get("host", {}).get("name"):
-        found.setdefault("", bounded(own))
-    return found
+    with_host = [device for device in devices if device.get("host")]
+    hosts = {bounded(device.get("name", "")): bounded(device["host"]) for device in with_host}
+    if own_host := info.get("host", {}).get("name"):
+        hosts.setdefault("", bounded(own_host))
+    return hosts
 
 
 @dataclass
 class DeviceSums:
-    """What a journal says of each device, over all its cases and events."""
+    """Sums over all cases and events of a journal, for each device."""
 
     hosts: Mapping[str, str] = field(default_factory=dict)
     _rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     _first: float = float("inf")
     _last: float = 0.0
 
-    def take(self, said: CaseRecord | DeviceEvent) -> None:
-        """One more line, in the order of the journal."""
-        if isinstance(said, DeviceEvent):
-            row = self._row(said.device)
-            row["link_faults"] += said.event in _LINK
-            row["recoveries"] += said.event in _STEPS
-            row["quarantines"] += said.event == "quarantine"
-            if said.event != "push":
-                row["state"], row["finding"] = said.state, bounded(said.detail) or None
-            self._vitals(row, said.vitals)
+    def add(self, line: CaseRecord | DeviceEvent) -> None:
+        """Add the next line of the journal."""
+        if isinstance(line, DeviceEvent):
+            row = self._row(line.device)
+            row["link_faults"] += line.event in _LINK
+            row["recoveries"] += line.event in _STEPS
+            row["quarantines"] += line.event == "quarantine"
+            if line.event != "push":
+                row["state"], row["finding"] = line.state, bounded(line.detail) or None
+            self._vitals(row, line.vitals)
             return
-        begun = said.started.timestamp()
-        self._first, self._last = min(self._first, begun), max(self._last, begun + said.duration_s)
-        if said.device is not None:
-            row = self._row(said.device.name)
-            row["soc"] = bounded(said.device.soc or "") or row["soc"]
-            row["busy_s"] += said.duration_s
-            self._vitals(row, part_of(said, "gate"))
+        start = line.started.timestamp()
+        self._first, self._last = min(self._first, start), max(self._last, start + line.duration_s)
+        if line.device is not None:
+            row = self._row(line.device.name)
+            row["soc"] = bounded(line.device.soc or "") or row["soc"]
+            row["busy_s"] += line.duration_s
+            self._vitals(row, part_of(line, "gate"))
 
     def rows(self, run: str) -> Iterator[dict[str, object]]:
-        """The rows of a run's devices."""
+        """Yield the rows of a run's devices."""
         span = max(0.0, self._last - self._first)
         for row in self._rows.values():
             yield {"run": run, **row, "span_s": span}
@@ -389,7 +387,7 @@ class DeviceSums:
         )
 
     def _vitals(self, row: dict[str, Any], vitals: Mapping[str, Any] | None) -> None:
-        """The hottest that it was, the least of what it had left."""
+        """Keep the highest temperature, and the lowest of the other values."""
         for name in _VITALS:
             value, known = (vitals or {}).get(name), row[name]
             if is_figure(value) and abs(value) < _BIGGEST:
@@ -399,13 +397,13 @@ class DeviceSums:
 
 
 def _bounded_placement(placement: PlacementRecord) -> str:
-    said = placement.model_dump(mode="json")
-    texts = {name: text and bounded(text) for name, text in said.items()}
+    fields = placement.model_dump(mode="json")
+    texts = {name: text and bounded(text) for name, text in fields.items()}
     return placement.model_copy(update=texts).model_dump_json()
 
 
 def bounded(text: str) -> str:
-    """A text that is short enough for any index, and still differs from others."""
+    """Shorten a text for an index; different texts stay different."""
     text = without_nul(text)
     if len(text) <= _NAME_CHARS:
         return text
@@ -413,13 +411,12 @@ def bounded(text: str) -> str:
 
 
 def without_nul(text: str) -> str:
-    """PostgreSQL holds every character but this one."""
+    """Replace NUL, the only character that PostgreSQL cannot store."""
     return text.replace("\0", "\ufffd")
 
 
-class DeviceTold(Part):
-    """How a device was: in which state, since when, and why; `hands` is what only a person can do
-    for it."""
+class DeviceSummary(Part):
+    """The state of a device, since when and why; `hands` is the work on it that needs a person."""
 
     state: str
     since: str
@@ -427,16 +424,15 @@ class DeviceTold(Part):
     hands: str = ""
 
     @property
-    def said(self) -> str:
-        """It in words."""
+    def summary(self) -> str:
+        """The state in words."""
         since = f" since {self.since[:10]}" if self.since else ""
         return f"{self.state}{since}{f' ({self.why})' if self.why else ''}"
 
 
-class CauseTold(Part):
-    """What a night knew of a cause: what its bisection came to, its folder beside the run, the
-    command that searches for it, and which files of tests, models and inputs changed when it
-    came."""
+class CauseSummary(Part):
+    """A cause as a night knew it: the result of its bisection, the bisection's folder beside the
+    run, its command, and the files of tests, models and inputs that changed when it appeared."""
 
     known: str = ""
     folder: str = ""
@@ -444,13 +440,13 @@ class CauseTold(Part):
     files_changed: tuple[str, ...] = ()
 
 
-class NightTold(Part):
-    """A night: its devices by name, its open causes by id, and what went wrong besides.
+class NightSummary(Part):
+    """A night: its devices by name, its open causes by id, and other problems (`besides`).
 
-    It ended with `exit_code`; `verdict` is what it came to, `failed_on` what of it was new and bad,
-    in the words of `compare --fail-on`, `vanished` the first cases that are so, if it is that.
-    `new` are the first cases that fail and did not in the run `base` of the night before, though
-    another one since may have seen that.
+    It ended with `exit_code` and `verdict`, its result in words. `failed_on` has the conditions of
+    `compare --fail-on` that held, and `vanished` the first vanished cases if that is one of them.
+    `new` are the first cases that fail, but did not in the run `base` of the night before, even if
+    a run in between had the failure.
     """
 
     night: str
@@ -458,29 +454,29 @@ class NightTold(Part):
     base: str | None = None
     exit_code: int = 0
     verdict: str = ""
-    devices: Mapping[str, DeviceTold] = {}
-    causes: Mapping[str, CauseTold] = {}
+    devices: Mapping[str, DeviceSummary] = {}
+    causes: Mapping[str, CauseSummary] = {}
     besides: tuple[str, ...] = ()
     failed_on: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
     vanished: tuple[str, ...] = ()
 
 
-def keep_night(database: Database, told: NightTold) -> None:
-    """Holds what a night said, instead of what it said before. Raises InfraError."""
+def store_night(database: Database, night: NightSummary) -> None:
+    """Store the summary of a night, in place of an earlier one. Raises InfraError."""
     with database.transaction() as connection:
-        row = {"night": bounded(told.night), "run": bounded(told.run)}
-        row["said"] = without_nul(told.model_dump_json())
+        row = {"night": bounded(night.night), "run": bounded(night.run)}
+        row["said"] = without_nul(night.model_dump_json())
         insert_new(connection, nights, row)
         connection.execute(update(nights).where(nights.c.night == row["night"]).values(row))
 
 
-def nights_held(database: Database) -> dict[str, NightTold]:
-    """What is held of nights, by the ids of their runs. Raises InfraError."""
-    found = {}
+def load_nights(database: Database) -> dict[str, NightSummary]:
+    """Return the stored nights by the ids of their runs. Raises InfraError."""
+    loaded = {}
     with database.transaction(writes=False) as connection:
         query = select(nights.c.run, nights.c.said).order_by(nights.c.night)
-        for run, said in connection.execute(query):
-            with contextlib.suppress(ValueError):  # of a harness with other fields
-                found[run] = parse_model(NightTold, said)
-    return found
+        for run, text in connection.execute(query):
+            with contextlib.suppress(ValueError):  # written by a harness with other fields
+                loaded[run] = parse_model(NightSummary, text)
+    return loaded

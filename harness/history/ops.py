@@ -1,8 +1,8 @@
-"""Which ops became slower or faster, came, went, or are fused otherwise, in two runs (pure).
+"""Ops that became slower or faster, appeared, vanished, or are fused otherwise (pure).
 
-The judge is that of speed: a run is one sample, the median of its profiled executions, and what
-earlier runs of the case took tells noise. Executions of one process are no runs: alone they are
-believed only where all of one side lie far from all of the other.
+Ops are judged as speed is: a run is one sample, the median of its profiled executions, and earlier
+runs of the case show the noise. Executions of one process are not independent: without more runs
+they are believed only where all of one side lie far from all of the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.history.performance import Change, judge
 from harness.results.op_events import OpCost, op_costs
 
 OP_EFFECT: Final = 0.2
-"""Changes of an op by less are not told."""
+"""Smaller changes of an op are not reported."""
 # Between processes on the simulator of a busy computer all executions of an op were up to 2.2 times
 # those of another (12 processes of each of two versions, 264 pairs), and medians up to 7.5 times.
 _APART: Final = 3.0
@@ -31,12 +31,11 @@ _Ops = tuple[str, ...]
 
 
 class OpChange(Part):
-    """An op in two runs; `also` are those that are fused with it on either side.
+    """An op in two runs; `also` are the ops that are fused with it in either run.
 
-    `ratio` is `new` by `base`, `judged` the ratio that was judged: of all runs, beside what most
-    ops of the case did, since a busier computer slows all. `base` and `new` are the medians of the
-    `executions` of BASE and NEW in `unit`, `base_spread` and `new_spread` how far these lie apart:
-    (most - least) / median.
+    `ratio` is `new` by `base`. `judged` is the ratio that was judged: that of all runs, relative
+    to most ops of the case, since a busier computer slows all. `base` and `new` are the medians of
+    the executions in `unit`, `base_spread` and `new_spread` are (maximum - minimum) / median.
     """
 
     case: str
@@ -54,10 +53,10 @@ class OpChange(Part):
 
 
 class Remade(Part):
-    """Ops that are not told as the same ones in both runs, and their share of all ops.
+    """Ops that are not profiled as the same ones in both runs, and their share of all ops.
 
-    `fused`: these are one op now, which NEW tells as `told_as`; `split`: BASE told them so.
-    `appeared` and `vanished`: one op that the other run has not got.
+    `fused`: they are one op in NEW, named `told_as`; `split`: they were one op in BASE.
+    `appeared` and `vanished`: an op that the other run does not have.
     """
 
     case: str
@@ -68,12 +67,11 @@ class Remade(Part):
 
 
 class OpsCompared(Part):
-    """All ops of the `cases` that were profiled in both runs; listed are those that changed.
+    """All ops of the `cases` that were profiled in both runs; those that changed are listed.
 
-    `suspects` may well be changes: more runs would tell. Of the others `same` are the same within
-    `effect`, `unsure` not to be told. `together` has what most ops of a case did alike, new by
-    base, which no op is blamed for. `spread` is how far executions of the op in the middle lie
-    apart.
+    `suspects` may be changes, which more runs would show. Of the others `same` are the same within
+    `effect`, `unsure` cannot be judged. `together` has the ratio that most ops of a case share, new
+    by base, which no op is blamed for. `spread` is the median spread of an op's executions.
     """
 
     cases: int
@@ -95,134 +93,133 @@ def judge_ops(
     between: Iterable[Sequence[Attempt]] = (),
     effect: float = OP_EFFECT,
 ) -> OpsCompared | None:
-    """What became of each op of cases that passed in BASE and NEW; None if none was profiled.
+    """Judge each op of cases that passed in BASE and NEW; None if none was profiled.
 
     `earlier` and `between` are as for `judge_speed`.
     """
-    both = [(one, new) for one, new in zip(befores, afters, strict=True) if _ops(one) and _ops(new)]
+    both = [(old, new) for old, new in zip(befores, afters, strict=True) if _ops(old) and _ops(new)]
     if not both:
         return None
-    # of runs whose cases have no profile nothing more is read
-    base = [*_met([one for one, _ in both], earlier), [_ops(one) for one, _ in both]]
-    new = [*_met([one for _, one in both], between), [_ops(one) for _, one in both]]
+    # cases without a profile are not looked up in other runs
+    base = [*_costs_in([old for old, _ in both], earlier), [_ops(old) for old, _ in both]]
+    new = [*_costs_in([after for _, after in both], between), [_ops(after) for _, after in both]]
     rows: list[tuple[int, _Ops]] = []
     remade: list[Remade] = []
-    for at, (_, attempt) in enumerate(both):
-        for ops in _together(base[-1][at], new[-1][at]):
-            told = _remade(attempt.case, ops, base[-1][at], new[-1][at])
-            remade += [told] if told else []
-            if all(_value(ops, side[-1][at]) for side in (base, new)):
-                rows.append((at, ops))
-    old, now = (
-        [[_value(ops, run[at]) for run in side] for at, ops in rows] for side in (base, new)
-    )
+    for i, (_, attempt) in enumerate(both):
+        for ops in _together(base[-1][i], new[-1][i]):
+            remade_ops = _remade(attempt.case, ops, base[-1][i], new[-1][i])
+            remade += [remade_ops] if remade_ops else []
+            if all(_value(ops, side[-1][i]) for side in (base, new)):
+                rows.append((i, ops))
+    old, now = ([[_value(ops, run[i]) for run in side] for i, ops in rows] for side in (base, new))
     floors = [
         _FLOOR * statistics.median(filter(None, b + n)) for b, n in zip(old, now, strict=True)
     ]
-    judged = judge(rows, [at for at, _ in rows], old, now, effect, floors)
-    told_as: dict[str, list[OpChange]] = {"slower": [], "faster": [], "suspect": []}
-    said: list[str] = []
+    judged = judge(rows, [i for i, _ in rows], old, now, effect, floors)
+    reported: dict[str, list[OpChange]] = {"slower": [], "faster": [], "suspect": []}
+    verdicts: list[str] = []
     spreads = []
-    executed = [[_executions(ops, side[-1][at]) for side in (base, new)] for at, ops in rows]
-    moved = _moved([at for at, _ in rows], executed)
-    for one, (before, after) in zip(judged.changes, executed, strict=True):
-        at = one.name[0]
-        said.append(_verdict(one, before, after, moved[at], effect))
+    executed = [[_executions(ops, side[-1][i]) for side in (base, new)] for i, ops in rows]
+    moved = _moved([i for i, _ in rows], executed)
+    for change, (before, after) in zip(judged.changes, executed, strict=True):
+        i = change.name[0]
+        verdicts.append(verdict := _verdict(change, before, after, moved[i], effect))
         spreads.append(_spread(after))
-        if said[-1] in told_as:
-            told_as[said[-1]].append(_change(one, both[at][1].case, new[-1][at], before, after))
-    slower, faster, suspects = (sorted(found, key=_furthest) for found in told_as.values())
+        if verdict in reported:
+            reported[verdict].append(_change(change, both[i][1].case, new[-1][i], before, after))
+    slower, faster, suspects = (sorted(changes, key=_furthest) for changes in reported.values())
     return OpsCompared(
         cases=len(both),
         effect=effect,
         slower=tuple(slower),
         faster=tuple(faster),
         suspects=tuple(suspects),
-        remade=tuple(sorted(remade, key=lambda one: -one.share)),
+        remade=tuple(sorted(remade, key=lambda change: -change.share)),
         together={
-            both[one.name][1].case: one.ratio
-            for one in judged.common
-            if one is not None and one.verdict in ("slower", "faster")
+            both[change.name][1].case: change.ratio
+            for change in judged.common
+            if change is not None and change.verdict in ("slower", "faster")
         },
-        same=said.count("same"),
-        unsure=said.count("unsure"),
+        same=verdicts.count("same"),
+        unsure=verdicts.count("unsure"),
         spread=statistics.median(spreads or [0.0]),
     )
 
 
-def _ops(one: Attempt | None) -> _Costs:
-    return op_costs(one.measurements.get(PROFILE)) if one and one.outcome == "passed" else {}
+def _ops(case: Attempt | None) -> _Costs:
+    return op_costs(case.measurements.get(PROFILE)) if case and case.outcome == "passed" else {}
 
 
-def _met(cases: Sequence[Attempt], runs: Iterable[Sequence[Attempt]]) -> list[list[_Costs]]:
-    """What the cases' ops took in these runs."""
+def _costs_in(cases: Sequence[Attempt], runs: Iterable[Sequence[Attempt]]) -> list[list[_Costs]]:
+    """Return the costs of the cases' ops, for each run."""
     finders = (finder(attempts_by_name(run)) for run in runs)
-    return [[_ops(met.last if (met := find(one)) else None) for one in cases] for find in finders]
+    return [[_ops(run.last if (run := find(case)) else None) for case in cases] for find in finders]
 
 
 def _value(ops: _Ops, costs: _Costs) -> float | None:
-    """What ops took together; None if nothing was told of them."""
+    """Return the sum of the costs of ops; None if they have none."""
     return sum(costs[op].value for op in ops if op in costs) or None
 
 
 def _together(before: _Costs, after: _Costs) -> list[_Ops]:
-    """All ops, those that are fused in either run together: only their sum can be compared."""
+    """Group the ops that are fused in either run, since only their sum can be compared."""
     group = {op: {op} for op in [*after, *before]}
-    joined = [(op, one.inside) for side in (before, after) for op, one in side.items()]
+    joined = [(op, cost.inside) for side in (before, after) for op, cost in side.items()]
     for op, into in [*joined, *_by_names(before, after), *_by_names(after, before)]:
         if into is not None and group[op] is not group[into]:
             group[into] |= group[op]
             group |= dict.fromkeys(group[into], group[into])
-    order = {op: at for at, op in enumerate(group)}
+    order = {op: index for index, op in enumerate(group)}
     unique = {id(ops): tuple(sorted(ops, key=order.__getitem__)) for ops in group.values()}
     return list(unique.values())
 
 
-def _by_names(one: _Costs, other: _Costs) -> list[tuple[str, str]]:
-    """Ops of one run alone that an op of the other run alone has in its name, two at least."""
-    alone, found = [op for op in one if op not in other], []
-    for into in (op for op in other if op not in one):
+def _by_names(costs: _Costs, other: _Costs) -> list[tuple[str, str]]:
+    """Pair ops of one run with an op of the other run that has two or more of them in its name."""
+    alone, pairs = [op for op in costs if op not in other], []
+    for into in (op for op in other if op not in costs):
         parts = [op for op in alone if re.search(rf"(?<![^\W_]){re.escape(op)}(?![^\W_])", into)]
-        found += [(op, into) for op in parts] if len(parts) > 1 else []
-    return found
+        pairs += [(op, into) for op in parts] if len(parts) > 1 else []
+    return pairs
 
 
 def _remade(case: str, ops: _Ops, before: _Costs, after: _Costs) -> Remade | None:
     sides = before, after
-    own = [[op for op in ops if op in one and not one[op].inside] for one in sides]
-    share = max((_value(ops, one) or 0.0) / (_value((*one,), one) or 1) for one in sides)
-    if len(ops) == 1 and own[0] != own[1]:
-        kind: Literal["appeared", "vanished"] = "appeared" if own[1] else "vanished"
+    separate = [[op for op in ops if op in costs and not costs[op].inside] for costs in sides]
+    share = max((_value(ops, costs) or 0.0) / (_value((*costs,), costs) or 1) for costs in sides)
+    if len(ops) == 1 and separate[0] != separate[1]:
+        kind: Literal["appeared", "vanished"] = "appeared" if separate[1] else "vanished"
         return Remade(case=case, kind=kind, ops=ops, told_as=ops[0], share=share)
-    fewer, more = sorted(own, key=len)
+    fewer, more = sorted(separate, key=len)
     if len(fewer) == len(more) or not fewer:
         return None
     named, into = tuple(more), " + ".join(fewer)
-    how: Literal["fused", "split"] = "fused" if fewer is own[1] else "split"
-    return Remade(case=case, kind=how, ops=named, told_as=into, share=share)
+    outcome: Literal["fused", "split"] = "fused" if fewer is separate[1] else "split"
+    return Remade(case=case, kind=outcome, ops=named, told_as=into, share=share)
 
 
-def _verdict(one: Change, old: list[int], new: list[int], moved: float, effect: float) -> str:
-    """As judged, or as executions say that lie apart; `moved` is how far most ops of the case did.
+def _verdict(change: Change, old: list[int], new: list[int], moved: float, effect: float) -> str:
+    """Return the verdict by runs, or else by executions; "suspect" if more runs may show a change.
 
-    "suspect" of what more runs may show to be a change.
+    `moved` is the ratio of most ops of the case.
     """
     up, down = min(new) / moved / (max(old) or 1), min(old) * moved / (max(new) or 1)
-    if one.verdict != "unsure":
-        return one.verdict
-    enough = min(len(old), len(new)) >= _FEWEST_EXECUTIONS and one.size >= _APART
+    if change.verdict != "unsure":
+        return change.verdict
+    enough = min(len(old), len(new)) >= _FEWEST_EXECUTIONS and change.size >= _APART
     if enough and max(up, down) >= _APART:
         return "slower" if up > down else "faster"
-    return "suspect" if one.suspect or (max(up, down) > 1 and one.size > 1 + effect) else "unsure"
+    is_suspect = change.suspect or (max(up, down) > 1 and change.size > 1 + effect)
+    return "suspect" if is_suspect else "unsure"
 
 
 def _moved(cases: Sequence[int], executed: Sequence[Sequence[list[int]]]) -> dict[int, float]:
-    """How far most ops of each case did: a computer that is busier is no change of an op."""
+    """Return the ratio of most ops of each case: a busier computer is no change of an op."""
     ratios: dict[int, list[float]] = {}
-    for at, (old, new) in zip(cases, executed, strict=True):
-        ratios.setdefault(at, []).append(statistics.median(new) / (statistics.median(old) or 1))
+    for i, (old, new) in zip(cases, executed, strict=True):
+        ratios.setdefault(i, []).append(statistics.median(new) / (statistics.median(old) or 1))
     few = _FEWEST_TOGETHER
-    return {at: statistics.median(of) if len(of) >= few else 1.0 for at, of in ratios.items()}
+    return {i: statistics.median(of) if len(of) >= few else 1.0 for i, of in ratios.items()}
 
 
 def _executions(ops: _Ops, costs: _Costs) -> list[int]:
@@ -236,14 +233,14 @@ def _spread(values: Sequence[int]) -> float:
 def _change(
     change: Change, case: str, after: _Costs, old: list[int], new_runs: list[int]
 ) -> OpChange:
-    """It is told as what takes most of it now."""
+    """Return the change of fused ops, named after the op that costs most now."""
     ops: _Ops = change.name[1]
-    op = max((one for one in ops if one in after), key=lambda one: after[one].value)
+    op = max((name for name in ops if name in after), key=lambda name: after[name].value)
     base, new = statistics.median(old), statistics.median(new_runs)
     return OpChange(
         case=case,
         op=op,
-        also=tuple(one for one in ops if one != op),
+        also=tuple(name for name in ops if name != op),
         ratio=new / (base or 1),
         judged=change.ratio,
         unit=after[op].unit,

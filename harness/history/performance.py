@@ -1,15 +1,15 @@
-"""Whether a figure of a case changed, or is as noisy as it always was (pure).
+"""Tests of figures of cases for changes beyond their usual noise (pure).
 
-What a run measured is one sample, a median of what its process measured: samples within a process
-are no runs.
+A run is one sample, the median of what its process measured: samples within a process are not
+independent.
 
-There are few runs, so that a plain bootstrap of their medians knows nothing of noise: two numbers
-resampled are two numbers. Here it draws from what earlier runs say of noise, and is computed to its
+There are few runs, so that a plain bootstrap of their medians says nothing about noise: two numbers
+resampled are two numbers. Instead it draws from the noise of earlier runs, and is computed in the
 limit: the exact distribution of the difference of two medians. Noise has two parts. Most runs
-differ as a Student t does, on the scale of the case. Its own earlier runs tell that scale, or those
-of its group where it has few. And a few of a hundred runs lie anywhere: another clock, a hot
-device. So a single run proves nothing, however far off it is, and neither does a single run to
-compare with.
+differ as a Student t does, on the scale of the case, which is estimated from its own earlier runs,
+or from those of its group where it has few. And a few of a hundred runs lie anywhere: another
+clock, a hot device. So a single run proves nothing, however far off it is, and neither does a
+single run to compare with.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from harness.history.attempts import (
     Attempt,
     attempts_by_name,
     finder,
-    known_to,
+    resolution_of,
 )
 from harness.history.surroundings import differences
 from harness.results.record import as_json
@@ -43,13 +43,13 @@ Array: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 Whole: TypeAlias = NDArray[np.int64]
 
-# Learned from one half of the models of a public history of 2,500 reruns; what they come to on the
-# other half is in docs/results.md.
+# Fitted to one half of the models of a public history of 2,500 reruns; docs/results.md has the
+# results for the other half.
 _ANYWHERE: Final = 0.0125
 _TYPICAL_STEP: Final = 1.368
-"""The median of the difference of two runs, by the scale of the t distribution of one."""
+"""The median difference of two runs, relative to the scale of the t distribution of one."""
 SMALLEST_SCALE: Final = 0.005
-# the scale of a case weighs as much as it has steps, that of its group as much as this
+# the weight of the scale of a group; that of a case is its number of steps
 _GROUP_WEIGHS: Final = 4
 _FEWEST_STEPS: Final = 3
 _FEWEST_GROUP_STEPS: Final = 20
@@ -60,75 +60,75 @@ _DISTANCES: Final = np.geomspace(0.01, 1e5, 200)
 
 
 def false_discoveries(p: Array) -> Array:
-    """For each p the rate of false discoveries among all p up to it (Benjamini-Hochberg)."""
+    """Return for each p the rate of false discoveries among all p up to it (Benjamini-Hochberg)."""
     order = np.argsort(p)
     adjusted = p[order] * len(p) / np.arange(1, len(p) + 1)
-    found = np.empty(len(p))
-    found[order] = np.minimum(1, np.minimum.accumulate(adjusted[::-1])[::-1])
-    return found
+    rates = np.empty(len(p))
+    rates[order] = np.minimum(1, np.minimum.accumulate(adjusted[::-1])[::-1])
+    return rates
 
 
 def counts(values: Array) -> Whole:
-    """How many there are in each row."""
+    """Return the number of values in each row."""
     return np.asarray(np.isfinite(values).sum(axis=1))
 
 
 def ranked(values: Array, *, high: bool) -> Array:
-    """The median of each row; of an even number the lower or the `high` one of the middle two."""
-    at = (counts(values) - (not high)) // 2  # of none, -1: the last is nan, as all are
-    return np.asarray(np.take_along_axis(np.sort(values, axis=1), at[:, None], axis=1)[:, 0])
+    """Return the median of each row; of an even number the lower or higher of the middle two."""
+    index = (counts(values) - (not high)) // 2  # -1 without values: the last is nan, as all are
+    return np.asarray(np.take_along_axis(np.sort(values, axis=1), index[:, None], axis=1)[:, 0])
 
 
 def median(values: Array) -> Array:
-    """The median of each row; nan of none."""
+    """Return the median of each row; nan without values."""
     return (ranked(values, high=False) + ranked(values, high=True)) / 2
 
 
-def resolution(logs: Array, known_to: Array) -> Array:
-    """The least noise of each row, of which a figure is known to a step in its own unit."""
-    return np.asarray(np.fmax(SMALLEST_SCALE, known_to * np.exp(-median(logs))))
+def resolution(logs: Array, steps: Array) -> Array:
+    """Return the least noise of each row, whose figure is read in `steps` of its own unit."""
+    return np.asarray(np.fmax(SMALLEST_SCALE, steps * np.exp(-median(logs))))
 
 
 def scales(base: Array, new: Array, group: Whole, floor: Array) -> tuple[Array, Mask]:
-    """The scale of the noise of each row of logarithms, and whether enough is known to say so.
+    """Return the scale of the noise of each row of logarithms, and whether enough runs show it.
 
-    It is made of the steps from run to run, without the one from base to new: their median, so
-    that a few changes in earlier runs do not count. `floor` is the least of each row.
+    It is the median of the steps from run to run, without the one from base to new, so that a few
+    changes in earlier runs do not count. `floor` is the least scale of each row.
     """
     steps = np.hstack([_steps(base), _steps(new)])
     known = counts(steps)
     raw = np.log(np.fmax(median(steps) / _TYPICAL_STEP, floor))
-    told = np.bincount(group, known)
-    of_group = np.zeros(len(told))
-    for at in np.flatnonzero(told):
-        of_group[at] = np.median(raw[(group == at) & (known > 0)])
+    group_steps = np.bincount(group, known)
+    of_group = np.zeros(len(group_steps))
+    for index in np.flatnonzero(group_steps):
+        of_group[index] = np.median(raw[(group == index) & (known > 0)])
     sums = known * raw + _GROUP_WEIGHS * of_group[group]
-    found = np.exp(sums / (known + _GROUP_WEIGHS))
-    enough = (known >= _FEWEST_STEPS) | (told[group] >= _FEWEST_GROUP_STEPS)
-    return np.fmax(found, floor), enough
+    estimate = np.exp(sums / (known + _GROUP_WEIGHS))
+    enough = (known >= _FEWEST_STEPS) | (group_steps[group] >= _FEWEST_GROUP_STEPS)
+    return np.fmax(estimate, floor), enough
 
 
 def _steps(values: Array) -> Array:
-    """From each run to the next that there is, as sizes; nan for the first."""
+    """Return the absolute difference of each run from the one before; nan for the first."""
     before = np.hstack([np.full((len(values), 1), np.nan), _filled(values)[:, :-1]])
     return np.asarray(np.abs(values - before))
 
 
 def _filled(values: Array) -> Array:
-    """The last run that there is at each place, this one included."""
+    """Replace missing values by the last ones before them."""
     if np.isfinite(values).all():
         return values
     last = values.copy()
-    for at in range(1, values.shape[1]):
-        last[:, at] = np.where(np.isfinite(values[:, at]), values[:, at], last[:, at - 1])
+    for i in range(1, values.shape[1]):
+        last[:, i] = np.where(np.isfinite(values[:, i]), values[:, i], last[:, i - 1])
     return last
 
 
 def level(base: Array, new: Array, scale: Array, most: int) -> Array:
-    """The last runs of the base that agree with its very last run; nan for all others.
+    """Return the last runs of the base that agree with its very last run; nan for all others.
 
-    They show that the last run was not the odd one. So it is enough if they are nearer to it than a
-    part of the way to the new runs.
+    They show that the last run is no outlier. For that it is enough if they are nearer to it than
+    a third of the way to the new runs.
     """
     last = _filled(base)[:, -1]
     near = np.fmax(_AGREES * scale, np.abs(median(new) - last) / _PART_OF_THE_WAY)
@@ -138,36 +138,36 @@ def level(base: Array, new: Array, scale: Array, most: int) -> Array:
 
 
 def chance(distance: Array, base: Whole, new: Whole) -> Array:
-    """How often noise alone takes the medians so far apart, in scales; 1 where there are no runs.
+    """Return how often noise alone separates medians so far, in scales; 1 where there are no runs.
 
-    The distance is that of the nearer ones of the middle runs: what a rerun confirms.
+    Of an even number of runs, the nearer ones of the middle runs count: a rerun confirms these.
     """
-    found = np.ones(len(distance))
-    for one, other, alike in _alike(base, new):
-        found[alike] = np.interp(distance[alike], _DISTANCES, _two_sided(one, other), left=1.0)
-    return found
+    p = np.ones(len(distance))
+    for base_runs, new_runs, alike in _alike(base, new):
+        p[alike] = np.interp(distance[alike], _DISTANCES, _two_sided(base_runs, new_runs), left=1.0)
+    return p
 
 
 def half_width(base: Whole, new: Whole) -> Array:
-    """How far to either side, in scales, the difference of two medians may lie (95 %)."""
-    found = np.full(len(base), np.inf)
-    for one, other, alike in _alike(base, new):
-        found[alike] = _width(one, other)
-    return found
+    """Return half the width, in scales, of the 95 % interval of the difference of two medians."""
+    widths = np.full(len(base), np.inf)
+    for base_runs, new_runs, alike in _alike(base, new):
+        widths[alike] = _width(base_runs, new_runs)
+    return widths
 
 
 @cache
-def told_from(runs: int, p: float) -> float:
-    """How far apart, in scales, medians of so many runs on either side must lie to be told."""
+def detectable_distance(runs: int, p: float) -> float:
+    """Return the least distance, in scales, at which medians of so many runs differ for sure."""
     unlikely = float(_DISTANCES[np.argmax(_two_sided(runs, runs) <= p)])
     return max(unlikely, _width(runs, runs))
 
 
 def _alike(base: Whole, new: Whole) -> Iterator[tuple[int, int, Mask]]:
-    """Each pair of numbers of runs, and the rows that have it; none of no runs."""
-    for one, other in {*zip(base.tolist(), new.tolist(), strict=True)}:
-        if one and other:
-            yield one, other, (base == one) & (new == other)
+    """Yield each pair of positive numbers of runs, and the rows that have it."""
+    for base_runs, new_runs in {*zip(base.tolist(), new.tolist(), strict=True)}:
+        if base_runs and new_runs:
+            yield base_runs, new_runs, (base == base_runs) & (new == new_runs)
 
 
 @cache
@@ -183,11 +183,12 @@ def _width(base: int, new: int) -> float:
 
 
 def _beyond(base: int, base_rank: int, new: int, new_rank: int) -> Array:
-    """How often noise takes one order statistic so far above another, for each distance."""
+    """Return the chance that noise alone takes an order statistic so far above another, for each
+    distance."""
     logistic = 1 / (1 + np.exp(-np.linspace(-30, 30, 601)))
     weights = logistic * logistic[::-1]
     low, high = np.zeros_like(logistic), np.ones_like(logistic)
-    for _ in range(60):  # the quantile of the order statistic: halves find it to the last bit
+    for _ in range(60):  # the quantile of the order statistic, bisected to the last bit
         middle = (low + high) / 2
         is_below = _at_least(base_rank, base, middle) < logistic
         low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
@@ -199,12 +200,12 @@ def _beyond(base: int, base_rank: int, new: int, new_rank: int) -> Array:
     apart = _DISTANCES[:, None] + quantile
     # as noise, Student's t has two degrees of freedom: its distribution needs no special function
     nearer = _ANYWHERE / 2 + (1 - _ANYWHERE) * (1 + apart / np.hypot(apart, math.sqrt(2))) / 2
-    found: Array = (1 - _at_least(new_rank, new, nearer)) @ (weights / weights.sum())
-    return found
+    p: Array = (1 - _at_least(new_rank, new, nearer)) @ (weights / weights.sum())
+    return p
 
 
 def _at_least(rank: int, runs: int, chance: Array) -> Array:
-    """How often at least `rank` of so many runs do what each does by this chance."""
+    """Return the chance that at least `rank` of so many runs hit, of which each has `chance`."""
     ways = (
         math.comb(runs, n) * chance**n * (1 - chance) ** (runs - n) for n in range(rank, runs + 1)
     )
@@ -215,9 +216,9 @@ RunFigures: TypeAlias = Array | Sequence[Sequence[float | None]]
 SpeedVerdict = Literal["slower", "faster", "unsure", "same"]
 """For a size of memory, slower means more and faster means less."""
 EFFECT: Final = 0.1
-"""Changes by less are not told, if nothing else is said."""
+"""By default, smaller changes are not reported."""
 MOST_RUNS: Final = 5
-"""So many runs of either side are looked at, the last ones."""
+"""The number of last runs of either side that are compared."""
 
 _ALARM: Final = 0.003
 _SUSPECT: Final = 0.03
@@ -226,15 +227,15 @@ _FEWEST_CASES: Final = 8
 _TOGETHER: Final = 0.75
 _LARGEST: Final = 600.0
 _SIZES: Final = (1e-100, 1e100)
-"""What is outside of these is no measurement in any unit, and its ratios could not be told."""
+"""The bounds of measurements in any unit, whose ratios can still be computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is known of a change. `ratio` is new by base, `low` to `high` where it lies (95 %).
+    """A possible change. `ratio` is new by base, `low` to `high` its 95 % interval.
 
-    `more_new` and `more_base` say how many more runs of either side, like those there are, should
-    settle it. They are None if no earlier runs tell its noise, or five of either side would not do.
+    `more_new` and `more_base` are the numbers of more runs, like these, that should settle it.
+    They are None if no earlier runs show its noise, or if five runs of either side would not do.
     """
 
     name: Any
@@ -248,18 +249,18 @@ class Change:
     more_new: int | None = 0
     more_base: int | None = 0
     suspect: bool = False
-    """Whether it is unsure, and would be a change if more runs said the same."""
+    """True if it is unsure, but would be a change if more runs confirmed it."""
     tells: float | None = None
-    """The smallest ratio that five runs of either side tell from its noise; None: not known."""
+    """The smallest ratio that five runs of either side can detect; None if unknown."""
 
     @property
     def size(self) -> float:
-        """How many times more or less it is."""
+        """The factor of the change, at least 1."""
         return max(self.ratio, 1 / self.ratio)
 
 
 def interval(change: Any) -> str:
-    """Where the ratio of a change lies, and by how many runs."""
+    """Return the interval of a change's ratio and its numbers of runs, in words."""
     runs = f"{change.base_runs} + {counted(change.new_runs, 'run')}"
     high = np.inf if change.high is None else change.high
     return f"{change.low or 0:.3g} to {high:.3g}, {runs}"
@@ -267,9 +268,9 @@ def interval(change: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JudgedSpeed:
-    """`changes` in the order of the rows, each without what its group has in common.
+    """The changes of rows, in order, each without the common change of its group.
 
-    `common` has that of each group, in the order of their first rows; None where there is nothing.
+    `common` has the common change of each group, in the order of their first rows, or None.
     """
 
     changes: Sequence[Change]
@@ -277,8 +278,8 @@ class JudgedSpeed:
 
     @property
     def all(self) -> list[Change]:
-        """What whole groups have in common, and each row."""
-        return [*(one for one in self.common if one is not None), *self.changes]
+        """The common changes of groups, and that of each row."""
+        return [*(change for change in self.common if change is not None), *self.changes]
 
 
 def judge(
@@ -287,56 +288,56 @@ def judge(
     base: RunFigures,
     new: RunFigures,
     effect: float = EFFECT,
-    known_to: Sequence[float] | None = None,
+    steps: Sequence[float] | None = None,
 ) -> JudgedSpeed:
-    """Judges changes of at least `effect` (0.1 is 10 %) of figures, one in each row.
+    """Judge changes of at least `effect` (0.1 is 10 %) of figures, one in each row.
 
-    `base` and `new` have the runs in their columns, the oldest first; nan or None where a run has
-    not got a figure. `known_to` is the smallest step of each row's figures in their own unit, 1 of
-    whole microseconds; None if they are as fine as numbers are. So units make no difference. What
-    moves together in a group is told once. Of a hundred unchanged cases at most one is called
+    `base` and `new` have the runs in their columns, the oldest first; nan or None where a run does
+    not have the figure. `steps` has the smallest step of each row's figures in their own unit, as
+    1 for whole microseconds; None if they are as fine as floats. So units make no difference. A
+    common change of a group is reported once. Of a hundred unchanged cases at most one is called
     slower or faster, however many runs there are. If no case changed, at most one comparison in 200
     calls any case so, however many cases there are.
     """
     if not names:
         return JudgedSpeed((), ())
     base, new = _logs(base), _logs(new)
-    known_groups = {name: at for at, name in enumerate(dict.fromkeys(groups))}
-    group = np.array([known_groups[one] for one in groups])
-    least = resolution(np.hstack([base, new]), np.array(known_to or [0.0] * len(names)))
+    known_groups = {name: i for i, name in enumerate(dict.fromkeys(groups))}
+    group = np.array([known_groups[name] for name in groups])
+    least = resolution(np.hstack([base, new]), np.array(steps or [0.0] * len(names)))
     scale, known = scales(base, new, group, least)
     moved, lines = new.copy(), {}
     by_group = np.argsort(group, kind="stable")
-    for at, rows in enumerate(np.split(by_group, np.flatnonzero(np.diff(group[by_group])) + 1)):
+    for i, rows in enumerate(np.split(by_group, np.flatnonzero(np.diff(group[by_group])) + 1)):
         of_base = median(level(base[rows], new[rows], scale[rows], MOST_RUNS))[:, None]
         shifts = median(new[rows] - of_base)
         if _together(shifts, effect):
-            lines[at] = median(np.hstack([base[rows], new[rows]]).T - of_base.T)
-            moved[rows] -= lines[at][base.shape[1] :]
-    told = list(known_groups)
-    shared = _of_lines([told[at] for at in lines], list(lines.values()), base.shape[1], effect)
+            lines[i] = median(np.hstack([base[rows], new[rows]]).T - of_base.T)
+            moved[rows] -= lines[i][base.shape[1] :]
+    group_names = list(known_groups)
+    shared = _of_lines([group_names[i] for i in lines], list(lines.values()), base.shape[1], effect)
     return JudgedSpeed(
         _changes(names, base, moved, scale, known, effect),
-        [shared.get(name) for name in told],
+        [shared.get(name) for name in group_names],
     )
 
 
-def least_told(runs: Sequence[Sequence[float]], known_to: float = 0.0) -> float | None:
-    """The smallest ratio that five runs of either side tell from the noise of the first row.
+def least_detectable_ratio(runs: Sequence[Sequence[float]], step: float = 0.0) -> float | None:
+    """Return the smallest ratio that five runs of either side can detect in the first row.
 
-    Each row has runs between which nothing changed, so that it tells noise, too. None if there are
+    Each row has runs between which nothing changed, so that all rows show noise. None if there are
     too few.
     """
     columns = max(map(len, runs), default=0)
     rows = [[*row, *[None] * (columns - len(row))] for row in runs]
     nothing: list[list[float | None]] = [[None]] * len(rows)
-    names, steps = range(len(rows)), [known_to] * len(rows)
+    names, steps = range(len(rows)), [step] * len(rows)
     changes = judge(names, [""] * len(rows), rows, nothing, 0.0, steps).changes
     return changes[0].tells if changes else None
 
 
 def _logs(values: RunFigures) -> Array:
-    """Logarithms; nan of what is no size at all."""
+    """Return logarithms; nan for values that are no sizes."""
     sizes = np.asarray(values, dtype=np.float64)
     sizes = sizes if sizes.size else np.full((len(values), 1), np.nan)
     with np.errstate(all="ignore"):
@@ -345,7 +346,7 @@ def _logs(values: RunFigures) -> Array:
 
 
 def _together(shifts: Array, effect: float) -> bool:
-    """Whether most cases of a group moved to one side, and about as far."""
+    """Return whether most cases of a group moved to one side, and about equally far."""
     moved = shifts[np.isfinite(shifts)]
     if len(moved) < _FEWEST_CASES:
         return False
@@ -357,13 +358,13 @@ def _together(shifts: Array, effect: float) -> bool:
 def _of_lines(
     names: Sequence[Hashable], lines: Sequence[Array], base_runs: int, effect: float
 ) -> dict[Hashable, Change]:
-    """What whole groups did from run to run, each judged by its own earlier runs."""
+    """Judge the common changes of groups, each by its own earlier runs."""
     if not names:
         return {}
     base, new = np.split(np.array(lines), [base_runs], axis=1)
     floor = np.full(len(names), SMALLEST_SCALE)
     scale, known = scales(base, new, np.arange(len(names)), floor)
-    return {one.name: one for one in _changes(names, base, new, scale, known, effect)}
+    return {change.name: change for change in _changes(names, base, new, scale, known, effect)}
 
 
 def _changes(
@@ -387,51 +388,51 @@ def _changes(
     needed = np.full(len(p), _ALARM)
     if judged.any():
         adjusted = false_discoveries(p[judged])
-        # what p has to be for this one to be among those that are told
+        # the p below which this change would be reported
         needed[judged] = np.minimum(_ALARM, _FALSE_DISCOVERIES * p[judged] / adjusted)
     far = np.abs(shift) >= np.log1p(effect)
     width = half_width(runs, new_runs) * scale
     clear = far & (np.abs(shift) > width)
     alarm = judged & clear & (p <= needed)
     same = judged & ~alarm & (np.abs(shift) + width < np.log1p(effect))
-    unsure = judged & ~alarm & ~same
-    more_new, more_base = _more(unsure, far, shift, apart, scale, runs, new_runs, needed, effect)
+    is_unsure = judged & ~alarm & ~same
+    more_new, more_base = _more(is_unsure, far, shift, apart, scale, runs, new_runs, needed, effect)
     settles = judged & (more_new >= 0)
-    suspect = unsure & clear & settles & (p <= _SUSPECT)
-    found = []
-    least = np.fmax(np.log1p(effect), scale * told_from(MOST_RUNS, _ALARM))
-    tells = np.exp(np.fmin(least, _LARGEST))
+    suspect = is_unsure & clear & settles & (p <= _SUSPECT)
+    changes = []
+    least = np.fmax(np.log1p(effect), scale * detectable_distance(MOST_RUNS, _ALARM))
+    detectable = np.exp(np.fmin(least, _LARGEST))
     sides = np.exp(np.array([shift, shift - width, shift + width])).T
-    for at, side in enumerate(sides):
+    for row, side in enumerate(sides):
         ratio, low, high = side.tolist()
-        if np.isinf(width[at]):
-            low, high = 0.0, np.inf  # of most cases of most runs: shared
-        verdict: SpeedVerdict = "same" if same[at] else "unsure"
-        if alarm[at]:
-            verdict = "slower" if shift[at] > 0 else "faster"
-        found.append(
+        if np.isinf(width[row]):
+            low, high = 0.0, np.inf  # most cases of most runs: shared objects
+        verdict: SpeedVerdict = "same" if same[row] else "unsure"
+        if alarm[row]:
+            verdict = "slower" if shift[row] > 0 else "faster"
+        changes.append(
             Change(
-                name=names[at],
+                name=names[row],
                 verdict=verdict,
                 ratio=ratio,
                 low=low,
                 high=high,
-                p=float(p[at]) if judged[at] else 1.0,
-                base_runs=int(runs[at]),
-                new_runs=int(new_runs[at]),
-                more_new=int(more_new[at]) if settles[at] else None,
-                more_base=int(more_base[at]) if settles[at] else None,
-                suspect=bool(suspect[at]),
-                tells=float(tells[at]) if known[at] else None,
+                p=float(p[row]) if judged[row] else 1.0,
+                base_runs=int(runs[row]),
+                new_runs=int(new_runs[row]),
+                more_new=int(more_new[row]) if settles[row] else None,
+                more_base=int(more_base[row]) if settles[row] else None,
+                suspect=bool(suspect[row]),
+                tells=float(detectable[row]) if known[row] else None,
             )
         )
-    return found
+    return changes
 
 
 def _borne_out(older: Array, new: Array, runs: Whole, effect: float) -> Whole:
-    """How many more runs, or fewer, bear it out because of earlier runs at another level.
+    """Return the correction of the number of base runs by earlier runs at another level.
 
-    Were one or two runs of the base the odd ones, new runs would be back where others were before.
+    If one or two runs of the base were outliers, new runs would be back at the level before.
     """
     older = older[:, -MOST_RUNS:]
     known = counts(older) > 1
@@ -440,7 +441,7 @@ def _borne_out(older: Array, new: Array, runs: Whole, effect: float) -> Whole:
 
 
 def _more(
-    unsure: Mask,
+    is_unsure: Mask,
     far: Mask,
     shift: Array,
     apart: Array,
@@ -450,34 +451,34 @@ def _more(
     needed: Array,
     effect: float,
 ) -> tuple[Whole, Whole]:
-    """The fewest more runs, new and of the base, that settle it; 0 if sure, -1 if too many."""
-    more = np.tile(np.where(unsure, -1, 0), (2, 1))
+    """Return the fewest more runs, new and base, that settle it; 0 if sure, -1 if too many."""
+    more = np.tile(np.where(is_unsure, -1, 0), (2, 1))
     for new, base in sorted(
-        product(range(MOST_RUNS), repeat=2), key=lambda one: (sum(one), one[1])
+        product(range(MOST_RUNS), repeat=2), key=lambda pair: (sum(pair), pair[1])
     ):
         fits = (runs + base <= MOST_RUNS) & (new_runs + new <= MOST_RUNS)
-        left = np.flatnonzero((more[0] < 0) & fits)
-        of_base, of_new = runs[left] + base, new_runs[left] + new
-        told = chance(apart[left], of_base, of_new) <= needed[left]
-        width = half_width(of_base, of_new) * scale[left]
-        told &= np.abs(shift[left]) > width
-        settles = np.where(far[left], told, abs(shift[left]) + width < np.log1p(effect))
-        more[:, left[settles]] = [[new], [base]]
+        rest = np.flatnonzero((more[0] < 0) & fits)
+        of_base, of_new = runs[rest] + base, new_runs[rest] + new
+        is_clear = chance(apart[rest], of_base, of_new) <= needed[rest]
+        width = half_width(of_base, of_new) * scale[rest]
+        is_clear &= np.abs(shift[rest]) > width
+        settles = np.where(far[rest], is_clear, abs(shift[rest]) + width < np.log1p(effect))
+        more[:, rest[settles]] = [[new], [base]]
     return more[0], more[1]
 
 
 _ALARMS: Final[tuple[SpeedVerdict, ...]] = ("slower", "faster")
-# a step that a later run bears out is told then, if it is no older than this
+# the number of runs back to which a change is reported once a later run confirms it
 _STEPS_BACK: Final = 2
 _Known = TypeVar("_Known", Change, Change | None)
 
 
 LimitOrNull = Annotated[float | None, BeforeValidator(as_json)]
-"""Null where there is none."""
+"""Null without a limit."""
 
 
 class Figure(NamedTuple):
-    """A figure of a case, or of all cases of a device, where `case` is None."""
+    """A figure of a case, or of all cases of a device if `case` is None."""
 
     device: str
     case: str | None
@@ -488,9 +489,9 @@ class SpeedRow(Part):
     """A figure of a case, or of all cases of a device (`case` is null), that changed or may have.
 
     `ratio` is new by base, and lies between `low` and `high` (null: there is no bound). `more_new`
-    and `more_base` say how many more runs should settle it; null if not known. `tells` is the
-    smallest ratio that five runs of either side tell from its noise. `surroundings` are those that
-    differ between the last run of the base and NEW, in words.
+    and `more_base` are the numbers of more runs that should settle it; null if unknown. `tells` is
+    the smallest ratio that five runs of either side can detect. `surroundings` are the differences
+    in surroundings between the last run of the base and NEW, in words.
     """
 
     device: str
@@ -510,12 +511,12 @@ class SpeedRow(Part):
 
 
 class SpeedCompared(Part):
-    """Speed and memory of what passes in both runs; listed is what changed by `effect` or more, of
-    whole devices before cases, the furthest first.
+    """Speed and memory of cases that pass in both runs. Changes by `effect` or more are listed:
+    those of whole devices before those of cases, the largest first.
 
-    `base_runs` and `new_runs` are how many runs were looked at. `same` and `unsure` are numbers of
-    figures; of the unsure, `suspects` may well be changes, and of `hidden` noise hides whether they
-    are. Of `unknown` nobody knows how many more runs would settle it.
+    `base_runs` and `new_runs` are the numbers of runs compared. `same` and `unsure` are numbers of
+    figures; of the unsure, `suspects` may be changes, and noise hides whether `hidden` ones are.
+    For `unknown` of them the number of more runs that would settle it is unknown.
     """
 
     effect: float
@@ -531,7 +532,7 @@ class SpeedCompared(Part):
 
 
 def alike(shape: type[Part], *sources: object) -> dict[str, Any]:
-    """The values that `sources` have for a shape's fields; of several the last counts."""
+    """Return the values of the fields of `shape` that `sources` have; the last source wins."""
     return {
         name: getattr(source, name)
         for source in sources
@@ -541,9 +542,9 @@ def alike(shape: type[Part], *sources: object) -> dict[str, Any]:
 
 
 def listed_as(change: Change, effect: float) -> str:
-    """In which list of `SpeedCompared` a change is; empty if it is only counted."""
+    """Return the name of the list of `SpeedCompared` for a change; empty if it is only counted."""
     if change.verdict != "unsure":
-        return change.verdict if _is_told(change) else ""
+        return change.verdict if _is_alarm(change) else ""
     if change.suspect:
         return "suspects"
     return "hidden" if change.tells is not None and change.size >= 1 + effect else ""
@@ -558,19 +559,19 @@ def judge_speed(
     effect: float = EFFECT,
     late: bool = False,
 ) -> SpeedCompared:
-    """What became of speed and memory of the same cases in BASE and NEW, which passed in both.
+    """Judge speed and memory of the same cases in BASE and NEW, which passed in both.
 
     `earlier` are runs before BASE, `between` those after it that are like NEW, the oldest first;
-    each is read once. `late` also tells a change that came with BASE, or with a run before it, if
-    only NEW bears it out: one run alone never does.
+    each is read once. `late` also reports a change that came with BASE, or with a run before it,
+    if NEW is the first to confirm it: one run alone never does.
     """
-    base, around = [], deque[list[Any]](maxlen=_STEPS_BACK)
+    base, base_surroundings = [], deque[list[Any]](maxlen=_STEPS_BACK)
     for run in earlier:
-        met = _met(befores, run)
-        base.append(_sampled(met))
-        around.append(_around(met))
+        attempts = _last_attempts(befores, run)
+        base.append(_sampled(attempts))
+        base_surroundings.append(_surroundings(attempts))
     base.append(_sampled(befores))
-    new = [*(_sampled(_met(afters, run)) for run in between), _sampled(afters)]
+    new = [*(_sampled(_last_attempts(afters, run)) for run in between), _sampled(afters)]
     values = np.stack([*base, *new], axis=2)
     measured = [np.isfinite(part).any(axis=2) for part in np.split(values, [len(base)], axis=2)]
     cases, figures = np.nonzero(measured[0] & measured[1])
@@ -578,48 +579,48 @@ def judge_speed(
     base_runs, new_runs = len(base), len(new)
     del base, new, values, measured
     names = [
-        Figure(one.device or "", one.case, FIGURES[figure])
-        for one, figure in zip((afters[row] for row in cases.tolist()), figures, strict=True)
+        Figure(attempt.device or "", attempt.case, FIGURES[figure])
+        for attempt, figure in zip((afters[row] for row in cases.tolist()), figures, strict=True)
     ]
     of_all = cache(lambda device, figure: Figure(device, None, figure))
-    groups = [of_all(one.device, one.figure) for one in names]
-    steps = [known_to(one.figure) for one in names]
+    groups = [of_all(name.device, name.figure) for name in names]
+    steps = [resolution_of(name.figure) for name in names]
 
-    def split(at: int, upto: int | None = None) -> JudgedSpeed:
-        return judge(names, groups, runs[:, :at], runs[:, at:upto], effect, steps)
+    def split(start: int, stop: int | None = None) -> JudgedSpeed:
+        return judge(names, groups, runs[:, :start], runs[:, start:stop], effect, steps)
 
     judged = split(base_runs)
     first_new: dict[Any, int] = {}
     if late:
-        for at in range(base_runs - 1, 0, -1)[:_STEPS_BACK]:
-            earlier_split = split(at)
-            if any(map(_is_told, earlier_split.all)):
-                known = set(map(id, judged.all))
-                judged = _later(judged, earlier_split, split(at, -1))
-                first_new |= {one.name: at for one in judged.all if id(one) not in known}
-    sides, of_new = [*around, _around(befores)], _around(afters)
+        for first in range(base_runs - 1, 0, -1)[:_STEPS_BACK]:
+            earlier_split = split(first)
+            if any(map(_is_alarm, earlier_split.all)):
+                ids = set(map(id, judged.all))
+                judged = _later(judged, earlier_split, split(first, -1))
+                first_new |= {change.name: first for change in judged.all if id(change) not in ids}
+    sides, of_new = [*base_surroundings, _surroundings(befores)], _surroundings(afters)
     rows_of: dict[Any, list[Any]] = {}
     for row, group in zip(cases, groups, strict=True):
         rows_of.setdefault(group, []).append(row)
-    alone = ((one, [row]) for one, row in zip(judged.changes, cases, strict=True))
-    shared = ((one, rows_of[one.name]) for one in judged.common if one is not None)
-    found = [one for one in chain(shared, alone) if listed_as(one[0], effect)]
+    alone = ((change, [row]) for change, row in zip(judged.changes, cases, strict=True))
+    shared = ((change, rows_of[change.name]) for change in judged.common if change is not None)
+    changes = [change for change in chain(shared, alone) if listed_as(change[0], effect)]
     listed: dict[str, list[SpeedRow]] = {"slower": [], "faster": [], "suspects": [], "hidden": []}
-    for change, rows in sorted(found, key=lambda one: _order(one[0])):
+    for change, rows in sorted(changes, key=lambda change: _order(change[0])):
         name = listed_as(change, effect)
         of_base = sides[first_new.get(change.name, base_runs) - base_runs - 1]
         both = ([side[row] for row in rows] for side in (of_base, of_new))
         fields = alike(SpeedRow, change.name, change)
         fields["surroundings"] = tuple(differences(*both)) if name != "hidden" else ()
         listed[name].append(SpeedRow(**fields))
-    unsure = [one for one in judged.all if one.verdict == "unsure"]
+    unsure_changes = [change for change in judged.all if change.verdict == "unsure"]
     return SpeedCompared(
         effect=effect,
         base_runs=base_runs,
         new_runs=new_runs,
-        same=sum(one.verdict == "same" for one in judged.all),
-        unsure=len(unsure),
-        unknown=sum(one.more_new is None for one in unsure),
+        same=sum(change.verdict == "same" for change in judged.all),
+        unsure=len(unsure_changes),
+        unknown=sum(change.more_new is None for change in unsure_changes),
         **{name: tuple(rows) for name, rows in listed.items()},
     )
 
@@ -628,37 +629,37 @@ def _order(change: Change) -> tuple[bool, float]:
     return change.name.case is not None, -change.size
 
 
-def _met(cases: Sequence[Attempt], run: Sequence[Attempt]) -> list[Attempt | None]:
-    """The cases as they ended in a run."""
+def _last_attempts(cases: Sequence[Attempt], run: Sequence[Attempt]) -> list[Attempt | None]:
+    """Return the last attempt of each case in a run."""
     find = finder(attempts_by_name(run))
-    return [met.last if (met := find(case)) else None for case in cases]
+    return [attempts.last if (attempts := find(case)) else None for case in cases]
 
 
-def _around(found: Sequence[Attempt | None]) -> list[Mapping[str, Any]]:
-    said = (one.measurements.get(SURROUNDINGS) if one else None for one in found)
+def _surroundings(attempts: Sequence[Attempt | None]) -> list[Mapping[str, Any]]:
+    values = (attempt.measurements.get(SURROUNDINGS) if attempt else None for attempt in attempts)
     unknown: Mapping[str, Any] = {}
-    return [one if isinstance(one, Mapping) else unknown for one in said]
+    return [value if isinstance(value, Mapping) else unknown for value in values]
 
 
-def _sampled(found: Sequence[Attempt | None]) -> Array:
-    sampled = np.full((len(found), len(FIGURES)), np.nan)
-    for row, one in zip(sampled, found, strict=True):
-        if one is not None and one.outcome == "passed":
-            row[:] = [one.figures.get(figure, np.nan) for figure in FIGURES]
+def _sampled(attempts: Sequence[Attempt | None]) -> Array:
+    sampled = np.full((len(attempts), len(FIGURES)), np.nan)
+    for row, attempt in zip(sampled, attempts, strict=True):
+        if attempt is not None and attempt.outcome == "passed":
+            row[:] = [attempt.figures.get(figure, np.nan) for figure in FIGURES]
     return sampled
 
 
 def _later(judged: JudgedSpeed, earlier: JudgedSpeed, known: JudgedSpeed) -> JudgedSpeed:
-    """What is told, and what came before BASE and was not told before NEW."""
-    changes = map(_first_told, judged.changes, earlier.changes, known.changes)
-    common = map(_first_told, judged.common, earlier.common, known.common)
+    """Add the changes that came with BASE or before, and that NEW is the first to confirm."""
+    changes = map(_earlier_alarm, judged.changes, earlier.changes, known.changes)
+    common = map(_earlier_alarm, judged.common, earlier.common, known.common)
     return JudgedSpeed(list(changes), list(common))
 
 
-def _first_told(now: _Known, earlier: _Known, known: _Known) -> _Known:
-    """The earlier change where NEW is the first run to bear it out, and nothing else is told."""
-    return earlier if _is_told(earlier) and not _is_told(known) and not _is_told(now) else now
+def _earlier_alarm(now: _Known, earlier: _Known, known: _Known) -> _Known:
+    """Return the earlier change if NEW is the first to confirm it, and there is no newer one."""
+    return earlier if _is_alarm(earlier) and not _is_alarm(known) and not _is_alarm(now) else now
 
 
-def _is_told(change: Change | None) -> bool:
+def _is_alarm(change: Change | None) -> bool:
     return change is not None and change.verdict in _ALARMS

@@ -1,4 +1,4 @@
-"""What became of cases over the runs that are held, and how runs and devices did."""
+"""Changes of cases, causes and devices over the stored runs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sqlalchemy import Row, bindparam, func, select
 
 from harness.core.bounded_json import parse_model
 from harness.diagnosis.error import ErrorRecord
-from harness.history.attempts import EarlierAttempts
+from harness.history.attempts import CaseAttempts
 from harness.history.database import Database, attempts, device_runs, runs
-from harness.history.importing import runs_held, stored_attempts
-from harness.history.states import said_versions, versions_of
+from harness.history.importing import list_runs, stored_attempts
+from harness.history.states import format_versions, versions_of
 from harness.history.timeline import (
     MARKS,
     CaseLine,
     Filter,
     NightChange,
-    RunHeld,
+    StoredRun,
     changes_of,
     lines_of,
 )
@@ -32,60 +32,62 @@ from harness.results.coverage import Coverage
 
 NOTHING_NEW: Final[Mapping[int, Collection[str]]] = MappingProxyType({})
 WINDOW: Final = 60
-"""So many runs are looked at for what a case is at, and drawn."""
+"""The number of runs from which the state of a case is judged, and which are drawn."""
 _COLUMNS: Final = ", ".join(f'"{name}"' for name in NightChange._fields)
 
 
-class KinLines(NamedTuple):
-    """The cases that differ in their versions only: through all runs that are read, and through
-    the last `WINDOW` of them, which pages are made of."""
+class GroupLines(NamedTuple):
+    """The cases of a group, which differ in versions only: through all runs that are read, and
+    through the last `WINDOW` of them, which pages show."""
 
-    kin: str
+    key: str
     read: list[CaseLine]
     drawn: list[CaseLine]
 
 
 def lines_by_test(
-    database: Database, held: Sequence[RunHeld], first: int, *, failing: bool = False
-) -> Iterator[tuple[str, list[KinLines]]]:
-    """Each test with all its cases, through the runs from the place `first` on; those that are
-    `failing` in one of them, or all.
+    database: Database, runs: Sequence[StoredRun], first: int, *, failing: bool = False
+) -> Iterator[tuple[str, list[GroupLines]]]:
+    """Yield each test with all its cases, through the runs from index `first` on.
+
+    With `failing`, only the tests that fail in one of these runs.
     """
-    order = {one.run: at for at, one in enumerate(held)}
-    since = min((one.started for one in held[first:]), default="")
-    found = stored_attempts(database, Filter(since=since, failing=failing), by_test=True)
-    asked = (one for one in found if order.get(one[1], -1) >= first)
-    drawn = len(held) - WINDOW
-    for test, of_test in groupby(asked, key=lambda one: one[2].test):
-        lines = list[KinLines]()
-        for kin, of_kin in groupby(of_test, key=lambda one: one[0]):
-            cases = by_run(of_kin, order)
+    order = {run.run: index for index, run in enumerate(runs)}
+    since = min((run.started for run in runs[first:]), default="")
+    stored = stored_attempts(database, Filter(since=since, failing=failing), by_test=True)
+    selected = (entry for entry in stored if order.get(entry[1], -1) >= first)
+    drawn = len(runs) - WINDOW
+    for test, of_test in groupby(selected, key=lambda entry: entry[2].test):
+        lines = list[GroupLines]()
+        for group, of_group in groupby(of_test, key=lambda entry: entry[0]):
+            cases = by_run(of_group, order)
             read = lines_of(of_run for _, of_run in cases)
             late = [of_run for run, of_run in cases if order[run] >= drawn]
-            lines.append(KinLines(kin, read, read if len(late) == len(cases) else lines_of(late)))
+            recent = read if len(late) == len(cases) else lines_of(late)
+            lines.append(GroupLines(group, read, recent))
         yield test, lines
 
 
 def earlier_runs(
-    database: Database, before: Sequence[RunHeld], kin: KinLines, line: CaseLine
-) -> list[EarlierAttempts]:
-    """The case of a line in the first runs that are held, the oldest first. Raises InfraError."""
+    database: Database, before: Sequence[StoredRun], group: GroupLines, line: CaseLine
+) -> list[CaseAttempts]:
+    """Return the case of a line in the runs `before`, the oldest first. Raises InfraError."""
     if not before:
         return []
-    # versions beside each other: only its name tells it from the others
-    named = line.seen[0].last.case if len(kin.read) > 1 else None
+    # in a group of several versions, only its name tells it from the others
+    named = line.runs[0].last.case if len(group.read) > 1 else None
     order = {run.run: place for place, run in enumerate(before)}
     attempts_before = (
-        told
-        for told in stored_attempts(database, Filter(kin=kin.kin))
-        if told[1] in order and named in (None, told[2].case)
+        entry
+        for entry in stored_attempts(database, Filter(case_group=group.key))
+        if entry[1] in order and named in (None, entry[2].case)
     )
     return [earlier for _, of_run in by_run(attempts_before, order) for earlier in of_run.values()]
 
 
-class CauseHeld(NamedTuple):
-    """A cause of failures, in all that is held: how many cases had it, by the places of runs; the
-    rest is of the last of them."""
+class StoredCause(NamedTuple):
+    """A cause of failures: how many cases had it, by the index of the run; the other fields are
+    those of the last of these runs."""
 
     cause: str
     cases: Mapping[int, int]
@@ -96,26 +98,26 @@ class CauseHeld(NamedTuple):
 
     @property
     def first(self) -> int:
-        """The place of the first run that had it."""
+        """The index of the first run that had it."""
         return min(self.cases)
 
     @property
     def last(self) -> int:
-        """The place of the last run that had it."""
+        """The index of the last run that had it."""
         return max(self.cases)
 
     @property
     def record(self) -> ErrorRecord | None:
-        """How a case went wrong; None if that is not held."""
+        """The error of a case; None if it is not stored."""
         with contextlib.suppress(ValueError):
             return None if self.error is None else parse_model(ErrorRecord, self.error)
         return None
 
 
-def causes_held(database: Database, held: Sequence[RunHeld]) -> list[CauseHeld]:
-    """All causes, the last seen first. Raises InfraError."""
-    order = {one.run: at for at, one in enumerate(held)}
-    seen: dict[str, dict[int, int]] = defaultdict(dict)
+def list_causes(database: Database, runs: Sequence[StoredRun]) -> list[StoredCause]:
+    """Return all causes, the last seen first. Raises InfraError."""
+    order = {run.run: index for index, run in enumerate(runs)}
+    counts_of: dict[str, dict[int, int]] = defaultdict(dict)
     columns = attempts.c
     counts = (
         select(columns.cause_id, columns.run, func.count(columns.kin.distinct()))
@@ -136,25 +138,25 @@ def causes_held(database: Database, held: Sequence[RunHeld]) -> list[CauseHeld]:
     with database.transaction(writes=False) as connection:
         for cause, run, cases in connection.execute(counts):
             if run in order:
-                seen[cause][order[run]] = cases
-        told = [
-            CauseHeld(cause, cases, *row)
-            for cause, cases in seen.items()
-            for row in connection.execute(newest, {"cause": cause, "of_run": held[max(cases)].run})
+                counts_of[cause][order[run]] = cases
+        causes = [
+            StoredCause(cause, cases, *row)
+            for cause, cases in counts_of.items()
+            for row in connection.execute(newest, {"cause": cause, "of_run": runs[max(cases)].run})
         ]
-    return sorted(told, key=lambda one: (-one.last, one.cause))
+    return sorted(causes, key=lambda cause: (-cause.last, cause.cause))
 
 
 DeviceRow = Row[Any]
-"""How a device did in a run: a row of `device_runs`."""
+"""A row of `device_runs`: a device in a run."""
 
 
 def device_rows(
-    database: Database, held: Sequence[RunHeld], first: int
+    database: Database, stored: Sequence[StoredRun], first: int
 ) -> dict[tuple[str, int], DeviceRow]:
-    """How each device did in each run from the place `first` on. Raises InfraError."""
-    order = {run.run: at for at, run in enumerate(held) if at >= first}
-    since = min((run.started for run in held[first:]), default="")
+    """Return the row of each device in each run from index `first` on. Raises InfraError."""
+    order = {run.run: index for index, run in enumerate(stored) if index >= first}
+    since = min((run.started for run in stored[first:]), default="")
     query = select(device_runs).join(runs).where(runs.c.started >= since).order_by(runs.c.started)
     with database.transaction(writes=False) as connection:
         rows = connection.execute(query).all()
@@ -162,42 +164,44 @@ def device_rows(
 
 
 class StandingCounts(Counter[str]):
-    """How many cases came to what, by their standing; `flaky` of those that passed failed in
-    another attempt."""
+    """The number of cases by standing; `flaky` of those that passed failed in another attempt."""
 
     flaky: int = 0
 
-    def add(self, attempts: EarlierAttempts) -> None:
+    def add(self, attempts: CaseAttempts) -> None:
         """Count a case."""
         self[attempts.last.standing] += 1
         self.flaky += attempts.last.standing == "passed" and attempts.failed_unexpectedly
 
     def coverage(self, not_run: int | None = 0) -> Coverage:
-        """As every sum of a run is told."""
+        """Return the counts as the coverage of a run."""
         lacks = not_run or 0
         selected = None if not_run is None else self.total() + lacks
         return Coverage(selected=selected, not_run=lacks, flaky=self.flaky, **dict(self))
 
     @property
     def lost(self) -> int:
-        """How many have no verdict, though one was due."""
+        """The number of cases that lost their verdict."""
         return sum(self.coverage().missing.values())
 
 
-class Harvest:
-    """The changes of the runs that are written about, and how many cases came to what in each."""
+class ChangeStore:
+    """The changes of the runs that are reported, and the numbers of cases by standing in each."""
 
     def __init__(self, shown: int, new: Mapping[int, Collection[str]] = NOTHING_NEW) -> None:
-        """Pages of anything but a night tell changes of runs from the place `shown` on. What nights
-        told as `new`, by their places, is new also where a run between them had seen it."""
+        """`shown` is the index of the first run whose changes pages show, but for nights.
+
+        `new` are the cases that nights reported as new, by run index: they are new even if a run
+        between two nights had the failure.
+        """
         self.by_run: Mapping[int, StandingCounts] = defaultdict(StandingCounts)
         self.by_device: Mapping[tuple[str, int], StandingCounts] = defaultdict(StandingCounts)
         self._shown, self._new = shown, new
         self._rows = sqlite3.connect("", isolation_level=None)
         self._rows.execute(f"CREATE TABLE changes ({_COLUMNS})")
         self._rows.execute("CREATE INDEX by_test ON changes (test)")
-        self._rows.execute("CREATE TABLE tested (at, test, device, versions, passed)")
-        self._rows.execute("CREATE INDEX tested_at ON tested (at, test)")
+        self._rows.execute("CREATE TABLE tested (run_index, test, device, versions, passed)")
+        self._rows.execute("CREATE INDEX tested_at ON tested (run_index, test)")
 
     def __enter__(self) -> Self:
         return self
@@ -205,103 +209,112 @@ class Harvest:
     def __exit__(self, *_: object) -> None:
         self._rows.close()
 
-    def take(
-        self, kins: Sequence[KinLines], first: int, database: Database, before: Sequence[RunHeld]
+    def add(
+        self,
+        groups: Sequence[GroupLines],
+        first: int,
+        database: Database,
+        older: Sequence[StoredRun],
     ) -> None:
-        """The cases of a test, of which changes from the run `first` on are told. Where one was so
-        in all runs that are read, those `before` are looked for in the database.
+        """Add the cases of a test, with their changes from run index `first` on.
+
+        A state as old as the runs that were read is followed into `older` runs.
         """
-        told = list[NightChange]()
-        for kin in kins:
-            for line in kin.read:
+        added = list[NightChange]()
+        for group in groups:
+            for line in group.read:
                 changes = list(changes_of(line, first))
-                if any(change.since <= line.seen[0].at for change in changes):
-                    changes = [*changes_of(line, first, earlier_runs(database, before, kin, line))]
-                told += map(self._as_told, changes)
-                for one in line.seen:
-                    self.by_run[one.at].add(one)
-            for one in (one for line in kin.drawn for one in line.seen if one.last.device):
-                self.by_device[str(one.last.device), one.at].add(one)
+                if any(change.since <= line.runs[0].run_index for change in changes):
+                    earlier = earlier_runs(database, older, group, line)
+                    changes = list(changes_of(line, first, earlier))
+                added += map(self._as_reported, changes)
+                for run in line.runs:
+                    self.by_run[run.run_index].add(run)
+            for run in (run for line in group.drawn for run in line.runs if run.last.device):
+                self.by_device[str(run.last.device), run.run_index].add(run)
         marks = ", ".join("?" * len(NightChange._fields))
-        self._rows.executemany(f"INSERT INTO changes VALUES ({marks})", told)
-        changed = {change.at for change in told}
+        self._rows.executemany(f"INSERT INTO changes VALUES ({marks})", added)
+        changed = {change.run_index for change in added}
         tested = (
             (
-                seen.at,
-                seen.last.test,
-                seen.last.device,
-                said_versions(versions_of(seen.last)),
-                not seen.failed,
+                run.run_index,
+                run.last.test,
+                run.last.device,
+                format_versions(versions_of(run.last)),
+                not run.failed,
             )
-            for kin in kins
-            for line in kin.read
-            for seen in line.seen
-            if seen.at in changed and seen.last.device and seen.verdicts
+            for group in groups
+            for line in group.read
+            for run in line.runs
+            if run.run_index in changed and run.last.device and run.verdicts
         )
         self._rows.executemany("INSERT INTO tested VALUES (?, ?, ?, ?, ?)", tested)
 
-    def _as_told(self, change: NightChange) -> NightChange:
-        is_new = change.became == "still" and change.case in self._new.get(change.at, ())
+    def _as_reported(self, change: NightChange) -> NightChange:
+        reported = self._new.get(change.run_index, ())
+        is_new = change.became == "still" and change.case in reported
         return change._replace(became="new") if is_new else change
 
     def index(self) -> None:
-        """All is taken: from now on it is looked for by any of these."""
-        for name in ("at", "cause", "device"):
+        """Create the indexes for queries, once all cases are added."""
+        for name in ("run_index", "cause", "device"):
             self._rows.execute(f"CREATE INDEX by_{name} ON changes ({name})")
 
-    def changes(self, where: str, *values: object) -> list[NightChange]:
-        """Those of the last runs that an expression of SQL takes, in the order of their causes."""
-        return self._select(f"at >= {self._shown} AND ({where})", *values)
+    def changes(self, condition: str, *values: object) -> list[NightChange]:
+        """Return the shown changes that match an SQL condition, sorted by cause."""
+        return self._select(f"run_index >= {self._shown} AND ({condition})", *values)
 
-    def of_night(self, at: int) -> list[NightChange]:
-        """Those of the run at a place, in the order of their causes."""
-        return self._select("at = ?", at)
+    def of_night(self, run_index: int) -> list[NightChange]:
+        """Return the changes of a run, sorted by cause."""
+        return self._select("run_index = ?", run_index)
 
     def facts(
         self,
-        at: int,
+        run_index: int,
         cause: str,
-        runs: Sequence[RunHeld],
+        runs: Sequence[StoredRun],
         socs: Mapping[str, str | None],
         *,
         fixed: bool = False,
     ) -> CauseFacts:
-        """The facts of a cause that the run at a place has a change of, or one that is `fixed`."""
-        which = "at = ? AND cause = ? AND (became = 'fixed') = ?"
+        """Return the facts of a cause by its changes in a run; `fixed` ones, or all others."""
+        condition = "run_index = ? AND cause = ? AND (became = 'fixed') = ?"
         tested = self._rows.execute(
-            "SELECT device, versions, min(passed) FROM tested WHERE at = ? AND test IN "
-            f"(SELECT test FROM changes WHERE {which}) GROUP BY device, versions",
-            (at, at, cause, fixed),
+            "SELECT device, versions, min(passed) FROM tested WHERE run_index = ? AND test IN "
+            f"(SELECT test FROM changes WHERE {condition}) GROUP BY device, versions",
+            (run_index, run_index, cause, fixed),
         )
         started = {place: (run.run, run.started) for place, run in enumerate(runs)}
-        return facts_of(self._select(which, at, cause, fixed), tested, socs, started)
+        return facts_of(self._select(condition, run_index, cause, fixed), tested, socs, started)
 
     def last_facts(
-        self, cause: str, runs: Sequence[RunHeld], socs: Mapping[str, str | None]
+        self, cause: str, runs: Sequence[StoredRun], socs: Mapping[str, str | None]
     ) -> CauseFacts | None:
-        """The facts of a cause by the last run that had it; None if none of these did."""
-        query = "SELECT max(at) FROM changes WHERE cause = ? AND became <> 'fixed'"
-        (at,) = self._rows.execute(query, [cause]).fetchone()
-        return None if at is None else self.facts(at, cause, runs, socs)
+        """Return the facts of a cause by the last run that had it; None if no run had it."""
+        query = "SELECT max(run_index) FROM changes WHERE cause = ? AND became <> 'fixed'"
+        (run_index,) = self._rows.execute(query, [cause]).fetchone()
+        return None if run_index is None else self.facts(run_index, cause, runs, socs)
 
-    def _select(self, where: str, *values: object) -> list[NightChange]:
+    def _select(self, condition: str, *values: object) -> list[NightChange]:
         rows = self._rows.execute(
-            f"SELECT {_COLUMNS} FROM changes WHERE {where} ORDER BY at DESC, cause, test, device",
+            f"SELECT {_COLUMNS} FROM changes WHERE {condition} "
+            "ORDER BY run_index DESC, cause, test, device",
             values,
         )
         return [NightChange(*row) for row in rows]
 
 
 @contextlib.contextmanager
-def facts_held(
+def facts_lookup(
     database: Database, most_runs: int = MARKS
 ) -> Iterator[Callable[[str], CauseFacts | None]]:
-    """Gives the facts of a cause of the last runs by its id; None of another. Raises InfraError."""
-    held = runs_held(database)
-    first = max(0, len(held) - most_runs)
-    socs = {device: row.soc for (device, _), row in device_rows(database, held, first).items()}
-    with Harvest(first) as gathered:
-        for _, kins in lines_by_test(database, held, first, failing=True):
-            gathered.take(kins, first, database, held[:first])
+    """Yield a function that returns the facts of a cause by its id; None if the last runs do not
+    have it. Raises InfraError."""
+    all_runs = list_runs(database)
+    first = max(0, len(all_runs) - most_runs)
+    socs = {device: row.soc for (device, _), row in device_rows(database, all_runs, first).items()}
+    with ChangeStore(first) as gathered:
+        for _, groups in lines_by_test(database, all_runs, first, failing=True):
+            gathered.add(groups, first, database, all_runs[:first])
         gathered.index()
-        yield lambda cause: gathered.last_facts(cause, held, socs)
+        yield lambda cause: gathered.last_facts(cause, all_runs, socs)

@@ -12,7 +12,7 @@ from harness.core.outgoing_text import counted
 from harness.results.record import is_figure
 
 Surroundings = Sequence[Mapping[str, Any]]
-# what differs by less is not worth a word; what was seen longer ago tells nothing
+# smaller differences are not reported; older measurements are not compared
 _DEGREES: Final = 5.0
 _CLOCK: Final = 0.05
 _PLACES: Final = 10
@@ -23,9 +23,9 @@ _NAME_CHARS: Final = 100
 
 
 def differences(base: Surroundings, new: Surroundings) -> Iterator[str]:
-    """In words, what in the `surroundings` of a case, or of many, may show in figures."""
+    """Yield differences in the surroundings of cases that may affect figures, in words."""
     fresh = [
-        [one for one in side if is_figure(seen := one.get("seen_s")) and seen <= _FRESH_S]
+        [entry for entry in side if is_figure(age := entry.get("seen_s")) and age <= _FRESH_S]
         for side in (base, new)
     ]
     was, now = (_middle(side, "hottest_c") for side in fresh)
@@ -47,8 +47,8 @@ def differences(base: Surroundings, new: Surroundings) -> Iterator[str]:
 
 
 def files_changed(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The files of tests, models and inputs that are others in a run than before, or are there in
-    one alone, by run.json of each; none where one does not say."""
+    """Return the files of tests, models and inputs that differ between runs, by their run.json;
+    empty if one does not list them."""
     was, now = ((info or {}).get("code") for info in (base, new))
     if not was or not now:
         return ()
@@ -58,51 +58,50 @@ def files_changed(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None)
 def devices_gone(base: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Return the devices that a run does not use any more, by run.json of each."""
     was, now = ((info or {}).get("devices") for info in (base, new))
-    return () if was is None or now is None else tuple(one for one in was if one not in now)
+    return () if was is None or now is None else tuple(name for name in was if name not in now)
 
 
 def files_used(
     files: Iterable[str], cases: Collection[str], others: Collection[str]
 ) -> tuple[str, ...]:
-    """Those of the files that cases may use: their test modules, modules above and below these,
-    models and inputs. What only the names of `others` have is theirs, and so are the modules that
-    lie below their test modules.
+    """Return the files that cases may use: test modules, modules above and below, models, inputs.
 
-    Files are called as from the folder that all test modules have in common.
+    A file that only names of `others` contain belongs to these, as do modules below their test
+    modules. Files are relative to the folder that all test modules have in common.
     """
-    own, theirs = (
-        {PurePosixPath(one.partition("::")[0]) for one in names} for names in (cases, others)
+    used, unused = (
+        {PurePosixPath(name.partition("::")[0]) for name in names} for names in (cases, others)
     )
-    base = posixpath.commonpath([str(one.parent) for one in own | theirs])
+    base = posixpath.commonpath([str(path.parent) for path in used | unused])
 
     def may_be_used(name: str) -> bool:
         path = PurePosixPath(posixpath.normpath(posixpath.join(base, name)))
-        if path in own | theirs:
-            return path in own
+        if path in used | unused:
+            return path in used
         if path.suffix != ".py":
-            called = [any(path.name in one for one in names) for names in (cases, others)]
+            called = [any(path.name in name for name in names) for names in (cases, others)]
             return called[0] or not called[1]
-        if ".." in path.parts or any(path.parent in one.parents for one in own):
+        if ".." in path.parts or any(path.parent in module.parents for module in used):
             return True
-        folders = [one.parent for one in own | theirs if one.parent in path.parents]
-        nearest = max(folders, key=lambda one: len(one.parts), default=None)
-        return nearest in {one.parent for one in own}
+        folders = [module.parent for module in used | unused if module.parent in path.parents]
+        nearest = max(folders, key=lambda folder: len(folder.parts), default=None)
+        return nearest in {module.parent for module in used}
 
     return tuple(filter(may_be_used, files))
 
 
 def named_files(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first names, and how many more there are."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(name[:_NAME_CHARS] for name in names[:_NAMED])}{more}"
 
 
 def _middle(side: Surroundings, name: str) -> float:
-    """The median; nan, which differs from nothing, if there are no values."""
-    values = [value for one in side if is_figure(value := one.get(name))]
+    """Return the median; nan, which never counts as a difference, without values."""
+    values = [value for entry in side if is_figure(value := entry.get(name))]
     return statistics.median(values) if values else float("nan")
 
 
 def _usual(side: Surroundings, name: str) -> str:
-    values = [value for one in side if isinstance(value := one.get(name), str)]
+    values = [value for entry in side if isinstance(value := entry.get(name), str)]
     return statistics.mode(values or [""])[:_MOST_CHARS]

@@ -1,4 +1,4 @@
-"""What many runs say of cases and failures: since when, where, how often, what changed (pure)."""
+"""Cases and failures over many runs: since when, where, how often, what changed (pure)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
-from harness.history.attempts import Attempt, EarlierAttempts, cause_id, same_failure
+from harness.history.attempts import Attempt, CaseAttempts, cause_id, same_failure
 from harness.history.comparison import Pair
 from harness.history.states import (
     CaseState,
-    said_versions,
+    format_versions,
     state_of,
     versions_of,
 )
@@ -19,12 +19,12 @@ from harness.runtimes.runtime import version_key
 from harness.transport.faults import NO_SERVER
 
 MARKS: Final = 30
-"""So many of a case's last runs are shown, one character each."""
+"""The number of a case's last runs that are shown, one character each."""
 
 
-class RunHeld(NamedTuple):
-    """A run of the history, which lacks the records of `not_run` cases; None if nobody knows of how
-    many. `digest` is that of its journal and of how much of it counts here."""
+class StoredRun(NamedTuple):
+    """A run of the history. `not_run` of its cases have no record; None if the number is unknown.
+    `digest` changes with its journal and with the number of its attempts that count."""
 
     run: str
     started: str
@@ -34,24 +34,24 @@ class RunHeld(NamedTuple):
 
 @dataclass(frozen=True)
 class Filter:
-    """Which of what is held is asked for; an empty one asks for all."""
+    """The criteria of a query; without any, all attempts match."""
 
     case: str = ""
-    kin: str = ""
+    case_group: str = ""
     diagnosis: str = ""
     device: str = ""
     axes: tuple[tuple[str, str], ...] = ()
     since: str = ""
     until: str = ""
     failing: bool = False
-    """All of the tests that failed, or lost a verdict, in one of these runs."""
+    """True for all attempts of tests that failed or lost a verdict in one of these runs."""
 
     def spans(self, started: str) -> bool:
-        """Whether a run that was begun then is asked for."""
+        """Return whether a run that started then is asked for."""
         return started >= self.since and (not self.until or started < self.until)
 
-    def takes(self, attempt: Attempt) -> bool:
-        """Whether an attempt has the axes asked for; the rest is looked for by the database."""
+    def matches(self, attempt: Attempt) -> bool:
+        """Return whether an attempt has these axes; the database checks the other criteria."""
         return all(str(attempt.axis(name)) == value for name, value in self.axes)
 
 
@@ -62,34 +62,34 @@ class CaseLine:
     last: Attempt
     since: str = ""
     turned: int = -1
-    """The place of the run in which it came to end as it does; -1 if it always did."""
+    """The index of the run since which it ends as it does; -1 if it always did."""
     good: Attempt | None = None
     bad: Attempt | None = None
-    beside: Attempt | None = None
-    """The last pass of the same with other versions, where it never passed with its own."""
-    seen: list[EarlierAttempts] = field(default_factory=list)
-    seen_judged: list[EarlierAttempts] = field(default_factory=list)
-    """Those of `seen` that ended with a verdict."""
+    good_with_others: Attempt | None = None
+    """The last pass of its group with other versions, if it never passed with its own."""
+    runs: list[CaseAttempts] = field(default_factory=list)
+    judged_runs: list[CaseAttempts] = field(default_factory=list)
+    """Those of `runs` that ended with a verdict."""
     judged: Attempt | None = None
 
     @classmethod
-    def of(cls, runs: Sequence[EarlierAttempts]) -> CaseLine:
-        """The line of a case through these runs, of which there is one."""
+    def of(cls, runs: Sequence[CaseAttempts]) -> CaseLine:
+        """Make the line of a case through these runs, of which there is at least one."""
         line = cls(runs[0].last)
         for attempts in runs:
             line.add(attempts)
         return line
 
-    def add(self, attempts: EarlierAttempts) -> None:
-        """What the next run says of it."""
+    def add(self, attempts: CaseAttempts) -> None:
+        """Add the next run."""
         now = self.last = attempts.last
-        self.seen.append(attempts)
+        self.runs.append(attempts)
         if not now.has_verdict:
             return
-        self.seen_judged.append(attempts)
+        self.judged_runs.append(attempts)
         before, self.judged = self.judged, now
         if before is None or before.is_bad != now.is_bad:
-            self.since, self.turned = attempts.begun, attempts.at
+            self.since, self.turned = attempts.started, attempts.run_index
         if not now.is_bad:
             self.good, self.bad = now, None
         elif self.bad is None:
@@ -97,67 +97,67 @@ class CaseLine:
 
     @property
     def fails(self) -> bool:
-        """Whether its last verdict is a bad one."""
+        """True if its last verdict is bad."""
         return self.judged is not None and self.judged.is_bad
 
     @cached_property
     def case_state(self) -> CaseState | None:
-        """What its last runs say that it is at, once all are added; None without any verdict."""
-        return state_of(self.seen_judged[-MARKS:])
+        """The state by its last runs, once all are added; None without any verdict."""
+        return state_of(self.judged_runs[-MARKS:])
 
     @property
     def edge(self) -> Pair | None:
-        """The last pass and the first failure after it; None if it does not fail, or always did,
-        and with other versions, too."""
-        good = self.good or self.beside
+        """The last pass and the first failure after it; None if it does not fail, or never passed
+        with any versions."""
+        good = self.good or self.good_with_others
         return Pair(good, self.bad) if good and self.bad else None
 
 
-def lines_of(runs: Iterable[Mapping[str, EarlierAttempts]]) -> list[CaseLine]:
-    """A line for each case of one kin; the oldest run comes first.
+def lines_of(runs: Iterable[Mapping[str, CaseAttempts]]) -> list[CaseLine]:
+    """Return a line for each case of a group; the oldest run comes first.
 
-    A case goes on under the name that newer versions give it, if it is alone in both runs and its
-    old name never comes again. Versions that run beside each other are cases beside each other.
+    A case continues under the name that newer versions give it, if it is alone in both runs and its
+    old name never comes back. Versions that run side by side are separate cases.
     """
     runs = list(runs)
-    last = {name: at for at, cases in enumerate(runs) for name in cases}
+    last = {name: i for i, cases in enumerate(runs) for name in cases}
     lines: dict[str, CaseLine] = {}
-    found: list[CaseLine] = []
-    for at, cases in enumerate(runs):
+    listed: list[CaseLine] = []
+    for i, cases in enumerate(runs):
         for name, attempts in cases.items():
             line, now = lines.get(name), attempts.last
-            if line is None and len(found) == len(cases) == 1 and last[found[0].last.case] < at:
-                line = found[0] if _is_newer(now, found[0].last) else None
+            if line is None and len(listed) == len(cases) == 1 and last[listed[0].last.case] < i:
+                line = listed[0] if _is_newer(now, listed[0].last) else None
             if line is None or not line.last.may_be(now):
                 line = CaseLine(now)
-                found.append(line)
+                listed.append(line)
             lines[name] = line
             line.add(attempts)
-    for line in found:
+    for line in listed:
         if line.bad is not None and line.good is None:
-            kin = (one.good for one in found if one.good and not one.fails)
-            near = [one for one in kin if one.may_be(line.bad)]
-            line.beside = max(near, key=lambda one: one.started, default=None)
-    return found
+            passes = (other.good for other in listed if other.good and not other.fails)
+            near = [attempt for attempt in passes if attempt.may_be(line.bad)]
+            line.good_with_others = max(near, key=lambda attempt: attempt.started, default=None)
+    return listed
 
 
 def _is_newer(now: Attempt, before: Attempt) -> bool:
-    """Whether none of its versions is older than it was before."""
+    """Return whether none of its versions is older than before."""
     both = zip(dict(versions_of(before)).items(), dict(versions_of(now)).items(), strict=False)
-    told = ((old, new) for (_, old), (_, new) in both if old and new)
-    return all(version_key(new) >= version_key(old) for old, new in told)
+    pairs = ((old, new) for (_, old), (_, new) in both if old and new)
+    return all(version_key(new) >= version_key(old) for old, new in pairs)
 
 
 def kind_of(attempt: Attempt) -> str:
-    """The key by which failures are counted: the diagnosis, or else the signature; of what the lab
-    lost to an adb server, that."""
+    """Return the key by which failures are counted: the adb server that cost the verdict, the
+    diagnosis, or else the signature."""
     if attempt.server:
         return f"{NO_SERVER}{attempt.server}"
     return attempt.diagnosis or attempt.signature
 
 
-def mark_of(attempts: EarlierAttempts) -> str:
-    """What a run said of a case, as one character."""
+def mark_of(attempts: CaseAttempts) -> str:
+    """Return the result of a case in a run as one character."""
     attempt = attempts.last
     if attempts.is_flaky:
         return "~"
@@ -177,19 +177,19 @@ TITLES: Final[dict[Became, str]] = {
     "known": "As a known issue says",
     "fixed": "Fixed",
 }
-"""What a page tells of a night, in this order."""
+"""The sections of a night's page, in this order."""
 
 
 class NightChange(NamedTuple):
-    """What a run, that at the place `at`, said of a case.
+    """The change of a case in the run with index `run_index`.
 
-    `cause` is the id of what went wrong, of what is fixed that of before, and `kind` its diagnosis
-    or signature. `since` is the place of the run with which it began; `changed` are the versions
-    that changed then, None if no run before it has the case. `known_issue` is the id of the one
+    `cause` is the id of what went wrong (before, if it is fixed), `kind` its diagnosis or
+    signature. `since` is the index of the run that it began with, `changed` are the versions that
+    changed then, None if no earlier run has the case. `known_issue` is the id of the known issue
     that expects it.
     """
 
-    at: int
+    run_index: int
     became: Became
     cause: str
     kind: str
@@ -204,40 +204,40 @@ class NightChange(NamedTuple):
 
 
 def changes_of(
-    line: CaseLine, first: int, earlier: Sequence[EarlierAttempts] = ()
+    line: CaseLine, first: int, earlier: Sequence[CaseAttempts] = ()
 ) -> Iterator[NightChange]:
-    """What runs from the place `first` on said of a case; nothing of one that passes as before.
+    """Yield the changes of a case in the runs from index `first` on; none while it just passes.
 
-    Of what was before the line, the last turn is enough: the run before it, and that which was it.
+    `earlier` are runs before the line; the last change among them is enough.
     """
-    if set(map(mark_of, line.seen)) == {"."}:
+    if set(map(mark_of, line.runs)) == {"."}:
         return
     judged: Attempt | None = None
-    since, changed, lost, verdicts = -1, None, -1, -sum(one.last.has_verdict for one in earlier)
-    for one in (*earlier, *line.seen):
-        last = one.last
+    since, changed, lost, verdicts = -1, None, -1, -sum(run.last.has_verdict for run in earlier)
+    for run in (*earlier, *line.runs):
+        last = run.last
         if last.fault is not None:
-            lost = one.at if lost < 0 else lost
-            if one.at >= first:
-                yield _change(one.at, "lost", last, last, lost, "")
+            lost = run.run_index if lost < 0 else lost
+            if run.run_index >= first:
+                yield _change(run.run_index, "lost", last, last, lost, "")
         if not last.has_verdict:
             continue
         lost, verdicts = -1, verdicts + 1
         turned = judged is not None and judged.is_bad != last.is_bad
         if judged is None:
-            since = one.at
+            since = run.run_index
         elif turned or (last.is_bad and not same_failure(judged, last)):
-            since, changed = one.at, versions_changed(judged, last)
-        if one.at >= first and (turned or one.failed):
-            recent = line.seen_judged[max(0, verdicts - MARKS) : verdicts]
-            became = _became(recent, one, new=turned or judged is None)
+            since, changed = run.run_index, versions_changed(judged, last)
+        if run.run_index >= first and (turned or run.failed):
+            recent = line.judged_runs[max(0, verdicts - MARKS) : verdicts]
+            became = _became(recent, run, new=turned or judged is None)
             before = judged if judged is not None and judged.is_bad else last
-            told = one.bad or (last if last.is_bad else before)
-            yield _change(one.at, became, last, told, since, changed)
+            failure = run.bad or (last if last.is_bad else before)
+            yield _change(run.run_index, became, last, failure, since, changed)
         judged = last
 
 
-def _became(recent: Sequence[EarlierAttempts], now: EarlierAttempts, *, new: bool) -> Became:
+def _became(recent: Sequence[CaseAttempts], now: CaseAttempts, *, new: bool) -> Became:
     state = state_of(recent)
     if state is not None and state.is_flaky:
         return "flaky"
@@ -247,18 +247,18 @@ def _became(recent: Sequence[EarlierAttempts], now: EarlierAttempts, *, new: boo
 
 
 def _change(
-    at: int, became: Became, now: Attempt, told: Attempt, since: int, changed: str | None
+    run_index: int, became: Became, now: Attempt, failure: Attempt, since: int, changed: str | None
 ) -> NightChange:
     device = now.device or ""
-    names = (cause_id(told), kind_of(told), told.outcome, now.test, now.case, device)
-    versions = said_versions(versions_of(now))
-    return NightChange(at, became, *names, since, changed, versions, now.known_issue)
+    names = (cause_id(failure), kind_of(failure), failure.outcome, now.test, now.case, device)
+    versions = format_versions(versions_of(now))
+    return NightChange(run_index, became, *names, since, changed, versions, now.known_issue)
 
 
 def versions_changed(before: Attempt, after: Attempt) -> str:
-    """Which versions are others than before, in words; empty if none is."""
+    """Return the versions that changed, in words; empty if none did."""
     was = dict(versions_of(before))
-    told = ((name, was.get(name), said) for name, said in versions_of(after))
+    changes = ((name, was.get(name), version) for name, version in versions_of(after))
     return ", ".join(
-        f"{name} {old or 'none'} to {new or 'none'}" for name, old, new in told if old != new
+        f"{name} {old or 'none'} to {new or 'none'}" for name, old, new in changes if old != new
     )

@@ -1,4 +1,4 @@
-"""What history answers, put together on the disk: as text for a terminal, and as JSON."""
+"""The answers of `history`, put together on disk: text for a terminal, and JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.core.schema_field import Schema1
 from harness.diagnosis.error import Part, signature_text
 from harness.history.attempts import (
     Attempt,
-    EarlierAttempts,
+    CaseAttempts,
     attempts_by_name,
     cause_id,
     limits_of,
@@ -26,8 +26,8 @@ from harness.history.comparison_json import CaseSide
 from harness.history.states import (
     CaseState,
     StateKind,
-    attempts_said,
-    said_versions,
+    format_attempts,
+    format_versions,
     versions_of,
 )
 from harness.history.surroundings import named_files
@@ -36,7 +36,7 @@ from harness.history.timeline import (
     CaseLine,
     Filter,
     NightChange,
-    RunHeld,
+    StoredRun,
     kind_of,
     lines_of,
     mark_of,
@@ -50,9 +50,9 @@ _VERSIONS: Final = 2
 
 
 class DeviceResult(Part):
-    """A device that ran the tests of a cause: `affected` by it, `passes` them, or fails otherwise.
+    """A device that ran the tests of a cause: affected by it, or passes them, or fails otherwise.
 
-    What fails as a known issue expects is affected, too.
+    A device that fails as a known issue expects is affected, too.
     """
 
     device: str
@@ -61,10 +61,10 @@ class DeviceResult(Part):
 
 
 class CauseFacts(Part):
-    """Where a cause shows in the last run that had it, and where the same tests pass.
+    """The devices that a cause affects in the last run that had it, and those that it does not.
 
     `since` is the start of `since_run`, the run that it came with. `versions_changed` are those
-    that changed then, in words; null if no run before that has its cases. `files_changed` are files
+    that changed then, in words; null if no earlier run has its cases. `files_changed` are files
     of tests, models and inputs that changed then. `only_with` are the versions with which it shows
     on these devices, if the tests pass there with others.
     """
@@ -79,8 +79,8 @@ class CauseFacts(Part):
 
 
 LinkTo = Callable[..., Span]
-"""Makes the words for a device or a night, with a link where there are pages: of its `kind`, its
-`name` (of a night, the id of its run), perhaps another `text`, and a `style`."""
+"""Makes the text for a device or a night, with a link where there are pages, of its `kind`, its
+`name` (the run's id for a night), perhaps another `text`, and a `style`."""
 
 
 def _unlinked(kind: str, name: str, text: str = "", style: Style = "plain") -> Span:
@@ -102,7 +102,7 @@ def facts_line(facts: CauseFacts, link: LinkTo = _unlinked) -> list[str | Span]:
     changed = [facts.versions_changed] if facts.versions_changed else []
     changed += [named_files(facts.files_changed)] if facts.files_changed else []
     if not changed and facts.versions_changed is None:
-        return [*line, ", its first run that is held"]
+        return [*line, ", its first stored run"]
     if not changed:
         return [*line, ", with the same versions"]
     names = _separated([[Span(name, style="code")] for name in changed], ", ")
@@ -115,7 +115,7 @@ def facts_of(
     socs: Mapping[str, str | None],
     started: Mapping[int, tuple[str, str]],
 ) -> CauseFacts:
-    """Return the facts of a cause by what a run changed of its cases, of which there is one.
+    """Return the facts of a cause by the changes of its cases in a run, of which there is one.
 
     `tested` has, for the tests of these cases in that run, each device, versions, and whether all
     passed there. `started` has the id and the start of each run by its place.
@@ -127,7 +127,7 @@ def facts_of(
     good = {versions for device, versions, passed in tested if passed and device in affected}
     kinds = {change.became for change in changes}
     since = min(change.since for change in changes)
-    run, begun = started[since]
+    run, run_started = started[since]
     changed = [change.changed for change in changes if change.since == since]
     return CauseFacts(
         shows="no verdict"
@@ -150,14 +150,14 @@ def facts_of(
             for device in sorted(affected | {device for device, _, _ in tested})
         ),
         only_with=tuple(sorted(bad)) if len(bad) <= _VERSIONS and good - bad else (),
-        since=begun,
+        since=run_started,
         since_run=run,
         versions_changed=max((words for words in changed if words is not None), default=None),
     )
 
 
 def _places(facts: CauseFacts, result: str, link: LinkTo) -> Iterator[str | Span]:
-    """The devices with a result by their SoCs, and of how many that were tested."""
+    """Yield the devices with a result by SoC, and how many were tested."""
     by_soc: dict[str | None, list[DeviceResult]] = {}
     for device in facts.devices:
         by_soc.setdefault(device.soc, []).append(device)
@@ -167,7 +167,7 @@ def _places(facts: CauseFacts, result: str, link: LinkTo) -> Iterator[str | Span
         names = [device.device for device in of_soc if device.result == result]
         if not names:
             continue
-        # one more name takes no more room than the words that there is one more
+        # one more name takes no more room than "and 1 more"
         shown = names if len(names) == _DEVICES + 1 else names[:_DEVICES]
         listed = _separated([[link("device", name, style="code")] for name in shown], ", ")
         listed += [f" and {len(names) - len(shown)} more"] if len(names) > len(shown) else []
@@ -185,7 +185,7 @@ def _separated(parts: Sequence[Sequence[str | Span]], separator: str) -> list[st
 class KindRow(Part):
     """A kind of failure: when it was seen, how often, where, with which versions.
 
-    `facts` are those of its most frequent cause by the last runs, if some case still fails so.
+    `facts` are those of its most frequent cause in the last runs, if a case still fails so.
     """
 
     kind: str
@@ -200,16 +200,16 @@ class KindRow(Part):
 
 
 class CaseRow(Bisectable):
-    """A case through all runs; with what else is `asked` of its file it is another case.
+    """A case through all runs; with other options for its file (`asked`) it is another case.
 
     `recent` has a character for each of its last runs: `.` passed, `F` failed, `x` failed as
     expected, `~` flaky, `?` lost to the lab, the harness or wrong input, `-` not tested. `since` is
     when it began to end as it does, `lost` why it has no verdict in its last run. Runs are counted
-    by their last attempt, `attempts` are all of them. `last_good` and `first_bad` are the last pass
-    and the first failure after it; of what never passed with its own versions, the last pass with
-    other ones. `state` is what its last runs make of it; of what is flaky, `flaky_failed` of the
-    `flaky_attempts` with the same versions failed. `limits` are those of simulated devices, if they
-    alone tell that it fails.
+    by their last attempt, `attempts` counts all. `last_good` and `first_bad` are the last pass and
+    the first failure after it; if it never passed with its own versions, the last pass with other
+    ones. `state` is judged by its last runs; of a flaky case, `flaky_failed` of the
+    `flaky_attempts` with the same versions failed. `limits` are those of simulated devices, if
+    only these show that it fails.
     """
 
     case: str
@@ -239,7 +239,7 @@ class CaseRow(Bisectable):
 
 
 class LackingRun(Part):
-    """A run in which `not_run` cases left no record; null where it does not say how many it had."""
+    """A run in which `not_run` cases left no record; null if the number is unknown."""
 
     run: str
     started: str
@@ -247,9 +247,9 @@ class LackingRun(Part):
 
 
 class HistoryReport(Part):
-    """What the runs that are held say of what was asked for. `lost` is how many cases lack a
-    verdict in the last run that has them. `lacking` are runs in which cases left no record,
-    whatever their names.
+    """The history of the cases that were asked for. `lost` is the number of cases without a verdict
+    in the last run that has them. `lacking` are runs in which cases left no record, whatever their
+    names.
     """
 
     schema_number: Schema1 = 1
@@ -264,33 +264,33 @@ class HistoryReport(Part):
 
 
 def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bisectable]) -> CaseRow:
-    """A line as it is told; `bisectable` says how to find what changed from pass to failure."""
+    """Return the row of a line; `bisectable` returns the bisection between pass and failure."""
     edge = line.edge
     good, bad = (edge.before, edge.after) if edge is not None else (None, None)
     state = line.case_state
     flaky = state if state and state.is_flaky else None
-    runs, verdicts = len(line.seen), len(line.seen_judged)
-    failures = [one.last for one in line.seen_judged if one.last.is_bad]
+    runs, verdicts = len(line.runs), len(line.judged_runs)
+    failures = [attempts.last for attempts in line.judged_runs if attempts.last.is_bad]
     passed = verdicts - len(failures)
     return CaseRow(
         case=line.last.case,
-        asked=line.last.asked,
+        asked=line.last.file_options,
         fails=line.fails,
         lost=line.last.fault,
         since=line.since,
         runs=runs,
         passed=passed,
         failed=len(failures),
-        expected=sum(one.known_issue is not None for one in failures),
+        expected=sum(attempt.known_issue is not None for attempt in failures),
         no_verdict=runs - verdicts,
-        flaky_runs=sum(one.is_flaky for one in line.seen),
-        attempts=sum(one.verdicts for one in line.seen_judged),
-        failed_attempts=sum(one.failed for one in line.seen_judged),
+        flaky_runs=sum(run.is_flaky for run in line.runs),
+        attempts=sum(run.verdicts for run in line.judged_runs),
+        failed_attempts=sum(run.failed for run in line.judged_runs),
         pass_rate=passed / verdicts if verdicts else None,
         state=state.kind if state else None,
         flaky_failed=flaky.failed if flaky else None,
         flaky_attempts=flaky.verdicts if flaky else None,
-        recent="".join(map(mark_of, line.seen[-MARKS:])),
+        recent="".join(map(mark_of, line.runs[-MARKS:])),
         kinds=tuple(kind for kind, _ in Counter(map(kind_of, failures)).most_common()),
         last_good=CaseSide.of(good),
         last_good_at=good.started if good else None,
@@ -304,17 +304,17 @@ def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bise
 _TABLES: Final = """
     PRAGMA journal_mode = OFF;
     CREATE TABLE cases (passes, judged, rate, name, troubled, failing, row);
-    CREATE TABLE failures (kind, kin, run, started, device, versions, cause);
+    CREATE TABLE failures (kind, case_group, run, started, device, versions, cause);
 """
 _KINDS: Final = """
     SELECT kind, min(started) AS first, max(started) AS last, count(*) AS failures,
-        count(DISTINCT run) AS runs, count(DISTINCT kin) AS cases,
+        count(DISTINCT run) AS runs, count(DISTINCT case_group) AS cases,
         json_group_array(DISTINCT device) AS devices,
         json_group_array(DISTINCT versions) AS versions
     FROM failures WHERE :diagnosis IN ('', kind)
     GROUP BY kind ORDER BY failures DESC, kind LIMIT :most
 """
-# none, if no case ends so any more
+# no row if no case still fails so
 _CAUSE: Final = """
     SELECT cause FROM failures
     WHERE kind = :kind AND EXISTS (SELECT 1 FROM cases WHERE failing = :kind)
@@ -323,37 +323,38 @@ _CAUSE: Final = """
 
 
 class History:
-    """What the runs that are held say of what was asked for: rows are read one at a time.
+    """The history of the cases that were asked for, whose rows are read one at a time.
 
-    The counts say how many `rows` are troubled (failed or flaky at some time), unjudged, or lost in
-    their last run, and how many of the lost are neither of the other two.
+    `rows` is their number. `troubled` of them failed or were flaky at some time, `unjudged` never
+    had a verdict, `lost` have none in their last run; `lost_alone` of these are neither of the
+    other two.
     """
 
     def __init__(
         self,
         attempts: Iterable[tuple[str, str, Attempt]],
-        held: Sequence[RunHeld],
+        runs: Sequence[StoredRun],
         bisectable: Callable[[Pair, CaseState | None], Bisectable],
-        asked: Filter,
+        criteria: Filter,
         facts: Callable[[str], CauseFacts | None],
     ) -> None:
-        """Put attempts together, each with its kin and its run: those of one kin and run behind
-        each other. `held` are all runs, the newest last; `facts` gives those of a cause by its id,
-        when kinds are read.
+        """Read attempts, each with the key of its group and its run, sorted by these.
 
-        If a diagnosis is asked for, only what concerns that. Raises InfraError if the disk is full.
+        `runs` are all stored runs, the newest last; `facts` returns those of a cause by its id,
+        when kinds are read. If a diagnosis is asked for, other cases are left out. Raises
+        InfraError if the disk is full.
         """
-        self.lacking = [run for run in held if run.not_run != 0 and asked.spans(run.started)]
+        self.lacking = [run for run in runs if run.not_run != 0 and criteria.spans(run.started)]
         self.runs, self.first, self.last = 0, "", ""
         self.rows = self.troubled = self.unjudged = self.kind_rows = 0
         self.lost = self.lost_alone = 0
-        self._diagnosis, self._facts = asked.diagnosis, facts
-        # a file of its own that nobody sees, and that goes when it is closed
+        self._diagnosis, self._facts = criteria.diagnosis, facts
+        # a temporary file, deleted when it is closed
         self._rows = sqlite3.connect("", isolation_level=None)
         self._rows.row_factory = sqlite3.Row
         self._rows.executescript(_TABLES)
         try:
-            self._take(attempts, {run.run: at for at, run in enumerate(held)}, bisectable)
+            self._add(attempts, {run.run: index for index, run in enumerate(runs)}, bisectable)
         except sqlite3.Error as error:
             self._rows.close()
             raise InfraError(f"cannot put history together: {error}") from error
@@ -365,7 +366,7 @@ class History:
         self._rows.close()
 
     def kinds(self, most: int = -1) -> Iterator[KindRow]:
-        """The first kinds of failures, the most frequent before others."""
+        """Yield the first kinds of failures, the most frequent first."""
         for row in self._rows.execute(_KINDS, {"diagnosis": self._diagnosis, "most": most}):
             kind = dict(row)
             listed = {name: sorted(parse_json(kind[name])) for name in ("devices", "versions")}
@@ -373,25 +374,25 @@ class History:
             yield KindRow(**kind | listed, facts=self._facts(cause["cause"]) if cause else None)
 
     def cases(self, most: int = -1, *, troubled: bool = False) -> Iterator[CaseRow]:
-        """The first cases, those that fail before others; also of the `troubled` cases alone."""
+        """Return the first cases, failing ones first; with `troubled`, only these."""
         only = "WHERE troubled" if troubled else ""
         order = "passes, judged DESC, rate, name, rowid"
         rows = self._rows.execute(f"SELECT row FROM cases {only} ORDER BY {order} LIMIT ?", [most])
         return (parse_model(CaseRow, row["row"]) for row in rows)
 
-    def _take(
+    def _add(
         self,
         attempts: Iterable[tuple[str, str, Attempt]],
         order: Mapping[str, int],
         bisectable: Callable[[Pair, CaseState | None], Bisectable],
     ) -> None:
         runs = set[str]()
-        for kin, of_kin in groupby(attempts, key=lambda one: one[0]):
-            cases = by_run(of_kin, order)
+        for group, of_group in groupby(attempts, key=lambda entry: entry[0]):
+            cases = by_run(of_group, order)
             runs.update(run for run, _ in cases)
             for run, of_run in cases:
-                for one in of_run.values():
-                    self._note(kin, run, one)
+                for attempts_at_case in of_run.values():
+                    self._note(group, run, attempts_at_case)
             for line in lines_of(of_run for _, of_run in cases):
                 row = case_row(line, bisectable)
                 if self._diagnosis and self._diagnosis not in row.kinds:
@@ -403,7 +404,7 @@ class History:
                 self.lost += row.lost is not None
                 self.lost_alone += row.lost is not None and bool(row.since) and not troubled
                 failing = kind_of(line.judged) if line.judged and line.fails else None
-                # what was never judged comes last: a page has room for so many only
+                # cases that were never judged come last, since a page has limited room
                 key = not row.fails, bool(row.since), row.pass_rate or 0.0, row.case
                 self._insert("cases", *key, troubled, failing, row.model_dump_json())
         self.runs = len(runs)
@@ -412,13 +413,15 @@ class History:
         kinds = "SELECT count(DISTINCT kind) FROM failures WHERE ? IN ('', kind)"
         (self.kind_rows,) = self._rows.execute(kinds, [self._diagnosis]).fetchone()
 
-    def _note(self, kin: str, run: str, seen: EarlierAttempts) -> None:
-        last = seen.last
+    def _note(self, group: str, run: str, attempts: CaseAttempts) -> None:
+        last = attempts.last
         self.first = min(self.first or last.started, last.started)
         self.last = max(self.last, last.started)
         if last.is_bad and last.has_verdict:
-            ran_with = last.device or "?", said_versions(versions_of(last))
-            self._insert("failures", kind_of(last), kin, run, seen.begun, *ran_with, cause_id(last))
+            ran_with = last.device or "?", format_versions(versions_of(last))
+            self._insert(
+                "failures", kind_of(last), group, run, attempts.started, *ran_with, cause_id(last)
+            )
 
     def _insert(self, table: str, *row: Any) -> None:
         marks = ", ".join("?" * len(row))
@@ -427,13 +430,13 @@ class History:
 
 def by_run(
     attempts: Iterable[tuple[str, str, Attempt]], order: Mapping[str, int]
-) -> list[tuple[str, dict[str, EarlierAttempts]]]:
-    """The attempts of one kin by run, the oldest first; `order` has the places of runs."""
-    found = [
+) -> list[tuple[str, dict[str, CaseAttempts]]]:
+    """Group the attempts of a case group by run, oldest first; `order` has the indexes of runs."""
+    runs = [
         (run, attempts_by_name((attempt for _, _, attempt in of_run), order.get(run, -1)))
-        for run, of_run in groupby(attempts, key=lambda one: one[1])
+        for run, of_run in groupby(attempts, key=lambda entry: entry[1])
     ]
-    return sorted(found, key=lambda one: order.get(one[0], -1))
+    return sorted(runs, key=lambda entry: order.get(entry[0], -1))
 
 
 _SHOWN: Final = 40
@@ -441,9 +444,9 @@ _WIDTH: Final = 200
 
 
 def lines(report: History) -> Iterator[str]:
-    """For a terminal: kinds of failures, then the cases that fail or do not always pass."""
+    """Yield lines for a terminal: kinds of failures, then cases that fail or do not always pass."""
     if not report.rows:
-        yield f"nothing is held of that{_lacks(report)}"
+        yield f"the history has no such case{_lacks(report)}"
         return
     yield headline(report)
     for kind in report.kinds(_SHOWN):
@@ -468,8 +471,8 @@ def lines(report: History) -> Iterator[str]:
             good, bad = case.last_good_at[:19], case.first_bad_at[:19]
             if case.changed:
                 good, bad = good + _with(case.last_good), bad + _with(case.first_bad)
-            beside = case.last_good_at >= case.first_bad_at  # what one run has ran in any order
-            words = ("passed", "failed") if beside else ("last good", "first bad")
+            same_run = case.last_good_at >= case.first_bad_at  # cases of one run have no order
+            words = ("passed", "failed") if same_run else ("last good", "first bad")
             yield f"        {words[0]} {good}, {words[1]} {bad}"
             command = case.hindrance if case.bisect is None else shlex.join(case.bisect)
             yield f"        {command}"
@@ -478,10 +481,10 @@ def lines(report: History) -> Iterator[str]:
     yield from limits
     lost = report.lost_alone
     rest = report.rows - report.troubled - report.unjudged - lost
-    said = [f"{counted(rest, 'case')} never failed"] if rest else []
-    said += [f"{counted(lost, 'case')} never failed before the verdict was lost"] if lost else []
-    said += [f"{counted(report.unjudged, 'case')} never had a verdict"] if report.unjudged else []
-    yield ", ".join(said) or "each case failed at some time"
+    parts = [f"{counted(rest, 'case')} never failed"] if rest else []
+    parts += [f"{counted(lost, 'case')} never failed before the verdict was lost"] if lost else []
+    parts += [f"{counted(report.unjudged, 'case')} never had a verdict"] if report.unjudged else []
+    yield ", ".join(parts) or "each case failed at some time"
 
 
 def _with(side: CaseSide | None) -> str:
@@ -489,35 +492,36 @@ def _with(side: CaseSide | None) -> str:
 
 
 def headline(report: History) -> str:
-    """What it is about, how many cases have no verdict now, and how many left no record."""
+    """Return the number of runs, their days, and how many cases lack a verdict or a record."""
     if not report.rows:
-        return f"Nothing is held of that{_lacks(report)}"
+        return f"The history has no such case{_lacks(report)}"
     lost = f"; {counted(report.lost, 'case')} without a verdict in the last run"
-    told = f"{counted(report.runs, 'run')}, {_days(report)}{lost if report.lost else ''}"
-    return f"{told}{_lacks(report)}"
+    summary = f"{counted(report.runs, 'run')}, {_days(report)}{lost if report.lost else ''}"
+    return f"{summary}{_lacks(report)}"
 
 
 def _lacks(report: History) -> str:
-    """In which runs cases left no record, so that nobody knows their names; empty if in none."""
-    known = [one for one in report.lacking if one.not_run]
-    unknown = [one for one in report.lacking if one.not_run is None]
-    told = ""
+    """Return the runs in which cases left no record, in words; empty if there are none."""
+    known = [run for run in report.lacking if run.not_run]
+    unknown = [run for run in report.lacking if run.not_run is None]
+    text = ""
     if known:
-        count = counted(sum(one.not_run or 0 for one in known), "case")
-        told += f"; {count} not run in {_runs(known)}"
+        count = counted(sum(run.not_run or 0 for run in known), "case")
+        text += f"; {count} not run in {_runs(known)}"
     if unknown:
-        told += f"; whether all was run is unknown of {_runs(unknown)}"
-    return told
+        text += f"; whether all was run is unknown of {_runs(unknown)}"
+    return text
 
 
-def _runs(found: Sequence[RunHeld]) -> str:
-    newest = found[-1].run
-    return newest if len(found) == 1 else f"{counted(len(found), 'run')}, the last of them {newest}"
+def _runs(runs: Sequence[StoredRun]) -> str:
+    newest = runs[-1].run
+    return newest if len(runs) == 1 else f"{counted(len(runs), 'run')}, the last of them {newest}"
 
 
 def ends(case: CaseRow) -> str:
-    """How a case ends, and since when. One never judged neither passes nor fails; of one without a
-    verdict now, how it ended before.
+    """Return how a case ends and since when, in words; without a verdict now, how it ended before.
+
+    A case that was never judged neither passes nor fails.
     """
     if not case.since:
         return "no verdict"
@@ -530,27 +534,27 @@ def ends(case: CaseRow) -> str:
 
 
 def rates(case: CaseRow) -> str:
-    """How often it passes, in words."""
+    """Return how often a case passes, in words."""
     if not case.passed + case.failed:
         return f"{counted(case.no_verdict, 'run')}, none with a verdict"
     runs = case.passed + case.failed
-    told = [f"{case.passed} of {counted(runs, 'run')} passed"]
+    parts = [f"{case.passed} of {counted(runs, 'run')} passed"]
     if case.attempts > runs:
-        told.append(attempts_said(case.failed_attempts, case.attempts))
+        parts.append(format_attempts(case.failed_attempts, case.attempts))
     if case.flaky_attempts is not None:
-        failed = attempts_said(case.flaky_failed or 0, case.flaky_attempts)
-        told.append(f"{failed} on the same versions")
+        failed = format_attempts(case.flaky_failed or 0, case.flaky_attempts)
+        parts.append(f"{failed} on the same versions")
     if case.flaky_runs:
-        told.append(f"flaky within {counted(case.flaky_runs, 'run')}")
+        parts.append(f"flaky within {counted(case.flaky_runs, 'run')}")
     if case.no_verdict:
-        told.append(f"{case.no_verdict} without a verdict")
+        parts.append(f"{case.no_verdict} without a verdict")
     if case.asked:
-        told.append(f"asked: {shortened(case.asked, _WIDTH)}")
-    return ", ".join(told)
+        parts.append(f"asked: {shortened(case.asked, _WIDTH)}")
+    return ", ".join(parts)
 
 
-def _days(seen: KindRow | History) -> str:
-    first, last = seen.first[:10], seen.last[:10]
+def _days(period: KindRow | History) -> str:
+    first, last = period.first[:10], period.last[:10]
     return first if first == last else f"{first} to {last}"
 
 

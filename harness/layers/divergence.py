@@ -1,4 +1,4 @@
-"""What a search for the first wrong op found: as JSON, in lines, and as a page (pure)."""
+"""Result of a search for the first wrong op: as JSON, as lines, and as a page (pure)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from harness.report.document import (
 
 
 class CurvePoint(BaseModel):
-    """An op on the curve. An error is relative: length of the difference by that of the value.
+    """An op on the curve. Errors are relative: norm of the difference by norm of the value.
 
     `nodes` are all that are calculated as one with it. `error` is that of the tested side in the
-    whole graph, `made` what the op makes of the reference's inputs, `inherited` what an exact op
-    makes of the tested side's inputs. `changed` is what the tested model's op makes in place of the
-    reference's, both exact. None: not known. `skipped`: why some are not.
+    whole graph, `made` that of the op with the reference's inputs, `inherited` that of an exact op
+    with the tested side's inputs. `changed` is that of the tested model's op against the
+    reference's, both exact. None: not known; `skipped` says why.
     """
 
     op: str
@@ -43,7 +43,7 @@ class CurvePoint(BaseModel):
     skipped: str | None = None
 
     def without_infinite(self) -> Self:
-        """The same without errors that are no figures: `skipped` has why."""
+        """Return a copy without infinite errors, which `skipped` explains."""
         names = ("error", "made", "inherited", "changed", "in_graph")
         return self.model_copy(
             update={name: None for name in names if getattr(self, name, None) == inf}
@@ -51,14 +51,14 @@ class CurvePoint(BaseModel):
 
 
 Because = Literal["the model", "arithmetic", "the graph"]
-"""The op is another than the reference's; it makes an error; it does so only beside others."""
+"""The op differs from the reference's; it makes an error; it does so only together with others."""
 
 
 class FirstOp(CurvePoint):
-    """The first op that goes wrong, told by `because` of what; `error` is what that makes.
+    """The first wrong op; `because` is the cause, `error` the error that it makes.
 
-    `max_abs` and `cosine` are of what the exported ops give. `together` is how many these are:
-    more than one where the op alone is right, none where no part of the graph shows the error.
+    `max_abs` and `cosine` are those of the exported ops' outputs. `together` is the number of these
+    ops: more than one if the op alone is right, none if no part of the graph shows the error.
     """
 
     in_graph: float | None
@@ -70,11 +70,10 @@ class FirstOp(CurvePoint):
 
 
 class Divergence(BaseModel):
-    """What `contexts diverge --json` prints.
+    """Output of `contexts diverge --json`.
 
-    `whole` says whether every op was looked at in the graph; where it is false, those between
-    were passed by on the way to the first that is wrong. `refused` is why the model as a whole did
-    not run, if it did not.
+    `whole`: every op was compared in the graph; if it is false, some were skipped in the search
+    for the first wrong one. `refused` is the reason if the model as a whole did not run.
     """
 
     schema_number: Schema1 = 1
@@ -93,9 +92,9 @@ class Divergence(BaseModel):
 
     @property
     def place(self) -> int | None:
-        """Where the first op stands on the curve."""
+        """Index of the first wrong op on the curve."""
         first = self.first
-        nodes = [] if first is None else [first.op in one.nodes for one in self.curve]
+        nodes = [] if first is None else [first.op in point.nodes for point in self.curve]
         return nodes.index(True) if True in nodes else None
 
 
@@ -103,32 +102,33 @@ _SHOWN: Final = 24
 _COLUMNS: Final = ("op", "type", "error", "made", "inherited", "")
 
 
-def lines(found: Divergence) -> Iterator[str]:
-    """It in words; of a long curve what lies around the first wrong op."""
-    yield f"{found.model} on {found.tested}, against {found.against}"
-    if found.refused:
-        yield f"not as a whole: {found.refused}"
-    curve, at = found.curve, found.place or 0
-    begin = max(0, min(at - _SHOWN // 2, len(curve) - _SHOWN))
+def lines(result: Divergence) -> Iterator[str]:
+    """Format a divergence as text; of a long curve, the part around the first wrong op."""
+    yield f"{result.model} on {result.tested}, against {result.against}"
+    if result.refused:
+        yield f"not as a whole: {result.refused}"
+    curve, place = result.curve, result.place or 0
+    begin = max(0, min(place - _SHOWN // 2, len(curve) - _SHOWN))
     shown = curve[begin : begin + _SHOWN]
-    rows = [_row(one, at == found.place) for at, one in enumerate(shown, begin)]
+    rows = [_row(point, place == result.place) for place, point in enumerate(shown, begin)]
     yield from aligned([_COLUMNS, *rows])
     if len(shown) < len(curve):
         yield f"{counted(len(curve) - len(shown), 'more op')} in the page and in --json"
-    yield from _verdict(found)
+    yield from _verdict(result)
 
 
-def _verdict(found: Divergence) -> Iterator[str]:
-    first = found.first
+def _verdict(result: Divergence) -> Iterator[str]:
+    first = result.first
     if first is None:
-        which = "no op that ran" if found.refused else "no op"
-        above = sum(one.made is not None and one.made > found.threshold for one in found.curve)
-        few = f"{which} makes an error above {found.threshold:g}"
-        many = f"no op stands out: {counted(above, 'op')} make errors above {found.threshold:g}"
+        subject = "no op that ran" if result.refused else "no op"
+        errors = [point.made for point in result.curve if point.made is not None]
+        above = sum(error > result.threshold for error in errors)
+        few = f"{subject} makes an error above {result.threshold:g}"
+        many = f"no op stands out: {counted(above, 'op')} make errors above {result.threshold:g}"
         yield many if above else few
         return
     named = f"first wrong: {first.op} ({first.type})"
-    alone, in_graph = (_text(one) or "not known" for one in (first.made, first.in_graph))
+    alone, in_graph = (_text(error) or "not known" for error in (first.made, first.in_graph))
     far = f"relative error {_text(first.error)}" if first.error is not None else first.skipped
     if first.because == "the model":
         yield f"{named} is not the reference's: {far}"
@@ -144,16 +144,15 @@ def _verdict(found: Divergence) -> Iterator[str]:
         yield f"to reproduce it: {again} --expected {folder}/expected"
 
 
-def as_page(found: Divergence) -> str:
-    """A page with the curve as a picture and as a table."""
-    rows = [
-        [code(one) if at == 0 else one for at, one in enumerate(_row(point, place == found.place))]
-        for place, point in enumerate(found.curve)
-    ]
-    told = [f"{found.tested}, against {found.against}", *_verdict(found), picture(found)]
+def as_page(result: Divergence) -> str:
+    """Return a page with the curve as a picture and as a table."""
+    listed = [_row(point, index == result.place) for index, point in enumerate(result.curve)]
+    rows = [[cell if i else code(cell) for i, cell in enumerate(row)] for row in listed]
+    sides = f"{result.tested}, against {result.against}"
+    paragraphs = [sides, *_verdict(result), picture(result)]
     table = Table(counted(len(rows), "op"), _COLUMNS, rows)
-    title = f"Where {found.model} goes wrong"
-    return page(title, [Heading(title, level=1), *map(Paragraph, told), table])
+    title = f"Where {result.model} goes wrong"
+    return page(title, [Heading(title, level=1), *map(Paragraph, paragraphs), table])
 
 
 _LINES: Final = (
@@ -164,12 +163,12 @@ _LINES: Final = (
 _DECADES: Final = 8
 
 
-def picture(found: Divergence, *, width: int = 900, height: int = 240) -> Markup:
-    """Relative errors of ops along the graph, each decade as high as another, from 1e-8 to 1."""
-    ops = found.curve
+def picture(result: Divergence, *, width: int = 900, height: int = 240) -> Markup:
+    """Plot the relative errors of ops along the graph on a logarithmic scale, from 1e-8 to 1."""
+    ops = result.curve
 
-    def across(at: int) -> float:
-        return at * width / max(1, len(ops) - 1)
+    def across(index: int) -> float:
+        return index * width / max(1, len(ops) - 1)
 
     def down(value: float) -> float:
         return -log10(min(1.0, max(10**-_DECADES, value))) * height / _DECADES
@@ -185,42 +184,42 @@ def picture(found: Divergence, *, width: int = 900, height: int = 240) -> Markup
         return Markup(shape).format(x, y, anchor, words)
 
     for decade in range(_DECADES + 1):
-        at = decade * height / _DECADES
-        drawn += line(0, at, width, at, 'stroke="#8884"')
-        drawn += text(-6, at + 4, "1" if not decade else f"1e-{decade}")
-    if found.threshold > 0:
-        at = down(found.threshold)
-        drawn += line(0, at, width, at, 'stroke="#a60" stroke-dasharray="6 4"')
-        drawn += text(width, at - 4, f"threshold {found.threshold:g}")
-    if found.place is not None:
-        at = across(found.place)
-        drawn += line(at, 0, at, height, 'stroke="#a60" stroke-dasharray="2 4"')
+        y = decade * height / _DECADES
+        drawn += line(0, y, width, y, 'stroke="#8884"')
+        drawn += text(-6, y + 4, "1" if not decade else f"1e-{decade}")
+    if result.threshold > 0:
+        y = down(result.threshold)
+        drawn += line(0, y, width, y, 'stroke="#a60" stroke-dasharray="6 4"')
+        drawn += text(width, y - 4, f"threshold {result.threshold:g}")
+    if result.place is not None:
+        x = across(result.place)
+        drawn += line(x, 0, x, height, 'stroke="#a60" stroke-dasharray="2 4"')
     for name, colour, words in _LINES:
-        values = [(at, getattr(one, name)) for at, one in enumerate(ops)]
+        values = [(index, getattr(op, name)) for index, op in enumerate(ops)]
         points = " ".join(
-            f"{across(at):.1f},{down(value):.1f}" for at, value in values if value is not None
+            f"{across(index):.1f},{down(value):.1f}" for index, value in values if value is not None
         )
         shape = '<polyline fill="none" stroke="{}" points="{}"><title>{}</title></polyline>'
         drawn += Markup(shape).format(colour, points, words)
-    for at in sorted({0, len(ops) // 2, len(ops) - 1} if ops else ()):
-        anchor = "start" if not at else "end" if at == len(ops) - 1 else "middle"
-        drawn += text(across(at), height + 16, f"{at + 1}: {shortened(ops[at].op, 30)}", anchor)
+    for i in sorted({0, len(ops) // 2, len(ops) - 1} if ops else ()):
+        anchor = "start" if not i else "end" if i == len(ops) - 1 else "middle"
+        drawn += text(across(i), height + 16, f"{i + 1}: {shortened(ops[i].op, 30)}", anchor)
     drawn += text(width / 2, height + 36, "ops in the order of the graph", "middle")
     legend = Markup("").join(
         Markup('<span><i style="background:{}"></i>{}</span>').format(colour, words)
         for _, colour, words in _LINES
     )
-    title = f"Relative error of each op of {found.model}, {found.tested} against {found.against}"
+    title = f"Relative error of each op of {result.model}, {result.tested} against {result.against}"
     return Markup(
         '<figure><figcaption>{0}</figcaption><svg class="chart" viewBox="-50 -14 {1} {2}" '
         'role="img" aria-label="{0}">{3}</svg><div class="legend">{4}</div></figure>'
     ).format(title, width + 60, height + 60, drawn, legend)
 
 
-def _row(one: CurvePoint, is_first: bool) -> list[str]:
-    told = " ".join(filter(None, ("<- first" if is_first else "", one.skipped)))
-    numbers = map(_text, (one.error, one.made, one.inherited))
-    return [shortened(one.op, 60), one.type, *numbers, shortened(told, 80)]
+def _row(point: CurvePoint, is_first: bool) -> list[str]:
+    notes = " ".join(filter(None, ("<- first" if is_first else "", point.skipped)))
+    numbers = map(_text, (point.error, point.made, point.inherited))
+    return [shortened(point.op, 60), point.type, *numbers, shortened(notes, 80)]
 
 
 def _text(error: float | None) -> str:

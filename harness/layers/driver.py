@@ -1,4 +1,4 @@
-"""Runs a model on both sides, with all that lies between its ops, and finds the first wrong op."""
+"""Search for the first wrong op: run a model on both sides, and compare the tensors between ops."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 STANDS_OUT: Final = 10.0
-"""Where most ops make an error, one has to be so many times as large as what is usual."""
+"""If most ops make an error, factor from the usual error to one that stands out."""
 
 
 def difference(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], zero: int = 0) -> float:
-    """How far a tensor is from another; `zero` is the value of quantised ones that means 0.
+    """Return the relative error of a tensor; `zero` is the zero point of quantised ones.
 
-    It is the SQNR of `accuracy.compare` as a ratio. What is not finite in both alike is no
-    difference. Infinite where there is no figure, see `incomparable`.
+    It is the SQNR of `accuracy.compare` as a ratio. Elements that are not finite in both tensors
+    are ignored. Infinite if there is no figure, see `incomparable`.
     """
     if got.shape != expected.shape:
         return inf
@@ -50,7 +50,7 @@ def difference(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], zero: 
 def incomparable(
     got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], zero: int = 0
 ) -> str | None:
-    """Return why there is no figure for how far a tensor is from another; None if there is."""
+    """Return why the error of a tensor has no figure; None if it has one."""
     if difference(got, expected, zero) != inf:
         return None
     if got.shape != expected.shape:
@@ -61,14 +61,14 @@ def incomparable(
     return "it should be all zeros, and is not"
 
 
-def limit_of(errors: Sequence[float | None], threshold: float) -> float:
-    """From what on an error counts: the threshold, or more where most ops are above it.
+def error_limit(errors: Sequence[float | None], threshold: float) -> float:
+    """Return the error from which an op is wrong: the threshold, or more if most ops are above it.
 
-    That is noise only where hardly an op is exact: what follows an overflow makes errors, too. Of
-    ten times the threshold none is. Without a threshold what is usual tells what is much.
+    Those are noise only if hardly any op is exact, as the ops after an overflow are wrong, too. The
+    limit is at most ten times the threshold. Without a threshold it follows from the usual error.
     """
-    known = sorted(one for one in errors if one is not None)
-    if sum(one > threshold for one in known) * 2 <= len(known) or len(known) < 4:
+    known = sorted(error for error in errors if error is not None)
+    if sum(error > threshold for error in known) * 2 <= len(known) or len(known) < 4:
         return threshold
     if not threshold:
         return STANDS_OUT * median(known)
@@ -78,74 +78,74 @@ def limit_of(errors: Sequence[float | None], threshold: float) -> float:
 def first_wrong(
     curve: Sequence[CurvePoint], threshold: float, changed_threshold: float
 ) -> tuple[int, Because] | None:
-    """The place of the first op that goes wrong, and because of what; None if none does.
+    """Return the place of the first wrong op and the cause; None if no op is wrong.
 
-    An op of a changed model comes before what arithmetic does. Else it is one that makes an error
-    of right inputs, or whose error in the graph is not explained by what it inherits: that is how
-    ops go wrong that are calculated together.
+    An op of a changed model comes before one with an arithmetic error. Else it is one that makes an
+    error from right inputs, or whose error in the graph is not explained by its inputs: that is how
+    ops fail that are calculated together.
     """
-    changed = [one.changed for one in curve]
-    for limit in (limit_of(changed, changed_threshold), changed_threshold):
-        for at, error in enumerate(changed):
+    changed = [point.changed for point in curve]
+    for limit in (error_limit(changed, changed_threshold), changed_threshold):
+        for index, error in enumerate(changed):
             if error is not None and error > limit:
-                return at, "the model"
-    limit = limit_of([one.made for one in curve], threshold)
-    for at, one in enumerate(curve):
-        if one.made is not None and one.made > limit:
-            return at, "arithmetic"
-        if one.error is not None and one.error > limit:
-            inherited = one.inherited
-            if inherited is not None and inherited < one.error / 2:
-                return at, "the graph"
+                return index, "the model"
+    limit = error_limit([point.made for point in curve], threshold)
+    for index, point in enumerate(curve):
+        if point.made is not None and point.made > limit:
+            return index, "arithmetic"
+        if point.error is not None and point.error > limit:
+            inherited = point.inherited
+            if inherited is not None and inherited < point.error / 2:
+                return index, "the graph"
     return None
 
 
 def chunks(sizes: Sequence[int], most_bytes: int, most: int) -> list[list[int]]:
-    """Places in order, divided so that none has more bytes or members than may be.
+    """Divide places in order into parts with at most so many bytes and members.
 
-    One that is too large by itself is in none.
+    A place that is too large by itself is in none.
     """
-    found: list[list[int]] = []
+    parts: list[list[int]] = []
     room = 0
-    for at, size in enumerate(sizes):
+    for index, size in enumerate(sizes):
         if size > most_bytes:
             continue
-        if not found or size > room or len(found[-1]) >= most:
-            found.append([])
+        if not parts or size > room or len(parts[-1]) >= most:
+            parts.append([])
             room = most_bytes
-        found[-1].append(at)
+        parts[-1].append(index)
         room -= size
-    return found
+    return parts
 
 
-def spread(good: int, bad: int, sizes: Sequence[int], most_bytes: int, most: int) -> list[int]:
-    """Where to look next between a cut that is well and a later one that is not (both known).
+def next_cuts(good: int, bad: int, sizes: Sequence[int], most_bytes: int, most: int) -> list[int]:
+    """Return the next cuts to test between a good one and a later bad one.
 
-    Evenly spread places, as many as fit. With one it is bisection: log2 n looks.
+    They are evenly spread, as many as fit. With one it is bisection: log2 n tests.
     """
-    between = [at for at in range(good + 1, bad) if sizes[at] <= most_bytes]
+    between = [i for i in range(good + 1, bad) if sizes[i] <= most_bytes]
     for number in range(min(most, len(between)), 0, -1):
         step = len(between) / (number + 1)
-        chosen = sorted({between[int(step * (one + 1))] for one in range(number)})
-        if sum(sizes[at] for at in chosen) <= most_bytes:
+        chosen = sorted({between[int(step * (j + 1))] for j in range(number)})
+        if sum(sizes[i] for i in chosen) <= most_bytes:
             return chosen
     return []
 
 
 MOST_BYTES: Final = 128 << 20
 MOST_TENSORS: Final = 40
-"""So many tensors, of so many bytes, come out of a model at most: the probe takes 64 fields."""
+"""Most outputs of a model, and their bytes: the probe accepts 64 fields."""
 
 MOST_MODELS: Final = 12
-"""Into so many models the cuts of a graph are divided; with more, only those that lead to it."""
+"""Most models for all cuts of a graph; with more, only the cuts of a bisection are tested."""
 
 ON_HTP: Final = frozenset({"<f4", "<f2", "|u1", "|i1", "<u2", "<i2", "<i4", "<u4"})
-"""What HTP gives out; anything else stays between its ops."""
+"""Types that HTP can output; tensors of other types stay between its ops."""
 
 FLOAT_LIMIT: Final = 0.01
 QUANTISED_LIMIT: Final = 0.05
 CHANGED_LIMIT: Final = 1e-6
-"""From what on an error counts: half precision made up to 0.002 of an op; a step of 8 bits."""
+"""Usual thresholds: half precision makes errors up to 0.002, 8 bits have larger steps."""
 
 Values = dict[str, Stored]
 """Tensors by their names."""
@@ -155,8 +155,8 @@ Values = dict[str, Stored]
 class FirstWrong:
     """One search of a model on the `tested` side; all its files are below `folder`.
 
-    The other side is `other`, else the CPU, there of the model `reference` if that is given.
-    `least` is from what error on an op is wrong, if somebody says so.
+    The other side is `other`, else the CPU, which runs the model `reference` if there is one.
+    `user_threshold` is the user's threshold of errors.
     """
 
     model: Path
@@ -166,7 +166,7 @@ class FirstWrong:
     other: Qnn | None = None
     reference: Path | None = None
     inputs: Path | None = None
-    least: float | None = None
+    user_threshold: float | None = None
     compiles: int = 0
     whole: bool = True
     refused: str | None = None
@@ -176,62 +176,62 @@ class FirstWrong:
     values: Values = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        own = OnnxModel.of(self.model, inputs=self.inputs)
-        self.network = self.exact = Network(own.build())
+        model = OnnxModel.of(self.model, inputs=self.inputs)
+        self.network = self.exact = Network(model.build())
         if self.reference is not None:
             self.exact = Network(OnnxModel.of(self.reference).build(), self.network)
             self.network.check_inputs(self.exact)
-        self.units = [one for one in self.network.units() if one.gives]
+        self.units = [op for op in self.network.units() if op.gives]
         if not self.units:
             raise ConfigError("has no op that calculates with its inputs", file=self.model)
-        for name, value in zip(self.network.inputs, own.inputs().values(), strict=True):
+        for name, value in zip(self.network.inputs, model.inputs().values(), strict=True):
             self.values[name] = Stored(self.folder / f"{name}.raw", self.network.kinds[name])
             value.tofile(self.values[name].path)
 
     @property
     def threshold(self) -> float:
-        """From what on an error of arithmetic counts."""
-        if self.least is not None:
-            return self.least
+        """Threshold of arithmetic errors."""
+        if self.user_threshold is not None:
+            return self.user_threshold
         if self.other is not None and self.other.backend == self.tested.backend:
             return 0.0
-        eight = any(self.network.kinds[one.gives[0]].dtype in ("|u1", "|i1") for one in self.units)
+        eight = any(self.network.kinds[op.gives[0]].dtype in ("|u1", "|i1") for op in self.units)
         return QUANTISED_LIMIT if eight else FLOAT_LIMIT
 
-    def run(self, keep: Path | None) -> Divergence:
-        """Finds it, and exports the op into a new folder `keep`. Raises InfraError, ConfigError."""
+    def run(self, folder: Path | None) -> Divergence:
+        """Search, and export the op into a new `folder`. Raises InfraError, ConfigError."""
         self._require_loaded()
         self._reference_values()
         changed = self._changed() if self.exact is not self.network else {}
-        cuts = [one for one in self.units if self._can_be_cut(one)]
+        cuts = [op for op in self.units if self._can_be_cut(op)]
         near = self._in_graph(cuts)
-        some = [one for one in near if one.op not in self.skipped and self._known(one)]
-        made = self._by_themselves(some, unit=True)
+        some = [op for op in near if op.op not in self.skipped and self._known(op)]
+        isolated = self._calculate_isolated(some, unit=True)
         inherited = self._inherited(cuts)
         curve = []
         for op in self.units:
             names = tuple(self._names(op))
-            sides = (self.mine, self.theirs), made, inherited
-            errors = [_far(op, *one) for one in sides]
-            why = (_incomparable(op, *one) for one in sides)
+            sides = (self.mine, self.theirs), isolated, inherited
+            errors = [_error(op, *values) for values in sides]
+            why = (_incomparable(op, *values) for values in sides)
             point = CurvePoint(
                 op=op.op,
                 type=op.type,
                 nodes=names,
-                output=self.network.called[op.gives[0]],
+                output=self.network.original_names[op.gives[0]],
                 error=errors[0],
                 made=errors[1],
                 inherited=errors[2],
-                changed=max((changed[one] for one in names if one in changed), default=None),
+                changed=max((changed[name] for name in names if name in changed), default=None),
                 skipped=self.skipped.get(op.op) or next(filter(None, why), None),
             )
             curve.append(point)
-        limit = self.least if self.least is not None else CHANGED_LIMIT
-        found = first_wrong(curve, self.threshold, min(limit, self.threshold) or CHANGED_LIMIT)
+        limit = self.user_threshold if self.user_threshold is not None else CHANGED_LIMIT
+        place = first_wrong(curve, self.threshold, min(limit, self.threshold) or CHANGED_LIMIT)
         first = None
-        if found is not None:
-            at, because = found
-            first = self._first(self.units[at], curve[at], because, changed, keep)
+        if place is not None:
+            index, because = place
+            first = self._describe_first(self.units[index], curve[index], because, changed, folder)
         return Divergence(
             model=str(self.model),
             reference=str(self.reference) if self.reference else None,
@@ -239,7 +239,7 @@ class FirstWrong:
             against=(self.other or self.cpu).name,
             threshold=self.threshold,
             first=first,
-            curve=tuple(one.without_infinite() for one in curve),
+            curve=tuple(point.without_infinite() for point in curve),
             whole=self.whole,
             refused=self.refused,
             compiles=self.compiles,
@@ -247,39 +247,39 @@ class FirstWrong:
         )
 
     def _require_loaded(self) -> None:
-        """Raise ConfigError for a model that ONNX Runtime refuses as it is: parts of it may run."""
-        files = [one for one in (self.model, self.reference) if one is not None]
-        models = [Calculation(OnnxModel.of(one).build(), {}, {}) for one in files]
-        for file, answer in zip(files, self.cpu.ask(models), strict=True):
+        """Raise ConfigError for a model that ONNX Runtime refuses, even if parts of it may run."""
+        files = [file for file in (self.model, self.reference) if file is not None]
+        models = [Calculation(OnnxModel.of(file).build(), {}, {}) for file in files]
+        for file, answer in zip(files, self.cpu.calculate(models), strict=True):
             if isinstance(answer, NotCalculated):
                 raise ConfigError(answer.text, file=file)
 
     def _reference_values(self) -> None:
-        """What ONNX Runtime has of all tensors of the exact model."""
+        """Compute all tensors of the exact model with ONNX Runtime."""
         exact = self.exact
-        given = (name for one in exact.ops() for name in one.gives)
-        wanted = [name for name in given if name in self.network.made_by]
-        if not wanted:
+        outputs = (name for op in exact.ops() for name in op.gives)
+        names = [name for name in outputs if name in self.network.producers]
+        if not names:
             raise ConfigError("has no node of a name that the model has", field="--reference")
-        sizes = [exact.kinds[name].size for name in wanted]
-        # the last part needs all ops: it tells first of a model that comes to no end
+        sizes = [exact.kinds[name].size for name in names]
+        # the last part needs all ops: it is the first to show that a model does not end
         for part in reversed(chunks(sizes, MOST_BYTES, MOST_TENSORS)):
-            model = exact.whole([wanted[at] for at in part])
-            (answer,) = self.cpu.ask([_calculation(exact, model, self.values)])
+            model = exact.with_outputs([names[i] for i in part])
+            (answer,) = self.cpu.calculate([_calculation(exact, model, self.values)])
             if isinstance(answer, NotCalculated):
                 raise ConfigError(answer.text, file=self.reference or self.model)
             self.values |= answer
 
     def _changed(self) -> dict[str, float]:
-        """By node: how far an op is from the reference's, both on the CPU."""
-        ops = [one for one in self.network.ops() if one.gives]
-        mine, theirs = self._by_themselves(ops, unit=False)
-        found = {}
+        """Return the error of each op against the reference's, both on the CPU, by node."""
+        ops = [op for op in self.network.ops() if op.gives]
+        mine, theirs = self._calculate_isolated(ops, unit=False)
+        errors = {}
         for op in ops:
-            there = [one for one in (mine, theirs) if op.gives[0] in one]
-            if there:
-                found[op.op] = (_far(op, mine, theirs) or 0.0) if len(there) == 2 else inf
-        return found
+            sides = [values for values in (mine, theirs) if op.gives[0] in values]
+            if sides:
+                errors[op.op] = (_error(op, mine, theirs) or 0.0) if len(sides) == 2 else inf
+        return errors
 
     def _can_be_cut(self, op: Op) -> bool:
         kind = self.network.kinds[op.gives[0]]
@@ -290,145 +290,145 @@ class FirstWrong:
         return value is not None and value.kind.dtype == kind.dtype
 
     def _in_graph(self, cuts: Sequence[Op]) -> Sequence[Op]:
-        """Has both sides calculate ops in the graph: all, or those on the way to the first.
+        """Calculate ops in the graph on both sides: all, or those that a bisection needs.
 
-        What is left to be looked at by itself: all, or those up to the first that is not well.
+        Return the ops to be tested by themselves: all, or those up to the first wrong cut.
         """
-        sizes = [self.network.kinds[one.gives[0]].size for one in cuts]
+        sizes = [self.network.kinds[op.gives[0]].size for op in cuts]
         parts = chunks(sizes, MOST_BYTES, MOST_TENSORS)
         if len(parts) <= MOST_MODELS:
-            self._look([[cuts[at] for at in part] for part in parts])
+            self._calculate_cuts([[cuts[i] for i in part] for part in parts])
             return self.units
         self.whole, good, bad = False, -1, len(cuts) - 1
-        self._look([[cuts[bad]]])
-        if self.refused is None and not self._wrong(cuts[bad]):
+        self._calculate_cuts([[cuts[bad]]])
+        if self.refused is None and not self._is_wrong(cuts[bad]):
             return []
         while self.refused is None and bad - good > 1:
-            chosen = spread(good, bad, sizes, MOST_BYTES, MOST_TENSORS)
+            chosen = next_cuts(good, bad, sizes, MOST_BYTES, MOST_TENSORS)
             if not chosen:
                 break
-            self._look([[cuts[at] for at in chosen]])
-            bad = next((at for at in chosen if self._wrong(cuts[at])), bad)
-            good = max([at for at in chosen if at < bad], default=good)
+            self._calculate_cuts([[cuts[i] for i in chosen]])
+            bad = next((i for i in chosen if self._is_wrong(cuts[i])), bad)
+            good = max([i for i in chosen if i < bad], default=good)
         begin = self.units.index(cuts[good]) + 1 if good >= 0 else 0
         return self.units[begin : self.units.index(cuts[bad]) + 1]
 
-    def _look(self, parts: Sequence[Sequence[Op]]) -> None:
-        """Calculates the graph with the outputs of these ops, a model for each part of them."""
-        models = [self.network.whole([one.gives[0] for one in part]) for part in parts]
-        asked = [_calculation(self.network, model, self.values) for model in models]
+    def _calculate_cuts(self, parts: Sequence[Sequence[Op]]) -> None:
+        """Calculate the graph with the outputs of these ops, one model for each part."""
+        models = [self.network.with_outputs([op.gives[0] for op in part]) for part in parts]
+        calculations = [_calculation(self.network, model, self.values) for model in models]
         self.theirs |= {} if self.other else self.values
-        for side, found in ((self.tested, self.mine), (self.other, self.theirs)):
-            self.compiles += len(asked) if side else 0
-            for answer in side.ask(asked) if side else ():
+        for side, values in ((self.tested, self.mine), (self.other, self.theirs)):
+            self.compiles += len(calculations) if side else 0
+            for answer in side.calculate(calculations) if side else ():
                 if isinstance(answer, NotCalculated):
                     self.refused = self.refused or answer.text
-                    self.skipped |= self._why(self.units, answer)
+                    self.skipped |= self._refused_ops(self.units, answer)
                 else:
-                    found |= answer
+                    values |= answer
 
-    def _why(self, ops: Iterable[Op], refusal: NotCalculated) -> dict[str, str]:
-        """Why ops are refused, of those that are named."""
-        nodes = {one.op: self._names(one) for one in ops}
-        told = {
-            op: [refusal.nodes[n] for n in of if n in refusal.nodes] for op, of in nodes.items()
+    def _refused_ops(self, ops: Iterable[Op], refusal: NotCalculated) -> dict[str, str]:
+        """Return the reasons of ops that a refusal names."""
+        reasons = {
+            op.op: [refusal.nodes[n] for n in self._names(op) if n in refusal.nodes] for op in ops
         }
-        return {op: why[0] for op, why in told.items() if why}
+        return {op: why[0] for op, why in reasons.items() if why}
 
     def _names(self, op: Op) -> list[str]:
-        return [self.network.nodes[at].name for at in self.network.parts(op)]
+        return [self.network.nodes[i].name for i in self.network.nodes_of(op)]
 
-    def _wrong(self, op: Op) -> bool:
-        return (_far(op, self.mine, self.theirs) or 0.0) > self.threshold
+    def _is_wrong(self, op: Op) -> bool:
+        return (_error(op, self.mine, self.theirs) or 0.0) > self.threshold
 
-    def _by_themselves(self, ops: Sequence[Op], *, unit: bool) -> tuple[Values, Values]:
-        """What ops make of the reference's inputs: on the tested side, and as it should be.
+    def _calculate_isolated(self, ops: Sequence[Op], *, unit: bool) -> tuple[Values, Values]:
+        """Calculate ops by themselves from the reference's inputs: tested and expected outputs.
 
         As a `unit` on the tested processor, else as nodes of both models on the CPU.
         """
         other = self.other
         if unit:
-            mine = self._apart(self.network, ops, self.tested, self.values, unit=True)
+            mine = self._outputs_of(self.network, ops, self.tested, self.values, unit=True)
             if other is None:
                 return mine, self.values
-            theirs = self._apart(self.network, ops, other, self.values, unit=True)
+            theirs = self._outputs_of(self.network, ops, other, self.values, unit=True)
             if not theirs and ops:
                 raise ConfigError(f"it calculates no op: {self.refused}", field="--against")
             return mine, theirs
-        cpu, others = self.cpu, {one.op: one for one in self.exact.ops() if one.gives}
-        same = [one for one in ops if one.op in others]
-        mine = self._apart(self.network, same, cpu, self.values, unit=False)
-        exact = [others[one.op] for one in same]
-        return mine, self._apart(self.exact, exact, cpu, self.values, unit=False)
+        cpu, others = self.cpu, {op.op: op for op in self.exact.ops() if op.gives}
+        same = [op for op in ops if op.op in others]
+        mine = self._outputs_of(self.network, same, cpu, self.values, unit=False)
+        exact = [others[op.op] for op in same]
+        return mine, self._outputs_of(self.exact, exact, cpu, self.values, unit=False)
 
     def _inherited(self, cuts: Iterable[Op]) -> tuple[Values, Values]:
-        """What exact ops make of what each side hands them, where all of that is known."""
-        same = {one.op: one for one in self.exact.units() if one.gives}
+        """Calculate exact ops from the inputs of each side, if all of these are known."""
+        same = {op.op: op for op in self.exact.units() if op.gives}
         both = self.mine.keys() & self.theirs.keys()
-        ops = [same[one.op] for one in cuts if one.op in same and one.gives[0] in both]
+        ops = [same[op.op] for op in cuts if op.op in same and op.gives[0] in both]
         mine, theirs = (
-            self._apart(self.exact, ops, self.cpu, self.values | one, unit=True)
-            for one in (self.mine, self.theirs)
+            self._outputs_of(self.exact, ops, self.cpu, self.values | values, unit=True)
+            for values in (self.mine, self.theirs)
         )
         return mine, theirs
 
-    def _apart(
+    def _outputs_of(
         self, network: Network, ops: Sequence[Op], side: Cpu | Qnn, values: Values, *, unit: bool
     ) -> Values:
-        """What ops give by themselves; why some are refused goes into `skipped`."""
-        takes = {one.op: network.takes(one, unit=unit) for one in ops}
-        able = [one for one in ops if all(name in values for name in takes[one.op])]
+        """Calculate ops by themselves; the reasons of refused ones go into `skipped`."""
+        inputs = {op.op: network.inputs_of(op, unit=unit) for op in ops}
+        able = [op for op in ops if all(name in values for name in inputs[op.op])]
         sizes = [
-            sum(network.kinds[name].size for name in (*one.gives, *takes[one.op])) for one in able
+            sum(network.kinds[name].size for name in (*op.gives, *inputs[op.op])) for op in able
         ]
-        many = MOST_TENSORS // 2  # beside an output each has an input or two
-        left = [[able[at] for at in part] for part in chunks(sizes, MOST_BYTES, many)]
-        found: Values = {}
-        while left:
-            models = [network.apart(part, unit=unit) for part in left]
+        many = MOST_TENSORS // 2  # beside its output, each has an input or two
+        pending = [[able[i] for i in part] for part in chunks(sizes, MOST_BYTES, many)]
+        results: Values = {}
+        while pending:
+            models = [network.isolated(part, unit=unit) for part in pending]
             self.compiles += len(models) * isinstance(side, Qnn)
-            answers = side.ask([_calculation(network, model, values) for model in models])
-            asked, left = left, []
-            for part, answer in zip(asked, answers, strict=True):
+            answers = side.calculate([_calculation(network, model, values) for model in models])
+            parts, pending = pending, []
+            for part, answer in zip(parts, answers, strict=True):
                 if not isinstance(answer, NotCalculated):
-                    found |= answer
+                    results |= answer
                     continue
-                why = self._why(part, answer)
-                rest = [one for one in part if one.op not in why]
-                if not why and len(rest) > 1:  # no op is named: each is asked by itself
-                    left += [[one] for one in rest]
+                why = self._refused_ops(part, answer)
+                rest = [op for op in part if op.op not in why]
+                if not why and len(rest) > 1:  # no op is named: each is tested by itself
+                    pending += [[op] for op in rest]
                 elif why:
-                    left += [rest] if rest else []
+                    pending += [rest] if rest else []
                 else:
                     why = {rest[0].op: answer.text.partition("\n")[0][:300]}
                 self.skipped |= why
-        return found
+        return results
 
-    def _first(
+    def _describe_first(
         self,
         unit: Op,
-        one: CurvePoint,
+        point: CurvePoint,
         because: Because,
         changed: Mapping[str, float],
-        keep: Path | None,
+        folder: Path | None,
     ) -> FirstOp:
-        """The op, told, and exported with what the reference gives it and makes of it."""
+        """Describe the op, and export it with the reference's inputs and outputs."""
         op = unit
-        if because == "the model":  # of what is calculated together, the node that it is
-            name = next(name for name in one.nodes if changed.get(name, 0.0) > CHANGED_LIMIT)
+        if because == "the model":  # the changed node among those calculated together
+            name = next(name for name in point.nodes if changed.get(name, 0.0) > CHANGED_LIMIT)
             op = next(op for op in self.network.ops() if op.op == name)
         alone = because != "the model"
-        model, together = self.network.apart([op], unit=alone), 1
-        mine, theirs = self._by_themselves([op], unit=alone)
+        model, together = self.network.isolated([op], unit=alone), 1
+        mine, theirs = self._calculate_isolated([op], unit=alone)
         if because == "the graph":
             together, model, mine, theirs = self._reproduced(op) or (0, model, mine, theirs)
+        errors = {"the model": point.changed, "arithmetic": point.made}
         fields = {
             "op": op.op,
             "type": op.type,
             "nodes": tuple(self._names(op)),
-            "output": self.network.called[op.gives[0]],
-            "error": {"the model": one.changed, "arithmetic": one.made}.get(because, one.error),
-            "in_graph": one.error,
+            "output": self.network.original_names[op.gives[0]],
+            "error": errors.get(because, point.error),
+            "in_graph": point.error,
             "because": because,
             "together": together,
         }
@@ -436,71 +436,71 @@ class FirstWrong:
         if got and expected and got.kind == expected.kind:
             accuracy = compare(op.gives[0], got.array(), expected.array())
             fields |= {"max_abs": accuracy.max_abs, "cosine": accuracy.cosine}
-        fields["skipped"] = _incomparable(op, mine, theirs) or one.skipped
-        if keep is not None and together and all(name in theirs for name in op.gives):
-            fields["exported"] = str(self._export(model, theirs, keep))
-        return FirstOp(**one.model_dump() | fields).without_infinite()
+        fields["skipped"] = _incomparable(op, mine, theirs) or point.skipped
+        if folder is not None and together and all(name in theirs for name in op.gives):
+            fields["exported"] = str(self._export(model, theirs, folder))
+        return FirstOp(**point.model_dump() | fields).without_infinite()
 
     def _reproduced(self, op: Op) -> tuple[int, onnx.ModelProto, Values, Values] | None:
         """Find the fewest ops before one with which it goes wrong.
 
-        Return how many they are with it, their model, and what both sides give; None if it goes
+        Return their number with it, their model, and the outputs of both sides; None if it goes
         wrong in the whole graph only.
         """
         behind = [
             (count, model)
-            for count, model in self.network.behind(op)
+            for count, model in self.network.models_before(op)
             if all(tensor.name in self.values for tensor in model.graph.input)
         ]
         chosen = [behind[place] for place in _spaced(len(behind), MOST_MODELS)]
-        asked = [_calculation(self.network, model, self.values) for _, model in chosen]
-        self.compiles += len(asked)
-        mine = self.tested.ask(asked)
-        theirs = self.other.ask(asked) if self.other else [dict(self.values)] * len(asked)
+        jobs = [_calculation(self.network, model, self.values) for _, model in chosen]
+        self.compiles += len(jobs)
+        mine = self.tested.calculate(jobs)
+        theirs = self.other.calculate(jobs) if self.other else [dict(self.values)] * len(jobs)
         for (count, model), got, right in zip(chosen, mine, theirs, strict=True):
             if isinstance(got, NotCalculated) or isinstance(right, NotCalculated):
                 continue
-            if (_far(op, got, right) or 0.0) > self.threshold:
+            if (_error(op, got, right) or 0.0) > self.threshold:
                 return count, model, got, right
         return None
 
-    def _export(self, model: onnx.ModelProto, expected: Values, keep: Path) -> Path:
-        """A model with its inputs and what they should come to, as numpy's files."""
+    def _export(self, model: onnx.ModelProto, expected: Values, folder: Path) -> Path:
+        """Write a model with its inputs and expected outputs, as .npy files."""
         import numpy as np
 
         graph = model.graph
-        for folder, listed, values in (
+        for subfolder, listed, values in (
             ("inputs", graph.input, self.values),
             ("expected", graph.output, expected),
         ):
-            (keep / folder).mkdir(parents=True)
-            for name in (one.name for one in listed):
-                np.save(keep / folder / f"{name}.npy", values[name].array())
-        (keep / "op.onnx").write_bytes(model.SerializeToString())
-        return keep
+            (folder / subfolder).mkdir(parents=True)
+            for name in (tensor.name for tensor in listed):
+                np.save(folder / subfolder / f"{name}.npy", values[name].array())
+        (folder / "op.onnx").write_bytes(model.SerializeToString())
+        return folder
 
 
 def _spaced(count: int, most: int) -> list[int]:
-    """Return the first places of `count`, and ever fewer of the later ones (pure)."""
+    """Return places below `count`, ever sparser towards the end (pure)."""
     if count <= most:
         return list(range(count))
-    return sorted({round((count - 1) ** (at / (most - 1))) for at in range(most)} | {0})[:most]
+    return sorted({round((count - 1) ** (i / (most - 1))) for i in range(most)} | {0})[:most]
 
 
-def _far(op: Op, mine: Values, theirs: Values) -> float | None:
+def _error(op: Op, mine: Values, theirs: Values) -> float | None:
     both = [name for name in op.gives if name in mine and name in theirs]
-    far = (difference(mine[one].array(), theirs[one].array(), op.zero) for one in both)
-    return max(far, default=None)
+    errors = (difference(mine[name].array(), theirs[name].array(), op.zero) for name in both)
+    return max(errors, default=None)
 
 
 def _incomparable(op: Op, mine: Values, theirs: Values) -> str | None:
-    """Why the outputs of an op cannot be compared that both sides have; None if they can."""
+    """Return why an op's outputs cannot be compared; None if they can."""
     both = [name for name in op.gives if name in mine and name in theirs]
-    why = (incomparable(mine[one].array(), theirs[one].array(), op.zero) for one in both)
-    return next(filter(None, why), None)
+    reasons = (incomparable(mine[name].array(), theirs[name].array(), op.zero) for name in both)
+    return next(filter(None, reasons), None)
 
 
 def _calculation(network: Network, model: onnx.ModelProto, values: Values) -> Calculation:
-    feeds = {one.name: values[one.name.removesuffix(INSIDE)] for one in model.graph.input}
-    gives = {one.name: network.kinds[one.name] for one in model.graph.output}
+    feeds = {tensor.name: values[tensor.name.removesuffix(INSIDE)] for tensor in model.graph.input}
+    gives = {tensor.name: network.kinds[tensor.name] for tensor in model.graph.output}
     return Calculation(model, feeds, gives)

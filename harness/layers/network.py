@@ -1,4 +1,4 @@
-"""A model taken apart, and what calculates it: ONNX Runtime on the CPU, and backends of QNN."""
+"""A model as ops, and its backends: ONNX Runtime on the CPU, and QNN on a device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.core.errors import ConfigError, InfraError
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
 from harness.models.compile import (
     compile_options,
-    made_binary,
+    compiled_binary,
     read_metadata,
     tensor_order,
 )
@@ -29,7 +29,7 @@ from harness.models.compiler import (
     run_jobs,
 )
 from harness.models.onnx_model import all_inputs, graphs_within, inlined
-from harness.plugin.own_contexts import nothing_beside
+from harness.plugin.user_files import isolated_arguments
 from harness.probe.build import ProbeBuilder
 from harness.results.drift import KEPT
 from harness.results.record import CaseRecord
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 INSIDE: Final = "__in"
-"""Behind the name of an input that an op of the same model gives; no other name has two of `_`."""
+"""Suffix of an input that another op of the same model outputs; no other name has `__`."""
 
 _QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
 _SHAPES: Final = frozenset({"Shape", "Size"})
@@ -54,7 +54,7 @@ _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9]+")
 
 @dataclass(frozen=True)
 class TensorKind:
-    """What is known of a tensor: numpy's name of its elements, and its shape."""
+    """Type of a tensor: numpy's name of its elements, and its shape."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -68,10 +68,10 @@ class TensorKind:
 
 @dataclass(frozen=True)
 class Op:
-    """What is looked at as one: a node, or a node with what quantises its output.
+    """A node, or a node with those that quantise its output.
 
-    `op` is the node's name, `nodes` are places of all nodes in the model, `gives` the tensors that
-    come out, whose values stand for `zero` where they are that (of quantised ones).
+    `op` is the node's name, `nodes` are the indices of all nodes in the model, `gives` the output
+    tensors, `zero` is the zero point of quantised ones.
     """
 
     op: str
@@ -82,10 +82,10 @@ class Op:
 
 
 class Network:
-    """An ONNX model with fixed shapes; nodes without a name, or with one of another, get one.
+    """An ONNX model with fixed shapes; nodes without a unique name get one.
 
-    Tensors are called anew, so that a file can have the name: as those of `like` where a node there
-    has the same name, so that values of both are told by one name. `called` has their own names.
+    Tensors get new names, which files can have: those of `like` if a node there has the same name,
+    so that values of both models have one name. `original_names` has the old ones.
     """
 
     def __init__(self, model: onnx.ModelProto, like: Network | None = None) -> None:
@@ -96,99 +96,102 @@ class Network:
         self.model = copy
         self.nodes: Sequence[onnx.NodeProto] = copy.graph.node
         _name(copy.graph.node)
-        self.weights = {one.name: one for one in copy.graph.initializer}
+        self.weights = {tensor.name: tensor for tensor in copy.graph.initializer}
         new = _new_names(copy, self.weights, like)
-        self.called = {name: own for own, name in new.items()}
+        self.original_names = {name: original for original, name in new.items()}
         for node in self.nodes:
             _rename(node, new, new)
         for value in (*copy.graph.input, *copy.graph.output, *copy.graph.value_info):
             value.name = new.get(value.name, value.name)
-        self.inputs = [one.name for one in copy.graph.input if one.name not in self.weights]
+        names = (tensor.name for tensor in copy.graph.input)
+        self.inputs = [name for name in names if name not in self.weights]
         self.kinds = _kinds(copy)
-        self.made_by = {
-            name: at for at, node in enumerate(self.nodes) for name in node.output if name
+        self.producers = {
+            name: index for index, node in enumerate(self.nodes) for name in node.output if name
         }
         self.constant = self._constant(frozenset())
-        self.free = self._free()
+        self.folded = self._foldable()
         self._users = Counter(name for node in self.nodes for name in all_inputs(node))
-        self._users.update(one.name for one in copy.graph.output)
+        self._users.update(tensor.name for tensor in copy.graph.output)
 
     def ops(self) -> list[Op]:
-        """Every node whose output depends on an input, in order."""
-        return [self._op((at,)) for at in range(len(self.nodes)) if at not in self.constant]
+        """Return every node whose output depends on an input, in order."""
+        return [self._op((i,)) for i in range(len(self.nodes)) if i not in self.constant]
 
     def units(self) -> list[Op]:
-        """The same as a quantising backend sees them: from what dequantises to what quantises.
+        """Return the ops as a quantising backend sees them: from dequantising to quantising nodes.
 
         Shapes are constants to it.
         """
-        chains = [self._chain(at) for at in range(len(self.nodes))]
-        passed = self.constant | {one for chain in chains for one in chain[:-1]}
-        outputs = {one.name for one in self.model.graph.output}
+        chains = [self._chain(i) for i in range(len(self.nodes))]
+        passed = self.constant | {i for chain in chains for i in chain[:-1]}
+        outputs = {tensor.name for tensor in self.model.graph.output}
         return [
             self._op(chain)
-            for at, chain in enumerate(chains)
-            if at not in passed
-            and (at not in self.free or not outputs.isdisjoint(self.nodes[at].output))
+            for index, chain in enumerate(chains)
+            if index not in passed
+            and (index not in self.folded or not outputs.isdisjoint(self.nodes[index].output))
         ]
 
-    def whole(self, wanted: Sequence[str]) -> onnx.ModelProto:
-        """The model whose outputs are these tensors."""
-        nodes, takes = self._behind({self.made_by[name] for name in wanted}, range(len(self.nodes)))
-        return self._model([self.nodes[at] for at in nodes], takes, wanted)
+    def with_outputs(self, outputs: Sequence[str]) -> onnx.ModelProto:
+        """Return the model whose outputs are these tensors."""
+        last = {self.producers[name] for name in outputs}
+        nodes, inputs = self._with_producers(last, range(len(self.nodes)))
+        return self._model([self.nodes[i] for i in nodes], inputs, outputs)
 
-    def takes(self, op: Op, *, unit: bool) -> list[str]:
-        """The tensors that an op calculates with, but for constants."""
-        return [one for one in self._closure(op, unit)[1] if one in self.kinds]
+    def inputs_of(self, op: Op, *, unit: bool) -> list[str]:
+        """Return the tensors that an op calculates with, without constants."""
+        return [name for name in self._closure(op, unit)[1] if name in self.kinds]
 
-    def parts(self, op: Op) -> list[int]:
-        """The places of all nodes that are calculated as one with an op."""
-        return [at for at in self._closure(op, unit=True)[0] if at not in self.constant]
+    def nodes_of(self, op: Op) -> list[int]:
+        """Return the indices of all nodes that are calculated as one with an op."""
+        return [i for i in self._closure(op, unit=True)[0] if i not in self.constant]
 
-    def behind(self, op: Op) -> Iterator[tuple[int, onnx.ModelProto]]:
-        """Models of an op with more and more before it, and how many ops these have.
+    def models_before(self, op: Op) -> Iterator[tuple[int, onnx.ModelProto]]:
+        """Yield models of an op with more and more ops before it, and the numbers of their ops.
 
         The op's outputs are theirs.
         """
-        nodes, takes = self._behind(op.nodes, self.free)
-        while makers := {self.made_by[name] for name in takes if name in self.made_by}:
-            chains = [one for maker in makers for one in self._chain(maker)]
-            nodes, takes = self._behind([*nodes, *chains], self.free)
-            if any(name not in self.kinds for name in takes):
+        nodes, inputs = self._with_producers(op.nodes, self.folded)
+        while makers := {self.producers[name] for name in inputs if name in self.producers}:
+            chains = [i for maker in makers for i in self._chain(maker)]
+            nodes, inputs = self._with_producers([*nodes, *chains], self.folded)
+            if any(name not in self.kinds for name in inputs):
                 return
-            count = sum(at not in self.free for at in nodes)
-            yield count, self._model([self.nodes[at] for at in nodes], takes, op.gives)
+            count = sum(i not in self.folded for i in nodes)
+            yield count, self._model([self.nodes[i] for i in nodes], inputs, op.gives)
 
-    def apart(self, ops: Iterable[Op], *, unit: bool) -> onnx.ModelProto:
-        """A model of these ops, each by itself: all they take are inputs, all they give outputs.
+    def isolated(self, ops: Iterable[Op], *, unit: bool) -> onnx.ModelProto:
+        """Return a model of these ops, each by itself, with all their inputs and outputs.
 
-        An input that another one gives has `INSIDE` behind its name.
+        An input that another op outputs has `INSIDE` behind its name.
         """
         from onnx import helper
 
         closures = [(op, *self._closure(op, unit)) for op in ops]
-        made = {name for _, nodes, _ in closures for at in nodes for name in self.nodes[at].output}
+        outputs = {name for _, nodes, _ in closures for i in nodes for name in self.nodes[i].output}
         inputs: dict[str, str] = {}
         copies: dict[int, onnx.NodeProto] = {}
-        for _, nodes, takes in closures:
-            new = {name: name + INSIDE if name in made else name for name in takes}
+        for _, nodes, input_names in closures:
+            new = {name: name + INSIDE if name in outputs else name for name in input_names}
             inputs |= new
-            for at in nodes:
-                node = self.nodes[at]
+            for index in nodes:
+                node = self.nodes[index]
                 if unit and node.op_type in _SHAPES:
-                    copies[at] = helper.make_node(
-                        "Constant", [], node.output, value=self._shape(at)
+                    copies[index] = helper.make_node(
+                        "Constant", [], node.output, value=self._shape(index)
                     )
                 else:
-                    copies[at] = type(node).FromString(node.SerializeToString())
-                    _rename(copies[at], new, {})
+                    copies[index] = type(node).FromString(node.SerializeToString())
+                    _rename(copies[index], new, {})
         gives = [name for op, _, _ in closures for name in op.gives]
-        return self._model([copies[at] for at in sorted(copies)], inputs.values(), gives)
+        return self._model([copies[i] for i in sorted(copies)], inputs.values(), gives)
 
     def check_inputs(self, other: Network) -> None:
-        """Raises ConfigError unless the other one takes the same inputs."""
+        """Raise ConfigError unless the other network has the same inputs."""
         mine, theirs = (
-            {one.called[name]: one.kinds.get(name) for name in one.inputs} for one in (self, other)
+            {each.original_names[name]: each.kinds.get(name) for name in each.inputs}
+            for each in (self, other)
         )
         for name in dict.fromkeys([*mine, *theirs]):
             if name not in mine or name not in theirs or mine[name] != theirs[name]:
@@ -207,7 +210,7 @@ class Network:
             self.model.graph.name or "diverge",
             [self._info(name) for name in inputs],
             [self._info(name) for name in outputs],
-            [one for name, one in self.weights.items() if name in used],
+            [tensor for name, tensor in self.weights.items() if name in used],
             sparse_initializer=self.model.graph.sparse_initializer,
         )
         return helper.make_model(
@@ -225,12 +228,12 @@ class Network:
             zero = int(points.ravel()[0]) if points.size == 1 else 0
         return Op(first.name, first.op_type, nodes, gives, zero)
 
-    def _chain(self, at: int) -> tuple[int, ...]:
-        """A node; before one that quantises all whose output goes nowhere but into it."""
-        chain = [at]
-        while self.nodes[at].op_type == _QUANTISE and at not in self.free:
-            before = self.made_by.get(self.nodes[chain[0]].input[0])
-            if before is None or before in self.free or self.nodes[before].op_type == _QUANTISE:
+    def _chain(self, index: int) -> tuple[int, ...]:
+        """Return a node; for a quantising one with the nodes before it that only it uses."""
+        chain = [index]
+        while self.nodes[index].op_type == _QUANTISE and index not in self.folded:
+            before = self.producers.get(self.nodes[chain[0]].input[0])
+            if before is None or before in self.folded or self.nodes[before].op_type == _QUANTISE:
                 break
             names = [name for name in self.nodes[before].output if name]
             if len(names) != 1 or self._users[names[0]] != 1:
@@ -238,61 +241,61 @@ class Network:
             chain.insert(0, before)
         return tuple(chain)
 
-    def _free(self) -> frozenset[int]:
-        """What a backend has as a part of whatever takes it."""
-        kept = [
-            at
-            for at, node in enumerate(self.nodes)
+    def _foldable(self) -> frozenset[int]:
+        """Return the nodes that a backend folds into their users."""
+        folded = [
+            index
+            for index, node in enumerate(self.nodes)
             if node.op_type == _DEQUANTISE
             or (node.op_type in _SHAPES and node.input[0] in self.kinds)
         ]
-        shapes = (at for at in kept if self.nodes[at].op_type in _SHAPES)
-        return self._constant(frozenset(shapes)) | frozenset(kept)
+        shapes = (i for i in folded if self.nodes[i].op_type in _SHAPES)
+        return self._constant(frozenset(shapes)) | frozenset(folded)
 
     def _constant(self, also: frozenset[int]) -> frozenset[int]:
-        known, found = set(self.weights), set(also)
-        for at, node in enumerate(self.nodes):
-            if at in also or (node.op_type not in _RANDOM and set(all_inputs(node)) <= known):
-                found.add(at)
+        known, constant = set(self.weights), set(also)
+        for index, node in enumerate(self.nodes):
+            if index in also or (node.op_type not in _RANDOM and set(all_inputs(node)) <= known):
+                constant.add(index)
                 known.update(node.output)
-        return frozenset(found)
+        return frozenset(constant)
 
     def _closure(self, op: Op, unit: bool) -> tuple[list[int], list[str]]:
-        shapes = {at for at in self.free if self.nodes[at].op_type in _SHAPES} if unit else ()
-        return self._behind(op.nodes, self.free if unit else self.constant, shapes)
+        shapes = {i for i in self.folded if self.nodes[i].op_type in _SHAPES} if unit else ()
+        return self._with_producers(op.nodes, self.folded if unit else self.constant, shapes)
 
-    def _behind(
+    def _with_producers(
         self, nodes: Iterable[int], through: Container[int], ends: Container[int] = ()
     ) -> tuple[list[int], list[str]]:
-        """Nodes with those of `through` that they take from, and what all of them take of others.
+        """Return nodes with the producers among `through`, and the tensors that they take.
 
-        What `ends` take is not asked for.
+        The inputs of `ends` are left out.
         """
-        found, takes = set(nodes), dict[str, None]()
-        left = sorted(found)
-        while left:
-            at = left.pop()
-            for name in all_inputs(self.nodes[at]) if at not in ends else ():
-                maker = self.made_by.get(name)
-                if maker in found or name in self.weights:
+        included, inputs = set(nodes), dict[str, None]()
+        pending = sorted(included)
+        while pending:
+            index = pending.pop()
+            for name in all_inputs(self.nodes[index]) if index not in ends else ():
+                maker = self.producers.get(name)
+                if maker in included or name in self.weights:
                     continue
                 if maker is not None and maker in through:
-                    found.add(maker)
-                    left.append(maker)
+                    included.add(maker)
+                    pending.append(maker)
                 else:
-                    takes[name] = None
-        return sorted(found), list(takes)
+                    inputs[name] = None
+        return sorted(included), list(inputs)
 
-    def _shape(self, at: int) -> onnx.TensorProto:
+    def _shape(self, index: int) -> onnx.TensorProto:
         import numpy as np
         from onnx import numpy_helper
 
-        node = self.nodes[at]
+        node = self.nodes[index]
         shape = np.array(self.kinds[node.input[0]].shape, "i8")
-        told = {one.name: one.i for one in node.attribute}
+        ends = {attribute.name: attribute.i for attribute in node.attribute}
         if node.op_type == "Size":
             return numpy_helper.from_array(shape.prod().reshape(()))
-        return numpy_helper.from_array(shape[told.get("start", 0) : told.get("end", len(shape))])
+        return numpy_helper.from_array(shape[ends.get("start", 0) : ends.get("end", len(shape))])
 
     def _info(self, name: str) -> onnx.ValueInfoProto:
         import numpy as np
@@ -306,55 +309,55 @@ class Network:
 def _new_names(
     model: onnx.ModelProto, weights: Iterable[str], like: Network | None
 ) -> dict[str, str]:
-    """What each tensor but weights is called, by its own name."""
-    known = {} if like is None else {own: name for name, own in like.called.items()}
+    """Return the new name of each tensor but weights, by its original one."""
+    known = {} if like is None else {old: name for name, old in like.original_names.items()}
     same = {} if like is None else {node.name: node.output for node in like.nodes}
-    taken = {name.lower() for name in (*weights, *known.values())}
-    inputs = [one.name for one in model.graph.input]
-    new = {own: known[own] for own in inputs if own in known}
+    used = {name.lower() for name in (*weights, *known.values())}
+    inputs = [tensor.name for tensor in model.graph.input]
+    new = {old: known[old] for old in inputs if old in known}
     for node in model.graph.node:
         theirs = same.get(node.name, ())
-        if {known.get(own) for own in node.output} == {*theirs}:  # whatever their order
-            new |= {own: known[own] for own in node.output if own}
+        if {known.get(old) for old in node.output} == {*theirs}:  # in any order
+            new |= {old: known[old] for old in node.output if old}
         elif len(theirs) == len(node.output):
             new |= {
-                own: name for own, name in zip(node.output, theirs, strict=True) if own and name
+                old: name for old, name in zip(node.output, theirs, strict=True) if old and name
             }
-    for own in [*inputs, *(name for node in model.graph.node for name in node.output)]:
-        if own and own not in new and own not in weights:
-            short = _UNUSUAL.sub("_", own).strip("_")[-80:] or "tensor"
-            new[own], number = short, 2
-            while new[own].lower() in taken:
-                new[own], number = f"{short}_{number}", number + 1
-            taken.add(new[own].lower())
+    for old in [*inputs, *(name for node in model.graph.node for name in node.output)]:
+        if old and old not in new and old not in weights:
+            short = _UNUSUAL.sub("_", old).strip("_")[-80:] or "tensor"
+            new[old], number = short, 2
+            while new[old].lower() in used:
+                new[old], number = f"{short}_{number}", number + 1
+            used.add(new[old].lower())
     return new
 
 
 def _name(nodes: Iterable[onnx.NodeProto]) -> None:
-    """Gives each node a name of its own, by its type and place where it has none."""
+    """Give each node a unique name, by its type and index if it has none."""
     listed = list(nodes)
-    taken = {node.name for node in listed}
-    seen: set[str] = set()
-    for at, node in enumerate(listed):
-        if not node.name or node.name in seen:
-            name = node.name or f"{node.op_type}_{at}"
-            while name in taken:
-                name += f"_{at}"
+    used = {node.name for node in listed}
+    visited: set[str] = set()
+    for index, node in enumerate(listed):
+        if not node.name or node.name in visited:
+            name = node.name or f"{node.op_type}_{index}"
+            while name in used:
+                name += f"_{index}"
             node.name = name
-            taken.add(name)
-        seen.add(node.name)
+            used.add(name)
+        visited.add(node.name)
 
 
 def _kinds(model: onnx.ModelProto) -> dict[str, TensorKind]:
-    """What each tensor is, as far as it is fixed."""
+    """Return the kinds of tensors with a fixed type and shape."""
     import numpy as np
     from onnx import helper
 
     graph = model.graph
-    found = {}
-    for one in (*graph.input, *graph.value_info, *graph.output):
-        tensor = one.type.tensor_type
-        if not one.type.HasField("tensor_type") or not tensor.HasField("shape"):
+    kinds = {}
+    for value_info in (*graph.input, *graph.value_info, *graph.output):
+        tensor = value_info.type.tensor_type
+        if not value_info.type.HasField("tensor_type") or not tensor.HasField("shape"):
             continue
         shape = tuple(size.dim_value for size in tensor.shape.dim)
         if any(not size.HasField("dim_value") or size.dim_value < 1 for size in tensor.shape.dim):
@@ -364,8 +367,8 @@ def _kinds(model: onnx.ModelProto) -> dict[str, TensorKind]:
         except (KeyError, TypeError, ValueError):
             continue
         if dtype.kind in "fiub":
-            found[one.name] = TensorKind(dtype.str, shape)
-    return found
+            kinds[value_info.name] = TensorKind(dtype.str, shape)
+    return kinds
 
 
 def _rename(node: onnx.NodeProto, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> None:
@@ -374,8 +377,8 @@ def _rename(node: onnx.NodeProto, inputs: Mapping[str, str], outputs: Mapping[st
     for graph in graphs_within(node):
         for inner in graph.node:
             _rename(inner, inputs, {})
-        for one in graph.output:
-            one.name = inputs.get(one.name, one.name)
+        for output in graph.output:
+            output.name = inputs.get(output.name, output.name)
 
 
 _RUN_TIMEOUT_S: Final = 1800.0
@@ -390,7 +393,7 @@ class Stored:
     kind: TensorKind
 
     def array(self) -> np.ndarray[Any, Any]:
-        """It, read where it is looked at."""
+        """Return the values, mapped from the file."""
         import numpy as np
 
         return np.memmap(self.path, self.kind.dtype, "r", shape=self.kind.shape)
@@ -398,7 +401,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Calculation:
-    """A model to be calculated: what goes in and what comes out, by name."""
+    """A model to be calculated, with its inputs and outputs by name."""
 
     model: onnx.ModelProto
     feeds: Mapping[str, Stored]
@@ -407,46 +410,46 @@ class Calculation:
 
 @dataclass(frozen=True)
 class NotCalculated:
-    """Why nothing was calculated; `nodes` has why of each node that is named as refused."""
+    """Reason why nothing was calculated; `nodes` has those of nodes that are named as refused."""
 
     text: str
     nodes: Mapping[str, str] = field(default_factory=dict)
 
 
 Calculated = dict[str, Stored] | NotCalculated
-"""The outputs, or why there are none."""
+"""The outputs, or the reason why there are none."""
 
 
 class Cpu:
-    """ONNX Runtime on the CPU, in a process of its own."""
+    """ONNX Runtime on the CPU, in its own process."""
 
     name = "ONNX Runtime on the CPU"
 
     def __init__(self, host: CompilerHost, folder: Path) -> None:
-        self._host, self._folder, self._asked = host, folder, 0
+        self._host, self._folder, self._count = host, folder, 0
 
-    def ask(self, questions: Sequence[Calculation]) -> list[Calculated]:
-        """The answers, in the same order. Raises InfraError."""
+    def calculate(self, calculations: Sequence[Calculation]) -> list[Calculated]:
+        """Return the results, in the same order. Raises InfraError."""
         jobs = []
-        for question in questions:
-            self._asked += 1
-            folder = self._folder / f"cpu{self._asked}"
+        for calculation in calculations:
+            self._count += 1
+            folder = self._folder / f"cpu{self._count}"
             folder.mkdir()
             model = folder / "model.onnx"
-            model.write_bytes(question.model.SerializeToString())
+            model.write_bytes(calculation.model.SerializeToString())
             inputs = [
-                InputFile(name, one.path, one.kind.dtype, one.kind.shape)
-                for name, one in question.feeds.items()
+                InputFile(name, tensor.path, tensor.kind.dtype, tensor.kind.shape)
+                for name, tensor in calculation.feeds.items()
             ]
-            outputs = {name: folder / f"{at}.raw" for at, name in enumerate(question.gives)}
-            what = "ONNX Runtime does not compute it on the CPU"
-            jobs.append(ReferenceJob(folder.name, what, model, tuple(inputs), outputs))
+            outputs = {name: folder / f"{i}.raw" for i, name in enumerate(calculation.gives)}
+            complaint = "ONNX Runtime does not compute it on the CPU"
+            jobs.append(ReferenceJob(folder.name, complaint, model, tuple(inputs), outputs))
         failed = run_jobs(self._host, jobs)
         return [
             NotCalculated(str(error))
             if (error := failed[job.job]) is not None
-            else _values(question.gives, job.outputs)
-            for question, job in zip(questions, jobs, strict=True)
+            else _values(calculation.gives, job.outputs)
+            for calculation, job in zip(calculations, jobs, strict=True)
         ]
 
 
@@ -459,8 +462,8 @@ def _values(gives: Mapping[str, TensorKind], files: Mapping[str, Path]) -> Calcu
 
 
 @dataclass(frozen=True)
-class HtpPlace:
-    """Where QNN runs: a device of a lab, and the architecture of its HTP."""
+class HtpDevice:
+    """A device of a lab, and the architecture of its HTP."""
 
     lab: Path
     device: str
@@ -468,33 +471,33 @@ class HtpPlace:
 
 
 class Qnn:
-    """A backend of one QNN version on a device, run as `run` does it.
+    """A backend of one QNN version on a device, run as by `qnn-harness run`.
 
-    HTP runs contexts that are compiled for it here, any other one a session of ONNX Runtime.
+    HTP runs contexts that are compiled for it here, any other backend a session of ONNX Runtime.
     """
 
-    def __init__(self, host: CompilerHost, place: HtpPlace, folder: Path, backend: str) -> None:
+    def __init__(self, host: CompilerHost, device: HtpDevice, folder: Path, backend: str) -> None:
         processor = (
-            f"HTP v{place.htp_arch}" if backend == "htp" else f"the {backend.upper()} backend"
+            f"HTP v{device.htp_arch}" if backend == "htp" else f"the {backend.upper()} backend"
         )
         self.name = f"{processor} of QNN {host.qnn_version}"
-        self._host, self._place, self._asked, self.backend = host, place, 0, backend
+        self._host, self._device, self._count, self.backend = host, device, 0, backend
         self._folder = folder / f"{backend}-{host.qnn_version}"
         self._folder.mkdir()
         self._probes = ProbeBuilder(cache_root() / "probe")
 
-    def ask(self, questions: Sequence[Calculation]) -> list[Calculated]:
-        """The answers, in the same order: all are compiled in one process, and run in one run.
+    def calculate(self, calculations: Sequence[Calculation]) -> list[Calculated]:
+        """Return the results, in the same order; compiled in one process, run in one run.
 
         Raises InfraError if the lab fails, ConfigError for a device that cannot be used.
         """
-        self._asked += 1
-        folder = self._folder / str(self._asked)
+        self._count += 1
+        folder = self._folder / str(self._count)
         folder.mkdir()
         suffix = "bin" if self.backend == "htp" else "onnx"
-        files = {f"{at}.{suffix}": one for at, one in enumerate(questions)}
-        for at, question in enumerate(questions):
-            (folder / f"{at}.onnx").write_bytes(question.model.SerializeToString())
+        files = {f"{index}.{suffix}": calculation for index, calculation in enumerate(calculations)}
+        for index, calculation in enumerate(calculations):
+            (folder / f"{index}.onnx").write_bytes(calculation.model.SerializeToString())
         answers: dict[str, Calculated] = {}
         if self.backend == "htp":
             answers |= self._compiled(files, folder)
@@ -502,47 +505,47 @@ class Qnn:
         for file in ready:
             inputs = folder / "inputs" / file
             inputs.mkdir(parents=True)
-            for name, one in files[file].feeds.items():
-                (inputs / f"{name}.raw").hardlink_to(one.path)
+            for name, tensor in files[file].feeds.items():
+                (inputs / f"{name}.raw").hardlink_to(tensor.path)
         records, outputs = self._run(folder, ready) if ready else ({}, folder)
         answers |= {file: self._read(files[file], records.get(file), outputs) for file in ready}
         return [answers[file] for file in files]
 
     def _compiled(self, files: Mapping[str, Calculation], folder: Path) -> dict[str, NotCalculated]:
-        """Makes the files, and says which could not be made."""
+        """Compile the files; return the refusals."""
         jobs, refusals = [], {}
         for file in files:
-            made = folder / "made" / file
-            made.mkdir(parents=True)
-            model, options = folder / f"{made.stem}.onnx", compile_options(self._place.htp_arch)
-            jobs.append(CompileJob(file, f"{self.name} refuses it", model, made, options))
+            target = folder / "made" / file
+            target.mkdir(parents=True)
+            model, options = folder / f"{target.stem}.onnx", compile_options(self._device.htp_arch)
+            jobs.append(CompileJob(file, f"{self.name} refuses it", model, target, options))
         failed = run_jobs(self._host, jobs)
         for job in jobs:
             try:
                 if (refusal := failed[job.job]) is not None:
                     raise refusal
-                binary, asked = made_binary(job), files[job.job]
+                binary, calculation = compiled_binary(job), files[job.job]
                 (metadata,) = read_metadata(self._probes, self._host.system_library, [binary])
-                fed = {name: one.kind.size for name, one in asked.feeds.items()}
-                gives = {name: kind.size for name, kind in asked.gives.items()}
+                fed = {name: tensor.kind.size for name, tensor in calculation.feeds.items()}
+                gives = {name: kind.size for name, kind in calculation.gives.items()}
                 tensor_order(metadata, job.complaint, fed, gives)
                 binary.rename(folder / job.job)
             except CompileError as error:
                 nodes = refused_nodes(messages_of(error.output))
                 text = refusal_text(nodes, {}, job.complaint) if nodes else str(error)
-                why = {one.name: one.reason or job.complaint for one in nodes}
+                why = {node.name: node.reason or job.complaint for node in nodes}
                 refusals[job.job] = NotCalculated(text, why)
         return refusals
 
     def _run(self, folder: Path, files: Sequence[str]) -> tuple[dict[str, CaseRecord], Path]:
-        """Runs files; their records by name, and where their outputs lie."""
-        place = self._place
-        arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", *nothing_beside(folder)]
-        arguments += [f"--qnn-lab={place.lab.absolute()}", f"--qnn-reports={folder / 'reports'}"]
+        """Run files; return their records by name, and the folder of their outputs."""
+        device = self._device
+        arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", *isolated_arguments(folder)]
+        arguments += [f"--qnn-lab={device.lab.absolute()}", f"--qnn-reports={folder / 'reports'}"]
         engine = "qnn" if self.backend == "htp" else "ort"
         arguments += [f"--qnn-backend={self.backend}", f"--qnn-engine={engine}"]
         arguments += [f"--qnn-version={self._host.qnn_version}"]
-        arguments += [f"--qnn-device={place.device}", f"--qnn-lease-timeout={_LEASE_WAIT_S}"]
+        arguments += [f"--qnn-device={device.device}", f"--qnn-lease-timeout={_LEASE_WAIT_S}"]
         arguments += [f"--qnn-contexts-inputs={folder / 'inputs'}", *files]
         end = run_case(arguments, folder / "reports", folder, _RUN_TIMEOUT_S)
         if end.record is None or end.folder is None:
@@ -551,29 +554,29 @@ class Qnn:
                 raise ConfigError(stopped.text)
             raise self._lost(end.problem if stopped is None else stopped.text)
         cases = RunFolder(end.folder).contents().cases
-        return {str(one.axes.get("workload")): one for one in cases}, end.folder / OUTPUTS
+        return {str(record.axes.get("workload")): record for record in cases}, end.folder / OUTPUTS
 
     def _lost(self, problem: str) -> InfraError:
-        return InfraError(f"the run on {self._place.device} came to no verdict: {problem}")
+        return InfraError(f"the run on {self._device.device} came to no verdict: {problem}")
 
-    def _read(self, question: Calculation, record: CaseRecord | None, outputs: Path) -> Calculated:
+    def _read(self, job: Calculation, record: CaseRecord | None, outputs: Path) -> Calculated:
         if record is None:
             raise self._lost("it ended before its last case")
         if record.outcome != "passed":
-            said = record.error.message if record.error else ""
+            message = record.error.message if record.error else ""
             if record.cause in ("infra", "harness"):
-                raise self._lost(said)
+                raise self._lost(message)
             if record.outcome == "unsupported" and self.backend != "htp":
-                raise ConfigError(f"{self.name}: {said}", field="--against")
+                raise ConfigError(f"{self.name}: {message}", field="--against")
             rows: Any = record.measurements.get("nodes") or ()
-            why = {one["node"]: one["reason"] for one in rows if one["reason"]}
-            return NotCalculated(f"{self.name}: {record.outcome}: {said}", why)
+            why = {row["node"]: row["reason"] for row in rows if row["reason"]}
+            return NotCalculated(f"{self.name}: {record.outcome}: {message}", why)
         if self.backend == "htp":
             contexts: Any = record.measurements.get(KEPT)
-            (kept,) = contexts.values()
-            names = {one["name"]: f"{one['digest']}.raw" for one in kept["outputs"]}
+            (context,) = contexts.values()
+            names = {output["name"]: f"{output['digest']}.raw" for output in context["outputs"]}
         else:
-            told: Any = record.measurements.get(SESSION_OUTPUTS)
-            names = told or {}
+            saved: Any = record.measurements.get(SESSION_OUTPUTS)
+            names = saved or {}
         files = {name: outputs / file for name, file in names.items()}
-        return _values(question.gives, files)
+        return _values(job.gives, files)

@@ -1,7 +1,7 @@
-"""Context binaries by model, compiler and HTP architecture: made once, kept, checked at every use.
+"""Cache of context binaries by model, compiler and HTP architecture, verified at every use.
 
-Two kinds of folders: a model's inputs and reference outputs, and a binary with its metadata, so
-that the binaries of all compilers share one reference.
+There are two kinds of folders: a model's inputs and reference outputs, and a binary with its
+metadata. So the binaries of all compilers share one reference.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import ORT_HOST_VERSION, CompilerHost
 
-# The SoC given with an architecture that no known SoC has: what comes out tells the truth.
+# The SoC passed for an architecture that no known SoC has; the binary's metadata is checked anyway.
 _SOME_SOC_MODEL: Final = 43
 
 ContextKey = tuple[Model, str, int]
@@ -59,10 +59,10 @@ ContextKey = tuple[Model, str, int]
 
 
 def compile_options(htp_arch: int, spec: Model | None = None) -> dict[str, str]:
-    """The options of ORT's QNN execution provider for an HTP architecture (pure; ORT docs).
+    """Return the options of ORT's QNN execution provider for an HTP architecture (pure; ORT docs).
 
-    Half precision for float models needs a SoC model as well; it is that of the first SoC known
-    to have this architecture.
+    Float models in half precision also need a SoC model: that of the first known SoC with this
+    architecture.
     """
     soc = next((soc for soc in SOCS.values() if soc.htp_arch == htp_arch), None)
     return {
@@ -74,14 +74,14 @@ def compile_options(htp_arch: int, spec: Model | None = None) -> dict[str, str]:
 
 
 def reference_job(spec: Model, model: Path) -> ReferenceJob:
-    """Computes the outputs of a model; writes its inputs beside it."""
+    """Return the job that computes a model's outputs; write its inputs beside it."""
     inputs = []
-    for at, (name, array) in enumerate(spec.inputs().items()):
-        path = model.with_name(f"input.{at}.raw")
+    for index, (name, array) in enumerate(spec.inputs().items()):
+        path = model.with_name(f"input.{index}.raw")
         array.tofile(path)
         inputs.append(InputFile(name, path, array.dtype.str, array.shape))
     outputs = {
-        name: model.with_name(f"expected.{at}.raw") for at, name in enumerate(spec.outputs())
+        name: model.with_name(f"expected.{index}.raw") for index, name in enumerate(spec.outputs())
     }
     return ReferenceJob(
         job=f"reference of {spec}",
@@ -92,9 +92,9 @@ def reference_job(spec: Model, model: Path) -> ReferenceJob:
     )
 
 
-def compile_job(wanted: ContextKey, model: Path, folder: Path) -> CompileJob:
-    """Makes a context out of a model; makes the folder for it."""
-    spec, compiler, arch = wanted
+def compile_job(key: ContextKey, model: Path, folder: Path) -> CompileJob:
+    """Return the job that compiles a model to a context; create its folder."""
+    spec, compiler, arch = key
     folder.mkdir()
     return CompileJob(
         job=f"{spec} for v{arch}",
@@ -105,64 +105,67 @@ def compile_job(wanted: ContextKey, model: Path, folder: Path) -> CompileJob:
     )
 
 
-def made_binary(job: CompileJob) -> Path:
-    """The context binary that a job has made. Raises CompileError unless there is exactly one."""
+def compiled_binary(job: CompileJob) -> Path:
+    """Return the context binary of a finished job. Raises CompileError unless there is one."""
     binaries = list(job.folder.glob("*.bin"))
     if len(binaries) != 1:
-        made = counted(len(binaries), "context binary", "context binaries")
-        reason = f"it made {made} instead of one"
+        number = counted(len(binaries), "context binary", "context binaries")
+        reason = f"it made {number} instead of one"
         raise CompileError(job.complaint, chain=[reason])
     return binaries[0]
 
 
-def epcontext_max_size(model: Path, what: str) -> int | None:
-    """The largest spill-fill size that an EPContext model states (bytes); None if it states none.
+def epcontext_max_size(model: Path, complaint: str) -> int | None:
+    """Return the largest spill-fill size that an EPContext model states (bytes), or None.
 
     Only nodes that carry a context count (`main_context`). Raises CompileError, whose text begins
-    with `what`, if the compiler cannot have meant this file.
+    with `complaint`, if the file cannot be read.
     """
     try:
         pieces = open_artefact(model).pieces
     except ArtefactError as error:
-        raise CompileError(what, chain=[f"cannot read {model.name}: {error}"]) from error
-    return max((one.facts["max_size"] for one in pieces if "max_size" in one.facts), default=None)
+        raise CompileError(complaint, chain=[f"cannot read {model.name}: {error}"]) from error
+    sizes = (piece.facts["max_size"] for piece in pieces if "max_size" in piece.facts)
+    return max(sizes, default=None)
 
 
 def read_metadata(
     probes: ProbeBuilder, system_library: Path, binaries: Sequence[Path]
 ) -> list[dict[str, Any]]:
-    """The metadata of files that are binaries.
+    """Return the metadata of context binaries.
 
-    Raises CompileError if the library does not read one of them; else as `read_each`.
+    Raises CompileError if the library cannot read one of them; else as `read_each`.
     """
     pieces = [Piece(path, 0, path.stat().st_size, "", "context") for path in binaries]
-    found = []
-    for one in read_each(probes, system_library, pieces):
-        if isinstance(one, Unreadable):
+    metadata = []
+    for answer in read_each(probes, system_library, pieces):
+        if isinstance(answer, Unreadable):
             problem = f"{system_library.name} cannot read a context that its own compiler made"
-            raise CompileError(problem, chain=[one.reason], output=one.log)
-        found.append(one)
-    return found
+            raise CompileError(problem, chain=[answer.reason], output=answer.log)
+        metadata.append(answer)
+    return metadata
 
 
 def tensor_order(
-    metadata: Mapping[str, Any], what: str, inputs: Sizes, outputs: Sizes
+    metadata: Mapping[str, Any], complaint: str, inputs: Sizes, outputs: Sizes
 ) -> tuple[list[str], list[str]]:
-    """The names of the graph's inputs and outputs in the binary's order (pure).
+    """Return the names of the graph's inputs and outputs in the binary's order (pure).
 
-    Raises CompileError, whose text begins with `what`, unless the binary holds one graph with
+    Raises CompileError, whose text begins with `complaint`, unless the binary holds one graph with
     exactly these tensors, of these sizes.
     """
     graphs = entries(metadata, "graphs")
     if len(graphs) != 1:
-        raise CompileError(what, chain=[f"it has {counted(len(graphs), 'graph')} instead of one"])
-    found = []
+        reason = f"it has {counted(len(graphs), 'graph')} instead of one"
+        raise CompileError(complaint, chain=[reason])
+    orders = []
     for kind, expected in (("inputs", inputs), ("outputs", outputs)):
-        sizes = {str(one.get("name")): one.get("bytes") for one in entries(graphs[0], kind)}
+        tensors = entries(graphs[0], kind)
+        sizes = {str(tensor.get("name")): tensor.get("bytes") for tensor in tensors}
         if sizes != dict(expected):
-            raise CompileError(what, chain=[f"its {kind} are {sizes}, the model's {expected}"])
-        found.append(list(sizes))
-    return found[0], found[1]
+            raise CompileError(complaint, chain=[f"its {kind} are {sizes}, the model's {expected}"])
+        orders.append(list(sizes))
+    return orders[0], orders[1]
 
 
 _log = logging.getLogger(__name__)
@@ -178,7 +181,7 @@ _TOO_NEW: Final = re.compile(
 
 
 class ContextStore:
-    """Contexts below `<cache_root>/contexts`; made by the real compiler when they are missing."""
+    """Contexts below `<cache_root>/contexts`, compiled when they are missing."""
 
     def __init__(self, cache_root: Path, catalog: Catalog, probe_builder: ProbeBuilder) -> None:
         self._root = cache_root / "contexts"
@@ -190,50 +193,49 @@ class ContextStore:
         self._wrong: dict[Model, ConfigError] = {}
 
     def get(self, model: Model, compiler: str, htp_arch: int) -> Context:
-        """One context; see `get_many`."""
+        """Return one context; see `get_many`."""
         return self.get_many([(model, compiler, htp_arch)])[0]
 
-    def get_many(self, wanted: Sequence[ContextKey]) -> list[Context]:
-        """As `each`. Raises CompileError if a compiler does not make one, ConfigError as there."""
-        found = []
-        for one in self.each(wanted):
-            if not isinstance(one, Context):
-                raise one
-            found.append(one)
-        return found
+    def get_many(self, keys: Sequence[ContextKey]) -> list[Context]:
+        """As `each`, but raises the CompileError or ConfigError of a context that has one."""
+        contexts = []
+        for context in self.each(keys):
+            if not isinstance(context, Context):
+                raise context
+            contexts.append(context)
+        return contexts
 
-    def each(self, wanted: Sequence[ContextKey]) -> list[Context | CompileError | ConfigError]:
-        """Contexts in the order asked for; a compiler makes all that it has to in one process.
+    def each(self, keys: Sequence[ContextKey]) -> list[Context | CompileError | ConfigError]:
+        """Return a context or its error per key; one compiler process makes all that it has to.
 
-        What a compiler refused is told again to every case that wants it, without starting the
-        compiler again. So is what is wrong with a file's model. Raises ConfigError for an unknown
-        version or an architecture the compiler does not know, InfraError if libraries cannot be
-        fetched or the cache cannot be written.
+        Errors of a compiler or of a file's model are remembered: the compiler is not started again
+        for them. Raises ConfigError for an unknown version or an architecture that the compiler
+        does not know, InfraError if libraries cannot be fetched or the cache cannot be written.
         """
-        for one in wanted:
+        for key in keys:
             try:
-                self._key(one[0])
+                self._key(key[0])
             except ConfigError as error:  # a file that was changed meanwhile
-                self._known[one] = error
-        new = [one for one in dict.fromkeys(wanted) if one not in self._known]
+                self._known[key] = error
+        new = [key for key in dict.fromkeys(keys) if key not in self._known]
         for compiler in dict.fromkeys(compiler for _, compiler, _ in new):
-            self._get_all(compiler, [one for one in new if one[1] == compiler])
-        return [self._known[one] for one in wanted]
+            self._get_all(compiler, [key for key in new if key[1] == compiler])
+        return [self._known[key] for key in keys]
 
     def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
-        """The references of models, without their contexts; raises as `get_many`."""
+        """Return the references of models, without their contexts; raises as `get_many`."""
         self._require_computed(models)
-        found = {model: self._reference(model) for model in models}
-        if None in found.values():
-            what = "computing references"
-            with locked(self._lock(compiler), what, timeout_s=_LOCK_TIMEOUT_S):
-                missing = [model for model in found if self._reference(model) is None]
-                self._make(self._catalog.compiler_host(compiler), missing, ())
+        existing = {model: self._reference(model) for model in models}
+        if None in existing.values():
+            purpose = "computing references"
+            with locked(self._lock(compiler), purpose, timeout_s=_LOCK_TIMEOUT_S):
+                missing = [model for model in existing if self._reference(model) is None]
+                self._build(self._catalog.compiler_host(compiler), missing, ())
         self._require_computed(models)
-        made = [self._reference(model) for model in models]
-        if None in made:
+        references = [self._reference(model) for model in models]
+        if None in references:
             raise InfraError(f"references went away from {self._root} while it was used")
-        return [one for one in made if one is not None]
+        return [reference for reference in references if reference is not None]
 
     def _require_computed(self, models: Sequence[Model]) -> None:
         for model in models:
@@ -241,45 +243,45 @@ class ContextStore:
                 raise self._wrong[model]
 
     def _reference(self, spec: Model) -> Reference | None:
-        kept = self._open(self._model_folder(spec), self._model_facts(spec))
-        if kept is None:
+        folder = self._open(self._model_folder(spec), self._model_facts(spec))
+        if folder is None:
             return None
-        inputs, expected = kept.data["inputs"], kept.data["expected"]
+        inputs, expected = folder.data["inputs"], folder.data["expected"]
         return Reference(
-            inputs=tuple(kept.path / inputs[name] for name in spec.inputs()),
-            expected=tuple(kept.path / expected[name] for name in spec.outputs()),
+            inputs=tuple(folder.path / inputs[name] for name in spec.inputs()),
+            expected=tuple(folder.path / expected[name] for name in spec.outputs()),
         )
 
     def _lock(self, compiler: str) -> Path:
         return self._root / ".locks" / f"{compiler}.lock"
 
-    def _get_all(self, compiler: str, wanted: Sequence[ContextKey]) -> None:
-        if not self._missing(wanted):
+    def _get_all(self, compiler: str, keys: Sequence[ContextKey]) -> None:
+        if not self._missing(keys):
             return
-        what = f"compiling contexts with QNN {compiler}"
-        with locked(self._lock(compiler), what, timeout_s=_LOCK_TIMEOUT_S):
-            # Another process may have made them while we waited.
-            if missing := self._missing(wanted):
+        purpose = f"compiling contexts with QNN {compiler}"
+        with locked(self._lock(compiler), purpose, timeout_s=_LOCK_TIMEOUT_S):
+            # Another process may have compiled them meanwhile.
+            if missing := self._missing(keys):
                 host = self._catalog.compiler_host(compiler)
                 specs = list(dict.fromkeys(spec for spec, _, _ in missing))
                 _log.info(f"compiling {', '.join(map(str, specs))} with QNN {compiler}")
-                self._make(host, specs, missing)
+                self._build(host, specs, missing)
                 if self._missing(missing):
                     raise InfraError(f"contexts went away from {self._root} while it was used")
 
-    def _missing(self, wanted: Sequence[ContextKey]) -> list[ContextKey]:
-        """The wanted contexts that are not in the cache; the others go into `_known`."""
+    def _missing(self, keys: Sequence[ContextKey]) -> list[ContextKey]:
+        """Return the keys that are not in the cache; put the contexts of the others in `_known`."""
         missing = []
-        for one in wanted:
-            if one[0] in self._wrong:
-                self._known[one] = self._wrong[one[0]]
-            if one not in self._known:
-                reference = self._open(self._model_folder(one[0]), self._model_facts(one[0]))
-                binary = self._open(self._binary_folder(one), self._binary_facts(one))
+        for key in keys:
+            if key[0] in self._wrong:
+                self._known[key] = self._wrong[key[0]]
+            if key not in self._known:
+                reference = self._open(self._model_folder(key[0]), self._model_facts(key[0]))
+                binary = self._open(self._binary_folder(key), self._binary_facts(key))
                 if reference is None or binary is None:
-                    missing.append(one)
+                    missing.append(key)
                 else:
-                    self._known[one] = _context(one, reference, binary)
+                    self._known[key] = _context(key, reference, binary)
         return missing
 
     def _open(self, folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | None:
@@ -289,14 +291,14 @@ class ContextStore:
             if folder not in self._warned:
                 self._warned.add(folder)
                 _log.warning(
-                    f"cached context {folder.name} is not as it was ({damage}); making it again"
+                    f"cached context {folder.name} has changed ({damage}); compiling it again"
                 )
             return None
 
-    def _make(
-        self, host: CompilerHost, specs: Sequence[Model], wanted: Sequence[ContextKey]
+    def _build(
+        self, host: CompilerHost, specs: Sequence[Model], keys: Sequence[ContextKey]
     ) -> None:
-        """The references of these models where they are missing, and the wanted contexts."""
+        """Compute the missing references of these models, and compile these contexts."""
         with work_folder(self._root) as work:
             models = _written(specs, work)
             references = {
@@ -304,10 +306,10 @@ class ContextStore:
                 for spec, path in models.items()
                 if self._open(self._model_folder(spec), self._model_facts(spec)) is None
             }
-            alike = {self._binary_folder(one): one for one in wanted}
+            key_by_folder = {self._binary_folder(key): key for key in keys}
             binaries = {
-                one: compile_job(one, models[one[0]], work / f"binary-{at}")
-                for at, one in enumerate(alike.values())
+                key: compile_job(key, models[key[0]], work / f"binary-{index}")
+                for index, key in enumerate(key_by_folder.values())
             }
             results = run_jobs(host, [*references.values(), *binaries.values()])
             failures: list[HarnessError] = []
@@ -320,14 +322,15 @@ class ContextStore:
                 else:
                     failures.append(failed)
             refused: dict[ContextKey, HarnessError | None] = {
-                one: results[job.job] for one, job in binaries.items()
+                key: results[job.job] for key, job in binaries.items()
             }
-            made = {one: job for one, job in binaries.items() if refused[one] is None}
-            refused |= self._keep_binaries(host, made)
-            for one in wanted:
-                error = self._wrong.get(one[0]) or refused.get(alike[self._binary_folder(one)])
+            compiled = {key: job for key, job in binaries.items() if refused[key] is None}
+            refused |= self._keep_binaries(host, compiled)
+            for key in keys:
+                same = key_by_folder[self._binary_folder(key)]
+                error = self._wrong.get(key[0]) or refused.get(same)
                 if isinstance(error, CompileError | ConfigError):
-                    self._known[one] = error
+                    self._known[key] = error
                 elif error is not None:
                     failures.append(error)
             if failures:
@@ -335,7 +338,7 @@ class ContextStore:
 
     def _keep_reference(self, spec: Model, job: ReferenceJob) -> None:
         data = {
-            "inputs": {one.name: one.path.name for one in job.inputs},
+            "inputs": {file.name: file.path.name for file in job.inputs},
             "expected": {name: path.name for name, path in job.outputs.items()},
         }
         job.model.unlink()
@@ -343,48 +346,48 @@ class ContextStore:
         publish(job.model.parent, self._model_folder(spec))
 
     def _keep_binaries(
-        self, host: CompilerHost, made: Mapping[ContextKey, CompileJob]
+        self, host: CompilerHost, jobs: Mapping[ContextKey, CompileJob]
     ) -> dict[ContextKey, HarnessError]:
-        """Checks and keeps what was compiled; what was wrong with the others."""
+        """Check and store compiled binaries; return the errors of those that are wrong."""
         wrong: dict[ContextKey, HarnessError] = {}
         whole: dict[ContextKey, tuple[CompileJob, Path]] = {}
-        for one, job in made.items():
+        for key, job in jobs.items():
             try:
-                whole[one] = (job, made_binary(job))
+                whole[key] = (job, compiled_binary(job))
             except CompileError as error:
-                wrong[one] = error
+                wrong[key] = error
         if not whole:
             return wrong
         paths = [path for _, path in whole.values()]
         metadata = read_metadata(self._probes, host.system_library, paths)
-        for (one, (job, path)), found in zip(whole.items(), metadata, strict=True):
+        for (key, (job, path)), binary_metadata in zip(whole.items(), metadata, strict=True):
             try:
-                self._keep_binary(one, job, path, found)
+                self._keep_binary(key, job, path, binary_metadata)
             except HarnessError as error:
-                wrong[one] = error
+                wrong[key] = error
         return wrong
 
     def _keep_binary(
-        self, wanted: ContextKey, job: CompileJob, path: Path, metadata: Mapping[str, Any]
+        self, key: ContextKey, job: CompileJob, path: Path, metadata: Mapping[str, Any]
     ) -> None:
-        check_arch(metadata, job.complaint, wanted[2])
-        reference = self._open(self._model_folder(wanted[0]), self._model_facts(wanted[0]))
+        check_arch(metadata, job.complaint, key[2])
+        reference = self._open(self._model_folder(key[0]), self._model_facts(key[0]))
         if reference is None:
             return
         inputs, outputs = tensor_order(
             metadata, job.complaint, _sizes(reference, "inputs"), _sizes(reference, "expected")
         )
         data: dict[str, Any] = {"metadata": metadata, "inputs": inputs, "outputs": outputs}
-        if wanted[0].prepare == "spill-fill":
+        if key[0].prepare == "spill-fill":
             data["max_size"] = epcontext_max_size(job.folder / "context.onnx", job.complaint)
         folder = job.folder / "kept"
         folder.mkdir()
         path.rename(folder / _BINARY)
-        write_manifest(folder, self._binary_facts(wanted), data)
-        publish(folder, self._binary_folder(wanted))
+        write_manifest(folder, self._binary_facts(key), data)
+        publish(folder, self._binary_folder(key))
 
     def _key(self, spec: Model) -> str:
-        """The digest of a model's bytes, which is noted: to build them takes onnx and numpy."""
+        """Return the digest of a model's bytes, cached on disk: building them imports onnx."""
         alone = spec.without_inputs
         if alone not in self._keys:
             note = self._root / "digests" / alone.recipe if alone.recipe else None
@@ -404,27 +407,27 @@ class ContextStore:
         inputs: str = getattr(spec, "inputs_key", "")
         return self._facts(spec) | ({"inputs": inputs} if inputs else {})
 
-    def _binary_facts(self, wanted: ContextKey) -> dict[str, Any]:
-        spec, compiler, arch = wanted
+    def _binary_facts(self, key: ContextKey) -> dict[str, Any]:
+        spec, compiler, arch = key
         options = compile_options(arch, spec)
         return self._facts(spec) | {"compiler": compiler, "arch": arch, "options": options}
 
     def _model_folder(self, spec: Model) -> Path:
         return self._root / "models" / f"{spec.model}-{_short_key(self._model_facts(spec))}"
 
-    def _binary_folder(self, wanted: ContextKey) -> Path:
-        spec, compiler, arch = wanted
-        key = _short_key(self._binary_facts(wanted))
-        return self._root / "binaries" / f"{spec.without_inputs}-v{arch}-by-{compiler}-{key}"
+    def _binary_folder(self, key: ContextKey) -> Path:
+        spec, compiler, arch = key
+        digest = _short_key(self._binary_facts(key))
+        return self._root / "binaries" / f"{spec.without_inputs}-v{arch}-by-{compiler}-{digest}"
 
 
-def _context(wanted: ContextKey, reference: VerifiedFolder, made: VerifiedFolder) -> Context:
-    spec, compiler, arch = wanted
-    binary = made.files[_BINARY]
-    inputs, outputs = reference.data["inputs"], made.data["outputs"]
-    known = {name: reference.path / file for name, file in reference.data["expected"].items()}
-    known |= spec.expected()
-    told = tuple(known[name] for name in outputs)
+def _context(key: ContextKey, reference: VerifiedFolder, compiled: VerifiedFolder) -> Context:
+    spec, compiler, arch = key
+    binary = compiled.files[_BINARY]
+    inputs, outputs = reference.data["inputs"], compiled.data["outputs"]
+    files = {name: reference.path / file for name, file in reference.data["expected"].items()}
+    files |= spec.expected()
+    expected = tuple(files[name] for name in outputs)
     return Context(
         path=binary.path,
         sha256=binary.sha256,
@@ -432,40 +435,40 @@ def _context(wanted: ContextKey, reference: VerifiedFolder, made: VerifiedFolder
         source=spec,
         compiler=compiler,
         htp_arch=arch,
-        inputs=tuple(reference.path / inputs[name] for name in made.data["inputs"]),
-        expected=told if spec.compared else (),
-        reference=told,
+        inputs=tuple(reference.path / inputs[name] for name in compiled.data["inputs"]),
+        expected=expected if spec.compared else (),
+        reference=expected,
         against=GIVEN if spec.expected() else ON_CPU,
         tolerance=spec.tolerance,
-        metadata=made.data["metadata"],
-        memory_bytes=memory_bytes(made.data["metadata"]),
-        max_size=made.data.get("max_size"),
+        metadata=compiled.data["metadata"],
+        memory_bytes=memory_bytes(compiled.data["metadata"]),
+        max_size=compiled.data.get("max_size"),
     )
 
 
-def _wrong_model(path: Path, refused: CompileError) -> ConfigError:
-    """What is wrong with a file's model that ORT does not compute on the CPU."""
-    ours, why = f"this computer's ONNX Runtime {ORT_HOST_VERSION}", refused.first
-    if (told := _TOO_NEW.search(why)) is None:
-        problem = f"{ours} does not compute it on the CPU: {_ORT_STATUS.sub('', why)}"
+def _wrong_model(path: Path, error: CompileError) -> ConfigError:
+    """Return the error of a file's model that ORT does not compute on the CPU."""
+    ours, reason = f"this computer's ONNX Runtime {ORT_HOST_VERSION}", error.first
+    if (match := _TOO_NEW.search(reason)) is None:
+        problem = f"{ours} does not compute it on the CPU: {_ORT_STATUS.sub('', reason)}"
         return ConfigError(problem, file=path)
     from onnx import helper
 
-    ir, most_ir, opset, most = told.groups()
-    call, has = "", f"opset {opset}"
+    ir, most_ir, opset, most = match.groups()
+    call, state = "", f"opset {opset}"
     if most_ir is not None:
-        # who has the newest IR mostly has the newest opset, too, which ORT would tell next
+        # a model with the newest IR mostly has the newest opset too, which ORT would refuse next
         known = helper.VERSION_TABLE
         most = next((row[2] for row in known if row[1] >= int(most_ir)), known[-1][2])
-        call, has = f"ir_version={most_ir}, ", f"IR version {ir}"
+        call, state = f"ir_version={most_ir}, ", f"IR version {ir}"
     call = f'helper.make_model(graph, {call}opset_imports=[helper.make_opsetid("", {most})])'
-    problem = f"has {has}, and {ours}, which computes expected outputs, takes {most_ir or most}"
+    problem = f"has {state}, and {ours}, which computes expected outputs, takes {most_ir or most}"
     return ConfigError(f"{problem} at most: make it by {call}, or with lower numbers", file=path)
 
 
 def _written(specs: Sequence[Model], work: Path) -> dict[Model, Path]:
-    """Where the models are written, each into a folder of its own, its content once."""
-    paths = {spec: work / f"model-{at}" / "model.onnx" for at, spec in enumerate(specs)}
+    """Write each model into its own folder, equal ones as hard links; return their paths."""
+    paths = {spec: work / f"model-{index}" / "model.onnx" for index, spec in enumerate(specs)}
     first: dict[Model, Path] = {}
     for spec, path in paths.items():
         path.parent.mkdir()
@@ -483,8 +486,8 @@ def _sizes(reference: VerifiedFolder, kind: str) -> dict[str, int]:
 
 def _noted(note: Path) -> str | None:
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        found = read_bounded(note, 64).decode()
-        return found if re.fullmatch("[0-9a-f]{64}", found) else None
+        digest = read_bounded(note, 64).decode()
+        return digest if re.fullmatch("[0-9a-f]{64}", digest) else None
     return None
 
 

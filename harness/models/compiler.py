@@ -1,7 +1,6 @@
-"""Runs the compiler: worker.py in a process of its own, with the libraries of one QNN version.
+"""The compiler: worker.py in its own process, with the libraries of one QNN version.
 
-Whatever happens to one job there (a refusal, a crash, an endless loop) is that job's result, and
-no other's.
+A refusal, a crash or an endless loop there is the result of one job, and of no other.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ START_TIMEOUT_S: Final = 60.0
 """For starting the worker."""
 
 JOB_S: Final = 40.0
-"""What a thread of a job may compute. A busy computer does not use it up, nor do many threads."""
+"""Processor time of a job's busiest thread; neither a busy computer nor many threads use it up."""
 
 BYTES_A_SECOND: Final = 1 << 20
-"""For each of so many bytes of its model a job has a second more; 128 MB of weights take 1.5 s."""
+"""A job has a second more for each of so many bytes of its model; 128 MB of weights take 1.5 s."""
 
 WAIT_S: Final = 400.0
-"""So much longer a job may take by the clock; then nothing is known of the compiler."""
+"""Wall time of a job beyond its processor time; exceeding it is no verdict."""
 
 _NOT_ITS_OWN: Final = {
     -signal.SIGALRM: "it did not come to an end, and hardly computed: this computer is too busy, "
@@ -48,11 +47,11 @@ _NOT_ITS_OWN: Final = {
 """Endings of a job that say nothing of the compiler."""
 
 _MARK = "@qnn-harness-job:"
-_LOOK_S = 0.25
+_POLL_S = 0.25
 _KEPT_OUTPUT_BYTES = 512 << 10
 _MAX_ANSWER_BYTES = 16 << 20
 _KEPT_LINES = 6
-_TELLING = re.compile(r"\[E:|<E>|\bERROR\b|[Ff]ailed")
+_ERROR_LINE = re.compile(r"\[E:|<E>|\bERROR\b|[Ff]ailed")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PLACES = re.compile(
     r"(?:Load model from .{1,4096}? failed:)?"
@@ -61,36 +60,36 @@ _PLACES = re.compile(
 
 
 class CompileError(HarnessError):
-    """The compiler did not make a context: refused the model, crashed, or did not come to an end.
+    """The compiler did not make a context: it refused the model, crashed or hung.
 
-    `chain` holds the texts of all exceptions, the first cause first (with ORT, the last one is
-    often about something else); `first` that cause without places in ORT's source; `output` what
+    `chain` has the texts of all exceptions, the first cause first (with ORT, the last one is often
+    about something else); `first` is that cause without places in ORT's source; `output` is what
     the libraries printed meanwhile (bounded).
     """
 
     cause: ClassVar[Cause] = "target"
     exit_code: ClassVar[int] = 3
 
-    def __init__(self, what: str, *, chain: Sequence[str], output: str = "") -> None:
+    def __init__(self, complaint: str, *, chain: Sequence[str], output: str = "") -> None:
         self.chain = tuple(chain)
         self.output = output
         self.first = _PLACES.sub("", self.chain[0]).strip() if self.chain else "no reason given"
         telling = [
             line
             for line in output.splitlines()
-            if _TELLING.search(line) and line.rpartition("] ")[2].strip() not in self.first
+            if _ERROR_LINE.search(line) and line.rpartition("] ")[2].strip() not in self.first
         ][:_KEPT_LINES]
         super().__init__(
-            "\n    ".join([f"{what}: {self.first[:600]}", *(t[:300] for t in telling)])
+            "\n    ".join([f"{complaint}: {self.first[:600]}", *(t[:300] for t in telling)])
         )
 
 
 @dataclass(frozen=True)
 class CompileJob:
-    """Makes one context binary: `model` (a file) into `folder`, which must be empty.
+    """Compiles `model` (a file) to one context binary in `folder`, which must be empty.
 
-    `job` is its name among others, `complaint` what is said if it fails. With `fallback` nodes
-    that QNN refuses stay beside the context.
+    `job` is its name, `complaint` the message if it fails. With `fallback` nodes that QNN refuses
+    stay beside the context.
     """
 
     job: str
@@ -101,7 +100,7 @@ class CompileJob:
     fallback: bool = False
 
     def request(self, host: CompilerHost) -> dict[str, Any]:
-        """The job as the worker reads it."""
+        """Return the job as the worker reads it."""
         return {
             "id": self.job,
             "kind": "compile",
@@ -128,7 +127,7 @@ class InputFile:
 
 @dataclass(frozen=True)
 class ReferenceJob:
-    """Computes a model's outputs with ORT on the CPU: a raw file for each by name."""
+    """Computes a model's outputs with ORT on the CPU, into a raw file for each name."""
 
     job: str
     complaint: str
@@ -137,7 +136,7 @@ class ReferenceJob:
     outputs: Mapping[str, Path]
 
     def request(self, host: CompilerHost) -> dict[str, Any]:
-        """The job as the worker reads it."""
+        """Return the job as the worker reads it."""
         del host
         return {"id": self.job, "kind": "reference", **asdict(self)}
 
@@ -146,13 +145,13 @@ Job = CompileJob | ReferenceJob
 
 
 def seconds_for(model: Path) -> float:
-    """How long a model may be computed with before it counts as without end."""
-    size = model.stat().st_size if model.exists() else 0  # the job itself says so
+    """Return how long a thread may compute with a model before it counts as endless."""
+    size = model.stat().st_size if model.exists() else 0  # the job reports a missing file
     return JOB_S + size / BYTES_A_SECOND
 
 
 def run_jobs(host: CompilerHost, jobs: Sequence[Job]) -> dict[str, CompileError | None]:
-    """Does all jobs, one after the other: {job: None, or why it failed}.
+    """Run all jobs, one after the other; return {job: None, or its error}.
 
     Raises InfraError if the compiler's process cannot be used, ends early, or waited for too long.
     """
@@ -167,7 +166,7 @@ def run_jobs(host: CompilerHost, jobs: Sequence[Job]) -> dict[str, CompileError 
             "mark": _MARK,
             "ort_root": host.ort_root,
             "plugin": host.plugin,
-            "jobs": [job.request(host) | of for job, of in zip(jobs, limits, strict=True)],
+            "jobs": [job.request(host) | limit for job, limit in zip(jobs, limits, strict=True)],
         }
         command = worker_command(WORKER, folder, request)
         environment = own_environment(PYTHONPATH=f"{host.ort_root}{os.pathsep}{host.qnn_root}")
@@ -177,20 +176,20 @@ def run_jobs(host: CompilerHost, jobs: Sequence[Job]) -> dict[str, CompileError 
         output, events = output_text(out), _events(answers)
     results = results_of(host, jobs, events, output)
     if len(results) < len(jobs):
-        how = f"did not end within {deadline.seconds:g} s" if code is None else f"exit code {code}"
+        end = f"did not end within {deadline.seconds:g} s" if code is None else f"exit code {code}"
         last = output.strip().splitlines()[-1:] or ["it said nothing"]
-        raise InfraError(f"the compiler's process cannot be used ({how}): {last[0][:500]}")
+        raise InfraError(f"the compiler's process cannot be used ({end}): {last[0][:500]}")
     return results
 
 
 def _wait(worker: GuardedProcess, deadline: Deadline, answers: Path, jobs: int) -> int | None:
-    """Waits for the worker's end, and tells meanwhile how many of its jobs are done."""
+    """Wait for the worker's end, and report meanwhile how many of its jobs are done."""
     if not followed():
         return worker.wait(deadline)
-    with working("") as tell:
-        while (code := worker.wait(deadline.at_most(_LOOK_S))) is None and not deadline.expired:
-            over = sum(event.get("event") != "begin" for event in _events(answers))
-            tell("compiling", over, jobs)
+    with working("") as report:
+        while (code := worker.wait(deadline.at_most(_POLL_S))) is None and not deadline.expired:
+            finished = sum(event.get("event") != "begin" for event in _events(answers))
+            report("compiling", finished, jobs)
         return code
 
 
@@ -200,7 +199,7 @@ def results_of(
     events: Sequence[Mapping[str, Any]],
     output: str,
 ) -> dict[str, CompileError | None]:
-    """What the worker's answers mean for each job; absent are those it never finished (pure).
+    """Return the results of the jobs by the worker's answers, without unfinished ones (pure).
 
     Raises InfraError if the worker found the libraries unusable, or a job only waited.
     """
@@ -235,12 +234,12 @@ def _death(event: Mapping[str, Any]) -> str:
 
 
 def without_end(seconds: float) -> str:
-    """How a model is told of that was ended after so many seconds."""
+    """Return the message for a model that was ended after so many seconds of computing."""
     return f"it did not come to an end in {seconds:.0f} s of computing"
 
 
 def output_of(output: str, job: str) -> str:
-    """The part of the libraries' output that was written during one job (pure)."""
+    """Return the part of the libraries' output that was written during one job (pure)."""
     begin = output.find(f"{_MARK}{job}\n")
     if begin < 0:
         return ""
@@ -269,21 +268,21 @@ def _events(path: Path) -> list[dict[str, Any]]:
 
 
 def output_text(file: IO[bytes], most_bytes: int = _KEPT_OUTPUT_BYTES) -> str:
-    """The end of what a process of a compiler wrote, without colours."""
+    """Return the end of a compiler process's output, without colours."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - most_bytes))
     return _COLOURS.sub("", file.read().decode("utf-8", "replace"))
 
 
 def own_environment(**more: str) -> dict[str, str]:
-    """Our environment with `more`, and without what would have a process load anything else."""
-    taken_out = ("LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH", "PYTHONHOME", "PYTHONSTARTUP")
-    kept = {name: value for name, value in os.environ.items() if name not in taken_out}
-    return kept | more
+    """Return our environment with `more`, without variables that change what a process loads."""
+    dropped = ("LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH", "PYTHONHOME", "PYTHONSTARTUP")
+    inherited = {name: value for name, value in os.environ.items() if name not in dropped}
+    return inherited | more
 
 
 def worker_command(worker: Path, folder: Path, request: Mapping[str, object]) -> list[str]:
-    """The command that runs a worker with a request, which is written into `folder`."""
+    """Write a request into `folder`; return the command that runs a worker with it."""
     file = folder / "request.json"
     file.write_text(json.dumps(request, default=str))
     # -P: the worker's own folder is not searched for modules

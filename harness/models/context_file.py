@@ -1,4 +1,4 @@
-"""Context binaries that a user has: the file as it lies, its inputs and what it should give."""
+"""Context binaries of users: the file as it is, its inputs and its expected outputs."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ Files = Path | tuple[Path, ...] | None
 
 @dataclass(frozen=True, init=False)
 class ContextFile:
-    """A context binary, to be used as it lies there.
+    """A context binary, used as it is.
 
-    Relative paths are meant from the folder of the test's file. `inputs` and `expected` name a
-    folder or list files, raw or .npy: in a folder those called like the tensors (x.raw), or all in
-    the order of their numbers (0.raw), else of their names, of which a warning tells. Without
-    `inputs` deterministic ones are made up; without `expected` no output is looked at. The record
-    says both. Outputs may differ by `tolerance`, in units of the raw values. `graph` names the one
-    of several graphs that is executed. Without it all are, in turn, and `inputs` and `expected`
-    have a folder for each graph, called like it. `name` is what it is called in cases and reports:
-    by default like the file.
+    Relative paths start at the folder of the test's file. `inputs` and `expected` name a folder or
+    list files, raw or .npy. Of a folder, the files named like the tensors (x.raw) are used, or all
+    in the order of their numbers (0.raw), else of their names, with a warning. Without `inputs`
+    deterministic ones are generated; without `expected` no output is compared. The record says
+    both. Outputs may differ by `tolerance`, in units of the raw values. `graph` names the graph to
+    execute if there are several. Without it all are executed, in turn, and `inputs` and `expected`
+    have a folder for each graph, named like it. `name` is the name in cases and reports, by
+    default that of the file.
     """
 
     path: Path
@@ -67,57 +67,56 @@ class ContextFile:
         graph: str | None = None,
         name: str | None = None,
     ) -> None:
-        """Nothing is read yet. Raises ConfigError for a tolerance that is none."""
+        """Read nothing yet. Raises ConfigError for an invalid tolerance."""
         if not 0 <= tolerance < float("inf"):
             raise ConfigError(
                 f"{tolerance} is not 0 or more", file=name or str(path), field="tolerance"
             )
-        given = {
+        fields = {
             "path": Path(path),
-            "inputs": given_files(inputs),
-            "expected": given_files(expected),
+            "inputs": resolve_paths(inputs),
+            "expected": resolve_paths(expected),
             "tolerance": float(tolerance),
             "graph": graph,
             "name": name or Path(path).name,
         }
-        for field, value in given.items():
+        for field, value in fields.items():
             object.__setattr__(self, field, value)
 
     def __str__(self) -> str:
         return self.name
 
-    # other plug-ins of pytest (allure) show parameters so
+    # other plug-ins of pytest (allure) show parameters by their repr
     __repr__ = __str__
 
     @property
     def compiled(self) -> bool:
-        """Whether a compiler is started here to make it: never."""
+        """False: no compiler is started for it."""
         return False
 
     def seen_from(self, folder: Path) -> Self:
-        """This file, with relative paths meant from a folder."""
-
+        """Return this file, with relative paths resolved against a folder."""
         return type(self)(
             folder / self.path,
-            inputs=given_files(self.inputs, folder),
-            expected=given_files(self.expected, folder),
+            inputs=resolve_paths(self.inputs, folder),
+            expected=resolve_paths(self.expected, folder),
             tolerance=self.tolerance,
             graph=self.graph,
             name=self.name,
         )
 
 
-def given_files(given: AnyPath | Sequence[AnyPath] | None, folder: Path = Path()) -> Files:
-    """A folder, or files; relative ones below a folder (pure)."""
-    if given is None:
+def resolve_paths(paths: AnyPath | Sequence[AnyPath] | None, folder: Path = Path()) -> Files:
+    """Return a folder, or files, with relative paths resolved against `folder` (pure)."""
+    if paths is None:
         return None
-    if isinstance(given, str | os.PathLike):
-        return folder / given
-    return tuple(folder / one for one in given)
+    if isinstance(paths, str | os.PathLike):
+        return folder / paths
+    return tuple(folder / path for path in paths)
 
 
 class ContextFiles:
-    """Reads context files: once each, as long as they do not change."""
+    """Reader of context files: each is read once, as long as it does not change."""
 
     def __init__(self, cache_root: Path, catalog: Catalog, probes: ProbeBuilder) -> None:
         self._cache = cache_root
@@ -127,54 +126,53 @@ class ContextFiles:
         self._metadata: dict[tuple[Path, str], Mapping[str, Any] | ConfigError] = {}
 
     def contexts(self, sources: Iterable[ContextFile]) -> dict[ContextFile, Context | ConfigError]:
-        """The context of each file, with its inputs and expected outputs, or what is wrong with it.
+        """Return the context of each file, with its inputs and expected outputs, or its error.
 
-        All are read in one process. Raises InfraError if the library that reads metadata cannot be
-        had.
+        All are read in one process. Raises InfraError if there is no library to read metadata.
         """
-        found: dict[ContextFile, Context | ConfigError] = {}
-        for source, one in self._looked_at(sources).items():
+        contexts: dict[ContextFile, Context | ConfigError] = {}
+        for source, state in self._read_all(sources).items():
             try:
-                if isinstance(one, ConfigError):
-                    raise one
-                found[source] = self._context(source, one)
+                if isinstance(state, ConfigError):
+                    raise state
+                contexts[source] = self._context(source, state)
             except ConfigError as error:
-                # of a piece of another file users know the name, and not its copy
+                # users know the name of a piece of another file, and not its copy in the cache
                 copied = source.path.parent == self._cache / PIECES
                 if copied and error.file in (source.path, str(source.path)):
                     error = ConfigError(
                         error.problem, file=source.name, field=error.field, choices=error.choices
                     )
-                found[source] = error
-        return found
+                contexts[source] = error
+        return contexts
 
     def metadata(self, sources: Iterable[ContextFile]) -> dict[ContextFile, Mapping[str, Any]]:
-        """What the files say of themselves, without those that cannot be read.
+        """Return the metadata of the files, without those that cannot be read.
 
-        Neither the graph that is meant nor files for its tensors matter here. Raises as `contexts`.
+        Neither the chosen graph nor files for its tensors matter here. Raises as `contexts`.
         """
-        found = {}
-        for source, one in self._looked_at(sources).items():
-            if isinstance(one, Hashed):
-                told = self._metadata[source.path, one.sha256]
-                if not isinstance(told, ConfigError):
-                    found[source] = told
-        return found
+        metadata = {}
+        for source, hashed in self._read_all(sources).items():
+            if isinstance(hashed, Hashed):
+                facts = self._metadata[source.path, hashed.sha256]
+                if not isinstance(facts, ConfigError):
+                    metadata[source] = facts
+        return metadata
 
-    def _looked_at(self, sources: Iterable[ContextFile]) -> dict[ContextFile, Hashed | ConfigError]:
-        """The files, hashed, and their metadata read; or why there is none."""
-        found: dict[ContextFile, Hashed | ConfigError] = {}
+    def _read_all(self, sources: Iterable[ContextFile]) -> dict[ContextFile, Hashed | ConfigError]:
+        """Hash the files and read their metadata; return the hash or the error of each."""
+        states: dict[ContextFile, Hashed | ConfigError] = {}
         for source in sources:
             path = source.path
             try:
                 self._require(path)
                 hashes = HashCache(self._cache, path.parent).hashed({path.name: path})
-                found[source] = hashes[path.name]
+                states[source] = hashes[path.name]
             except ConfigError as error:
-                found[source] = error
-        hashed = {one: known for one, known in found.items() if isinstance(known, Hashed)}
+                states[source] = error
+        hashed = {file: state for file, state in states.items() if isinstance(state, Hashed)}
         self._read({(source.path, one.sha256): one.size for source, one in hashed.items()})
-        return found
+        return states
 
     def _context(self, source: ContextFile, hashed: Hashed) -> Context:
         path = source.path
@@ -185,10 +183,10 @@ class ContextFiles:
         arch = metadata.get("dsp_arch")
         contexts = []
         for number, graph in graphs_named(metadata, path, source.graph):
-            own = None if alone else str(graph.get("name"))
+            graph_name = None if alone else str(graph.get("name"))
             inputs = tensors_of(graph, "inputs", path)
             outputs = tensors_of(graph, "outputs", path)
-            expected = self._given("expected", source.expected, outputs, own, path)
+            expected = self._tensor_files("expected", source.expected, outputs, graph_name, path)
             context = Context(
                 path=path,
                 sha256=hashed.sha256,
@@ -196,7 +194,7 @@ class ContextFiles:
                 source=source,
                 compiler=None,
                 htp_arch=arch if isinstance(arch, int) else None,
-                inputs=self._given("inputs", source.inputs, inputs, own, path),
+                inputs=self._tensor_files("inputs", source.inputs, inputs, graph_name, path),
                 expected=expected,
                 reference=expected,
                 against=GIVEN,
@@ -209,29 +207,29 @@ class ContextFiles:
             contexts.append(context)
         return replace(contexts[0], others=tuple(contexts[1:]))
 
-    def _given(
+    def _tensor_files(
         self,
-        what: str,
+        field: str,
         files: Files,
         tensors: Sequence[Tensor],
         graph: str | None,
         binary: Path,
     ) -> tuple[Path, ...]:
-        """What a user gave, else inputs that are made up, without expected outputs.
+        """Return the user's files, else generated inputs and no expected outputs.
 
-        Of several graphs (`graph`) each has a folder called like it.
+        If there are several graphs, each (`graph`) has a folder named like it.
         """
         if files is None:
-            return self._tensors.generated(tensors, binary) if what == "inputs" else ()
+            return self._tensors.generated(tensors, binary) if field == "inputs" else ()
         if graph is not None:
             if not isinstance(files, Path):
                 why = "the binary has several graphs: name one, or give a folder with one for each"
-                raise ConfigError(why, file=binary, field=what)
+                raise ConfigError(why, file=binary, field=field)
             if problem := name_problem(graph, flat=True):
                 why = f"no folder can be called like the graph {graph!r}, which {problem}: name one"
-                raise ConfigError(why, file=binary, field=what)
-            return self._tensors.given(what, files / graph, tensors, binary, within=files)
-        return self._tensors.given(what, files, tensors, binary)
+                raise ConfigError(why, file=binary, field=field)
+            return self._tensors.resolve(field, files / graph, tensors, binary, root=files)
+        return self._tensors.resolve(field, files, tensors, binary)
 
     def _require(self, path: Path) -> None:
         try:
@@ -249,37 +247,37 @@ class ContextFiles:
             raise ConfigError(problem, file=path.absolute())
 
     def _read(self, files: Mapping[tuple[Path, str], int]) -> None:
-        """Has the metadata of files, by path and hash, with their sizes."""
+        """Read the metadata of files, which are given with their sizes, by path and hash."""
         new = [key for key in files if key not in self._metadata]
         if not new:
             return
-        # the newest reads what the others read, and more
+        # the newest reads all that the others read
         newest = all_versions()[-1]
         library = self._catalog.runtime(newest, "linux-x64").library("libQnnSystem.so")
         pieces = [Piece(key[0], 0, files[key], "", "context") for key in new]
-        for key, told in zip(new, read_each(self._probes, library, pieces), strict=True):
-            if isinstance(told, Unreadable):
+        for key, answer in zip(new, read_each(self._probes, library, pieces), strict=True):
+            if isinstance(answer, Unreadable):
                 problem = _another_kind(key[0]) or (
                     f"is no whole context binary for libQnnSystem.so of QNN {newest}, "
-                    f"which reads what one is made of: {told.reason}"
+                    f"which reads what one is made of: {answer.reason}"
                 )
                 self._metadata[key] = ConfigError(problem, file=key[0])
             else:
-                self._metadata[key] = told
+                self._metadata[key] = answer
 
 
 def _another_kind(path: Path) -> str | None:
-    """What a file is that the library does not read; None if no other kind is seen in it."""
+    """Describe a file of another kind, which the library does not read; None for an unknown one."""
     try:
         kind = open_artefact(path).kind
     except ArtefactError:
         return None
     if kind == "context":
         return None
-    takes = "`qnn-harness run` takes it as it is"
-    for one in ENGINES.values():
-        if kind in (one.runs_whole, one.compiles, "onnx" if one.takes_models else None):
-            method = "session" if one.takes_models else one.name
-            marked = f'`device(engine="{one.name}")`'
-            takes = f"`bench.{method}(...)` takes it, in a test marked {marked}"
-    return f"is no context binary, but of the kind {kind}: {takes}"
+    hint = "`qnn-harness run` takes it as it is"
+    for engine in ENGINES.values():
+        if kind in (engine.runs_whole, engine.compiles, "onnx" if engine.takes_models else None):
+            method = "session" if engine.takes_models else engine.name
+            marker = f'`device(engine="{engine.name}")`'
+            hint = f"`bench.{method}(...)` takes it, in a test marked {marker}"
+    return f"is no context binary, but of the kind {kind}: {hint}"

@@ -13,44 +13,44 @@ from harness.models.compile import ContextKey, ContextStore
 from harness.models.compiler import CompileError
 from harness.models.context_file import ContextFile, ContextFiles
 from harness.models.models import Model
-from harness.models.source import ClosenessAsked, Context, Reference
+from harness.models.source import ClosenessLimits, Context, Reference
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import ONCE, Rounds
 from harness.runtimes.catalog import Catalog
 
 Source = Model | ContextFile
-"""The kinds of sources that there are."""
+"""A source of contexts: a model to compile, or a file."""
 
-Made = Mapping[Source, Context | ConfigError | CompileError]
-"""What became of each source."""
+SourceContexts = Mapping[Source, Context | ConfigError | CompileError]
+"""The context of each source, or its error."""
 
 
 class SourceList(tuple[Source, ...]):
-    """Sources that belong together and have one name, such as those of a file with many contexts.
+    """Sources with a common name, such as those of a file with many contexts.
 
-    A test takes it as it takes a tuple of sources; cases and records call it by its name.
+    Tests use it like a tuple of sources; cases and records show its name.
     """
 
     name: str
 
     empty_caches: tuple[str, ...]
-    """Where its file should hold further contexts, and holds none."""
+    """Nodes of the file that should hold a context, and hold none."""
 
     not_run: str
-    """What to say of a file of which these are only a part."""
+    """Note on the parts of the file that do not run."""
 
     rounds: Rounds
-    """How often each graph is executed."""
+    """Number of executions of each graph."""
 
-    closeness: ClosenessAsked
-    """What is asked of each output."""
+    closeness: ClosenessLimits
+    """Conditions for each output."""
 
     plan: RunPlan | None
     expects: Expects | None
-    """How its file says that they were run, and what that came to."""
+    """How a bundle says that its contexts ran, and the outcome."""
 
     wrong: ConfigError | None = None
-    """Why nothing can be taken from its file; the case of the file ends with it."""
+    """Error of a file without sources; the case of the file ends with it."""
 
     def __new__(
         cls,
@@ -59,76 +59,78 @@ class SourceList(tuple[Source, ...]):
         empty_caches: Iterable[str] = (),
         plan: RunPlan | None = None,
         expects: Expects | None = None,
-        closeness: ClosenessAsked | None = None,
+        closeness: ClosenessLimits | None = None,
         not_run: str = "",
     ) -> Self:
-        """Takes the sources in the order in which they are to be loaded."""
-        made = super().__new__(cls, tuple(sources))
-        made.name = name
-        made.empty_caches, made.not_run = tuple(empty_caches), not_run
-        made.plan, made.expects, made.rounds = plan, expects, ONCE
-        made.closeness = ClosenessAsked() if closeness is None else closeness
-        return made
+        """Create a list of sources, in the order in which they are to be loaded."""
+        source_list = super().__new__(cls, tuple(sources))
+        source_list.name = name
+        source_list.empty_caches, source_list.not_run = tuple(empty_caches), not_run
+        source_list.plan, source_list.expects, source_list.rounds = plan, expects, ONCE
+        source_list.closeness = ClosenessLimits() if closeness is None else closeness
+        return source_list
 
     @classmethod
     def unreadable(cls, name: str, error: ConfigError) -> Self:
-        """Make a list for a file that nothing can be taken from."""
-        made = cls(name, ())
-        made.wrong = error
-        return made
+        """Create an empty list for a file that cannot be read."""
+        sources = cls(name, ())
+        sources.wrong = error
+        return sources
 
     def __str__(self) -> str:
         return self.name
 
-    # other plug-ins of pytest (allure) show parameters so
+    # other plug-ins of pytest (allure) show parameters by their repr
     __repr__ = __str__
 
 
 class Contexts:
-    """Contexts by source, for any compiler and HTP architecture; nothing is made or read twice."""
+    """Contexts by source, for any compiler and HTP architecture; each is made or read once."""
 
     def __init__(self, cache: Path, catalog: Catalog, probes: ProbeBuilder) -> None:
         self._compiled = ContextStore(cache, catalog, probes)
         self._files = ContextFiles(cache, catalog, probes)
 
-    def of(self, sources: Iterable[Source], compiler: str | None, htp_arch: int | None) -> Made:
-        """The contexts of all of these; those of models as a compiler makes them.
+    def of(
+        self, sources: Iterable[Source], compiler: str | None, htp_arch: int | None
+    ) -> SourceContexts:
+        """Return the contexts of all sources, compiling models.
 
-        Files need neither compiler nor architecture. What a compiler refused, or is wrong with a
-        file, stands in the place of a context. Raises for the rest as `ContextStore.each` and
+        Files need neither compiler nor architecture. A source that was refused, or cannot be read,
+        has its error instead of a context. Raises as `ContextStore.each` and
         `ContextFiles.contexts`.
         """
-        wanted = list(dict.fromkeys(sources))
-        models = [one for one in wanted if isinstance(one, Model)]
-        made = self._compiled.each([_key(one, compiler, htp_arch) for one in models])
-        found: dict[Source, Context | ConfigError | CompileError] = {}
-        found.update(zip(models, made, strict=True))
-        files = [one for one in wanted if isinstance(one, ContextFile)]
+        unique = list(dict.fromkeys(sources))
+        models = [source for source in unique if isinstance(source, Model)]
+        compiled = self._compiled.each([_key(model, compiler, htp_arch) for model in models])
+        contexts: dict[Source, Context | ConfigError | CompileError] = {}
+        contexts.update(zip(models, compiled, strict=True))
+        files = [source for source in unique if isinstance(source, ContextFile)]
         for file, read in self._files.contexts(files).items():
-            found[file] = read
-        return {one: found[one] for one in wanted}
+            contexts[file] = read
+        return {source: contexts[source] for source in unique}
 
     def metadata(self, sources: Iterable[Source]) -> dict[ContextFile, Mapping[str, Any]]:
-        """What the files among these say of themselves; as `ContextFiles.metadata`."""
-        return self._files.metadata(one for one in sources if isinstance(one, ContextFile))
+        """Return the metadata of the files among the sources; see `ContextFiles.metadata`."""
+        return self._files.metadata(source for source in sources if isinstance(source, ContextFile))
 
     def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
-        """The references of models; raises as `ContextStore.references`."""
+        """Return the references of models; raises as `ContextStore.references`."""
         return self._compiled.references(models, compiler)
 
 
-def required(made: Made) -> dict[Source, Context]:
-    """The contexts of all of these. Raises the first error that stands in the place of one."""
-    found = {}
-    for source, one in made.items():
-        if isinstance(one, HarnessError):
-            raise one
-        found[source] = one
-    return found
+def require_contexts(contexts: SourceContexts) -> dict[Source, Context]:
+    """Return the contexts of all sources. Raises the first error among them."""
+    whole = {}
+    for source, context in contexts.items():
+        if isinstance(context, HarnessError):
+            raise context
+        whole[source] = context
+    return whole
 
 
 def _key(model: Model, compiler: str | None, htp_arch: int | None) -> ContextKey:
     arch = model.htp_arch or htp_arch
     if compiler is None or arch is None:
-        raise InternalError(f"{model} is to be compiled, but not by what or for which HTP")
+        raise InternalError(f"{model} needs a compiler and an HTP architecture")
     return replace(model, htp_arch=0), compiler, arch

@@ -1,4 +1,4 @@
-"""What `qnn-harness contexts fit` tells: whether contexts fit, which does not, what would help."""
+"""Result of `qnn-harness contexts fit`: do the contexts fit, which does not, what would help."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.models.packing import Alternative, Room, Size, changes, forecast
 from harness.models.source import Residency, schedule
 
 MOST_CONTEXTS: Final = 8192
-"""How many contexts can be asked about."""
+"""Most contexts of one forecast."""
 _BAR_CHARS = 40
 
 
@@ -21,9 +21,9 @@ _BAR_CHARS = 40
 class FitContext:
     """A context and the bytes that are reserved for it.
 
-    `source`: `measured`, when the library loaded it alone, or `metadata`, where it did not say what
-    it takes: then that is so many bytes at least, and `problem` says why. `refused`: it does not
-    load it at all; `diagnosis` says of which known kind that is.
+    `source`: `measured` if the library loaded it alone, or `metadata` if the library did not log
+    its size: then `bytes` is a lower bound, and `problem` says why. `refused`: the library does not
+    load it at all; `diagnosis` names the known kind of that failure.
     """
 
     name: str
@@ -37,7 +37,7 @@ class FitContext:
 
 @dataclass(frozen=True)
 class FirstRefused:
-    """The first load that fails (from 0), of which context, and by how many bytes."""
+    """The first load that fails (from 0), its context, and the bytes that it lacks."""
 
     load: int
     name: str
@@ -47,7 +47,7 @@ class FirstRefused:
 
 @dataclass(frozen=True)
 class FitDomain:
-    """What one protection domain holds when nothing more fits, or when most is loaded."""
+    """Contents of a protection domain when nothing more fits, or when it is fullest."""
 
     contexts: tuple[int, ...]
     used_bytes: int
@@ -58,12 +58,12 @@ class Fit:
     """The answer for one list of contexts, loaded in this order.
 
     Each of `sessions` protection domains has `budget_bytes`, None without a limit. So many `loads`
-    succeed. `changes` tells what would come of other ways; it is empty where all fit. A context
-    that is refused even alone never fits: nothing is packed then, and `loads` counts those before.
-    `fits` is None where nobody knows, as the library has no limit; `simulated` says what a limit
-    that was measured on a simulator leaves open.
-    `most` is how many of such contexts, in turn, can be loaded together (up to 8192); None where
-    there is no limit, or they do not all fit.
+    succeed. `changes` are the outcomes of other ways to load them; empty if all fit. A context that
+    is refused even alone never fits: nothing is packed then, and `loads` counts those before it.
+    `fits` is None if it is unknown, as the library has no limit; `simulated` says what a limit
+    measured on a simulator does not tell.
+    `most` is how many such contexts, in turn, can be loaded together (up to 8192); None if there is
+    no limit, or they do not all fit.
     """
 
     schema: Literal[1]
@@ -91,17 +91,17 @@ def fit(
     residency: Residency = "resident",
     window: int = 4,
 ) -> Fit:
-    """Whether the contexts fit (pure); `room` is None for a library that refuses nothing."""
-    sizes = [Size(one.bytes, one.spill_fill_bytes) for one in contexts]
+    """Forecast if contexts fit (pure); `room` is None for a library that refuses nothing."""
+    sizes = [Size(context.bytes, context.spill_fill_bytes) for context in contexts]
     limit = room or Room(sum(size.total for size in sizes))
     moves = schedule(len(sizes), residency, window).moves
-    found, refused, loads = forecast(sizes, moves, limit), None, None
-    if any(one.refused for one in contexts):
+    outcome, refused, loads = forecast(sizes, moves, limit), None, None
+    if any(context.refused for context in contexts):
         order = [move.context for move in moves if move.verb == "load"]
-        loads = next(at for at, context in enumerate(order) if contexts[context].refused)
-    elif found.refused is not None:
-        name, size = contexts[found.refused.context].name, sizes[found.refused.context]
-        refused = FirstRefused(found.refused.load, name, size.total, found.refused.missing)
+        loads = next(index for index, context in enumerate(order) if contexts[context].refused)
+    elif outcome.refused is not None:
+        name, size = contexts[outcome.refused.context].name, sizes[outcome.refused.context]
+        refused = FirstRefused(outcome.refused.load, name, size.total, outcome.refused.missing)
     return Fit(
         schema=1,
         qnn=qnn,
@@ -109,13 +109,13 @@ def fit(
         budget_bytes=room.budget if room else None,
         sessions=limit.sessions,
         budget=budget if room else "no limit",
-        fits=loads is None and found.fits and (room is not None or None),
-        loads=found.loads if loads is None else loads,
+        fits=loads is None and outcome.fits and (room is not None or None),
+        loads=outcome.loads if loads is None else loads,
         first_refused=refused,
         contexts=tuple(contexts),
-        domains=tuple(map(FitDomain, found.domains, found.used)) if loads is None else (),
-        changes=() if found.fits or loads is not None else tuple(changes(sizes, limit)),
-        most=_most(contexts, room) if found.fits and loads is None else None,
+        domains=tuple(map(FitDomain, outcome.domains, outcome.used)) if loads is None else (),
+        changes=() if outcome.fits or loads is not None else tuple(changes(sizes, limit)),
+        most=_most(contexts, room) if outcome.fits and loads is None else None,
         simulated=None
         if room is not None and budget == "given"
         else limits_of_simulation("capacity", "linux-x64", [qnn]),
@@ -125,72 +125,72 @@ def fit(
 def _most(contexts: Sequence[FitContext], room: Room | None) -> int | None:
     if room is None:
         return None
-    different = [Size(one.bytes, one.spill_fill_bytes) for one in dict.fromkeys(contexts)]
-    sizes = list(islice(cycle(different), MOST_CONTEXTS))
+    distinct = [Size(each.bytes, each.spill_fill_bytes) for each in dict.fromkeys(contexts)]
+    sizes = list(islice(cycle(distinct), MOST_CONTEXTS))
     return forecast(sizes, schedule(len(sizes), "resident", 1).moves, room).loads
 
 
-def fit_lines(told: Fit) -> Iterator[str]:
-    """A `Fit` for people, each domain as a bar."""
-    yield from _problems(told)
-    how = f"QNN {told.qnn}, {told.residency}, budget {told.budget}"
-    if any(one.refused for one in told.contexts):
-        refused_ones = sum(one.refused for one in dict.fromkeys(told.contexts))
-        refuses = f"QNN {told.qnn} refuses {counted(refused_ones, 'context')} even alone"
+def fit_lines(answer: Fit) -> Iterator[str]:
+    """Format a `Fit` as text, each domain as a bar."""
+    yield from _problems(answer)
+    conditions = f"QNN {answer.qnn}, {answer.residency}, budget {answer.budget}"
+    if any(context.refused for context in answer.contexts):
+        refused_count = sum(context.refused for context in dict.fromkeys(answer.contexts))
+        refuses = f"QNN {answer.qnn} refuses {counted(refused_count, 'context')} even alone"
         yield f"does not fit: {refuses}; no budget changes that"
         return
-    for number, domain in enumerate(told.domains):
-        held = counted(len(domain.contexts), "context")
-        if told.budget_bytes is None:
-            yield f"{held} take {domain.used_bytes:,} bytes"
-            yield f"not known whether they fit: {told.simulated}"
+    for number, domain in enumerate(answer.domains):
+        count = counted(len(domain.contexts), "context")
+        if answer.budget_bytes is None:
+            yield f"{count} take {domain.used_bytes:,} bytes"
+            yield f"not known whether they fit: {answer.simulated}"
             yield "--budget BYTES gives a limit"
-            yield from _what_counts(told)
+            yield from _size_note(answer)
             return
-        filled = round(_BAR_CHARS * domain.used_bytes / told.budget_bytes)
+        filled = round(_BAR_CHARS * domain.used_bytes / answer.budget_bytes)
         bar = "#" * filled + "." * (_BAR_CHARS - filled)
-        yield f"PD {number} [{bar}] {domain.used_bytes:,} of {told.budget_bytes:,} bytes, {held}"
-    if told.first_refused is None:
-        yield f"all fit: {counted(len(told.contexts), 'context')} ({how})"
-        if told.most is not None:
-            more = " or more" if told.most == MOST_CONTEXTS else ""
-            yield f"at most, taken in turn and kept loaded: {told.most}{more}"
-        yield from _what_counts(told)
-        yield from filter(None, [told.simulated])
+        yield f"PD {number} [{bar}] {domain.used_bytes:,} of {answer.budget_bytes:,} bytes, {count}"
+    if answer.first_refused is None:
+        yield f"all fit: {counted(len(answer.contexts), 'context')} ({conditions})"
+        if answer.most is not None:
+            more = " or more" if answer.most == MOST_CONTEXTS else ""
+            yield f"at most, taken in turn and kept loaded: {answer.most}{more}"
+        yield from _size_note(answer)
+        yield from filter(None, [answer.simulated])
         return
-    refused = told.first_refused
+    refused = answer.first_refused
     fitting = counted(refused.load, "context fits", "contexts fit")
     yield (
         f"{fitting}, the next does not ({refused.name}, "
-        f"{refused.bytes:,} bytes): {refused.missing_bytes:,} bytes are missing ({how})"
+        f"{refused.bytes:,} bytes): {refused.missing_bytes:,} bytes are missing ({conditions})"
     )
-    yield from _what_counts(told)
-    yield from filter(None, [told.simulated])
-    for change in told.changes:
-        if change.fits or change.loads > told.loads:
-            answer = "all fit" if change.fits else f"{change.loads} fit"
-            yield f"    {change.change}: {answer}"
+    yield from _size_note(answer)
+    yield from filter(None, [answer.simulated])
+    for change in answer.changes:
+        if change.fits or change.loads > answer.loads:
+            outcome = "all fit" if change.fits else f"{change.loads} fit"
+            yield f"    {change.change}: {outcome}"
 
 
-def _what_counts(told: Fit) -> Iterator[str]:
-    """Why a context takes more than `contexts inspect` says that it needs at least."""
-    if any(one.source == "measured" for one in told.contexts):
+def _size_note(answer: Fit) -> Iterator[str]:
+    """Explain why a context takes more than the lower bound of `contexts inspect`."""
+    if any(context.source == "measured" for context in answer.contexts):
         yield (
             "a context takes more than its data: weights are rounded up, and the VTCM and what the "
             "library adds count, too"
         )
 
 
-def _problems(told: Fit) -> Iterator[str]:
-    """What is wrong with contexts, each problem once, however many have it."""
+def _problems(answer: Fit) -> Iterator[str]:
+    """Yield the problems of contexts, each once, however many have it."""
     kinds: dict[tuple[str | None, ...], list[FitContext]] = {}
-    for one in dict.fromkeys(told.contexts):
-        if one.problem:
-            at_least = None if one.refused else f"at least {one.bytes:,} bytes"
-            kinds.setdefault((at_least, one.problem, one.diagnosis), []).append(one)
-    for (at_least, problem, diagnosis), alike in kinds.items():
-        more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
-        what = f"refused by QNN {told.qnn}" if at_least is None else at_least
-        yield f"{alike[0].name}{more}: {what}; loaded alone: {problem}"
+    for context in dict.fromkeys(answer.contexts):
+        if context.problem:
+            at_least = None if context.refused else f"at least {context.bytes:,} bytes"
+            kinds.setdefault((at_least, context.problem, context.diagnosis), []).append(context)
+    for (at_least, problem, diagnosis), contexts in kinds.items():
+        more = f" and {len(contexts) - 1} more" if len(contexts) > 1 else ""
+        size = f"refused by QNN {answer.qnn}" if at_least is None else at_least
+        yield f"{contexts[0].name}{more}: {size}; loaded alone: {problem}"
         if diagnosis:
             yield f"    {diagnosis}"

@@ -1,4 +1,4 @@
-"""What `qnn-harness contexts inspect` tells of context binaries: made of their metadata (pure)."""
+"""Result of `qnn-harness contexts inspect`, made of the metadata of context binaries (pure)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _MEMORY_TYPES: Final = {0: "raw", 1: "memhandle", 2: "retrieve-raw"}
 
 @dataclass(frozen=True)
 class TensorReport:
-    """An input or output; `bytes` is None where nobody knows its size before it runs.
+    """An input or output; `bytes` is None if its size is not known before it runs.
 
-    `data_type` is the number of QNN's type, as in 0x0304, where it has no name here. A quantised
-    value v stands for `scale` * (v + `offset`). Each of `channels` along `axis` has its own.
+    `data_type` is the number of QNN's type, as in 0x0304, if it has no name here. A quantised value
+    v stands for `scale` * (v + `offset`). Each of `channels` along `axis` has its own encoding.
     """
 
     name: str
@@ -46,7 +46,7 @@ class TensorReport:
 
 @dataclass(frozen=True)
 class GraphReport:
-    """A graph of a binary; sizes are None where the binary's format is too old to tell them."""
+    """A graph of a binary; sizes are None if the binary's format is too old to have them."""
 
     name: str
     inputs: tuple[TensorReport, ...]
@@ -60,9 +60,9 @@ class GraphReport:
 
 @dataclass(frozen=True)
 class ContextReport:
-    """A context binary: where it lies, what its container and what it itself says (sizes in bytes).
+    """A context binary: its place, the facts of its container and its metadata (sizes in bytes).
 
-    `problem` tells why the rest is missing; a DLC has no context yet, which is no problem. `socs`
+    `problem` says why the rest is missing; a DLC has no context yet, which is no problem. `socs`
     are those that `soc_model` is the id of. `io_bytes` and `weights_bytes` are sums over the
     graphs, `spill_fill_bytes` and `vtcm_bytes` the largest; `memory_bytes` is what a device needs
     at least.
@@ -92,7 +92,7 @@ class ContextReport:
 
 @dataclass(frozen=True)
 class ModelReport:
-    """An ONNX model without contexts: how many nodes, of which types, what it takes and gives."""
+    """An ONNX model without contexts: its number of nodes, their types, its inputs and outputs."""
 
     file: str
     nodes: int
@@ -103,7 +103,7 @@ class ModelReport:
 
 @dataclass(frozen=True)
 class Inspection:
-    """All that one call told; `qnn` is the version that read, `problems` what it could not read."""
+    """Result of one inspection; `qnn` is the version that read, `problems` what it cannot read."""
 
     schema: Literal[1]
     qnn: str
@@ -113,22 +113,23 @@ class Inspection:
 
 
 def names_of(contexts: Sequence[ContextReport]) -> list[str]:
-    """Each as runs call it, by its number in its file; behind that what the file calls it."""
-    held = Counter(one.file for one in contexts if one.kind != "empty")
+    """Return the contexts' names in runs, with their numbers, and their origins in the files."""
+    counts = Counter(context.file for context in contexts if context.kind != "empty")
     before: Counter[str] = Counter()
     names = []
-    for one in contexts:
-        number = f"#{before[one.file]}" if one.kind != "empty" and held[one.file] > 1 else ""
-        before[one.file] += one.kind != "empty"
-        names.append(f"{one.file}{number}" + (f" ({one.origin})" if one.origin else ""))
+    for context in contexts:
+        file, loads = context.file, context.kind != "empty"
+        number = f"#{before[file]}" if loads and counts[file] > 1 else ""
+        before[file] += loads
+        names.append(f"{file}{number}" + (f" ({context.origin})" if context.origin else ""))
     return names
 
 
 def model_report(path: Path) -> ModelReport:
-    """What an ONNX model says of itself. Raises ConfigError for what is no model."""
+    """Return the report of an ONNX model. Raises ConfigError for a file that is no model."""
     model = OnnxNodes.of(path)
-    nodes = [one for one in model.nodes if one.within is None]
-    types = Counter(one.op_type for one in nodes)
+    nodes = [node for node in model.nodes if node.parent is None]
+    types = Counter(node.op_type for node in nodes)
     return ModelReport(
         str(path),
         len(nodes),
@@ -141,14 +142,14 @@ def model_report(path: Path) -> ModelReport:
 def context_report(
     artefact: Artefact, piece: Piece, sha256: str, metadata: Mapping[str, Any] | Unreadable | None
 ) -> ContextReport:
-    """What is known of a piece; None for metadata that nobody asked for: it is no context."""
-    told: dict[str, Any] = {}
+    """Return the report of a piece; `metadata` is None for one that is no context."""
+    fields: dict[str, Any] = {}
     if metadata is None:
-        told["problem"] = PIECE_FORMATS[piece.kind].problem
+        fields["problem"] = PIECE_FORMATS[piece.kind].problem
     elif isinstance(metadata, Unreadable):
-        told["problem"] = metadata.reason
+        fields["problem"] = metadata.reason
     else:
-        told = _told(metadata)
+        fields = _metadata_fields(metadata)
     return ContextReport(
         file=str(artefact.path),
         artefact=artefact.kind,
@@ -158,12 +159,12 @@ def context_report(
         size=piece.size,
         sha256=sha256,
         container=dict(piece.facts),
-        **told,
+        **fields,
     )
 
 
-def _told(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    graphs = tuple(_graph(one) for one in entries(metadata, "graphs"))
+def _metadata_fields(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    graphs = tuple(_graph(graph) for graph in entries(metadata, "graphs"))
     soc_model = metadata.get("soc_model")
     return {
         "build_id": metadata.get("build_id"),
@@ -177,26 +178,26 @@ def _told(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _graph(told: Mapping[str, Any]) -> GraphReport:
+def _graph(graph: Mapping[str, Any]) -> GraphReport:
     return GraphReport(
-        name=str(told.get("name")),
-        inputs=tuple(_tensor(one) for one in entries(told, "inputs")),
-        outputs=tuple(_tensor(one) for one in entries(told, "outputs")),
-        weights_bytes=told.get("const_bytes"),
-        shared_weights_bytes=told.get("shared_weights_bytes"),
-        io_bytes=told.get("io_bytes"),
-        spill_fill_bytes=told.get("spill_fill_bytes"),
-        vtcm_bytes=told.get("vtcm_bytes"),
+        name=str(graph.get("name")),
+        inputs=tuple(_tensor(tensor) for tensor in entries(graph, "inputs")),
+        outputs=tuple(_tensor(tensor) for tensor in entries(graph, "outputs")),
+        weights_bytes=graph.get("const_bytes"),
+        shared_weights_bytes=graph.get("shared_weights_bytes"),
+        io_bytes=graph.get("io_bytes"),
+        spill_fill_bytes=graph.get("spill_fill_bytes"),
+        vtcm_bytes=graph.get("vtcm_bytes"),
     )
 
 
-def _tensor(told: Mapping[str, Any]) -> TensorReport:
-    memory_type = told.get("memory_type", 0)
+def _tensor(tensor: Mapping[str, Any]) -> TensorReport:
+    memory_type = tensor.get("memory_type", 0)
     return TensorReport(
-        name=str(told.get("name")),
-        data_type=told.get("data_type") or f"0x{told.get('data_type_code', 0):04x}",
-        dimensions=tuple(told.get("dimensions", ())),
-        bytes=told.get("bytes") or None,
+        name=str(tensor.get("name")),
+        data_type=tensor.get("data_type") or f"0x{tensor.get('data_type_code', 0):04x}",
+        dimensions=tuple(tensor.get("dimensions", ())),
+        bytes=tensor.get("bytes") or None,
         memory_type=_MEMORY_TYPES.get(memory_type, f"type {memory_type}"),
-        **{key: told.get(key) for key in ("encoding", "scale", "offset", "axis", "channels")},
+        **{key: tensor.get(key) for key in ("encoding", "scale", "offset", "axis", "channels")},
     )

@@ -1,7 +1,7 @@
 """LiteRT models (.tflite): compiled ahead of time with a QNN, and run on this computer's CPU.
 
-LiteRT's compiler is software under test, in a process of its own like QNN's (compiler.py). All of
-it comes out of LiteRT's wheel, which has no library that loads the result on a device
+LiteRT's compiler is software under test and runs in its own process, as QNN's does (compiler.py).
+It comes from LiteRT's wheel, which has no library that loads the result on a device
 (libLiteRtDispatch_Qualcomm.so).
 """
 
@@ -46,7 +46,7 @@ _FOLDER: Final = "ai_edge_litert"
 _PLATFORM: Final = "manylinux_2_27_x86_64"
 _COMPILER: Final = f"{_FOLDER}/tools/apply_plugin_main"
 _PLUGIN: Final = f"{_FOLDER}/vendors/qualcomm/compiler/libLiteRtCompilerPlugin_Qualcomm.so"
-# what the interpreter imports, and those are linked with
+# the interpreter's imports, and the libraries that they are linked with
 _CPU: Final = (
     *("__init__.py", "interpreter.py", "metrics_interface.py", "metrics_portable.py"),
     *("_pywrap_litert_interpreter_wrapper.so", "libpywrap_litert_common.so"),
@@ -55,7 +55,7 @@ _WANTED: Final = frozenset((_COMPILER, _PLUGIN, *(f"{_FOLDER}/{name}" for name i
 
 _SAVER: Final = f"{LIBRARY_FOLDER}/libQnnSaver.so"
 _LINKED: Final = frozenset((_SAVER, f"{LIBRARY_FOLDER}/libQnnIr.so"))
-# The plug-in is linked with these; what compiles for the HTP calls nothing of them.
+# The plug-in is linked with these; compiling for the HTP calls nothing of them.
 
 WORKER: Final = Path(__file__).with_name("litert_worker.py")
 _LOCK_TIMEOUT_S: Final = 1800.0
@@ -64,18 +64,18 @@ _MODEL: Final = "model.tflite"
 _KEPT_OUTPUT_BYTES: Final = 2 << 20
 _MAX_WORDS: Final = 1 << 16
 _REFUSAL: Final = re.compile(r"^ERROR: \[[\w.]+:\d+\] (.+)$", re.MULTILINE)
-# as the guardian tells of signals
-_NOT_ITS_OWN: Final = {128 + one for one in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)}
+# exit codes of the guardian for signals
+_NOT_ITS_OWN: Final = {128 + number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)}
 _SIGNALLED: Final = 128
 _ENDLESS: Final = _SIGNALLED + signal.SIGPROF
 
 
 @dataclass(frozen=True)
 class LitertHost:
-    """What compiles a .tflite on this computer, with one QNN, and runs it on the CPU.
+    """LiteRT on this computer: compiles a .tflite with one QNN, and runs it on the CPU.
 
-    `root` is a folder for PYTHONPATH, `qnn_root` the QNN as `CompilerHost` has it, `linked` where
-    the libraries lie that the plug-in wants besides.
+    `root` is a folder for PYTHONPATH, `qnn_root` the QNN as in `CompilerHost`, `linked` the folder
+    of the other libraries that the plug-in needs.
     """
 
     qnn_version: str
@@ -85,9 +85,9 @@ class LitertHost:
 
 
 def litert_host(catalog: Catalog, version: str) -> LitertHost:
-    """LiteRT for this Python beside an exact QNN version, out of their wheels.
+    """Return LiteRT for this Python and an exact QNN version, unpacked from their wheels.
 
-    Raises ConfigError for an unknown version, InfraError if one of them cannot be had, or on a
+    Raises ConfigError for an unknown version, InfraError if one of them is not available, or on a
     computer that the wheels are not for.
     """
     require_compiling_host()
@@ -105,30 +105,30 @@ def _request() -> WheelRequest:
 
 
 class RefusedByCpu(Exception):
-    """LiteRT's CPU does not run a model; the text says why."""
+    """LiteRT does not run a model on the CPU; the text says why."""
 
 
 def soc_for(soc: str | None, htp_arch: int) -> str:
-    """What LiteRT calls a SoC: the given one, else one of this HTP architecture (pure).
+    """Return LiteRT's name of a SoC, else of one with this HTP architecture (pure).
 
-    Of SoCs that QNN has one number for, such as QCM6490 and QCS6490, it knows the first.
+    Of SoCs with the same number in QNN, such as QCM6490 and QCS6490, LiteRT knows the first.
     """
-    fitting = [one for one in SOCS.values() if one.htp_arch == htp_arch]
-    given = next((one for one in fitting if one.name == soc), fitting[0])
-    return next(one.name for one in fitting if one.soc_model == given.soc_model)
+    fitting = [known for known in SOCS.values() if known.htp_arch == htp_arch]
+    chosen = next((known for known in fitting if known.name == soc), fitting[0])
+    return next(known.name for known in fitting if known.soc_model == chosen.soc_model)
 
 
 def refusal_in(log: str) -> str:
-    """Why the compiler wrote nothing: the first error that it logged (pure)."""
-    found = _REFUSAL.search(log)
-    return found[1].strip() if found else "it wrote nothing, and logged no error"
+    """Return why the compiler wrote nothing: the first error that it logged (pure)."""
+    match = _REFUSAL.search(log)
+    return match[1].strip() if match else "it wrote nothing, and logged no error"
 
 
 def compile_litert(host: LitertHost, model: Path, soc: str, cache_root: Path) -> Path:
-    """The model, the plug-in's part of it compiled for Qualcomm; made once, and kept.
+    """Return the model with the plug-in's part compiled for Qualcomm, from the cache if it can.
 
-    Raises CompileError if it was not made, InfraError if the compiler was ended from outside, or
-    the cache cannot be written.
+    Raises CompileError if the compiler fails, InfraError if it was ended from outside, or the
+    cache cannot be written.
     """
     digest = sha256_of(model)
     facts = {"model": digest, "soc": soc, "compiler": host.qnn_version, "litert": LITERT_VERSION}
@@ -141,64 +141,64 @@ def compile_litert(host: LitertHost, model: Path, soc: str, cache_root: Path) ->
             write_manifest(work, facts)
             publish(work, folder)
 
-    doing = f"compiling {model.name} with LiteRT"
-    kept = made_once(folder, facts, make, doing=doing, timeout_s=_LOCK_TIMEOUT_S)
-    return kept.files[_MODEL].path
+    purpose = f"compiling {model.name} with LiteRT"
+    compiled = made_once(folder, facts, make, doing=purpose, timeout_s=_LOCK_TIMEOUT_S)
+    return compiled.files[_MODEL].path
 
 
-def _compile(host: LitertHost, model: Path, soc: str, made: Path) -> None:
+def _compile(host: LitertHost, model: Path, soc: str, output: Path) -> None:
     complaint = f"LiteRT {LITERT_VERSION} with QNN {host.qnn_version} did not compile {model.name}"
     compiler, plugins = host.root / _COMPILER, (host.root / _PLUGIN).parent
-    compiler.chmod(0o755)  # what is unpacked is no program
+    compiler.chmod(0o755)  # unpacked files are not executable
     with scratch_folder() as folder:
         (folder / "libQnnLpai.so").symlink_to(host.linked / _SAVER)
         qnn, runtime = host.qnn_root / LIBRARY_FOLDER, host.qnn_root / RUNTIME_FOLDER
         paths = f"{qnn}:{host.linked / LIBRARY_FOLDER}:{runtime}:{folder}"
-        command = [str(compiler), "--cmd=apply", f"--model={model.absolute()}", f"--o={made}"]
+        command = [str(compiler), "--cmd=apply", f"--model={model.absolute()}", f"--o={output}"]
         command += ["--soc_manufacturer=Qualcomm", f"--soc_model={soc}", f"--libs={plugins}"]
         environment, most_s = own_environment(LD_LIBRARY_PATH=paths), seconds_for(model)
-        code, log = _ran(command, environment, folder, complaint, most_s)
+        code, log = _run_command(command, environment, folder, complaint, most_s)
     # with an older QNN it writes an empty file
-    if code == 0 and made.exists() and made.stat().st_size:
+    if code == 0 and output.exists() and output.stat().st_size:
         return
-    died = _death(code, most_s) if code > _SIGNALLED else refusal_in(log)
-    raise CompileError(complaint, chain=[died], output=log)
+    reason = _death(code, most_s) if code > _SIGNALLED else refusal_in(log)
+    raise CompileError(complaint, chain=[reason], output=log)
 
 
 def run_on_cpu(
-    host: LitertHost, model: Path, inputs: Mapping[int, Path], wanted: Sequence[int], folder: Path
+    host: LitertHost, model: Path, inputs: Mapping[int, Path], tensors: Sequence[int], folder: Path
 ) -> dict[int, Path]:
-    """Raw files, in `folder`, of tensors of a model that LiteRT ran on the CPU; all by number.
+    """Run a model on LiteRT's CPU; return raw files of its tensors, in `folder`, by number.
 
-    Raises RefusedByCpu where it does not run there, InfraError where that says nothing of it.
+    Raises RefusedByCpu if the model does not run there, InfraError if LiteRT cannot be used.
     """
-    doing = f"LiteRT {LITERT_VERSION} on the CPU"
-    made = {number: folder / f"tensor-{number}.raw" for number in wanted}
+    purpose = f"LiteRT {LITERT_VERSION} on the CPU"
+    outputs = {number: folder / f"tensor-{number}.raw" for number in tensors}
     refused = folder / "refused.txt"
-    request = {"model": model.absolute(), "inputs": inputs, "wanted": made, "refused": refused}
+    request = {"model": model.absolute(), "inputs": inputs, "wanted": outputs, "refused": refused}
     command = worker_command(WORKER, folder, request)
     environment, most_s = own_environment(PYTHONPATH=str(host.root)), seconds_for(model)
-    code, log = _ran(command, environment, folder, doing, most_s)
+    code, log = _run_command(command, environment, folder, purpose, most_s)
     if code > _SIGNALLED:
         raise RefusedByCpu(_death(code, most_s))
     if refused.exists():
         raise RefusedByCpu(read_bounded(refused, _MAX_WORDS).decode("utf-8", "replace"))
-    if code or not all(path.exists() for path in made.values()):
-        last = log.strip().splitlines()[-1:] or ["it said nothing"]
-        raise InfraError(f"{doing} cannot be used (exit code {code}): {last[0][:500]}")
-    return made
+    if code or not all(path.exists() for path in outputs.values()):
+        last = log.strip().splitlines()[-1:] or ["no output"]
+        raise InfraError(f"{purpose} cannot be used (exit code {code}): {last[0][:500]}")
+    return outputs
 
 
 def _death(code: int, most_s: float) -> str:
     return without_end(most_s) if code == _ENDLESS else f"it ended with signal {code - _SIGNALLED}"
 
 
-def _ran(
-    command: Sequence[str], env: dict[str, str], folder: Path, doing: str, most_s: float
+def _run_command(
+    command: Sequence[str], env: dict[str, str], folder: Path, purpose: str, most_s: float
 ) -> tuple[int, str]:
-    """Exit code and output of a command, `_ENDLESS` of one that computes for longer than `most_s`.
+    """Run a command until its deadline; return its exit code and output.
 
-    It is ended at its deadline, and when we are ended.
+    The code is `_ENDLESS` if a thread computes for longer than `most_s`.
     """
     deadline = Deadline(most_s + WAIT_S)
     with (
@@ -214,5 +214,5 @@ def _ran(
     if code is None or code in _NOT_ITS_OWN:
         seconds = f"{deadline.seconds:.0f} s"
         why = f"did not end within {seconds}" if code is None else "was ended from outside"
-        raise InfraError(f"{doing}: its process {why}")
+        raise InfraError(f"{purpose}: its process {why}")
     return code, log

@@ -2,8 +2,8 @@
 
     python -P litert_worker.py REQUEST.json
 
-Its only imports are numpy and the ai_edge_litert on PYTHONPATH. What LiteRT refuses goes, as one
-line, to the file that the request names for it; stdout and stderr belong to the libraries.
+Its only imports are numpy and the ai_edge_litert on PYTHONPATH. An error of LiteRT is written, as
+one line, to the file that the request names; stdout and stderr belong to the libraries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main(request_path: str) -> None:
-    """Runs the model of a request, and writes the tensors that it names."""
+    """Run the model of a request, and write the tensors that it names."""
     request = json.loads(Path(request_path).read_text())
     from ai_edge_litert.interpreter import (  # type: ignore[import-not-found]
         Interpreter,
@@ -31,17 +31,17 @@ def main(request_path: str) -> None:
 def _run(request: dict[str, Any], interpreter_of: Any, resolver: Any) -> None:
     import numpy
 
-    # Every tensor is kept, and no delegate has any of them to itself: all can be read afterwards.
+    # Every tensor is kept, and none belongs to a delegate: all can be read afterwards.
     interpreter = interpreter_of(
         request["model"],
         experimental_preserve_all_tensors=True,
         experimental_op_resolver_type=resolver,
     )
     interpreter.allocate_tensors()
-    for one in interpreter.get_input_details():
-        path = request["inputs"][str(one["index"])]
-        values = numpy.fromfile(path, one["dtype"]).reshape(one["shape"])
-        interpreter.set_tensor(one["index"], values)
+    for tensor in interpreter.get_input_details():
+        path = request["inputs"][str(tensor["index"])]
+        values = numpy.fromfile(path, tensor["dtype"]).reshape(tensor["shape"])
+        interpreter.set_tensor(tensor["index"], values)
     interpreter.invoke()
     for number, path in request["wanted"].items():
         numpy.ascontiguousarray(interpreter.get_tensor(int(number))).tofile(path)

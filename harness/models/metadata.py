@@ -1,4 +1,4 @@
-"""What a context binary says about itself: read by libQnnSystem in the probe, and checked."""
+"""Metadata of context binaries, read by libQnnSystem in the probe, and checked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Sizes = Mapping[str, int]
 class Tensor:
     """An input or output of a graph as the metadata describes it (size in bytes).
 
-    `shape` is None where it is not told.
+    `shape` is None if it is unknown.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Why the library does not read a binary, and what it logged."""
+    """Reason why the library does not read a binary, and what it logged."""
 
     reason: str
     log: str = ""
@@ -51,48 +51,48 @@ class Unreadable:
 def read_each(
     probes: ProbeBuilder, system_library: Path, pieces: Sequence[Piece]
 ) -> list[dict[str, Any] | Unreadable]:
-    """The metadata of each binary on this host, as the probe reports it (see native/inspect.c).
+    """Return the metadata of binaries on this host, as the probe reports it (native/inspect.c).
 
-    Damaged ones can crash the library or hold it up: the others are read in a new process then.
+    A damaged binary can crash or hang the library; the others are then read in a new process.
     Raises ConfigError if the probe cannot be built, InfraError if it, or the library, does not
     work.
     """
     probe = probes.build("linux-x64")
-    found: list[dict[str, Any] | Unreadable] = []
-    while len(found) < len(pieces):
-        found += _read(probe, system_library, pieces[len(found) :])
-    return found
+    answers: list[dict[str, Any] | Unreadable] = []
+    while len(answers) < len(pieces):
+        answers += _read(probe, system_library, pieces[len(answers) :])
+    return answers
 
 
 def _read(
     probe: Path, system_library: Path, pieces: Sequence[Piece]
 ) -> list[dict[str, Any] | Unreadable]:
-    """What one process reads: all, or those up to the first that ends it (at least one)."""
-    # behind a cleanup each step is tried, whatever came of those before it
-    steps = [system_load(str(system_library)), Step("cleanup")]
+    """Read in one process: all, or those up to the first that ends it (at least one)."""
+    # after a cleanup a step runs even if those before it failed
+    plan_steps = [system_load(str(system_library)), Step("cleanup")]
     for piece in pieces[:_MOST_AT_ONCE]:
-        steps.append(context_inspect(str(piece.path), offset=piece.offset, size=piece.size))
-    run = run_plan_locally(probe, Plan(tuple(steps)), env={}, timeout_s=_TIMEOUT_S)
-    told = run.transcript.steps
-    if told and told[0].ended and told[0].failed:
-        reason = told[0].message or told[0].error or f"code {told[0].code}"
+        plan_steps.append(context_inspect(str(piece.path), offset=piece.offset, size=piece.size))
+    run = run_plan_locally(probe, Plan(tuple(plan_steps)), env={}, timeout_s=_TIMEOUT_S)
+    steps = run.transcript.steps
+    if steps and steps[0].ended and steps[0].failed:
+        reason = steps[0].message or steps[0].error or f"code {steps[0].code}"
         raise InfraError(f"{system_library.name} does not load on this computer: {reason}")
-    found = [_answer(step) for step in told[2:] if step.ended]
+    answers = [_answer(step) for step in steps[2:] if step.ended]
     culprit = run.transcript.last_begun
     if culprit is None or culprit.ended or culprit.verb != "context-inspect":
         if problem := misfit(run.transcript, run.plan):
             raise InfraError(
                 f"the probe did not read all of {counted(len(pieces), 'context')}: {problem}"
             )
-        return found
+        return answers
     if damaged := damage(run.transcript):
         raise InfraError(
             f"the probe did not read all of {counted(len(pieces), 'context')}: {damaged}"
         )
-    how = f"crashes with signal {run.signal}" if run.signal else f"ends with {run.exit_code}"
+    ending = f"crashes with signal {run.signal}" if run.signal else f"ends with {run.exit_code}"
     if run.timed_out:
-        how = f"does not come to an end within {_TIMEOUT_S:g} s"
-    return [*found, Unreadable(f"{system_library.name} {how}")]
+        ending = f"does not come to an end within {_TIMEOUT_S:g} s"
+    return [*answers, Unreadable(f"{system_library.name} {ending}")]
 
 
 def _answer(step: StepResult) -> dict[str, Any] | Unreadable:
@@ -107,9 +107,9 @@ def _answer(step: StepResult) -> dict[str, Any] | Unreadable:
 def graphs_named(
     metadata: Mapping[str, Any], binary: Path, name: str | None
 ) -> list[tuple[int, Mapping[str, Any]]]:
-    """The graph of this name, or all graphs of a binary, with their numbers (pure).
+    """Return the graph of this name, or all graphs of a binary, with their numbers (pure).
 
-    Raises ConfigError, naming the graphs, where there is none.
+    Raises ConfigError, naming the graphs, if there is none.
     """
     graphs = list(enumerate(entries(metadata, "graphs")))
     names = [str(graph.get("name")) for _, graph in graphs]
@@ -124,47 +124,47 @@ def graphs_named(
 def tensors_of(
     graph: Mapping[str, Any], kind: Literal["inputs", "outputs"], binary: Path
 ) -> list[Tensor]:
-    """The inputs or outputs of a graph, in its order (pure).
+    """Return the inputs or outputs of a graph, in its order (pure).
 
     Raises ConfigError for a tensor whose size is not known before it runs.
     """
-    found = []
-    for one in entries(graph, kind):
-        size, dimensions = _number(one, "bytes"), one.get("dimensions")
+    tensors = []
+    for entry in entries(graph, kind):
+        size, dimensions = _number(entry, "bytes"), entry.get("dimensions")
         shape = tuple(dimensions) if isinstance(dimensions, list) else None
-        tensor = Tensor(str(one.get("name")), size, str(one.get("data_type")), shape)
+        tensor = Tensor(str(entry.get("name")), size, str(entry.get("data_type")), shape)
         if tensor.size <= 0:
-            problem = f"nobody knows the size of {tensor.name}: {one.get('dimensions')}"
+            problem = f"nobody knows the size of {tensor.name}: {entry.get('dimensions')}"
             raise ConfigError(problem, file=binary, field=kind)
-        found.append(tensor)
-    return found
+        tensors.append(tensor)
+    return tensors
 
 
 def named_build(metadata: Mapping[str, Any]) -> str | None:
-    """The QNN build that a binary says it was made by (pure)."""
+    """Return the QNN build that a binary names as its compiler (pure)."""
     build = metadata.get("build_id")
     return build.removeprefix("v") if isinstance(build, str) and build else None
 
 
-def check_arch(metadata: Mapping[str, Any], what: str, asked: int) -> None:
-    """Raises ConfigError if the binary is for another HTP architecture than asked for (pure).
+def check_arch(metadata: Mapping[str, Any], complaint: str, htp_arch: int) -> None:
+    """Raise VersionError if the binary is for another HTP architecture than asked for (pure).
 
-    The compiler says nothing about a number that it does not know, and makes something else.
+    For an architecture that it does not know, the compiler silently uses another.
     """
-    made = metadata.get("dsp_arch")
-    if made is not None and made != asked:
+    actual = metadata.get("dsp_arch")
+    if actual is not None and actual != htp_arch:
         raise VersionError(
-            f"{what}: asked for HTP v{asked}, the compiler made one for v{made}",
+            f"{complaint}: asked for HTP v{htp_arch}, the compiler made one for v{actual}",
             field="htp_arch",
             choices=HTP_ARCHS,
         )
 
 
 def needs(metadata: Mapping[str, Any]) -> dict[str, int | None]:
-    """Bytes that a context needs by its metadata; None where its format is too old to tell (pure).
+    """Return the bytes that a context needs by its metadata; None if its format is too old (pure).
 
     Weights and I/O are sums over the graphs. Spill-fill and VTCM are used by one graph at a time,
-    so that the largest counts.
+    so the largest counts.
     """
 
     def of_all(key: str, combined: Callable[[list[int]], int]) -> int | None:
@@ -180,10 +180,10 @@ def needs(metadata: Mapping[str, Any]) -> dict[str, int | None]:
 
 
 def memory_bytes(metadata: Mapping[str, Any]) -> int:
-    """What a device needs for a context by its metadata: I/O, constants, spill-fill (pure).
+    """Return the bytes of I/O, constants and spill-fill of a context by its metadata (pure).
 
-    Spill-fill is shared by the graphs of a context, so the largest counts. Where the binary's
-    format is too old to say, the sizes of the tensors and of the binary stand for it.
+    Spill-fill is shared by the graphs of a context, so the largest counts. If the binary's format
+    is too old, the sizes of the tensors and of the binary are used.
     """
     graphs = entries(metadata, "graphs")
     spill = max((_number(graph, "spill_fill_bytes") for graph in graphs), default=0)
@@ -200,9 +200,9 @@ def memory_bytes(metadata: Mapping[str, Any]) -> int:
 
 
 def entries(parent: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """A list of the metadata, such as `graphs`; empty where there is none."""
+    """Return a list of the metadata, such as `graphs`; empty if there is none."""
     value = parent.get(key)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _number(parent: Mapping[str, Any], key: str) -> int:

@@ -2,7 +2,7 @@
 
 Weights and inputs come from the raw output of PCG64, which numpy keeps the same in all versions.
 
-A target that gets one of them wrong is known by its name, which a whole network does not tell.
+A wrong output names the operator, which that of a whole network does not.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _SPILL_DEPTH = 8
 _SCALE = 0.02
 
 
-class GraphOf(Protocol):
-    """What a graph is made of: a `Model`."""
+class GraphSpec(Protocol):
+    """The parameters of a graph: those of a `Model`."""
 
     @property
     def model(self) -> str:
-        """Its name, from which weights and inputs are derived."""
+        """Name, from which weights and inputs are derived."""
 
     @property
     def megabytes(self) -> int:
-        """Its size in MB (10^6 bytes), where its kind has one."""
+        """Size in MB (10^6 bytes), if its kind has one."""
 
     @property
     def variant(self) -> int:
-        """Which of its variants, which differ in their content."""
+        """Number of the variant; variants differ in their content."""
 
 
 def random_bytes(seed: str, count: int) -> np.ndarray[Any, Any]:
-    """`count` random bytes (uint8), the same for the same seed with every version of numpy."""
+    """Return random bytes (uint8), the same for the same seed with every version of numpy."""
     import numpy as np
 
     number = int.from_bytes(hashlib.sha256(seed.encode()).digest(), "little")
@@ -53,7 +53,7 @@ def random_bytes(seed: str, count: int) -> np.ndarray[Any, Any]:
 
 
 def random_floats(seed: str, *shape: int) -> np.ndarray[Any, Any]:
-    """Multiples of 1/128 in [-1, 1), which half precision holds exactly."""
+    """Return random multiples of 1/128 in [-1, 1), which half precision holds exactly."""
     import numpy as np
 
     count = int(np.prod(shape))
@@ -61,7 +61,7 @@ def random_floats(seed: str, *shape: int) -> np.ndarray[Any, Any]:
 
 
 def constant(name: str, value: Any, dtype: str | None = None) -> onnx.TensorProto:
-    """A tensor of a graph that is always the same: an array, or a number of this numpy type."""
+    """Return a constant tensor: an array, or a number of this numpy type."""
     import numpy as np
     from onnx import numpy_helper
 
@@ -69,40 +69,40 @@ def constant(name: str, value: Any, dtype: str | None = None) -> onnx.TensorProt
 
 
 def graph(
-    spec: GraphOf,
+    spec: GraphSpec,
     inputs: str,
     output: str,
     nodes: Iterable[str],
     constants: Sequence[onnx.TensorProto],
 ) -> onnx.GraphProto:
-    """A graph of nodes in ONNX's text syntax; inputs and output as in `float[1, 16] x`."""
+    """Return a graph of nodes in ONNX's text syntax; inputs and output as in `float[1, 16] x`."""
     from onnx import parser
 
-    # the parser takes no name with a hyphen
-    made = parser.parse_graph("\n".join((f"g ({inputs}) => ({output}) {{", *nodes, "}")))
-    made.name = spec.model
-    made.initializer.extend(constants)
-    return made
+    # the parser accepts no name with a hyphen
+    proto = parser.parse_graph("\n".join((f"g ({inputs}) => ({output}) {{", *nodes, "}")))
+    proto.name = spec.model
+    proto.initializer.extend(constants)
+    return proto
 
 
 def dims(shape: Iterable[int]) -> str:
-    """A shape as ONNX's text syntax has it."""
+    """Format a shape in ONNX's text syntax."""
     return ", ".join(map(str, shape))
 
 
-def tiny(spec: GraphOf) -> onnx.GraphProto:
+def tiny(spec: GraphSpec) -> onnx.GraphProto:
     """One MatMul, float32 in and out."""
     weights = random_floats(f"{spec.model} weights", _TINY_WIDTH, _TINY_WIDTH)
     kind = f"float[1, {_TINY_WIDTH}]"
     return graph(spec, f"{kind} x", f"{kind} y", ["y = MatMul(x, w)"], [constant("w", weights)])
 
 
-def tiny_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
+def tiny_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
     """Numbers that half precision holds."""
     return {"x": random_floats(f"{spec.model} x", 1, _TINY_WIDTH)}
 
 
-def weights_heavy(spec: GraphOf) -> onnx.GraphProto:
+def weights_heavy(spec: GraphSpec) -> onnx.GraphProto:
     """Rows of a table of 8-bit weights."""
     rows = _table_rows(spec)
     table = random_bytes(f"{spec.model} table", rows * _ROW_BYTES).reshape(rows, _ROW_BYTES)
@@ -116,17 +116,17 @@ def weights_heavy(spec: GraphOf) -> onnx.GraphProto:
     return graph(spec, f"int32[{_ROWS_TAKEN}] rows", output, nodes, constants)
 
 
-def weights_heavy_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
+def weights_heavy_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
     """The numbers of the rows."""
     picked = random_bytes(f"{spec.model} rows", 4 * _ROWS_TAKEN).view("<u4") % _table_rows(spec)
     return {"rows": picked.astype("<i4")}
 
 
-def _table_rows(spec: GraphOf) -> int:
+def _table_rows(spec: GraphSpec) -> int:
     return spec.megabytes * 1_000_000 // _ROW_BYTES
 
 
-def io_heavy(spec: GraphOf) -> onnx.GraphProto:
+def io_heavy(spec: GraphSpec) -> onnx.GraphProto:
     """Relu on 8-bit data: big I/O, small file."""
     nodes = (
         "real_x = DequantizeLinear(x, scale, zero)",
@@ -137,17 +137,17 @@ def io_heavy(spec: GraphOf) -> onnx.GraphProto:
     return graph(spec, f"{kind} x", f"{kind} y", nodes, _quantization(zero=64 + spec.variant % 128))
 
 
-def io_heavy_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
+def io_heavy_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
     """Random bytes."""
     shape = (1, spec.megabytes // 2, *_PLANE)
     return {"x": random_bytes(f"{spec.model} x", spec.megabytes * 500_000).reshape(shape)}
 
 
-def spill_heavy(spec: GraphOf) -> onnx.GraphProto:
-    """Skips over pooling, which outgrow the VTCM.
+def spill_heavy(spec: GraphSpec) -> onnx.GraphProto:
+    """Skip connections over pooling, which outgrow the VTCM.
 
-    Every layer widens what is bright by a pixel; then all maps are added up, so that none can be
-    given up before the last one is there. Exact in 8 bits, since inputs are so dark that no sum
+    Every layer widens bright spots by a pixel; then all maps are added up, so that none can be
+    freed before the last one is computed. Exact in 8 bits: inputs are so dark that no sum
     saturates.
     """
     pool = "MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]>"
@@ -165,8 +165,8 @@ def spill_heavy(spec: GraphOf) -> onnx.GraphProto:
     return graph(spec, f"{kind} x", f"{kind} y", nodes, _quantization(zero=0))
 
 
-def spill_heavy_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
-    """Random bytes, dark ones, of which few are bright enough to be seen in the last map."""
+def spill_heavy_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
+    """Random dark bytes, few of them bright enough to be seen in the last map."""
     import numpy as np
 
     shape = (1, 64 * spec.megabytes, *_SPILL_PLANE)
@@ -206,12 +206,12 @@ class Operator:
     """A model in which `x` goes through one operator (attention: five) and becomes `y`.
 
     `op` is the call in ONNX's text syntax, with its tensors in braces: `Softmax <axis = -1>({x})`.
-    `bits` are those of what goes in and comes out: 32 for float32, which HTP calculates in half
-    precision; 8 and 16 are quantised and unsigned. `operands` are the shapes of what the operator
-    takes besides, drawn as float32 or values of the input's type, but for quantised `weights` and
-    `bias`, which have 8 and 32 bits; `fixed` are numbers. `top` is the largest quantised output;
-    `signed` ones reach down to minus that. `apart` keeps inputs away from zero, `positive` above
-    it. `tolerance`: by how much an output may differ from ONNX Runtime's on the CPU, in raw values.
+    `bits` are those of the input and output: 32 for float32, which HTP calculates in half
+    precision; 8 and 16 are quantised and unsigned. `operands` are the shapes of further operands,
+    random float32 or values of the input's type, but for quantised `weights` and `bias`, which have
+    8 and 32 bits; `fixed` are numbers. `top` is the largest quantised output; `signed` ones reach
+    down to its negative. `apart` keeps inputs away from zero, `positive` above it. `tolerance` is
+    the largest difference from ONNX Runtime's output on the CPU, in raw values.
     """
 
     op: str
@@ -234,8 +234,8 @@ class Operator:
     def numpy_type(self) -> str:
         return _NUMPY[self.bits]
 
-    def inputs(self, spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
-        """The inputs of a variant: values of the quantised type, or what half precision holds."""
+    def inputs(self, spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the inputs of a variant, of the quantised type, or exact in half precision."""
         import numpy as np
 
         seed = f"{spec.model} x"
@@ -248,11 +248,11 @@ class Operator:
             x += np.copysign(np.float32(0.25), x)
         return {"x": x}
 
-    def graph(self, spec: GraphOf) -> onnx.GraphProto:
-        """The graph of a variant."""
+    def graph(self, spec: GraphSpec) -> onnx.GraphProto:
+        """Return the graph of a variant."""
         kind = {8: "uint8", 16: "uint16", 32: "float"}[self.bits]
-        make = self._plain if self.bits == 32 else self._quantised
-        nodes, constants = make({name: self._drawn(name, spec.model) for name in self.operands})
+        build = self._plain if self.bits == 32 else self._quantised
+        nodes, constants = build({name: self._drawn(name, spec.model) for name in self.operands})
         x, y = (f"{kind}[{dims(shape)}]" for shape in (self.shape, self.output or self.shape))
         return graph(spec, f"{x} x", f"{y} y", nodes, constants)
 
@@ -316,15 +316,14 @@ def _type_of(numbers: Sequence[float]) -> str:
     return "<i8" if isinstance(numbers[0], int) else "<f4"
 
 
-def _float(op: str, tolerance: float, **what: Any) -> Operator:
-    return Operator(op, 32, tolerance, **what)
+def _float(op: str, tolerance: float, **fields: Any) -> Operator:
+    return Operator(op, 32, tolerance, **fields)
 
 
-def _of_both(bits: Bits) -> dict[str, Operator]:
-    """What is there in 8 and 16 bits alike; tolerances are steps of the output."""
-
+def _quantised_operators(bits: Bits) -> dict[str, Operator]:
+    """Return the operators that exist in 8 and 16 bits; tolerances are steps of the output."""
     few, many = (1, 3) if bits == 8 else (4, 40)
-    made = {
+    operators = {
         "add": Operator("Add({x}, {other})", bits, few, operands={"other": _MAP}),
         "mul": Operator("Mul({x}, {other})", bits, few, operands={"other": _MAP}, top=16.0),
         "softmax": Operator("Softmax <axis = -1>({x})", bits, many, top=1.0, signed=False),
@@ -343,7 +342,7 @@ def _of_both(bits: Bits) -> dict[str, Operator]:
         "conv-1x1": _conv(bits, few, 1, 64, 96, 16),
         "conv-3x3": _conv(bits, few, 3, 32, 64, 16),
     }
-    return {f"{name}-{bits}bit": one for name, one in made.items()}
+    return {f"{name}-{bits}bit": operator for name, operator in operators.items()}
 
 
 def _conv(
@@ -357,11 +356,10 @@ def _conv(
     group: int = 1,
     stride: int = 1,
 ) -> Operator:
-    """A convolution of `size` x `size` pixels, padded so that these stay, with 8-bit weights."""
-
-    how = f"pads = {[side // 2] * 4}, group = {group}, strides = {[stride] * 2}"
+    """Return a convolution of `size` x `size` pixels with padding and 8-bit weights."""
+    attributes = f"pads = {[side // 2] * 4}, group = {group}, strides = {[stride] * 2}"
     return Operator(
-        f"Conv <{how}>({{x}}, {{weights}}, {{bias}})",
+        f"Conv <{attributes}>({{x}}, {{weights}}, {{bias}})",
         bits,
         tolerance,
         (1, channels, size, size),
@@ -427,10 +425,10 @@ OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
             output=(1, 8, 16, 1),
             fixed={"axes": [-1]},
         ),
-        **_of_both(8),
+        **_quantised_operators(8),
         "depthwise-8bit": _conv(8, 1, 3, 64, 64, 32, group=64),
         "conv-3x3-by-2-8bit": _conv(8, 1, 3, 32, 64, 32, stride=2),
-        **_of_both(16),
+        **_quantised_operators(16),
     }
 )
 """All of them by name."""

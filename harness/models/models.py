@@ -1,4 +1,4 @@
-"""The models that contexts are made of: built in code, the same to the byte everywhere.
+"""The models that contexts are compiled from: built in code, the same to the byte everywhere.
 
 MB are 10^6 bytes throughout. The graphs are in model_graphs.py; a model's key stands for its bytes
 and its inputs.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-    from harness.models.model_graphs import GraphOf
+    from harness.models.model_graphs import GraphSpec
 
 
 PIXELS: Final = 224
@@ -67,8 +67,8 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(dict(_ranges
 """The calibrated ranges of the activations, with which the 8-bit twin is quantised.
 
 They are fixed, so that the twin is equal to the byte on every computer: the least and greatest
-value over the pictures of variants 1000 to 1003, by ORT 1.26.0 on the CPU, two digits. What is
-behind ReLU6 has the range 0 to 6. A test calibrates again and compares.
+value over the pictures of variants 1000 to 1003, by ORT 1.26.0 on the CPU, two digits. The range
+after a ReLU6 is 0 to 6. A test calibrates again and compares.
 """
 
 _FIRST: Final = 32
@@ -81,7 +81,7 @@ _OUTPUT: Final = f"float[1, {CLASSES}] y"
 
 @dataclass(frozen=True)
 class Layer:
-    """One node that has weights, or adds or averages what others gave.
+    """A node that has weights, or adds or averages the outputs of others.
 
     `gain` scales a layer's outputs: 2 in front of a ReLU6, which takes half.
     """
@@ -98,7 +98,7 @@ class Layer:
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
-        """Of a convolution or of the matrix product."""
+        """Shape of the weights of a convolution or of the matrix product."""
         before, after = self.channels
         if self.kind == "Gemm":
             return after, before
@@ -144,7 +144,7 @@ def layers() -> Iterator[Layer]:
     yield Layer("y", "Gemm", ("average",), (_LAST, CLASSES), gain=2.0)
 
 
-def build_float(spec: GraphOf) -> onnx.GraphProto:
+def build_float(spec: GraphSpec) -> onnx.GraphProto:
     """The graph in float32."""
     nodes, constants = [], [constant("zero", 0.0, "<f4"), constant("six", 6.0, "<f4")]
     for layer in layers():
@@ -162,7 +162,7 @@ def build_float(spec: GraphOf) -> onnx.GraphProto:
     return graph(spec, _INPUT, _OUTPUT, nodes, constants)
 
 
-def build_quantised(spec: GraphOf) -> onnx.GraphProto:
+def build_quantised(spec: GraphSpec) -> onnx.GraphProto:
     """The twin in QDQ form: 8-bit activations and weights, 32-bit biases, float32 in and out.
 
     A Clip is not needed: a range of 0 to 6 is one.
@@ -177,9 +177,9 @@ def build_quantised(spec: GraphOf) -> onnx.GraphProto:
         scales[name] = scale
         constants.append(constant(f"{name}_scale", scale, "<f4"))
         constants.append(constant(f"{name}_zero", zero, "u1"))
-        how = f"{name}_scale, {name}_zero"
-        nodes.append(f"{name}_8bit = QuantizeLinear({source}, {how})")
-        nodes.append(f"{target} = DequantizeLinear({name}_8bit, {how})")
+        encoding = f"{name}_scale, {name}_zero"
+        nodes.append(f"{name}_8bit = QuantizeLinear({source}, {encoding})")
+        nodes.append(f"{target} = DequantizeLinear({name}_8bit, {encoding})")
 
     requantise("x", "x", "x_real")
     for layer in layers():
@@ -210,7 +210,7 @@ def build_quantised(spec: GraphOf) -> onnx.GraphProto:
     return graph(spec, _INPUT, _OUTPUT, nodes, constants)
 
 
-def make_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
+def make_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
     """A picture of coloured patches under some noise, in [-1, 1): noise alone averages out."""
     import numpy as np
 
@@ -221,7 +221,7 @@ def make_inputs(spec: GraphOf) -> dict[str, np.ndarray[Any, Any]]:
     return {"x": picture.astype("<f4")[None]}
 
 
-def float_weights(spec: GraphOf, layer: Layer) -> tuple[Any, Any]:
+def float_weights(spec: GraphSpec, layer: Layer) -> tuple[Any, Any]:
     """Weights and biases of a layer."""
     bound, after = layer.weight_bound, layer.channels[1]
     weights = random_floats(f"{_seed(spec)} {layer.name} w", *layer.weight_shape) * bound
@@ -229,7 +229,7 @@ def float_weights(spec: GraphOf, layer: Layer) -> tuple[Any, Any]:
     return weights.astype("<f4"), bias.astype("<f4")
 
 
-def integer_weights(spec: GraphOf, layer: Layer, input_scale: float) -> tuple[Any, Any]:
+def integer_weights(spec: GraphSpec, layer: Layer, input_scale: float) -> tuple[Any, Any]:
     """These weights as numbers of 8 bits (128 is zero), biases as numbers of 32 bits."""
     import numpy as np
 
@@ -247,7 +247,7 @@ def quantization(least: float, most: float) -> tuple[float, int]:
     return scale, round(-least / scale)
 
 
-def _seed(spec: GraphOf) -> str:
+def _seed(spec: GraphSpec) -> str:
     return f"mobilenet-v2 {spec.variant}"
 
 
@@ -274,15 +274,15 @@ PREPARATIONS: Final[Mapping[Prepare, Mapping[str, str]]] = MappingProxyType(
         "spill-fill": {"enable_htp_spill_fill_buffer": "1"},
     }
 )
-"""How a context can be prepared: options of ORT's QNN execution provider for the compiler."""
+"""Ways to prepare a context: options of ORT's QNN execution provider for the compiler."""
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """What is known of a kind of model: its graph, bounds of its size, how exact it runs.
+    """A kind of model: its graph, the bounds of its size, its accuracy.
 
-    `graph` and `inputs` are made of a model, inputs as arrays by their names. `data_type` is the
-    type of its activations, `output_type` the numpy type of its outputs.
+    `graph` and `inputs` build those of a model, inputs as arrays by name. `data_type` is the type
+    of its activations, `output_type` the numpy type of its outputs.
     """
 
     graph: Callable[[Model], onnx.GraphProto]
@@ -334,11 +334,11 @@ KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
 
 @dataclass(frozen=True, order=True)
 class Model:
-    """One model: a kind, its size in MB where the kind has one, and which of its variants.
+    """One model: a kind, its size in MB if the kind has one, and the number of a variant.
 
     - `tiny`: MatMul of [1, 16] with a 16 x 16 matrix.
     - `weights-heavy`: rows picked by index out of a table of `megabytes` MB of 8-bit weights.
-      Nothing but the table is large, and whatever is not used of it stays in the binary.
+      Only the table is large, and its unused rows stay in the binary.
     - `io-heavy`: quantised Relu with half of `megabytes` MB (even) going in and half coming out.
       Exact, and 50 times faster on the simulator than the same bytes in float32.
     - `spill-heavy`: maps of `megabytes` MB that are kept for skip connections over pooling, so that
@@ -347,11 +347,11 @@ class Model:
     - `mobilenet-v2-8bit`: the same with 8-bit weights and activations (QDQ), float32 in and out.
     - the names of `OPERATORS` (model_graphs.py), as `conv-3x3-8bit`: one operator each.
 
-    `prepare` is one of `PREPARATIONS`: how the compiler is told to make the context. `htp_arch`
-    (75 for v75) is another HTP than the device's to make it for.
+    `prepare` is one of `PREPARATIONS`, options of the compiler. `htp_arch` (75 for v75) is the HTP
+    to compile for, instead of the device's.
 
-    Variants differ in content, so each gives a binary of its own. Raises ConfigError for a kind,
-    size, variant or preparation that does not exist.
+    Variants differ in content, so each has its own binary. Raises ConfigError for a kind, size,
+    variant or preparation that does not exist.
     """
 
     kind: str
@@ -380,57 +380,57 @@ class Model:
         prepared = f"-by-{self.prepare}" if self.prepare != "raw" else ""
         return f"{self.model}{prepared}" + (f"-for-v{self.htp_arch}" if self.htp_arch else "")
 
-    # other plug-ins of pytest (allure) show parameters so
+    # other plug-ins of pytest (allure) show parameters by their repr
     __repr__ = __str__
 
     @property
     def compiled(self) -> bool:
-        """Whether a compiler is started here to make its contexts: always."""
+        """True: its contexts are compiled here."""
         return True
 
     def seen_from(self, folder: Path) -> Self:
-        """Itself: it is built in code, and has no path."""
+        """Return the model itself: it is built in code, and has no path."""
         return self
 
     @property
     def model(self) -> str:
-        """The model's name, whatever way its context is prepared."""
+        """Name of the model, however its context is prepared."""
         size = f"-{self.megabytes}mb" if self.megabytes else ""
         variant = f"-variant{self.variant}" if self.variant else ""
         return f"{self.kind}{size}{variant}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The model that `str` calls so, as in io-heavy-56mb. Raises ConfigError."""
-        found = _NAME.fullmatch(text)
-        if found is None:
+        """Return the model with the given `str`, as io-heavy-56mb. Raises ConfigError."""
+        match = _NAME.fullmatch(text)
+        if match is None:
             near = did_you_mean(text, KINDS)
             raise ConfigError(f"unknown model {text[:80]!r}{near}", choices=KINDS)
-        size, variant = int(found["size"] or 0), int(found["variant"] or 0)
-        return cls(found["kind"], size, variant, found["prepare"] or "raw", int(found["arch"] or 0))  # type: ignore[arg-type]
+        size, variant = int(match["size"] or 0), int(match["variant"] or 0)
+        return cls(match["kind"], size, variant, match["prepare"] or "raw", int(match["arch"] or 0))  # type: ignore[arg-type]
 
     @property
     def compared(self) -> bool:
-        """Whether its outputs are compared with those of ONNX Runtime on the CPU: always."""
+        """True: its outputs are compared with those of ONNX Runtime on the CPU."""
         return True
 
     @property
     def tolerance(self) -> float:
-        """By how much an output may differ from the reference, in units of its raw values."""
+        """Largest difference of an output from the reference, in units of its raw values."""
         return KINDS[self.kind].tolerance
 
     @property
     def data_type(self) -> DataType:
-        """What its activations are made of."""
+        """Type of the activations."""
         return KINDS[self.kind].data_type
 
     @property
     def output_type(self) -> str:
-        """The numpy type of its outputs, as raw files hold them."""
+        """Numpy type of the outputs in raw files."""
         return KINDS[self.kind].output_type
 
     def build(self) -> onnx.ModelProto:
-        """The model."""
+        """Return the model."""
         from onnx import helper
 
         kind = KINDS[self.kind]
@@ -444,54 +444,54 @@ class Model:
 
     @property
     def recipe(self) -> str:
-        """The digest of all that its bytes depend on; empty for what is in a file of a user."""
+        """Digest of all that its bytes depend on; empty for a user's file."""
         return hashlib.sha256(f"{self.model}\n{_makers()}".encode()).hexdigest()
 
     def serialized(self) -> bytes:
-        """The model as bytes, the same every time."""
+        """Return the model as bytes, the same every time."""
         return bytes(self.build().SerializeToString(deterministic=True))
 
     def inputs(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Input arrays by name, in the order of the model's inputs; always the same."""
+        """Return input arrays by name, in the order of the model's inputs; always the same."""
         return KINDS[self.kind].inputs(self)
 
     @property
     def without_inputs(self) -> Self:
-        """The model alone, the same whatever inputs it is run with: itself."""
+        """The model without its inputs: itself."""
         return self
 
     def outputs(self) -> tuple[str, ...]:
-        """The names of the outputs, in the order of the model."""
+        """Return the names of the outputs, in the order of the model."""
         return _OUTPUTS
 
     def expected(self) -> dict[str, Path]:
-        """Raw files of what its outputs should be, by name: none, a reference is computed."""
+        """Return a user's raw files of expected outputs: none, as a reference is computed."""
         return {}
 
 
 @cache
 def _makers() -> str:
-    """The code that builds models, and the versions of what it builds them with."""
-    made = hashlib.sha256(" ".join(map(version, ("numpy", "onnx"))).encode())
+    """Return the digest of the code that builds models, and of the libraries' versions."""
+    digest = hashlib.sha256(" ".join(map(version, ("numpy", "onnx"))).encode())
     tables = Path(__file__).parent.glob("*.tsv")
     for path in sorted([*Path(__file__).parent.glob("*.py"), *tables]):
-        made.update(path.read_bytes())
-    return made.hexdigest()
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 class OnnxFiles:
-    """ONNX files of models, below `<cache_root>/onnx`: for devices that make sessions of them."""
+    """ONNX files of models below `<cache_root>/onnx`, for sessions on devices."""
 
     def __init__(self, cache_root: Path) -> None:
         self._root = cache_root / "onnx"
-        self._found: dict[Model, Path] = {}
+        self._paths: dict[Model, Path] = {}
 
     def path(self, model: Model) -> Path:
-        """The model's file, made if it is missing or damaged. Raises InfraError."""
+        """Return the model's file, written if it is missing or damaged. Raises InfraError."""
         alone = model.without_inputs
-        if alone not in self._found:
+        if alone not in self._paths:
             content = model.serialized()
             path = self._root / f"{alone}-{hashlib.sha256(content).hexdigest()[:16]}.onnx"
             keep_whole(path, content)
-            self._found[alone] = path
-        return self._found[alone]
+            self._paths[alone] = path
+        return self._paths[alone]

@@ -1,4 +1,4 @@
-"""ONNX models that a user has: their nodes, shapes and inputs, compiled as those built in code."""
+"""ONNX models of users: their nodes, shapes and inputs; compiled as models built in code are."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _SAME_VALUES: Final = frozenset(
     {"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
 )
 _LARGEST: Final = 1e30
-"""A range that goes further is none."""
+"""Largest magnitude of a range; a larger one is no range."""
 
 
 def quantised_ranges(model: onnx.ModelProto) -> dict[str, tuple[float, float]]:
-    """Return the least and the largest value that the model quantises an input to, by input.
+    """Return the least and the largest value that the model quantises each input to.
 
-    Of an input that is quantised itself they are those of its type.
+    For an input that is quantised itself they are those of its type.
     """
     users: dict[str, list[onnx.NodeProto]] = {}
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -64,7 +64,7 @@ def quantised_ranges(model: onnx.ModelProto) -> dict[str, tuple[float, float]]:
                 constants[node.output[0]] = attribute.t
     ranges = {}
     for tensor in model.graph.input:
-        # a scale that is calculated, for each channel, or in a type that numpy does not know
+        # no range if the scale is computed, per channel, or of a type that numpy does not know
         with contextlib.suppress(KeyError, TypeError, ValueError, IndexError):
             node = next(_quantising(tensor.name, users), None)
             if node is not None:
@@ -73,18 +73,18 @@ def quantised_ranges(model: onnx.ModelProto) -> dict[str, tuple[float, float]]:
 
 
 def _quantising(name: str, users: Users) -> Iterator[onnx.NodeProto]:
-    left, seen = [name], {name}
-    while left:
-        for node in users.get(left.pop(), ()):
+    pending, visited = [name], {name}
+    while pending:
+        for node in users.get(pending.pop(), ()):
             if node.op_type in (_QUANTISE, _DEQUANTISE):
                 yield node
-            elif node.op_type in _SAME_VALUES and node.output and node.output[0] not in seen:
-                left.append(node.output[0])
-                seen.add(node.output[0])
+            elif node.op_type in _SAME_VALUES and node.output and node.output[0] not in visited:
+                pending.append(node.output[0])
+                visited.add(node.output[0])
 
 
 def _range(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> tuple[float, float]:
-    """Return the range of a node that quantises. Raises ValueError where there is none."""
+    """Return the range of a quantising node. Raises ValueError if it has none."""
     import numpy as np
     from onnx import numpy_helper
 
@@ -101,12 +101,12 @@ def _range(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> t
 
 WORKER: Final = Path(__file__).with_name("shapes_worker.py")
 MOST_NODES: Final = 200_000
-"""How many nodes a model comes to at most, with those of its functions at each call."""
+"""Most nodes of a model, with those of its functions counted at each call."""
 
 MOST_GROWTH: Final = 16 << 20
-"""What its shapes, and the nodes of its functions at each call, are beside twice its bytes."""
+"""Most bytes that inferred shapes and inlined functions add to twice a model's size."""
 MOST_CPU_S: Final = 15
-"""How long shapes are inferred of a model without bytes, see `BYTES_A_SECOND`."""
+"""Processor time for inferring the shapes of an empty model; larger ones: `BYTES_A_SECOND`."""
 
 _MOST_BYTES: Final = 2 << 30
 _BYTES_BY_BYTE: Final = 4
@@ -116,8 +116,8 @@ _MOST_WORDS: Final = 1 << 16
 def shaped(path: Path) -> onnx.ModelProto:
     """Return a model with its tensors' shapes, and without the content of its large tensors.
 
-    It is one for all who ask: nobody may change it. Raises ConfigError for what is no model, and
-    for one that takes more time or memory than a model does.
+    The model is shared between callers, who must not change it. Raises ConfigError for a file that
+    is no model, and for one that takes too much time or memory.
     """
     try:
         status = path.stat()
@@ -127,7 +127,7 @@ def shaped(path: Path) -> onnx.ModelProto:
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model with its tensors' shapes and its functions' nodes in place of their calls.
+    """Return a model with its tensors' shapes and its functions inlined.
 
     It has no content of large weights. Raises ConfigError as `shaped`.
     """
@@ -139,7 +139,7 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @lru_cache(maxsize=16)
 def _shaped(path: Path, version: tuple[int, int, int]) -> onnx.ModelProto:
-    del version  # a file that was changed is another one
+    del version  # part of the cache's key: a changed file is read again
     return _read(path, inline=False)
 
 
@@ -150,10 +150,10 @@ def _read(path: Path, *, inline: bool) -> onnx.ModelProto:
     most_bytes = _MOST_BYTES + _BYTES_BY_BYTE * size
     most_s = MOST_CPU_S + size // BYTES_A_SECOND
     with scratch_folder() as folder, tempfile.TemporaryFile() as output:
-        made, refusal = folder / "made.onnx", folder / "refusal.txt"
+        shaped_path, refusal = folder / "made.onnx", folder / "refusal.txt"
         request = {
             "model": path.absolute(),
-            "made": made,
+            "made": shaped_path,
             "refusal": refusal,
             "inline": inline,
             "most_nodes": MOST_NODES,
@@ -167,16 +167,16 @@ def _read(path: Path, *, inline: bool) -> onnx.ModelProto:
             command, env=environment, cwd=folder, stdout=output, stderr=output
         ) as child:
             code = child.wait(Deadline(most_s + WAIT_S))
-        if made.exists() and code == 0:
-            return onnx.load(made, load_external_data=False)
+        if shaped_path.exists() and code == 0:
+            return onnx.load(shaped_path, load_external_data=False)
         last = output_text(output).strip().splitlines()[-1:] or ["it wrote nothing"]
         if code == 0 and refusal.exists():
             problem = read_bounded(refusal, _MOST_WORDS).decode("utf-8")
         else:
-            ended = "was stopped" if code is None else f"ended with exit code {code}"
+            ending = "was stopped" if code is None else f"ended with exit code {code}"
             problem = (
                 f"a process that may take {most_s} s of a processor and {most_bytes >> 20} MiB "
-                f"to infer its shapes {ended}: {last[0][:500]}"
+                f"to infer its shapes {ending}: {last[0][:500]}"
             )
     raise ConfigError(f"cannot be read as an ONNX model: {problem}", file=path)
 
@@ -191,45 +191,45 @@ _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_.]+")
 class OnnxModel(Model):
     """An .onnx file, with its weights in it or beside it.
 
-    Inputs are made up, the same every time, unless there are `read`: raw files in the order of the
-    model, as are those of `wanted`. `inputs_key` stands for what these hold. Outputs have to be
-    as `wanted`, or if they may differ `within` more than 0, as those of ONNX Runtime on the CPU; by
-    `within` in units of the raw values. Else they are only compared with each other. `digest` is
-    that of the model with its weights, `sample` the name of these inputs where there are several.
+    Inputs are generated, the same every time, unless `input_files` has raw files in the model's
+    order; `inputs_key` is the digest of their content. Outputs are compared with `expected_files`,
+    or, with a `tolerance` above 0 (in units of the raw values), with those of ONNX Runtime on the
+    CPU; else only with each other. `digest` is that of the model with its weights, `sample` the
+    name of these inputs if there are several sets.
     """
 
     path: Path = Path()
     digest: str = ""
-    within: float = 0.0
-    read: tuple[Path, ...] = ()
-    wanted: tuple[Path, ...] = ()
+    tolerance: float = 0.0
+    input_files: tuple[Path, ...] = ()
+    expected_files: tuple[Path, ...] = ()
     inputs_key: str = ""
     sample: str = ""
 
     @classmethod
     def of(
-        cls, path: Path, within: float = 0.0, *, inputs: Files = None, expected: Files = None
+        cls, path: Path, tolerance: float = 0.0, *, inputs: Files = None, expected: Files = None
     ) -> Self:
-        """The model in a file, with files of its tensors, as for `ContextFile`.
+        """Return the model in a file, with files of its tensors, as for `ContextFile`.
 
         Raises as `each`.
         """
-        return cls.each(path, within, inputs=inputs, expected=expected, samples=[""])[0]
+        return cls.each(path, tolerance, inputs=inputs, expected=expected, samples=[""])[0]
 
     @classmethod
     def each(
         cls,
         path: Path,
-        within: float = 0.0,
+        tolerance: float = 0.0,
         *,
         inputs: Files = None,
         expected: Files = None,
         samples: Sequence[str] | None = None,
     ) -> tuple[Self, ...]:
-        """The model with each set of inputs: a folder of folders has several.
+        """Return the model with each set of inputs: a folder of folders has several.
 
-        Raises ConfigError for what cannot be compiled here: inputs without a fixed shape, more than
-        2 GB; and for files that are not those of the model's tensors.
+        Raises ConfigError for a model that cannot be compiled here (inputs without a fixed shape,
+        more than 2 GB), and for files that are not those of the model's tensors.
         """
         if samples is None:
             samples = sample_names("inputs", inputs, path) or [""]
@@ -242,18 +242,19 @@ class OnnxModel(Model):
             require_few_bytes(tensors, path)
         models = []
         for sample in samples:
-            wanted = tuple[Path, ...]()
+            model = cls(name, path=path, digest=digest, tolerance=tolerance, sample=sample)
             if expected is not None:
-                wanted = files.given("expected", expected, outputs, path, sample=sample)
-            model = cls(name, path=path, digest=digest, within=within, wanted=wanted, sample=sample)
+                wanted = files.resolve("expected", expected, outputs, path, sample=sample)
+                model = replace(model, expected_files=wanted)
             if inputs is not None:
-                model = model.reading(files.given("inputs", inputs, tensors, path, sample=sample))
+                model = model.reading(files.resolve("inputs", inputs, tensors, path, sample=sample))
             models.append(model)
         return tuple(models)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.within < float("inf"):
-            raise ConfigError(f"{self.within} is not 0 or more", file=self.path, field="tolerance")
+        if not 0 <= self.tolerance < float("inf"):
+            problem = f"{self.tolerance} is not 0 or more"
+            raise ConfigError(problem, file=self.path, field="tolerance")
 
     def __str__(self) -> str:
         return super().__str__() + (f"#{self.sample}" if self.sample else "")
@@ -261,32 +262,29 @@ class OnnxModel(Model):
     __repr__ = __str__
 
     def reading(self, files: tuple[Path, ...]) -> Self:
-        """The same with inputs from raw files, in the order of the model."""
+        """Return this model with inputs from raw files, in the order of the model."""
         key = hashlib.sha256(" ".join(map(sha256_of, files)).encode()).hexdigest()
-        return replace(self, read=files, inputs_key=key)
+        return replace(self, input_files=files, inputs_key=key)
 
     @property
     def without_inputs(self) -> Self:
-        """The model in the file."""
-        return replace(self, within=0.0, read=(), wanted=(), inputs_key="", sample="")
+        """This model as the file has it, without inputs and expected outputs."""
+        return replace(
+            self, tolerance=0.0, input_files=(), expected_files=(), inputs_key="", sample=""
+        )
 
     @property
     def compared(self) -> bool:
-        """Whether an output that differs is wrong, and not only told."""
-        return self.within > 0 or bool(self.wanted)
-
-    @property
-    def tolerance(self) -> float:
-        """By how much an output may differ from the reference, in units of its raw values."""
-        return self.within
+        """True if an output that differs is a failure, and not only reported."""
+        return self.tolerance > 0 or bool(self.expected_files)
 
     @property
     def recipe(self) -> str:
-        """None: the file is read each time, as it may have changed."""
+        """Empty: the file is read each time, as it may have changed."""
         return ""
 
     def build(self) -> onnx.ModelProto:
-        """The model, weights included. Raises ConfigError if it is not the one it was."""
+        """Return the model, weights included. Raises ConfigError if the file has changed."""
         loaded = read_model(self.path)
         if hashlib.sha256(_bytes(loaded)).hexdigest() != self.digest:
             raise ConfigError("was changed while it was in use", file=self.path)
@@ -294,83 +292,84 @@ class OnnxModel(Model):
 
     @property
     def inputs_are(self) -> str:
-        """What its inputs are, in plain words."""
-        if self.read:
+        """Description of the inputs, in plain words."""
+        if self.input_files:
             return READ
         return IN_RANGE if quantised_ranges(read_model(self.path, weights=False)) else MADE_UP
 
     def inputs(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Those of files; else numbers in the ranges that the model quantises them for.
+        """Return the inputs of the files, else numbers in the ranges that the model quantises to.
 
-        Other ones are from -1 to 1, whole ones 0 and 1: places in any table.
+        Without such a range they are from -1 to 1, integers 0 or 1, which index any table.
         """
         import numpy as np
         from onnx import helper
 
         random = np.random.default_rng(_SEED)
-        model, made = read_model(self.path, weights=False), {}
+        model, arrays = read_model(self.path, weights=False), {}
         ranges = quantised_ranges(model)
-        for at, one in enumerate(_inputs(model)):
-            shape, kind = _shape(one, "input", self.path), one.type.tensor_type.elem_type
+        for index, tensor in enumerate(_inputs(model)):
+            shape, kind = _shape(tensor, "input", self.path), tensor.type.tensor_type.elem_type
             dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
-            if self.read:
-                made[one.name] = np.fromfile(self.read[at], dtype).reshape(shape)
+            if self.input_files:
+                arrays[tensor.name] = np.fromfile(self.input_files[index], dtype).reshape(shape)
             elif dtype.kind == "f":
-                made[one.name] = random.uniform(*ranges.get(one.name, (-1, 1)), shape).astype(dtype)
+                low, high = ranges.get(tensor.name, (-1, 1))
+                arrays[tensor.name] = random.uniform(low, high, shape).astype(dtype)
             else:
-                low, high = map(int, ranges.get(one.name, (0, 1)))
-                made[one.name] = random.integers(low, high, shape, endpoint=True).astype(dtype)
-        return made
+                low, high = map(int, ranges.get(tensor.name, (0, 1)))
+                arrays[tensor.name] = random.integers(low, high, shape, endpoint=True).astype(dtype)
+        return arrays
 
     def outputs(self) -> tuple[str, ...]:
-        """The names of the outputs, in the order of the model."""
-        return tuple(one.name for one in read_model(self.path, weights=False).graph.output)
+        """Return the names of the outputs, in the order of the model."""
+        return tuple(tensor.name for tensor in read_model(self.path, weights=False).graph.output)
 
     def expected(self) -> dict[str, Path]:
-        """Raw files of what its outputs should be, by name, as far as somebody gave them."""
-        return dict(zip(self.outputs(), self.wanted, strict=False))
+        """Return the user's raw files of expected outputs, by name."""
+        return dict(zip(self.outputs(), self.expected_files, strict=False))
 
 
 @dataclass(frozen=True)
 class OnnxSurface:
-    """What is seen of a model from outside: its tensors, and the files that lie beside it.
+    """Inputs and outputs of a model, and the files of its weights.
 
-    `outputs` is None where not all have a shape that is known, which `open` ones have not;
-    `results` are their names, types and shapes, 0 where one is not known. `beside` are the files of
-    its weights, by their names as seen from the model's folder.
+    `outputs` is None if not all have a known shape; `open` names those that have none. `results`
+    are their names, types and shapes, with 0 for an unknown size. `weight_files` are names
+    relative to the model's folder.
     """
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...] | None
-    beside: tuple[str, ...]
+    weight_files: tuple[str, ...]
     results: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     open: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """The surface of a model. Raises ConfigError for one that cannot be read.
+        """Return the surface of a model. Raises ConfigError for one that cannot be read.
 
         That includes inputs without a fixed shape, and weights outside of the model's folder.
         """
         loaded = read_model(path, weights=False)
-        places = {_place(one, path): None for one in _external(loaded)}
+        places = {_place(tensor, path): None for tensor in _external(loaded)}
         outputs = loaded.graph.output
         unknown = tuple(
-            one.name
-            for one in outputs
-            if not one.type.tensor_type.HasField("shape")
-            or any(size.dim_value <= 0 for size in one.type.tensor_type.shape.dim)
+            output.name
+            for output in outputs
+            if not output.type.tensor_type.HasField("shape")
+            or any(size.dim_value <= 0 for size in output.type.tensor_type.shape.dim)
         )
         return cls(
             _tensors(_inputs(loaded), "input", path),
             None if unknown else _tensors(outputs, "output", path),
             tuple(places),
-            tuple(_result(one) for one in outputs),
+            tuple(_result(output) for output in outputs),
             unknown,
         )
 
     def require_outputs(self, path: Path, field: str = "expected") -> tuple[Tensor, ...]:
-        """The outputs. Raises ConfigError where the shape of one is not known before it runs."""
+        """Return the outputs. Raises ConfigError if a shape is not known before the model runs."""
         if self.outputs is None:
             problem = (
                 f"output {', '.join(self.open)} has no fixed shape; graphs with fixed ones run"
@@ -380,24 +379,24 @@ class OnnxSurface:
 
 
 def require_alike(path: Path, original: Path | None) -> None:
-    """Raises ConfigError unless an original, if there is one, has the tensors of a model."""
+    """Raise ConfigError unless the original, if there is one, has the tensors of the model."""
     if original is None:
         return
-    own, other = OnnxSurface.of(path), OnnxSurface.of(original)
-    for what, mine, its in (
-        ("inputs", own.inputs, other.inputs),
-        ("outputs", [one[:2] for one in own.results], [one[:2] for one in other.results]),
+    surface, other = OnnxSurface.of(path), OnnxSurface.of(original)
+    for kind, expected, actual in (
+        ("inputs", surface.inputs, other.inputs),
+        ("outputs", [row[:2] for row in surface.results], [row[:2] for row in other.results]),
     ):
-        if mine != its:
-            told = "; ".join(", ".join(map(str, one)) for one in (its, mine))
-            problem = f"its {what} are not those of {path.name}, by name and type: {told}"
+        if expected != actual:
+            tensors_text = "; ".join(", ".join(map(str, tensors)) for tensors in (actual, expected))
+            problem = f"its {kind} are not those of {path.name}, by name and type: {tensors_text}"
             raise ConfigError(problem, file=original, field="reference")
 
 
 def read_model(path: Path, *, weights: bool = True) -> onnx.ModelProto:
-    """The model in a file; without `weights` as `shaped` has it, which nobody may change.
+    """Return the model in a file; without `weights` the shared one of `shaped`.
 
-    Raises ConfigError for what is no model, and what is beyond the bounds of `shaped`.
+    Raises ConfigError for a file that is no model, or is beyond the bounds of `shaped`.
     """
     import onnx
 
@@ -408,59 +407,59 @@ def read_model(path: Path, *, weights: bool = True) -> onnx.ModelProto:
         model = onnx.load(path, load_external_data=False)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror or error}", file=path) from error
-    left = _MAX_BYTES
+    remaining = _MAX_BYTES
     for tensor in _external(model):
-        content = _weights(tensor, path, left)
-        left -= len(content)
+        content = _weights(tensor, path, remaining)
+        remaining -= len(content)
         tensor.raw_data, tensor.data_location = content, onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
     return model
 
 
 def _external(message: Any) -> list[Any]:
-    """All tensors in a message whose content lies in another file, wherever they stand."""
+    """Return all tensors in a message, at any depth, whose content lies in another file."""
     import onnx
 
     if isinstance(message, onnx.TensorProto):
         return [message] if message.data_location == onnx.TensorProto.EXTERNAL else []
-    found = []
+    tensors = []
     for descriptor, value in message.ListFields():
         if descriptor.message_type is not None:
-            for one in [value] if hasattr(value, "ListFields") else value:
-                found += _external(one)
-    return found
+            for submessage in [value] if hasattr(value, "ListFields") else value:
+                tensors += _external(submessage)
+    return tensors
 
 
 def _place(tensor: Any, path: Path) -> str:
-    """The file that a tensor's content lies in, as seen from the model's folder.
+    """Return the file of a tensor's content, relative to the model's folder.
 
     Raises ConfigError for one outside of it.
     """
-    told = {entry.key: entry.value for entry in tensor.external_data}
-    place = str(told.get("location", "")).replace("\\", "/").removeprefix("./")
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    place = str(entries.get("location", "")).replace("\\", "/").removeprefix("./")
     if problem := name_problem(place):
-        where = f"its weights {tensor.name!r} lie in {place[:200]!r}"
-        why = f"{where}, which {problem}: they must lie in its folder or below"
+        problem_place = f"its weights {tensor.name!r} lie in {place[:200]!r}"
+        why = f"{problem_place}, which {problem}: they must lie in its folder or below"
         raise ConfigError(why, file=path)
     return place
 
 
-def _weights(tensor: Any, path: Path, most: int) -> bytes:
-    """What a tensor holds; the library reads through links, in some versions also of outside."""
+def _weights(tensor: Any, path: Path, max_bytes: int) -> bytes:
+    """Return a tensor's content. Some versions of onnx follow links out of the model's folder."""
     place = _place(tensor, path)
-    told = {entry.key: entry.value for entry in tensor.external_data}
+    entries = {entry.key: entry.value for entry in tensor.external_data}
     try:
-        offset = int(told.get("offset", "0"))
+        offset = int(entries.get("offset", "0"))
         with open_inside(path.parent, place) as file:
             file.seek(offset)
-            size = int(told.get("length", os.fstat(file.fileno()).st_size - offset))
-            content = file.read(size) if 0 <= size <= most else b""
+            size = int(entries.get("length", os.fstat(file.fileno()).st_size - offset))
+            content = file.read(size) if 0 <= size <= max_bytes else b""
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"its weights in {place!r} cannot be read: {why}", file=path) from error
     if len(content) != size:
-        held = f"{place!r} has not the {size} bytes from {offset} on that it says"
-        raise ConfigError(f"its weights {tensor.name!r}: {held}", file=path)
+        problem = f"{place!r} has not the {size} bytes from {offset} on that it says"
+        raise ConfigError(f"its weights {tensor.name!r}: {problem}", file=path)
     return content
 
 
@@ -469,25 +468,25 @@ def _bytes(model: onnx.ModelProto) -> bytes:
 
 
 def _inputs(model: onnx.ModelProto) -> list[Any]:
-    weights = {one.name for one in model.graph.initializer}
-    return [one for one in model.graph.input if one.name not in weights]
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [tensor for tensor in model.graph.input if tensor.name not in weights]
 
 
-def _tensors(listed: Iterable[Any], what: str, path: Path) -> tuple[Tensor, ...]:
+def _tensors(value_infos: Iterable[Any], kind: str, path: Path) -> tuple[Tensor, ...]:
     import numpy as np
     from onnx import helper
 
-    found = []
-    for one in listed:
-        shape, kind = _shape(one, what, path), one.type.tensor_type.elem_type
+    tensors = []
+    for value_info in value_infos:
+        shape, element_type = _shape(value_info, kind, path), value_info.type.tensor_type.elem_type
         try:
-            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind))
+            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element_type))
         except (KeyError, TypeError, ValueError) as error:
-            problem = f"{what} {one.name}: nobody knows elements of type {kind}"
+            problem = f"{kind} {value_info.name}: nobody knows elements of type {element_type}"
             raise ConfigError(problem, file=path) from error
         name = "bool8" if dtype.kind == "b" else dtype.name
-        found.append(Tensor(one.name, math.prod(shape) * dtype.itemsize, name, shape))
-    return tuple(found)
+        tensors.append(Tensor(value_info.name, math.prod(shape) * dtype.itemsize, name, shape))
+    return tuple(tensors)
 
 
 def _result(output: Any) -> tuple[str, str, tuple[int, ...]]:
@@ -500,16 +499,16 @@ def _result(output: Any) -> tuple[str, str, tuple[int, ...]]:
     return output.name, known.get(name, name), shape
 
 
-def _shape(tensor: Any, what: str, path: Path) -> tuple[int, ...]:
+def _shape(tensor: Any, kind: str, path: Path) -> tuple[int, ...]:
     shape: list[int] = []
     if (rank := len(tensor.type.tensor_type.shape.dim)) > _MOST_DIMENSIONS:
-        problem = f"{what} {tensor.name} has {rank} dimensions; {_MOST_DIMENSIONS} are the most"
+        problem = f"{kind} {tensor.name} has {rank} dimensions; {_MOST_DIMENSIONS} are the most"
         raise ConfigError(problem, file=path)
-    for at, size in enumerate(tensor.type.tensor_type.shape.dim):
+    for index, size in enumerate(tensor.type.tensor_type.shape.dim):
         if size.dim_value <= 0:
             named = f" ({size.dim_param})" if size.dim_param else ""
             raise ConfigError(
-                f"{what} {tensor.name}: dimension {at}{named} is not fixed, and QNN needs fixed "
+                f"{kind} {tensor.name}: dimension {index}{named} is not fixed, and QNN needs fixed "
                 "ones: `python -m onnxruntime.tools.make_dynamic_shape_fixed` fixes them",
                 file=path,
             )
@@ -519,10 +518,10 @@ def _shape(tensor: Any, what: str, path: Path) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class OnnxNodes:
-    """The nodes of a model, each before those of the graphs within it.
+    """The nodes of a model, each before those of its subgraphs.
 
-    `inputs` and `outputs` are the model's own, without weights. `kinds` has of each tensor its type
-    and shape in words, `sizes` its bytes where the shape is known.
+    `inputs` and `outputs` are the model's, without weights. `kinds` has the type and shape of each
+    tensor in words, `sizes` its bytes if the shape is known.
     """
 
     nodes: tuple[GraphNode, ...]
@@ -533,51 +532,52 @@ class OnnxNodes:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """The nodes of a model. Raises ConfigError for what is no model."""
+        """Return the nodes of a model. Raises ConfigError for a file that is no model."""
         graph = shaped(path).graph
-        weights = {one.name for one in graph.initializer}
+        weights = {tensor.name for tensor in graph.initializer}
         nodes = tuple(_nodes(graph, weights))
         kinds, sizes = {}, {}
-        for one in (*graph.input, *graph.value_info, *graph.output):
-            kinds[one.name], size = _kind(one)
+        for tensor in (*graph.input, *graph.value_info, *graph.output):
+            kinds[tensor.name], size = _kind(tensor)
             if size is not None:
-                sizes[one.name] = size
-        inputs = tuple(one.name for one in graph.input if one.name not in weights)
-        outputs = tuple(one.name for one in graph.output)
+                sizes[tensor.name] = size
+        inputs = tuple(tensor.name for tensor in graph.input if tensor.name not in weights)
+        outputs = tuple(tensor.name for tensor in graph.output)
         return cls(nodes, inputs, outputs, kinds, sizes)
 
     def shapes(self) -> dict[str, str]:
-        """Type and shape of what each node reads, by the node's name."""
+        """Return the types and shapes of each node's inputs, by the node's name."""
         return {
-            one.name: ", ".join(self.kinds[name] for name in one.reads if name in self.kinds)
-            for one in self.nodes
+            node.name: ", ".join(self.kinds[name] for name in node.reads if name in self.kinds)
+            for node in self.nodes
         }
 
 
-def _nodes(graph: Any, weights: Set[str], within: str | None = None) -> Iterator[GraphNode]:
-    own = weights | {one.name for one in graph.initializer}
-    for at, node in enumerate(graph.node):
-        name = node.name or f"{node.op_type}_{at}"
-        reads = dict.fromkeys(one for one in all_inputs(node) if one not in own)
+def _nodes(graph: Any, weights: Set[str], parent: str | None = None) -> Iterator[GraphNode]:
+    known = weights | {tensor.name for tensor in graph.initializer}
+    for index, node in enumerate(graph.node):
+        name = node.name or f"{node.op_type}_{index}"
+        reads = dict.fromkeys(read for read in all_inputs(node) if read not in known)
         writes = tuple(filter(None, node.output))
-        yield GraphNode(name, node.op_type, tuple(reads), writes, not node.name, within)
+        yield GraphNode(name, node.op_type, tuple(reads), writes, not node.name, parent)
         for inner in graphs_within(node):
-            yield from _nodes(inner, own, name)
+            yield from _nodes(inner, known, name)
 
 
 def all_inputs(node: Any) -> list[str]:
-    """All that a node takes, also what graphs within it take from outside."""
-    found = [name for name in node.input if name]
+    """Return the names of a node's inputs, with those that its subgraphs take from outside."""
+    inputs = [name for name in node.input if name]
     for graph in graphs_within(node):
-        own = {one.name for one in (*graph.input, *graph.initializer)}
-        own |= {name for inner in graph.node for name in inner.output}
-        taken = [name for inner in graph.node for name in all_inputs(inner)]
-        found += [name for name in (*taken, *(one.name for one in graph.output)) if name not in own]
-    return found
+        local = {tensor.name for tensor in (*graph.input, *graph.initializer)}
+        local |= {name for inner in graph.node for name in inner.output}
+        reads = [name for inner in graph.node for name in all_inputs(inner)]
+        reads += [tensor.name for tensor in graph.output]
+        inputs += [name for name in reads if name not in local]
+    return inputs
 
 
 def graphs_within(node: Any) -> Iterator[Any]:
-    """The graphs that are attributes of a node."""
+    """Yield the subgraphs of a node."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -585,7 +585,7 @@ def graphs_within(node: Any) -> Iterator[Any]:
 
 
 def _kind(tensor: object) -> tuple[str, int | None]:
-    """Type and shape in words, and bytes where all dimensions are known."""
+    """Return type and shape in words, and the bytes if all dimensions are known."""
     import numpy as np
     from onnx import helper
 
@@ -596,7 +596,7 @@ def _kind(tensor: object) -> tuple[str, int | None]:
         return f"type {kind.elem_type}", None
     if not kind.HasField("shape"):
         return f"{dtype.name}, of no known shape", None
-    dims = [one.dim_value or one.dim_param or "?" for one in kind.shape.dim]
-    known = all(isinstance(one, int) for one in dims)
+    dims = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
+    known = all(isinstance(dim, int) for dim in dims)
     size = math.prod(dims) * dtype.itemsize if known else None
     return f"{dtype.name} [{', '.join(map(str, dims))}]", size

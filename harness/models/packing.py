@@ -1,12 +1,12 @@
-"""Will it fit: contexts packed into protection domains the way the backend does it (pure).
+"""Capacity forecast: contexts packed into protection domains as the backend does it (pure).
 
 The backend puts a context into the first domain with room for all that it reserves for it; one
-context cannot span two (QAIRT SDK docs, "Multiple cDSP Sessions"). What a context of a given file
-takes, and how much there is, is measured or given.
+context cannot span two (QAIRT SDK docs, "Multiple cDSP Sessions"). The size of a context and of a
+domain is measured or given.
 
-The HTP library, here the simulator, logs what it reserves for each context that it loads, and what
-is left when it refuses one. Nothing of that is in the binary's metadata: the run list and the
-buffer behind the VTCM are not.
+The HTP library, here the simulator, logs how much it reserves for each context that it loads, and
+how much is left when it refuses one. The binary's metadata does not have it: it lacks the run list
+and the buffer behind the VTCM.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Room:
-    """How many bytes each protection domain has, and how many of them there are."""
+    """Bytes of each protection domain, and the number of domains."""
 
     budget: int
     sessions: int = 1
@@ -53,7 +53,7 @@ class Room:
 
 @dataclass(frozen=True)
 class RefusedLoad:
-    """The first load that fails (from 0), of which context, and by how many bytes."""
+    """The first load that fails (from 0), its context, and the bytes that it lacks."""
 
     load: int
     context: int
@@ -62,10 +62,10 @@ class RefusedLoad:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What comes of a schedule: so many `loads` succeed, then one is `refused`, or none is.
+    """Outcome of a schedule: so many `loads` succeed, then one is `refused`, or none is.
 
-    `domains` tells which contexts each domain holds at the refusal, else when most is taken, and
-    `used` how many bytes they take.
+    `domains` are the contexts of each domain at the refusal, else when it is fullest, and `used`
+    the bytes that they take.
     """
 
     loads: int
@@ -78,8 +78,8 @@ class Forecast:
         return self.refused is None
 
 
-_Held = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
-"""The contexts of each domain, and how many bytes they take."""
+_Usage = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
+"""The contexts of each domain, and the bytes that they take."""
 
 
 class _Domain:
@@ -87,27 +87,28 @@ class _Domain:
 
     def __init__(self, shares: bool) -> None:
         self._shares = shares
-        self.held: dict[int, Size] = {}
-        self._own = 0
+        self.contexts: dict[int, Size] = {}
+        self._private = 0
         self._shared = 0
 
     @property
     def used(self) -> int:
-        return self._own + self._shared
+        return self._private + self._shared
 
     def used_with(self, size: Size) -> int:
-        own, shared = self._parts(size)
-        return self._own + own + max(self._shared, shared)
+        private, shared = self._parts(size)
+        return self._private + private + max(self._shared, shared)
 
-    def take(self, context: int, size: Size) -> None:
-        own, shared = self._parts(size)
-        self._own, self._shared = self._own + own, max(self._shared, shared)
-        self.held[context] = size
+    def add(self, context: int, size: Size) -> None:
+        private, shared = self._parts(size)
+        self._private, self._shared = self._private + private, max(self._shared, shared)
+        self.contexts[context] = size
 
     def free(self, context: int) -> None:
-        if size := self.held.pop(context, None):
-            self._own -= self._parts(size)[0]
-            self._shared = max((self._parts(one)[1] for one in self.held.values()), default=0)
+        if size := self.contexts.pop(context, None):
+            self._private -= self._parts(size)[0]
+            shared = (self._parts(other)[1] for other in self.contexts.values())
+            self._shared = max(shared, default=0)
 
     def _parts(self, size: Size) -> tuple[int, int]:
         return (size.total - size.spill_fill, size.spill_fill) if self._shares else (size.total, 0)
@@ -116,40 +117,40 @@ class _Domain:
 def forecast(
     sizes: Sequence[Size], moves: Iterable[Move], room: Room, *, share_spill_fill: bool = False
 ) -> Forecast:
-    """What comes of these moves; with `share_spill_fill` a domain has one buffer for all."""
+    """Predict the outcome of moves; with `share_spill_fill` a domain has one buffer for all."""
     domains = [_Domain(share_spill_fill) for _ in range(room.sessions)]
-    loads, fullest = 0, _held(domains)
+    loads, fullest = 0, _usage(domains)
     for move in moves:
         if move.verb == "load":
             size = sizes[move.context]
             for domain in domains:
                 if domain.used_with(size) <= room.budget:
-                    domain.take(move.context, size)
+                    domain.add(move.context, size)
                     break
             else:
                 missing = min(domain.used_with(size) for domain in domains) - room.budget
-                return Forecast(loads, RefusedLoad(loads, move.context, missing), *_held(domains))
+                return Forecast(loads, RefusedLoad(loads, move.context, missing), *_usage(domains))
             loads += 1
         elif move.verb == "free":
-            fullest = max(fullest, _held(domains), key=_used)
+            fullest = max(fullest, _usage(domains), key=_used)
             for domain in domains:
                 domain.free(move.context)
-    fullest = max(fullest, _held(domains), key=_used)
+    fullest = max(fullest, _usage(domains), key=_used)
     return Forecast(loads, None, *fullest)
 
 
-def _held(domains: Sequence[_Domain]) -> _Held:
-    return tuple(tuple(domain.held) for domain in domains), tuple(domain.used for domain in domains)
+def _usage(domains: Sequence[_Domain]) -> _Usage:
+    contexts = tuple(tuple(domain.contexts) for domain in domains)
+    return contexts, tuple(domain.used for domain in domains)
 
 
-def _used(held: _Held) -> int:
-    return sum(held[1])
+def _used(usage: _Usage) -> int:
+    return sum(usage[1])
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """What would come of doing it another way: how many contexts are loaded then, and whether
-    that is all of them."""
+    """A different way to load the contexts: how many are loaded, and whether all fit."""
 
     change: str
     fits: bool
@@ -157,7 +158,7 @@ class Alternative:
 
 
 def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
-    """What would come of the ways out that people know, if all contexts stayed loaded."""
+    """Return the usual alternatives to keeping all contexts loaded, with their outcomes."""
     count, resident = len(sizes), schedule(len(sizes), "resident").moves
 
     by_size = sorted(sizes, key=lambda size: size.total)
@@ -169,26 +170,26 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
         "shared spill-fill, largest first": shared,
         "sequential": forecast(sizes, schedule(count, "sequential").moves, room),
     }
-    found = [Alternative(way, one.fits, one.loads) for way, one in ways.items()]
+    alternatives = [Alternative(way, outcome.fits, outcome.loads) for way, outcome in ways.items()]
     if most := _largest_window(sizes, room):
         window = f"only the last {most} kept loaded (--residency window --window {most})"
-        found.append(Alternative(window, True, count))
+        alternatives.append(Alternative(window, True, count))
     if all(size.total <= room.budget for size in sizes):
         enough = Room(room.budget, count)
-        domains = [one for one in forecast(sizes, resident, enough).domains if one]
-        found.append(Alternative(counted(len(domains), "protection domain"), True, count))
-    # its graphs take what they took as contexts, measured with QNN 2.51
+        domains = [domain for domain in forecast(sizes, resident, enough).domains if domain]
+        alternatives.append(Alternative(counted(len(domains), "protection domain"), True, count))
+    # its graphs take as much as their contexts did, measured with QNN 2.51
     fits = sum(size.total for size in sizes) <= room.budget
-    found.append(Alternative("merged into one context", fits, count if fits else 0))
-    for at, size in enumerate(sizes):
+    alternatives.append(Alternative("merged into one context", fits, count if fits else 0))
+    for i, size in enumerate(sizes):
         if size.total > room.budget:
             parts = -(-size.total // room.budget)
-            found.append(Alternative(f"context {at} split into {parts} or more", True, count))
-    return found
+            alternatives.append(Alternative(f"context {i} split into {parts} or more", True, count))
+    return alternatives
 
 
 def _largest_window(sizes: Sequence[Size], room: Room) -> int:
-    """How many contexts can be kept loaded at a time; 0 if not even one."""
+    """Return how many contexts can be kept loaded at a time; 0 if not even one."""
     fits, refused = 0, len(sizes) + 1
     while refused - fits > 1:
         middle = (fits + refused) // 2
@@ -214,97 +215,97 @@ _LOG: Final = Settings(log_level="verbose", max_log_bytes=32 << 20, memory="off"
 
 
 @dataclass(frozen=True)
-class Silent:
-    """Why the library said nothing of what a context takes.
+class Unsized:
+    """Reason why the library did not log the size of a context.
 
-    `refused`: it did not load it. `code` is its code and `said` are its lines, if it gave some.
+    `refused`: the context was not loaded. `code` is the error code, `logs` are the library's lines.
     """
 
     reason: str
     refused: bool = True
     code: int | None = None
-    said: tuple[str, ...] = ()
+    logs: tuple[str, ...] = ()
 
 
-def reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Silent]:
-    """What the library reserves for the context of each file, loaded alone.
+def reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Unsized]:
+    """Return the bytes that the library reserves for the context of each file, loaded alone.
 
     Raises InfraError if the library does not work on this computer.
     """
-    found: list[Size | Silent] = []
-    while len(found) < len(files):
-        found += _reserved(probe, backend_library, files[len(found) :][:_AT_ONCE])
-    return found
+    sizes: list[Size | Unsized] = []
+    while len(sizes) < len(files):
+        sizes += _reserved(probe, backend_library, files[len(sizes) :][:_AT_ONCE])
+    return sizes
 
 
-def _reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Silent]:
-    """As `reserved`, of the files that one process gets to before one of them ends it."""
+def _reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Unsized]:
+    """As `reserved`, for the files that one process reaches before one of them ends it."""
     steps: list[Step] = []
-    for at, file in enumerate(files):
-        # behind a cleanup each step is tried, whatever came of those before it
-        steps += [Step("cleanup"), context_load(at, str(file)), context_free(at)]
+    for index, file in enumerate(files):
+        # after a cleanup a step runs even if those before it failed
+        steps += [Step("cleanup"), context_load(index, str(file)), context_free(index)]
     run = _run(probe, backend_library, steps)
     loads = [step for step in run.transcript.steps if step.verb == "context-load" and step.begun]
     if not loads:
         raise InfraError(f"{backend_library.name} loads nothing on this computer")
     ended = "did not come to an end" if run.timed_out else "crashed"
-    return [_said(step, ended) for step in loads]
+    return [_size_of(step, ended) for step in loads]
 
 
-def _said(step: StepResult, ended: str) -> Size | Silent:
+def _size_of(step: StepResult, ended: str) -> Size | Unsized:
     text = "\n".join(line.text for line in step.logs)
     total = _RESERVED.search(text)
     if total is None:
-        why = ended if step.unfinished else f"code {step.code}" if step.code else "no word"
-        said = tuple(line.text for line in step.logs)
-        return Silent(f"{step.message or step.error or why}", not step.ok, step.code, said)
-    spill_fill = (int(found[1]) for found in _SPILL_FILL.finditer(text))
+        reason = ended if step.unfinished else f"code {step.code}" if step.code else "no word"
+        logs = tuple(line.text for line in step.logs)
+        return Unsized(f"{step.message or step.error or reason}", not step.ok, step.code, logs)
+    spill_fill = (int(match[1]) for match in _SPILL_FILL.finditer(text))
     return Size(int(total[1]), max(spill_fill, default=0))
 
 
 def room(probe: Path, backend_library: Path, file: Path) -> Room | None:
-    """How much the library has to reserve of; None if it refuses nothing.
+    """Measure how much the library can reserve; None if it refuses nothing.
 
     Loads the context of a small file until it is refused, or all addresses of a domain are full.
     Raises InfraError if it fails in another way.
     """
     (size,) = reserved(probe, backend_library, [file])
-    if isinstance(size, Silent):
+    if isinstance(size, Unsized):
         raise InfraError(f"{backend_library.name} does not say what it reserves: {size.reason}")
-    loads = (context_load(at, str(file)) for at in range(_ADDRESSES // size.total + 1))
+    loads = (context_load(index, str(file)) for index in range(_ADDRESSES // size.total + 1))
     run = _run(probe, backend_library, loads)
     failure = run.transcript.first_failure
     if failure is None:
         return None
-    left = [int(found[1]) for line in failure.logs for found in _LEFT.finditer(line.text)]
-    if failure.verb != "context-load" or not left:
-        said = failure.message or failure.error or f"code {failure.code}"
-        raise InfraError(f"{backend_library.name}: {failure.verb} {failure.context}: {said}")
+    free = [int(match[1]) for line in failure.logs for match in _LEFT.finditer(line.text)]
+    if failure.verb != "context-load" or not free:
+        problem = failure.message or failure.error or f"code {failure.code}"
+        raise InfraError(f"{backend_library.name}: {failure.verb} {failure.context}: {problem}")
     loaded = sum(step.ok for step in run.transcript.steps if step.verb == "context-load")
     # each domain that has no room left says so
-    return Room((loaded * size.total + sum(left)) // len(left), len(left))
+    return Room((loaded * size.total + sum(free)) // len(free), len(free))
 
 
 def calibrated_room(
     cache: Path, catalog: Catalog, runtime: Runtime, *, anew: bool = False
 ) -> Room | None:
-    """How much a runtime has to reserve of; None if it refuses nothing.
+    """Return how much a runtime can reserve; None if it refuses nothing.
 
-    It is measured once, or `anew`, and kept by the content of the library. Raises as `room`, and as
-    `ContextStore.get` for the context that it takes.
+    It is measured once, or `anew`, and cached by the library's digest. Raises as `room`, and as
+    `ContextStore.get` for the context that it loads.
     """
     library = runtime.library(_BACKEND)
     (sha256,) = [file.sha256 for file in runtime.files if file.path == library]
-    kept = cache / "calibrations" / f"{sha256}.json"
+    path = cache / "calibrations" / f"{sha256}.json"
     if not anew:
         with contextlib.suppress(OSError, ValueError):
-            return _KEPT.validate_python(read_json(kept, _MAX_KEPT_BYTES))
+            return _KEPT.validate_python(read_json(path, _MAX_KEPT_BYTES))
     probes = ProbeBuilder(cache / "probe")
-    # the oldest: all runtimes take it
+    # all runtimes load a context of the oldest compiler
     small = ContextStore(cache, catalog, probes).get(Model("tiny"), all_versions()[0], _HTP_ARCH)
-    found = room(probes.build("linux-x64"), library, small.path)
-    keep_whole(kept, _KEPT.dump_json(found))
-    return found
+    measured = room(probes.build("linux-x64"), library, small.path)
+    keep_whole(path, _KEPT.dump_json(measured))
+    return measured
 
 
 def _run(probe: Path, backend_library: Path, steps: Iterable[Step]) -> ProbeRun:
@@ -312,8 +313,8 @@ def _run(probe: Path, backend_library: Path, steps: Iterable[Step]) -> ProbeRun:
     run = run_plan_locally(probe, Plan((*opened, *steps), _LOG), env={}, timeout_s=_TIMEOUT_S)
     for step in run.transcript.steps[: len(opened)]:
         if step.failed:
-            said = step.message or step.error or f"code {step.code}"
-            raise InfraError(f"{backend_library.name} does not work here: {step.verb}: {said}")
+            reason = step.message or step.error or f"code {step.code}"
+            raise InfraError(f"{backend_library.name} does not work here: {step.verb}: {reason}")
     if problem := damage(run.transcript):
         raise InfraError(problem)
     return run

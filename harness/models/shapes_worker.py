@@ -2,8 +2,8 @@
 
     python -P shapes_worker.py REQUEST.json
 
-It limits its own memory and time, so that whatever a model asks for ends here. Its only imports are
-those of onnx.
+It limits its own memory and time, so that no model can exhaust those of the computer. Its only
+imports are those of onnx.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _DATA = (
 _KEPT_BYTES = 4096
 _MOST_OVERHEAD = 128 << 20
 _VISITS = 16
-"""ONNX Runtime goes twice through a body, and so 2 ** 16 times through one that is 16 deep."""
+"""ONNX Runtime visits a body twice, and so one that is 16 deep 2 ** 16 times."""
 
 
 def main(request_path: str) -> None:
-    """Do what a request says, and write the model, or why there is none."""
+    """Infer the shapes of a request's model; write the model, or the reason for a refusal."""
     request = json.loads(Path(request_path).read_text())
     seconds, most_bytes = request["most_cpu_s"], request["most_bytes"]
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
@@ -50,7 +50,7 @@ def _shaped(request: dict[str, Any]) -> bytes:
     overhead = _peak_bytes() - before - 2 * size
     if overhead > _MOST_OVERHEAD:
         raise ValueError(f"its {size:,} bytes are {overhead >> 20} MiB of small parts")
-    for tensor in model.graph.initializer:  # no shape follows from what is large
+    for tensor in model.graph.initializer:  # no shape depends on a large tensor
         _without_content(tensor)
     most_bytes = request["most_growth"] + 2 * model.ByteSize()
     _require_few(model, request["most_nodes"], most_bytes)
@@ -64,10 +64,10 @@ def _shaped(request: dict[str, Any]) -> bytes:
                     attribute.s = b""
     try:
         model = shape_inference.infer_shapes(model, data_prop=True)
-    except Exception as error:  # shapes are told where they are known
+    except Exception as error:  # the shapes known so far are kept
         print(error, file=sys.stderr)
     content = bytes(model.SerializeToString())
-    if len(content) > most_bytes:  # whoever asked reads it in a process without bounds
+    if len(content) > most_bytes:  # the caller reads it in a process without limits
         raise ValueError(f"its nodes and shapes come to {len(content) >> 20} MiB")
     return content
 
@@ -84,7 +84,7 @@ def _without_content(tensor: Any) -> None:
 
 
 def _require_few(model: Any, most: int, most_bytes: int) -> None:
-    """Raise ValueError for too many nodes or values, with those of its functions at each call."""
+    """Raise ValueError for too many nodes or values, counting functions at each call."""
     graph = model.graph
     values = len(graph.initializer) + len(graph.value_info) + len(graph.input) + len(graph.output)
     for count, parts, bound in (
@@ -98,9 +98,9 @@ def _require_few(model: Any, most: int, most_bytes: int) -> None:
 
 
 def _sum_over_nodes(model: Any, weight: Callable[[Any], int], visits: int = 1) -> int:
-    """Add up a weight of all nodes, those of a function at each of its calls.
+    """Sum a weight over all nodes, those of a function at each of its calls.
 
-    Those of a body, as of an If, count `visits` times for each body that they are nested in.
+    Nodes of a body, as of an If, count `visits` times for each body that they are nested in.
     """
     functions = {
         (function.domain, function.name, function.overload): function
@@ -127,9 +127,9 @@ def _sum_over_nodes(model: Any, weight: Callable[[Any], int], visits: int = 1) -
         if key not in sums:
             sums[key] = None
             sums[key] = sum_of(functions[key].node)
-        if (found := sums[key]) is None:
+        if (total := sums[key]) is None:
             raise ValueError(f"its function {node.op_type} calls itself")
-        return found
+        return total
 
     return sum_of(model.graph.node)
 

@@ -1,4 +1,4 @@
-"""Contexts of a case: where they come from, in which order they load, and the plan of a session."""
+"""Contexts of a case: their sources, the order in which they load, and the plan of a session."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from harness.probe.plan import (
     system_load,
 )
 
-# The ids that libQnnSystem gives them.
+# The ids of libQnnSystem.
 BACKENDS_BY_ID: Final[Mapping[object, str]] = MappingProxyType({4: "gpu", 6: "htp"})
 
 ON_CPU: Final = "ONNX Runtime on the CPU"
 GIVEN: Final = "the expected files"
-"""What outputs are told against, in plain words."""
+"""Origins of reference outputs, in plain words."""
 
 ANY_DISTANCE: Final = 1e299
-"""The tolerance of outputs of which something else is asked: the probe takes less than 1e300."""
+"""Tolerance of outputs with other conditions: the probe accepts less than 1e300."""
 
 
 MADE_UP: Final = "made up"
 IN_RANGE: Final = "made up in range"
 READ: Final = "given"
-"""What inputs are, in plain words."""
+"""Origins of inputs, in plain words."""
 
 CONDITIONS: Final = "--max-error, --min-cosine, --min-sqnr"
 
 
 @dataclass(frozen=True)
-class ClosenessAsked:
-    """What a user asks of every output; None: it is only told.
+class ClosenessLimits:
+    """A user's conditions for every output; None: the figure is only reported.
 
-    `max_relative` is for the largest error as a part of the largest value. `original` is the .onnx
-    whose outputs they are told against, where it is not the model itself.
+    `max_relative` limits the largest error relative to the largest value. `original` is the .onnx
+    whose outputs are the reference, if it is not the model itself.
     """
 
     max_error: float | None = None
@@ -69,43 +69,42 @@ class ClosenessAsked:
                 raise ConfigError(f"{value} is not {valid}", field=option)
 
     def __bool__(self) -> bool:
-        """Whether anything is asked."""
-        return replace(self, original=None) != ClosenessAsked()
+        """Return True if there is any condition."""
+        return replace(self, original=None) != ClosenessLimits()
 
 
 @runtime_checkable
 class ContextSource(Protocol):
-    """Something that tests take contexts of. Its `str` names it in cases, axes and reports.
+    """A source of contexts for tests. Its `str` names it in cases, axes and reports.
 
-    Sources are values: equal ones give the same contexts. A source that is `compiled` gives another
-    binary for each QNN compiler and HTP architecture; any other has one binary. Outputs may differ
-    from what is expected by `tolerance`, in units of the raw values.
+    Sources are values: equal ones have the same contexts. A source that is `compiled` has a binary
+    for each QNN compiler and HTP architecture; any other has one binary. Outputs may differ from
+    the expected ones by `tolerance`, in units of the raw values.
     """
 
     @property
     def compiled(self) -> bool:
-        """Whether a compiler is started here to make its contexts: a test has that axis then."""
+        """True if contexts are compiled here: a test then has that axis."""
 
     @property
     def tolerance(self) -> float:
-        """By how much an output may differ from what is expected."""
+        """Largest difference of an output from the expected one."""
 
     def seen_from(self, folder: Path) -> Self:
-        """This source, with relative paths meant from a folder, which is that of the test."""
+        """Return this source with relative paths resolved against the folder of the test."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """A context binary on the host, and what is known of it (size in bytes).
+    """A context binary on the host, with its files and facts (size in bytes).
 
-    `compiler` is the QNN version that was asked to make it, None for one that nobody made here.
-    `inputs` and `expected` are raw files, one per tensor in the order of graph number `graph`;
-    nothing is compared where `expected` is empty. `generated_inputs`: nobody gave any.
-    `reference` are such files that outputs are told against, whatever comes of that; `against` says
-    in plain words what they are. `memory_bytes` is what the metadata says a device needs for it:
-    I/O, constants and spill-fill.
-    `max_size` is what ORT's EPContext model says of its spill-fill (None: nothing). `others` are
-    this binary once more for each other graph that is executed, with the files of that graph.
+    `compiler` is the QNN version that compiled it here, else None. `inputs` and `expected` are raw
+    files, one per tensor in the order of graph number `graph`; with an empty `expected` nothing is
+    compared. `generated_inputs`: the user gave none. `reference` are such files that outputs are
+    compared with for the report only; `against` says in plain words what they are. `memory_bytes`
+    are the bytes of I/O, constants and spill-fill by the metadata. `max_size` is the spill-fill
+    size that ORT's EPContext model states, if any. `others` are this binary once more for each
+    other graph that is executed, with the files of that graph.
     """
 
     path: Path
@@ -128,22 +127,22 @@ class Context:
 
     @property
     def graph_name(self) -> str | None:
-        """The graph's name where the binary has several, and may have it executed beside others."""
+        """Name of the graph if the binary has several."""
         graphs = entries(self.metadata, "graphs")
         return str(graphs[self.graph].get("name")) if len(graphs) > 1 else None
 
     @property
     def made_by(self) -> str | None:
-        """The QNN version that made it: the compiler's, else the build that the binary names."""
+        """QNN version of the compiler, else the build that the binary names."""
         return self.compiler or named_build(self.metadata)
 
     @property
     def backend(self) -> str | None:
-        """The backend that it is for, if it says so."""
+        """Backend that the binary is for, if it names one."""
         return BACKENDS_BY_ID.get(self.metadata.get("backend_id"))
 
     def facts(self) -> dict[str, object]:
-        """What a record says of a context that nobody compiled here."""
+        """Return the facts that a record has of a context that was not compiled here."""
         executed = (self, *self.others)
         return {
             "sha256": self.sha256,
@@ -153,19 +152,19 @@ class Context:
             **needs(self.metadata),
             "inputs": "generated" if self.generated_inputs else "given",
             "outputs": "compared" if self.expected else "nothing expected",
-            **({"graphs": [one.graph_name for one in executed]} if self.graph_name else {}),
+            **({"graphs": [context.graph_name for context in executed]} if self.graph_name else {}),
         }
 
 
-def with_files(told: Mapping[str, Any], files: Iterable[Context]) -> dict[str, Any]:
-    """What a record says of files by name, with these added (pure); a second name is `name (2)`."""
-    found = dict(told)
-    for file in files:
-        name, facts, number = str(file.source), file.facts(), 1
-        while found.setdefault(name, facts) != facts:
+def add_context_facts(known: Mapping[str, Any], contexts: Iterable[Context]) -> dict[str, Any]:
+    """Add the facts of context files, by name (pure); a second one of that name is `name (2)`."""
+    merged = dict(known)
+    for context in contexts:
+        name, facts, number = str(context.source), context.facts(), 1
+        while merged.setdefault(name, facts) != facts:
             number += 1
-            name = f"{file.source} ({number})"
-    return found
+            name = f"{context.source} ({number})"
+    return merged
 
 
 @dataclass(frozen=True)
@@ -190,24 +189,24 @@ class Move:
 
 @dataclass(frozen=True)
 class Schedule:
-    """`moves` happen in order until one fails; `frees` happen at the end whatever came before."""
+    """`moves` happen in order until one fails; `frees` happen at the end in any case."""
 
     moves: tuple[Move, ...]
     frees: tuple[Move, ...]
 
 
 def schedule(contexts: int, residency: Residency, window: int = 4) -> Schedule:
-    """The moves that run `contexts` contexts with the given residency.
+    """Return the moves that run `contexts` contexts with the given residency.
 
     `resident` loads all of them before the first executes; `sequential` loads, executes and frees
-    one at a time; `window` keeps at most `window` loaded, freeing the oldest first. These are the
-    report of pytorch/executorch#14985, its workaround, and the ground between them.
+    one at a time; `window` keeps at most `window` loaded, freeing the oldest first. The first two
+    are the report of pytorch/executorch#14985 and its workaround.
 
     Raises ConfigError for a number of contexts or a window below 1.
     """
-    for what, given in (("the number of contexts", contexts), ("the window", window)):
-        if given < 1:
-            raise ConfigError(f"{what} must be at least 1, is {given}")
+    for name, number in (("the number of contexts", contexts), ("the window", window)):
+        if number < 1:
+            raise ConfigError(f"{name} must be at least 1, is {number}")
     if residency == "resident":
         return Schedule(
             moves=(*_each("load", range(contexts)), *_each("execute", range(contexts))),
@@ -219,8 +218,8 @@ def schedule(contexts: int, residency: Residency, window: int = 4) -> Schedule:
         if index >= span:
             moves.append(Move("free", index - span))
         moves += [Move("load", index), Move("execute", index)]
-    # What a failure leaves loaded is not known here, so every context is freed at the end; the
-    # probe skips the ones that are not loaded.
+    # A failure may leave any context loaded, so every one is freed at the end; the probe skips
+    # those that are not loaded.
     return Schedule(moves=tuple(moves), frees=tuple(_each("free", range(contexts))))
 
 
@@ -230,7 +229,7 @@ def _each(verb: Literal["load", "execute", "free"], contexts: range) -> Iterator
 
 @dataclass(frozen=True)
 class Libraries:
-    """Paths on the device of the libraries that a session opens; `system` None: it opens none."""
+    """Paths on the device of the libraries that a session opens; `system` may be None."""
 
     backend: str
     system: str | None
@@ -250,9 +249,9 @@ class DeployedContext:
     others: tuple[DeployedContext, ...] = ()
 
     def only_graph(self) -> int:
-        """The graph to execute, where a single one can be. Raises ConfigError for several."""
+        """Return the one graph to execute. Raises ConfigError if there are several."""
         if self.others:
-            names = [str(one.context.graph_name) for one in (self, *self.others)]
+            names = [str(deployed.context.graph_name) for deployed in (self, *self.others)]
             graphs = counted(len(names), "graph")
             problem = f"{self.context.source} has {graphs}, and one is executed here"
             raise ConfigError(problem, field="graph", choices=names)
@@ -278,14 +277,14 @@ def session_plan(
     save_below: str | None = None,
     rounds: Rounds = ONCE,
 ) -> Plan:
-    """The plan for a schedule; context number i is made from `contexts[i % len(contexts)]`.
+    """Return the plan for a schedule; context number i is `contexts[i % len(contexts)]`.
 
-    Each context's outputs are saved once, below the folder `save_below` (`saved_output`). `rounds`
-    is how often each graph is executed; all of them share its time.
+    Each context's outputs are saved once, below the folder `save_below` (`saved_output`). Each
+    graph is executed `rounds` times; all of them share its time budget.
     """
-    graphs = [1 + len(one.others) for one in contexts]
-    executed = [one.context % len(graphs) for one in steps.moves if one.verb == "execute"]
-    each = rounds.shared(sum(graphs[at] for at in executed))
+    graphs = [1 + len(deployed.others) for deployed in contexts]
+    executed = [move.context % len(graphs) for move in steps.moves if move.verb == "execute"]
+    each = rounds.shared(sum(graphs[context] for context in executed))
     moves = _steps(contexts, steps.moves, save_below, each)
     frees = _steps(contexts, steps.frees)
     return within_session(libraries, moves, frees, settings)
@@ -294,13 +293,13 @@ def session_plan(
 def within_session(
     libraries: Libraries, steps: Iterable[Step], frees: Iterable[Step], settings: Settings
 ) -> Plan:
-    """These steps once the backend is open; `frees` come before it is closed, whatever failed."""
+    """Return a plan of the steps in a session, with `frees` run before its end in any case."""
     ends = (Step("cleanup"), *frees, Step("device-free"), Step("backend-free"))
     return Plan((*session_start(libraries), *steps, *ends), settings)
 
 
 def session_start(libraries: Libraries) -> Iterator[Step]:
-    """The steps that come before the first context."""
+    """Yield the steps before the first context."""
     yield backend_load(libraries.backend)
     if libraries.system is not None:
         yield system_load(libraries.system)
@@ -310,17 +309,17 @@ def session_start(libraries: Libraries) -> Iterator[Step]:
 
 
 def graph_of(contexts: Sequence[DeployedContext], step: Step) -> str | None:
-    """Which graph a step of a schedule executes, where its context has several of them."""
+    """Return the graph that a step of a schedule executes, if its context has several."""
     if step.verb != "execute":
         return None
     deployed = contexts[int(step.fields["context"]) % len(contexts)]
     number = int(step.fields["graph"])
-    graphs = (one.context for one in (deployed, *deployed.others))
-    return next((one.graph_name for one in graphs if one.graph == number), None)
+    graphs = (other.context for other in (deployed, *deployed.others))
+    return next((context.graph_name for context in graphs if context.graph == number), None)
 
 
 def saved_output(folder: str, context: int, graph: int, output: int) -> str:
-    """Where an output of a context's graph is saved below a folder."""
+    """Return the path of a saved output of a context's graph below a folder."""
     return f"{folder}/{context}.{graph}.{output}.raw"
 
 
@@ -338,17 +337,17 @@ def _steps(
             yield context_free(move.context)
         else:
             folder = save_below if move.context < len(contexts) else None
-            for one in (deployed, *deployed.others):
+            for other in (deployed, *deployed.others):
                 # without expected outputs they are compared with each other
-                for part in (rounds,) if one.expected else rounds.halves():
+                for share in (rounds,) if other.expected else rounds.halves():
                     yield execute(
                         move.context,
-                        graph=one.context.graph,
-                        inputs=one.inputs,
-                        expected=one.expected,
-                        saved=_saved(one, move.context, folder),
-                        tolerance=one.context.tolerance,
-                        repeat=part,
+                        graph=other.context.graph,
+                        inputs=other.inputs,
+                        expected=other.expected,
+                        saved=_saved(other, move.context, folder),
+                        tolerance=other.context.tolerance,
+                        repeat=share,
                     )
 
 
@@ -356,4 +355,4 @@ def _saved(deployed: DeployedContext, number: int, folder: str | None) -> Sequen
     if folder is None:
         return ()
     outputs = deployed.context.metadata["graphs"][deployed.context.graph]["outputs"]
-    return [saved_output(folder, number, deployed.context.graph, at) for at in range(len(outputs))]
+    return [saved_output(folder, number, deployed.context.graph, i) for i in range(len(outputs))]

@@ -3,8 +3,8 @@
     python -P worker.py REQUEST.json
 
 Its only imports are numpy and the onnxruntime on PYTHONPATH. Every job runs in a fork of its own,
-for two reasons. A crash or a hang costs just that job. And a binary does not depend on what was
-compiled before it: tensor ids count up in a process. Answers go, one JSON object per line and
+for two reasons. A crash or a hang fails only that job. And a binary does not depend on the jobs
+before it: tensor ids count up in a process. Answers are written, one JSON object per line and
 flushed, to the file that the request names; stdout and stderr belong to the libraries.
 """
 
@@ -29,59 +29,60 @@ LOOK_S = 0.5
 
 
 def main(request_path: str) -> None:
-    """Does the jobs of a request; the process ends here."""
+    """Run the jobs of a request, and end the process."""
     request = json.loads(Path(request_path).read_text())
     with open(request["answers"], "w", encoding="utf-8") as answers:
-        _work(request, answers)
-    _leave()
+        _run_jobs(request, answers)
+    _exit_at_once()
 
 
-def _work(request: dict[str, Any], answers: IO[str]) -> None:
+def _run_jobs(request: dict[str, Any], answers: IO[str]) -> None:
     try:
         devices = _register(request)
     except Exception as error:
-        _tell(answers, event="unusable", errors=_chain(error))
+        _emit(answers, event="unusable", errors=_chain(error))
         return
     endless: set[int] = set()
     for job in request["jobs"]:
-        # models that differ in their inputs only are one file
+        # models that differ in their inputs only are the same file
         model = os.stat(job["model"]).st_ino if os.path.exists(job["model"]) else 0
-        _tell(answers, event="begin", job=job["id"])
+        _emit(answers, event="begin", job=job["id"])
         print(f"{request['mark']}{job['id']}", file=sys.stderr, flush=True)
-        # of a model that came to no end once, nothing else is tried
-        code = -signal.SIGPROF if model in endless else _code_of(job, devices, answers)
+        # of a model that did not end once, nothing else is tried
+        code = -signal.SIGPROF if model in endless else _run_in_fork(job, devices, answers)
         if code != 0:
-            _tell(answers, event="died", job=job["id"], code=code, most_s=job["most_s"])
+            _emit(answers, event="died", job=job["id"], code=code, most_s=job["most_s"])
         if code == -signal.SIGPROF:
             endless.add(model)
 
 
-def _code_of(job: dict[str, Any], devices: list[Any], answers: IO[str]) -> int:
-    """Does a job in a fork, and gives its exit code.
+def _run_in_fork(job: dict[str, Any], devices: list[Any], answers: IO[str]) -> int:
+    """Run a job in a fork, and return its exit code.
 
-    Not handled, signals end a job that does not come to its end: SIGPROF one of which a thread
-    computes for too long, SIGALRM one that waits, be it for a processor of a busy computer.
+    Unhandled signals end a job that does not finish: SIGPROF one with a thread that computes for
+    too long, SIGALRM one that waits, be it for a processor of a busy computer.
     """
-    ended, running = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        # A model can have a tensor of any size made: that is its own error, and not a choice
-        # of the kernel's among all processes.
+        # A model may ask for a tensor of any size: the limit makes that an error of the job, so
+        # that the kernel does not have to kill a process.
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
         signal.setitimer(signal.ITIMER_REAL, job["most_wall_s"])
-        _do(job, devices, answers)
-        _leave()
-    os.close(running)
-    with os.fdopen(ended):
-        while (end := os.waitpid(child, os.WNOHANG)) == (0, 0):
-            if not select.select([ended], [], [], LOOK_S)[0] and busiest_s(child) > job["most_s"]:
+        _run_job(job, devices, answers)
+        _exit_at_once()
+    os.close(write_end)  # now only the child holds it: when that ends, the other end is readable
+    with os.fdopen(read_end):
+        while (result := os.waitpid(child, os.WNOHANG)) == (0, 0):
+            has_ended = select.select([read_end], [], [], LOOK_S)[0]
+            if not has_ended and busiest_s(child) > job["most_s"]:
                 os.kill(child, signal.SIGPROF)
-    return os.waitstatus_to_exitcode(end[1])
+    return os.waitstatus_to_exitcode(result[1])
 
 
 def busiest_s(process: int) -> float:
-    """How long that thread of a process has computed that has computed most."""
+    """Return the processor time of the busiest thread of a process."""
     ticks = [0]
     for thread in Path(f"/proc/{process}/task").glob("*/stat"):
         with contextlib.suppress(OSError):  # it has just ended
@@ -90,22 +91,22 @@ def busiest_s(process: int) -> float:
     return max(ticks) / os.sysconf("SC_CLK_TCK")
 
 
-def _do(job: dict[str, Any], devices: list[Any], answers: IO[str]) -> None:
-    began = time.monotonic()
+def _run_job(job: dict[str, Any], devices: list[Any], answers: IO[str]) -> None:
+    started = time.monotonic()
     try:
         if job["kind"] == "reference":
             _reference(job)
         else:
             _compile(job, devices)
     except Exception as error:
-        _tell(answers, event="failed", job=job["id"], errors=_chain(error))
+        _emit(answers, event="failed", job=job["id"], errors=_chain(error))
         if "fallback to CPU EP" in str(error):
-            _tell_refusals(job, devices)
+            _print_refusals(job, devices)
     else:
-        _tell(answers, event="made", job=job["id"], seconds=round(time.monotonic() - began, 6))
+        _emit(answers, event="made", job=job["id"], seconds=round(time.monotonic() - started, 6))
 
 
-def _leave() -> NoReturn:
+def _exit_at_once() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -120,7 +121,7 @@ def _register(request: dict[str, Any]) -> list[Any]:
     if all(job["kind"] == "reference" for job in request["jobs"]):
         return []
     onnxruntime.register_execution_provider_library(EP_NAME, request["plugin"])
-    devices = [one for one in onnxruntime.get_ep_devices() if one.ep_name == EP_NAME]
+    devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME]
     if not devices:
         raise RuntimeError("the QNN plug-in offers no device")
     return devices[:1]
@@ -133,28 +134,28 @@ def _compile(job: dict[str, Any], devices: list[Any]) -> None:
     for key, value in job["session_options"].items():
         options.add_session_config_entry(key, value)
     options.add_provider_for_devices(devices, job["provider_options"])
-    # Given as bytes: ORT puts a hash of the path into the graph's name, hence into the binary.
+    # Passed as bytes: ORT puts a hash of the path into the graph's name, hence into the binary.
     # Without enable_fallback=False a second attempt on the CPU hides the reason of the first.
     model = Path(job["model"]).read_bytes()
     session = onnxruntime.InferenceSession(model, options, enable_fallback=False)
     del session
 
 
-def _tell_refusals(job: dict[str, Any], devices: list[Any]) -> None:
-    """Prints which nodes are refused and why, of all that a second attempt logs of it."""
+def _print_refusals(job: dict[str, Any], devices: list[Any]) -> None:
+    """Compile again with a verbose log, and print the lines on refused nodes."""
     import onnxruntime
 
     with tempfile.TemporaryFile() as log:
-        kept = os.dup(2)
+        stderr_copy = os.dup(2)
         os.dup2(log.fileno(), 2)
         try:
             onnxruntime.set_default_logger_severity(0)
-            nothing = {**job["session_options"], "ep.context_enable": "0"}
-            _compile({**job, "session_options": nothing}, devices)
+            without_context = {**job["session_options"], "ep.context_enable": "0"}
+            _compile({**job, "session_options": without_context}, devices)
         except Exception:
-            pass  # as before
+            pass  # it fails as the first attempt did
         finally:
-            os.dup2(kept, 2)
+            os.dup2(stderr_copy, 2)
         log.seek(0)
         text = log.read(MAX_LOG_BYTES).decode("utf-8", "replace")
     for message in re.split(r"\n(?=(?:\x1b\[[\d;]*m)?\d{4}-\d\d-\d\d )", text):
@@ -167,8 +168,8 @@ def _reference(job: dict[str, Any]) -> None:
     import onnxruntime
 
     feeds = {
-        one["name"]: numpy.fromfile(one["path"], one["dtype"]).reshape(one["shape"])
-        for one in job["inputs"]
+        file["name"]: numpy.fromfile(file["path"], file["dtype"]).reshape(file["shape"])
+        for file in job["inputs"]
     }
     names, options = list(job["outputs"]), onnxruntime.SessionOptions()
 
@@ -183,7 +184,7 @@ def _reference(job: dict[str, Any]) -> None:
     except Exception as error:
         failed = error
     if failed is not None:
-        # an error names a node, and only without optimisation that is one of the model
+        # only without optimisation does an error name a node of the model
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         computed()
         raise failed
@@ -192,18 +193,18 @@ def _reference(job: dict[str, Any]) -> None:
 
 
 def _chain(error: BaseException) -> list[str]:
-    """The texts of an exception and of all that led to it, the first cause first."""
+    """Return the texts of an exception and of its causes, the first cause first."""
     texts: list[str] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
+    while current is not None and id(current) not in visited:
+        visited.add(id(current))
         texts.append(f"{type(current).__name__}: {current}"[:8000])
         current = current.__cause__ or current.__context__
     return texts[::-1]
 
 
-def _tell(answers: IO[str], **event: Any) -> None:
+def _emit(answers: IO[str], **event: Any) -> None:
     answers.write(json.dumps(event) + "\n")
     answers.flush()
 

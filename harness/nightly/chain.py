@@ -1,4 +1,4 @@
-"""Goes through the steps of a night; its state is on the disk after each, so that it can go on."""
+"""The steps of a night; its state is saved after each, so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from harness.core.facts import clock
 from harness.core.outgoing_text import INSTEAD, counted, outgoing
 from harness.core.platform import is_free
 from harness.core.whole_file import read_bounded, write_json, write_whole
-from harness.history.comparison import FailOn, settled
-from harness.history.comparison_text import compared, markdown, page, told
+from harness.history.comparison import FailOn, apply_history
+from harness.history.comparison_text import compare_folders, markdown, page, view_of
 from harness.history.database import HISTORY, open_database
 from harness.history.importing import import_run
 from harness.history.previous import histories, previous_of, since_previous
-from harness.history.run_changes import facts_held
+from harness.history.run_changes import facts_lookup
 from harness.lab.inventory import load_lab
 from harness.nightly.issues import (
     Histories,
     Issue,
-    followed,
+    add_facts,
+    add_searches,
+    follow_issues,
     issue_text,
     next_search,
-    to_bisect,
-    to_run_again,
-    with_facts,
+    rerun_counts,
 )
 from harness.nightly.night import (
     MOST_CASES,
@@ -47,23 +47,23 @@ from harness.nightly.night import (
     SUFFIX,
     DeviceSeen,
     Night,
-    devices_seen,
+    lost_by_device,
     lost_devices,
-    lost_on,
     nights,
+    publish_site,
+    read_devices,
     summary,
-    tell_site,
 )
 from harness.nightly.notifications import (
     ENOUGH_S,
     SENT,
     Message,
-    answer_of,
-    answered,
+    answer_text,
     bisection,
-    ended,
     first_bad_of,
     notify,
+    run_command,
+    run_module,
 )
 from harness.plugin.problem import read_problem
 from harness.report.ci import add_to_summary
@@ -88,10 +88,10 @@ _MAX_BYTES: Final = 64 << 20
 _SHARE_AGAIN: Final = 0.2
 _LAB_S: Final = 300.0
 _ENDING_S: Final = 90.0
-"""What a night that was killed had begun is over by then."""
+"""The time in which a process of a killed night ends."""
 _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
 _OTHER: Final = "tests without a device, or outputs that drift"
-"""A run may fail for something that is in no record, so that nobody knows whether it is new."""
+"""Failures of a run that are in no record, so that nobody knows whether they are new."""
 _REFUSED: Final = {
     4: "pytest does not take these arguments, see above; `qnn-harness nightly --help` has ours",
     5: "nothing was selected: pytest found no device test with these arguments; first-night.md "
@@ -101,7 +101,7 @@ _log = logging.getLogger(__name__)
 
 
 class Chain:
-    """A night on its way. `words` are its arguments with the secrets that no file keeps."""
+    """A night in progress. `words` are its arguments, with the secrets that no file keeps."""
 
     def __init__(
         self, night: Night, words: Sequence[str], reports: Path, database: str | None
@@ -119,15 +119,15 @@ class Chain:
     def _reports(self) -> str:
         return self.night.named(self.reports)
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         sys.stderr.write(f"nightly: {outgoing(text)} ({clock(self._left_s)} left)\n")
         sys.stderr.flush()
 
     def go_on(self) -> Night:
-        """Does what is left of it. Raises HarnessError for what it cannot go on without.
+        """Run the remaining steps. Raises HarnessError if it cannot go on.
 
-        A wrong place of history is found out first of all; one that does not answer now may do so
-        in the morning.
+        A wrong database is an error from the start; one that does not answer now may do so in the
+        morning.
         """
         try:
             open_database(self._database)
@@ -138,17 +138,17 @@ class Chain:
             raise
         if self.night.run is not None and not (self._run_path / JOURNAL).is_file():
             self._note(f"its run {self._run_path} is gone: its tests are run anew")
-            self._keep(done=tuple(step for step in self.night.done if step == "fetch"), run=None)
+            self._save(done=tuple(step for step in self.night.done if step == "fetch"), run=None)
         steps = (self._fetch, self._run, self._compare, self._bisect, self._publish)
         while (step := self.night.next_step) is not None:
-            self._tell(step)
+            self._report(step)
             try:
                 steps[STEPS.index(step)]()
-                self._keep(done=(*self.night.done, step))
+                self._save(done=(*self.night.done, step))
             except OSError as error:
-                where = f"{error.filename}: " if error.filename else ""
+                place = f"{error.filename}: " if error.filename else ""
                 why = error.strerror or error
-                problem = InfraError(f"nightly could not {step}: {where}{why}")
+                problem = InfraError(f"nightly could not {step}: {place}{why}")
                 self._failed(problem)
                 raise problem from error
             except KeyboardInterrupt:
@@ -161,17 +161,17 @@ class Chain:
         return self.night
 
     def _so_far(self, run: RunFolder | None) -> tuple[Night, str]:
-        """Return the night as it is reported before it is over, and its headline.
+        """Return the unfinished night as it is reported, and its headline.
 
-        It has no run where that cannot be read, which may be why it is not over.
+        It has no run if that cannot be read, which may be why it is unfinished.
         """
-        night = self.night.not_over(None, None)
+        night = self.night.as_unfinished(None, None)
         with contextlib.suppress(ConfigError):
-            night = self.night.not_over(run.run_id, run.coverage()) if run else night
+            night = self.night.as_unfinished(run.run_id, run.coverage()) if run else night
         return night, f"### Devices: {night.verdict}"
 
     def _failed(self, error: Exception) -> None:
-        """Note why a step failed, and report the night as it is.
+        """Record why a step failed, and report the night as it is.
 
         A night that was refused leaves nothing if it was the first of its kind.
         """
@@ -179,24 +179,24 @@ class Chain:
         refused = isinstance(error, ConfigError) and self.night.verdict is None and run is None
         night, head = self._so_far(run)
         reason = f"\n{as_code(str(error), 500)}"
-        with contextlib.suppress(OSError):  # the disk may be what is wrong
-            self._keep()
+        with contextlib.suppress(OSError):  # the disk may be the problem
+            self._save()
         self._notify(summary(night, head, reason))
         if refused and not any(map(self.night.repeats, self._earlier())):
             shutil.rmtree(self.path, ignore_errors=True)
             return
         with contextlib.suppress(OSError):
             if run is not None:
-                self._hold(run)
+                self._import(run)
             self._write_site(night.model_copy(update={"told": (*night.told, str(error))}))
-            told = self.night.told
-            self._write_summary(summary(night.model_copy(update={"told": told}), head, reason))
+            problems = self.night.told
+            self._write_summary(summary(night.model_copy(update={"told": problems}), head, reason))
 
     @property
     def _left_s(self) -> float:
-        return self.night.left(time.time())
+        return self.night.remaining(time.time())
 
-    def _keep(self, **changes: object) -> None:
+    def _save(self, **changes: object) -> None:
         self.night = self.night.model_copy(update=changes)
         self.path.mkdir(mode=PRIVATE, exist_ok=True)
         if not (self.path / INFO).exists():
@@ -205,51 +205,51 @@ class Chain:
 
     def _note(self, text: object) -> None:
         _log.warning("%s", text)
-        self._keep(told=tuple(dict.fromkeys((*self.night.told, str(text)))))
+        self._save(told=tuple(dict.fromkeys((*self.night.told, str(text)))))
 
     def _lab(self, before: Iterable[DeviceSeen]) -> tuple[DeviceSeen, ...]:
         if self._left_s < ENOUGH_S or self.night.on_a_simulator:
             return ()
         words = ["devices", "--json", "--lab", self.night.lab]
-        _, said = answered(words, min(self._left_s, _LAB_S), self.night.folder)
-        return devices_seen(said, before, datetime.now(UTC).isoformat(timespec="seconds"))
+        _, answer = run_command(words, min(self._left_s, _LAB_S), self.night.folder)
+        return read_devices(answer, before, datetime.now(UTC).isoformat(timespec="seconds"))
 
     def _earlier(self) -> Iterator[Night]:
-        until = dropwhile(lambda one: one.night != self.night.night, nights(self.reports))
-        return (one for one in until if one.night != self.night.night)
+        until = dropwhile(lambda night: night.night != self.night.night, nights(self.reports))
+        return (night for night in until if night.night != self.night.night)
 
     def _fetch(self) -> None:
-        """What pytest refuses is found out first; what cannot be had is told."""
-        lab, look = load_lab(Path(self.night.lab)), ("--collect-only", "-q")
-        self._keep()  # pytest says there what is wrong
-        code = self._pytest_run(self._left_s, None, *look, stdout=DEVNULL)
+        """Check the arguments with pytest, then fetch runtimes; note those that cannot be had."""
+        lab, collect = load_lab(Path(self.night.lab)), ("--collect-only", "-q")
+        self._save()  # creates the folder for pytest's problem file
+        code = self._pytest_run(self._left_s, None, *collect, stdout=DEVNULL)
         if code in (ConfigError.exit_code, *_REFUSED):
             raise self._refused(code)
         if not self.night.lab_before:
-            known = next((one.lab_after or one.lab_before for one in self._earlier()), ())
-            self._keep(lab_before=self._lab(known))
+            known = next((night.lab_after or night.lab_before for night in self._earlier()), ())
+            self._save(lab_before=self._lab(known))
         catalog = Catalog.of(lab, os.environ, cache_root())
-        for target in sorted({one.target for one in lab.in_use() if one.target}):
+        for target in sorted({device.target for device in lab.in_use() if device.target}):
             for source in catalog.sources:
                 try:
-                    for entry in unfetched(catalog.entries_of(source, target)):
+                    for entry in new_entries(catalog.entries_of(source, target)):
                         if self._left_s < ENOUGH_S:
                             return
                         catalog.runtime(entry.name, target)
                         name = f"{entry.name} {target}"
-                        self._keep(fetched=(*self.night.fetched, name))
+                        self._save(fetched=(*self.night.fetched, name))
                 except HarnessError as error:
                     self._note(f"not fetched: {source.name} {target}: {error}")
 
     def _pytest_run(
         self, left_s: float, run: RunFolder | None, *more: str, stdout: int = 2
     ) -> int | None:
-        """Begins a run, or goes on with it, and waits for its end: its exit code, if it came."""
+        """Start or resume a run, and return its exit code; None if the time was over."""
         words = ["-m", "device", f"--qnn-lab={self.night.lab}", f"--qnn-reports={self.reports}"]
         words += [f"--qnn-problem-file={self.path / PROBLEM}"]
         words += [f"--qnn-resume={run.path}"] if run is not None else []
         words += [*self._words, *more]
-        return ended("pytest", words, left_s, cwd=self.night.folder, stdout=stdout)
+        return run_module("pytest", words, left_s, cwd=self.night.folder, stdout=stdout)
 
     def _refused(self, code: int | None) -> HarnessError:
         problem = read_problem(self.path / PROBLEM)
@@ -264,8 +264,8 @@ class Chain:
             code = self._pytest_run(self._left_s, run)
             run = self._begun_run()
             if code is None:
-                had = clock(self.night.budget_s)
-                problem = f"the night's time of {had} was over before its run{_so_far(run)}"
+                budget = clock(self.night.budget_s)
+                problem = f"the night's time of {budget} was over before its run{_so_far(run)}"
                 raise InfraError(problem)
         if run is None:
             raise self._refused(code)
@@ -273,42 +273,42 @@ class Chain:
             raise InfraError(f"run {run.run_id} did not end in order ({code}){_so_far(run)}")
         info = run.info()
         code, others = info.get("exit_code"), bool(info.get("other_failures"))
-        said = {"run_exit_code": code, "other_failures": others, "run_is_whole": run.ended_in_order}
-        self._keep(run=run.run_id, **said)
+        ending = {"run_exit_code": code, "other_failures": others}
+        self._save(run=run.run_id, run_is_whole=run.ended_in_order, **ending)
 
     def _histories(
         self, run: RunFolder, base: RunFolder | None, known: Iterable[Issue]
     ) -> Histories:
-        """What runs before say of the cases that matter tonight.
+        """Return the histories of the cases that matter tonight.
 
-        What ended otherwise than they did is run again first, in a part of the time that is left.
+        Cases that ended otherwise than before are run again first, in a part of the time left.
         """
         also = {case for issue in known if issue.state == "open" for case in issue.cases}
-        found = histories(run, base, also)
-        records = {one.case: one for one in run.contents().cases}
-        times = to_run_again(found, records, self._left_s * _SHARE_AGAIN)
+        by_case = histories(run, base, also)
+        records = {record.case: record for record in run.contents().cases}
+        times = rerun_counts(by_case, records, self._left_s * _SHARE_AGAIN)
         if not self.night.run_is_whole or (not times and run.ended_in_order):
-            return found
+            return by_case
         if INSTEAD in " ".join(self._words):
             self._note("not run again: a word for pytest had a secret, which no file keeps")
         elif times:
             most = counted(max(times.values()), "time")
-            self._tell(f"run again {counted(len(times), 'case')}, up to {most} each")
+            self._report(f"run again {counted(len(times), 'case')}, up to {most} each")
             write_json(file := self.path / AGAIN, times)
             if (
                 self._pytest_run(2 * self._left_s * _SHARE_AGAIN, run, f"--qnn-again={file}")
                 is None
             ):
-                self._note("not all that ended otherwise than before was run again in time")
-        # only attempts have been added: it ended as it had, also if they were cut short
+                self._note("not all cases that ended otherwise than before were run again in time")
+        # only attempts have been added: the run keeps its end, even if these were cut short
         code, others = self.night.run_exit_code, self.night.other_failures
         run.end({"problem": None, "exit_code": code, "other_failures": others})
         return histories(run, base, also)
 
     def _begun_run(self) -> RunFolder | None:
         night = self.night.night
-        runs = (RunFolder(one) for one in reversed(run_folders(self.reports)))
-        return next((one for one in runs if night in str(one.info().get("command"))), None)
+        runs = (RunFolder(folder) for folder in reversed(run_folders(self.reports)))
+        return next((run for run in runs if night in str(run.info().get("command"))), None)
 
     @property
     def _run_path(self) -> Path:
@@ -320,44 +320,47 @@ class Chain:
 
     def _compare(self) -> None:
         run = self._folder
-        before = [one for one in self._earlier() if self.night.follows(one)]
+        before = [night for night in self._earlier() if self.night.follows(night)]
         base = base_of(run, before)
         known = before[0].issues if before else ()
-        seen = self._histories(run, base, known)
-        found = settled(compared(base, run, _FAIL_ON, late=True), seen)
-        records = {one.case: one for one in run.contents().cases}
-        flaky = {name for name, one in seen.items() if one.is_flaky and one.now.failed}
-        records |= {one.case: one for one in run.contents().records if _fails(one, flaky)}
-        ids = {"run": run.run_id, "seen": self.night.started, **self.night.where}
+        by_case = self._histories(run, base, known)
+        comparison = apply_history(compare_folders(base, run, _FAIL_ON, late=True), by_case)
+        records = {record.case: record for record in run.contents().cases}
+        flaky = {name for name, case in by_case.items() if case.is_flaky and case.now.failed}
+        attempts = (record for record in run.contents().records if _fails(record, flaky))
+        records |= {record.case: record for record in attempts}
+        ids = {"run": run.run_id, "started": self.night.started, **self.night.place}
         ids["reports"] = self._reports
-        issues = followed(known, found, records, **ids, histories=seen)
+        issues = follow_issues(known, comparison, records, **ids, histories=by_case)
 
         def command(failure: NewFailure) -> list[str] | None:
             return failure.command(self.night.lab, str(self.reports))
 
-        issues = to_bisect(issues, found, records, command, self.night.night, seen)
+        issues = add_searches(issues, comparison, records, command, self.night.night, by_case)
         also = {
-            "flaky": any(one.turned_flaky for one in seen.values()),
+            "flaky": any(case.turned_flaky for case in by_case.values()),
             _OTHER: self.night.other_failures or run.info().get("other_failures"),
-            "known issues that passed (--strict-known)": found.coverage.strict,
+            "known issues that passed (--strict-known)": comparison.coverage.strict,
         }
-        reasons = [*_FAIL_ON.reasons(found), *(name for name, is_so in also.items() if is_so)]
-        whole = told(
-            found,
+        reasons = [*_FAIL_ON.reasons(comparison), *(name for name, is_so in also.items() if is_so)]
+        whole = view_of(
+            comparison,
             reasons,
             base=base.run_id if base else None,
             run=run.run_id,
         )
         write_whole(self.path / "comparison.md", markdown(whole).encode())
         write_whole(self.path / "comparison.html", page(whole).encode("utf-8", "replace"))
-        self._keep(
+        self._save(
             base=base.run_id if base else None,
             verdict=f"{whole.verdict}{self.night.on_a_simulator}",
-            coverage=found.coverage,
-            lost=lost_on(run.contents().cases),
+            coverage=comparison.coverage,
+            lost=lost_by_device(run.contents().cases),
             failed_on=tuple(reasons),
-            new=tuple(found.cases("new")[:MOST_CASES]),
-            vanished=tuple(found.cases("vanished")[:MOST_CASES] if "vanished" in reasons else ()),
+            new=tuple(comparison.cases("new")[:MOST_CASES]),
+            vanished=tuple(
+                comparison.cases("vanished")[:MOST_CASES] if "vanished" in reasons else ()
+            ),
             issues=issues,
         )
 
@@ -365,33 +368,33 @@ class Chain:
         while issue := next_search(self.night.issues, self.night.night):
             search = issue.search
             assert search is not None
-            if (left := self._left_s) < ENOUGH_S:
-                self._note("no time was left to bisect all that is new")
+            if (left_s := self._left_s) < ENOUGH_S:
+                self._note("no time was left to bisect all new failures")
                 return
-            self._tell(f"bisect {search.case}")
-            begun = BisectFolder.last_of(self.reports, search.case, search.since)
+            self._report(f"bisect {search.case}")
+            folder = BisectFolder.last_of(self.reports, search.case, search.since)
             words = list(search.command)
-            if begun is not None:
-                words = ["bisect", "--resume", str(begun.path)]
-            words += ["--max-minutes", f"{left / 60:.3f}", "--json"]
-            if begun is None or is_free(begun.path / LOG, min(left, _ENDING_S)):
-                code, result = bisection(words, left, self.night.folder)
-            else:  # it is not over: the next night asks again
-                self._note(f"another process is at {begun.path}")
+            if folder is not None:
+                words = ["bisect", "--resume", str(folder.path)]
+            words += ["--max-minutes", f"{left_s / 60:.3f}", "--json"]
+            if folder is None or is_free(folder.path / LOG, min(left_s, _ENDING_S)):
+                code, result = bisection(words, left_s, self.night.folder)
+            else:  # it is not over: the next night tries again
+                self._note(f"another process is running {folder.path}")
                 code, result = InfraError.exit_code, None
-            begun = BisectFolder.last_of(self.reports, search.case, search.since)
-            change = {"exit_code": code, "answer": answer_of(result), "ended_in": self.night.night}
-            change["first_bad"] = first_bad_of(result)
-            change["folder"] = begun.path.name if begun else None
+            folder = BisectFolder.last_of(self.reports, search.case, search.since)
+            change = {"exit_code": code, "ended_in": self.night.night}
+            change |= {"answer": answer_text(result), "first_bad": first_bad_of(result)}
+            change["folder"] = folder.path.name if folder else None
             new = issue.model_copy(update={"search": search.model_copy(update=change)})
-            self._keep(issues=tuple(new if one is issue else one for one in self.night.issues))
+            self._save(issues=tuple(new if each is issue else each for each in self.night.issues))
 
     def _publish(self) -> None:
         run = self._folder
         base = RunFolder(self.reports / self.night.base) if self.night.base else None
         project(run, since_previous(run, base))
-        self._hold(run)
-        self._keep(lab_after=self._lab(self.night.lab_before))
+        self._import(run)
+        self._save(lab_after=self._lab(self.night.lab_before))
         (self.path / "issues").mkdir(exist_ok=True)
         for issue in self.night.issues:
             write_whole(
@@ -408,12 +411,12 @@ class Chain:
         self._write_site(self.night)
         self._write_summary(summary(self.night, *parts))
 
-    def _hold(self, run: RunFolder) -> None:
-        """Takes the run into the history, which knows since when and where causes are."""
+    def _import(self, run: RunFolder) -> None:
+        """Import the run into the history, and add the facts of causes to the issues."""
         try:
             import_run(history := open_database(self._database), run.path)
-            with facts_held(history) as facts:
-                self._keep(issues=tuple(with_facts(self.night.issues, facts)))
+            with facts_lookup(history) as facts:
+                self._save(issues=tuple(add_facts(self.night.issues, facts)))
         except HarnessError as error:
             self._note(f"not in the history: {error}")
 
@@ -425,41 +428,41 @@ class Chain:
 
     def _write_site(self, night: Night) -> None:
         try:
-            tell_site(night, self._database)
+            publish_site(night, self._database)
         except HarnessError as error:
             self._note(f"the lab's pages were not written: {error}")
 
     def _write_summary(self, text: str) -> None:
-        """Write summary.md, also for a CI system, and let `latest-nightly` lead to it."""
+        """Write summary.md, also for a CI system, and point `latest-nightly` to it."""
         write_whole(self.path / SUMMARY, text.encode())
         try:
             add_to_summary(os.environ, text)
         except OSError as error:  # it changes nothing about the night
-            self._note(f"CI cannot be told: {error.filename}: {error.strerror}")
+            self._note(f"cannot report to CI: {error.filename}: {error.strerror}")
         point_to(self.path, LATEST)
 
 
 def base_of(run: RunFolder, before: Iterable[Night]) -> RunFolder | None:
-    """What a night's run is compared with: the whole run of the last of these nights, which are
-    over. Without one it is the last run of the same cases that no night made.
+    """Return the base of a night's run: the whole run of the last of these finished nights.
 
-    A night that died before it was over told nobody what it saw, which would then not be new.
+    Without one, it is the last run of the same cases outside of nights. A night that died reported
+    nothing, so that its failures are still new.
     """
     for night in before:
         with contextlib.suppress(ConfigError):
-            found = RunFolder.open(run.path.parent / str(night.run))
-            if found.ended_in_order:
-                return found
+            base = RunFolder.open(run.path.parent / str(night.run))
+            if base.ended_in_order:
+                return base
     try:
-        found = previous_of(run)
+        base = previous_of(run)
     except ConfigError:
         return None
-    return None if f"{SUFFIX}/{PROBLEM}" in str(found.info().get("command")) else found
+    return None if f"{SUFFIX}/{PROBLEM}" in str(base.info().get("command")) else base
 
 
-def unfetched(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
-    """What is new at a source: newer than all that is here, else the newest (pure)."""
-    here = [number for number, one in enumerate(entries) if one.cached]
+def new_entries(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
+    """Return the entries newer than all cached ones; without any, the newest one (pure)."""
+    here = [number for number, entry in enumerate(entries) if entry.cached]
     return entries[here[-1] + 1 :] if here else entries[-1:]
 
 

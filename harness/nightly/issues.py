@@ -1,4 +1,4 @@
-"""One issue for each cause of failures, followed from night to night (pure)."""
+"""Issues: causes of failures, followed from night to night (pure)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from harness.core.axes import VERSIONS
 from harness.core.names_inside import flat_name
 from harness.core.outgoing_text import counted
 from harness.diagnosis.error import Part, signature_text
-from harness.history.attempts import Attempt, cause_of, hashed
+from harness.history.attempts import Attempt, cause_of, short_hash
 from harness.history.comparison import Category, Comparison, Pair
-from harness.history.states import CONFIRMED, CaseHistory, attempts_said
+from harness.history.states import CONFIRMED, CaseHistory, format_attempts
 from harness.history.surroundings import files_used
 from harness.history.timeline_text import CauseFacts, facts_line
-from harness.plugin.own_contexts import is_of_a_file
+from harness.plugin.user_files import is_of_a_file
 from harness.report.document import (
     Line,
     Paragraph,
@@ -32,7 +32,7 @@ from harness.report.document import (
     code,
     markdown,
 )
-from harness.report.summary import again
+from harness.report.summary import rerun_command
 from harness.results.coverage import LOST_TO, VERDICTS, Coverage, Fault
 from harness.results.record import CaseRecord
 from harness.transport.faults import NO_SERVER, server_lost
@@ -44,8 +44,8 @@ _COLUMNS: Final = 8
 
 
 class PlaceTried(Part):
-    """How many of the cases that were tried on a device, with some versions, fail so there, also as
-    a known issue expects, or lack a verdict for this reason; and how many fail `otherwise`."""
+    """The cases tried on a device with some versions: the numbers of those that fail so, as a known
+    issue expects or not, or lack a verdict for this reason, and of those that fail `otherwise`."""
 
     device: str
     kind: str
@@ -56,11 +56,10 @@ class PlaceTried(Part):
 
 
 class Example(Part):
-    """A case that failed so: what it ran on and with, what was logged, and how the same tests did
-    in all `places` that were tried. The `command` runs it again, from the `folder`.
+    """A case that failed so: what it ran on and with, its log, and the results of the same tests in
+    all `places` that were tried. The `command` runs it again, in the `folder`.
 
-    `logs` is its folder among the reports, `bundle` the command that packs it for others, if it can
-    be packed.
+    `logs` is its folder in the reports, `bundle` the command that packs it for others, if possible.
     """
 
     ran: tuple[str, ...]
@@ -82,26 +81,23 @@ def example_of(
     folder: str = "",
     reports: str = "reports",
 ) -> Example:
-    """That of one of the cases that fail of one cause in a run; `records` has all.
+    """Return the example of a case that fails of a cause; `records` has all cases of the run.
 
-    `reports` is how the folder with the run is named in `folder`.
+    `reports` is the path of the run's parent folder from `folder`.
     """
     error = record.error
-    chain = (
-        [f"{one.source}: {one.symbol or one.hex or ''} {one.message}" for one in error.chain]
-        if error
-        else []
-    )
-    said = chain or (error.message.splitlines() if error else [])
-    left = record.logs[0].rpartition("/")[0] if record.logs else None
+    causes = error.chain if error else ()
+    chain = [f"{each.source}: {each.symbol or each.hex or ''} {each.message}" for each in causes]
+    lines = chain or (error.message.splitlines() if error else [])
+    log_folder = record.logs[0].rpartition("/")[0] if record.logs else None
     words = ("qnn-harness", "contexts", "bundle", record.case, "--run", str(PurePath(reports, run)))
     return Example(
         ran=tuple(_ran(record)),
-        log=tuple(" ".join(line.split())[:300] for line in said[:_LOG_LINES]),
+        log=tuple(" ".join(line.split())[:300] for line in lines[:_LOG_LINES]),
         places=tuple(_places(set(failing), records)),
-        command=tuple(again(record, f"--qnn-lab={lab}")),
+        command=tuple(rerun_command(record, f"--qnn-lab={lab}")),
         folder=folder,
-        logs=str(PurePath(reports, run, left)) if left else None,
+        logs=str(PurePath(reports, run, log_folder)) if log_folder else None,
         bundle=words if is_of_a_file(record.case) else None,
     )
 
@@ -115,15 +111,15 @@ def _ran(record: CaseRecord) -> Iterator[str]:
             yield f"OS {build}"
     if runtime is not None:
         yield f"QNN {runtime.qnn}, build {runtime.build_id or 'not known'}"
-        yield from (f"ONNX Runtime {one}" for one in (runtime.ort,) if one)
-        yield from (f"contexts by QNN {one}" for one in (runtime.contexts_by,) if one)
+        yield from (f"ONNX Runtime {version}" for version in (runtime.ort,) if version)
+        yield from (f"contexts by QNN {version}" for version in (runtime.contexts_by,) if version)
 
 
 def _places(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[PlaceTried]:
-    """Where the tests that fail so were run; where they fail comes first."""
+    """Yield the places where the failing tests ran, those where they fail first."""
     tests = {records[name].test for name in failing}
     failures = {_failure(records[name]) for name in failing}
-    seen: dict[tuple[str, str, str], Counter[str]] = {}
+    by_place: dict[tuple[str, str, str], Counter[str]] = {}
     for record in records.values():
         tried = record.case in failing or record.standing in VERDICTS
         if record.test in tests and tried and record.device is not None:
@@ -131,13 +127,13 @@ def _places(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[Pl
                 f"{axis} {record.axes[axis]}" for axis in VERSIONS if record.axes.get(axis)
             )
             kind = record.device.soc or record.device.target or "?"
-            counts = seen.setdefault((record.device.name, kind, versions), Counter())
+            counts = by_place.setdefault((record.device.name, kind, versions), Counter())
             counts["tested"] += 1
             if record.case in failing or _failure(record) in failures:
                 counts["failed"] += 1
             elif record.is_bad:
                 counts["otherwise"] += 1
-    order = sorted(seen.items(), key=lambda item: (not item[1]["failed"], item[0]))
+    order = sorted(by_place.items(), key=lambda item: (not item[1]["failed"], item[0]))
     for (device, kind, versions), counts in order[:_PLACES]:
         yield PlaceTried(
             device=device,
@@ -154,15 +150,15 @@ def _failure(record: CaseRecord) -> tuple[str, str | None]:
 
 
 def grid(places: Sequence[PlaceTried], became: str = "fails") -> list[Table | Paragraph]:
-    """Devices down, the last versions across: how many became that, of those tried."""
-    columns = sorted({one.versions for one in places}, key=_order)[-_COLUMNS:]
+    """Return a table of devices by versions: how many cases `became` so, of those tried."""
+    columns = sorted({place.versions for place in places}, key=_order)[-_COLUMNS:]
     rows: dict[tuple[str, str], dict[str, Line]] = {}
-    for one in places:
-        good = not one.failed and not one.otherwise
-        mark = "❌" if one.failed == one.tested else "✅" if good else "⚠️"
-        otherwise = f", {one.otherwise} otherwise" if one.otherwise else ""
-        row = rows.setdefault((one.device, one.kind), {})
-        row[one.versions] = f"{mark} {one.failed} of {one.tested}{otherwise}"
+    for place in places:
+        good = not place.failed and not place.otherwise
+        mark = "❌" if place.failed == place.tested else "✅" if good else "⚠️"
+        otherwise = f", {place.otherwise} otherwise" if place.otherwise else ""
+        row = rows.setdefault((place.device, place.kind), {})
+        row[place.versions] = f"{mark} {place.failed} of {place.tested}{otherwise}"
     table: list[list[Line]] = [
         [[code(device), " (", code(kind), ")"], *(row.get(name, "-") for name in columns)]
         for (device, kind), row in rows.items()
@@ -177,25 +173,26 @@ def grid(places: Sequence[PlaceTried], became: str = "fails") -> list[Table | Pa
 
 
 def _order(versions: str) -> list[tuple[int, str]]:
-    return [(int(one), "") if one.isdigit() else (0, one) for one in re.split(r"(\d+)", versions)]
+    parts = re.split(r"(\d+)", versions)
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
 
 def example_lines(example: Example) -> Iterator[str]:
-    """The same in Markdown, in which all that others said is code."""
-    yield f"- seen on: {', '.join(as_code(one, 300) for one in example.ran) or 'nothing'}"
+    """Yield an example as Markdown, with all text from elsewhere as code."""
+    yield f"- seen on: {', '.join(as_code(text, 300) for text in example.ran) or 'nothing'}"
     if example.log:
         yield "- log:"
         yield from (f"  - {as_code(line, 320)}" for line in example.log)
-    where = f", in {as_code(example.folder)}" if example.folder else ""
-    yield f"- to reproduce{where}: {as_code(shlex.join(example.command), 2000)}"
+    folder = f", in {as_code(example.folder)}" if example.folder else ""
+    yield f"- to reproduce{folder}: {as_code(shlex.join(example.command), 2000)}"
     if example.logs:
         yield f"- what it left: {as_code(example.logs)}"
     if example.bundle:
         yield f"- packed for others by: {as_code(shlex.join(example.bundle), 2000)}"
 
 
-# Versions that a bisection runs, roughly, by how many axes changed; with a third held, the answer
-# may be that neither of the two matters.
+# the approximate number of versions that a bisection runs, by the number of axes that changed; with
+# three, it may also find that two of them do not matter
 _RUNS: Final = {1: 5, 2: 8, 3: 16}
 _CASES: Final = 200
 _MOST: Final = 500
@@ -206,12 +203,12 @@ Histories = Mapping[str, CaseHistory]
 NO_HISTORIES: Final[Histories] = MappingProxyType({})
 
 FlatName = Annotated[str, AfterValidator(flat_name)]
-"""The name of something right in the folder of reports, or of a night."""
+"""The name of an entry of the folder of reports, or of a night."""
 
 
 class CauseSearch(Part):
-    """The bisection of a cause. `since` is the night that first wanted it, `ended_in` the last one
-    that had it end; `folder` is where it is kept, beside the runs.
+    """The bisection of a cause. `since` is the night that first asked for it, `ended_in` the last
+    one in which it ended; `folder` is its folder, beside the runs.
     """
 
     command: tuple[str, ...]
@@ -230,16 +227,15 @@ class CauseSearch(Part):
 
 
 class Issue(Part):
-    """A cause: failures of one test, outcome and signature that no known issue expects, or, where
-    there is a `fault`, verdicts that are missing for one reason. `flaky` says how often, where its
-    cases fail now and then; `again` what it came to where cases were run again in the night seen
-    last. `new` of its cases did not fail so in the run before that one.
+    """A cause: failures of one test, outcome and signature that no known issue expects, or, with a
+    `fault`, verdicts that are missing for one reason. `flaky` says how often, if its cases fail now
+    and then; `again` is the result of running its cases again in the night of `last_seen`. `new` of
+    its cases did not fail so in the run before that one.
 
-    `cases` are those of the last run that had it, at most 200 of `count`; none of what was not run.
-    `files_changed` are files of its tests, models and inputs that changed when it came.
-    `known_issues` expect what it was, if that is why it is closed. `facts` are what the history
-    says of it. `hindrance` is why no bisection
-    can tell more.
+    `cases` are those of the last run that had it, at most 200 of `count`; none if they were not
+    run. `files_changed` are files of its tests, models and inputs that changed when it appeared.
+    `known_issues` expect the failure, if that is why it is closed. `facts` are those of the
+    history. `hindrance` is why no bisection can find more.
     """
 
     id: FlatName
@@ -267,42 +263,42 @@ class Issue(Part):
     hindrance: str | None = None
 
 
-def followed(
+def follow_issues(
     known: Iterable[Issue],
-    found: Comparison,
+    comparison: Comparison,
     records: Mapping[str, CaseRecord],
     *,
     run: str,
-    seen: str,
+    started: str,
     histories: Histories = NO_HISTORIES,
     lab: str = "devices.yaml",
     folder: str = "",
     reports: str = "reports",
 ) -> tuple[Issue, ...]:
-    """The issues of the nights before, and what a run says of them; new causes are new issues.
+    """Update the issues of earlier nights by a run, and add an issue for each new cause.
 
-    One is closed when all its cases had a verdict and none fails so any more, or only as a known
-    issue expects: what was not tested is not gone, nor what is flaky, or passed too seldom to be
-    believed. One with more cases than it names waits for a run that lacks no verdict. `records` are
-    those of the run, by case, `seen` is when it was.
+    An issue is closed when all its cases had a verdict and none fails so any more, or only as a
+    known issue expects. It stays open while cases are not tested, flaky, or passed too seldom to be
+    believed. An issue with more cases than it names waits for a run that lacks no verdict.
+    `records` are those of the run, by case, `started` is the start of the night.
     """
-    at = {"run": run, "lab": lab, "folder": folder, "reports": reports}
-    run_now: dict[str, Any] = {"last_seen": seen, "last_run": run}
-    begins: dict[str, Any] = {"first_seen": seen, "first_run": run, **run_now}
-    pairs = [pair for listed in found.pairs.values() for pair in listed]
+    place = {"run": run, "lab": lab, "folder": folder, "reports": reports}
+    run_now: dict[str, Any] = {"last_seen": started, "last_run": run}
+    begins: dict[str, Any] = {"first_seen": started, "first_run": run, **run_now}
+    pairs = [pair for listed in comparison.pairs.values() for pair in listed]
     judged = {
-        name: one.after
-        for one in pairs
-        if one.after is not None and one.after.has_verdict
-        for name in _names(one, histories.get(one.after.case))
+        name: pair.after
+        for pair in pairs
+        if pair.after is not None and pair.after.has_verdict
+        for name in _names(pair, histories.get(pair.after.case))
     }
-    fresh = {pair.shown.case for name in _NEW for pair in found[name]}
+    fresh = {pair.shown.case for name in _NEW for pair in comparison[name]}
     everybody = {name for pair in pairs for name in pair.names}
 
     def came_with(cases: Sequence[Attempt]) -> dict[str, Any]:
-        own = {one.case for one in cases}
-        lost = cases[0].fault is not None  # for which no file can be blamed
-        files = () if lost else files_used(found.files_changed, own, everybody - own)
+        names = {case.case for case in cases}
+        lost = cases[0].fault is not None  # no file is to blame for that
+        files = () if lost else files_used(comparison.files_changed, names, everybody - names)
         return {"files_changed": files}
 
     failing: dict[str, list[Attempt]] = {}
@@ -318,16 +314,16 @@ def followed(
             change |= {"state": "open", "closed": None, "known_issues": ()}
             change |= run_now | _cases(cases, histories, fresh)
             change |= {} if issue.state == "open" else came_with(cases)
-            change |= _shown(cases, records, at)
-        elif issue.state == "open":  # one of what was not run names no cases: see _not_run
+            change |= _shown(cases, records, place)
+        elif issue.state == "open":  # that of cases that were not run names none: see _not_run
             ended = [judged[case] for case in issue.cases if case in judged]
             names_all = issue.count == len(issue.cases) or not issue.cases
-            stays = [one for one in ended if not (issue.fault or _is_gone(one, histories))]
+            stays = [case for case in ended if not (issue.fault or _is_gone(case, histories))]
             if stays:
                 change |= _flaky(stays, histories)
-            elif len(ended) == len(issue.cases) and (names_all or found.coverage.is_whole):
-                change |= {"state": "closed", "closed": seen, "known_issues": _known(issue, ended)}
-                change["again"] = _again(ended, histories)
+            elif len(ended) == len(issue.cases) and (names_all or comparison.coverage.is_whole):
+                change |= {"state": "closed", "closed": started}
+                change |= {"known_issues": _known(issue, ended), "again": _again(ended, histories)}
         issues.append(issue.model_copy(update=change))
     for cause, cases in failing.items():
         issues.append(
@@ -339,56 +335,56 @@ def followed(
                 **begins,
                 **_cases(cases, histories, fresh),
                 **came_with(cases),
-                **_shown(cases, records, at),
+                **_shown(cases, records, place),
             )
         )
-    issues = list(_not_run(issues, found.coverage, begins))
-    issues.sort(key=lambda one: (one.state == "open", one.last_run == run))
+    issues = list(_not_run(issues, comparison.coverage, begins))
+    issues.sort(key=lambda issue: (issue.state == "open", issue.last_run == run))
     return tuple(issues[-_MOST:])
 
 
 def _shown(
-    cases: Sequence[Attempt], records: Mapping[str, CaseRecord], at: Mapping[str, str]
+    cases: Sequence[Attempt], records: Mapping[str, CaseRecord], place: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What is told of the shortest of the cases: all of one."""
-    failing = [one.case for one in cases]
-    record = min((records[name] for name in failing), key=lambda one: one.duration_s)
+    """Return the fields that describe the shortest of the cases."""
+    failing = [case.case for case in cases]
+    record = min((records[name] for name in failing), key=lambda record: record.duration_s)
     error = record.error
     return {
         "diagnosis": error.diagnosis.text() if error and error.diagnosis else None,
         "message": error.message if error else None,
-        "example": example_of(record, failing, records, **at),
+        "example": example_of(record, failing, records, **place),
     }
 
 
 def _names(pair: Pair, known: CaseHistory | None) -> Iterator[str]:
     yield from pair.names
-    yield from (one.last.case for one in (known.before if known is not None else ()))
+    yield from (attempts.last.case for attempts in (known.before if known is not None else ()))
 
 
 def _known(issue: Issue, after: Iterable[Attempt]) -> tuple[str, ...]:
-    what = issue.outcome, issue.signature
-    same = (one.known_issue for one in after if (one.outcome, one.signature) == what)
-    return tuple(sorted({one for one in same if one}))
+    failure = issue.outcome, issue.signature
+    same = (each.known_issue for each in after if (each.outcome, each.signature) == failure)
+    return tuple(sorted({name for name in same if name}))
 
 
 def _not_run(
     issues: Iterable[Issue], coverage: Coverage, begins: Mapping[str, Any]
 ) -> Iterator[Issue]:
-    """The issues, with one for cases that left no record, old or new."""
-    lacks, seen = coverage.not_run or coverage.selected is None, False
+    """Yield the issues, with an old or new one for cases that left no record."""
+    lacks, is_known = coverage.not_run or coverage.selected is None, False
     for issue in issues:
         change: dict[str, Any] = {}
         if issue.fault == "not run":
-            seen = True
+            is_known = True
             if lacks:
                 last = {key: begins[key] for key in ("last_seen", "last_run")}
                 change = {"state": "open", "closed": None, "count": coverage.not_run, **last}
                 change["message"] = coverage.headline
         yield issue.model_copy(update=change)
-    if lacks and not seen:
+    if lacks and not is_known:
         yield Issue(
-            id=hashed("not run"),
+            id=short_hash("not run"),
             fault="not run",
             outcome="not run",
             signature="not run",
@@ -401,25 +397,26 @@ def _not_run(
 
 
 def _cases(
-    found: Sequence[Attempt], histories: Histories, fresh: Collection[str]
+    attempts: Sequence[Attempt], histories: Histories, fresh: Collection[str]
 ) -> dict[str, Any]:
-    cases = tuple(attempt.case for attempt in found[:_CASES])
-    new = sum(attempt.case in fresh for attempt in found)
-    counts = {"count": len(found), "new": new, "cases": cases}
-    return {**counts, "again": _again(found, histories), **_flaky(found, histories)}
+    cases = tuple(attempt.case for attempt in attempts[:_CASES])
+    new = sum(attempt.case in fresh for attempt in attempts)
+    counts = {"count": len(attempts), "new": new, "cases": cases}
+    return {**counts, "again": _again(attempts, histories), **_flaky(attempts, histories)}
 
 
 def _again(cases: Iterable[Attempt], histories: Histories) -> str | None:
-    known = [one.now for one in map(histories.get, {one.case: one for one in cases}) if one]
-    ran = [one for one in known if one.verdicts > 1]
-    failed, passed = sum(one.failed for one in ran), sum(one.passed for one in ran)
-    said = f"{attempts_said(failed, failed + passed)} ({counted(len(ran), 'case')})"
-    return said if ran else None
+    names = dict.fromkeys(case.case for case in cases)
+    known = [histories[name].now for name in names if name in histories]
+    ran = [attempts for attempts in known if attempts.verdicts > 1]
+    failed, passed = sum(case.failed for case in ran), sum(case.passed for case in ran)
+    text = f"{format_attempts(failed, failed + passed)} ({counted(len(ran), 'case')})"
+    return text if ran else None
 
 
 def _flaky(cases: Iterable[Attempt], histories: Histories) -> dict[str, Any]:
-    known = [histories.get(one.case) for one in cases]
-    flaky = [one.state.said for one in known if one and one.is_flaky and one.state]
+    known = [histories.get(case.case) for case in cases]
+    flaky = [case.state.summary for case in known if case and case.is_flaky and case.state]
     return {"flaky": flaky[0] if flaky and len(flaky) == len(known) else None}
 
 
@@ -429,56 +426,57 @@ def _is_gone(after: Attempt, histories: Histories) -> bool:
     return state is None or (state.is_sure and not state.is_flaky)
 
 
-def to_run_again(
+def rerun_counts(
     histories: Histories, records: Mapping[str, CaseRecord], room_s: float
 ) -> dict[str, int]:
-    """How often the cases whose end is not yet believed are run again, by their names.
+    """Return how often to run cases again whose result is not yet believed, by name.
 
-    The shortest come first, so many of each cause, as far as the room goes (seconds). What fails as
-    a known issue expects is not among them.
+    The shortest come first, with a limit for each cause, as far as `room_s` goes. Cases that fail
+    as a known issue expects are not among them.
     """
-    found: dict[str, int] = {}
+    times_by_case: dict[str, int] = {}
     causes: Counter[str | None] = Counter()
-    for name, one in sorted(histories.items(), key=lambda one: records[one[0]].duration_s):
-        cause = cause_of(one.now.last)
-        if not _wants_more(one):
+    for name in sorted(histories, key=lambda name: records[name].duration_s):
+        history = histories[name]
+        cause = cause_of(history.now.last)
+        if not _wants_more(history):
             continue
         causes[cause] += 1
         if cause is not None and causes[cause] > _AGAIN_OF_A_CAUSE:
             continue
-        times = CONFIRMED - one.now.verdicts
+        times = CONFIRMED - history.now.verdicts
         room_s -= times * records[name].duration_s
         if room_s < 0:
             break
-        found[name] = times
-    return found
+        times_by_case[name] = times
+    return times_by_case
 
 
-def _wants_more(one: CaseHistory) -> bool:
-    last, state = one.now.last, one.state
+def _wants_more(history: CaseHistory) -> bool:
+    last, state = history.now.last, history.state
     return bool(last.has_verdict and state and state.wants_more and not last.known_issue)
 
 
-def to_bisect(
+def add_searches(
     issues: Iterable[Issue],
-    found: Comparison,
+    comparison: Comparison,
     records: Mapping[str, CaseRecord],
     command: Callable[[NewFailure], list[str] | None],
     night: str,
     histories: Histories = NO_HISTORIES,
 ) -> tuple[Issue, ...]:
-    """Gives each issue that is new in this comparison the bisection of its cheapest case.
+    """Give each issue that is new in this comparison the bisection of its cheapest case.
 
-    So it does with what this night shows to be flaky, if that came with other versions.
+    So too each issue that this night shows to be flaky, if that came with other versions.
     """
     searches: dict[str | None, CauseSearch] = {}
     hindrances: dict[str | None, str] = {}
     flaky = [
-        Pair(one.last.last, one.now.bad)
-        for one in histories.values()
-        if one.turned_flaky and one.last is not None
+        Pair(history.last.last, history.now.bad)
+        for history in histories.values()
+        if history.turned_flaky and history.last is not None
     ]
-    for pair in (*found["new"], *found["changed"], *flaky):
+    for pair in (*comparison["new"], *comparison["changed"], *flaky):
         known = histories.get(pair.shown.case)
         failure, cause = NewFailure.of(pair, known.state if known else None), cause_of(pair.after)
         words = command(failure)
@@ -510,20 +508,20 @@ def to_bisect(
 
 
 def next_search(issues: Iterable[Issue], night: str) -> Issue | None:
-    """Whose bisection comes next: those new in this night before older ones, the cheapest first."""
+    """Return the issue to bisect next: new ones before older ones, the cheapest first."""
     waiting = [
-        (one.search.since != night, one.search.cost_s, one.id, one)
-        for one in issues
-        if one.state == "open" and one.search and one.search.is_open
-        if one.search.ended_in != night
+        (issue.search.since != night, issue.search.cost_s, issue.id, issue)
+        for issue in issues
+        if issue.state == "open" and issue.search and issue.search.is_open
+        if issue.search.ended_in != night
     ]
     return min(waiting)[-1] if waiting else None
 
 
-def with_facts(
+def add_facts(
     issues: Iterable[Issue], facts: Callable[[str], CauseFacts | None]
 ) -> Iterator[Issue]:
-    """Issues with the facts of their causes; what is not in the last runs stays as it was."""
+    """Yield issues with the facts of their causes; those not in the last runs keep theirs."""
     for issue in issues:
         known = facts(issue.id) or issue.facts
         files = {"files_changed": issue.files_changed}
@@ -532,23 +530,23 @@ def with_facts(
 
 
 _SHOWN: Final = 50
-_REASON: Final = 100
+_REASON_CHARS: Final = 100
 
 
-def bisected(issue: Issue) -> str:
-    """What is known of the version that brought it, in one line for a person."""
+def bisection_text(issue: Issue) -> str:
+    """Return the result of its bisection, or why there is none, in one line."""
     search = issue.search
     if issue.fault is not None:
-        return "not bisected: a verdict that is missing tells of no version"
+        return "not bisected: a missing verdict is no failure of a version"
     if search is None and issue.state == "closed":
         return "not bisected: it is gone"
     if search is None and issue.flaky:
         return f"not bisected: flaky: {issue.flaky}"
     if search is None:
-        words = ("qnn-harness", "bisect", "--axis", "qnn", "--case", issue.cases[0])
+        command = ("qnn-harness", "bisect", "--axis", "qnn", "--case", issue.cases[0])
         why = issue.hindrance or (
             "no run of this selection before it came is known in which it passed; "
-            f"`{shlex.join(words)}` looks for a version"
+            f"`{shlex.join(command)}` looks for a version"
         )
         return f"not bisected: {why}"
     if not search.is_open:
@@ -557,27 +555,26 @@ def bisected(issue: Issue) -> str:
     return f"{state}; the next night goes on with it"
 
 
-def facts(issue: Issue) -> str:
-    """Where it shows and where not, since when and what changed then, in Markdown; empty if that is
-    not known, or it is gone."""
+def facts_text(issue: Issue) -> str:
+    """Return the facts of its cause as a line of Markdown; empty if unknown, or it is closed."""
     if issue.facts is None or issue.state == "closed":
         return ""
     return as_markdown(facts_line(issue.facts))
 
 
-def run_again(issue: Issue) -> str:
-    """What running its cases again came to, and in which night; empty if they were not."""
-    when = (issue.closed or issue.last_seen)[:16]
-    return f"run again in the night of {when}: {issue.again}" if issue.again else ""
+def rerun_text(issue: Issue) -> str:
+    """Return the result of running its cases again; empty if they were not."""
+    time = (issue.closed or issue.last_seen)[:16]
+    return f"run again in the night of {time}: {issue.again}" if issue.again else ""
 
 
 def issue_text(issue: Issue, reports: str = "reports") -> str:
-    """An issue in Markdown, in which every name and message is code, short enough for trackers."""
+    """Return an issue as Markdown short enough for trackers, with all names as code."""
     return "\n".join(_lines(issue, reports)) + "\n"
 
 
 def title(issue: Issue) -> str:
-    """How its cases ended, why if that is known, and the test or the device, as code."""
+    """Return its title as code: outcome, diagnosis or signature, and test or device."""
     named = signature_text(issue.signature)
     if issue.diagnosis:
         named = issue.diagnosis.partition(" ")[0].rstrip(":")
@@ -586,7 +583,8 @@ def title(issue: Issue) -> str:
         return as_code(f"{LOST_TO['lab']}: {NO_SERVER}{server}", 120)
     if issue.fault == "lab" and issue.message:  # a signature has no names
         named = issue.message.partition("\n")[0]
-        named = named if len(named) <= _REASON else named[:_REASON].rpartition(": ")[0] or named
+        if len(named) > _REASON_CHARS:
+            named = named[:_REASON_CHARS].rpartition(": ")[0] or named
         places = issue.example.places if issue.example else ()
         device = next((place.device for place in places if place.failed), "")
         on = f" on {device}" if device not in named else ""
@@ -597,15 +595,15 @@ def title(issue: Issue) -> str:
     return as_code(f"{ended}{why}{f' in {test}' if test else ''}", 120)
 
 
-def _why_closed(issue: Issue, when: str) -> str:
+def _why_closed(issue: Issue, time: str) -> str:
     if issue.known_issues:
         names = ", ".join(map(as_code, issue.known_issues))
-        return f"closed {when}: it still fails so, as known issue {names} expects"
+        return f"closed {time}: it still fails so, as known issue {names} expects"
     if issue.fault == "not run":
-        return f"gone {when}: all cases were run"
+        return f"gone {time}: all cases were run"
     if issue.fault is not None:
-        return f"gone {when}: all its cases have a verdict"
-    return f"gone {when}: all its cases were tested, and none fails so"
+        return f"gone {time}: all its cases have a verdict"
+    return f"gone {time}: all its cases were tested, and none fails so"
 
 
 def _lines(issue: Issue, reports: str) -> Iterator[str]:
@@ -618,10 +616,10 @@ def _lines(issue: Issue, reports: str) -> Iterator[str]:
     if issue.closed:
         yield f"- {_why_closed(issue, issue.closed[:16])}"
     yield f"- signature: {as_code(issue.signature, 500)}"
-    if line := facts(issue):
+    if line := facts_text(issue):
         yield f"- {line}"
-    if said := run_again(issue):
-        yield f"- {said}"
+    if text := rerun_text(issue):
+        yield f"- {text}"
     if issue.flaky:
         yield f"- flaky: {as_code(issue.flaky, 500)}"
     if issue.diagnosis:
@@ -630,7 +628,7 @@ def _lines(issue: Issue, reports: str) -> Iterator[str]:
         yield f"- message: {as_code(issue.message, 2000)}"
     if issue.example:
         yield from example_lines(issue.example)
-    yield f"- bisection: {as_code(bisected(issue), 1000)}"
+    yield f"- bisection: {as_code(bisection_text(issue), 1000)}"
     if issue.search:
         yield f"  - {as_code(shlex.join(('qnn-harness', *issue.search.command)), 2000)}"
         if issue.search.folder:

@@ -1,4 +1,4 @@
-"""A night as it is kept on the disk: what is next, the lab as it was, and what it found out."""
+"""A night as it is stored: its steps, the lab, and its results."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from harness.core.schema_field import Schema1
 from harness.core.whole_file import read_bounded
 from harness.diagnosis.error import Part
 from harness.history.database import (
-    CauseTold,
-    DeviceTold,
-    NightTold,
-    keep_night,
+    CauseSummary,
+    DeviceSummary,
+    NightSummary,
     open_database,
+    store_night,
 )
 from harness.lab.inventory import SIMULATED_LAB
-from harness.nightly.issues import FlatName, Issue, bisected, facts, run_again, title
+from harness.nightly.issues import FlatName, Issue, bisection_text, facts_text, rerun_text, title
 from harness.report.document import as_code
 from harness.results.coverage import Coverage
 from harness.results.record import CaseRecord
@@ -37,10 +37,10 @@ from harness.transport.faults import server_lost
 _NAMED: Final = 3
 
 
-class DeviceSeen(DeviceTold):
-    """How a device was when it was asked: `good`, `suspect`, `bad`, in `quarantine`, `away`, or
-    `in use` by others; why, and since when it is so, as far as that is known. `hands` is what only
-    a person can do for it. `host` is the other computer that it hangs on.
+class DeviceSeen(DeviceSummary):
+    """The state of a device when it was checked: `good`, `suspect`, `bad`, in `quarantine`, `away`,
+    or `in use` by others; why and since when, as far as known. `hands` is the work on it that needs
+    a person. `host` is the other computer that it is connected to.
     """
 
     device: str
@@ -49,43 +49,44 @@ class DeviceSeen(DeviceTold):
     simulated: bool = False
 
 
-def devices_seen(said: object, before: Iterable[DeviceSeen], now: str) -> tuple[DeviceSeen, ...]:
-    """What `devices --json` said of devices that are to be used; `before` is the last that is
-    known of them."""
-    earlier = {one.device: one for one in before}
-    found = []
-    for row in said.get("devices", ()) if isinstance(said, dict) else ():
+def read_devices(answer: object, before: Iterable[DeviceSeen], now: str) -> tuple[DeviceSeen, ...]:
+    """Return the states of enabled devices in the output of `devices --json`; `before` are those
+    last known."""
+    earlier = {device.device: device for device in before}
+    devices = []
+    for row in answer.get("devices", ()) if isinstance(answer, dict) else ():
         if row.get("enabled"):
-            held = row.get("quarantine") or {}
+            quarantine = row.get("quarantine") or {}
             leased = "in use" if row.get("state") == "leased" else "away"
             state = leased if row.get("health") is None or row.get("problem") else row["health"]
-            why = row.get("problem") or "; ".join([*row.get("findings", ()), held.get("why", "")])
+            findings = [*row.get("findings", ()), quarantine.get("why", "")]
+            why = row.get("problem") or "; ".join(findings)
             was = earlier.get(row["name"])
-            since = held.get("since") or (was.since if was and was.state == state else now)
+            since = quarantine.get("since") or (was.since if was and was.state == state else now)
             text = "" if state == "good" else why.strip("; ")
-            found.append(
+            devices.append(
                 DeviceSeen(
                     device=row["name"],
                     state=state,
                     since=since,
                     why=text[:500],
-                    hands=_hands(row, text),
+                    hands=_manual_work(row, text),
                     host=row.get("host") or "",
                     host_lost=bool(row.get("host_lost")),
                     simulated=bool(row.get("simulated")),
                 )
             )
-    return tuple(found)
+    return tuple(devices)
 
 
-def _hands(row: Mapping[str, Any], told: str) -> str:
-    if (hands := row.get("hands")) is None:
+def _manual_work(row: Mapping[str, Any], text: str) -> str:
+    if (work := row.get("hands")) is None:
         return ""
-    why = "" if hands["why"] in told else f" ({hands['why']})"
-    return f"{hands['do']}{why}"[:500]
+    why = "" if work["why"] in text else f" ({work['why']})"
+    return f"{work['do']}{why}"[:500]
 
 
-def lost_on(records: Iterable[CaseRecord]) -> Counter[str]:
+def lost_by_device(records: Iterable[CaseRecord]) -> Counter[str]:
     """Return how many cases the lab kept each device from testing; most first."""
     lost = (record for record in records if record.device and record.standing == "lab")
     counts = Counter(record.device.name for record in lost if record.device)
@@ -95,93 +96,100 @@ def lost_on(records: Iterable[CaseRecord]) -> Counter[str]:
 def lab_lines(
     begin: Iterable[DeviceSeen], end: Iterable[DeviceSeen], lost: Mapping[str, int]
 ) -> Iterator[str]:
-    """The lab in Markdown: how many devices and hosts were there, then which were not well."""
-    first, last = ({one.device: one for one in found} for found in (begin, end))
-    there, still_there = (_there(seen.values()) for seen in (first, last))
-    hosts = sorted({one.host for one in (*first.values(), *last.values()) if one.host})
+    """Yield the lab as Markdown: the numbers of devices and hosts, then those not well."""
+    first, last = ({device.device: device for device in listed} for listed in (begin, end))
+    present, still_there = (_count_present(devices.values()) for devices in (first, last))
+    hosts = sorted({device.host for device in (*first.values(), *last.values()) if device.host})
     away, at_end = _lost_hosts(first.values()), _lost_hosts(last.values())
     if first:
         far = f", {len(hosts) - len(away)} of {counted(len(hosts), 'other host')}" if hosts else ""
         at_the_end = f"{still_there} at the end" if last else "not asked at the end"
-        when = "" if last and still_there == there else f" at the beginning, {at_the_end}"
+        unchanged = last and still_there == present
+        change = "" if unchanged else f" at the beginning, {at_the_end}"
         short = f"; {counted(len(lost), 'device')} did not test all cases" if lost else ""
         kind = _simulated(first.values())
-        yield f"Lab: {there} of {counted(len(first), 'device')} there{when}{far}{short}.{kind}"
-    for host in (one for one in hosts if one in away or one in at_end):
-        told = [f"out of reach since {away[host][:16]}"] if host in away else []
+        yield f"Lab: {present} of {counted(len(first), 'device')} there{change}{far}{short}.{kind}"
+    for host in (name for name in hosts if name in away or name in at_end):
+        parts = [f"out of reach since {away[host][:16]}"] if host in away else []
         if (host in away) != (host in at_end) and last:
             back = f"out of reach since {at_end[host][:16]}" if host in at_end else "there"
-            told.append(f"at the end {back}")
-        yield f"- host {as_code(host)}: {'; '.join(told)}"
+            parts.append(f"at the end {back}")
+        yield f"- host {as_code(host)}: {'; '.join(parts)}"
     together: dict[object, list[str]] = {}
     for name in dict.fromkeys((*first, *last, *lost)):
         together.setdefault(_fault(name, first.get(name), last.get(name)), []).append(name)
     for names in together.values():
         then, now = first.get(names[0]), last.get(names[0])
-        told = [_said(then)] if then and then.state != "good" else []
+        parts = [_state_text(then)] if then and then.state != "good" else []
         if now and (now.state != then.state if then else now.state != "good"):
-            told.append(f"at the end {_said(now)}")
-        if (seen := now or then) and seen.hands:
-            told.append(f"needs hands: {as_code(seen.hands, 300)}")
+            parts.append(f"at the end {_state_text(now)}")
+        if (device := now or then) and device.hands:
+            parts.append(f"needs hands: {as_code(device.hands, 300)}")
         if not_tested := sum(lost.get(name, 0) for name in names):
-            told.append(f"{counted(not_tested, 'case')} not tested there")
-        if told:
-            yield f"- {', '.join(map(as_code, names))}: {'; '.join(told)}"
+            parts.append(f"{counted(not_tested, 'case')} not tested there")
+        if parts:
+            yield f"- {', '.join(map(as_code, names))}: {'; '.join(parts)}"
 
 
-def _fault(name: str, *seen: DeviceSeen | None) -> object:
+def _fault(name: str, *devices: DeviceSeen | None) -> object:
     """Return what devices that one host or adb server lost have in common; else the name."""
-    lost = [one and (one.host if one.host_lost else server_lost(one.why)) for one in seen]
-    states = [one and (one.state, at or one.why) for one, at in zip(seen, lost, strict=True)]
-    return tuple(states) if any(lost) else name
+    places = [
+        device and (device.host if device.host_lost else server_lost(device.why))
+        for device in devices
+    ]
+    states = [
+        device and (device.state, place or device.why)
+        for device, place in zip(devices, places, strict=True)
+    ]
+    return tuple(states) if any(places) else name
 
 
-def _there(seen: Iterable[DeviceSeen]) -> int:
-    return sum(device.state in ("good", "suspect") for device in seen)
+def _count_present(devices: Iterable[DeviceSeen]) -> int:
+    return sum(device.state in ("good", "suspect") for device in devices)
 
 
 def lost_devices(lost: Mapping[str, int]) -> str:
-    """The devices on which most was not tested, for the end of a headline."""
+    """Return the devices that lost the most cases, for the end of a headline."""
     shown = [f"{as_code(device)} ({count})" for device, count in lost.items()]
     more = [f"{len(shown) - _NAMED} more"] if len(shown) > _NAMED else []
     return f": {', '.join([*shown[:_NAMED], *more])}" if shown else ""
 
 
-def _simulated(seen: Collection[DeviceSeen]) -> str:
-    number = sum(one.simulated for one in seen)
+def _simulated(devices: Collection[DeviceSeen]) -> str:
+    number = sum(device.simulated for device in devices)
     if not number:
         return ""
-    if number < len(seen):
+    if number < len(devices):
         return f" {number} of them simulated."
     return " All are simulated." if number > 1 else " It is simulated."
 
 
-def _lost_hosts(seen: Iterable[DeviceSeen]) -> dict[str, str]:
-    return {one.host: one.since for one in seen if one.host_lost}
+def _lost_hosts(devices: Iterable[DeviceSeen]) -> dict[str, str]:
+    return {device.host: device.since for device in devices if device.host_lost}
 
 
-def _said(one: DeviceSeen) -> str:
-    why = f" ({as_code(one.why, 300)})" if one.why else ""
-    return "good" if one.state == "good" else f"{one.state} since {one.since[:16]}{why}"
+def _state_text(device: DeviceSeen) -> str:
+    why = f" ({as_code(device.why, 300)})" if device.why else ""
+    return "good" if device.state == "good" else f"{device.state} since {device.since[:16]}{why}"
 
 
 NightStep = Literal["fetch", "run", "compare", "bisect", "publish"]
 STEPS: Final[tuple[NightStep, ...]] = get_args(NightStep)
 MOST_CASES: Final = 200
-"""So many cases that are new or vanished are named."""
+"""The number of new or vanished cases that are named."""
 
 
 class Night(Part):
-    """What a night was asked for, what of it is done, and what came of that.
+    """A night: its arguments, the steps that are done, and their results.
 
-    `until` is the end of its time, in seconds since 1970; `database` is where the history is, if
-    that was said, without its password; `site` is the folder of the lab's pages. `run` and `base`
-    are the ids of its run and of the one it was compared with. `run_is_whole` tells that nothing
-    cut the run short, `other_failures` whether it failed for what is in no record. `lab_before` and
-    `lab_after` are how devices were when it began and ended, `lost` is how many cases were not
-    tested on each. `coverage` is how many of its cases have a verdict, `failed_on` what of it is
-    new and bad. `new` and `vanished` are the first cases that are so, if it is that.
-    `told` is what went wrong without ending it.
+    `until` is the end of its time, in seconds since 1970; `database` is the history, if it was
+    named, without its password; `site` is the folder of the lab's pages. `run` and `base` are the
+    ids of its run and of the one it was compared with. `run_is_whole` is true if nothing cut the
+    run short, `other_failures` if it failed for something in no record. `lab_before` and
+    `lab_after` are the states of devices at its start and end, `lost` the number of cases not
+    tested on each. `coverage` is how many of its cases have a verdict, `failed_on` has the reasons
+    for which it fails, `new` the first new failures, `vanished` the first vanished cases if that is
+    one of the reasons. `told` are problems that did not end it.
     """
 
     schema_number: Schema1 = 1
@@ -218,17 +226,15 @@ class Night(Part):
     def next_step(self) -> NightStep | None:
         return next((step for step in STEPS if step not in self.done), None)
 
-    def not_over(self, run: str | None, coverage: Coverage | None) -> Night:
-        """Return the night as it is reported once a step failed; `run` is the one it had begun."""
+    def as_unfinished(self, run: str | None, coverage: Coverage | None) -> Night:
+        """Return the night as it is reported once a step failed; `run` is its unfinished run."""
         so_far = self.verdict or (coverage.headline if coverage else "no case was run")
         change = {"verdict": f"not over: {so_far}", "run": run, "coverage": coverage}
         return self.model_copy(update=change)
 
     @property
     def exit_code(self) -> int:
-        """1 if something new fails; else 2 or 3 if verdicts are missing, or as its run ended; else
-        0.
-        """
+        """1 for new failures; else 2 or 3 for missing verdicts, or by the run; else 0."""
         if self.failed_on:
             return 1
         if self.coverage is not None and self.coverage.lost_code:
@@ -239,7 +245,7 @@ class Night(Part):
 
     @property
     def headline(self) -> str:
-        """What its exit code means, where the comparison of its run does not say it."""
+        """The reason for its exit code, if the comparison of its run does not have it."""
         ended = self.exit_code and not (
             self.failed_on or (self.coverage and self.coverage.lost_code)
         )
@@ -251,15 +257,16 @@ class Night(Part):
         return bool(self.exit_code) or any(not issue.known_issues for issue in closed)
 
     @property
-    def issues_told(self) -> list[Issue]:
-        return [one for one in self.issues if one.state == "open" or one.closed == self.started]
+    def reported_issues(self) -> list[Issue]:
+        issues = self.issues
+        return [each for each in issues if each.state == "open" or each.closed == self.started]
 
     @property
-    def where(self) -> dict[str, str]:
+    def place(self) -> dict[str, str]:
         return {"folder": self.folder, "lab": self.named(PurePath(self.lab))}
 
     def named(self, path: PurePath) -> str:
-        """A path as it is named in the folder that the night was begun in."""
+        """Return a path relative to the folder that the night was started in, if it is inside."""
         return str(path.relative_to(self.folder) if path.is_relative_to(self.folder) else path)
 
     @property
@@ -272,68 +279,68 @@ class Night(Part):
     def lab_lines(self) -> tuple[str, ...]:
         return tuple(lab_lines(self.lab_before, self.lab_after, self.lost))
 
-    def left(self, now: float) -> float:
-        """How many seconds of its time are left; never more than it had, whatever the clock did."""
+    def remaining(self, now: float) -> float:
+        """Return the seconds left of its time, never more than it had, even if the clock jumps."""
         return min(max(self.until - now, 0.0), self.budget_s)
 
-    def goes_on_with(self, other: Night, now: float) -> bool:
-        """Whether another night, asked for by these words in this place, has work and time left."""
+    def can_resume(self, other: Night, now: float) -> bool:
+        """Return whether another night with the same arguments has work and time left."""
         names = ("arguments", "lab", "folder", "database", "budget_s")
         same = all(getattr(self, name) == getattr(other, name) for name in names)
-        return same and other.next_step is not None and other.left(now) > 0
+        return same and other.next_step is not None and other.remaining(now) > 0
 
-    def resumed(self, asked: Night, now: float, *, budget: bool, database: bool) -> Night:
-        """This night with its whole time again, and with the `budget` and the `database` that
-        another was asked for, if they were named. Raises ConfigError for other arguments.
+    def resumed(self, request: Night, now: float, *, budget: bool, database: bool) -> Night:
+        """Return this night with its whole time again, and with the options of `request`.
 
-        Words that were not named again must be whole: a secret in them was not kept.
+        `budget` and `database` tell whether it has these. Raises ConfigError for other arguments.
+        Arguments that are not named again must be whole: secrets in them were not stored.
         """
-        if asked.arguments and asked.arguments != self.arguments:
-            problem = "goes on with what was asked before: no arguments, or the same ones"
+        if request.arguments and request.arguments != self.arguments:
+            problem = "goes on with the arguments given before: give none, or the same ones"
             raise ConfigError(problem, field="--resume")
-        if not asked.arguments and "run" not in self.done and INSTEAD in " ".join(self.arguments):
+        if not request.arguments and "run" not in self.done and INSTEAD in " ".join(self.arguments):
             problem = "a word for pytest had a secret, which no file keeps: name all of them again"
             raise ConfigError(problem, field="--resume")
-        where = asked.database if database else self.database
-        if INSTEAD in (where or "") and where != asked.database:
-            problem = f"{where} had a password, which no file keeps: name it again"
+        location = request.database if database else self.database
+        if INSTEAD in (location or "") and location != request.database:
+            problem = f"{location} had a password, which no file keeps: name it again"
             raise ConfigError(problem, field="--database")
-        time_s = asked.budget_s if budget else self.budget_s
-        change = {"database": where, "budget_s": time_s, "until": now + time_s}
-        change["site"] = asked.site or self.site
+        time_s = request.budget_s if budget else self.budget_s
+        change = {"database": location, "budget_s": time_s, "until": now + time_s}
+        change["site"] = request.site or self.site
         return self.model_copy(update=change)
 
     def repeats(self, other: Night) -> bool:
-        """Whether another night of the same lab ran these cases, and is over."""
+        """Return whether another night of the same lab ran these cases, and is over."""
         return self.follows(other) and self.lab == other.lab
 
     def follows(self, other: Night) -> bool:
-        """Whether another night ran these cases and is over, so that its issues are followed."""
+        """Return whether another night ran these cases and is over: its issues are followed."""
         same = other.selection == self.selection and other.night != self.night
         return same and other.next_step is None
 
 
 def summary_lines(night: Night) -> Iterator[str]:
-    """The issues of a night in Markdown: new ones first, then those seen in its run (pure)."""
-    run = night.run
-    shown = sorted(night.issues_told, key=lambda one: (not _is_new(one, run), one.last_run != run))
+    """Yield the issues of a night as Markdown: new ones first, then those of its run (pure)."""
+    issues, run = night.reported_issues, night.run
+    shown = sorted(issues, key=lambda issue: (not _is_new(issue, run), issue.last_run != run))
     for heading, issues in (
-        ("Causes of failures", [one for one in shown if not one.fault]),
-        ("Verdicts that are missing", [one for one in shown if one.fault]),
+        ("Causes of failures", [issue for issue in shown if not issue.fault]),
+        ("Verdicts that are missing", [issue for issue in shown if issue.fault]),
     ):
         if issues:
             yield from ("", f"#### {heading}, {night.night}", "")
-        for one in issues:
-            fresh = "**flaky** " if one.flaky else "**new** " if _is_new(one, run) else ""
-            cases = counted(one.count, "case")
-            cases += f", {one.new} of them new" if 0 < one.new < one.count else ""
-            yield f"- {fresh}{one.state}: {title(one)} ({cases}, {one.id})"
-            if line := facts(one):
+        for issue in issues:
+            fresh = "**flaky** " if issue.flaky else "**new** " if _is_new(issue, run) else ""
+            cases = counted(issue.count, "case")
+            cases += f", {issue.new} of them new" if 0 < issue.new < issue.count else ""
+            yield f"- {fresh}{issue.state}: {title(issue)} ({cases}, {issue.id})"
+            if line := facts_text(issue):
                 yield f"  - {line}"
-            if said := run_again(one):
-                yield f"  - {said}"
-            if not one.fault and (one.state == "open" or one.search):
-                yield f"  - {as_code(bisected(one), 500)}"
+            if again := rerun_text(issue):
+                yield f"  - {again}"
+            if not issue.fault and (issue.state == "open" or issue.search):
+                yield f"  - {as_code(bisection_text(issue), 500)}"
     if night.told:
         yield from ("", f"#### What went wrong besides, {night.night}", "")
         yield from (f"- {as_code(text, 500)}" for text in night.told)
@@ -344,7 +351,7 @@ def _is_new(issue: Issue, run: str | None) -> bool:
 
 
 def summary(night: Night, head: str, intro: str, details: str = "") -> str:
-    """Return summary.md: what matters most first, since messages have only its head (pure)."""
+    """Return summary.md, the most important first, since messages have only its head (pure)."""
     lab = ("", *night.lab_lines) if night.lab_lines else ()
     return "\n".join([head, intro, *summary_lines(night), *lab, details]).rstrip() + "\n"
 
@@ -356,8 +363,8 @@ _log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def held(reports: Path) -> Iterator[None]:
-    """Keeps other nights away from a folder of reports. Raises ConfigError if one is at it."""
+def lock_nights(reports: Path) -> Iterator[None]:
+    """Lock a folder of reports against other nights. Raises ConfigError if one is running."""
     path = reports / ".nightly.lock"
     try:
         with making_folders(reports):
@@ -377,9 +384,9 @@ def held(reports: Path) -> Iterator[None]:
 
 
 def nights(reports: Path) -> Iterator[Night]:
-    """The nights of a folder, the newest first; what cannot be read is logged."""
-    found = ordered(one.parent for one in reports.glob(f"[0-9]*{SUFFIX}/{STATE}"))
-    for file in (one / STATE for one in reversed(found)):
+    """Yield the nights of a folder, the newest first; log those that cannot be read."""
+    folders = ordered(file.parent for file in reports.glob(f"[0-9]*{SUFFIX}/{STATE}"))
+    for file in (folder / STATE for folder in reversed(folders)):
         try:
             night = parse_model(Night, read_bounded(file, _MAX_BYTES))
             if night.night != file.parent.name:
@@ -387,22 +394,22 @@ def nights(reports: Path) -> Iterator[Night]:
             yield night
         except (OSError, ValueError) as error:
             why = problem_in(error) if isinstance(error, ValueError) else error
-            _log.warning("%s tells of no night: %s", file, why)
+            _log.warning("%s is no night: %s", file, why)
 
 
-def night_told(night: Night) -> NightTold | None:
-    """A night's devices as they were last seen, and its open causes; None of one without a run."""
+def night_summary(night: Night) -> NightSummary | None:
+    """Return the summary of a night: its devices and open causes; None without a run."""
     if night.run is None:
         return None
-    seen = {one.device: one for one in (*night.lab_before, *night.lab_after)}
-    return NightTold(
+    devices = {device.device: device for device in (*night.lab_before, *night.lab_after)}
+    return NightSummary(
         night=night.night,
         run=night.run,
         base=night.base,
         exit_code=night.exit_code,
         verdict=night.verdict or "",
-        devices=seen,
-        causes={one.id: _cause(one) for one in night.issues if one.state == "open"},
+        devices=devices,
+        causes={issue.id: _cause(issue) for issue in night.issues if issue.state == "open"},
         besides=night.told,
         failed_on=night.failed_on,
         new=night.new,
@@ -410,18 +417,18 @@ def night_told(night: Night) -> NightTold | None:
     )
 
 
-def tell_site(night: Night, database: str) -> None:
-    """Holds what a night said, and writes the pages that it was to keep. Raises HarnessError."""
-    held, told = open_database(database), night_told(night)
-    if told is not None:
-        keep_night(held, told)
+def publish_site(night: Night, database: str) -> None:
+    """Store the summary of a night, and update its site, if it has one. Raises HarnessError."""
+    history, stored = open_database(database), night_summary(night)
+    if stored is not None:
+        store_night(history, stored)
     if night.site is not None:
-        build(held, Path(night.site))
+        build(history, Path(night.site))
 
 
-def _cause(issue: Issue) -> CauseTold:
-    return CauseTold(
-        known=bisected(issue),
+def _cause(issue: Issue) -> CauseSummary:
+    return CauseSummary(
+        known=bisection_text(issue),
         folder=(issue.search and issue.search.folder) or "",
         command=issue.search.command if issue.search else (),
         files_changed=issue.files_changed,

@@ -1,7 +1,7 @@
 """Messages about nights, runs and comparisons, sent by apprise to the channels of devices.yaml.
 
-Each channel has a process of its own, `python -m harness.nightly.notifications`: one that
-hangs, or whose server echoes its URL, costs nothing but itself.
+Each channel has its own process, `python -m harness.nightly.notifications`: one that hangs, or
+whose server echoes its URL, does not affect the others.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from harness.lab.fields import NotifyChannel, load_channels
 from harness.report.document import shortened
 
 SEND_S: Final = 60.0
-"""How long one channel may take. All are sent to at once."""
+"""The time limit of a channel. All are served at once."""
 SENT: Final = "notified"
-"""The file in the folder of a night that has a line for each message and channel."""
+"""The file in the folder of a night with a line for each message and channel."""
 _READ_S: Final = 20.0
 _TITLE_CHARS: Final = 200
 _LINE_CHARS: Final = 500
 _HEAD_CHARS: Final = 3000
 _ORDER: Final = "QNN_HARNESS_NOTIFY"
 _NO_APPRISE: Final = "apprise is not installed: pip install 'qnn-harness[notify]'"
-# what makes a chat call everybody, whoever wrote it
+# mentions that notify everybody in a chat
 _CALLS: Final = re.compile(r"<(?=[!@#])|@(?=(?:all|channel|everyone|here|room)\b)", re.IGNORECASE)
 
 
@@ -50,24 +50,24 @@ class Message:
     markup: Literal["markdown", "text"] = "markdown"
 
     @classmethod
-    def head_of(cls, summary: str, name: str, where: Path) -> Self:
-        """Return the head of a summary in Markdown; `name` is what it is of, `where` its file."""
+    def head_of(cls, summary: str, name: str, path: Path) -> Self:
+        """Return the head of a Markdown summary of `name`, whose file is `path`."""
         title, _, text = summary.strip().partition("\n")
-        return cls(f"{title.lstrip('# ')} ({name})", _head(text, where))
+        return cls(f"{title.lstrip('# ')} ({name})", _head(text, path))
 
     @classmethod
-    def of_lines(cls, title: str, lines: Iterable[str], where: Path) -> Self:
-        """Return the head of plain lines; `where` is a file with more."""
-        return cls(title, _head("\n".join(lines), where), "text")
+    def of_lines(cls, title: str, lines: Iterable[str], path: Path) -> Self:
+        """Return the head of plain lines; `path` is a file with more."""
+        return cls(title, _head("\n".join(lines), path), "text")
 
 
-def _head(text: str, where: Path) -> str:
+def _head(text: str, path: Path) -> str:
     shown, chars = [], 0
     for line in outgoing(text).strip("\n").splitlines():
         shown.append(shortened(line, _LINE_CHARS))
         chars += len(shown[-1]) + 1
         if chars > _HEAD_CHARS:
-            shown[-1] = f"... the rest is in {where}"
+            shown[-1] = f"... the rest is in {path}"
             break
     return "\n".join(shown)
 
@@ -76,7 +76,7 @@ TEST_MESSAGE: Final = Message("qnn-harness: test", "A test of `notify` in device
 
 
 def require_channels(lab_file: Path) -> tuple[NotifyChannel, ...]:
-    """Return the channels of devices.yaml. Raise ConfigError if it names none."""
+    """Return the channels of devices.yaml. Raises ConfigError if it names none."""
     channels = load_channels(lab_file)
     if not channels:
         problem = "is missing: name a channel, as in {name: team, url: slack://${SLACK_TOKENS}}"
@@ -87,11 +87,12 @@ def require_channels(lab_file: Path) -> tuple[NotifyChannel, ...]:
 def send(
     message: Message, channels: Iterable[NotifyChannel], sent: Path | None = None
 ) -> dict[str, str | None]:
-    """Send a message to all channels at once; return why each of them failed, None if it did not.
+    """Send a message to all channels at once; return why each failed, None if it did not.
 
-    `sent` is a file of what was sent before, by title and first line: that is not sent again.
+    `sent` is a file of earlier messages, which are not sent again: each by its title and first
+    line.
     """
-    title, begins = (
+    title, first_line = (
         _safe(shortened(" ".join(outgoing(text).split()), most))
         for text, most in (
             (message.title, _TITLE_CHARS),
@@ -105,7 +106,7 @@ def send(
         processes = {}
         for channel in channels:
             failures[channel.name] = None
-            mark = f"{channel.name}\t{title}\t{begins}"
+            mark = f"{channel.name}\t{title}\t{first_line}"
             if mark in before:
                 continue
             try:
@@ -135,7 +136,7 @@ def send(
 
 
 def notify(lab_file: Path, message: Message, sent: Path | None = None) -> list[str]:
-    """Send as `send` does to the channels of a lab; return a warning for each that failed."""
+    """Send a message to the channels of a lab; return a warning for each that failed."""
     try:
         failures = send(message, load_channels(lab_file), sent)
     except HarnessError as error:
@@ -148,7 +149,7 @@ def notify(lab_file: Path, message: Message, sent: Path | None = None) -> list[s
 
 
 def channel_problem(channel: NotifyChannel) -> str | None:
-    """Return why a channel cannot be used, as far as that shows without sending; else None."""
+    """Return why a channel cannot be used, as far as can be known without sending; else None."""
     try:
         _server(channel.address(os.environ))
     except ConfigError as error:
@@ -169,7 +170,7 @@ def _lines(file: Path | None) -> list[str]:
 
 
 def _server(url: str) -> Any:
-    """Return apprise's object for a URL. Raise ConfigError, ImportError."""
+    """Return apprise's object for a URL. Raises ConfigError, ImportError."""
     import apprise
 
     with apprise.LogCapture(level=logging.WARNING):  # its log may have the URL
@@ -180,7 +181,7 @@ def _server(url: str) -> Any:
 
 
 def _send(url: str, message: Message) -> None:
-    """Send a message to one server. Raise ConfigError, InfraError, ImportError."""
+    """Send a message to one server. Raises ConfigError, InfraError, ImportError."""
     server = _server(url)
     import apprise
 
@@ -190,9 +191,9 @@ def _send(url: str, message: Message) -> None:
     if "overflow=" not in url:
         server.overflow_mode = apprise.OverflowMode.TRUNCATE
     with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as log:
-        done = server.notify(title=message.title, body=body, body_format=message.markup)
+        is_sent = server.notify(title=message.title, body=body, body_format=message.markup)
         why = " ".join(log.getvalue().split())
-    if not done:
+    if not is_sent:
         raise InfraError(why or "the server did not take the message")
 
 
@@ -203,7 +204,7 @@ def _without_parts(url: str, text: str) -> str:
 
 
 def _serve(order: Mapping[str, Any]) -> str:
-    """Send as ordered, and note it; return why it failed, else nothing."""
+    """Send a message, and record it; return why that failed, or an empty text."""
     try:
         _send(order["url"], Message(**order["message"]))
     except HarnessError as error:
@@ -217,13 +218,13 @@ def _serve(order: Mapping[str, Any]) -> str:
 
 
 ENOUGH_S: Final = 10.0
-"""With less time than this nothing is begun."""
-# What a bisection may take after its time is over: the run under way, and its reports.
+"""With less time than this nothing is started."""
+# the time of a bisection after its limit, for the run under way and the reports
 _LAST_RUN_S: Final = 2400.0
 _MAX_ANSWER_BYTES: Final = 64 << 20
 
 
-def ended(
+def run_module(
     module: str,
     words: Sequence[str],
     left_s: float,
@@ -231,29 +232,29 @@ def ended(
     cwd: str | None = None,
     stdout: int | IO[bytes] | None = None,
 ) -> int | None:
-    """Runs a module and waits for its end; its exit code, None if it was ended since time is over.
+    """Run a module, and return its exit code; None if it was ended because the time was over.
 
-    What it knows by then is on the disk. Raises InfraError if it cannot be started.
+    Its results up to then are on the disk. Raises InfraError if it cannot be started.
     """
     command = [sys.executable, "-m", module, *words]
-    grace_s = 2 * RUN_GRACE_S  # a bisection ends a run of its own meanwhile
+    grace_s = 2 * RUN_GRACE_S  # a bisection ends its own run first
     with spawn_guarded(command, cwd=cwd, stdout=stdout, stderr=None, grace_s=grace_s) as process:
         if (code := process.wait(Deadline(left_s))) is None:
-            # a run leaves the letters of its cases without an end of their line
-            begin, what = ("\n", "the run") if module == "pytest" else ("", words[0])
-            sys.stderr.write(f"{begin}nightly: the time is over, and {what} is ended\n")
+            # pytest's progress letters have no line end yet
+            begin, name = ("\n", "the run") if module == "pytest" else ("", words[0])
+            sys.stderr.write(f"{begin}nightly: the time is over, and {name} is ended\n")
         return code
 
 
 def bisection(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[int | None, Any]:
-    """Runs a bisection; its exit code, and the JSON that it printed."""
-    return answered(words, left_s + _LAST_RUN_S, cwd)
+    """Run a bisection; return its exit code, and the JSON that it printed."""
+    return run_command(words, left_s + _LAST_RUN_S, cwd)
 
 
-def answered(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[int | None, Any]:
-    """Runs a command of ours; its exit code, and the JSON that it printed."""
+def run_command(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[int | None, Any]:
+    """Run a command of ours; return its exit code, and the JSON that it printed."""
     with tempfile.TemporaryFile() as output:
-        code = ended("harness.cli.main", words, left_s, cwd=cwd, stdout=output)
+        code = run_module("harness.cli.main", words, left_s, cwd=cwd, stdout=output)
         output.seek(0)
         try:
             return code, parse_json(output.read(_MAX_ANSWER_BYTES))
@@ -261,16 +262,16 @@ def answered(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[int 
             return code, None
 
 
-def answer_of(result: Any) -> str | None:
-    """What a bisection came to, of the JSON that it printed (pure)."""
+def answer_text(result: Any) -> str | None:
+    """Return the answer of a bisection, from the JSON that it printed (pure)."""
     answer = result.get("answer") if isinstance(result, dict) else None
     return answer["text"] if answer else None
 
 
 def first_bad_of(result: Any) -> str | None:
-    """The version since which it fails, of the JSON that a bisection on one axis printed (pure)."""
-    said = result.get("answer") if isinstance(result, dict) else None
-    return said.get("first_bad") if said else None
+    """Return the first bad version, from the JSON of a bisection on one axis (pure)."""
+    answer = result.get("answer") if isinstance(result, dict) else None
+    return answer.get("first_bad") if answer else None
 
 
 if __name__ == "__main__":

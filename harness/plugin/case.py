@@ -1,6 +1,6 @@
-"""One case while pytest runs it: its attempts, and one result record of the phases of each.
+"""One case while pytest runs it: its attempts, and one result record for each.
 
-A fault of the lab is no verdict and is tried again.
+A fault of the lab is no verdict: the case is tried again.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from harness.core.errors import (
 from harness.core.notices import at_work
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord, Outcome
-from harness.plugin.axes import own_axes, sources_in, sources_of, takes_compiled
+from harness.plugin.axes import parameter_axes, sources_in, sources_of, takes_compiled
 from harness.plugin.case_names import own_test
-from harness.plugin.collected import (
-    asked_of,
+from harness.plugin.collection import (
+    file_options,
     files_sha256,
     parameters_of,
     placement_of,
 )
 from harness.plugin.device_run import AttemptEnd
-from harness.plugin.neighbours import told_by_timeout
-from harness.plugin.own_contexts import suite_of
+from harness.plugin.plugin_compat import timeout_message
 from harness.plugin.pytest_internals import missing_fixture, run_phases
 from harness.plugin.terminal import UNSUPPORTED, fits_nowhere
+from harness.plugin.user_files import suite_of
 from harness.results.record import (
     CaseRecord,
     DeviceEvent,
@@ -61,21 +61,21 @@ if TYPE_CHECKING:
 
 _COMPARED_CHARS: Final = 2000
 _OUTPUT_BYTES: Final = 400
-_SAYS_NOTHING: Final = (
+_UNUSED: Final = (
     "the test ran nothing on its device, so there is no verdict; "
-    "where it has nothing to run, `pytest.skip` says so"
+    "call `pytest.skip` if it has nothing to run"
 )
 _JUDGED: Final = (AssertionError, pytest.fail.Exception)
-"""How a test says that the target does wrong."""
+"""The exceptions by which a test reports a failure of the target."""
 
 _WITH_EVIDENCE: Final[tuple[Outcome, ...]] = ("failed", "crashed", "hung")
 
 
 class Case:
-    """Collects what happens to one item until its teardown is over.
+    """Collects the results of one item until its teardown has ended.
 
-    `bench` and `device` are set by the fixture once the device is ready, `preflight` before that;
-    `attempt` is the number of this attempt, the first is 1.
+    The fixture sets `bench` and `device` once the device is ready, `preflight` before that;
+    `attempt` is the number of this attempt, from 1.
     """
 
     def __init__(self, item: pytest.Item, run: Run, placement: Placement, attempt: int) -> None:
@@ -89,8 +89,8 @@ class Case:
         self.attempt = attempt
         self._files_sha256 = files_sha256(item)
         self._started = datetime.now(UTC)
-        self._begun = time.monotonic()
-        self._aside_s = 0.0
+        self._start = time.monotonic()
+        self._evidence_s = 0.0
         self._outcome: Outcome = "passed"
         self._cause: Cause | None = None
         self._error: ErrorRecord | None = None
@@ -99,17 +99,17 @@ class Case:
         self.known_issue: str | None = None
         self.fixed: Fixed | None = None
         self.wrong_call: str | None = None
-        """What the test gave the harness that it does not take, and where."""
+        """The wrong argument that the test passed to the harness, and its line."""
 
-    def saw(self, report: pytest.TestReport, failure: BaseException | None) -> None:
-        """Takes note of one finished phase (setup, call or teardown)."""
+    def add_report(self, report: pytest.TestReport, failure: BaseException | None) -> None:
+        """Add the report of one finished phase (setup, call or teardown)."""
         if self._outcome != "passed" or report.passed:
             return
         marked = hasattr(report, "wasxfail") and not isinstance(failure, pytest.xfail.Exception)
         if report.failed or (marked and failure is not None):
             self._fail(report, failure)
             self._collect_evidence()
-        # a mistake of the test is expected only by a mark that names it
+        # a mark expects a mistake of the test only if it names the exception
         named = any("raises" in mark.kwargs for mark in self.item.iter_markers("xfail"))
         if report.skipped and (self._outcome == "passed" or (named and self._cause == "config")):
             self._outcome, self._cause, self._error = "skipped", None, None
@@ -120,41 +120,42 @@ class Case:
     def _collect_evidence(self) -> None:
         if self._outcome not in _WITH_EVIDENCE or self.bench is None:
             return
-        began = time.monotonic()
-        seen = self.bench.collect_evidence()
+        start = time.monotonic()
+        lines = self.bench.collect_evidence()
         if self._error is not None:
             known = self.bench.foreseen
-            self._error = diagnosed(self._outcome, self._error, seen, foreseen=known)
-        self._aside_s += time.monotonic() - began
+            self._error = diagnosed(self._outcome, self._error, lines, foreseen=known)
+        self._evidence_s += time.monotonic() - start
 
-    def remark(self, lines: Iterable[str]) -> None:
-        """Adds to what went wrong, for whoever reads it."""
+    def add_notes(self, lines: Iterable[str]) -> None:
+        """Append lines to the error message."""
         for line in lines:
             self._error = self._error and self._error.with_line(line)
 
-    def was_not_run(self, error: HarnessError) -> None:
-        """Takes note of what kept the whole run from its cases."""
+    def mark_not_run(self, error: HarnessError) -> None:
+        """Set the error that kept the whole run from its cases."""
         self._outcome, self._cause = "error", error.cause
         self._error = ErrorRecord.of(message=str(error))
 
     def unchecked_failure(self) -> NotPassed | ConfigError | None:
-        """The failure of a plan whose observation the test did not `check`; None if it passed.
+        """Return the failure of a plan whose result the test did not `check`; None if it passed.
 
-        Or that there is none, since the test asked its device nothing.
+        A test that did not use its device at all gets a ConfigError.
         """
-        if self.bench is not None and self.bench.says_nothing:
+        if self.bench is not None and self.bench.is_unused:
             file, line, _ = self.item.location
-            return ConfigError(_SAYS_NOTHING, file=file, line=(line or 0) + 1)
+            return ConfigError(_UNUSED, file=file, line=(line or 0) + 1)
         verdict = self.bench.notes.verdict if self.bench else None
         return NotPassed.of(verdict) if verdict and verdict.outcome != "passed" else None
 
     def place_of(self, failure: BaseException) -> str | None:
-        """The line of the test that met a failure; of one that it did not check, what ran it."""
-        own = place_of(failure, str(self.item.path))
-        return own or (self.bench.notes.at if self.bench and not failure.__traceback__ else None)
+        """Return the line of the test that failed, or that ran a plan without checking it."""
+        line = place_of(failure, str(self.item.path))
+        notes = self.bench.notes if self.bench and not failure.__traceback__ else None
+        return line or (notes.test_line if notes else None)
 
     def problem_of_the_suite(self) -> ConfigError | None:
-        """What the test's own code did wrong, if there is no verdict for that reason."""
+        """Return the test's own mistake, if that is why there is no verdict."""
         if self._cause != "config" or self._error is None:
             return None
         return ConfigError(f"{self.item.nodeid}: {self._error.message}")
@@ -175,37 +176,37 @@ class Case:
     def end(self) -> AttemptEnd:
         if self._outcome == "error" and self._cause == "infra":
             return self._lab_end
-        return "cannot" if self.is_unsupported else "verdict"
+        return "unsupported" if self.is_unsupported else "verdict"
 
     def record(self) -> CaseRecord:
-        """The case's record as of now."""
+        """Return the current record of the case."""
         notes = self.bench.notes if self.bench else None
         measured: dict[str, Any] = notes.figures() if notes else {}
-        device = self.device or self._run.asked.device_record(self.placement)
+        device = self.device or self._run.selection.device_record(self.placement)
         if device.name != self.placement.device:
-            # what another device came to is no verdict about the one that the name tells of
-            said = f"ran on {device.name} instead of {self.placement.device}, which is a bug"
+            # the result of another device is no verdict about the one in the case's name
+            message = f"ran on {device.name} instead of {self.placement.device}, which is a bug"
             self._outcome, self._cause, self._error = (
                 "error",
                 "harness",
-                ErrorRecord.of(message=said),
+                ErrorRecord.of(message=message),
             )
-            device = self._run.asked.device_record(self.placement)
+            device = self._run.selection.device_record(self.placement)
         return CaseRecord(
             run=self._run.records.open_folder().run_id,
             case=self.item.nodeid,
             test=own_test(self.item),
-            placement=PlacementRecord.model_validate(self.placement.named),
+            placement=PlacementRecord.model_validate(self.placement.named_axes),
             engine=self.placement.engine,
             suite=suite_of(self.item),
             line=None if (line := self.item.location[1]) is None else line + 1,
-            asked=asked_of(self.item, self._run.options.contexts),
+            asked=file_options(self.item, self._run.options.contexts),
             files_sha256=self._files_sha256,
             axes=self._axes(),
             device=device,
             runtime=notes.libraries() if notes else None,
             preflight=tuple(
-                PreflightRecord.model_validate(asdict(one)) for one in self.own_findings()
+                PreflightRecord.model_validate(asdict(finding)) for finding in self.own_findings()
             ),
             outcome=self._outcome,
             cause=self._cause,
@@ -215,35 +216,35 @@ class Case:
             measurements=measured | ({"skip_reason": self._reason} if self._reason else {}),
             checks=tuple(notes.checks) if notes else (),
             outputs=notes.outputs if notes else None,
-            emulated=tuple(map(emulated_answer, notes.said)) if notes else (),
+            emulated=tuple(map(emulated_answer, notes.dsp_replies)) if notes else (),
             started=self._started,
-            duration_s=round(time.monotonic() - self._begun - self._aside_s, 6),
+            duration_s=round(time.monotonic() - self._start - self._evidence_s, 6),
             attempt=self.attempt,
             logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
         )
 
     def _axes(self) -> dict[str, Any]:
-        axes, given = self.placement.axes, parameters_of(self.item)
+        axes, parameters = self.placement.axes, parameters_of(self.item)
         runtime = self.bench.notes.runtime if self.bench else None
-        if runtime is not None and runtime.ort:  # which one there is, though none was named
+        if runtime is not None and runtime.ort:  # its version, even if none was selected
             axes["ort"] = runtime.ort
-        if not takes_compiled(given.values()):
+        if not takes_compiled(parameters.values()):
             axes["compiler"] = None
         if self._run.options.fan_out in ("device", "soc"):
-            axes[self._run.options.fan_out] = self.placement.where
-        return axes | own_axes(given)
+            axes[self._run.options.fan_out] = self.placement.device_name
+        return axes | parameter_axes(parameters)
 
     def own_findings(self) -> tuple[Finding, ...]:
-        """What preflight said of this case: nothing about contexts that only others take."""
+        """Return the findings of preflight, without those about contexts of other cases."""
         if not self.preflight:
             return ()
         sources = sources_of(parameters_of(self.item), self.item.path.parent)
-        own = {None, *map(str, sources)}
-        return tuple(one for one in self.preflight if one.context in own)
+        names = {None, *map(str, sources)}
+        return tuple(finding for finding in self.preflight if finding.context in names)
 
     def foreseen(self) -> Foreseen:
-        """What preflight said of this case, for the diagnosis of a failure."""
-        # ONNX Runtime makes one session of all the contexts that a model has
+        """Return the findings of preflight in the form that the diagnosis uses."""
+        # ONNX Runtime creates one session from all contexts of a model
         loaded = () if self.placement.takes_models else sources_in(parameters_of(self.item))
         return Foreseen(self.own_findings(), tuple(map(str, loaded)))
 
@@ -259,24 +260,25 @@ class Case:
                 self._error = verdict.error.with_line(f"at {place}")
             return
         cause, wrong_call = at_fault(failure, str(self.item.path))
-        own = failure is None or (cause == "config" and wrong_call is None)
+        by_test = failure is None or (cause == "config" and wrong_call is None)
+        is_judged = isinstance(failure, _JUDGED) and report.when == "call"
         if isinstance(failure, NotOffered):
             self._outcome, self._cause = "unsupported", None
         elif isinstance(failure, HarnessError):
             self._outcome, self._cause = "error", failure.cause
             known: dict[type, AttemptEnd] = {DeviceFull: "full", DeviceHot: "hot"}
             self._lab_end = known.get(type(failure), "lab")
-        elif failure is not None and (told := told_by_timeout(failure)) is not None:
+        elif failure is not None and (limit := timeout_message(failure)) is not None:
             self._outcome, self._cause = "error", "config"
-            self._error = ErrorRecord.of(message=told)
+            self._error = ErrorRecord.of(message=limit)
             return
-        elif failure is None or (own and isinstance(failure, _JUDGED) and report.when == "call"):
-            # Without an exception it is an xfail(strict) that passed.
+        elif failure is None or (by_test and is_judged):
+            # A failure without an exception is an xfail(strict) that passed.
             self._outcome, self._cause = "failed", "target"
         else:
             self._outcome, self._cause = "error", cause
         text = str(report.longrepr if failure is None else failure).strip()
-        if isinstance(failure, pytest.FixtureLookupError):  # whose words are not its own
+        if isinstance(failure, pytest.FixtureLookupError):  # its message is in the report only
             text = (missing_fixture(report) or text).partition("\n")[0]
         if failure is not None and not isinstance(failure, (HarnessError, *_JUDGED)):
             text = f"{type(failure).__name__}: {text}"
@@ -284,34 +286,34 @@ class Case:
                 text = f"{wrong_call}; {text}"
             elif wrong_call is not None:
                 text = self.wrong_call = wrong_call
-            elif own and (place := _where(failure, self.item).removeprefix("at ")):
+            elif by_test and (place := _test_line(failure, self.item).removeprefix("at ")):
                 text = f"{place}: the test's own mistake: {text}"
-        said, more = text, []
+        summary, more = text, []
         if self._outcome == "failed":
-            # pytest appends how it compared; the first line is what the test says.
-            said, _, compared = text.partition("\n")
-            more = [compared[:_COMPARED_CHARS].rstrip(), _where(failure, self.item)]
+            # The first line is the test's message; pytest appends its comparison.
+            summary, _, compared = text.partition("\n")
+            more = [compared[:_COMPARED_CHARS].rstrip(), _test_line(failure, self.item)]
         elif isinstance(failure, DeviceError) and failure.output:
             more = [
                 f"output so far: {failure.output[-_OUTPUT_BYTES:].decode('utf-8', 'replace')!r}"
             ]
-        first = ErrorRecord.of(message=said).signature
-        self._error = ErrorRecord.of(message="\n".join(filter(None, (said, *more))))
+        first = ErrorRecord.of(message=summary).signature
+        self._error = ErrorRecord.of(message="\n".join(filter(None, (summary, *more))))
         self._error = self._error.model_copy(update={"signature": first})
         if isinstance(failure, InfraError) and self._names_a_serial(failure):
-            # nobody knows a device by its serial number; what is alike stays so
+            # people know devices by name; the signature is unaffected
             named = f"{self.placement.device}: {self._error.message}"
             self._error = self._error.model_copy(update={"message": named})
 
     def _names_a_serial(self, error: InfraError) -> bool:
-        serial = (self.device or self._run.asked.device_record(self.placement)).serial
+        serial = (self.device or self._run.selection.device_record(self.placement)).serial
         of_device = isinstance(error, DeviceError) or bool(serial and serial in str(error))
         return of_device and self.placement.device not in str(error)
 
 
-def _where(failure: BaseException | None, item: pytest.Item) -> str:
+def _test_line(failure: BaseException | None, item: pytest.Item) -> str:
     frames = traceback.extract_tb(failure.__traceback__) if failure is not None else ()
-    lines = [one.lineno for one in frames if one.filename == str(item.path)]
+    lines = [frame.lineno for frame in frames if frame.filename == str(item.path)]
     return f"at {item.path.name}:{lines[-1]}" if lines else ""
 
 
@@ -322,13 +324,13 @@ def run_case(
     placement: Placement,
     key: pytest.StashKey[Case],
 ) -> None:
-    """Runs one case of a run: on the device that its name has, or on one of those that share it.
+    """Run one case on the device in its name, or on one of those that share it.
 
-    Each attempt has its device to itself. Hooks find the attempt under way in the item's stash,
-    below `key`. If only the lab failed, it is tried again, as often as the run allows and as long
-    as that is worth while. If a device cannot do what the case is about, one of another kind is
-    tried, where any will do. Only the last attempt's reports are logged. The records of all
-    attempts go with them, each behind those of what happened to devices meanwhile.
+    Each attempt has its device to itself; hooks find the current one in the item's stash under
+    `key`. After a fault of the lab the case is tried again, as often as the run allows and as long
+    as a device is left. If a device does not support the case, a device of another kind is tried,
+    if any device will do. Only the reports of the last attempt are logged. They carry the records
+    of all attempts, each preceded by the events of devices in the meantime.
     """
     assert run.records.folder is not None
     attempts = run.attempts(item.nodeid, placement)
@@ -341,14 +343,14 @@ def run_case(
         at_work(place.device, case=item.nodeid)
         try:
             reports = run_phases(item, nextitem)
-        finally:  # what ends the run gives back all devices
+        finally:  # the end of the run releases all devices
             at_work(place.device, case=None)
         records += run.records.take_events()
-        # no fault of the lab takes a verdict back
+        # a fault of the lab does not revoke a verdict
         lost = case.end in ("lab", "full", "hot") and attempts.has_verdict
         records += [] if lost else [case.record()]
         stop, is_last = bool(item.session.shouldstop), nextitem is None
-        goes_on = attempts.go_on(case.end, stop=stop, is_last=is_last)
+        goes_on = attempts.finish(case.end, stop=stop, is_last=is_last)
     records += run.records.take_events()
     run.records.attach(records, reports[-1])
     for report in reports:
@@ -358,22 +360,22 @@ def run_case(
 
 
 def record_not_run(items: Iterable[pytest.Item], run: Run, error: HarnessError) -> None:
-    """Writes down for each case of a run that is given up why it has no verdict."""
+    """Write a record with the error for each case of a run that cannot start."""
     for item in items:
         if (placement := placement_of(item)) is not None:
             earlier = run.records.earlier.get(item.nodeid)
             case = Case(item, run, placement, 1 + (earlier.attempt if earlier else 0))
-            case.was_not_run(error)
+            case.mark_not_run(error)
             run.records.open_folder().journal.append(case.record())
 
 
 def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
-    """Writes down that no device of the lab can run a test: `unsupported`, once, and why.
+    """Write one record, `unsupported`, for a test that no device of the lab can run.
 
-    Not if it needs other versions or backends than asked for: then nobody knows.
+    Not for a test that needs other versions or backends than the selected ones.
     """
-    why, folder = _reason(report), run.records.folder
-    if not fits_nowhere(why) or folder is None or item.nodeid in run.records.earlier:
+    reason, folder = _reason(report), run.records.folder
+    if not fits_nowhere(reason) or folder is None or item.nodeid in run.records.earlier:
         return
     axes: dict[str, Any] = dict.fromkeys(IN_AXES)
     path, line, _ = item.location
@@ -384,24 +386,24 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
         placement=None,
         suite=suite_of(item),
         line=None if line is None else line + 1,
-        asked=asked_of(item, run.options.contexts),
+        asked=file_options(item, run.options.contexts),
         files_sha256=files_sha256(item),
-        axes=axes | own_axes(parameters_of(item)),
+        axes=axes | parameter_axes(parameters_of(item)),
         device=None,
         outcome="unsupported",
-        error=ErrorRecord.of(message=why),
+        error=ErrorRecord.of(message=reason),
         started=datetime.now(UTC),
         duration_s=round(report.duration, 6),
     )
     run.records.attach([record], report)
     setattr(report, UNSUPPORTED, True)
-    report.longrepr = (path, (line or 0) + 1, f"unsupported: {why}")
+    report.longrepr = (path, (line or 0) + 1, f"unsupported: {reason}")
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """Why a test was skipped, or expected to fail."""
+    """Return why a test was skipped, or expected to fail."""
     expected = getattr(report, "wasxfail", None)
     if expected is not None:
         return f"xfail: {expected}".removesuffix(": ")
-    told = report.longrepr
-    return str(told[2] if isinstance(told, tuple) else told).removeprefix("Skipped: ")
+    longrepr = report.longrepr
+    return str(longrepr[2] if isinstance(longrepr, tuple) else longrepr).removeprefix("Skipped: ")

@@ -1,9 +1,9 @@
-"""The options of the plug-in: each stands here once, as a field of what a run is asked.
+"""The options of the plug-in: each is defined once, as a field of `Options` or `ContextOptions`.
 
-pytest's options, what they are read into, which of them choose cases, and those that
-`qnn-harness run` hands on are all made of it. All begin with `--qnn-`, which is ours. What people
-write is a short form (`--device`), which other plug-ins may have for something else: it is ours
-where nobody has it. What the harness itself writes are the long forms.
+pytest's options, the values read from them, the options that select cases, and those of
+`qnn-harness run` are all derived from these fields. All begin with `--qnn-`. People use the short
+forms (`--device`), as long as no other plug-in claims them; the harness itself writes the long
+forms.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from harness.plugin.pytest_internals import names_of_options
 from harness.probe.plan import Rounds
 
 
-def named(text: str) -> str:
-    """A path; not an empty text, as of a shell variable that is not set."""
+def nonempty(text: str) -> str:
+    """Return a path; reject an empty text, as from a shell variable that is not set."""
     if not text:
         raise argparse.ArgumentTypeError("it is empty; name a file or a folder")
     return text
 
 
 def drift_steps(text: str) -> int:
-    """The STEPS of `--fail-on drift:STEPS`."""
+    """Return the STEPS of `--fail-on drift:STEPS`."""
     from harness.results.drift import steps_of
 
     steps = steps_of(text)
@@ -45,28 +45,28 @@ _SUITES: Final = "harness.suites"
 _KNOWN_ISSUES: Final = Path(__file__).parents[1] / "suites/known_issues.yaml"
 
 
-def shipped(
+def packaged_defaults(
     config: pytest.Config, lab: Path, devices: Sequence[str], known_issues: Path | None
 ) -> dict[str, Any]:
-    """What to take instead of options of these names, where nothing was named and none is there.
+    """Return values from the package for options that are not given and whose files are missing.
 
-    Simulated devices are had by their names; the suites of the package (`--pyargs harness.suites`)
-    bring their known issues.
+    The packaged lab has simulated devices, by their names; the packaged suites (`--pyargs
+    harness.suites`) have their own known issues.
     """
-    found: dict[str, Any] = {}
-    packaged = any(str(one).startswith(_SUITES) for one in config.invocation_params.args)
+    defaults: dict[str, Any] = {}
+    packaged = any(str(argument).startswith(_SUITES) for argument in config.invocation_params.args)
     if packaged and known_issues is None and _KNOWN_ISSUES.exists():
-        found["known_issues"] = _KNOWN_ISSUES
+        defaults["known_issues"] = _KNOWN_ISSUES
     if devices and config.getoption("--qnn-lab") is None and not lab.exists():
         from harness.lab.inventory import shipped_lab
 
         try:
-            instead = shipped_lab(devices)
+            lab_file = shipped_lab(devices)
         except ConfigError as error:
             raise pytest.UsageError(str(error)) from None
-        if instead is not None:
-            found["lab"] = instead
-    return found
+        if lab_file is not None:
+            defaults["lab"] = lab_file
+    return defaults
 
 
 _AUTO: Final = "auto"
@@ -78,17 +78,17 @@ _MOST: Final = 99999
 
 
 def rounds(text: str) -> int | Literal["auto"]:
-    """The N of `--contexts-rounds`."""
+    """Return the N of `--contexts-rounds`."""
     return _AUTO if text == _AUTO else _number(text, 1, f"{_AUTO}, or ")
 
 
 def warmup(text: str) -> int:
-    """The M of `--contexts-warmup`."""
+    """Return the M of `--contexts-warmup`."""
     return _number(text, 0)
 
 
-def rounds_asked(most: int | Literal["auto"], warmup: int | None) -> Rounds:
-    """What both come to. However many rounds there are to be, they end before their case must."""
+def rounds_option(most: int | Literal["auto"], warmup: int | None) -> Rounds:
+    """Return the rounds of both options, limited so that they end before their case must."""
     if most == _AUTO:
         return Rounds(_AUTO_MOST, _AUTO_WARMUP if warmup is None else warmup, _AUTO_MS)
     before = warmup or 0
@@ -97,13 +97,13 @@ def rounds_asked(most: int | Literal["auto"], warmup: int | None) -> Rounds:
 
 def _number(text: str, least: int, other: str = "") -> int:
     if not (text.isdecimal() and len(text) <= len(str(_MOST)) and int(text) >= least):
-        told = f"{text[:40]!r} is no number of rounds: {other}{least} to {_MOST}"
-        raise argparse.ArgumentTypeError(told)
+        message = f"{text[:40]!r} is no number of rounds: {other}{least} to {_MOST}"
+        raise argparse.ArgumentTypeError(message)
     return int(text)
 
 
 CLAIMED = pytest.StashKey[frozenset[str]]()
-"""The short forms that another plug-in has."""
+"""The short forms that other plug-ins have claimed."""
 _GROUP: Final = "qnn-harness"
 _TITLE: Final = (
     "Qualcomm device tests (qnn-harness); the short form of --qnn-NAME is --NAME, as in --device, "
@@ -112,8 +112,8 @@ _TITLE: Final = (
 
 
 @dataclass(frozen=True)
-class _Started:
-    """Where pytest was started, its root, and where results go."""
+class _Folders:
+    """The folder where pytest was started, its root folder, and the folder of results."""
 
     here: Path
     root: Path
@@ -124,7 +124,7 @@ _Get = Callable[[str], Any]
 
 
 def split_list(values: Sequence[str] | None, _: object = None) -> list[str]:
-    """Flattens a repeatable, comma-separated option: ["a,b", "c"] -> [a, b, c]."""
+    """Flatten a repeatable, comma-separated option: ["a,b", "c"] -> [a, b, c]."""
     parts = (part.strip() for value in values or () for part in value.split(","))
     return [part for part in parts if part]
 
@@ -137,31 +137,33 @@ def _tuple(values: Sequence[str] | None, _: object) -> tuple[str, ...]:
     return tuple(split_list(values))
 
 
-def _path(given: str | None, at: _Started) -> Path | None:
-    return at.here / given if given else None
+def _path(value: str | None, folders: _Folders) -> Path | None:
+    return folders.here / value if value else None
 
 
-def _run(given: str | None, at: _Started) -> Path | None:
-    # a bare name means a run among the reports; anything else is a path
-    return None if given is None else Path(at.reports if "/" not in given else at.here, given)
+def _run(value: str | None, folders: _Folders) -> Path | None:
+    # a bare name is a run among the reports; anything else is a path
+    if value is None:
+        return None
+    return Path(folders.reports if "/" not in value else folders.here, value)
 
 
-def _known_issues(given: str | None, at: _Started) -> Path | None:
-    usual = [at.root / name for name in ("known_issues.yaml", "suites/known_issues.yaml")]
-    found = _path(given, at) or next((one for one in usual if one.exists()), None)
-    return usual[-1] if found is None and given is not None else found
+def _known_issues(value: str | None, folders: _Folders) -> Path | None:
+    usual = [folders.root / name for name in ("known_issues.yaml", "suites/known_issues.yaml")]
+    path = _path(value, folders) or next((path for path in usual if path.exists()), None)
+    return usual[-1] if path is None and value is not None else path
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option. `given` are pytest's words for it, which are those of `argparse`.
+    """One option, with the `arguments` of argparse.
 
-    `chooses` tells whether it says which cases a run has, as one for versions does not. `run` is
-    its help in `qnn-harness run`, None if that does not have it.
+    `chooses`: it selects cases, which an option for versions does not. `run` is its help in
+    `qnn-harness run`, None if that does not have it.
     """
 
     name: str
-    given: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     chooses: bool = False
     run: str | None = None
 
@@ -176,12 +178,12 @@ class Option:
 
     @property
     def takes_value(self) -> bool:
-        return not str(self.given.get("action")).startswith("store_")
+        return not str(self.arguments.get("action")).startswith("store_")
 
 
 Preflight = Literal["strict", "warn", "off"]
 PREFLIGHT: Final[tuple[Preflight, ...]] = get_args(Preflight)
-"""What may be done about libraries that do not fit."""
+"""The choices of `--preflight`."""
 
 _Words = dict[str, Any]
 _NUMBER: Final[_Words] = {"type": float, "chooses": True}
@@ -189,7 +191,7 @@ _FLAG: Final[_Words] = {"action": "store_true"}
 _VERSIONS: Final[_Words] = {"action": "append", "read": _specs}
 _NAMES: Final[_Words] = {"action": "append", "read": split_list, "chooses": True}
 _WORDS: Final[_Words] = {"action": "append", "read": _tuple, "chooses": True}
-_DIR: Final[_Words] = {"type": named, "read": _path, "chooses": True}
+_DIR: Final[_Words] = {"type": nonempty, "read": _path, "chooses": True}
 
 
 def _option(
@@ -197,30 +199,31 @@ def _option(
     help: str,
     run: str | None = None,
     chooses: bool = False,
-    read: Callable[[Any, _Started], Any] = lambda given, _: given,
-    **given: Any,
+    read: Callable[[Any, _Folders], Any] = lambda value, _: value,
+    **arguments: Any,
 ) -> Any:
     name, _, metavar = usage.partition(" ")
-    given |= {"help": help} | ({"metavar": metavar} if metavar else {})
-    return _field(lambda get, at: read(get(name), at), Option(name, given, chooses, run))
+    arguments |= {"help": help} | ({"metavar": metavar} if metavar else {})
+    option = Option(name, arguments, chooses, run)
+    return _field(lambda get, folders: read(get(name), folders), option)
 
 
-def _field(read: Callable[[_Get, _Started], Any], *options: Option) -> Any:
+def _field(read: Callable[[_Get, _Folders], Any], *options: Option) -> Any:
     return field(metadata={"read": read, "options": options})
 
 
-def _options_of(asked: type) -> Iterator[Option]:
-    for one in fields(asked):
-        yield from one.metadata["options"]
+def _options_of(options: type) -> Iterator[Option]:
+    for field_ in fields(options):
+        yield from field_.metadata["options"]
 
 
-def _read_all(asked: type, get: _Get, at: _Started) -> dict[str, Any]:
-    return {one.name: one.metadata["read"](get, at) for one in fields(asked)}
+def _read_all(options: type, get: _Get, folders: _Folders) -> dict[str, Any]:
+    return {each.name: each.metadata["read"](get, folders) for each in fields(options)}
 
 
 @dataclass(frozen=True)
-class ContextsAsked:
-    """What is asked of contexts of the user's own: the options called `--contexts...`."""
+class ContextOptions:
+    """The options for a user's own contexts, `--contexts...`."""
 
     paths: tuple[Path, ...] = _option(
         "--qnn-contexts PATH",
@@ -228,13 +231,13 @@ class ContextsAsked:
         "of their own models (repeatable): a context binary, or what has some inside",
         action="append",
         chooses=True,
-        type=named,
-        read=lambda given, at: tuple(at.here / one for one in given or ()),
+        type=nonempty,
+        read=lambda value, folders: tuple(folders.here / path for path in value or ()),
     )
     numbers: tuple[str, ...] = _option(
         "--qnn-contexts-number N[,N]",
         "how many contexts a named file is run with, its own taken in turn (default: each once)",
-        "How many (default: each once).",
+        "How many contexts are run (default: each once).",
         **_WORDS,
     )
     residencies: tuple[str, ...] = _option(
@@ -251,14 +254,14 @@ class ContextsAsked:
     )
     expected: Path | None = _option(
         "--qnn-contexts-expected DIR",
-        "what they should give (default: not known)",
-        "What outputs should be.",
+        "their expected outputs (default: not known)",
+        "Expected outputs.",
         **_DIR,
     )
     tolerance: float = _option(
         "--qnn-contexts-tolerance T",
         "by how much an output may differ from that, in units of the raw values (default: 0)",
-        "How far they may be off.",
+        "How far outputs may differ from them (default: 0).",
         chooses=True,
         type=float,
         default=0.0,
@@ -279,7 +282,7 @@ class ContextsAsked:
     reference: Path | None = _option(
         "--qnn-reference MODEL",
         "an .onnx with the same tensors, whose outputs are right (default: the named one's own)",
-        "An .onnx whose outputs are right.",
+        "An .onnx file whose outputs are the reference.",
         **_DIR,
     )
     max_error: float | None = _option(
@@ -292,12 +295,15 @@ class ContextsAsked:
         "--qnn-min-cosine X", "their least cosine with it", "The least cosine with it.", **_NUMBER
     )
     min_sqnr: float | None = _option(
-        "--qnn-min-sqnr DB", "their least signal-to-noise ratio", "The same of its SQNR.", **_NUMBER
+        "--qnn-min-sqnr DB",
+        "their least signal-to-noise ratio",
+        "The least SQNR with it.",
+        **_NUMBER,
     )
     graph: str | None = _option(
         "--qnn-contexts-graph NAME",
         "the graph to execute of contexts with several",
-        "Which of several to execute.",
+        "The graph to execute (default: all).",
         chooses=True,
     )
     fallback: Literal["allow", "refuse"] = _option(
@@ -314,7 +320,7 @@ _ENGINE: Final = Option(
     "--qnn-engine",
     {
         "help": "what executes a named file (default: qnn; litert for a .tflite): "
-        + ", ".join(f"{one.name} ({one.title})" for one in ENGINES.values()),
+        + ", ".join(f"{engine.name} ({engine.title})" for engine in ENGINES.values()),
         "choices": tuple(ENGINES),
     },
     chooses=True,
@@ -330,11 +336,11 @@ _STORED: Final[_Words] = {"action": "store_const", "dest": "qnn_fan_out"}
 
 @dataclass(frozen=True)
 class Options:
-    """The options as given, with paths made absolute and lists taken apart."""
+    """The options as given, with absolute paths and lists split."""
 
-    contexts: ContextsAsked = _field(
-        lambda get, at: ContextsAsked(**_read_all(ContextsAsked, get, at)),
-        *_options_of(ContextsAsked),
+    contexts: ContextOptions = _field(
+        lambda get, folders: ContextOptions(**_read_all(ContextOptions, get, folders)),
+        *_options_of(ContextOptions),
         _ENGINE,
     )
     executorch: Path | None = _option(
@@ -351,7 +357,7 @@ class Options:
         "Maven repository (default: latest)",
         "QNN runtimes (default: latest).",
         action="append",
-        read=lambda given, _: _specs(given) or ["latest"],
+        read=lambda value, _: _specs(value) or ["latest"],
     )
     qnn_given: bool = _field(lambda get, _: bool(_specs(get("--qnn-version"))))
     ort: list[str] = _option(
@@ -381,21 +387,21 @@ class Options:
     fan_out: Literal["device", "soc", "any"] | None = _field(
         lambda get, _: get("qnn_fan_out"),
         *(
-            Option(name, _STORED | {"const": value, "help": f"run a case on {said}"}, chooses=True)
-            for name, value, said in _FAN_OUTS
+            Option(name, _STORED | {"const": value, "help": f"run a case on {text}"}, chooses=True)
+            for name, value, text in _FAN_OUTS
         ),
     )
     lab: Path = _option(
         "--qnn-lab FILE",
         "the lab's devices (default: devices.yaml in the rootdir)",
         "The lab's devices (default: devices.yaml, else one simulated device).",
-        read=lambda given, at: _path(given, at) or at.root / "devices.yaml",
+        read=lambda value, folders: _path(value, folders) or folders.root / "devices.yaml",
     )
     reports: Path = _option(
         "--qnn-reports DIR",
         "where results go (default: reports in the rootdir)",
         "Where results go (default: reports).",
-        read=lambda _, at: at.reports,
+        read=lambda _, folders: folders.reports,
     )
     known_issues: Path | None = _option(
         "--qnn-known-issues FILE",
@@ -406,49 +412,49 @@ class Options:
     strict_known: bool = _option(
         "--qnn-strict-known",
         "a case that passes where a known issue is expected fails the run",
-        "One that does not fail fails the run.",
+        "Fail the run if a known issue passes.",
         **_FLAG,
     )
     preflight: Preflight = _option(
         "--qnn-preflight",
         "what to do about libraries that do not fit together, the device or the contexts: "
         "run nothing with them, run and record it, do not look (default: warn)",
-        "As of pytest.",
+        "What to do about libraries that do not fit (default: warn).",
         choices=PREFLIGHT,
         default="warn",
     )
     retries: int = _option(
         "--qnn-retries N",
-        "how often a case is tried again that only the lab failed (default: 2)",
-        "For what only the lab failed.",
+        "how often a case is tried again after a fault of the lab (default: 2)",
+        "How often a case is tried again after a fault of the lab (default: 2).",
         type=int,
         default=2,
-        read=lambda given, _: max(0, given),
+        read=lambda value, _: max(0, value),
     )
     lease_timeout_s: float = _option(
         "--qnn-lease-timeout SECONDS",
         "how long to wait for one process that holds a device (default: 60)",
         type=float,
         default=60.0,
-        read=lambda given, _: max(0.0, given),
+        read=lambda value, _: max(0.0, value),
     )
     drift_steps: int | None = _option(
         "--qnn-fail-on drift:STEPS",
         "the run fails if an output of named files differs between versions, devices or backends "
         "by more than so many steps of its type; without steps, if it differs and STEPS is 0",
-        "Outputs may differ so much at most.",
+        "Fail the run if outputs differ by more than STEPS.",
         type=drift_steps,
     )
     resume: Path | None = _option(
         "--qnn-resume RUN",
-        "complete a run (its folder, its name, or `latest`): only cases that have no record "
+        "complete a run (its folder, its name, or `latest`): run only cases without a record "
         "in it, or whose verdict was lost",
         "Complete a run: its folder, name, or latest.",
         read=_run,
     )
     again: Path | None = _option(
         "--qnn-again FILE",
-        "run again what a file names (JSON: how often by node id), and nothing else (for programs)",
+        "for programs: run only the cases of FILE again (JSON: {node id: number of runs})",
         read=_path,
     )
     profile: ProfileAsked | None = _option(
@@ -471,45 +477,45 @@ class Options:
     )
     problem_file: Path | None = _option(
         "--qnn-problem-file FILE",
-        "where to say, as JSON, what kept the run from its cases (for programs)",
+        "for programs: write the error that stops the run into FILE, as JSON",
         read=_path,
     )
 
 
 OPTIONS: Final = tuple(_options_of(Options))
-"""All of them."""
+"""All options."""
 
 LONG: Final = {option.short: option.name for option in OPTIONS}
-"""What each short form stands for."""
+"""The long form of each short form."""
 
-WITH_VALUE: Final = frozenset(one.name for one in OPTIONS if one.takes_value)
+WITH_VALUE: Final = frozenset(option.name for option in OPTIONS if option.takes_value)
 """Our options that take a value."""
 
 _WORD: Final = re.compile(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*(?![\w-])")
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Registers the options; every list takes commas, repetition, or both."""
+    """Register the options; every list takes commas, repetition, or both."""
     group = parser.getgroup(_GROUP, _TITLE)
     for option in OPTIONS:
-        group.addoption(option.name, **option.given)
+        group.addoption(option.name, **option.arguments)
 
 
 def add_short_forms(parser: pytest.Parser) -> frozenset[str]:
-    """Registers the short forms that nobody has yet; returns the others."""
+    """Register the unclaimed short forms; return the claimed ones."""
     claimed = LONG.keys() & names_of_options(parser)
     group = parser.getgroup(_GROUP)
     for option in OPTIONS:
         if option.short not in claimed:
             dest = option.name.removeprefix("--").replace("-", "_")
             group.addoption(
-                option.short, **{"dest": dest, **option.given, "help": argparse.SUPPRESS}
+                option.short, **{"dest": dest, **option.arguments, "help": argparse.SUPPRESS}
             )
     return frozenset(claimed)
 
 
 def in_long_forms(words: Sequence[str], claimed: Collection[str] = ()) -> list[str]:
-    """A command line in which each short form is what it stands for, but those `claimed` (pure)."""
+    """Return a command line with long forms for all short forms but the `claimed` ones (pure)."""
     end = words.index("--") if "--" in words else len(words)
     parts = [word.partition("=") for word in words[:end]]
     long = {short: name for short, name in LONG.items() if short not in claimed}
@@ -517,15 +523,16 @@ def in_long_forms(words: Sequence[str], claimed: Collection[str] = ()) -> list[s
 
 
 def with_our_options(config: pytest.Config, text: str) -> str:
-    """A text of ours, in which no short form stands that is another plug-in's."""
+    """Return a text with long forms in the place of short forms that other plug-ins claim."""
     claimed = config.stash.get(CLAIMED, frozenset())
-    return _WORD.sub(lambda one: LONG[one[0]] if one[0] in claimed else one[0], text)
+    return _WORD.sub(lambda match: LONG[match[0]] if match[0] in claimed else match[0], text)
 
 
 def read_options(config: pytest.Config) -> Options:
-    """Reads the options; nothing is checked against the lab or the catalog yet."""
+    """Read the options, without checking them against the lab or the catalog."""
     here, reports = config.invocation_params.dir, config.getoption("--qnn-reports")
-    at = _Started(here, config.rootpath, here / reports if reports else config.rootpath / "reports")
-    options = Options(**_read_all(Options, config.getoption, at))
-    instead = shipped(config, options.lab, options.devices, options.known_issues)
-    return replace(options, **instead) if instead else options
+    root = config.rootpath
+    folders = _Folders(here, root, here / reports if reports else root / "reports")
+    options = Options(**_read_all(Options, config.getoption, folders))
+    defaults = packaged_defaults(config, options.lab, options.devices, options.known_issues)
+    return replace(options, **defaults) if defaults else options

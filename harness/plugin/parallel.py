@@ -1,4 +1,4 @@
-"""pytest-xdist: what its controller keeps of a run whose cases workers run."""
+"""pytest-xdist: the controller of a run whose cases are run by workers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import pytest
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.platform import children
 from harness.core.whole_file import read_json, scratch_folder
-from harness.plugin.collected import asks_for_devices
-from harness.plugin.neighbours import ignored_options
+from harness.plugin.collection import asks_for_devices
+from harness.plugin.plugin_compat import ignored_options
 from harness.plugin.pytest_internals import (
     forget_in_junitxml,
     is_maxfail,
@@ -32,7 +32,7 @@ from harness.plugin.terminal import (
     OVER,
     RETRIED,
     STOPPED_BY,
-    forget,
+    drop_reports,
     stop,
 )
 
@@ -45,32 +45,32 @@ _MAX_BYTES: Final = 1 << 30
 
 
 class SharedFolder:
-    """What a controller and its workers know of each other besides what pytest-xdist tells."""
+    """A folder in which a controller and its workers exchange what pytest-xdist does not send."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def keep_cases(self, worker: str, cases: Sequence[str], code: Mapping[str, str]) -> None:
-        """Has the controller know which of a worker's tests are cases, and of which code.
+    def write_cases(self, worker: str, cases: Sequence[str], code: Mapping[str, str]) -> None:
+        """Write which of a worker's tests are cases, and the digests of their code.
 
-        To be called before pytest-xdist tells which tests there are.
+        To be called before pytest-xdist sends the collected tests.
         """
         (self.path / f"cases-{worker}").write_text(json.dumps([cases, code]))
 
-    def cases(self, worker: str) -> tuple[list[str], dict[str, str]]:
-        """What `keep_cases` kept; empty if a worker has no case."""
+    def read_cases(self, worker: str) -> tuple[list[str], dict[str, str]]:
+        """Return what `write_cases` wrote; empty if a worker has no case."""
         try:
             cases, code = read_json(self.path / f"cases-{worker}", _MAX_BYTES)
         except FileNotFoundError:
             return [], {}
         return cases, code
 
-    def ends_in_order(self) -> None:
-        """Says that this worker takes a SIGTERM for Ctrl-C."""
+    def register_worker(self) -> None:
+        """Register that this worker treats SIGTERM like Ctrl-C."""
         (self.path / f"worker-{os.getpid()}").touch()
 
-    def end_workers(self) -> None:
-        """Ends those of our workers that said so."""
+    def terminate_workers(self) -> None:
+        """Terminate those of our workers that are registered."""
         ours = set(map(str, children()))
         for file in self.path.glob("worker-*"):
             if (pid := file.name.partition("-")[2]) in ours:
@@ -79,21 +79,21 @@ class SharedFolder:
 
 
 @dataclass
-class _Course:
-    """How a case fares that workers run, as their controller knows it.
+class _CaseState:
+    """The state of a case that is run by workers, as their controller knows it.
 
-    `said` are the reports of a case that is not `over`. `died_in` is the report of a worker that
-    died in it, until another worker takes the case; `deaths` is how many did.
+    `reports` are those of a case that is not over. `died_in` is the report of a worker that died
+    in it, until another worker takes the case; `deaths` counts such workers.
     """
 
     died_in: Any = None
-    over: bool = False
-    said: list[Any] = field(default_factory=list)
+    is_over: bool = False
+    reports: list[Any] = field(default_factory=list)
     deaths: int = 0
 
 
 class Controller:
-    """Hooks of the process that distributes; it collects nothing and holds no device itself."""
+    """Hooks of the controller, which collects no tests and holds no device itself."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -101,18 +101,18 @@ class Controller:
         self._temporary = contextlib.ExitStack()
         self._shared = SharedFolder(self._temporary.enter_context(scratch_folder()))
         self._cases: set[str] = set()
-        self._courses = defaultdict[str, _Course](_Course)
+        self._states = defaultdict[str, _CaseState](_CaseState)
         self._durations: dict[str, float] = {}
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
-        """Starts the workers; one that dies before it can say anything ends the run."""
+        """Start the workers; one that dies at once ends the run."""
         self._config = session.config
         try:
-            with self._saying_that_workers_die(session.config, begun=False):
+            with self._reporting_dead_workers(session.config, started=False):
                 return (yield)
         except pytest.exit.Exception as end:
-            # for a session that has not started there is no `pytest_sessionfinish`
+            # pytest does not call `pytest_sessionfinish` for a session that has not started
             if end.returncode == InfraError.exit_code:
                 with contextlib.suppress(HarnessError):
                     self._run.records.finish(end.returncode, str(self._run.problem))
@@ -120,37 +120,37 @@ class Controller:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Distributes the tests. Workers in the place of dead ones would die in the same way."""
-        with self._saying_that_workers_die(session.config):
+        """Distribute the tests; end the run if workers cannot be replaced."""
+        with self._reporting_dead_workers(session.config):
             try:
                 return (yield)
             except KeyboardInterrupt as error:
-                # pytest-xdist's word for --maxfail, too, whose workers are done by now
+                # pytest-xdist raises this for --maxfail, too, when its workers have ended
                 if not self._run.records.to_run or not is_maxfail(error):
                     raise
                 raise session.Failed(str(error)) from error
 
     @contextlib.contextmanager
-    def _saying_that_workers_die(
-        self, config: pytest.Config, *, begun: bool = True
+    def _reporting_dead_workers(
+        self, config: pytest.Config, *, started: bool = True
     ) -> Generator[None]:
         try:
             yield
         except (OSError, EOFError, RuntimeError) as error:
-            # What execnet raises where the other end of its pipe is gone, and pytest-xdist where
-            # no worker is left. pytest would call it an internal error and report nothing.
+            # execnet raises these if the other end of its pipe is gone, pytest-xdist if no worker
+            # is left. pytest would call it an internal error and report nothing.
             if not asks_for_devices(config) and not self._run.records.to_run:
                 raise
-            said = (str(error) or type(error).__name__).partition(": <")[0]
-            problem = InfraError(f"workers of pytest-xdist died as they were started: {said}")
+            detail = (str(error) or type(error).__name__).partition(": <")[0]
+            problem = InfraError(f"workers of pytest-xdist died as they were started: {detail}")
             self._run.problem = problem
             with contextlib.suppress(HarnessError):
                 self._run.records.open_folder()
-            stop(config, problem, begun=begun)
+            stop(config, problem, started=started)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, config: pytest.Config) -> None:
-        """Has workers know how long cases took, and be heard."""
+        """Look up earlier durations for the workers, and listen to their progress."""
         if asks_for_devices(config):
             self._durations = self._run.records.last_durations()
         if self._run.live is not None:
@@ -158,72 +158,73 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
-        """That a worker died says nothing about the target; the case is run again by another.
+        """Let another worker run the case in which a worker died.
 
-        It is an error if no other worker comes to run the case, or if as many died in it as it may
-        be tried; other cases still run. What the worker had said of the case no longer counts,
-        unless it had said all: then the case is over.
+        The death says nothing about the target. It becomes an error if no other worker runs the
+        case, or after as many deaths as there may be attempts; other cases go on. Reports of the
+        dead worker about the case are dropped, unless the case was over.
         """
         if crashitem not in self._cases:
             return
         assert self._config is not None
         setattr(report, OURS, True)
-        course = self._courses[crashitem]
-        if course.over:
+        state = self._states[crashitem]
+        if state.is_over:
             report.outcome = OVER
             _log.warning(f"{report.longrepr}; that case was over")
             return
-        said, course.said = course.said, []
-        forget_in_junitxml(self._config, report.node, said)
-        forget(self._config, said)
-        course.deaths += 1
-        if course.deaths > max(1, self._run.options.retries):
+        reports, state.reports = state.reports, []
+        forget_in_junitxml(self._config, report.node, reports)
+        drop_reports(self._config, reports)
+        state.deaths += 1
+        if state.deaths > max(1, self._run.options.retries):
             setattr(report, LAB_ERROR, "infra")
             _log.warning(f"{report.longrepr}; that case is not run again")
             return
         report.outcome = RETRIED
-        course.died_in = report
+        state.died_in = report
         sched.mark_test_pending(crashitem)
         _log.warning(f"{report.longrepr}; that case is run again by another")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Tells of cases in which a worker died and which no other one came to run."""
-        for report in [one.died_in for one in self._courses.values() if one.died_in is not None]:
+        """Report cases in which a worker died and that no other worker has run."""
+        reports = [state.died_in for state in self._states.values()]
+        for report in [report for report in reports if report is not None]:
             setattr(report, LAB_ERROR, "infra")
             report.outcome = "failed"
             session.config.hook.pytest_runtest_logreport(report=report)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
-        """Tells the workers, too, so that they let go of their devices and end.
+        """Terminate the workers, so that they release their devices and end.
 
-        execnet would ask them after 5 s, and in vain where SIGINT is ignored.
+        execnet would do so only after 5 s, and in vain where SIGINT is ignored.
         """
-        self._shared.end_workers()
+        self._shared.terminate_workers()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
-        """Notes how many cases there are; the journal begins here."""
+        """Take the list of cases from the first worker; the journal begins here."""
         if self._cases:
             return
         records = self._run.records
-        told, records.code = self._shared.cases(node.gateway.id)
-        self._cases = {*told} & {*ids}
+        cases, records.code = self._shared.read_cases(node.gateway.id)
+        self._cases = {*cases} & {*ids}
         if self._cases:
             for text in ignored_options(node.config, ()):
                 _log.warning(text)
-            self._run.will_run(self._cases)
+            self._run.announce(self._cases)
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Ends the run with what kept a worker from all cases, as it would keep the others, too."""
+        """End the run with the error that stopped a worker, since it would stop all others."""
         output = getattr(node, "workeroutput", {})
         for event in output.get(EVENTS, ()):
             self._run.records.open_folder().journal.append(event)
-        told = output.get(STOPPED_BY)
-        if told is not None:
-            text, exit_code = told
+        stopped_by = output.get(STOPPED_BY)
+        if stopped_by is not None:
+            text, exit_code = stopped_by
             if exit_code == pytest.ExitCode.USAGE_ERROR:
                 raise pytest.UsageError(*text.split("\n"))
             error = ConfigError(text) if exit_code == ConfigError.exit_code else InfraError(text)
@@ -231,7 +232,7 @@ class Controller:
             stop(node.config, error)
 
     def pytest_configure_node(self, node: Any) -> None:
-        """Tells each worker which run it works for, and how its cases are distributed."""
+        """Send each worker the run's folder, and how its cases are distributed."""
         node.workerinput["qnn_harness_run"] = str(self._run.records.planned_folder)
         node.workerinput["qnn_harness_shared"] = str(self._shared.path)
         node.workerinput["qnn_harness_dist"] = node.config.option.dist
@@ -239,7 +240,7 @@ class Controller:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> Generator[None, object, object]:
-        """Keeps a case that a worker died in out of the tests of `--junitxml`."""
+        """Keep a case in which a worker died out of the tests of `--junitxml`."""
         if self._config is None or report.outcome not in (RETRIED, OVER):
             self._note(report)
             return (yield)
@@ -249,23 +250,23 @@ class Controller:
     def _note(self, report: Any) -> None:
         if report.nodeid not in self._cases:
             return
-        course = self._courses[report.nodeid]
-        course.died_in = None
+        state = self._states[report.nodeid]
+        state.died_in = None
         if report.when == "teardown":
-            course.said, course.over = [], True
+            state.reports, state.is_over = [], True
         else:
-            course.said.append(report)
+            state.reports.append(report)
 
     def pytest_unconfigure(self) -> None:
-        """Removes what workers were told."""
+        """Remove the shared folder."""
         self._temporary.close()
 
 
-def told_to_worker(config: pytest.Config, what: str) -> Any:
-    """The `run` of an xdist worker, its `shared` folder, `dist` or `durations`; None elsewhere."""
-    return getattr(config, "workerinput", {}).get(f"qnn_harness_{what}")
+def worker_input(config: pytest.Config, key: str) -> Any:
+    """Return `run`, `shared`, `dist` or `durations` of an xdist worker; None elsewhere."""
+    return getattr(config, "workerinput", {}).get(f"qnn_harness_{key}")
 
 
 def is_controller(config: pytest.Config) -> bool:
-    """Whether this process distributes tests to workers."""
+    """Return whether this process distributes tests to workers."""
     return config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput")

@@ -14,7 +14,7 @@ from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.core.schema_field import Schema1
 from harness.core.yaml_document import all_of
-from harness.plugin.collected import need_of
+from harness.plugin.collection import need_of
 from harness.plugin.terminal import write_line
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CasePlan(BaseModel, frozen=True):
-    """A case and what it pushes; `error` says why it cannot run, None: it can."""
+    """A case and the files it pushes; `error` says why it cannot run, None if it can."""
 
     case: str
     device: str
@@ -32,10 +32,10 @@ class CasePlan(BaseModel, frozen=True):
 
 
 class PlanReport(BaseModel, frozen=True):
-    """What `run --plan --json` prints.
+    """The output of `run --plan --json`.
 
-    `files` counts the different files of all devices, `bytes` is what they have together: what is
-    pushed if no device has any of them yet.
+    `files` counts the different files of all devices, `bytes` is their total size: what is pushed
+    if no device has any of them yet.
     """
 
     schema_number: Schema1 = 1
@@ -49,10 +49,10 @@ PLAN: Final = pytest.StashKey[PlanReport]()
 
 
 def show_plan(session: pytest.Session, run: Run) -> None:
-    """Prints the plan, and leaves it in the configuration's stash as `PLAN`.
+    """Print the plan, and store it in the configuration's stash as `PLAN`.
 
-    Raises one ConfigError for all cases whose input is wrong, which are shown with the reason, and
-    InfraError where a library or context cannot be had.
+    Raises one ConfigError for all cases with wrong input, which are shown with the reason, and
+    InfraError if a library or context cannot be made.
     """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     assert reporter is not None
@@ -63,7 +63,7 @@ def show_plan(session: pytest.Session, run: Run) -> None:
             plans.append(_plan_of(item, need, run, wrong))
             for line in _lines(plans[-1]):
                 write_line(reporter, line)
-    distinct = {(one.device, file) for one in plans for file in one.files}
+    distinct = {(plan.device, file) for plan in plans for file in plan.files}
     report = PlanReport(
         cases=tuple(plans), files=len(distinct), bytes=sum(file.size for _, file in distinct)
     )
@@ -79,11 +79,11 @@ def show_plan(session: pytest.Session, run: Run) -> None:
 
 
 def _plan_of(item: pytest.Item, need: Need, run: Run, wrong: list[ConfigError]) -> CasePlan:
-    """The plan of a case; why it cannot run is added to `wrong`, too."""
+    """Return the plan of a case; append its error, if it cannot run, to `wrong`."""
     device = need.placement.device
     try:
-        made = run.workbench.materials(need)
-        files = tuple(made.listed())
+        materials = run.workbench.materials(need)
+        files = tuple(materials.files_to_push())
     except ConfigError as error:
         wrong.append(error)
         return CasePlan(case=item.nodeid, device=device, error=str(error))
@@ -91,7 +91,7 @@ def _plan_of(item: pytest.Item, need: Need, run: Run, wrong: list[ConfigError]) 
 
 
 def _lines(plan: CasePlan) -> Iterator[str]:
-    """A case for people."""
+    """Yield the lines of a case for display."""
     if plan.error is not None:
         yield f"{plan.case}  cannot run: {plan.error}"
         return

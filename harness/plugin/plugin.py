@@ -1,6 +1,6 @@
-"""The hooks that pytest calls: they only connect pytest's life cycle to the rooms below.
+"""The hooks that pytest calls; they only connect pytest's life cycle to the modules below.
 
-Imports at the top stay small, since every pytest run of the environment loads this module.
+Keep the imports at the top few, since every pytest run of the environment loads this module.
 """
 
 from __future__ import annotations
@@ -18,27 +18,19 @@ import pytest
 
 from harness.core.ending import Ending
 from harness.core.errors import ConfigError, HarnessError, InfraError
-from harness.plugin.asked import Selection
-from harness.plugin.collected import (
+from harness.plugin.collection import (
     MARKERS,
     MISTAKE,
     Collected,
     asks_for_devices,
     asks_for_devices_alone,
-    leave_out,
+    deselect,
     need_of,
     placement_of,
     placements_for,
     takes_bench,
 )
 from harness.plugin.device_run import Run
-from harness.plugin.neighbours import (
-    ignored_options,
-    known_arguments,
-    refuse_a_moved_rootdir,
-    refuse_cases_of_one_name,
-    refuse_programs_beside_files,
-)
 from harness.plugin.options import (
     CLAIMED,
     add_options,
@@ -46,15 +38,16 @@ from harness.plugin.options import (
     read_options,
     with_our_options,
 )
-from harness.plugin.own_contexts import (
-    ArtefactFile,
-    collect_artefact,
-    left_out,
-    refuse_wrong_files,
-    unreadable,
+from harness.plugin.plugin_compat import (
+    ignored_options,
+    known_arguments,
+    refuse_a_moved_rootdir,
+    refuse_cases_of_one_name,
+    refuse_programs_beside_files,
 )
-from harness.plugin.pytest_internals import fails_as_marked
+from harness.plugin.pytest_internals import apply_xfail
 from harness.plugin.recorder import Recorder, end_session, show_summary
+from harness.plugin.selection import Selection
 from harness.plugin.terminal import (
     LAB_ERROR,
     MISTAKEN,
@@ -67,12 +60,19 @@ from harness.plugin.terminal import (
     Live,
     clean_report,
     guard_output,
+    send_progress,
     show_notices,
+    show_skipped,
     stop,
-    tell,
     tell_controller,
-    tell_progress,
-    tell_skipped,
+    write_lines,
+)
+from harness.plugin.user_files import (
+    ArtefactFile,
+    collect_artefact,
+    file_error,
+    refuse_wrong_files,
+    tests_without_contexts,
 )
 
 if TYPE_CHECKING:
@@ -87,9 +87,8 @@ RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
 
 _EXPECTED = (
-    "the test went on; if it expects this failure, `bench.accept_refusal()` after it says so of a "
-    "refusal, "
-    "and `@pytest.mark.xfail(raises=TargetFailure, strict=True)` of any"
+    "the test went on; if it expects this failure, call `bench.accept_refusal()` after it for a "
+    "refusal, or mark it with `@pytest.mark.xfail(raises=TargetFailure, strict=True)`"
 )
 
 
@@ -106,37 +105,37 @@ def pytest_load_initial_conftests(
     refuse_programs_beside_files(early_config, known)
     try:
         return (yield)
-    finally:  # what a conftest.py has is its own, too
+    finally:  # a conftest.py may have claimed some, too
         early_config.stash[CLAIMED] = add_short_forms(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
-    from harness.plugin.parallel import Controller, is_controller, told_to_worker
+    from harness.plugin.parallel import Controller, is_controller, worker_input
 
     show_notices(config)
     ending = Ending(interrupt=not config.getoption("usepdb", False))
     config.pluginmanager.register(ending, "qnn-harness-ending")
-    config.pluginmanager.register(_Last(), "qnn-harness-last")
-    works_for = told_to_worker(config, "run")
+    config.pluginmanager.register(_Outermost(), "qnn-harness-last")
+    worker_of = worker_input(config, "run")
     worker = str(getattr(config, "workerinput", {}).get("workerid", ""))
     run = Run(
         read_options(config),
-        works_for=None if works_for is None else Path(works_for),
+        worker_of=None if worker_of is None else Path(worker_of),
         worker=worker,
         ending=ending,
     )
-    run.asked.takes_places &= not (run.options.plan or config.option.collectonly)
+    run.selection.reserves_places &= not (run.options.plan or config.option.collectonly)
     config.stash[RUN] = run
     if asks_for_devices(config):
         ending.watch()
-    run.collected = Collected(run.asked)
+    run.collected = Collected(run.selection)
     config.pluginmanager.register(run.collected, "qnn-harness-collected")
     if is_controller(config):
         config.pluginmanager.register(Controller(run), "qnn-harness-controller")
     if run.records.is_worker:
-        tell_progress(config, told_to_worker(config, "shared"))
+        send_progress(config, worker_input(config, "shared"))
     else:
         config.pluginmanager.register(Recorder(config, run), "qnn-harness-recorder")
         run.live = Live(config)
@@ -158,15 +157,15 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
         if not _is_ours(error):
             raise
         code = _end_of_fault(config, error)
-        with contextlib.suppress(Exception):  # what failed may fail again
+        with contextlib.suppress(Exception):  # it may fail again
             pytest_unconfigure(config)
-        if RUN in config.stash:  # pytest ends it once more, where nothing catches that
+        if RUN in config.stash:  # pytest calls the hook again, where nothing catches errors
             del config.stash[RUN]
         return code
 
 
 def _is_ours(error: Exception) -> bool:
-    """Whether it came of our code: of what the last hook that was called has run."""
+    """Return whether an error comes from our code, called by the last hook in the traceback."""
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     called = max(number for number, file in enumerate(files) if "pluggy" in Path(file).parts)
     ours = Path(__file__).parents[1]
@@ -174,33 +173,33 @@ def _is_ours(error: Exception) -> bool:
 
 
 def _end_of_fault(config: pytest.Config, error: Exception) -> int:
-    """Say what went wrong at the end of a session, where pytest would end with 1 over it."""
+    """Report an error at the end of a session, where pytest would exit with 1, and its code."""
     if isinstance(error, HarnessError):
-        tell(config, f"error: {error}", red=True)
+        write_lines(config, f"error: {error}", red=True)
         return int(error.exit_code)
     if config.option.verbose > 0:
-        tell(config, "".join(traceback.format_exception(error)))
+        write_lines(config, "".join(traceback.format_exception(error)))
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    tell(config, f"error: internal error: {text}; `-v` prints where", red=True)
+    write_lines(config, f"error: internal error: {text}; `-v` prints where", red=True)
     return int(HarnessError.exit_code)
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """`-n auto`: as many workers as devices that fit, if only device tests are asked for.
+    """Return the workers of `-n auto`: one for each suitable device, if only these are tested.
 
-    One device needs no worker: it is driven from here.
+    A single device needs no worker.
     """
     if not asks_for_devices_alone(config):
         return None
-    found = Selection(read_options(config)).most_workers
-    return found if found > 1 else 0
+    workers = Selection(read_options(config)).most_workers
+    return workers if workers > 1 else 0
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if RUN in config.stash:
         config.stash[RUN].close()
-        config.stash[RUN].records.let_go()
+        config.stash[RUN].records.release()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ArtefactFile | None:
@@ -212,8 +211,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not takes_bench(metafunc.fixturenames):
         return
     run = metafunc.config.stash[RUN]
-    values, problem = placements_for(metafunc, run.asked)
-    # Raised here it would be reported once per test; it stops the run after collection.
+    values, problem = placements_for(metafunc, run.selection)
+    # Stops the run after collection; raised here it would be reported once per test.
     run.problem = run.problem or problem
     metafunc.parametrize("placement", values, ids=str, scope="session")
 
@@ -225,33 +224,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         takes_bench(getattr(item, "fixturenames", ())) for item in items
     ):
         _stop(config, run.problem)
-    leave_out(config, items, left_out(items, run.options))
+    deselect(config, items, tests_without_contexts(items, run.options))
     try:
         cases = [item for item in items if placement_of(item)]
         refuse_cases_of_one_name(cases)
         if run.options.only_case is not None:
             from harness.plugin.case_names import only_case, refuse_a_compiler
 
-            left = only_case(run.options.only_case, items, config.invocation_params.dir)
-            refuse_a_compiler(left[0], run.options.compilers)
-            leave_out(config, items, [item for item in items if item not in left])
+            selected = only_case(run.options.only_case, items, config.invocation_params.dir)
+            refuse_a_compiler(selected[0], run.options.compilers)
+            deselect(config, items, [item for item in items if item not in selected])
         if any(placement_of(item) for item in items):
             from harness.plugin.case_names import without_repeats
 
             items[:] = without_repeats(items)
-        done = [item for item in items if run.records.is_done(item)]
+        finished = [item for item in items if run.records.is_done(item)]
     except HarnessError as error:
         _stop(config, error)
-    leave_out(config, items, done)
+    deselect(config, items, finished)
     _order(config, items)
 
 
 def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Has workers of pytest-xdist begin with what is best begun first."""
-    from harness.plugin.parallel import told_to_worker
+    """Sort the tests so that workers of pytest-xdist begin with the best ones."""
+    from harness.plugin.parallel import worker_input
 
-    durations, dist = told_to_worker(config, "durations"), told_to_worker(config, "dist")
-    placed = {number: one for number, item in enumerate(items) if (one := placement_of(item))}
+    durations, dist = worker_input(config, "durations"), worker_input(config, "dist")
+    placed = {i: placement for i, item in enumerate(items) if (placement := placement_of(item))}
     if not placed or dist not in ("load", "worksteal"):
         return
 
@@ -268,7 +267,7 @@ def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """A worker tells of a path that is not there, over which its controller would break."""
+    """Report a missing path to the controller, which would otherwise crash over it."""
     try:
         return (yield)
     except pytest.UsageError as error:
@@ -279,23 +278,23 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """A worker tells which of its tests are cases, before pytest-xdist says their names."""
-    from harness.plugin.parallel import SharedFolder, told_to_worker
+    """Write which of a worker's tests are cases, before pytest-xdist sends their names."""
+    from harness.plugin.parallel import SharedFolder, worker_input
 
-    run, shared = session.config.stash[RUN], told_to_worker(session.config, "shared")
-    # pytest comes here also where something is wrong with what was collected: nothing will be run
+    run, shared = session.config.stash[RUN], worker_input(session.config, "shared")
+    # pytest calls this after errors of collection, too, when nothing will be run
     if shared is None or STOPPED_BY in session.config.workeroutput:  # type: ignore[attr-defined]
         return
     if cases := [item for item in session.items if placement_of(item)]:
         run.records.note_code(cases)
         worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
         names = [case.nodeid for case in cases]
-        SharedFolder(Path(shared)).keep_cases(worker, names, run.records.code)
+        SharedFolder(Path(shared)).write_cases(worker, names, run.records.code)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> object:
-    from harness.plugin.parallel import SharedFolder, told_to_worker
+    from harness.plugin.parallel import SharedFolder, worker_input
 
     run = session.config.stash[RUN]
     needs = [need for need in map(need_of, session.items) if need is not None]
@@ -311,10 +310,10 @@ def pytest_runtestloop(session: pytest.Session) -> object:
         for text in ignored_options(session.config, cases):
             _log.warning(text)
         run.records.note_code(cases)
-        run.will_run([case.nodeid for case in cases])
+        run.announce([case.nodeid for case in cases])
         run.begin(needs)
-        if (shared := told_to_worker(session.config, "shared")) is not None:
-            SharedFolder(Path(shared)).ends_in_order()
+        if (shared := worker_input(session.config, "shared")) is not None:
+            SharedFolder(Path(shared)).register_worker()
         refuse_wrong_files(session.items, needs, run.workbench)
     except HarnessError as error:
         if isinstance(error, InfraError) and run.records.folder is not None:
@@ -322,15 +321,15 @@ def pytest_runtestloop(session: pytest.Session) -> object:
 
             record_not_run(session.items, run, error)
         elif isinstance(error, ConfigError):
-            run.records.withdraw()
+            run.records.discard()
         run.problem = error
         _stop(session.config, error)
     return None
 
 
-def _stop(config: pytest.Config, error: HarnessError, *, begun: bool = True) -> NoReturn:
-    config.stash[RUN].asked.note_problem(error)
-    stop(config, error, begun=begun)
+def _stop(config: pytest.Config, error: HarnessError, *, started: bool = True) -> NoReturn:
+    config.stash[RUN].selection.note_problem(error)
+    stop(config, error, started=started)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -347,9 +346,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture
 def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
-    """A device with the asked-for runtime on it, ready for this case.
+    """A device with the selected runtime on it, prepared for this case.
 
-    After a fault of the lab it may be another one of those that share the case.
+    After a fault of the lab it may be another one of the devices that share the case.
     """
     from harness.bench.bench import Bench
     from harness.bench.case_session import CaseSession
@@ -357,7 +356,7 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     run = request.config.stash[RUN]
     case = request.node.stash[CASE]
     assert run.records.folder is not None
-    if (error := unreadable(request.node)) is not None:
+    if (error := file_error(request.node)) is not None:
         raise error
     logs = run.records.folder.case_folder(request.node.nodeid)
     try:
@@ -365,19 +364,19 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     finally:
         case.preflight = run.workbench.findings(case.placement)
     run.workbench.refuse(case.placement, case.own_findings())
-    made = CaseSession(ready, logs, request.node.path.parent)
-    case.bench, made.foreseen = made, case.foreseen()
+    session = CaseSession(ready, logs, request.node.path.parent)
+    case.bench, session.foreseen = session, case.foreseen()
     case.log_prefix = f"{logs.parent.name}/{logs.name}"
-    case.device = ready.held.record
+    case.device = ready.provisioned.record
     if request.node.get_closest_marker("timed") is not None:
-        made.settle(may_move=case.may_move)
-    return Bench(made)
+        session.wait_until_idle(may_move=case.may_move)
+    return Bench(session)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if (mistake := item.stash.get(MISTAKE, None)) is not None:
-        item.config.stash[RUN].asked.note_problem(mistake)
+        item.config.stash[RUN].selection.note_problem(mistake)
         pytest.fail(with_our_options(item.config, str(mistake)), pytrace=False)
 
 
@@ -401,28 +400,28 @@ def pytest_runtest_makereport(
         failure, report.outcome = lost, "failed"
     elif report.when == "call" and failure is None:
         failure = case.unchecked_failure()
-        if isinstance(failure, ConfigError) or (failure and not fails_as_marked(report)):
+        if isinstance(failure, ConfigError) or (failure and not apply_xfail(report)):
             report.outcome = "failed"
     if isinstance(failure, ConfigError):
         from harness.bench.wrong_call import with_its_place
 
         failure = with_its_place(failure, str(item.path))
-    case.saw(report, failure)
-    if case.is_lab_error and hasattr(report, "wasxfail"):  # no mark expects a lab to fail
+    case.add_report(report, failure)
+    if case.is_lab_error and hasattr(report, "wasxfail"):  # an xfail mark does not cover the lab
         del report.wasxfail
         report.outcome = "failed"
     if report.skipped:
-        pass  # also what its mark expects
+        pass  # or failed as its mark expects
     elif isinstance(failure, ConfigError):
-        item.config.stash[RUN].asked.note_problem(failure)
+        item.config.stash[RUN].selection.note_problem(failure)
     elif failure is not None and not isinstance(failure, HarnessError):
         problem = case.problem_of_the_suite()
         if problem is not None:
-            item.config.stash[RUN].asked.note_problem(problem)
+            item.config.stash[RUN].selection.note_problem(problem)
     if report.failed:
         _explain(item, case, report, failure)
     elif report.when == "call" and report.passed:
-        case.fixed = item.config.stash[RUN].asked.fixed(case.record)
+        case.fixed = item.config.stash[RUN].selection.fixed(case.record)
         if case.fixed is not None and case.fixed.fails:
             report.outcome = "failed"
             names = ", ".join(case.fixed.known_issues)
@@ -433,17 +432,18 @@ def pytest_runtest_makereport(
 def _explain(
     item: pytest.Item, case: Case, report: pytest.TestReport, failure: BaseException | None
 ) -> None:
-    """Says what a failure means: an expected one, the target's, or the lab's."""
+    """Set the text of a failure, and its kind: expected, unsupported, the target's or the lab's."""
     from harness.bench.case_session import NotPassed, TargetFailure
-    from harness.results.known_issues import match, not_asked
+    from harness.results.known_issues import match, unchecked_issues
 
-    record, known = case.record(), item.config.stash[RUN].asked.known_issues
+    record, known = case.record(), item.config.stash[RUN].selection.known_issues
     issue = match(record, known)
-    remarks = [] if issue is not None else [one.too_slow for one in not_asked(record, known)]
+    unsure = unchecked_issues(record, known) if issue is None else []
+    remarks = [missed.too_slow for missed in unsure]
     unchecked = isinstance(failure, TargetFailure) and not failure.__traceback__
     if issue is None and unchecked and item.getparent(ArtefactFile) is None:
         remarks.append(_EXPECTED)
-    case.remark(remarks)
+    case.add_notes(remarks)
     if issue is not None:
         case.known_issue = issue.id
         report.outcome = "skipped"
@@ -455,16 +455,16 @@ def _explain(
         setattr(report, LAB_ERROR, record.cause)
     if case.is_unsupported:
         path, line, _ = item.location
-        told = "" if isinstance(failure, NotPassed) else "unsupported: "
-        told = with_our_options(item.config, f"{told}{failure}")
-        report.longrepr = (path, (line or 0) + 1, told)
+        text = "" if isinstance(failure, NotPassed) else "unsupported: "
+        text = with_our_options(item.config, f"{text}{failure}")
+        report.longrepr = (path, (line or 0) + 1, text)
     elif isinstance(failure, NotPassed | HarnessError):
         named = record.error is not None and isinstance(failure, InfraError)
-        told = record.error.message if named and record.error else str(failure)
+        text = record.error.message if named and record.error else str(failure)
         if isinstance(failure, NotPassed) and (place := case.place_of(failure)):
-            told = f"{place}: {told}"
-        report.longrepr = with_our_options(item.config, "\n".join([told, *remarks]))
-    elif case.wrong_call is not None:  # a traceback would be of our own code
+            text = f"{place}: {text}"
+        report.longrepr = with_our_options(item.config, "\n".join([text, *remarks]))
+    elif case.wrong_call is not None:  # a traceback would show our code
         report.longrepr = case.wrong_call
 
 
@@ -494,15 +494,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     run = config.stash[RUN]
     if not (run.options.plan or config.option.collectonly):
         try:
-            run.records.hold()
+            run.records.lock()
         except HarnessError as error:
-            _stop(config, error, begun=False)
+            _stop(config, error, started=False)
     if config.pluginmanager.hasplugin("qnn-harness-controller") and asks_for_devices(config):
-        # A worker could only crash over it.
+        # A worker could only crash.
         try:
-            run.asked.check()
+            run.selection.check()
         except HarnessError as error:
-            _stop(config, error, begun=False)
+            _stop(config, error, started=False)
 
 
 @pytest.hookimpl(trylast=True)
@@ -510,8 +510,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int | pytest.ExitC
     end_session(session, session.config.stash[RUN], exitstatus)
 
 
-class _Last:
-    """Stands around what all plug-ins do at the end: nobody else catches what interrupts that."""
+class _Outermost:
+    """Hooks around those of all other plug-ins, which catch an interruption of the end."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -539,7 +539,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if run.records.folder is not None:
         with run.ending.held():
             show_summary(terminalreporter, run, run.records.folder)
-    tell_skipped(terminalreporter)
+    show_skipped(terminalreporter)
 
 
 _USUAL_S: Final = 1.0
@@ -547,7 +547,7 @@ _USUAL_S: Final = 1.0
 
 @dataclass
 class _Share:
-    """What `--dist worksteal` gives a worker at first: so many tests one after the other."""
+    """The tests that `--dist worksteal` gives a worker at first, `room` of them in a row."""
 
     room: int
     tests: list[int] = field(default_factory=list)
@@ -555,13 +555,13 @@ class _Share:
 
 
 def ordered(cases: Mapping[int, Sequence[Hashable]], seconds: Mapping[int, float]) -> list[int]:
-    """Cases, by their numbers, in the order in which they are best begun.
+    """Sort cases, given by number, so that the best ones to begin with come first.
 
-    `cases` has the devices that each fits. What few devices fit comes first, then what takes long,
-    by the `seconds` that are known; what is not known takes as long as most do.
+    `cases` has the devices of each. Cases with few devices come first, then long ones by their
+    `seconds`; for unknown durations the median is assumed.
     """
     usual_s = statistics.median(seconds.values()) if seconds else _USUAL_S
-    return sorted(cases, key=lambda one: (len(cases[one]), -seconds.get(one, usual_s), one))
+    return sorted(cases, key=lambda case: (len(cases[case]), -seconds.get(case, usual_s), case))
 
 
 def dealt(
@@ -570,30 +570,30 @@ def dealt(
     seconds: Mapping[int, float],
     workers: int,
 ) -> list[int]:
-    """The numbers of `count` tests, so that each worker begins with the best of its share.
+    """Return the numbers of `count` tests so that each worker begins with the best of its share.
 
-    `--dist worksteal` cuts them into shares of as many, one for each worker. Cases of one device go
-    to one share where there is room, so that workers do not wait for each other; else to the share
-    with the least work so far. Other tests stay together, behind them.
+    `--dist worksteal` cuts them into equal shares, one for each worker. Cases of one device go to
+    one share while it has room, so that workers do not wait for each other; else to the share with
+    the least work so far. Other tests come after them, in order.
     """
     usual_s = statistics.median(seconds.values()) if seconds else _USUAL_S
-    shares, left = list[_Share](), count
-    for number in range(workers):
-        shares.append(_Share(left // (workers - number)))
-        left -= shares[-1].room
+    shares, remaining = list[_Share](), count
+    for worker in range(workers):
+        shares.append(_Share(remaining // (workers - worker)))
+        remaining -= shares[-1].room
     homes: dict[Hashable, _Share] = {}
-    for device in dict.fromkeys(device for one in cases.values() for device in one):
+    for device in dict.fromkeys(device for devices in cases.values() for device in devices):
         homes[device] = shares[len(homes) % workers]
-    for one in ordered(cases, seconds):
-        at_home = [share for device in cases[one] if (share := homes[device]).room]
+    for number in ordered(cases, seconds):
+        at_home = [share for device in cases[number] if (share := homes[device]).room]
         share = min(at_home or [share for share in shares if share.room], key=_work)
-        share.tests.append(one)
+        share.tests.append(number)
         share.room -= 1
-        share.seconds += seconds.get(one, usual_s)
-    others = iter([one for one in range(count) if one not in cases])
+        share.seconds += seconds.get(number, usual_s)
+    others = iter([number for number in range(count) if number not in cases])
     for share in shares:
         share.tests += [next(others) for _ in range(share.room)]
-    return [one for share in shares for one in share.tests]
+    return [number for share in shares for number in share.tests]
 
 
 def _work(share: _Share) -> float:

@@ -1,4 +1,4 @@
-"""`--problem-file`: what kept a run from its cases, for the program that started the run."""
+"""`--problem-file`: the error that stopped a run, for the program that started it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MAX_CHARS: Final = 4000
 
 
 class Problem(BaseModel, extra="forbid", frozen=True):
-    """Why no case was run: the versions asked for, the case, any other input, or the lab.
+    """The reason why no case was run: the versions, the case, any other input, or the lab.
 
-    `field` is the option or the entry of a file that is concerned, where one is.
+    `field` is the option or the entry of a file that is at fault, if there is one.
     """
 
     about: Literal["versions", "case", "input", "lab"]
@@ -28,7 +28,7 @@ class Problem(BaseModel, extra="forbid", frozen=True):
 
     @classmethod
     def of(cls, error: HarnessError) -> Problem:
-        """What an error says."""
+        """Return the problem for an error."""
         text = str(error)[:_MAX_CHARS].encode("utf-8", "replace").decode()
         if not isinstance(error, ConfigError):
             return cls(about="lab", text=text)
@@ -41,13 +41,13 @@ class Problem(BaseModel, extra="forbid", frozen=True):
 
 
 def write_problem(file: Path, problem: Problem) -> None:
-    """Writes it down. Whoever finds no file knows that nothing is known."""
+    """Write the problem; if that fails, there is no file."""
     with contextlib.suppress(OSError):
         file.write_text(problem.model_dump_json() + "\n", encoding="utf-8")
 
 
 def read_problem(file: Path) -> Problem | None:
-    """What a run left; None if it left nothing, or what cannot be read."""
+    """Return the problem of a run; None if there is none, or if it cannot be read."""
     try:
         return parse_model(Problem, read_bounded(file, _MAX_BYTES))
     except (OSError, ValueError):

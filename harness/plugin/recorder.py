@@ -1,4 +1,4 @@
-"""Writes finished cases down, and ends a run: its exit code, its reports, its summary."""
+"""Recording of finished cases, and the end of a run: its exit code, reports and summary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.outgoing_text import counted, outgoing
-from harness.plugin.collected import asks_for_devices
+from harness.plugin.collection import asks_for_devices
 from harness.plugin.terminal import (
     LAB_ERROR,
     LIVE_FROM,
@@ -17,8 +17,8 @@ from harness.plugin.terminal import (
     OURS,
     RECORDS,
     stop,
-    tell,
     write_line,
+    write_lines,
 )
 
 if TYPE_CHECKING:
@@ -29,31 +29,31 @@ _NO_TEST: Final = (
     "no device test was selected; those that come with qnn-harness: --pyargs harness.suites"
 )
 EVENTS: Final = "qnn_harness_events"
-"""What a worker tells at its end of what happened to its devices."""
+"""The key of the device events that a worker sends at its end."""
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)
 _SAID_CHARS = 1000
 
 
 class Recorder:
-    """Writes each finished case to the journal; lives where pytest reports come together."""
+    """Writes each finished case to the journal, in the process that gets all reports."""
 
     def __init__(self, config: pytest.Config, run: Run) -> None:
         self._config = config
         self._run = run
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file that cannot be collected keeps the run from all cases."""
+        """Note a file that cannot be collected, which stops the run."""
         if report.failed:
             lines = report.longreprtext.splitlines()
             errors = [line[1:] for line in lines if line.startswith("E ")]  # as pytest marks them
-            said = " ".join(" ".join(errors or lines).split())[-_SAID_CHARS:]
-            self._run.asked.note_problem(
-                ConfigError(f"{report.nodeid} cannot be collected: {said}")
+            summary = " ".join(" ".join(errors or lines).split())[-_SAID_CHARS:]
+            self._run.selection.note_problem(
+                ConfigError(f"{report.nodeid} cannot be collected: {summary}")
             )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Takes the lines for the journal that come with a report."""
+        """Write the lines for the journal that a report carries."""
         try:
             for record in report.__dict__.pop(RECORDS, ()):
                 self._run.records.open_folder().journal.append(record)
@@ -63,7 +63,7 @@ class Recorder:
 
 
 def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> None:
-    """Lets go of devices and writes the reports, as far as there is anything to report."""
+    """Release the devices, and write the reports if there is anything to report."""
     run.ended = True
     _shorten_repeats(session.config)
     if _has_no_case_left(session, run, exitstatus):
@@ -75,9 +75,9 @@ def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.Exit
             session.exitstatus = code
         none = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and asks_for_devices(session.config)
         if none and not run.records.is_worker:
-            tell(session.config, _NO_TEST, yellow=True)
+            write_lines(session.config, _NO_TEST, yellow=True)
         if (output := getattr(session.config, "workeroutput", None)) is not None:
-            output[EVENTS] = run.records.told_at_end()
+            output[EVENTS] = run.records.remaining_events()
     else:
         _finish(session, run, run.records.folder, exitstatus)
 
@@ -97,11 +97,11 @@ def _only_looks(session: pytest.Session, run: Run) -> bool:
 def _finish(
     session: pytest.Session, run: Run, folder: RunFolder, exitstatus: int | pytest.ExitCode
 ) -> None:
-    """Ends a run: decides its exit code, lets go of its devices, and writes its reports."""
+    """End a run: set its exit code, release its devices, and write its reports."""
     coverage = folder.coverage()
     foreign = _foreign_failures(session) or _drifts(run, folder)
     if exitstatus in _EXIT_NOTHING_WRONG:
-        mistaken = any(getattr(one, MISTAKEN, False) for one in _bad_reports(session))
+        mistaken = any(getattr(report, MISTAKEN, False) for report in _bad_reports(session))
         lost = ConfigError.exit_code if mistaken else coverage.lost_code
         session.exitstatus = _EXIT_AFTER_FAILURES if foreign or coverage.fails else lost
     problem = str(run.problem) if run.problem else None
@@ -116,19 +116,19 @@ def _finish(
             try:
                 code = int(session.exitstatus)
                 for line in run.records.finish(code, problem, other_failures=foreign):
-                    tell(session.config, line)
-                # `qnn-harness run`, a night and a bisection say themselves how to go on
-                own = LIVE_FROM in session.config.stash or run.options.problem_file is not None
-                if problem == "interrupted" and coverage.not_run and not own:
-                    tell(session.config, folder.to_go_on)
+                    write_lines(session.config, line)
+                # `qnn-harness run`, a night and a bisection print themselves how to go on
+                wrapped = LIVE_FROM in session.config.stash or run.options.problem_file is not None
+                if problem == "interrupted" and coverage.not_run and not wrapped:
+                    write_lines(session.config, folder.resume_hint)
             except HarnessError as error:
                 session.exitstatus = error.exit_code
-                tell(session.config, f"error: {error}", red=True)
+                write_lines(session.config, f"error: {error}", red=True)
 
 
 def _drifts(run: Run, folder: RunFolder) -> bool:
     steps = run.options.drift_steps
-    return steps is not None and any(one.beyond(steps) for one in folder.drift())
+    return steps is not None and any(drift.beyond(steps) for drift in folder.drift())
 
 
 def _close(session: pytest.Session, run: Run) -> None:
@@ -136,37 +136,37 @@ def _close(session: pytest.Session, run: Run) -> None:
         run.close()
     except HarnessError as error:
         session.exitstatus = session.exitstatus or error.exit_code
-        tell(session.config, f"error: {error}", red=True)
+        write_lines(session.config, f"error: {error}", red=True)
 
 
 def _finish_complete(session: pytest.Session, run: Run) -> None:
-    """Ends a `--resume` that had nothing left to do as that run had ended, and says so.
+    """End a `--resume` that had nothing left to do, like the resumed run.
 
-    Where that has no end, since it died in it or was cut short, it gets one now.
+    If that run died before its end was written, it is written now.
     """
     from harness.results.run_folder import RunFolder
 
     folder = RunFolder.open(run.records.planned_folder)
-    told = f"nothing that was asked for is left to run in {folder.path}"
+    message = f"nothing that was asked for is left to run in {folder.path}"
     if not folder.ended_in_order and not _only_looks(session, run):
-        tell(session.config, f"{told}: its end is written now")
+        write_lines(session.config, f"{message}: its end is written now")
         try:
             _finish(session, run, run.records.open_folder(), pytest.ExitCode.OK)
         except HarnessError as error:
             run.close()
             session.exitstatus = error.exit_code
-            tell(session.config, f"error: {error}", red=True)
+            write_lines(session.config, f"error: {error}", red=True)
         return
     run.close()
     fails = _foreign_failures(session) or _drifts(run, folder)
     coverage = folder.coverage()
     session.exitstatus = _EXIT_AFTER_FAILURES if fails else coverage.exit_code
-    # the run may lack what was not asked for this time
-    tell(session.config, f"{told}: {coverage.sentence()}")
+    # the run may have gaps outside of this selection
+    write_lines(session.config, f"{message}: {coverage.sentence()}")
 
 
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
-    """Prints what the run came to."""
+    """Print the summary of the run."""
     from harness.report.document import lines
     from harness.report.model_figures import figure_blocks
     from harness.report.summary import grid_lines, grids, summary_lines
@@ -177,9 +177,9 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     cases = folder.contents().cases
     shown = terminalreporter.config.option.tbstyle != "no"
     failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
-    above = "\n".join(str(one.longrepr) for one in failed if shown)
+    above = "\n".join(str(report.longrepr) for report in failed if shown)
     summary = partial(summary_lines, coverage=folder.coverage(), report=folder.path, above=above)
-    collected = run.collected.tests() if run.collected and run.asked.known_issues else None
+    collected = run.collected.tests() if run.collected and run.selection.known_issues else None
     remarks = partial(run.records.remarks, collected=collected)
     summed_up, figures, remarked = read_once(cases, summary, figure_blocks, remarks)
     for line in (*summed_up, *lines(figures)):
@@ -195,9 +195,9 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
 
 
 def _shorten_repeats(config: pytest.Config) -> None:
-    """Leave what a dead adb server has done to one case; the others it ended refer to that.
+    """Shorten repeated errors of a dead adb server to a reference to the first case.
 
-    JUnit has taken the whole text of each by now.
+    JUnit has the full text of each already.
     """
     from harness.transport.faults import NO_SERVER, server_lost
 
@@ -217,6 +217,6 @@ def _bad_reports(session: pytest.Session) -> list[object]:
 
 
 def _foreign_failures(session: pytest.Session) -> bool:
-    """Whether tests fail that are no cases; those that are marked wrongly say nothing."""
+    """Return whether other tests than cases fail, apart from wrongly marked ones."""
     bad = _bad_reports(session)
-    return not all(getattr(one, OURS, False) or getattr(one, MISTAKEN, False) for one in bad)
+    return not all(getattr(each, OURS, False) or getattr(each, MISTAKEN, False) for each in bad)

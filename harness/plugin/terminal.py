@@ -1,4 +1,4 @@
-"""What a run shares with whoever watches it: progress, live where it can be, and warnings."""
+"""Terminal output of a run: progress, with live lines where possible, and warnings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from harness.plugin.pytest_internals import (
     is_pytests_own,
     message_of,
     reword,
-    say_no_end,
+    suppress_exit_line,
     uncaptured,
     write_through,
 )
@@ -39,129 +39,129 @@ if TYPE_CHECKING:
     from harness.core.show import Listener, Show
 
 STOPPED_BY: Final = "qnn_harness_stopped_by"
-"""Where a worker of pytest-xdist says what kept it from all tests, and its exit code."""
+"""The key of the error that stopped a worker of pytest-xdist, with its exit code."""
 
-# What reports carry besides pytest's own, also from pytest-xdist's workers to the controller.
+# Attributes of reports, which also travel from pytest-xdist's workers to the controller.
 
 RECORDS: Final = "qnn_harness_records"
-"""The lines for the journal: what happened to devices, and every attempt at the case."""
+"""The lines for the journal: events of devices, and every attempt at the case."""
 
 LAB_ERROR: Final = "qnn_harness_lab_error"
-"""The cause of what went wrong, if that says nothing about the target."""
+"""The cause of an error that says nothing about the target."""
 
 NO_DEVICE: Final = "no device of the lab fits"
-"""The reason why a test has no case begins so."""
+"""The beginning of the reason why a test has no case."""
 NO_LAB: Final = "no devices.yaml here"
-"""So it begins where nobody has said which devices there are."""
+"""Its beginning if there is no lab."""
 NOT_ASKED: Final = "it needs"
-"""So it goes on if versions or backends were asked for that the test does not take."""
+"""Its continuation if the test does not run with the selected versions or backends."""
 
 UNSUPPORTED: Final = "qnn_harness_unsupported"
-"""Set where the target said that it cannot do what the case is about."""
+"""Set if the target does not support the case."""
 
 OURS: Final = "qnn_harness_case"
 """Set on every report of a case with a device."""
 
 MISTAKEN: Final = "qnn_harness_mistaken"
-"""Set where what is wrong with how a test is marked kept it from running."""
+"""Set if an error in its markers kept a test from running."""
 
 LIVE_FROM = pytest.StashKey[int]()
-"""The least verbosity with live lines: 0, or less for a command that has pytest say less."""
+"""The lowest verbosity with live lines: 0, or less for a command that makes pytest quieter."""
 
 _PHASES: Final = ("setup", "call", "teardown")
 
 RETRIED: Final = "retried"
-"""Outcome of a report whose case goes on elsewhere."""
+"""The outcome of a report whose case goes on elsewhere."""
 OVER: Final = "over"
-"""Outcome of a report that a worker died whose case was over: it counts for nothing."""
+"""The outcome of a report about a dead worker whose case was over; it is not counted."""
 
 
-def fits_nowhere(why: str) -> bool:
-    """Whether a test has no case because no device fits, and not because of what was asked for."""
-    return why.startswith(NO_DEVICE) and f": {NOT_ASKED} " not in why
+def fits_nowhere(reason: str) -> bool:
+    """Return whether a test has no case because no device fits, whatever was selected."""
+    return reason.startswith(NO_DEVICE) and f": {NOT_ASKED} " not in reason
 
 
 def write_line(reporter: Any, text: str, **markup: bool) -> None:
-    """Shows a line, or several, in which nothing that a device said steers the terminal."""
+    """Write one or more lines, without control characters from a device."""
     if not isinstance(text, Command):
         text = with_our_options(reporter.config, text)
     reporter.write_line(outgoing(text), **markup)
 
 
-def tell(config: pytest.Config, text: str, **markup: bool) -> None:
-    """Shows lines of their own, whatever was written before; nothing without a reporter."""
+def write_lines(config: pytest.Config, text: str, **markup: bool) -> None:
+    """Write lines that begin in a new line of the terminal; nothing without a reporter."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.ensure_newline()
-        if column(reporter):  # with -q it leaves letters of cases where they are
+        if column(reporter):  # with -q it does not end the line of letters
             reporter.line("")
         write_line(reporter, text, **markup)
         reporter.flush()
 
 
-def forget(config: pytest.Config, reports: Collection[pytest.TestReport]) -> None:
-    """Takes what a worker said of a case that is run again out of pytest's counts."""
+def drop_reports(config: pytest.Config, reports: Collection[pytest.TestReport]) -> None:
+    """Remove reports of a case that is run again from pytest's counts."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    for told in reporter.stats.values() if reporter is not None else ():
-        told[:] = [one for one in told if one not in reports]
+    for counted_reports in reporter.stats.values() if reporter is not None else ():
+        counted_reports[:] = [report for report in counted_reports if report not in reports]
 
 
 _Error: Final = type("error", (pytest.exit.Exception,), {"__module__": "builtins"})
-"""Ends a run. pytest itself says its name and text, on stderr, if the session has not begun."""
+"""Ends a run. Before the session has begun, pytest prints its name and text on stderr."""
 
 
-def stop(config: pytest.Config, error: HarnessError, *, begun: bool = True) -> NoReturn:
-    """Ends the run with one clear message and the exit code of its cause.
+def stop(config: pytest.Config, error: HarnessError, *, started: bool = True) -> NoReturn:
+    """End the run with one message and the exit code of its cause.
 
-    What a worker prints is not seen: its controller says it.
+    For a worker, whose output is not visible, the controller prints the message.
     """
     text = with_our_options(config, str(error))
-    if begun:
-        tell(config, f"error: {text}", red=True)
-    say_no_end(config)
+    if started:
+        write_lines(config, f"error: {text}", red=True)
+    suppress_exit_line(config)
     tell_controller(config, text, error.exit_code)
     raise _Error(text, int(error.exit_code))
 
 
 def tell_controller(config: pytest.Config, problem: str, exit_code: int) -> None:
-    """Has the controller of this worker, if it is one, end the run for the same reason."""
+    """Make the controller end the run with this error, if this is a worker."""
     if hasattr(config, "workeroutput"):
         config.workeroutput[STOPPED_BY] = problem, int(exit_code)  # execnet takes no enum
 
 
-def tell_skipped(reporter: Any) -> None:
-    """Says why device tests have no device, each reason once, where pytest itself does not."""
+def show_skipped(reporter: Any) -> None:
+    """Write why device tests were skipped, each reason once, unless pytest does (-rs)."""
     if reporter.hasopt("skipped"):
         return
-    told = [one.longrepr for one in reporter.stats.get("skipped", ())]
-    whys = [one[2].removeprefix("Skipped: ") for one in told if isinstance(one, tuple)]
-    for why, tests in Counter(whys).items():
-        if why.startswith((NO_DEVICE, NO_LAB)):
+    places = [report.longrepr for report in reporter.stats.get("skipped", ())]
+    reasons = [place[2].removeprefix("Skipped: ") for place in places if isinstance(place, tuple)]
+    for reason, tests in Counter(reasons).items():
+        if reason.startswith((NO_DEVICE, NO_LAB)):
             some = counted(tests, "device test is", "device tests are")
-            write_line(reporter, f"{some} skipped: {why}", yellow=True)
+            write_line(reporter, f"{some} skipped: {reason}", yellow=True)
 
 
 def clean_report(report: pytest.TestReport) -> None:
-    """Makes what pytest will print of a case printable, whatever a device put into it.
+    """Make a report printable, whatever text of a device it contains.
 
     In CI pytest prints all lines of a failure's message in its short summary, too.
     """
-    told: Any = report.longrepr
-    if isinstance(told, str):
-        report.longrepr = continued(outgoing(told))
-    elif isinstance(told, tuple):
-        report.longrepr = (told[0], told[1], continued(outgoing(told[2])))
-    else:  # what else pytest knows to tell, `guard_output` sees
-        reword(told, message=lambda text: continued(outgoing(text)), line=outgoing)
+    longrepr: Any = report.longrepr
+    if isinstance(longrepr, str):
+        report.longrepr = continued(outgoing(longrepr))
+    elif isinstance(longrepr, tuple):
+        report.longrepr = (longrepr[0], longrepr[1], continued(outgoing(longrepr[2])))
+    else:  # `guard_output` cleans all other forms
+        reword(longrepr, message=lambda text: continued(outgoing(text)), line=outgoing)
     if hasattr(report, "wasxfail"):
         report.wasxfail = continued(outgoing(report.wasxfail))
     report.sections[:] = [(name, outgoing(text)) for name, text in report.sections]
 
 
 def guard_output(config: pytest.Config) -> None:
-    """Lets nothing that pytest prints steer a terminal or a CI system, or tell a secret.
+    """Filter pytest's output: no control of the terminal or the CI system, and no secrets.
 
-    Be it a name, a warning, a traceback or what keeps a file from being collected.
+    They may be in a name, a warning, a traceback or an error of collection.
     """
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
@@ -169,15 +169,15 @@ def guard_output(config: pytest.Config) -> None:
 
 
 _OF_A_WORKER: Final = "qnn-harness"
-"""Instead of a file's name, in a warning that a worker passes on."""
+"""The file name in a warning that a worker passes on."""
 
 
 def show_notices(config: pytest.Config) -> None:
-    """Shows, until pytest ends, progress on a terminal only, and warnings in a pipe, too.
+    """Show progress on a terminal, and warnings anywhere, until pytest ends.
 
-    Both go through pytest's own reporter. What it writes while a case runs is captured, too, and
-    lost if the case passes in the end. Nobody sees what a worker of pytest-xdist writes: its
-    warnings become pytest's, which the controller shows at once (`Live`).
+    Both go through pytest's reporter, whose output is captured while a case runs, and lost if the
+    case passes. The output of an xdist worker is not visible: its warnings become pytest warnings,
+    which the controller shows at once (`Live`).
     """
 
     def progress(text: str) -> None:
@@ -187,18 +187,18 @@ def show_notices(config: pytest.Config) -> None:
 
     def warn(text: str) -> None:
         if hasattr(config, "workerinput"):
-            told = warnings.WarningMessage(
+            warning = warnings.WarningMessage(
                 pytest.PytestWarning(outgoing(text)), pytest.PytestWarning, _OF_A_WORKER, 0
             )
             more = {"when": "runtest", "nodeid": "", "location": None}
             config.hook.pytest_warning_recorded.call_historic(
-                kwargs={"warning_message": told, **more}
+                kwargs={"warning_message": warning, **more}
             )
             return
-        # no other thread can know when this one begins and ends to capture
-        own = threading.current_thread() is threading.main_thread()
-        with uncaptured(config) if own else contextlib.nullcontext():
-            tell(config, f"warning: {text}", yellow=True)
+        # another thread cannot know when this one starts and stops capturing
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        with uncaptured(config) if is_main_thread else contextlib.nullcontext():
+            write_lines(config, f"warning: {text}", yellow=True)
 
     shown = contextlib.ExitStack()
     shown.enter_context(shown_by(Notices(progress=progress, warn=warn)))
@@ -206,10 +206,10 @@ def show_notices(config: pytest.Config) -> None:
 
 
 class Live:
-    """Hooks that show how far a run is: live lines on a terminal, elsewhere a line now and then.
+    """Hooks that show the progress of a run: live lines on a terminal, elsewhere single lines.
 
-    Nothing with -q. A terminal has live lines if pytest alone writes to it: what tests print is
-    captured, no other plug-in moves the cursor, no debugger has it.
+    Nothing with -q. A terminal has live lines if pytest alone writes to it: output of tests is
+    captured, no other plug-in moves the cursor, and no debugger uses it.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -217,9 +217,9 @@ class Live:
         self._listener: Listener | None = None
         self._show: Show | None = None
         self._counts: RunCounts | None = None
-        self._began = 0.0
+        self._started = 0.0
         self._file: Any = None  # the reporter's, while live lines are shown
-        self._said = (0.0, 0)
+        self._last_line = (0.0, 0)
         self._under_way: dict[str, list[pytest.TestReport]] = {}
 
     @property
@@ -242,7 +242,7 @@ class Live:
         )
 
     def listen(self, folder: Path) -> None:
-        """Hears workers of pytest-xdist by a socket in a folder of theirs, if it is of use."""
+        """Listen to workers of pytest-xdist on a socket in this folder, if live lines are shown."""
         if self._is_possible():
             from harness.core.show import Listener
 
@@ -250,13 +250,13 @@ class Live:
                 self._listener = Listener(folder)
 
     def begin(self, cases: Collection[str]) -> None:
-        """Cases are about to run, by their node ids."""
+        """Start to show the progress of cases, by their node ids."""
         if self._reporter is None or self._verbosity < 0:
             return
         from harness.core.facts import RunCounts
 
-        self._counts, self._began = RunCounts(cases), time.monotonic()
-        self._said = (self._began, 0)
+        self._counts, self._started = RunCounts(cases), time.monotonic()
+        self._last_line = (self._started, 0)
         self._start()
 
     def _start(self) -> None:
@@ -285,7 +285,7 @@ class Live:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """However the cases end, the live lines are gone before anything else is written."""
+        """Remove the live lines before anything else is written."""
         try:
             return (yield)
         finally:
@@ -296,23 +296,23 @@ class Live:
 
     @pytest.hookimpl(trylast=True)
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
-        """Says at once, and not at the end, what a worker has to say: it may be waiting."""
+        """Show a worker's warning at once instead of at the end: it may be waiting."""
         if warning_message.filename == _OF_A_WORKER and self._reporter is not None:
             del self._reporter.stats["warnings"][-1:]
-            tell(self._config, f"warning: {warning_message.message}", yellow=True)
+            write_lines(self._config, f"warning: {warning_message.message}", yellow=True)
 
     def pytest_enter_pdb(self) -> None:
-        """A debugger has the terminal to itself, and pytest has said so already."""
+        """Leave the terminal to the debugger."""
         self._stop(clear=False)
 
     def pytest_leave_pdb(self) -> None:
-        """It is ours again."""
+        """Show live lines again."""
         self._start()
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Counts cases that are over, and says what fails above the live lines."""
-        # of a worker that died there is one report more, of no phase: its case is run again
+        """Count finished cases, and write failures above the live lines."""
+        # a worker that died has a report of no phase: its case is run again
         if self._counts is None or not getattr(report, OURS, False):
             return
         if report.when not in _PHASES:
@@ -323,8 +323,8 @@ class Live:
         reports = [*self._under_way.pop(report.nodeid, ()), report]
         if report.when != "teardown":
             self._under_way[report.nodeid] = reports
-        elif all(str(one.outcome) != RETRIED for one in reports):
-            bad = [getattr(one, LAB_ERROR, None) for one in reports if one.failed]
+        elif all(str(each.outcome) != RETRIED for each in reports):
+            bad = [getattr(each, LAB_ERROR, None) for each in reports if each.failed]
             self._count(report.nodeid, None in bad, any(bad))
 
     def _say_failed(self, report: pytest.TestReport) -> None:
@@ -332,9 +332,9 @@ class Live:
             return
         from harness.core.facts import one_line
 
-        why = message_of(report).partition("\n")[0]
+        reason = message_of(report).partition("\n")[0]
         word = "ERROR" if getattr(report, LAB_ERROR, None) else "FAILED"
-        self._say(f"{word} {one_line(report.nodeid)} - {one_line(why)}", red=True)
+        self._say(f"{word} {one_line(report.nodeid)} - {one_line(reason)}", red=True)
 
     def _say(self, line: str, **markup: bool) -> None:
         self._reporter.ensure_newline()
@@ -349,19 +349,19 @@ class Live:
             self._show.ended(case, failed=failed, lab=lab)
             return
         counts.ended(case, failed=failed, lab=lab)
-        since, done = self._said
+        since, done_before = self._last_line
         from harness.core.facts import plain_is_due
 
-        since_s, done_since = now - since, counts.done - done
+        since_s, done_since = now - since, counts.done - done_before
         if not self._config.option.verbose and plain_is_due(
             counts.done, counts.total, since_s, done_since
         ):
-            self._said = now, counts.done
-            self._say(counts.plain_line(now - self._began))
+            self._last_line = now, counts.done
+            self._say(counts.plain_line(now - self._started))
 
 
-def tell_progress(config: pytest.Config, folder: str | None) -> None:
-    """Has a worker of pytest-xdist tell its controller how far it is, if that listens there."""
+def send_progress(config: pytest.Config, folder: str | None) -> None:
+    """Send a worker's progress to its controller, if that listens there."""
     if folder is None:
         return
     from harness.core.show import Sender

@@ -1,1 +1,1 @@
-"""The program that runs on the device: what it is told, and what it answers."""
+"""The program that runs on the device, its input (plans) and its output (events)."""

@@ -1,11 +1,11 @@
-"""Builds the probe for a target, once per source, flags and compiler, or takes a prebuilt one.
+"""The probe for a target: built once per source, flags and compiler, or prebuilt.
 
 The layout is that of the NDK's own documentation ("Use the NDK with other build systems"):
 toolchains/llvm/prebuilt/<host>/bin/aarch64-linux-android<API>-clang, one per API level.
 
 `QNN_HARNESS_PROBES` names a folder with `<target>/qnn-probe` or `qnn-probe-<target>` in it. The
-package from an index has such a folder, too (`python -m harness.cli.ship` makes it), so that
-who installs it needs no compiler.
+package from an index has such a folder, too (`python -m harness.cli.ship` makes it), so that its
+users need no compiler.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAX_TEXT_BYTES: Final = 4096
 
 @dataclass(frozen=True)
 class Ndk:
-    """An NDK: where it is, what named it, its version if known, its compilers by API level."""
+    """An NDK: its folder, what named it, its version if known, its compilers by API level."""
 
     root: Path
     named_by: str
@@ -46,7 +46,7 @@ class Ndk:
     compilers: Mapping[int, Path]
 
     def compiler(self, device_api: int | None) -> Path:
-        """The compiler for a device of this API level; for any phone where that is not known.
+        """Return the compiler for a device of this API level; for any phone if it is unknown.
 
         Raises ConfigError if the NDK has none that is old enough, or none at all.
         """
@@ -57,7 +57,7 @@ class Ndk:
 
 
 def find_ndk(environment: Mapping[str, str], path: Path | None = None) -> Ndk | None:
-    """The NDK at `path`, else the one that the environment names; None if nothing does."""
+    """Return the NDK at `path`, else the one that the environment names, if any."""
     if path is not None:
         return read_ndk(path, "ndk")
     for variable in VARIABLES:
@@ -67,16 +67,16 @@ def find_ndk(environment: Mapping[str, str], path: Path | None = None) -> Ndk | 
 
 
 def read_ndk(root: Path, named_by: str) -> Ndk:
-    """What is in a folder; a folder that is none has no compilers. Never raises."""
+    """Return the NDK in a folder, without compilers if there is none. Never raises."""
     compilers: dict[int, Path] = {}
     revision = None
     try:
         for path in sorted(root.glob(_CLANG)):
-            if found := _LEVEL.fullmatch(path.name):
-                compilers.setdefault(int(found[1]), path)
+            if match := _LEVEL.fullmatch(path.name):
+                compilers.setdefault(int(match[1]), path)
         text = read_bounded(root / "source.properties", _MAX_TEXT_BYTES)
-        said = _REVISION.search(text.decode("utf-8", "replace"))
-        revision = said[1] if said else None
+        revision_match = _REVISION.search(text.decode("utf-8", "replace"))
+        revision = revision_match[1] if revision_match else None
     except OSError:
         pass
     return Ndk(root, named_by, revision, compilers)
@@ -85,7 +85,7 @@ def read_ndk(root: Path, named_by: str) -> Ndk:
 def fitting_level(
     levels: Collection[int], device_api: int | None, *, field: str | None = None
 ) -> int:
-    """The newest API level that a device still has; the oldest where that is not known (pure).
+    """Return the newest API level that a device supports; the oldest if that is unknown (pure).
 
     A program for an older level runs on newer systems, not the other way round. Raises ConfigError.
     """
@@ -104,7 +104,7 @@ def fitting_level(
 FOLDER_VARIABLE: Final = "QNN_HARNESS_PROBES"
 PROTOCOL: Final = 2
 SHIPPED: Final = Path(__file__).with_name("shipped")
-"""The probes that came with the package, if they did."""
+"""Folder of probes in the package, if it has any."""
 _NAME: Final = "qnn-probe"
 _MAX_BYTES: Final = 64 << 20
 _IDENTITY: Final = re.compile(
@@ -114,7 +114,7 @@ _IDENTITY: Final = re.compile(
 
 @dataclass(frozen=True)
 class ProbeIdentity:
-    """What `qnn-probe --version` prints, read from the file itself."""
+    """Output of `qnn-probe --version`, read from the file itself."""
 
     protocol: int
     source: str
@@ -122,7 +122,7 @@ class ProbeIdentity:
 
 
 def find_prebuilt(environment: Mapping[str, str], target: str) -> Path | None:
-    """The probe for a target in the folder that the environment names; None if there is none.
+    """Return the probe for a target in the folder that the environment names, if any.
 
     Raises ConfigError if that is no folder.
     """
@@ -137,16 +137,16 @@ def find_prebuilt(environment: Mapping[str, str], target: str) -> Path | None:
 
 
 def shipped_probe(target: str, *, source: str) -> Path | None:
-    """The probe that came with the package; None if it did not, or is of other sources."""
+    """Return the package's probe; None if it has none, or one of other sources."""
     path = SHIPPED / f"{_NAME}-{target}"
-    said = identity_of(_read(path)) if path.exists() else None
-    return path if said is not None and said.source == source else None
+    identity = identity_of(_read(path)) if path.exists() else None
+    return path if identity is not None and identity.source == source else None
 
 
 def checked_prebuilt(path: Path, target: str, *, source: str, android_api: int | None) -> Path:
-    """A probe built elsewhere, if it is the one that would be built here for this device.
+    """Return a prebuilt probe if it equals the one that would be built here for this device.
 
-    `source` is the hash of the sources as they are now. Raises ConfigError naming each mismatch.
+    `source` is the hash of the current sources. Raises ConfigError naming each mismatch.
     """
     data = _read(path)
     facts = _elf(path, data, target)
@@ -157,18 +157,18 @@ def checked_prebuilt(path: Path, target: str, *, source: str, android_api: int |
 
 
 def check_probe(path: Path, target: str) -> Path:
-    """A program that was just built, if it is one for the target. Raises ConfigError if not."""
+    """Return a program that was just built. Raises ConfigError unless it is for the target."""
     if problem := libc_problem(_elf(path, _read(path), target), target):
         raise ConfigError(problem, file=path)
     return path
 
 
 def identity_of(data: bytes) -> ProbeIdentity | None:
-    """What a probe says of itself, None if it says nothing (pure)."""
-    found = _IDENTITY.search(data)
-    if found is None:
+    """Return the identity in a probe's file, None if it has none (pure)."""
+    match = _IDENTITY.search(data)
+    if match is None:
         return None
-    return ProbeIdentity(int(found[1]), found[2].decode(), found[3].decode())
+    return ProbeIdentity(int(match[1]), match[2].decode(), match[3].decode())
 
 
 def mismatches(
@@ -179,7 +179,7 @@ def mismatches(
     source: str,
     android_api: int | None,
 ) -> list[str]:
-    """Everything that keeps a prebuilt probe from being used (pure)."""
+    """Return all reasons why a prebuilt probe cannot be used (pure)."""
     problems = []
     if problem := libc_problem(facts, target):
         problems.append(problem)
@@ -204,22 +204,22 @@ def mismatches(
 
 
 def libc_problem(facts: ElfFacts, target: str) -> str | None:
-    """Why a program's C library is not the target's; a static program needs none (pure)."""
-    wanted = PLATFORMS[target].libc
-    if facts.libc in (None, wanted):
+    """Return the problem of a program that is linked with another C library, if any (pure)."""
+    libc = PLATFORMS[target].libc
+    if facts.libc in (None, libc):
         return None
-    return f"it is linked with {facts.libc}, and {target} has {wanted}"
+    return f"it is linked with {facts.libc}, and {target} has {libc}"
 
 
 def _elf(path: Path, data: bytes, target: str) -> ElfFacts:
-    wanted = PLATFORMS[target].machine
+    machine = PLATFORMS[target].machine
     try:
         facts = read_elf(data)
     except ElfError as error:
         raise ConfigError(f"not a 64-bit program for {target}: {error}", file=path) from None
-    if facts.bits != 64 or facts.machine != wanted:
-        said = f"{facts.bits} bits, {facts.machine}"
-        raise ConfigError(f"not a 64-bit program for {target}: it is for {said}", file=path)
+    if facts.bits != 64 or facts.machine != machine:
+        description = f"{facts.bits} bits, {facts.machine}"
+        raise ConfigError(f"not a 64-bit program for {target}: it is for {description}", file=path)
     return facts
 
 
@@ -240,7 +240,7 @@ _CXX_FLAGS: Final = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE
 # Headers that come with ExecuTorch's wheel, as its own CMake files include them.
 _EXECUTORCH_HEADERS: Final = ("include", "include/executorch/runtime/core/portable_type/c10")
 _EXECUTORCH_DEFINES: Final = ("-DC10_USING_CUSTOM_GENERATED_MACROS",)
-# They register themselves when they are loaded; nothing of theirs is called by name.
+# They register themselves when they are loaded; none of their functions is called by name.
 _EXECUTORCH_LIBRARIES: Final = (
     "-Wl,--no-as-needed,-rpath,$ORIGIN",
     "-lexecutorch",
@@ -252,7 +252,7 @@ _KEPT_ERROR_CHARS: Final = 4000
 
 @dataclass(frozen=True)
 class _Target:
-    """Who compiles for a target: the host's own compiler, or the first found of these."""
+    """Compilers for a target: the host's own, or the first of these that exists."""
 
     native_on: str | None
     variable: str
@@ -287,21 +287,21 @@ _TARGETS: Final[Mapping[str, _Target]] = {
 
 
 def built_by_zig(zig: str) -> dict[str, str]:
-    """Variables for a builder that has zig build all targets it can, for old C libraries.
+    """Return variables that make a builder use zig for all targets it can, with old C libraries.
 
-    Nothing for a debugger is in such a probe, and no path of this computer.
+    Such a probe has no debug information, and no path of this computer.
     """
     can = [known for known in _TARGETS.values() if known.zig]
     return {known.chosen_by: f"{zig} cc -target {known.zig} -s" for known in can}
 
 
 CAME_ALONG: Final = "not needed: the probe came with the package"
-"""What is said where no compiler is asked for a probe."""
+"""Answer of `ProbeBuilder.origin` for a probe of the package."""
 
 
 @dataclass(frozen=True)
 class ProbeBuilder:
-    """Makes probes and keeps them in `cache`; safe to use from several processes at once.
+    """Builder of probes with a `cache`; safe to use from several processes at once.
 
     `environment` names compilers: CC for this host's own architecture; CC_LINUX_X64,
     CC_LINUX_ARM64 and CC_ANDROID_ARM64 for the others, which never fall back to the host's. For
@@ -314,7 +314,7 @@ class ProbeBuilder:
     ndk: Path | None = None
 
     def build(self, target: str = "linux-x64", *, android_api: int | None = None) -> Path:
-        """The probe for a target, built if its sources, flags or compiler are new.
+        """Return the probe for a target, built if its sources, flags or compiler are new.
 
         `android_api` is the API level of the device, by which the NDK's compiler is chosen. Raises
         ConfigError if there is no compiler for the target, it does not accept the sources, or a
@@ -323,9 +323,9 @@ class ProbeBuilder:
         sources = read_sources()
         digest = source_hash(sources)
         if target in _TARGETS:
-            found = find_prebuilt(self.environment, target)
-            if found is not None:
-                return checked_prebuilt(found, target, source=digest, android_api=android_api)
+            prebuilt = find_prebuilt(self.environment, target)
+            if prebuilt is not None:
+                return checked_prebuilt(prebuilt, target, source=digest, android_api=android_api)
             shipped = shipped_probe(target, source=digest)
             if shipped is not None:
                 return self._runnable(shipped, digest)
@@ -333,54 +333,55 @@ class ProbeBuilder:
         flags = (*_FLAGS, *_RELEASE, *_TARGETS[target].flags)
         identity = (*compiler, _identity(compiler), *flags, digest)
 
-        def make(folder: Path) -> None:
+        def compile_in(folder: Path) -> None:
             files = [str(folder / file) for file in sources if file.endswith(".c")]
             command = [*compiler, *flags, f'-DPROBE_SOURCE="{digest}"', *files]
-            _compiled(command, folder / PROBE_NAME, _LIBRARIES)
+            _compile(command, folder / PROBE_NAME, _LIBRARIES)
 
-        return self._once(target, target, identity, sources, make)
+        return self._once(target, target, identity, sources, compile_in)
 
     def _runnable(self, shipped: Path, digest: str) -> Path:
-        """A copy that may be run: what unpacks a package keeps no such bits."""
+        """Return an executable copy: unpacking a package loses such permissions."""
         file = self.cache / f"{shipped.name}-{digest[:24]}" / PROBE_NAME
 
-        def make(folder: Path) -> Path:
+        def compile_in(folder: Path) -> Path:
             copy = Path(shutil.copyfile(shipped, folder / PROBE_NAME))
             copy.chmod(0o755)
             return copy
 
-        return made_file(file, make, what="copying the probe", timeout_s=BUILD_TIMEOUT_S)
+        return made_file(file, compile_in, what="copying the probe", timeout_s=BUILD_TIMEOUT_S)
 
     def build_with_executorch(self, executorch: Path, identity: str) -> Path:
-        """The probe for linux-x64 with ExecuTorch in it; its libraries are to lie beside it.
+        """Return the probe for linux-x64 with ExecuTorch, whose libraries belong beside it.
 
-        `executorch` is the folder of that name in the unpacked wheel, and `identity` says which
-        wheel that is. Raises as `build`; ConfigError, too, if there is no C++ compiler.
+        `executorch` is the folder of that name in the unpacked wheel, `identity` identifies the
+        wheel. Raises as `build`; ConfigError, too, if there is no C++ compiler.
         """
         target = "linux-x64"
         sources = read_sources() | read_sources("*.cpp")
         digest = source_hash(sources)
         cc, cxx = self.compiler(target), self.cxx_compiler()
-        said = [part for one in (cc, cxx) for part in (*one, _identity(one))]
-        whole = (*said, *_CXX_FLAGS, *_EXECUTORCH_LIBRARIES, identity, digest)
+        compilers = [part for command in (cc, cxx) for part in (*command, _identity(command))]
+        whole = (*compilers, *_CXX_FLAGS, *_EXECUTORCH_LIBRARIES, identity, digest)
         headers = [f"-isystem{executorch / part}" for part in _EXECUTORCH_HEADERS]
-        how = {
+        commands = {
             ".c": [*cc, *_FLAGS, *_RELEASE[:2], f'-DPROBE_SOURCE="{digest}"'],
             ".cpp": [*cxx, *_CXX_FLAGS, *_EXECUTORCH_DEFINES, *headers],
         }
 
-        def make(folder: Path) -> None:
+        def compile_in(folder: Path) -> None:
             objects = []
-            for file in filter(lambda file: Path(file).suffix in how, sources):
-                _compiled([*how[Path(file).suffix], "-c", str(folder / file)], folder / f"{file}.o")
+            for file in filter(lambda file: Path(file).suffix in commands, sources):
+                command = [*commands[Path(file).suffix], "-c", str(folder / file)]
+                _compile(command, folder / f"{file}.o")
                 objects.append(str(folder / f"{file}.o"))
             libraries = (f"-L{executorch / 'lib'}", *_EXECUTORCH_LIBRARIES, *_LIBRARIES)
-            _compiled([*cxx, "-pie", *objects], folder / PROBE_NAME, libraries)
+            _compile([*cxx, "-pie", *objects], folder / PROBE_NAME, libraries)
 
-        return self._once(f"executorch-{target}", target, whole, sources, make)
+        return self._once(f"executorch-{target}", target, whole, sources, compile_in)
 
     def cxx_compiler(self) -> tuple[str, ...]:
-        """The command that compiles C++ for this host. Raises ConfigError if there is none."""
+        """Return the command that compiles C++ for this host. Raises ConfigError."""
         if chosen := self.environment.get("CXX", "").strip():
             return self._chosen("CXX", chosen)
         if path := self._first("c++", "g++", "clang++"):
@@ -396,35 +397,35 @@ class ProbeBuilder:
         target: str,
         identity: Sequence[str],
         sources: Mapping[str, bytes],
-        make: Callable[[Path], None],
+        compile_in: Callable[[Path], None],
     ) -> Path:
-        """The probe that `make` makes in a folder with the sources, unless one like it is kept."""
+        """Return the cached probe, else the one that `compile_in` makes in a folder of sources."""
         key = hashlib.sha256("\0".join(identity).encode("utf-8", "surrogateescape")).hexdigest()
         file = self.cache / f"{name}-{key[:24]}" / PROBE_NAME
 
         def checked(folder: Path) -> Path:
             for source, content in sources.items():
                 (folder / source).write_bytes(content)
-            make(folder)
-            made = check_probe(folder / PROBE_NAME, target)
-            made.chmod(0o755)
-            return made
+            compile_in(folder)
+            program = check_probe(folder / PROBE_NAME, target)
+            program.chmod(0o755)
+            return program
 
         return made_file(file, checked, what="building the probe", timeout_s=BUILD_TIMEOUT_S)
 
-    def comes_from(self, target: str) -> str:
-        """Where the probe for a target comes from: it is there already, or a compiler's command.
+    def origin(self, target: str) -> str:
+        """Return the origin of the probe for a target: its path, or a compiler's command.
 
         Raises ConfigError saying what to install.
         """
-        if (found := find_prebuilt(self.environment, target)) is not None:
-            return str(found)
+        if (prebuilt := find_prebuilt(self.environment, target)) is not None:
+            return str(prebuilt)
         if shipped_probe(target, source=source_hash(read_sources())) is not None:
             return CAME_ALONG
         return " ".join(self.compiler(target))
 
     def compiler(self, target: str, *, android_api: int | None = None) -> tuple[str, ...]:
-        """The command that compiles for a target. Raises ConfigError saying what to install."""
+        """Return the command that compiles for a target, or raise ConfigError with advice."""
         known = _TARGETS.get(target)
         if known is None:
             raise ConfigError(f"no target {target!r}", field="target", choices=_TARGETS)
@@ -464,7 +465,7 @@ class ProbeBuilder:
 
 
 def read_sources(pattern: str = "*.[ch]") -> dict[str, bytes]:
-    """The probe's source files by name. Raises ConfigError if the package came without them."""
+    """Return the probe's source files by name. Raises ConfigError if the package has none."""
     files = sorted(SOURCE_FOLDER.glob(pattern))
     if not files:
         raise ConfigError("the probe's sources are missing", file=SOURCE_FOLDER)
@@ -472,7 +473,7 @@ def read_sources(pattern: str = "*.[ch]") -> dict[str, bytes]:
 
 
 def source_hash(sources: Mapping[str, bytes]) -> str:
-    """The hash that a probe reports about itself (SHA-256 over names and contents)."""
+    """Return the hash that a probe reports of its sources (SHA-256 over names and contents)."""
     digest = hashlib.sha256()
     for name, content in sorted(sources.items()):
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
@@ -483,11 +484,11 @@ def _identity(compiler: tuple[str, ...]) -> str:
     return _run([*compiler, "--version"]).stdout.partition("\n")[0]
 
 
-def _compiled(command: list[str], output: Path, libraries: Sequence[str] = ()) -> None:
-    done = _run([*command, "-o", str(output), *libraries])
-    if done.returncode != 0 or not output.is_file():
-        said = done.stderr.replace(str(output.parent), "native")[-_KEPT_ERROR_CHARS:]
-        raise ConfigError(f"{command[0]} does not compile the probe:\n{said}")
+def _compile(command: list[str], output: Path, libraries: Sequence[str] = ()) -> None:
+    completed = _run([*command, "-o", str(output), *libraries])
+    if completed.returncode != 0 or not output.is_file():
+        output_text = completed.stderr.replace(str(output.parent), "native")[-_KEPT_ERROR_CHARS:]
+        raise ConfigError(f"{command[0]} does not compile the probe:\n{output_text}")
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -1,9 +1,9 @@
-"""The probe's events, cut out of a byte stream and put together to a transcript.
+"""Parser of the probe's output: events in a byte stream, collected in a transcript.
 
 Pure, and never raises: the stream comes from a device and may hold anything. An event is one line
-that starts with the byte 0x1e; it is numbered and ends with the CRC-32 of what stands before that.
-Whatever is no event is noise, which tells nothing. An event that was lost, repeated or changed on
-its way is counted as malformed.
+that starts with the byte 0x1e; it is numbered and ends with the CRC-32 of the text before that.
+Other output is noise and ignored. An event that was lost, repeated or changed on its way is counted
+as malformed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from harness.probe.transcript import (
 
 MARK: Final = b"\x1e"
 SEAL: Final = b',"crc":"%08x"}'
-"""How an event ends: with the checksum of all that stands before this, without the mark."""
+"""End of an event: the checksum of all before it, without the mark."""
 
 _SEALED: Final = re.compile(rb',"crc":"([0-9a-f]{8})"\}')
 _SEAL_BYTES: Final = len(SEAL % 0)
@@ -46,7 +46,7 @@ MAX_LIBRARY_CHARS: Final = 1000
 MAX_LOG_LINES: Final = 50_000
 MAX_EXCERPT_BYTES: Final = 400
 _UNREAD_PART: Final = 8
-"""If its output was unread for more than this part of the time, that may have held it up."""
+"""If the output was unread for more than this part of the time, that may have blocked the probe."""
 
 Event = dict[str, Any]
 
@@ -56,34 +56,36 @@ class _WrongError(Exception):
 
 
 def kept_events(stream: bytes) -> bytes:
-    """A stream as it is kept, without secrets. An event that had one is sealed anew (pure)."""
+    """Return a stream without secrets. An event that had one gets a new checksum (pure)."""
     if not may_have_secrets(stream):
         return stream
     of_events, of_noise = OpenKey(), OpenKey()
     return b"\n".join(
-        _kept(line, of_events, of_noise) if MARK in line else log_without_secrets(line, of_noise)
+        _safe_line(line, of_events, of_noise)
+        if MARK in line
+        else log_without_secrets(line, of_noise)
         for line in stream.split(b"\n")
     )
 
 
-def _kept(line: bytes, of_events: OpenKey, of_noise: OpenKey) -> bytes:
+def _safe_line(line: bytes, of_events: OpenKey, of_noise: OpenKey) -> bytes:
     before, mark, event = line.rpartition(MARK)
     content, seal = event[:-_SEAL_BYTES], event[-_SEAL_BYTES:]
-    found = _SEALED.fullmatch(seal)
-    if len(event) > MAX_EVENT_BYTES or found is None or int(found[1], 16) != crc32(content):
+    match = _SEALED.fullmatch(seal)
+    if len(event) > MAX_EVENT_BYTES or match is None or int(match[1], 16) != crc32(content):
         return log_without_secrets(line, of_noise)
     try:
-        said = _parsed(content)
+        parsed = _parsed(content)
     except ValueError:
         return log_without_secrets(line, of_noise)
-    safe = _safe(said, of_events)
-    if safe != said or log_without_secrets(content) != content:
+    safe = _safe(parsed, of_events)
+    if safe != parsed or log_without_secrets(content) != content:
         content = json.dumps(safe, separators=(",", ":")).encode()[:-1]
     return log_without_secrets(before, of_noise) + mark + content + SEAL % crc32(content)
 
 
-def _safe(said: Event, key: OpenKey) -> Event:
-    safe: Event = without_secrets_in(said)
+def _safe(event: Event, key: OpenKey) -> Event:
+    safe: Event = without_secrets_in(event)
     for name in ("text", "message"):
         if isinstance(line := safe.get(name), str):
             safe[name] = key.without(line)
@@ -91,7 +93,7 @@ def _safe(said: Event, key: OpenKey) -> Event:
 
 
 class TranscriptParser:
-    """Reads the stream piece by piece, cut anywhere; `transcript` is up to date after each."""
+    """Reads a stream in pieces, cut anywhere; `transcript` is up to date after each."""
 
     def __init__(self) -> None:
         self.transcript = Transcript()
@@ -104,7 +106,7 @@ class TranscriptParser:
         self._key = OpenKey()
 
     def feed(self, data: bytes) -> None:
-        """Takes the next piece of the stream."""
+        """Parse the next piece of the stream."""
         if not self._in_event and MARK not in data and MARK not in self._pending:
             data = self._take_noise(data)
         self._pending += data
@@ -115,7 +117,7 @@ class TranscriptParser:
             self._give_up()
 
     def close(self) -> Transcript:
-        """Takes what is left, as noise or as an event that its process did not finish."""
+        """Parse the rest, as noise or as an unfinished event, and return the transcript."""
         noise, mark, event = bytes(self._pending).partition(MARK)
         self._look_for_events(noise)
         if _SEALED.search(event):
@@ -135,9 +137,9 @@ class TranscriptParser:
         self._in_event = MARK in self._pending
 
     def _take_noise(self, data: bytes) -> bytes:
-        """Looks at whole lines at once; returns what is behind them.
+        """Search whole lines at once; return the text after them.
 
-        A process that writes short lines without end must not keep us longer than it runs.
+        So parsing endless short lines takes no longer than writing them.
         """
         whole, end, rest = data.rpartition(b"\n")
         if end:
@@ -155,7 +157,7 @@ class TranscriptParser:
             self._take_event(events[-1])
 
     def _give_up(self) -> None:
-        """An endless line is not kept until it ends."""
+        """Drop a line that is too long."""
         noise, mark, event = bytes(self._pending).partition(MARK)
         self._look_for_events(noise)
         if mark:
@@ -165,12 +167,12 @@ class TranscriptParser:
         self._in_event = False
 
     def _look_for_events(self, noise: bytes) -> None:
-        """Refuses lines that are events but for their mark."""
+        """Refuse lines that are events without their mark."""
         line = 0
-        while line >= 0 and (found := _SEALED.search(noise, line)):
-            start = noise.rfind(b"\n", line, found.start()) + 1 or line
-            self._refuse("an event without its mark", noise[start : found.end()])
-            line = noise.find(b"\n", found.end())
+        while line >= 0 and (match := _SEALED.search(noise, line)):
+            start = noise.rfind(b"\n", line, match.start()) + 1 or line
+            self._refuse("an event without its mark", noise[start : match.end()])
+            line = noise.find(b"\n", match.end())
 
     def _refuse(self, reason: str, text: bytes) -> None:
         self.transcript.malformed_count += 1
@@ -179,8 +181,8 @@ class TranscriptParser:
 
     def _take_event(self, text: bytes) -> None:
         content, seal = text[:-_SEAL_BYTES], text[-_SEAL_BYTES:]
-        found = _SEALED.fullmatch(seal)
-        if found is None or int(found[1], 16) != crc32(content):
+        match = _SEALED.fullmatch(seal)
+        if match is None or int(match[1], 16) != crc32(content):
             self._refuse("damaged", text)
             return
         try:
@@ -195,19 +197,19 @@ class TranscriptParser:
             self._refuse(str(error), text)
 
     def _take_number(self, event: Event, text: bytes) -> None:
-        number, wanted = _count(event, "n"), self._next
-        if number < wanted:
+        number, expected = _count(event, "n"), self._next
+        if number < expected:
             raise _WrongError(f"event {number} came again")
-        if number > wanted:
-            self._refuse(f"event {number} came instead of event {wanted}", text)
+        if number > expected:
+            self._refuse(f"event {number} came instead of event {expected}", text)
         self._next = number + 1
 
     def _take_content(self, event: Event) -> None:
         kind = event.get("event")
-        take = _TAKERS.get(kind) if isinstance(kind, str) else None
-        if take is None:
+        handler = _TAKERS.get(kind) if isinstance(kind, str) else None
+        if handler is None:
             raise _WrongError("unknown event")
-        take(self, event)
+        handler(self, event)
 
     def _step(self, event: Event) -> StepResult:
         step = self._steps.get(_count(event, "step"))
@@ -296,9 +298,9 @@ class TranscriptParser:
 
     def _take_deadline(self, event: Event) -> None:
         elapsed = _maybe_count(event, "t_us")
-        looks, unread = _maybe_count(event, "looks") or 0, _maybe_count(event, "unread") or 0
+        checks, unread = _maybe_count(event, "looks") or 0, _maybe_count(event, "unread") or 0
         self.transcript.deadline, self.transcript.elapsed_us = True, elapsed
-        self.transcript.unread = unread * _UNREAD_PART > looks
+        self.transcript.unread = unread * _UNREAD_PART > checks
 
     def _take_library(self, event: Event) -> None:
         library = SeenLibrary(
@@ -336,25 +338,24 @@ _TAKERS: Final[Mapping[str, Callable[[TranscriptParser, Event], None]]] = {
     "done": TranscriptParser._take_done,
     "deadline": TranscriptParser._take_deadline,
     "library": TranscriptParser._take_library,
-    "threads": lambda parser, event: None,  # for who reads what was kept
+    "threads": lambda parser, event: None,  # for readers of the stored stream
     "plan-error": TranscriptParser._take_plan_error,
 }
 
 
 def _parsed(content: bytes) -> Event:
-    """Return what an event says, of which halves of characters and what nobody nests so deep cost
-    only themselves. Raises ValueError."""
+    """Parse an event without unpaired surrogates and too deep values. Raises ValueError."""
     try:
         event: Event = parse_json(content + b"}")
     except JsonError:
         text = content.decode("utf-8", "surrogatepass").encode("utf-8", "replace")
-        text = _ESCAPE.sub(lambda found: b"?" if found[1] else found[0], text)
+        text = _ESCAPE.sub(lambda match: b"?" if match[1] else match[0], text)
         event = parse_json(without_depths(text + b"}"))
     return event
 
 
 _ESCAPE: Final = re.compile(rb"(?s)\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)")
-"""An escape of JSON; half a character has a group."""
+"""An escape of JSON; an unpaired surrogate has a group."""
 
 
 def _count(event: Event, key: str) -> int:

@@ -1,4 +1,4 @@
-"""Whether the probe runs on a device: where it was put, or once it is put there for that."""
+"""Test of the probe on a device, deployed already or deployed for the test."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _TIMEOUT_S: Final = 10.0
 
 
 def probe_problem(way: Transport, probe: str, *, source: str | None = None) -> str | None:
-    """Runs a plan that does nothing. Returns why it fails; None if it works, or the file is gone.
+    """Run a plan that does nothing. Return why it fails; None if it works, or the file is gone.
 
-    `source` is the hash of the sources that it must say it was built from. A file that is gone is
-    no fault of the device: the next deployment brings it back. Raises DeviceLost or DeviceTimeout
-    if the link fails, which says nothing about the probe.
+    `source` is the hash of the sources that it must report. A file that is gone is no fault of the
+    device: the next deployment brings it back. Raises DeviceLost or DeviceTimeout if the link
+    fails, which says nothing about the probe.
     """
     if way.stat(probe) is None:
         return None
@@ -40,11 +40,11 @@ def probe_problem(way: Transport, probe: str, *, source: str | None = None) -> s
     except (DeviceLost, DeviceTimeout):
         raise
     except DeviceError as error:
-        said = error.output.decode("utf-8", "replace").strip()[-300:]
-        return f"{error.problem}: {said}" if said else error.problem
-    said_source = None if run.transcript.start is None else run.transcript.start.source
-    if source is not None and said_source != source:
-        return f"it says that it was built from {said_source}, and not from {source}"
+        output = error.output.decode("utf-8", "replace").strip()[-300:]
+        return f"{error.problem}: {output}" if output else error.problem
+    reported_source = None if run.transcript.start is None else run.transcript.start.source
+    if source is not None and reported_source != source:
+        return f"it says that it was built from {reported_source}, and not from {source}"
     problem = "it does not carry out a plan that does nothing"
     if run.transcript.first_failure is None and run.exit_code == EXIT_DONE:
         unfit = misfit(run.transcript, run.plan)
@@ -53,11 +53,11 @@ def probe_problem(way: Transport, probe: str, *, source: str | None = None) -> s
 
 
 def built_probe_problem(builder: ProbeBuilder, device: AttachedDevice) -> str | None:
-    """Builds the probe for a device, puts it there unless it is there, and runs it.
+    """Build the probe for a device, deploy it if need be, and run it.
 
-    Returns why it does not run, None if it does. If it cannot be built here, that is a warning: it
-    is no fault of the device. Raises InfraError if the device cannot be asked, or the host cannot
-    keep the probe.
+    Return why it does not run, None if it does. If it cannot be built here, that is a warning: it
+    is no fault of the device. Raises InfraError if the device cannot be reached, or the host cannot
+    store the probe.
     """
     try:
         probe = builder.build(device.target, android_api=device.facts.android_api)

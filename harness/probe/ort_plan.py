@@ -1,7 +1,7 @@
 """Steps that drive ONNX Runtime, call one function of QNN, or keep and share buffers (pure).
 
-For what no other step does: building a graph by hand, and calling a function wrongly to see what
-it answers. The arguments are expressions of native/call.c.
+For tests that no other step allows: building a graph by hand, and calling a function with wrong
+arguments. The arguments are expressions of native/call.c.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final
 
 from harness.core.codes import TensorMemory
 from harness.core.errors import ConfigError
-from harness.probe.plan import ProfileLevel, Rounds, Step, executed_fields, given, numbered
+from harness.probe.plan import ProfileLevel, Rounds, Step, executed_fields, numbered, texts
 
 QNN_EP: Final = "QNNExecutionProvider"
-"""What ORT calls Qualcomm's execution provider, built in or from a plug-in library."""
+"""ORT's name of Qualcomm's execution provider, built in or from a plug-in library."""
 CPU_EP: Final = "CPUExecutionProvider"
 
 
@@ -36,12 +36,12 @@ class Provider:
 
 
 def ort_load(library: str) -> Step:
-    """Opens ORT's library (a path on the device)."""
+    """Open ORT's library (a path on the device)."""
     return Step("ort-load", {"lib": library})
 
 
 def ort_env(*, causes: bool = True) -> Step:
-    """Makes ORT's environment; what ORT logs from here on becomes events.
+    """Create ORT's environment; from then on ORT's log becomes events.
 
     `causes`: ORT logs everything, because the QNN EP passes on the backend's errors at the lowest
     level only. What is as severe as the plan's log level is kept. It costs time: a run of 0.15 ms
@@ -51,7 +51,7 @@ def ort_env(*, causes: bool = True) -> Step:
 
 
 def ort_register_ep(library: str, name: str = QNN_EP) -> Step:
-    """Registers a plug-in library, which must offer a device of the EP `name`."""
+    """Register a plug-in library, which must offer a device of the EP `name`."""
     return Step("ort-register-ep", {"name": name, "lib": library})
 
 
@@ -65,29 +65,29 @@ def ort_session(
     fallback: bool = False,
     record_placement: bool = True,
 ) -> Step:
-    """Creates session number `session` from a model file; without a provider it is the CPU's.
+    """Create session number `session` from a model file; without a provider it is the CPU's.
 
     `options` are ORT's session options by their keys. Unless `fallback`, a session with a
     provider refuses to give nodes to the CPU. `record_placement` lets `ort_placement` ask where
     nodes went. `threads` is the number of ORT's threads within one node, 0 its own choice. Raises
     ConfigError for a key with an equals sign.
     """
-    given = dict(options or {})
+    session_options = dict(options or {})
     if provider is not None and not fallback:
-        given.setdefault("session.disable_cpu_ep_fallback", "1")
+        session_options.setdefault("session.disable_cpu_ep_fallback", "1")
     if record_placement:
-        given.setdefault("session.record_ep_graph_assignment_info", "1")
+        session_options.setdefault("session.record_ep_graph_assignment_info", "1")
     fields = {"context": str(session), "file": model, "threads": str(threads)}
     if provider is not None:
         fields["ep"] = f"builtin:{provider.ep}" if provider.builtin else provider.ep
         fields["device"] = str(provider.device)
         fields |= _pairs("provider", provider.options)
-    return Step("ort-session", fields | _pairs("session", given))
+    return Step("ort-session", fields | _pairs("session", session_options))
 
 
 def ort_placement(session: int, *, whole: str | None = None) -> Step:
-    """Asks which EP got which nodes; with `whole` it fails unless that EP got them all."""
-    return Step("ort-placement", given(context=session, whole=whole))
+    """Report which EP got which nodes; with `whole`, fail unless that EP got them all."""
+    return Step("ort-placement", texts(context=session, whole=whole))
 
 
 def ort_run(
@@ -99,18 +99,18 @@ def ort_run(
     tolerance: float = 0.0,
     repeat: int | Rounds = 1,
 ) -> Step:
-    """Runs a session `repeat` times with inputs from files, as `plan.execute` does a graph."""
+    """Run a session `repeat` times with inputs from files, as `plan.execute` does a graph."""
     files = executed_fields(inputs, expected, saved, tolerance, repeat)
-    return Step("ort-run", given(context=session) | files)
+    return Step("ort-run", texts(context=session) | files)
 
 
 def ort_session_free(session: int) -> Step:
-    """Releases a session if there is one."""
+    """Release a session, if there is one."""
     return Step("ort-session-free", {"context": str(session)})
 
 
 def ort_end(name: str | None = QNN_EP) -> tuple[Step, ...]:
-    """Lets go of the plug-in library registered as `name` (None: there is none) and of ORT."""
+    """Release the plug-in library registered as `name` (None: there is none), and ORT."""
     unregister = () if name is None else (Step("ort-unregister-ep", {"name": name}),)
     return (*unregister, Step("ort-env-free"))
 
@@ -164,9 +164,9 @@ _SYSTEM_NAMES: Final = (
     "QnnSystemContext_free",
 )
 SLOTS: Final = MappingProxyType(
-    {name: at for names in (_NAMES, _SYSTEM_NAMES) for at, name in enumerate(names)}
+    {name: index for names in (_NAMES, _SYSTEM_NAMES) for index, name in enumerate(names)}
 )
-"""Where each function stands in its table."""
+"""Index of each function in its table."""
 
 FLOAT32: Final = 0x0232
 APP_WRITE, APP_READ, STATIC = 0, 1, 4
@@ -182,7 +182,7 @@ def call(
     file: str | None = None,
     save: str | None = None,
 ) -> Step:
-    """Calls a function by its name, such as QnnGraph_create.
+    """Call a function by its name, such as QnnGraph_create.
 
     `value` is a structure that goes by value, behind the first argument; `file` is what `@file` and
     `#file` stand for. With `save` the bytes that the variables `data` and `size` name are written
@@ -191,12 +191,12 @@ def call(
     if api not in SLOTS:
         raise ConfigError(f"no function {api!r}", field="api", choices=SLOTS)
     system = "yes" if api in _SYSTEM_NAMES else None
-    fields = given(api=api, slot=SLOTS[api], value=value, file=file, save=save, system=system)
+    fields = texts(api=api, slot=SLOTS[api], value=value, file=file, save=save, system=system)
     return Step("call", fields | numbered("arg", arguments))
 
 
 def cells(words: Sequence[int]) -> str:
-    """A pointer to numbers of 32 bits."""
+    """Return a pointer to numbers of 32 bits."""
     padded = [*words, *([0] * (len(words) % 2))]
     pairs = zip(padded[::2], padded[1::2], strict=True)
     return f"[{' '.join(str(low | high << 32) for low, high in pairs)}]"
@@ -214,7 +214,7 @@ def tensor(
     memory: int = 0,
     rank: int | None = None,
 ) -> str:
-    """A pointer to a Qnn_Tensor_t of version 1; `kind` is APP_WRITE, APP_READ or STATIC."""
+    """Return a pointer to a Qnn_Tensor_t of version 1; `kind` is APP_WRITE, APP_READ or STATIC."""
     named = name if re.fullmatch(r"\d+", name) else f"'{name}'"
     rank = len(shape) if rank is None else rank
     unquantised = f"{_UNDEFINED | _UNDEFINED << 32} 0 0 0 0"
@@ -231,7 +231,7 @@ def operation(
     package: str = "qti.aisw",
     counts: tuple[int, int] = (1, 1),
 ) -> str:
-    """A Qnn_OpConfig_t of version 1 without parameters, for `value` of `call`."""
+    """Return a Qnn_OpConfig_t of version 1 without parameters, for `value` of `call`."""
     return f"[1 '{name}' '{package}' '{kind}' 0 0 {counts[0]} {inputs} {counts[1]} {outputs}]"
 
 
@@ -246,12 +246,12 @@ def io_bind(
     expected: Iterable[str] = (),
     graph: int = 0,
 ) -> Step:
-    """Gives a graph the buffers that `io_run` executes with, inputs read from files.
+    """Bind the buffers of a graph for `io_run`, with inputs from files.
 
     `raw` buffers are the process's own. Those for `memhandle` come from rpcmem, a DMA-BUF heap or a
     memfd, the first that the device has (the event says which), and are registered with QnnMem.
     """
-    fields = given(context=context, graph=graph, memory=memory)
+    fields = texts(context=context, graph=graph, memory=memory)
     fields |= numbered("input", inputs) | numbered("expect", expected)
     return Step("io-bind", fields)
 
@@ -263,33 +263,33 @@ def io_run(
     tolerance: float = 0.0,
     profile: ProfileLevel | None = None,
 ) -> Step:
-    """Executes with the buffers of `io_bind`; with `profile`, the last run's events are told."""
-    told = f"{tolerance:.17g}"
-    return Step("io-run", given(context=context, tolerance=told, repeat=repeat, profile=profile))
+    """Execute with the buffers of `io_bind`; with `profile`, report the last run's events."""
+    real = f"{tolerance:.17g}"
+    return Step("io-run", texts(context=context, tolerance=real, repeat=repeat, profile=profile))
 
 
 def io_release(context: int) -> Step:
-    """Takes the buffers of a context back, if it has any."""
+    """Release the buffers of a context, if it has any."""
     return Step("io-release", {"context": str(context)})
 
 
 def memory_sample(label: str, *, all_back: bool = False) -> Step:
-    """Says what the process holds now: RSS, PSS, and shared buffers that are not the probe's.
+    """Report the process's memory: RSS, PSS, and shared buffers that are not the probe's.
 
-    `all_back`: no more should be held than at the first sample. A thread of the backend's that is
-    about to give something back gets two seconds.
+    `all_back`: it must not be more than at the first sample. The backend's threads get two seconds
+    to free their memory.
     """
-    return Step("memory-sample", given(label=label, back_ms=BACK_MS if all_back else None))
+    return Step("memory-sample", texts(label=label, back_ms=BACK_MS if all_back else None))
 
 
 def context_load_shared(
     context: int, file: str, *, max_spill_fill_bytes: int, group: int | None = None
 ) -> Step:
-    """Loads a context into the spill-fill group that context `group` began; None begins one."""
+    """Load a context into the spill-fill group that context `group` began; None begins one."""
     size = max_spill_fill_bytes
-    return Step("context-load", given(context=context, file=file, max_spill_fill=size, group=group))
+    return Step("context-load", texts(context=context, file=file, max_spill_fill=size, group=group))
 
 
 def context_load_list(first: int, files: Iterable[str], *, share: bool = True) -> Step:
-    """Loads contexts, numbered from `first`, in one call, and waits until all are there."""
-    return Step("context-load-list", given(first=first, share=int(share)) | numbered("file", files))
+    """Load contexts, numbered from `first`, in one call, and wait until all are loaded."""
+    return Step("context-load-list", texts(first=first, share=int(share)) | numbered("file", files))

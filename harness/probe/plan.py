@@ -1,4 +1,4 @@
-"""What the probe is told to do in one process: steps, settings and their text form (pure)."""
+"""Plans, the probe's input for one process: steps, settings and their text form (pure)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _REAL: Final = re.compile(r"[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 
 @dataclass(frozen=True)
 class Field:
-    """What a field of a line holds.
+    """Type and bounds of a field.
 
-    `least` and `most` bound a number, or, of a key that ends in a dot, the number that follows it.
+    `least` and `most` bound a number, or, for a key that ends in a dot, the number after it.
     """
 
     required: bool
@@ -41,7 +41,7 @@ class Field:
     words: tuple[str, ...] = ()
 
     def check(self, key: str, value: str) -> None:
-        """Raises ConfigError if the field `key` cannot have this value."""
+        """Raise ConfigError if the field `key` cannot have this value."""
         try:
             encoded = value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
@@ -63,7 +63,7 @@ Fields = Mapping[str, Field]
 
 
 def check_fields(name: str, fields: Mapping[str, str]) -> None:
-    """Raises ConfigError for a field that the line `name` does not take or needs, or its value."""
+    """Raise ConfigError for an unknown, missing or invalid field of the line `name`."""
     rules = VERBS[name]
     most = LIMITS["STEP_FIELDS_MAX"]
     if len(fields) > most:
@@ -129,7 +129,7 @@ class Step:
     """One line of a plan: a verb and its fields, all of them text.
 
     Verbs and fields are those of native/verbs.h. Raises ConfigError for a verb or field that does
-    not exist, a required field that is missing, or a value that is not what the field holds.
+    not exist, a required field that is missing, or an invalid value.
     """
 
     verb: str
@@ -142,16 +142,16 @@ class Step:
         check_fields(self.verb, self.fields)
 
     def line(self) -> str:
-        """The step as it stands in a plan, without a line end."""
+        """Return the step as a line of a plan, without a line end."""
         return _line(self.verb, self.fields)
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """How often something is executed: `most` times that count, after `warmup` that do not.
+    """Number of executions: `most` that count, after `warmup` that do not.
 
-    No further round begins once `budget_ms` are over (None: however long it takes), but one is
-    always made; if the warm-up takes all the time, its last round counts.
+    No further round begins once `budget_ms` are over (None: no limit), but there is always one; if
+    the warm-up takes all the time, its last round counts.
     """
 
     most: int = 1
@@ -159,39 +159,38 @@ class Rounds:
     budget_ms: int | None = None
 
     def shared(self, steps: int) -> Rounds:
-        """A step's part, where so many share the time."""
+        """Return the rounds of one of several steps that share the time."""
         if self.budget_ms is None:
             return self
         return replace(self, budget_ms=max(1, self.budget_ms // max(1, steps)))
 
     def halves(self) -> tuple[Rounds, Rounds]:
-        """The same in two steps, whose outputs are compared: the second needs no warm-up."""
+        """Split into two steps, whose outputs are compared: the second needs no warm-up."""
         budget = None if self.budget_ms is None else max(1, self.budget_ms // 2)
         first = Rounds((self.most + 1) // 2, self.warmup, budget)
         return first, Rounds(max(1, self.most // 2), 0, budget)
 
     def fields(self) -> dict[str, str]:
-        """What a step that executes is told."""
-        return given(repeat=self.most, warmup=self.warmup or None, budget_ms=self.budget_ms)
+        """Return the fields of a step that executes."""
+        return texts(repeat=self.most, warmup=self.warmup or None, budget_ms=self.budget_ms)
 
 
 ONCE: Final = Rounds()
 
 
 def rounds_of(repeat: int | Rounds) -> Rounds:
-    """A number of times, as rounds."""
+    """Return a number of executions as rounds."""
     return repeat if isinstance(repeat, Rounds) else Rounds(repeat)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for the whole process.
+    """Settings of the whole process.
 
-    `deadline_ms`: the probe ends itself after so many milliseconds, saying at which step; None
-    leaves it to whoever runs the plan. `linger_ms`: it ends itself so much later, so that a
-    debugger can look at it meanwhile. `max_log_bytes` bounds what the library logs; a quarter of it
-    is kept for errors. `memory`: whether RSS, or RSS and PSS (a millisecond or more per step), are
-    measured around each step.
+    `deadline_ms`: the probe ends itself after so many milliseconds, reporting the step; None leaves
+    it to the caller. `linger_ms`: it ends itself so much later, so that a debugger can attach
+    meanwhile. `max_log_bytes` bounds the library's log; a quarter of it is reserved for errors.
+    `memory`: RSS, or RSS and PSS (a millisecond or more per step), are measured around each step.
     """
 
     deadline_ms: int | None = None
@@ -204,11 +203,11 @@ class Settings:
         check_fields("set", self._fields())
 
     def line(self) -> str:
-        """The settings as they stand in a plan, without a line end."""
+        """Return the settings as a line of a plan, without a line end."""
         return _line("set", self._fields())
 
     def _fields(self) -> dict[str, str]:
-        return given(
+        return texts(
             log_level=self.log_level,
             max_log_bytes=self.max_log_bytes,
             memory=self.memory,
@@ -219,10 +218,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one probe process does, in order.
+    """Steps of one probe process, in order.
 
-    After the first step that fails the probe skips the steps up to `cleanup`; those behind it are
-    always tried. A step that has nothing to free is skipped, too.
+    After the first step that fails the probe skips the steps up to `cleanup`; those after it always
+    run. A step that has nothing to free is skipped, too.
     """
 
     steps: tuple[Step, ...]
@@ -235,9 +234,9 @@ class Plan:
             raise ConfigError(f"{counted(len(self.steps), 'step')}, at most {most} are possible")
 
     def text(self) -> str:
-        """The plan as the probe reads it: ASCII, one line each, below one that seals them.
+        """Return the plan as the probe reads it: ASCII, a line each, after one with a checksum.
 
-        Raises ConfigError if a line or the whole is longer than the probe takes.
+        Raises ConfigError if a line or the whole is longer than the probe accepts.
         """
         return self._text
 
@@ -247,16 +246,16 @@ class Plan:
 
 
 def loads(step: Step) -> int:
-    """How many contexts a step loads."""
+    """Return the number of contexts that a step loads."""
     if step.verb == "context-load-list":
         return sum(name.startswith("file.") for name in step.fields)
     return int(step.verb in ("context-load", "executorch-context", "ort-session"))
 
 
 def sealed(lines: Iterable[str]) -> str:
-    """Lines below a first one that tells their length and checksum, so that damage is noticed.
+    """Return lines after a first one with their length and checksum, which detects damage.
 
-    Raises ConfigError if a line or the whole is longer than the probe takes.
+    Raises ConfigError if a line or the whole is longer than the probe accepts.
     """
     lines = list(lines)
     for number, line in enumerate(lines, 2):
@@ -269,23 +268,23 @@ def sealed(lines: Iterable[str]) -> str:
 
 
 def backend_load(lib: str) -> Step:
-    """Opens the backend library (a path on the device)."""
+    """Open the backend library (a path on the device)."""
     return Step("backend-load", {"lib": lib})
 
 
 def system_load(lib: str) -> Step:
-    """Opens libQnnSystem, which reads the metadata that `execute` and `context_inspect` need."""
+    """Open libQnnSystem, which reads the metadata that `execute` and `context_inspect` need."""
     return Step("system-load", {"lib": lib})
 
 
 def device_create(*, soc: int | None = None, arch: int | None = None) -> Step:
-    """Creates the device, for a SoC model id or HTP arch if one is given."""
-    return Step("device-create", given(soc=soc, arch=arch))
+    """Create the device, for a SoC model id or HTP arch if one is given."""
+    return Step("device-create", texts(soc=soc, arch=arch))
 
 
 def context_inspect(file: str, *, offset: int | None = None, size: int | None = None) -> Step:
-    """Reports the metadata of a context binary, which may lie inside of a file (bytes)."""
-    return Step("context-inspect", given(file=file, offset=offset, bytes=size))
+    """Report the metadata of a context binary, which may lie inside of a file (bytes)."""
+    return Step("context-inspect", texts(file=file, offset=offset, bytes=size))
 
 
 def context_load(
@@ -295,11 +294,11 @@ def context_load(
     max_bytes: int | None = None,
     profile: ProfileLevel | None = None,
 ) -> Step:
-    """Makes a context from a binary; a file above `max_bytes` is not read.
+    """Create a context from a binary; a file above `max_bytes` is not read.
 
-    With `profile` the library's own events of it are told.
+    With `profile` the library's own events are reported.
     """
-    fields = given(context=context, file=file, max_bytes=max_bytes, profile=profile)
+    fields = texts(context=context, file=file, max_bytes=max_bytes, profile=profile)
     return Step("context-load", fields)
 
 
@@ -313,23 +312,23 @@ def execute(
     tolerance: float = 0.0,
     repeat: int | Rounds = 1,
 ) -> Step:
-    """Executes a graph `repeat` times, or in rounds, with inputs from files.
+    """Execute a graph `repeat` times, or in rounds, with inputs from files.
 
     Every run's outputs are compared with the files in `expected` (None: not this one): elements
     may differ by `tolerance`, in the unit of the tensor's raw values. `saved` names files for the
     last run's outputs. Raises ConfigError for a tolerance that is negative or no number.
     """
     files = executed_fields(inputs, expected, saved, tolerance, repeat)
-    return Step("execute", given(context=context, graph=graph) | files)
+    return Step("execute", texts(context=context, graph=graph) | files)
 
 
 def context_free(context: int) -> Step:
-    """Frees a context if it is loaded."""
-    return Step("context-free", given(context=context))
+    """Free a context, if it is loaded."""
+    return Step("context-free", texts(context=context))
 
 
-def given(**values: object) -> dict[str, str]:
-    """The fields that are not None, as text."""
+def texts(**values: object) -> dict[str, str]:
+    """Return the fields that are not None, as text."""
     return {key: str(value) for key, value in values.items() if value is not None}
 
 
@@ -340,14 +339,14 @@ def executed_fields(
     tolerance: float,
     repeat: int | Rounds,
 ) -> dict[str, str]:
-    """What each verb that executes takes: see `execute`."""
+    """Return the fields of each verb that executes: see `execute`."""
     files = numbered("input", inputs) | numbered("expect", expected) | numbered("save", saved)
     return files | {"tolerance": f"{tolerance:.17g}"} | rounds_of(repeat).fields()
 
 
 def numbered(key: str, values: Iterable[object | None]) -> dict[str, str]:
-    """Fields `key.0`, `key.1` and so on, without those that are None."""
-    return given(**{f"{key}.{at}": value for at, value in enumerate(values)})
+    """Return fields `key.0`, `key.1` and so on, without those that are None."""
+    return texts(**{f"{key}.{index}": value for index, value in enumerate(values)})
 
 
 def _line(verb: str, fields: Mapping[str, str]) -> str:
@@ -356,4 +355,4 @@ def _line(verb: str, fields: Mapping[str, str]) -> str:
 
 def _quote(value: str) -> str:
     text = value.encode("utf-8", "surrogateescape")
-    return _QUOTED.sub(lambda found: b"%%%02X" % found[0][0], text).decode()
+    return _QUOTED.sub(lambda match: b"%%%02X" % match[0][0], text).decode()

@@ -1,4 +1,4 @@
-"""Runs a plan in a fresh probe process, on a device or on this host, and says how it went."""
+"""Runs a plan in a new probe process, on a device or on this host."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 
 LOOK_S: Final = 8.0
-"""So many seconds, beyond all deadlines, whoever is told of a hang may look at the process."""
+"""Seconds, after all deadlines, for a callback to examine a process that hangs."""
 
 PIPE_BYTES: Final = 4096
-"""The least that a process can have printed when nobody reads and it waits for that (pipe(7))."""
+"""Least output of a process that is blocked because nobody reads it (pipe(7))."""
 
 _GRACE_S: Final = 2.0
 
 
-def with_deadline(plan: Plan, timeout_s: float, *, looks: bool = False) -> Plan:
-    """`plan` with a deadline before `timeout_s`; with `looks`, it can be looked at after that."""
+def with_deadline(plan: Plan, timeout_s: float, *, lingers: bool = False) -> Plan:
+    """Return `plan` with a deadline before `timeout_s`; `lingers`: it waits for a debugger."""
     deadline_ms, linger_ms = plan.settings.deadline_ms, plan.settings.linger_ms
     if deadline_ms is None:
         deadline_s = timeout_s - min(_GRACE_S, timeout_s / 4)
         deadline_ms = max(1, int(deadline_s * 1000))
-    if looks and not linger_ms:
+    if lingers and not linger_ms:
         linger_ms = int(LOOK_S * 1000)
     settings = dataclasses.replace(plan.settings, deadline_ms=deadline_ms, linger_ms=linger_ms)
     return Plan(plan.steps, settings)
@@ -51,33 +51,33 @@ def with_deadline(plan: Plan, timeout_s: float, *, looks: bool = False) -> Plan:
 
 def alive_at_deadline(
     transcript: Transcript,
-    found: Found,
+    state: Found,
     due_s: float,
     *,
     late_bytes: int = 0,
     heard_out: bool = True,
 ) -> bool:
-    """Whether what was found of a process proves that it had still not ended after `due_s`.
+    """Return whether the state of a process proves that it was still running after `due_s`.
 
-    Both moments are by the device's own clock: when the probe had read its plan, and when its
-    process was found. It may only have been waiting, because of the link, for somebody to read what
-    it printed. That is ruled out if less than a pipe takes came after the deadline (`late_bytes`),
-    and then the end of the stream (`heard_out`). One damaged byte can make a daemon wait for ever
-    to send more. What is in the kernel (D) waits for no reader, and cannot be ended either.
+    Both times are by the device's own clock: when the probe had read its plan, and when its process
+    was found. It may only have been blocked, because of the link, as nobody read its output. That
+    is ruled out if less than a pipe's size arrived after the deadline (`late_bytes`), and then the
+    end of the stream (`heard_out`). One damaged byte can make a daemon wait forever to send more. A
+    process in the kernel (D) waits for no reader, and cannot be ended either.
     """
-    if transcript.start is None or transcript.accepted is None or found.uptime_s is None:
+    if transcript.start is None or transcript.accepted is None or state.uptime_s is None:
         return False
     pid = transcript.start.pid
-    there = bool(found.states) if pid is None else pid in found.states
-    alive_s = found.uptime_s - transcript.accepted.boot_us / 1e6
-    reads_all = heard_out or (pid is not None and found.states.get(pid) == "D")
-    alive = there and not transcript.done and alive_s >= due_s
+    is_there = bool(state.states) if pid is None else pid in state.states
+    alive_s = state.uptime_s - transcript.accepted.boot_us / 1e6
+    reads_all = heard_out or (pid is not None and state.states.get(pid) == "D")
+    alive = is_there and not transcript.done and alive_s >= due_s
     return alive and late_bytes < PIPE_BYTES and reads_all
 
 
 MAX_STDERR_BYTES: Final = 256 << 10
 MAX_OUTPUT_BYTES: Final = 64 << 20
-"""No probe may say more than that, whatever its plan."""
+"""Most output of a probe, whatever its plan."""
 _OUTPUT_BYTES: Final = 16 << 20
 _STEP_BYTES: Final = 1 << 10
 _DOING: Final = "run the probe"
@@ -86,8 +86,8 @@ EXIT_STEP_FAILED: Final = 87
 EXIT_BAD_PLAN: Final = 88
 EXIT_DEADLINE: Final = 124
 EXIT_OUTPUT: Final = 125
-"""Only the probe itself ends with these (native/probe.h). So a library's `exit(0)` is not taken for
-a plan that was carried out and whose end nobody heard.
+"""Only the probe itself ends with these (native/probe.h). So a library's `exit(0)` is not mistaken
+for a plan that was carried out, but whose end was lost.
 """
 _NO_FOLDER: Final = 97
 _STATUS: Final = "qnn-harness-status"
@@ -96,14 +96,14 @@ _STATUS_SAID: Final = re.compile(rf"{_STATUS} ([0-9]{{1,3}})\n\Z".encode())
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """How one probe process went: facts, no verdict.
+    """Facts about one probe process, without a verdict.
 
     `plan` is the one it was given, its deadline included. `exit_code`: `EXIT_DONE` all steps fine,
     `EXIT_STEP_FAILED` a step failed, `EXIT_BAD_PLAN` the plan was refused, anything else is not the
-    probe's; None if it was ended by `signal` or from outside. `timed_out`:
-    it was alive when its deadline had passed, by the device's own clock: it said so itself, or was
-    found then. `truncated`: it wrote more than was taken, and was ended. `raw_events` is its
-    stdout, `stderr` the last part of its stderr, which also holds what the library prints.
+    probe's; None if it was ended by `signal` or from outside. `timed_out`: it was alive after its
+    deadline, by the device's own clock: it reported that itself, or was found then. `truncated`: it
+    wrote too much, and was ended. `raw_events` is its stdout, `stderr` the last part of its stderr,
+    which also has the library's output.
     """
 
     plan: Plan
@@ -129,17 +129,17 @@ def run_plan(
     on_start: Callable[[Plan], None] | None = None,
     on_hang: Callable[[int, Deadline], None] | None = None,
 ) -> ProbeRun:
-    """Runs `plan` with the probe at this path on the device, in `cwd`, with `env` added.
+    """Run `plan` with the probe at this path on the device, in `cwd`, with `env` added.
 
-    `first` is shell text that the shell which starts the probe runs before; it may exit instead.
-    `on_start` gets the plan that the probe was given once it has said something, and goes on.
+    `first` is shell text that runs before the probe; it may exit instead. `on_start` is called with
+    the final plan once the probe has printed something.
 
     The plan gets a deadline a little before `timeout_s` if it has none, so that the probe itself
-    can say where it hung. If even that fails, its process group is ended, and the run has
-    `timed_out` if the device says that the process was still there. A process that had ended by
-    itself, and was only heard of too late, is a run like any other. `on_hang` is called once, in
-    either case of a hang, with the probe's process id and a deadline (8 s), while the process is
-    still there. It may end that, and an InfraError of it is ignored.
+    can report where it hung. If even that fails, its process group is ended, and the run has
+    `timed_out` if the device reports that the process still existed. A process that had ended by
+    itself, but whose output came too late, is a run like any other. `on_hang` is called once, in
+    either case of a hang, with the probe's process id and a deadline (8 s), while the process still
+    exists. It may end the process, and its InfraError is ignored.
 
     Raises DeviceError if the probe did not start. Raises DeviceLost, with a note of the step under
     way, if the connection broke. Raises DeviceTimeout if nothing proves that the process was alive
@@ -147,15 +147,15 @@ def run_plan(
     """
     parser = TranscriptParser()
     raw, stderr = bytearray(), bytearray()
-    how_far = _HowFar(device.serial, plan)
-    told = False
+    progress = _Progress(device.serial, plan)
+    hang_reported = False
 
-    def tell(deadline: Deadline) -> None:
-        nonlocal told
+    def report_hang(deadline: Deadline) -> None:
+        nonlocal hang_reported
         start = parser.transcript.start
-        if on_hang is None or told or start is None or start.pid is None:
+        if on_hang is None or hang_reported or start is None or start.pid is None:
             return
-        told = True
+        hang_reported = True
         with contextlib.suppress(InfraError):
             on_hang(start.pid, deadline)
 
@@ -165,18 +165,18 @@ def run_plan(
         raw.extend(data)
         parser.feed(data)
         if followed():
-            how_far.tell(parser.transcript)
-        # what is heard of only after the deadline has been ended by then
+            progress.report(parser.transcript)
+        # a hang reported after the deadline has been ended by then
         if parser.transcript.deadline and not overall.expired:
-            tell(Deadline(LOOK_S))
+            report_hang(Deadline(LOOK_S))
 
     def on_stderr(data: bytes) -> None:
         stderr.extend(data)
         del stderr[:-MAX_STDERR_BYTES]
 
-    plan = with_deadline(plan, timeout_s, looks=on_hang is not None)
+    plan = with_deadline(plan, timeout_s, lingers=on_hang is not None)
     overall = Deadline(timeout_s)
-    # a link that is checked needs no second witness
+    # a link with checksums needs no second report of the status
     script = first + _script(probe, env, cwd, tell_status=not device.is_checked)
     started = time.monotonic()
     completed: Completed | None = None
@@ -189,7 +189,7 @@ def run_plan(
             on_stdout=on_stdout,
             on_stderr=on_stderr,
             max_output_bytes=most_output(plan),
-            before_end=tell,
+            before_end=report_hang,
             doing=_DOING,
             collect=False,
         )
@@ -217,8 +217,8 @@ def run_plan(
         truncated = completed.truncated
         if not device.is_checked and not truncated:
             exit_code, fits = _take_status(completed, stderr)
-    if transcript.deadline and told and number == signal.SIGKILL:
-        # it was about to end itself, and whoever looked at it did not wait for that
+    if transcript.deadline and hang_reported and number == signal.SIGKILL:
+        # it was about to end itself, but `on_hang` ended it first
         exit_code, number = EXIT_DEADLINE, None
     if transcript.start is None:
         raise DeviceError(
@@ -229,7 +229,7 @@ def run_plan(
         )
     if not fits:
         raise DeviceError(
-            "its exit status is not what the shell that ran the probe said, or that is missing",
+            "its exit status differs from the one that the shell reported, or that is missing",
             serial=device.serial,
             command=_DOING,
             output=bytes(stderr),
@@ -248,27 +248,27 @@ def run_plan(
 
 
 def most_output(plan: Plan) -> int:
-    """So many bytes may come of a plan: what its log may hold, escaped, and some for each step."""
-    asked = 2 * plan.settings.max_log_bytes + _STEP_BYTES * len(plan.steps)
-    return min(MAX_OUTPUT_BYTES, _OUTPUT_BYTES + asked)
+    """Return the most output of a plan (bytes): its log, escaped, and some for each step."""
+    expected = 2 * plan.settings.max_log_bytes + _STEP_BYTES * len(plan.steps)
+    return min(MAX_OUTPUT_BYTES, _OUTPUT_BYTES + expected)
 
 
-class _HowFar:
-    """Tells who follows a run where its plan is."""
+class _Progress:
+    """Reports the progress of a plan."""
 
     def __init__(self, serial: str, plan: Plan) -> None:
         self._serial = serial
         self._plan = plan
-        self._over = self._loaded = 0
+        self._finished = self._loaded = 0
 
-    def tell(self, transcript: Transcript) -> None:
-        """Looks only at the steps that were not over when it last looked."""
+    def report(self, transcript: Transcript) -> None:
+        """Report the current step, examining only steps that were not finished before."""
         if not transcript.steps:
             return
-        for step in transcript.steps[self._over :]:
+        for step in transcript.steps[self._finished :]:
             if not step.ended and step.skipped is None:
                 break
-            self._over += 1
+            self._finished += 1
             if step.ok and step.step < len(self._plan.steps):
                 self._loaded += loads(self._plan.steps[step.step])
         now = transcript.steps[-1]
@@ -294,7 +294,7 @@ def run_plan_locally(
     timeout_s: float,
     cwd: Path | None = None,
 ) -> ProbeRun:
-    """Runs `plan` on this host with `env` as its environment, and PATH; as `run_plan` otherwise.
+    """Run `plan` on this host with `env` as its environment, and PATH; as `run_plan` otherwise.
 
     Raises ConfigError if the probe cannot be executed, InfraError if it did not start properly.
     """
@@ -311,11 +311,11 @@ def run_plan_locally(
 
 
 def _script(probe: str, env: Mapping[str, str], cwd: str, *, tell_status: bool) -> str:
-    """Starts the probe; with `tell_status`, the shell says on stderr, too, how it ended.
+    """Return the script that starts the probe; with `tell_status` it also prints the exit status.
 
-    One flipped bit of an exit status would make a crash of a success. Where all went well the shell
-    ends with 0 and says nothing, which costs no packet. What the shell prints about a crash is no
-    word of the library's.
+    One flipped bit of an exit status would make a success of a crash. After a success the shell
+    ends with 0 and prints nothing, which costs no packet. The shell's own message about a crash is
+    dropped, as it is not the library's.
     """
     for name in env:
         if not name.isidentifier() or not name.isascii():
@@ -324,22 +324,22 @@ def _script(probe: str, env: Mapping[str, str], cwd: str, *, tell_status: bool) 
     begin = f"cd {shlex.quote(cwd)}||exit {_NO_FOLDER};{exports}"
     if not tell_status:
         return f"{begin}exec {shlex.quote(probe)}"
-    told = f"s=$?;[ $s = {EXIT_DONE} ]&&exit;echo {_STATUS} $s >&3;exit $s"
-    return f"{begin}exec 3>&2 2>/dev/null;(exec {shlex.quote(probe)} 2>&3 3>&-);{told}"
+    report = f"s=$?;[ $s = {EXIT_DONE} ]&&exit;echo {_STATUS} $s >&3;exit $s"
+    return f"{begin}exec 3>&2 2>/dev/null;(exec {shlex.quote(probe)} 2>&3 3>&-);{report}"
 
 
 def _take_status(completed: Completed, stderr: bytearray) -> tuple[int | None, bool]:
-    """Takes what the shell said out of `stderr`: the probe's exit code, and whether that holds.
+    """Remove the shell's status from `stderr`; return the exit code, and whether both agree.
 
-    It holds if the daemon says the same.
+    They agree if the daemon reports the same.
     """
     status = completed.exit_code if completed.signal is None else 128 + completed.signal
-    said = _STATUS_SAID.search(stderr)
-    if said is None:
+    match = _STATUS_SAID.search(stderr)
+    if match is None:
         return (EXIT_DONE, True) if status == 0 else (completed.exit_code, False)
-    holds = int(said[1]) == status
-    del stderr[said.start() :]
-    return completed.exit_code, holds
+    agrees = int(match[1]) == status
+    del stderr[match.start() :]
+    return completed.exit_code, agrees
 
 
 def _due_s(plan: Plan, timeout_s: float) -> float:

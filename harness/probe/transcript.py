@@ -1,4 +1,4 @@
-"""What is known of one probe process once its events are put together (pure)."""
+"""Transcript of one probe process, made of its events (pure)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from harness.core.outgoing_text import counted
 from harness.probe.plan import Plan
 
 MAX_KEPT: Final = 100
-"""How many malformed events are kept; all are counted."""
+"""Most malformed events that are kept; all are counted."""
 
 EARLIER_FAILED: Final = "an earlier step failed"
-"""Why the probe skips what comes between a step that failed and the cleanup (native/main.c)."""
+"""The probe's reason to skip steps between one that failed and the cleanup (native/main.c)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """What claimed to be an event and is none, or not the next one: why, and its start."""
+    """Text that looks like an event and is none, or not the next one: the reason, and its start."""
 
     reason: str
     excerpt: bytes
@@ -35,7 +35,7 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The probe's first event: the hash of its source, its process id, what it was built for."""
+    """The probe's first event: the hash of its source, its process id, its target."""
 
     source: str | None
     pid: int | None
@@ -44,7 +44,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The plan that the probe had read: its checksum, its steps, and when that was.
+    """The plan that the probe has read: its checksum, its number of steps, and the time.
 
     `boot_us` is by the clock that /proc/uptime shows: since the device booted, sleep included.
     """
@@ -56,7 +56,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What the probe says of a plan that it carried out: how many steps, how many failed."""
+    """The probe's last event: the number of steps, and of those that failed."""
 
     steps: int | None
     failed: int | None
@@ -66,8 +66,8 @@ class Done:
 class SeenLibrary:
     """A library that the process had loaded when its first step failed.
 
-    `name` is its own, `path` the file that the loader took. `hides` is the file of that name beside
-    the plan's libraries, if another one was taken; `version` is that of a QNN from elsewhere.
+    `name` is its own, `path` the file that the loader used. `hides` is the file of that name beside
+    the plan's libraries, if another one was used; `version` is that of a QNN from elsewhere.
     """
 
     name: str
@@ -79,9 +79,9 @@ class SeenLibrary:
 
 @dataclass(slots=True)
 class StepResult:
-    """What is known of one step.
+    """Result of one step.
 
-    `api` is the call that was under way last. A step that began and neither ended nor was skipped
+    `api` is the last call. A step that began and neither ended nor was skipped
     is where the process crashed, hung or was ended. `code` is the library's (0: success). None with
     an `error` means that the probe itself refused (`file`, `size`, `dlopen`, `symbol`, `plan`,
     `memory`, `metadata`, `unsupported`, `given`: what a user gave does not fit a program), or that
@@ -126,15 +126,14 @@ class StepResult:
 
 @dataclass(slots=True)
 class Transcript:
-    """Everything one probe process said, as far as it came.
+    """All events of one probe process, as far as they arrived.
 
-    `accepted` is the plan that it had read. `finished` is what it said once it had carried out its
-    whole plan, whatever came of the steps. `deadline` tells that it ended itself because its
-    deadline passed, `unread` that it may have waited before for somebody to read what it printed.
-    `plan_error` says why it refused its plan, `plan_damaged` that the plan did not arrive as it was
-    sent. `malformed` are events that were lost, repeated or changed on their way; `cut_off` tells
-    that the process ended in the middle of one. `libraries` tell what it had loaded when its first
-    step failed.
+    `accepted` is the plan that it has read. `finished` is set once it has carried out its whole
+    plan, even if steps failed. `deadline`: it ended itself because its deadline passed; `unread`:
+    it may have been blocked before, as nobody read its output. `plan_error` says why it refused its
+    plan; `plan_damaged`: the plan was changed on its way. `malformed` are events that were lost,
+    repeated or changed on their way; `cut_off`: the process ended in the middle of one. `libraries`
+    are those that it had loaded when its first step failed.
     """
 
     start: Start | None = None
@@ -168,7 +167,7 @@ _MAX_EXCERPT_BYTES: Final = 100
 
 
 def damage(transcript: Transcript) -> str | None:
-    """What happened to events on their way here, None if they came as they were sent (pure)."""
+    """Return a description of damaged events, None if there are none (pure)."""
     if transcript.malformed_count == 0:
         return None
     first = transcript.malformed[0]
@@ -178,32 +177,31 @@ def damage(transcript: Transcript) -> str | None:
 
 
 def misfit(transcript: Transcript, plan: Plan) -> str | None:
-    """What a probe that says it is done left out, or said besides; None if nothing (pure).
+    """Return how the transcript of a finished probe differs from its plan; None if not (pure).
 
-    Each step of the plan must have begun and ended once, or have been skipped for a reason that
-    holds, in the order of the plan. And the probe must have counted as we do.
+    Each step of the plan must have begun and ended once, or have been skipped for a valid reason,
+    in the order of the plan. And the probe's counts must be ours.
     """
     if damaged := damage(transcript):
         return damaged
     accepted, finished = transcript.accepted, transcript.finished
     if transcript.start is None or accepted is None or finished is None:
-        return "it said nothing of its start, its plan or its end"
+        return "it did not report its start, its plan or its end"
     body = plan.text().partition("\n")[2]
     if (accepted.checksum, accepted.steps) != (crc32(body.encode()), len(plan.steps)):
         return f"it had a plan of {accepted.steps} steps, which is not the one it was given"
     if len(transcript.steps) != len(plan.steps):
-        return f"it told of {len(transcript.steps)} of {len(plan.steps)} steps"
+        return f"it reported {len(transcript.steps)} of {len(plan.steps)} steps"
     failed = 0
-    for number, (said, told) in enumerate(zip(transcript.steps, plan.steps, strict=True)):
-        if (said.step, said.verb) != (number, told.verb):
-            return f"step {number} is {told.verb}, it told of step {said.step}, {said.verb}"
-        if said.unfinished or not (said.begun or said.skipped):
-            return f"step {number} ({said.verb}) began and did not end"
-        if said.skipped == EARLIER_FAILED and not failed:
-            return f"step {number} ({said.verb}) was skipped for a failure that there was not"
-        failed += said.failed
+    for number, (result, step) in enumerate(zip(transcript.steps, plan.steps, strict=True)):
+        if (result.step, result.verb) != (number, step.verb):
+            return f"step {number} is {step.verb}, it reported step {result.step}, {result.verb}"
+        if result.unfinished or not (result.begun or result.skipped):
+            return f"step {number} ({result.verb}) began and did not end"
+        if result.skipped == EARLIER_FAILED and not failed:
+            return f"step {number} ({result.verb}) was skipped for a failure that there was not"
+        failed += result.failed
     if (finished.steps, finished.failed) != (len(plan.steps), failed):
-        return (
-            f"it counted {finished.failed} failures in {finished.steps} steps, {failed} were told"
-        )
+        counted = f"it counted {finished.failed} failures in {finished.steps} steps"
+        return f"{counted}, {failed} were reported"
     return None

@@ -1,4 +1,4 @@
-"""Runs ways of a case, each in a fresh process, until the smallest that fails is found."""
+"""The search for the smallest way of running a case that fails; each run is a fresh process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self
 from pydantic import BaseModel, JsonValue
 
 from harness.bisect.folder import RUNS, FirstLine, SearchFolder
-from harness.bisect.loop import Loop, RunEnd, Watcher, judge, named_again, record_of
+from harness.bisect.loop import Loop, RunEnd, Watcher, judge, pytest_arguments_to_resume, record_of
 from harness.bisect.match import (
     ANY_FAILURE,
     Evidence,
@@ -32,23 +32,23 @@ from harness.core.schema_field import Schema1
 from harness.core.whole_file import disk_errors, write_whole
 from harness.diagnosis.error import ErrorRecord
 from harness.models.source import Residency
-from harness.plugin.own_contexts import nothing_beside
-from harness.reduce.subject import Minimizing, Way, WayAnswer, expected_of, shrunk
+from harness.plugin.user_files import isolated_arguments
+from harness.reduce.subject import Minimizing, Way, WayAnswer, expected_of, shrink
 from harness.results.record import CaseRecord
 
 _FIRST_RUNS: Final = 3
 _TRIES: Final = 10
 _MOST_REPEATS: Final = 20
 _OVERLOOKED: Final = 0.02
-"""How likely a failure may be overlooked, if it comes as often as at first."""
+"""The accepted probability of missing a failure that comes as often as at first."""
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """The smallest `way` that is known to fail. If `fails` is False, none was seen to fail.
+    """The smallest `way` that is known to fail. If `fails` is False, none failed.
 
-    `minimal`: it passes without any one of its contexts. `order_matters`: it passes in the other
-    order; None where that was not tried.
+    `minimal`: it passes without any one of its contexts. `order_matters`: it passes in the reverse
+    order; None if that was not tried.
     """
 
     way: Way
@@ -57,12 +57,12 @@ class Minimum:
     order_matters: bool | None = None
 
     def __str__(self) -> str:
-        what = "is minimal" if self.minimal else "is the smallest known"
-        return f"{' '.join(self.way.point)} {what}" if self.fails else "it did not fail"
+        verdict = "is minimal" if self.minimal else "is the smallest known"
+        return f"{' '.join(self.way.point)} {verdict}" if self.fails else "it did not fail"
 
 
 class _UnknownError(Exception):
-    """A way was not run often enough to be judged."""
+    """A way needs more runs before it can be judged."""
 
 
 class MinimizeSearch(Search[Minimizing, Minimum]):
@@ -71,61 +71,61 @@ class MinimizeSearch(Search[Minimizing, Minimum]):
     def __init__(self, spec: Minimizing, evidence: Evidence) -> None:
         super().__init__(spec, evidence)
         self.contexts: dict[Point, int | None] = {}
-        """The places in their order at which ways failed, as far as they are known."""
-        self.allowed = _made(evidence) + spec.max_runs
-        """How many runs there may be in all, with those that the lab spoilt."""
+        """The index of the context at which each way failed; None if it is not known."""
+        self.allowed = _total_runs(evidence) + spec.max_runs
+        """The most runs in all, with those spoilt by the lab."""
 
     def known(self) -> Minimum:
-        """What is known by now."""
-        return self._known(self.evidence)[0]
+        """Return the smallest failing way known so far."""
+        return self._state(self.evidence)[0]
 
-    def _known(self, evidence: Evidence) -> tuple[Minimum, Way | None, str]:
-        """What is known, and which way is to be run next, and why; None if none is."""
+    def _state(self, evidence: Evidence) -> tuple[Minimum, Way | None, str]:
+        """Return what is known, the next way to run (None if there is none), and the reason."""
         whole = self.spec.subject.way
-        sure = self.spec.repeat or _FIRST_RUNS
-        seen = evidence.of(whole.point)
-        fails, runs = seen.bad > 0, _runs(seen)
-        if runs < sure or (not fails and runs < _TRIES):
+        enough = self.spec.repeat or _FIRST_RUNS
+        tally = evidence.of(whole.point)
+        fails, runs = tally.bad > 0, _runs(tally)
+        if runs < enough or (not fails and runs < _TRIES):
             return Minimum(whole, fails=fails), whole, "whether it fails"
         if not fails:
             return Minimum(whole, fails=False), None, ""
-        repeat = self.spec.repeat or _repeats(seen.bad / runs)
-        best = asked = whole
+        repeat = self.spec.repeat or _repeats(tally.bad / runs)
+        best = last = whole
         minimal = False
 
-        def ask(way: Way) -> WayAnswer:
-            """Whether one of so many runs of a way fails: nothing fails so by chance."""
-            nonlocal asked
-            asked, tally = way, evidence.of(way.point)
+        def run(way: Way) -> WayAnswer:
+            """Return whether one of `repeat` runs of a way fails; no such failure is chance."""
+            nonlocal last
+            last, tally = way, evidence.of(way.point)
             if not tally.bad and _runs(tally) < repeat:
                 raise _UnknownError
             return WayAnswer(tally.bad > 0, self.contexts.get(way.point))
 
         try:
-            for smaller in shrunk(whole, ask):
+            for smaller in shrink(whole, run):
                 best = smaller
-            if _runs(evidence.of(best.point)) < sure:
+            if _runs(evidence.of(best.point)) < enough:
                 return Minimum(best), best, "whether it fails again"
             minimal, other = True, best.reversed
-            matters = None if other == best else not ask(other).fails
+            matters = None if other == best else not run(other).fails
         except _UnknownError:
-            why = f"whether {len(asked.order)} of {len(whole.order)} do"
-            return Minimum(best, minimal=minimal), asked, why
+            why = f"whether {len(last.order)} of {len(whole.order)} do"
+            return Minimum(best, minimal=minimal), last, why
         return Minimum(best, minimal=True, order_matters=matters), None, ""
 
     def _step(self, evidence: Evidence) -> Question | Minimum:
-        found, way, why = self._known(evidence)
-        if way is None or _made(evidence) >= self.allowed:
-            return found
+        minimum, way, why = self._state(evidence)
+        if way is None or _total_runs(evidence) >= self.allowed:
+            return minimum
         return Question(at=way.point, number=evidence.runs + 1, why=why)
 
 
-def _made(evidence: Evidence) -> int:
+def _total_runs(evidence: Evidence) -> int:
     return evidence.runs + evidence.unknown
 
 
 def _runs(tally: Tally) -> int:
-    return tally.told + tally.untestable
+    return tally.answers + tally.untestable
 
 
 def _repeats(often: float) -> int:
@@ -145,17 +145,17 @@ class MinimizeFirstLine(FirstLine):
 
 
 class MinimizeFolder(SearchFolder[Minimizing]):
-    """The folder of a minimization; beside log and runs the sets of contexts that were run."""
+    """The folder of a minimization: its log, its runs, and the sets of contexts that were run."""
 
-    begins, noun, suffix, written = MinimizeFirstLine, "minimization", "-minimize", (_SET,)
+    first_line, noun, suffix, written = MinimizeFirstLine, "minimization", "-minimize", (_SET,)
 
 
 class Result(BaseModel):
-    """What `contexts minimize --json` prints.
+    """The output of `contexts minimize --json`.
 
-    `contexts` are the names of the contexts that are left, in their order, of `before` in all.
-    `minimal`: the failure is gone without any one of them. `order_matters`: it is gone in the other
-    order; null where that was not tried. `shown` of `confirmed` runs of just these failed so.
+    `contexts` are the names of the remaining contexts, in order, out of `before`. `minimal`: it
+    does not fail without any one of them. `order_matters`: it does not fail in the reverse order;
+    null if that was not tried. `shown` of `confirmed` runs of just these failed.
     """
 
     schema_number: Schema1 = 1
@@ -195,52 +195,53 @@ class Minimization(Loop[Minimum]):
         self._known = search.known
         self._expects, self._why = task.subject.expects, ""
         for entry in log.answers():
-            self._keep(entry.at, entry.detail)
+            self._remember(entry.at, entry.detail)
 
     @classmethod
     def create(cls, reports: Path, task: Minimizing, **more: Any) -> Self:
-        """A new one. Raises ConfigError for a folder that cannot hold reports, InfraError."""
+        """Begin a new one. Raises ConfigError if the folder cannot be used, InfraError."""
         return cls(MinimizeFolder.create(reports, MinimizeFirstLine(spec=task)), task, **more)
 
     @classmethod
-    def resume(cls, path: Path, words: Sequence[str] = (), **more: Any) -> Self:
-        """Goes on with a stopped one, with as many runs allowed as at first. Raises ConfigError.
+    def resume(cls, path: Path, arguments: Sequence[str] = (), **more: Any) -> Self:
+        """Resume a stopped one, with as many more runs as at first. Raises ConfigError.
 
-        `words` are those for pytest, which are named again where they had a secret.
+        `arguments` are those for pytest, which are needed again if they had a secret.
         """
         folder = MinimizeFolder.open(path)
         log = folder.read()
-        words = named_again(log.spec.pytest_arguments, words)
+        arguments = pytest_arguments_to_resume(log.spec.pytest_arguments, arguments)
         try:
             for entry in log.answers():
                 inner_name(entry.run or RUNS)
-            found = cls(folder, log.spec.model_copy(update={"pytest_arguments": words}), **more)
+            task = log.spec.model_copy(update={"pytest_arguments": arguments})
+            minimization = cls(folder, task, **more)
         except ValueError as error:
-            raise ConfigError(f"cannot be gone on with: {error}", file=path) from error
-        folder.hold()
-        return found
+            raise ConfigError(f"cannot be resumed: {error}", file=path) from error
+        folder.lock()
+        return minimization
 
-    def go_on(self) -> Minimum | None:
-        """Runs until nothing can be left away, or --max-runs are over.
+    def run(self) -> Minimum | None:
+        """Run until nothing can be removed, or --max-runs are used up.
 
-        Raises ConfigError for a case that cannot be run at all, InfraError if the lab fails again
-        and again.
+        Raises ConfigError for a case that cannot be run at all, InfraError if the lab fails
+        repeatedly.
         """
-        found = super().go_on()
-        if isinstance(found, Stopped):
-            raise InfraError(f"the lab failed {found.troubles} times in a row: {self._why}")
-        return found
+        minimum = super().run()
+        if isinstance(minimum, Stopped):
+            raise InfraError(f"the lab failed {minimum.troubles} times in a row: {self._why}")
+        return minimum
 
     def result(self, out: Path | None = None) -> Result:
-        """What is known by now; what failed is packed, into `out` or into a file in the folder.
+        """Return the result so far, and bundle the failing contexts in `out` or in the folder.
 
         Raises ConfigError if `out` cannot be written, InfraError.
         """
         answers, known, bundle = self.folder.read().answers(), self._known(), None
         best = known.way
-        ran = [one for one in answers if one.at == best.point and one.answer != "unknown"]
-        failed = [one for one in ran if one.answer == "bad"]
-        records = (record_of(self.folder.path, one) for one in failed)
+        runs = [entry for entry in answers if entry.at == best.point and entry.answer != "unknown"]
+        failed = [entry for entry in runs if entry.answer == "bad"]
+        records = (record_of(self.folder.path, entry) for entry in failed)
         record = next(filter(None, records), None)
         if record is not None and self._expects is not None:
             bundle = out or self.folder.path / BUNDLE
@@ -256,69 +257,69 @@ class Minimization(Loop[Minimum]):
             minimal=known.minimal,
             order_matters=known.order_matters,
             shown=len(failed),
-            confirmed=len(ran),
+            confirmed=len(runs),
             runs=len(answers),
-            seconds=round(sum(one.seconds or 0 for one in answers), 3),
+            seconds=round(sum(entry.seconds or 0 for entry in answers), 3),
             folder=str(self.folder.path),
             bundle=None if bundle is None else str(bundle),
             exit_code=0 if known.minimal else 1,
         )
 
-    def _judged(self, at: Point, end: RunEnd) -> Judged:
+    def _judge(self, point: Point, end: RunEnd) -> Judged:
         record = end.record
         judged = judge(end, _match(self._expects), None)
-        if judged.answer == "untestable" and Way.at(at) == self.subject.way:
+        if judged.answer == "untestable" and Way.of_point(point) == self.subject.way:
             raise ConfigError(f"the case cannot be run: {judged.why}", field="CASE")
-        self._why = _told(record) or judged.why
-        more: dict[str, JsonValue] = {}
+        self._why = _failure_text(record) or judged.why
+        detail: dict[str, JsonValue] = {}
         if judged.answer == "bad" and record is not None:
             expects = self._expects or expected_of(record)
-            more["context"] = record.error.context if record.error else None
-            more["expects"] = expects.model_dump(mode="json") if expects else None
-            self._keep(at, more)
-        return Judged(judged.answer, self._why, more)
+            detail["context"] = record.error.context if record.error else None
+            detail["expects"] = expects.model_dump(mode="json") if expects else None
+            self._remember(point, detail)
+        return Judged(judged.answer, self._why, detail)
 
-    def _keep(self, at: Point, detail: Mapping[str, JsonValue]) -> None:
-        """Remembers where a way failed; the first failure is what later ones must be like."""
+    def _remember(self, point: Point, detail: Mapping[str, JsonValue]) -> None:
+        """Remember where a way failed, and the first failure, which later ones must match."""
         if "context" in detail:
             context = detail["context"]
-            self._contexts.setdefault(at, context if isinstance(context, int) else None)
+            self._contexts.setdefault(point, context if isinstance(context, int) else None)
         if self._expects is None and detail.get("expects") is not None:
             self._expects = Expects.model_validate(detail["expects"])
 
-    def _begin(self, at: Point, reports: Path) -> RunEnd:
+    def _run_at(self, point: Point, reports: Path) -> RunEnd:
         folder = self.folder.path
-        arguments = self._arguments(Way.at(at), reports)
+        arguments = self._arguments(Way.of_point(point), reports)
         return self._run_case(arguments, reports, folder, self.task.run_timeout_s)
 
     def _arguments(self, way: Way, reports: Path) -> list[str]:
-        """pytest's arguments for a run of a way: as a manifest, with its files beside it."""
+        """Return pytest's arguments for a run of a way, and write its manifest and files."""
         subject, folder = self.subject, self.folder.path / _SET
         manifest, files = subject.packed(way, subject.plan)
-        listed = folder / f"{reports.name.partition('-')[0]}.json"
+        manifest_path = folder / f"{reports.name.partition('-')[0]}.json"
         with disk_errors(f"cannot write to {folder}"):
             folder.mkdir(exist_ok=True)
             for name, file in files.items():
                 hold(file, folder / name)
-            write_whole(listed, manifest.text().encode())
-        name = f"{_SET}/{listed.name}"
+            write_whole(manifest_path, manifest.text().encode())
+        name = f"{_SET}/{manifest_path.name}"
         case, plan = f"{name}::{QNN.test}", subject.plan
         arguments = case_arguments(case, subject.lab, reports, subject.devices, str(plan.backend))
-        arguments += nothing_beside(self.folder.path)
+        arguments += isolated_arguments(self.folder.path)
         arguments += [f"--qnn-version={plan.qnn}"] if plan.qnn else []
         return [*arguments, *self.task.pytest_arguments, name]
 
 
-def _told(record: CaseRecord | None) -> str:
+def _failure_text(record: CaseRecord | None) -> str:
     if record is None or record.error is None:
         return record.outcome if record is not None else ""
     error = record.error
-    what = f"{error.api or ''} {error.code or ''}".strip() or error.message.partition("\n")[0]
-    return f"{record.outcome}: {what}"
+    failure = f"{error.api or ''} {error.code or ''}".strip() or error.message.partition("\n")[0]
+    return f"{record.outcome}: {failure}"
 
 
 def _match(expects: Expects | None) -> Match:
-    """What counts as the failure that is wanted: anything else counts as passed."""
+    """Return the condition for the wanted failure; any other counts as passed."""
     if expects is None:
         return ANY_FAILURE
 

@@ -1,8 +1,8 @@
-"""Bundles of cases: what whoever gets one needs to run it, with qnn-harness and without.
+"""Bundles of cases, which can be run with qnn-harness and without.
 
-README.txt says what happened, with its numbers. `reproduce.py` and reproduce.json run the case by
-ONNX Runtime alone, a context binary through an .onnx that names it. Beside each context binary lies
-the list of inputs for qnn-net-run, beside a .pte that for ExecuTorch's runner.
+README.txt says what happened, with its numbers. `reproduce.py` and reproduce.json run the case with
+ONNX Runtime alone, a context binary through an .onnx that names it. Each context binary comes with
+the list of inputs for qnn-net-run, a .pte with that for ExecuTorch's runner.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.core.outgoing_text import counted
 from harness.core.socs import SOCS, claim_of, limits_of_simulation
 from harness.core.versions import QNN_WHEELS
 from harness.core.whole_file import sha256_of
-from harness.models.artefact_sources import Given, own_folder
+from harness.models.artefact_sources import ModelOptions, own_folder
 from harness.models.compile import compile_options
 from harness.models.litert import LITERT_VERSION
 from harness.models.source import ANY_DISTANCE
@@ -49,7 +49,7 @@ class NamedTensor(BaseModel, extra="forbid", frozen=True):
 
 
 class LoadedGraph(BaseModel, extra="forbid", frozen=True):
-    """The graph of a binary that is executed, number `at` of `of`; its inputs and outputs."""
+    """The executed graph of a binary, with index `at` of `of`; its inputs and outputs."""
 
     name: str
     at: int
@@ -60,31 +60,31 @@ class LoadedGraph(BaseModel, extra="forbid", frozen=True):
 
 @dataclass(frozen=True)
 class RunnerInputs:
-    """What ExecuTorch's runner is given: the number of a method, and raw files in its order."""
+    """Inputs for ExecuTorch's runner: the number of a method, and raw files in its order."""
 
     method: int
     files: tuple[str, ...]
 
 
-def model_files(path: Path, given: Given) -> dict[str, Path]:
+def model_files(path: Path, options: ModelOptions) -> dict[str, Path]:
     """Return the files of a model and of the tensors given with it, by their names in a bundle."""
     artefact = open_artefact(path)
-    beside = [piece.path for piece in artefact.pieces if piece.path != path]
-    beside += [path.parent / name for name in artefact.facts.get("beside", ())]
+    others = [piece.path for piece in artefact.pieces if piece.path != path]
+    others += [path.parent / name for name in artefact.facts.get("beside", ())]
     files = {f"model/{path.name}": path}
-    files |= {f"model/{one.relative_to(path.parent).as_posix()}": one for one in beside}
-    for folder, of in (("inputs", given.inputs), ("expected", given.expected)):
-        root = own_folder(of, path.name)
+    files |= {f"model/{file.relative_to(path.parent).as_posix()}": file for file in others}
+    for folder, tensors in (("inputs", options.inputs), ("expected", options.expected)):
+        root = own_folder(tensors, path.name)
         if root is None:
             continue
-        for one in sorted(root.rglob("*")):
-            if one.suffix in _TENSORS and one.is_file():
-                files[f"{folder}/{one.relative_to(root).as_posix()}"] = one
+        for file in sorted(root.rglob("*")):
+            if file.suffix in _TENSORS and file.is_file():
+                files[f"{folder}/{file.relative_to(root).as_posix()}"] = file
     return {name: file for name, file in files.items() if name_problem(name) is None}
 
 
 def entries_of(files: Mapping[str, Path]) -> tuple[ModelFile, ...]:
-    """Return what a manifest says of the files of a model."""
+    """Return the entries of a manifest for the files of a model."""
     return tuple(
         ModelFile(file=name, size=path.stat().st_size, sha256=sha256_of(path))
         for name, path in files.items()
@@ -100,14 +100,14 @@ def write_case(
     inputs: Mapping[str, Sequence[str]],
     runner: RunnerInputs | None = None,
 ) -> None:
-    """Write the bundle of a case, with all that reproduces it.
+    """Write the bundle of a case, with everything that reproduces it.
 
     `graphs` are the graphs of context binaries and `inputs` the files of their inputs, by the name
     of the binary. Raises ConfigError for a path that cannot be one, InfraError.
     """
     assert manifest.plan is not None
     texts: dict[str, bytes] = {}
-    script = _reproducing(manifest, record, graphs, inputs, texts)
+    script = _reproduction(manifest, record, graphs, inputs, texts)
     if script is not None:
         texts[_DATA] = f"{json.dumps(script, indent=1)}\n".encode()
         texts[SCRIPT] = Path(__file__).with_name(SCRIPT).read_bytes()
@@ -117,14 +117,14 @@ def write_case(
     write_bundle(path, manifest, {"README.txt": readme.encode(), **texts}, files)
 
 
-def _reproducing(
+def _reproduction(
     manifest: Manifest,
     record: CaseRecord,
     graphs: Mapping[str, LoadedGraph],
     inputs: Mapping[str, Sequence[str]],
     texts: dict[str, bytes],
 ) -> dict[str, Any] | None:
-    """Return what `reproduce.py` is to do, with its files in `texts`; None if it can do nothing."""
+    """Return the content of reproduce.json, adding its files to `texts`; None if not possible."""
     plan = manifest.plan
     assert plan is not None
     soc = SOCS.get(plan.soc or "")
@@ -138,23 +138,23 @@ def _reproducing(
         for name, piece in pieces.items():
             graph, stem = graphs[name], name.removesuffix(".bin")
             texts[f"{stem}.onnx"] = _epcontext(name, graph)
-            read = dict(zip((one.name for one in graph.inputs), inputs[name], strict=False))
-            wanted = zip((one.name for one in graph.outputs), piece.expected, strict=False)
-            listed = " ".join(f"{tensor}:={file}" for tensor, file in read.items())
-            texts[f"{stem}.txt"] = f"{listed}\n".encode()
-            expected = {tensor: entry.file for tensor, entry in wanted}
+            files = dict(zip((tensor.name for tensor in graph.inputs), inputs[name], strict=False))
+            outputs = zip((tensor.name for tensor in graph.outputs), piece.expected, strict=False)
+            input_list = " ".join(f"{tensor}:={file}" for tensor, file in files.items())
+            texts[f"{stem}.txt"] = f"{input_list}\n".encode()
+            expected = {tensor: entry.file for tensor, entry in outputs}
             models.append(
-                {"file": f"{stem}.onnx", "inputs": read, "expected": expected, "on_cpu": False}
+                {"file": f"{stem}.onnx", "inputs": files, "expected": expected, "on_cpu": False}
             )
         order = [list(pieces).index(str(piece.file)) for piece in manifest.pieces]
     elif manifest.model and manifest.model[0].file.endswith(".onnx"):
-        named: dict[str, dict[str, str]] = {"inputs": {}, "expected": {}}
+        tensors: dict[str, dict[str, str]] = {"inputs": {}, "expected": {}}
         for entry in manifest.model[1:]:
             folder, _, name = entry.file.partition("/")
-            if folder in named:
-                named[folder][Path(name).stem] = entry.file
-        plain = plan.engine == "qnn" or not manifest.pieces
-        models.append({"file": manifest.model[0].file, **named, "on_cpu": plain})
+            if folder in tensors:
+                tensors[folder][Path(name).stem] = entry.file
+        on_cpu = plan.engine == "qnn" or not manifest.pieces
+        models.append({"file": manifest.model[0].file, **tensors, "on_cpu": on_cpu})
     else:
         return None
     limits = {"max error": plan.max_error, "cosine": plan.min_cosine, "SQNR": plan.min_sqnr}
@@ -163,7 +163,7 @@ def _reproducing(
         "models": models,
         "order": order,
         "at_once": at_once,
-        # what has only limits may be off by any distance within them
+        # a case with limits only may have any distance within them
         "tolerance": plan.tolerance if plan.tolerance < ANY_DISTANCE else None,
         "limits": {name: limit for name, limit in limits.items() if limit is not None},
         "provider_options": options,
@@ -172,23 +172,23 @@ def _reproducing(
 
 
 def _epcontext(binary: str, graph: LoadedGraph) -> bytes:
-    """Return an .onnx whose only node has a context binary beside it loaded."""
+    """Return an .onnx whose only node loads the context binary `binary` in the same folder."""
     import numpy as np
     from onnx import helper
 
     def values(tensors: Iterable[NamedTensor]) -> list[Any]:
-        made = []
-        for one in tensors:
-            plain = one.data_type.replace("ufixed", "uint").replace("sfixed", "int")
-            kind = np.dtype(plain.replace("bool8", "bool"))
+        infos = []
+        for tensor in tensors:
+            data_type = tensor.data_type.replace("ufixed", "uint").replace("sfixed", "int")
+            kind = np.dtype(data_type.replace("bool8", "bool"))
             element = helper.np_dtype_to_tensor_dtype(kind)
-            made.append(helper.make_tensor_value_info(one.name, element, one.shape))
-        return made
+            infos.append(helper.make_tensor_value_info(tensor.name, element, tensor.shape))
+        return infos
 
     node = helper.make_node(
         "EPContext",
-        [one.name for one in graph.inputs],
-        [one.name for one in graph.outputs],
+        [tensor.name for tensor in graph.inputs],
+        [tensor.name for tensor in graph.outputs],
         name=graph.name,
         domain="com.microsoft",
         main_context=1,
@@ -197,21 +197,21 @@ def _epcontext(binary: str, graph: LoadedGraph) -> bytes:
         partition_name=graph.name,
         source="QNN",
     )
-    made = helper.make_graph([node], "context", values(graph.inputs), values(graph.outputs))
+    onnx_graph = helper.make_graph([node], "context", values(graph.inputs), values(graph.outputs))
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(made, opset_imports=opsets, ir_version=8)
+    model = helper.make_model(onnx_graph, opset_imports=opsets, ir_version=8)
     return bytes(model.SerializeToString())
 
 
-def came_to(record: CaseRecord) -> list[str]:
-    """Return what a case came to, in lines with its numbers and without paths of computers."""
+def outcome_lines(record: CaseRecord) -> list[str]:
+    """Return the outcome of a case in lines, with its numbers and without local paths."""
     error = record.error
     if error is None:
         return [record.outcome]
     code = f"{error.code} {error.symbol or ''}".rstrip() if error.code else None
     call = " -> ".join(filter(None, (error.api, code)))
-    said = [line for line in _PATH.sub("", error.message).splitlines() if line.strip()]
-    return [record.outcome, *([call] if call else []), *said]
+    message = [line for line in _PATH.sub("", error.message).splitlines() if line.strip()]
+    return [record.outcome, *([call] if call else []), *message]
 
 
 def _readme(
@@ -226,18 +226,18 @@ def _readme(
     assert plan is not None
     engine = ENGINES[plan.engine]
     simulated = record.device is not None and record.device.simulated
-    ran = filter(
+    versions = filter(
         None,
         (plan.build_id, plan.backend, plan.soc, plan.target, "simulated" if simulated else None),
     )
     claim = claim_of(record.error.code if record.error is not None else None)
     limits = limits_of_simulation(claim, plan.target, [plan.qnn], simulated=simulated)
-    yield f"QNN {plan.qnn or 'unknown'} ({', '.join(ran)}), run by {engine.title}:"
-    yield from (f"  {line}" for line in came_to(record))
+    yield f"QNN {plan.qnn or 'unknown'} ({', '.join(versions)}), run by {engine.title}:"
+    yield from (f"  {line}" for line in outcome_lines(record))
     yield from (f"  {line}" for line in filter(None, [limits]))
     yield ""
     if manifest.pieces:
-        pieces = [f"{one.file}: {one.artefact} {one.origin}".rstrip() for one in manifest.pieces]
+        pieces = [f"{p.file}: {p.artefact} {p.origin}".rstrip() for p in manifest.pieces]
         yield f"{counted(len(pieces), 'QNN context')}, {plan.residency}:"
         for piece in dict.fromkeys(pieces):
             number = pieces.count(piece)
@@ -248,10 +248,10 @@ def _readme(
     qnn = f" --qnn {plan.qnn}" if plan.qnn else ""
     yield from ("", "With qnn-harness:", "")
     yield f"  qnn-harness run {name}{qnn} --backend {plan.backend}"
-    yield from ("", "Its last lines say whether it came to the same.", "")
+    yield from ("", "Its last lines say whether the outcome is the same.", "")
     if by_script:
         wheel = QNN_WHEELS.get(plan.qnn or "")
-        yield "With ONNX Runtime alone, in a folder with what is in this archive:"
+        yield "With ONNX Runtime alone, in a folder with the content of this archive:"
         yield from ("", f"  python -m pip install onnxruntime-qnn{f'=={wheel}' if wheel else ''}")
         yield from (f"  python {SCRIPT}", "")
         yield "On Linux x86-64 that wheel has QNN's simulator of the HTP."
@@ -261,19 +261,19 @@ def _readme(
         yield from ("target's folder in lib/:", "")
         for file, graph in graphs.items():
             stem = file.removesuffix(".bin")
-            lists = ",".join(f"{stem}.txt" if at == graph.at else "__" for at in range(graph.of))
+            lists = ",".join(f"{stem}.txt" if i == graph.at else "__" for i in range(graph.of))
             yield f"  qnn-net-run --backend LIBRARY --retrieve_context {file} \\"
             yield f"    --input_list {lists} --use_native_input_files \\"
             yield "    --use_native_output_files --output_dir output"
         yield ""
     if runner is not None:
-        yield "With ExecuTorch's runner alone, in a folder with what is in this archive:"
+        yield "With ExecuTorch's runner alone, in a folder with the content of this archive:"
         yield from ("", "  mkdir outputs")
-        words = ["qnn_executor_runner", "--model_path", manifest.model[0].file]
-        words += ["--method_index", str(runner.method)] if runner.method else []
-        yield f"  {shlex.join(words)} \\"
-        listed = f"--input_list_path {_INPUT_LIST} " if runner.files else ""
-        yield from (f"    {listed}--output_folder_path outputs", "")
+        command = ["qnn_executor_runner", "--model_path", manifest.model[0].file]
+        command += ["--method_index", str(runner.method)] if runner.method else []
+        yield f"  {shlex.join(command)} \\"
+        input_list = f"--input_list_path {_INPUT_LIST} " if runner.files else ""
+        yield from (f"    {input_list}--output_folder_path outputs", "")
         if runner.files:
             yield f"Each line of {_INPUT_LIST} is an inference: the raw file of each input, in the"
             yield "order of the method, with a space between. Output O of inference I becomes"

@@ -29,7 +29,7 @@ def main() -> int:
     case = json.loads((HERE / "reproduce.json").read_text("utf-8"))
     library = onnxruntime_qnn.get_library_path()
     onnxruntime.register_execution_provider_library(EP_NAME, library)
-    devices = [one for one in onnxruntime.get_ep_devices() if one.ep_name == EP_NAME][:1]
+    devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == EP_NAME][:1]
     print(f"onnxruntime {onnxruntime.__version__}, onnxruntime-qnn {onnxruntime_qnn.__version__}")
     loaded: deque[tuple[int, Any]] = deque(maxlen=case["at_once"])
     wrong = 0
@@ -64,68 +64,68 @@ def session_of(file: str, devices: list[Any], case: dict[str, Any]) -> Any:
 
 
 def run(session: Any, model: dict[str, Any], case: dict[str, Any]) -> int:
-    """Execute a session, and return how many outputs are further off than they may be."""
+    """Execute a session, and return the number of outputs beyond the limits of the case."""
     import onnxruntime
 
     inputs = {
-        one.name: values(model["inputs"].get(one.name), one.name, one)
-        for one in session.get_inputs()
+        tensor.name: values(model["inputs"].get(tensor.name), tensor.name, tensor)
+        for tensor in session.get_inputs()
     }
-    names = [one.name for one in session.get_outputs()]
+    names = [tensor.name for tensor in session.get_outputs()]
     outputs = dict(zip(names, session.run(names, inputs), strict=True))
-    wanted = {
+    expected = {
         name: values(model["expected"].get(name), name, outputs[name])
         for name in names
         if name in model["expected"]
     }
     against = "the expected file"
-    if not wanted and model["on_cpu"]:
+    if not expected and model["on_cpu"]:
         against = "ONNX Runtime on the CPU"
         providers = ["CPUExecutionProvider"]
         cpu = onnxruntime.InferenceSession(str(HERE / model["file"]), providers=providers)
-        wanted = dict(zip(names, cpu.run(names, inputs), strict=True))
+        expected = dict(zip(names, cpu.run(names, inputs), strict=True))
     wrong = 0
-    for name, right in wanted.items():
-        made, right = (numpy.asarray(one, numpy.float64) for one in (outputs[name], right))
-        figures = distance(made, right)
-        told = ", ".join(f"{figure} {value:.7g}" for figure, value in figures.items())
-        print(f"  {name}: {told}, {numpy.count_nonzero(numpy.isnan(made))} NaN against {against}")
-        bad = False
+    for name, right in expected.items():
+        actual, right = (numpy.asarray(array, numpy.float64) for array in (outputs[name], right))
+        figures = distance(actual, right)
+        text = ", ".join(f"{figure} {value:.7g}" for figure, value in figures.items())
+        print(f"  {name}: {text}, {numpy.count_nonzero(numpy.isnan(actual))} NaN against {against}")
+        is_wrong = False
         for figure, limit in case["limits"].items():
             value = figures[figure]
             if not (value <= limit if figure == "max error" else value >= limit):
                 print(f"  {name}: {figure} {value:.7g}, and {limit:g} is asked")
-                bad = True
+                is_wrong = True
         if case["tolerance"] is not None:
-            far = numpy.count_nonzero(~(numpy.abs(made - right) <= case["tolerance"]))
-            bad |= bool(far) and name in model["expected"]
-            print(f"  {name}: {far} of {made.size} elements beyond {case['tolerance']:g}")
-        wrong += bad
+            far = numpy.count_nonzero(~(numpy.abs(actual - right) <= case["tolerance"]))
+            is_wrong |= bool(far) and name in model["expected"]
+            print(f"  {name}: {far} of {actual.size} elements beyond {case['tolerance']:g}")
+        wrong += is_wrong
     return wrong
 
 
-def distance(made: Any, right: Any) -> dict[str, float]:
-    """Return how far an output is from what is right; of what is equal the SQNR is infinite."""
-    off, norms = made - right, numpy.linalg.norm(made) * numpy.linalg.norm(right)
-    noise, signal = float(numpy.square(off).sum()), float(numpy.square(right).sum())
+def distance(actual: Any, right: Any) -> dict[str, float]:
+    """Return the distance of an output from the right one; for equal ones the SQNR is infinite."""
+    error, norms = actual - right, numpy.linalg.norm(actual) * numpy.linalg.norm(right)
+    noise, signal = float(numpy.square(error).sum()), float(numpy.square(right).sum())
     with numpy.errstate(divide="ignore", invalid="ignore"):
         return {
-            "max error": float(numpy.abs(off).max(initial=0.0)),
-            "cosine": float(numpy.vdot(made, right) / norms) if norms else float(not noise),
+            "max error": float(numpy.abs(error).max(initial=0.0)),
+            "cosine": float(numpy.vdot(actual, right) / norms) if norms else float(not noise),
             "SQNR": float(10 * numpy.log10(numpy.float64(signal) / noise)) if noise else numpy.inf,
         }
 
 
 def values(file: str | None, name: str, like: Any) -> Any:
-    """Return what a file holds, as an array like an input or output; without one, the same noise.
+    """Return the content of a file as an array like an input or output; by default fixed noise.
 
-    `like` is what a session says of an input, or an array.
+    `like` is the metadata of an input of a session, or an array.
     """
     if isinstance(like, numpy.ndarray):
         kind, shape = like.dtype, like.shape
     else:
-        words = like.type.removeprefix("tensor(").removesuffix(")")
-        kind = numpy.dtype({"float": "float32", "double": "float64"}.get(words, words))
+        type_name = like.type.removeprefix("tensor(").removesuffix(")")
+        kind = numpy.dtype({"float": "float32", "double": "float64"}.get(type_name, type_name))
         shape = tuple(size if isinstance(size, int) else 1 for size in like.shape)
     if file is None:
         noise = numpy.random.default_rng(zlib.crc32(name.encode())).random(shape)

@@ -1,4 +1,4 @@
-"""The case that is to be made smaller or handed over: its contexts, and how it is run."""
+"""The case to reduce or to bundle: its contexts, and how it is run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from harness.bench.executorch import methods_to_run, open_program
 from harness.bisect.match import Point
-from harness.bisect.request import where_pytest_starts, where_to_run
+from harness.bisect.request import choose_devices, pytest_root
 from harness.containers.artefact import Artefact
 from harness.containers.manifest import (
     Expects,
@@ -27,12 +27,12 @@ from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.socs import SOCS
 from harness.lab.inventory import Lab
-from harness.models.artefact_sources import Given, contexts_of, own_folder
+from harness.models.artefact_sources import ModelOptions, contexts_of, own_folder
 from harness.models.context_file import ContextFile, ContextFiles
-from harness.models.contexts import Contexts, SourceList, required
+from harness.models.contexts import Contexts, SourceList, require_contexts
 from harness.models.metadata import entries, tensors_of
 from harness.models.source import ANY_DISTANCE, Context, Residency
-from harness.plugin.own_contexts import TESTS, is_of_a_file, named_way
+from harness.plugin.user_files import TESTS, is_of_a_file, named_variant
 from harness.probe.build import ProbeBuilder
 from harness.reduce.handover import (
     LoadedGraph,
@@ -48,28 +48,28 @@ from harness.results.run_folder import RunFolder, run_folders
 from harness.runtimes.catalog import Catalog
 
 _SIMPLER: Final[tuple[Residency, ...]] = ("sequential", "window")
-"""What is tried instead of `resident`: the fewer are loaded at once, the simpler."""
+"""Alternatives to `resident`, simplest first: the fewer are loaded at once, the simpler."""
 
 Element = TypeVar("Element")
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to run contexts: which ones, by their numbers, in the order in which they are loaded.
+    """A way to run contexts: their numbers in loading order, and how many are loaded at once.
 
-    Contexts with one number are one binary with one set of inputs.
+    Contexts with the same number are the same binary with the same inputs.
     """
 
     order: tuple[int, ...]
     residency: Residency
 
     @classmethod
-    def at(cls, point: Point) -> Way:
-        """The way that a search calls so. Raises ValueError for what is none."""
+    def of_point(cls, point: Point) -> Way:
+        """Return the way of a point of a search. Raises ValueError for an invalid one."""
         residency, order = point
-        known: dict[str, Residency] = {one: one for one in get_args(Residency)}
+        known: dict[str, Residency] = {mode: mode for mode in get_args(Residency)}
         if residency not in known:
-            raise ValueError(f"{residency!r} is no residency")
+            raise ValueError(f"{residency!r} is not a residency")
         return cls(tuple(map(int, order.split(","))), known[residency])
 
     @property
@@ -83,104 +83,104 @@ class Way:
 
 @dataclass(frozen=True)
 class WayAnswer:
-    """Whether a way fails as it is to; `context` is the place in its order where it does."""
+    """The result of a way: whether it has the wanted failure, and the index in its order."""
 
     fails: bool
     context: int | None = None
 
 
-Ask = Callable[[Way], WayAnswer]
-"""Whether a way fails. It is asked again and again, and always answers alike for a way."""
+RunWay = Callable[[Way], WayAnswer]
+"""Return whether a way fails. It is called repeatedly, and must be deterministic."""
 
 
-def shrunk(start: Way, ask: Ask) -> Iterator[Way]:
-    """Ever smaller ways that fail, beginning with `start`, which does.
+def shrink(start: Way, run: RunWay) -> Iterator[Way]:
+    """Yield ever smaller ways that fail, beginning with `start`, which does.
 
-    Nothing can be left away of the last one: it passes without any one of its contexts. Contexts
-    keep their order. One context again and again, and a simpler residency, are tried first. The
-    same answers lead to the same ways.
+    The last one is minimal: it passes without any one of its contexts. Contexts keep their order.
+    Repeating a single context, and a simpler residency, are tried first. The same answers lead to
+    the same ways.
     """
     best = start
     yield best
-    for step in (_cut, _one_kind, _cut, _simpler, _cut, _fewer_kinds, _fewer):
-        for smaller in step(best, ask):
+    for step in (_cut, _repeat_one, _cut, _simplify, _cut, _drop_kinds, _drop_contexts):
+        for smaller in step(best, run):
             best = smaller
             yield best
 
 
-def without(
+def shrink_list(
     items: Sequence[Element], fails: Callable[[Sequence[Element]], bool]
 ) -> Iterator[list[Element]]:
-    """Ever fewer of the items, in their order, that still fail together; at least one is left.
+    """Yield ever shorter lists of the items, in order, that still fail; at least one remains.
 
-    Of the last ones none can be left away alone. What is left away at once is doubled after each
-    success. If most of n items are needed, n sets are asked for; if few matter, some log n for each
-    of these.
+    No single item can be removed from the last list. The number removed at once is doubled after
+    each success. If most of n items are needed, n lists are tried; if few matter, some log n for
+    each of these.
     """
-    left = list(items)
+    remaining = list(items)
     while True:
-        before, at, size = len(left), 0, 1
-        while at < len(left):
-            size = min(size, len(left) - at, len(left) - 1)
-            fewer = left[:at] + left[at + size :]
+        before, index, size = len(remaining), 0, 1
+        while index < len(remaining):
+            size = min(size, len(remaining) - index, len(remaining) - 1)
+            fewer = remaining[:index] + remaining[index + size :]
             if size and fails(fewer):
-                left = fewer
-                yield left
+                remaining = fewer
+                yield remaining
                 size *= 2
             elif size > 1:
                 size //= 2
             else:
-                at, size = at + 1, 1
-        if len(left) == before:
+                index, size = index + 1, 1
+        if len(remaining) == before:
             return
 
 
-def _simpler(way: Way, ask: Ask) -> Iterator[Way]:
+def _simplify(way: Way, run: RunWay) -> Iterator[Way]:
     for residency in _SIMPLER:
         if residency == way.residency or len(way.order) == 1:
             return
-        if ask(found := replace(way, residency=residency)).fails:
-            yield found
+        if run(simpler := replace(way, residency=residency)).fails:
+            yield simpler
             return
 
 
-def _cut(way: Way, ask: Ask) -> Iterator[Way]:
-    context = ask(way).context
+def _cut(way: Way, run: RunWay) -> Iterator[Way]:
+    context = run(way).context
     if context is not None and context + 1 < len(way.order):
-        found = replace(way, order=way.order[: context + 1])
-        if ask(found).fails:
-            yield found
+        shorter = replace(way, order=way.order[: context + 1])
+        if run(shorter).fails:
+            yield shorter
 
 
-def _fewer_kinds(way: Way, ask: Ask) -> Iterator[Way]:
-    """Leaves away all equal contexts together: there are fewer such kinds to try."""
+def _drop_kinds(way: Way, run: RunWay) -> Iterator[Way]:
+    """Remove all equal contexts together: there are fewer kinds to try than contexts."""
     kinds = list(dict.fromkeys(way.order))
     if len(kinds) == len(way.order):
         return
 
-    def having(some: Sequence[int]) -> Way:
-        return replace(way, order=tuple(one for one in way.order if one in some))
+    def having(kept_kinds: Sequence[int]) -> Way:
+        return replace(way, order=tuple(kind for kind in way.order if kind in kept_kinds))
 
-    for fewer in without(kinds, lambda some: ask(having(some)).fails):
+    for fewer in shrink_list(kinds, lambda some: run(having(some)).fails):
         yield having(fewer)
 
 
-def _fewer(way: Way, ask: Ask) -> Iterator[Way]:
-    def having(some: Sequence[int]) -> Way:
-        return replace(way, order=tuple(way.order[at] for at in some))
+def _drop_contexts(way: Way, run: RunWay) -> Iterator[Way]:
+    def having(indices: Sequence[int]) -> Way:
+        return replace(way, order=tuple(way.order[index] for index in indices))
 
-    for fewer in without(range(len(way.order)), lambda some: ask(having(some)).fails):
+    for fewer in shrink_list(range(len(way.order)), lambda some: run(having(some)).fails):
         yield having(fewer)
 
 
-def _one_kind(way: Way, ask: Ask) -> Iterator[Way]:
-    """Tries only the context that failed, or the one before it, instead of many different ones."""
-    context = ask(way).context
+def _repeat_one(way: Way, run: RunWay) -> Iterator[Way]:
+    """Replace all contexts by the one that failed, or by the one before it."""
+    context = run(way).context
     if context is None or len(set(way.order)) == 1:
         return
     for kind in dict.fromkeys(reversed(way.order[max(0, context - 1) : context + 1])):
-        if ask(found := replace(way, order=(kind,) * len(way.order))).fails:
-            yield found
+        if run(uniform := replace(way, order=(kind,) * len(way.order))).fails:
+            yield uniform
             return
 
 
@@ -197,9 +197,9 @@ _OTHER_ENGINE: Final = (
 
 
 class LoadedBinary(BaseModel, extra="forbid", frozen=True):
-    """One of the binaries that a case loads, with its inputs and what it should give (files).
+    """One of the binaries that a case loads, with the files of its inputs and expected outputs.
 
-    It has `inputs` that were given, or `made_up` ones.
+    Either `inputs` were given, or `made_up` ones are used.
     """
 
     name: str
@@ -219,7 +219,7 @@ class LoadedBinary(BaseModel, extra="forbid", frozen=True):
 
 
 class Subject(BaseModel, extra="forbid", frozen=True):
-    """A case: which contexts, in which order, how and where they are run."""
+    """A case: its contexts, their order, and how and on which devices they run."""
 
     case: str
     kinds: tuple[LoadedBinary, ...]
@@ -229,30 +229,30 @@ class Subject(BaseModel, extra="forbid", frozen=True):
     lab: Path
     expects: Expects | None = None
     model: dict[str, Path] = {}
-    """What was compiled, by the names that its files have in a bundle."""
+    """The source model, by the names of its files in a bundle."""
 
     @property
     def way(self) -> Way:
         return Way(self.order, self.plan.residency)
 
     def names(self, way: Way) -> list[str]:
-        """What the contexts of a way are called, in its order."""
-        return [self.kinds[one].name for one in way.order]
+        """Return the names of the contexts of a way, in its order."""
+        return [self.kinds[number].name for number in way.order]
 
     def packed(self, way: Way, plan: RunPlan) -> tuple[Manifest, dict[str, Path]]:
-        """The manifest of a way, and the files that it names."""
+        """Return the manifest of a way, and the files that it names."""
         files: dict[str, Path] = {}
-        entries = {one: self._entry(one, f"context-{one}", files) for one in set(way.order)}
+        entries = {kind: self._entry(kind, f"context-{kind}", files) for kind in set(way.order)}
         plan = plan.model_copy(update={"residency": way.residency})
-        return Manifest(pieces=tuple(entries[one] for one in way.order), plan=plan), files
+        return Manifest(pieces=tuple(entries[kind] for kind in way.order), plan=plan), files
 
     def _entry(self, number: int, name: str, files: dict[str, Path]) -> PieceEntry:
         kind = self.kinds[number]
 
-        def tensors(what: str, given: Sequence[Path]) -> tuple[TensorEntry, ...]:
-            named = {f"{name}.{what}-{at}.raw": path for at, path in enumerate(given)}
-            files.update(named)
-            sized = ((file, path.stat().st_size) for file, path in named.items())
+        def tensors(end: str, paths: Sequence[Path]) -> tuple[TensorEntry, ...]:
+            names = {f"{name}.{end}-{index}.raw": path for index, path in enumerate(paths)}
+            files.update(names)
+            sized = ((file, path.stat().st_size) for file, path in names.items())
             return tuple(TensorEntry(file=file, size=size) for file, size in sized)
 
         files[f"{name}.bin"] = kind.path
@@ -268,22 +268,22 @@ class Subject(BaseModel, extra="forbid", frozen=True):
             expected=tensors("expected", kind.expected),
         )
 
-    def bundle(self, path: Path, way: Way, ran: CaseRecord, expects: Expects) -> None:
-        """Packs a way that ran and ended so. Raises ConfigError, InfraError."""
-        manifest, files = self.packed(way, versions_of(self.plan, ran))
+    def bundle(self, path: Path, way: Way, record: CaseRecord, expects: Expects) -> None:
+        """Bundle a way with the record of its run. Raises ConfigError, InfraError."""
+        manifest, files = self.packed(way, versions_of(self.plan, record))
         packed = manifest.model_copy(update={"expects": expects, "model": entries_of(self.model)})
         graphs, inputs = dict[str, LoadedGraph](), dict[str, list[str]]()
         for number in dict.fromkeys(way.order):
             kind, name = self.kinds[number], f"context-{number}"
-            inputs[f"{name}.bin"] = [f"{name}.input-{at}.raw" for at in range(len(kind.read))]
+            inputs[f"{name}.bin"] = [f"{name}.input-{index}.raw" for index in range(len(kind.read))]
             files |= dict(zip(inputs[f"{name}.bin"], kind.read, strict=True))
             if kind.graph is not None:
                 graphs[f"{name}.bin"] = kind.graph
-        write_case(path, packed, ran, files | self.model, graphs, inputs)
+        write_case(path, packed, record, files | self.model, graphs, inputs)
 
 
 class Minimizing(BaseModel, extra="forbid", frozen=True):
-    """What is to be made smaller, and how long."""
+    """The case to reduce, and the limits."""
 
     subject: Subject
     repeat: Annotated[int, Field(ge=1, le=1000)] | None = None
@@ -292,47 +292,47 @@ class Minimizing(BaseModel, extra="forbid", frozen=True):
     pytest_arguments: tuple[str, ...] = ()
 
 
-def subject_of(
+def find_subject(
     case: str,
     lab_file: Path,
     lab: Lab,
     catalog: Catalog,
-    given: Given,
+    options: ModelOptions,
 ) -> Subject:
-    """The case of that name. Raises ConfigError for one that cannot be taken apart."""
+    """Return the case with this name. Raises ConfigError for one that cannot be reduced."""
     base, parameters = split_node_id(case)
     file, _, test = base.partition("::")
     if test != QNN.test:
         why = f"{test or case[:200]!r} is no test of contexts in a file"
         why = _OTHER_ENGINE if test in TESTS else why
         raise ConfigError(why, field="CASE", choices=[_TAKEN])
-    root = where_pytest_starts(case, "CASE")
-    where = where_to_run(lab, case, (), None)
+    root = pytest_root(case, "CASE")
+    chosen = choose_devices(lab, case, (), None)
     artefact = open_artefact(root / file)
-    sources = contexts_of(artefact, cache_root(), given)
-    files = [one for one in sources if isinstance(one, ContextFile)]
+    sources = contexts_of(artefact, cache_root(), options)
+    files = [source for source in sources if isinstance(source, ContextFile)]
     if len(files) < len(sources):
-        soc = lab.select(where.devices)[0].soc
-        named = where.named or {}
+        soc = lab.select(chosen.devices)[0].soc
+        named = chosen.named or {}
         compiler = named.get("compiler") or named.get("qnn")
         if soc is None or soc not in SOCS or compiler is None:
             problem = f"is compiled here: by which QNN, for which SoC? {soc} by {compiler}"
             raise ConfigError(problem, file=file, field="CASE", choices=[_TAKEN])
-        files = _compiled(sources, compiler, SOCS[soc].htp_arch, catalog)
+        files = _compile(sources, compiler, SOCS[soc].htp_arch, catalog)
     usual = sources.plan.residency if sources.plan is not None else "resident"
-    residency, number = named_way(parameters or "") or (usual, len(files))
+    residency, number = named_variant(parameters or "") or (usual, len(files))
     if number > _MOST:
         raise ConfigError(f"has {number} contexts; {_MOST} are the most", field="CASE")
-    model = model_files(artefact.path, given) if artefact.kind == "onnx" else {}
+    model = model_files(artefact.path, options) if artefact.kind == "onnx" else {}
     model = {name: path for name, path in model.items() if name.startswith("model/")}
     kinds, numbers = _kinds(artefact, files, catalog)
     plan = RunPlan(
         residency=residency,
         tolerance=files[0].tolerance,
         graph=files[0].graph,
-        qnn=where.named["qnn"] if where.named else None,
-        backend=where.backend,
-        target=where.target,
+        qnn=chosen.named["qnn"] if chosen.named else None,
+        backend=chosen.backend,
+        target=chosen.target,
         max_error=sources.closeness.max_error,
         min_cosine=sources.closeness.min_cosine,
         min_sqnr=sources.closeness.min_sqnr,
@@ -340,57 +340,57 @@ def subject_of(
     return Subject(
         case=case,
         kinds=kinds,
-        order=tuple(numbers[at % len(numbers)] for at in range(number)),
+        order=tuple(numbers[index % len(numbers)] for index in range(number)),
         plan=plan,
-        devices=where.devices,
+        devices=chosen.devices,
         lab=lab_file.absolute(),
         model=model,
     )
 
 
-def _compiled(
+def _compile(
     sources: SourceList, compiler: str, htp_arch: int | None, catalog: Catalog
 ) -> list[ContextFile]:
-    """What a compiler makes of models, with their inputs. Raises CompileError where it does not.
+    """Compile models to contexts, with their inputs. Raises CompileError.
 
-    Where limits are asked of outputs, these are told against the reference, which is expected then.
+    If there are limits for outputs, the reference output is the expected one.
     """
     root, limited = cache_root(), bool(sources.closeness)
-    made = Contexts(root, catalog, ProbeBuilder(root / "probe")).of(sources, compiler, htp_arch)
+    contexts = Contexts(root, catalog, ProbeBuilder(root / "probe")).of(sources, compiler, htp_arch)
     return [
         ContextFile(
-            one.path,
-            inputs=list(one.inputs),
-            expected=list(one.expected or (one.reference if limited else ())) or None,
-            tolerance=one.tolerance if one.expected else ANY_DISTANCE if limited else 0.0,
+            context.path,
+            inputs=list(context.inputs),
+            expected=list(context.expected or (context.reference if limited else ())) or None,
+            tolerance=context.tolerance if context.expected else ANY_DISTANCE if limited else 0.0,
             name=str(source),
         )
-        for source, one in required(made).items()
+        for source, context in require_contexts(contexts).items()
     ]
 
 
 def _kinds(
     artefact: Artefact, files: Sequence[ContextFile], catalog: Catalog
 ) -> tuple[tuple[LoadedBinary, ...], list[int]]:
-    """The different ones among these contexts, and which each of them is."""
+    """Return the distinct binaries among these contexts, and the number of each context."""
     root = cache_root()
-    read = ContextFiles(root, catalog, ProbeBuilder(root / "probe")).contexts(files)
+    contexts = ContextFiles(root, catalog, ProbeBuilder(root / "probe")).contexts(files)
     name = artefact.path.name
     pieces = [piece for piece in artefact.pieces if piece.kind != "empty"]
-    places = [(one.facts.get("artefact", name), one.origin) for one in pieces]
+    places = [(piece.facts.get("artefact", name), piece.origin) for piece in pieces]
     kinds: dict[tuple[Any, ...], LoadedBinary] = {}
     numbers = []
     for file, place in zip(files, places or [(name, "")], strict=True):
-        context = read[file]
+        context = contexts[file]
         if isinstance(context, ConfigError):
             raise context
         if context.others and (context.expected or not context.generated_inputs):
-            problem = "has several graphs, each with files of its own: name the one to execute"
+            problem = "has several graphs, each with its own files: name the one to execute"
             raise ConfigError(problem, file=artefact.path, field="--graph")
         kind = _kind(context, *place)
-        known = (kind.sha256, kind.inputs, kind.expected)
-        kinds.setdefault(known, kind)
-        numbers.append(list(kinds).index(known))
+        key = (kind.sha256, kind.inputs, kind.expected)
+        kinds.setdefault(key, kind)
+        numbers.append(list(kinds).index(key))
     return tuple(kinds.values()), numbers
 
 
@@ -402,7 +402,7 @@ def _kind(context: Context, artefact: str, origin: str) -> LoadedBinary:
         sha256=context.sha256,
         artefact=artefact,
         origin=origin,
-        # made up anew from the names of tensors, whoever runs them
+        # made up again from the names of tensors in each run
         inputs=() if context.generated_inputs else context.inputs,
         made_up=context.inputs if context.generated_inputs else (),
         expected=context.expected,
@@ -411,68 +411,68 @@ def _kind(context: Context, artefact: str, origin: str) -> LoadedBinary:
 
 
 def _graph(context: Context) -> LoadedGraph | None:
-    """Return the graph that is executed; None if something of its tensors is not known."""
-    graphs = entries(context.metadata, "graphs")
-    told = graphs[context.graph]
+    """Return the graph that is executed; None if some properties of its tensors are unknown."""
+    graphs, index = entries(context.metadata, "graphs"), context.graph
+    entry = graphs[index]
     try:
         inputs, outputs = (
             tuple(
-                NamedTensor(name=one.name, data_type=one.data_type, shape=one.shape or ())
-                for one in tensors_of(told, kind, context.path)
+                NamedTensor(name=tensor.name, data_type=tensor.data_type, shape=tensor.shape or ())
+                for tensor in tensors_of(entry, kind, context.path)
             )
             for kind in _ENDS
         )
     except ConfigError:
         return None
-    if not all(_PLAIN.fullmatch(one.data_type) for one in (*inputs, *outputs)):
+    if not all(_PLAIN.fullmatch(tensor.data_type) for tensor in (*inputs, *outputs)):
         return None
     return LoadedGraph(
-        name=str(told.get("name")), at=context.graph, of=len(graphs), inputs=inputs, outputs=outputs
+        name=str(entry.get("name")), at=index, of=len(graphs), inputs=inputs, outputs=outputs
     )
 
 
-def record_in_run(case: str, run: Path | None, reports: Path) -> CaseRecord:
-    """What the journal of a run says of a case.
+def find_record(case: str, run: Path | None, reports: Path) -> CaseRecord:
+    """Return the record of a case in a run.
 
-    Without a `run` named it is the latest of the last 100 runs of the reports that has the case,
-    with a verdict if one has that. Raises ConfigError if none has it.
+    Without a `run` it is the latest of the last 100 runs that has the case, if possible with a
+    verdict. Raises ConfigError if none has it.
     """
     base, parameters = split_node_id(case)
 
-    def called_so(records: Iterable[CaseRecord]) -> list[CaseRecord]:
+    def named_so(records: Iterable[CaseRecord]) -> list[CaseRecord]:
         return [
-            one
-            for one in records
-            if one.case == case or (parameters is None and split_node_id(one.case)[0] == base)
+            record
+            for record in records
+            if record.case == case or (parameters is None and split_node_id(record.case)[0] == base)
         ]
 
     runs = [run] if run is not None else run_folders(reports)[: -_MOST_RUNS - 1 : -1]
-    found, others = list[CaseRecord](), dict[str, None]()
+    matches, others = list[CaseRecord](), dict[str, None]()
     for folder in runs:
         try:
             records = RunFolder.open(folder).contents().cases
         except HarnessError:
             if run is not None:
                 raise
-            continue  # one of another version, or damaged: others have the case, or none
-        here = called_so(records)
-        found = found or here
-        others |= dict.fromkeys(one.case for one in records if is_of_a_file(one.case))
-        if any(expected_of(one) is not None for one in here):
-            found = here
+            continue  # a run of another version, or a damaged one
+        in_run = named_so(records)
+        matches = matches or in_run
+        others |= dict.fromkeys(record.case for record in records if is_of_a_file(record.case))
+        if any(expected_of(record) is not None for record in in_run):
+            matches = in_run
             break
-    if len(found) == 1:
-        return found[0]
+    if len(matches) == 1:
+        return matches[0]
     lacks = "has no case" if run is not None else "no run has"
-    problem = "several cases are called so" if found else f"{lacks} {case}"
-    of_its_file = [one for one in others if split_node_id(one)[0] == base]
-    choices = [one.case for one in found] or of_its_file or [*others] or [_TAKEN]
-    where = run or (folder if found else reports)
-    raise ConfigError(problem, file=where, field="CASE", choices=choices)
+    problem = "several cases have this name" if matches else f"{lacks} {case}"
+    same_file = [name for name in others if split_node_id(name)[0] == base]
+    choices = [record.case for record in matches] or same_file or [*others] or [_TAKEN]
+    place = run or (folder if matches else reports)
+    raise ConfigError(problem, file=place, field="CASE", choices=choices)
 
 
 def expected_of(record: CaseRecord) -> Expects | None:
-    """How a case ended, if that was a verdict about the target."""
+    """Return how a case ended, if that was a verdict about the target."""
     if record.outcome not in _ENDINGS or record.cause not in (None, "target"):
         return None
     signature = record.error.signature if record.error is not None else None
@@ -480,58 +480,60 @@ def expected_of(record: CaseRecord) -> Expects | None:
 
 
 def versions_of(plan: RunPlan, record: CaseRecord) -> RunPlan:
-    """A plan with the versions that a run had."""
+    """Return a plan with the versions of a run."""
     runtime, device = record.runtime, record.device
-    told = {
+    versions = {
         "qnn": runtime and runtime.qnn,
         "build_id": runtime and runtime.build_id,
         "soc": device and device.soc,
         "target": device and device.target,
     }
-    return plan.model_copy(update={key: value for key, value in told.items() if value})
+    return plan.model_copy(update={key: value for key, value in versions.items() if value})
 
 
 def engine_of(case: str) -> Engine:
-    """Return what runs a case of a file. Raises ConfigError for a case of no file."""
+    """Return the engine of a case of a model file. Raises ConfigError for any other case."""
     test = split_node_id(case)[0].partition("::")[2]
     for engine in ENGINES.values():
         if engine.test == test:
             return engine
-    problem = f"{test or case[:200]!r} is no test of a file"
+    problem = f"{test or case[:200]!r} is not a test of a file"
     raise ConfigError(problem, field="CASE", choices=[_TAKEN])
 
 
-def pack_model(path: Path, case: str, given: Given, ran: CaseRecord, expects: Expects) -> RunPlan:
-    """Pack the model of a case as it is, for another engine, or because no context came of it.
+def pack_model(
+    path: Path, case: str, options: ModelOptions, record: CaseRecord, expects: Expects
+) -> RunPlan:
+    """Bundle the model of a case as it is, for another engine, or because it gave no context.
 
-    Raises ConfigError for a file that is gone, InfraError.
+    Raises ConfigError for a missing file, InfraError.
     """
     base, parameters = split_node_id(case)
     file = base.partition("::")[0]
-    model, engine = (where_pytest_starts(case, "CASE") / file).absolute(), engine_of(case)
-    graph = given.graph
+    model, engine = (pytest_root(case, "CASE") / file).absolute(), engine_of(case)
+    graph = options.graph
     if graph is None and engine == EXECUTORCH:
-        named = (one for one in methods_to_run(model) if (parameters or "").endswith(f"-{one}"))
-        graph = next(named, None)
+        methods = methods_to_run(model)
+        graph = next((name for name in methods if (parameters or "").endswith(f"-{name}")), None)
     plan = RunPlan(
-        tolerance=given.tolerance,
+        tolerance=options.tolerance,
         graph=graph,
-        fallback=given.fallback,
-        backend=ran.placement.backend if ran.placement is not None else None,
-        max_error=given.closeness.max_error,
-        min_cosine=given.closeness.min_cosine,
-        min_sqnr=given.closeness.min_sqnr,
+        fallback=options.fallback,
+        backend=record.placement.backend if record.placement is not None else None,
+        max_error=options.closeness.max_error,
+        min_cosine=options.closeness.min_cosine,
+        min_sqnr=options.closeness.min_sqnr,
     )
-    files = model_files(model, given)
-    plan = versions_of(plan, ran).model_copy(update={"engine": engine.name})
+    files = model_files(model, options)
+    plan = versions_of(plan, record).model_copy(update={"engine": engine.name})
     manifest = Manifest(pieces=(), model=entries_of(files), plan=plan, expects=expects)
     runner = None
     if engine == EXECUTORCH:
         program = open_program(model, graph or methods_to_run(model)[0])
-        folder = own_folder(given.inputs, model.name)
-        # nothing is made of a type without a name
-        raw = program.given("inputs", folder, make=program.inputs is not None)
-        runner = RunnerInputs(program.number, tuple(f"input-{at}.raw" for at in range(len(raw))))
+        folder = own_folder(options.inputs, model.name)
+        # nothing is generated for a type without a name
+        raw = program.tensor_files("inputs", folder, generate=program.inputs is not None)
+        runner = RunnerInputs(program.number, tuple(f"input-{i}.raw" for i in range(len(raw))))
         files |= dict(zip(runner.files, raw, strict=True))
-    write_case(path, manifest, ran, files, {}, {}, runner)
+    write_case(path, manifest, record, files, {}, {}, runner)
     return plan

@@ -1,6 +1,6 @@
-"""What a CI system shows of a run by itself: annotations, a step's summary, GitLab's findings.
+"""Exports of a run to CI systems: GitHub's annotations and summary, GitLab's findings.
 
-What they say is pure; `tell_ci` writes it where GitHub Actions or GitLab runs, and nowhere else.
+Their texts are pure; `export_to_ci` writes them if GitHub Actions or GitLab runs this.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from harness.results.record import CaseRecord
 
 CODE_QUALITY: Final = "gl-code-quality-report.json"
 _SHOWN: Final = 10
-"""GitHub shows so many annotations of a level for a step."""
+"""The number of annotations of a level that GitHub shows for a step."""
 _MESSAGE_CHARS: Final = 2000
 _TITLE_CHARS: Final = 200
 _FINDINGS: Final = 1000
 _SUMMARY_BYTES: Final = 1 << 20
-"""GitHub shows no summary that is longer."""
+"""The size of the longest summary that GitHub shows."""
 _OUR_SUMMARY_BYTES: Final = 256 << 10
 _FIGURE_CHARS: Final = 64 << 10
 _GROUPS: Final = 100
@@ -45,8 +45,8 @@ Level = Literal["error", "warning"]
 
 @dataclass(frozen=True)
 class Annotation:
-    """Failures of one kind at one place: `error` for the target, the input, and verdicts of which
-    nobody knows, else `warning`. `file` is empty where no test is to blame."""
+    """Failures of one kind at one place: `error` for the target, wrong input and lost records,
+    else `warning`. `file` is empty if no test is to blame."""
 
     level: Level
     file: str
@@ -56,47 +56,48 @@ class Annotation:
     signature: str
 
 
-def annotated(cases: Iterable[CaseRecord], coverage: Coverage) -> list[Annotation]:
-    """What nothing explains, the most important first, without expected failures (pure).
+def list_annotations(cases: Iterable[CaseRecord], coverage: Coverage) -> list[Annotation]:
+    """Return annotations for all unexpected failures, the most important first (pure).
 
-    Cases that left no record stand before all.
+    One for cases that left no record comes before all.
     """
     groups, strict = read_once(
-        cases, failure_groups, lambda cases: [one for one in cases if one.breaks_strictness]
+        cases, failure_groups, lambda cases: [case for case in cases if case.breaks_strictness]
     )
-    found = [_annotation(one.first, len(one.cases)) for one in groups if one.first.is_unexpected]
-    found += [_annotation(one) for one in strict]
+    groups = [group for group in groups if group.first.is_unexpected]
+    notes = [_annotation(group.first, len(group.cases)) for group in groups]
+    notes += [_annotation(case) for case in strict]
     if coverage.not_run or coverage.selected is None:
         words = coverage.headline
-        found.insert(0, Annotation("error", "", None, "verdicts are missing", words, "not run"))
-    return sorted(found, key=lambda one: one.level)
+        notes.insert(0, Annotation("error", "", None, "verdicts are missing", words, "not run"))
+    return sorted(notes, key=lambda note: note.level)
 
 
 def github_lines(cases: Iterable[CaseRecord], coverage: Coverage) -> list[Command]:
-    """The commands that make GitHub show annotations: as many of each level as it shows (pure)."""
-    found, lines = annotated(cases, coverage), list[Command]()
+    """Return GitHub's commands for annotations, as many of each level as it shows (pure)."""
+    annotations, lines = list_annotations(cases, coverage), list[Command]()
     for level in ("error", "warning"):
-        for one in [one for one in found if one.level == level][:_SHOWN]:
-            where = {"file": one.file, "line": one.line, "title": one.title}
-            told = ",".join(f"{k}={_property(str(v))}" for k, v in where.items() if v)
-            lines.append(Command(f"::{level} {told}::{_data(one.message)}"))
+        for note in [note for note in annotations if note.level == level][:_SHOWN]:
+            fields = {"file": note.file, "line": note.line, "title": note.title}
+            properties = ",".join(f"{k}={_property(str(v))}" for k, v in fields.items() if v)
+            lines.append(Command(f"::{level} {properties}::{_data(note.message)}"))
     return lines
 
 
 def code_quality(cases: Iterable[CaseRecord], coverage: Coverage) -> list[dict[str, Any]]:
-    """Annotations as GitLab reads them: a report of code quality (pure)."""
+    """Return the annotations as a GitLab report of code quality (pure)."""
     return [
         {
-            "description": outgoing(f"{one.title}: {one.message}"),
-            "check_name": f"qnn-harness {one.level}",
+            "description": outgoing(f"{note.title}: {note.message}"),
+            "check_name": f"qnn-harness {note.level}",
             "fingerprint": hashlib.sha256(
-                f"{one.level} {one.file} {one.signature}".encode("utf-8", "replace")
+                f"{note.level} {note.file} {note.signature}".encode("utf-8", "replace")
             ).hexdigest()[:32],
-            "severity": "major" if one.level == "error" else "minor",
-            # GitLab takes no finding without a place
-            "location": {"path": outgoing(one.file or "."), "lines": {"begin": one.line or 1}},
+            "severity": "major" if note.level == "error" else "minor",
+            # GitLab takes no finding without a location
+            "location": {"path": outgoing(note.file or "."), "lines": {"begin": note.line or 1}},
         }
-        for one in annotated(cases, coverage)[:_FINDINGS]
+        for note in list_annotations(cases, coverage)[:_FINDINGS]
     ]
 
 
@@ -107,22 +108,22 @@ def step_summary(
     became: Mapping[str, str] | None = None,
     cut: str | None = None,
 ) -> str:
-    """A run in Markdown, in which every name and message is code, of at most 256 KiB (pure).
+    """Return a run as Markdown of at most 256 KiB, with all names and messages as code (pure).
 
-    `became` says what became of each case since an earlier run, `cut` why it was cut short.
+    `became` is the change of each case since an earlier run, `cut` why the run was cut short.
     """
     lines = [f"### Devices: {coverage.sentence()}", "", f"Run {as_code(run)}.", ""]
     lines += [f"**Cut short**: {as_code(cut, 300)}", ""] if cut else []
     groups, behind, figures = read_once(cases, failure_groups, outputs_lines, figure_blocks)
     lines += [f"{line}." for line in behind]
-    groups = [one for one in groups if one.first.is_bad]
+    groups = [group for group in groups if group.first.is_bad]
     for group in groups[:_GROUPS]:
         first = group.first
         issue = first.known_issue if first.standing == "known" else None
         new = sum((became or {}).get(case) == "new" for case in group.cases)
-        what = f"expected ({as_code(issue)})" if issue else first.outcome
+        words = f"expected ({as_code(issue)})" if issue else first.outcome
         fresh = f", **{new} new**" if new else ""
-        lines.append(f"- **{counted(len(group.cases), 'case')}** {what}{fresh}: ")
+        lines.append(f"- **{counted(len(group.cases), 'case')}** {words}{fresh}: ")
         lines[-1] += as_code(_annotation(first).title, 300)
         known = group.diagnosis
         lines += [f"  - {as_code(known.text(), 1000)}"] if known else []
@@ -141,9 +142,9 @@ def step_summary(
 
 
 def path_for_attachments(folder: Path, environment: Mapping[str, str]) -> str:
-    """A run's folder as seen from where the CI system that runs this looks for attachments.
+    """Return a run's folder relative to where the CI system that runs this finds attachments.
 
-    Empty where none does, or looks elsewhere: attachments are then named from the folder itself.
+    Empty if there is none, or it looks elsewhere: attachments are then relative to the folder.
     """
     jenkins = environment.get("WORKSPACE") if environment.get("JENKINS_URL") else None
     root = environment.get("CI_PROJECT_DIR") or jenkins
@@ -153,10 +154,10 @@ def path_for_attachments(folder: Path, environment: Mapping[str, str]) -> str:
     return "" if path == "." else path
 
 
-def tell_ci(run: RunData, folder: Path, environment: Mapping[str, str]) -> list[str]:
-    """Tells the CI system that runs this about a run, in its own way; lines to print at once.
+def export_to_ci(run: RunData, folder: Path, environment: Mapping[str, str]) -> list[str]:
+    """Export a run to the CI system that runs this, and return lines to print.
 
-    What cannot be written is such a line, too: it changes nothing about the run.
+    If a file cannot be written, a line says so: it changes nothing about the run.
     """
     lines: list[str] = []
     became, cut = run.since.became if run.since else None, cut_short(run.info)
@@ -169,15 +170,12 @@ def tell_ci(run: RunData, folder: Path, environment: Mapping[str, str]) -> list[
             text = json.dumps(code_quality(run.cases, run.coverage), indent=1)
             write_whole(folder / CODE_QUALITY, text.encode())
     except OSError as error:
-        lines.append(f"warning: CI cannot be told: {error.filename}: {error.strerror}")
+        lines.append(f"warning: cannot report to CI: {error.filename}: {error.strerror}")
     return lines
 
 
 def add_to_summary(environment: Mapping[str, str], text: str) -> None:
-    """Adds to a summary that other commands of the step write, too, as long as there is room.
-
-    Raises OSError.
-    """
+    """Append to the summary of the step, if there is room. Raises OSError."""
     if file := environment.get("GITHUB_STEP_SUMMARY"):
         with Path(file).open("ab") as stream:
             if stream.tell() + len(text.encode()) <= _SUMMARY_BYTES:
@@ -186,15 +184,15 @@ def add_to_summary(environment: Mapping[str, str], text: str) -> None:
 
 def _annotation(record: CaseRecord, cases: int = 1) -> Annotation:
     error = record.error
-    what: list[str] = [record.outcome]
+    words: list[str] = [record.outcome]
     message, signature = "no explanation", str(record.outcome)
     if error is not None:
-        what += [error.call] if error.call else []
+        words += [error.call] if error.call else []
         message, signature = error.message.strip(), f"{record.outcome} {error.signature}"
         if error.diagnosis is not None:
             message = f"{error.diagnosis.text()}\n{message}"
     elif record.fixed is not None:
-        what = ["fixed?", *record.fixed.known_issues]
+        words = ["fixed?", *record.fixed.known_issues]
         message = f"it passed, and is a known issue: {', '.join(record.fixed.known_issues)}"
         signature = f"fixed {record.case}"
     more = f"{counted(cases, 'case')}, first {record.case}"
@@ -203,7 +201,7 @@ def _annotation(record: CaseRecord, cases: int = 1) -> Annotation:
         level="warning" if lab else "error",
         file=record.file,
         line=record.line,
-        title=shortened(outgoing(" ".join(what)), _TITLE_CHARS),
+        title=shortened(outgoing(" ".join(words)), _TITLE_CHARS),
         message=shortened(outgoing(f"{more}\n{message}"), _MESSAGE_CHARS),
         signature=signature,
     )

@@ -1,7 +1,7 @@
-"""A report as values, and the Markdown, HTML and lines of a terminal that are made of them (pure).
+"""Reports as values, and Markdown, HTML and terminal lines made of them (pure).
 
-A plain `str` is the harness's own words. What others said (names, messages, versions) is a `Span`:
-in no form can it become a tag, a link or a mention.
+A plain `str` has the harness's own words. Text from elsewhere (names, messages, versions) is a
+`Span`, which can never become a tag, a link or a mention.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _TAGS: Final = {
 
 @dataclass(frozen=True)
 class Span:
-    """Words within a line. `mark` is the outcome whose sign stands before them, None for none.
+    """Text within a line. `mark` is the outcome whose sign precedes it, if any.
 
-    `title` is seen where the mouse rests, `link` is where a page leads to from there.
+    `title` is the tooltip, `link` the target of a link.
     """
 
     text: str
@@ -55,7 +55,7 @@ Line = str | Span | Sequence[str | Span]
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading; the one of the whole document has level 1."""
+    """A heading; that of the whole document has level 1."""
 
     text: Line
     level: int = 2
@@ -71,7 +71,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Item:
-    """A line of a list, and what belongs to it, which a page folds away if `folded`."""
+    """A line of a list, with lines below it, which a page folds away if `folded`."""
 
     line: Line
     below: Sequence[Line] = ()
@@ -87,7 +87,7 @@ class Items:
 
 @dataclass(frozen=True)
 class CodeBlock:
-    """Lines that stand as they are."""
+    """Preformatted lines."""
 
     lines: Sequence[str]
 
@@ -96,8 +96,8 @@ class CodeBlock:
 class Table:
     """A table. A page can fold it away under its `title`, and does so if `folded`.
 
-    `style` is its class in a page. In a `grid` marks are classes of their cells. If it is
-    `stacked`, a phone shows the cells of a row below each other.
+    `style` is its class in a page. In a `grid` marks are classes of their cells. A narrow screen
+    shows the cells of a `stacked` row below each other.
     """
 
     title: str
@@ -111,52 +111,52 @@ Block = Heading | Paragraph | Items | CodeBlock | Table
 
 
 def code(text: str, most: int = 200) -> Span:
-    """What somebody else called something, on one line and shortened."""
+    """Return a text from elsewhere as code, on one line and shortened."""
     return Span(shortened(" ".join(text.split()), most), style="code")
 
 
 def joined(spans: Iterable[Span]) -> list[str | Span]:
-    """Spans with commas between them."""
-    return [one for span in spans for one in (", ", span)][1:]
+    """Return spans with commas between them."""
+    return [part for span in spans for part in (", ", span)][1:]
 
 
 def markdown(blocks: Iterable[Block], *, deeper: int = 0, most: int | None = None) -> str:
-    """Blocks as GitHub reads them, with headings so many levels `deeper`.
+    """Return blocks as Markdown for GitHub, with headings so many levels `deeper`.
 
-    What goes beyond `most` characters is left out, and the number of these items is told.
+    What exceeds `most` characters is left out, with the number of items that are missing.
     """
     pieces = [piece for block in blocks for piece in _pieces(block, deeper)]
     text = ""
-    for at, piece in enumerate(pieces):
+    for i, piece in enumerate(pieces):
         if most is not None and len(text) + len(piece) > most:
-            left = sum(one.startswith("- ") for one in pieces[at:])
-            return f"{text}\n... and {left} more\n"
+            left_out = sum(piece.startswith("- ") for piece in pieces[i:])
+            return f"{text}\n... and {left_out} more\n"
         text += piece
     return text
 
 
 def lines(blocks: Iterable[Block]) -> Iterator[str]:
-    """Blocks as lines of a terminal."""
+    """Yield blocks as lines of a terminal."""
     for block in blocks:
         match block:
             case Heading(line) | Paragraph(line):
                 yield as_text(line)
             case Items(items):
                 yield from (f"- {as_text(item.line)}" for item in items)
-            case CodeBlock(told):
-                yield from told
+            case CodeBlock(texts):
+                yield from texts
             case Table(title, columns, rows):
                 yield from (title,) if title else ()
                 yield from aligned([columns, *([*map(as_text, row)] for row in rows)])
 
 
 def html(blocks: Iterable[Block]) -> Markup:
-    """Blocks as what stands in a page's body."""
+    """Return blocks as HTML for a page's body."""
     return Markup("\n").join(map(_html, blocks))
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of a table as lines, their columns below each other."""
+    """Return rows of a table as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -165,17 +165,17 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def as_code(text: str, most: int = 200) -> str:
-    """Text as one line of code, in which nothing is a tag, a link, a mention or its end.
+    """Return a text as one line of Markdown code, which it cannot end.
 
-    Two backticks stand around one that has some, so that a command in it stays as it is.
+    Two backticks are put on each side of a text with some, so that a command stays as it is.
     """
     plain = re.sub("`+", "`", " ".join(outgoing(text).split()))
-    said = shortened(plain, most) or " "
-    return f"`` {said} ``" if "`" in said else f"`{said}`"
+    line = shortened(plain, most) or " "
+    return f"`` {line} ``" if "`" in line else f"`{line}`"
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters; of both ends, since names end in what tells them apart."""
+    """Shorten a text in the middle, since names differ at their ends."""
     if len(text) <= most:
         return text
     half = (most - 5) // 2
@@ -198,25 +198,25 @@ def _pieces(block: Block, deeper: int) -> Iterator[str]:
                 yield f"- {as_markdown(item.line)}\n{''.join(below)}"
             yield "\n"
         case CodeBlock(lines):
-            said = "\n".join(lines).replace("```", "'''")
-            yield f"```\n{said}\n```\n\n"
+            body = "\n".join(lines).replace("```", "'''")
+            yield f"```\n{body}\n```\n\n"
         case Table(title, columns, rows):
             head = f"{title}\n\n" if title else ""
-            told = [columns, ["---"] * len(columns), *([*map(_cell, row)] for row in rows)]
-            yield head + "".join(f"| {' | '.join(row)} |\n" for row in told) + "\n"
+            table_rows = [columns, ["---"] * len(columns), *([*map(_cell, row)] for row in rows)]
+            yield head + "".join(f"| {' | '.join(row)} |\n" for row in table_rows) + "\n"
 
 
 def as_markdown(line: Line) -> str:
-    """Return a line as Markdown, in which what others said is no tag and no link."""
-    return "".join(one if isinstance(one, str) else _said(one) for one in _spans(line))
+    """Return a line as Markdown, in which text from elsewhere is no tag and no link."""
+    return "".join(part if isinstance(part, str) else _span_markdown(part) for part in _spans(line))
 
 
 def as_text(line: Line) -> str:
     """Return a line as a terminal shows it."""
-    return "".join(one if isinstance(one, str) else one.text for one in _spans(line))
+    return "".join(part if isinstance(part, str) else part.text for part in _spans(line))
 
 
-def _said(span: Span) -> str:
+def _span_markdown(span: Span) -> str:
     if span.style == "code":
         return as_code(span.text, sys.maxsize)
     text = " ".join(outgoing(span.text).split()).replace("<", "&lt;")
@@ -245,54 +245,54 @@ def _item(item: Item) -> Markup:
     line = _inline(item.line)
     if not item.below:
         return Markup("<li>{}</li>").format(line)
-    below = Markup("").join(Markup("<li>{}</li>").format(_inline(one)) for one in item.below)
-    told = Markup("<li><details{}><summary>{}</summary><ul>{}</ul></details></li>")
-    return told.format("" if item.folded else " open", line, below)
+    below = Markup("").join(Markup("<li>{}</li>").format(_inline(each)) for each in item.below)
+    details = Markup("<li><details{}><summary>{}</summary><ul>{}</ul></details></li>")
+    return details.format("" if item.folded else " open", line, below)
 
 
 def _table(table: Table) -> Markup:
-    head = Markup("").join(Markup('<th scope="col">{}</th>').format(one) for one in table.columns)
+    head = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in table.columns)
     rows = Markup(
         "\n".join(
             f"<tr>{''.join(map(_td, row, table.columns, repeat(table.style)))}</tr>"
             for row in table.rows
         )
     )
-    made = Markup(
+    element = Markup(
         '<div class="scroll"><table class="{}"><thead><tr>{}</tr></thead><tbody>\n{}\n'
         "</tbody></table></div>"
     ).format(table.style, head, rows)
     if not table.title:
-        return made
+        return element
     return Markup("<details{}><summary>{}</summary>{}</details>").format(
-        "" if table.folded else " open", table.title, made
+        "" if table.folded else " open", table.title, element
     )
 
 
 def _td(line: Line, column: str, style: str) -> str:
-    titles = [one.title for one in _spans(line) if isinstance(one, Span) and one.title]
+    titles = [part.title for part in _spans(line) if isinstance(part, Span) and part.title]
     title = f' title="{escape(titles[0])}"' if titles else ""
     label = f' data-label="{escape(column)}"' if "stacked" in style else ""
     return f"<td{label}{title}>{_inline(line)}</td>"
 
 
 def _inline(line: Line) -> Markup:
-    return Markup("".join(map(_shown, _spans(line))))
+    return Markup("".join(map(_inline_part, _spans(line))))
 
 
-def _shown(one: str | Span) -> str:
-    if isinstance(one, str):
-        return escape(one)
-    before, after = _TAGS[one.style]
-    text = f"{before}{escape(one.text)}{after}"
-    if one.mark:
-        text = f'<span class="o o-{escape(one.mark)}">{text}</span>'
-    return f'<a href="{escape(one.link)}">{text}</a>' if one.link else text
+def _inline_part(part: str | Span) -> str:
+    if isinstance(part, str):
+        return escape(part)
+    before, after = _TAGS[part.style]
+    text = f"{before}{escape(part.text)}{after}"
+    if part.mark:
+        text = f'<span class="o o-{escape(part.mark)}">{text}</span>'
+    return f'<a href="{escape(part.link)}">{text}</a>' if part.link else text
 
 
 @cache
 def template(name: str) -> Template:
-    """A template, loaded once; what is put into it is escaped."""
+    """Return a template, loaded once; values in it are escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -302,63 +302,63 @@ def template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"style": asset("page.css"), "ways": "", "scripts": ()}
+    environment.globals |= {"style": asset("page.css"), "navigation": "", "scripts": ()}
     return environment.get_template(name)
 
 
 def page(title: str, blocks: Iterable[Block], **more: object) -> str:
-    """A page without network or assets. `more` are the `ways` that lead from it, and `scripts`."""
+    """Return a page without external assets. `more` has its `navigation` and `scripts`."""
     return template("page.html.j2").render(title=title, body=html(blocks), **more)
 
 
-def filled(page: str, slot: str, told: str) -> str:
-    """A page with this in one of its slots, instead of what is there; no word of others makes one.
+def fill_slot(page: str, slot: str, content: str) -> str:
+    """Replace the content of a slot of a page; escaped text never makes a slot.
 
-    A page without it stays as it is.
+    A page without the slot stays as it is.
     """
     begin, end = f"<!--{slot}-->", f"<!--/{slot}-->"
-    before, found, rest = page.partition(begin)
-    return f"{before}{begin}{told}{end}{rest.partition(end)[2]}" if found else page
+    before, has_slot, rest = page.partition(begin)
+    return f"{before}{begin}{content}{end}{rest.partition(end)[2]}" if has_slot else page
 
 
 @cache
 def asset(name: str, room: str = __package__) -> Markup:
-    """A file of this or another room, to be put into a page."""
+    """Return a file of this or another package, to be put into a page."""
     return Markup((files(room) / name).read_text("utf-8"))
 
 
 def link(path: str) -> str:
-    """How a page refers to a file beside it: a relative link, never with a scheme."""
+    """Return a relative link to a file, never with a scheme."""
     return "./" + quote(path)
 
 
 def clip(value: object, most: int) -> str:
-    """A text, or anything else as JSON, of at most so many characters."""
+    """Return a text, or anything else as JSON, cut to so many characters."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
 def outcome_bar(counts: Mapping[str, int], *, width: int = 640) -> Markup:
-    """One bar, divided by outcome; the classes o-<outcome> give the colours."""
+    """Return a bar divided by outcome; the classes o-<outcome> give the colours."""
     total = sum(counts.values())
-    parts, left = [], 0.0
+    parts, x = [], 0.0
     for name, count in counts.items():
         share = width * count / total if total else 0.0
         parts.append(
             Markup(
                 '<rect class="o-{}" x="{:.2f}" y="0" width="{:.2f}" height="14">'
                 "<title>{} {}</title></rect>"
-            ).format(name, left, share, count, name)
+            ).format(name, x, share, count, name)
         )
-        left += share
+        x += share
     return Markup(
         '<svg class="bar" viewBox="0 0 {0} 14" role="img" aria-label="cases by outcome" '
         'preserveAspectRatio="none">{1}</svg>'
     ).format(width, Markup("").join(parts))
 
 
-def thinned(values: Sequence[float], most: int) -> list[float]:
-    """At most `most` values: the largest in each of so many stretches of equal length."""
+def downsample(values: Sequence[float], most: int) -> list[float]:
+    """Return at most `most` values: the largest of each of as many equal stretches."""
     if len(values) <= most:
         return [float(value) for value in values]
     edges = [index * len(values) // most for index in range(most + 1)]

@@ -1,10 +1,10 @@
-"""report.html: one page without network or assets, made from the journal's records.
+"""report.html: one page without external assets, made from the journal's records.
 
-What must be seen at once is in the page as it is. Its script draws table, charts and the view of a
-case from data that lies packed in it.
+Its first screen is plain HTML. Its script draws the table, the charts and the view of a case from
+packed data in the page.
 
-The page must open at once with thousands of cases. So what its table and charts need of all cases
-is one document of columns, and what only the view of one case needs lies in compressed blocks.
+The page must open at once with thousands of cases. So the data of the table and charts is one
+document of columns, and the data for the views of single cases are compressed blocks.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from harness.report.document import (
     Table,
     asset,
     clip,
+    downsample,
     html,
     outcome_bar,
     template,
-    thinned,
 )
 from harness.report.model_figures import figure_blocks, ops_tables
 from harness.report.sections import (
     Listed,
     RunData,
     Since,
+    bisection_table,
     bisections_in,
+    bisections_of as select_bisections,
     drift_tables,
     earlier_attempts,
-    listed,
-    of_cases,
     pairings,
     remarks,
     sections_of,
@@ -64,7 +64,6 @@ from harness.report.sections import (
 from harness.report.summary import (
     SECTIONS,
     FailureGroup,
-    again,
     asked_grids,
     code_of,
     cut_short,
@@ -72,6 +71,7 @@ from harness.report.summary import (
     only_simulated,
     outputs_lines,
     part_of,
+    rerun_command,
     section,
     totals,
 )
@@ -81,7 +81,7 @@ from harness.results.journal import Reader, read_once
 from harness.results.record import CaseRecord, DeviceEvent, are_figures, is_figure
 
 BLOCK: Final = 128
-"""So many cases are in a block of details."""
+"""The number of cases in a block of details."""
 _MOST_AXES: Final = 24
 _MOST_MET: Final = 100
 _MOST_POINTS: Final = 400
@@ -93,16 +93,16 @@ _COLUMNS: Final = ("case", "state", "suite", "device", "start", "seconds", "why"
 
 
 class Packed:
-    """Named values as gzip of one JSON object; none is held longer than it is written."""
+    """Named values as gzip of one JSON object, written one at a time."""
 
     def __init__(self) -> None:
-        self._made = io.BytesIO()
-        self._stream = gzip.GzipFile(fileobj=self._made, mode="wb", compresslevel=6, mtime=0)
+        self._buffer = io.BytesIO()
+        self._stream = gzip.GzipFile(fileobj=self._buffer, mode="wb", compresslevel=6, mtime=0)
         self._stream.write(b"{")
         self._before = ""
 
     def add(self, name: str, column: Any) -> None:
-        """Write one value. An iterator is a list that is not held at once."""
+        """Write one value; an iterator is written as a list."""
         self._stream.write(f"{self._before}{_json(name)}:".encode())
         self._before = ","
         for text in _pieces(column):
@@ -112,7 +112,7 @@ class Packed:
         """Return all in base64."""
         self._stream.write(b"}")
         self._stream.close()
-        return base64.b64encode(self._made.getbuffer()).decode()
+        return base64.b64encode(self._buffer.getbuffer()).decode()
 
 
 def _pieces(column: Any) -> Iterator[str]:
@@ -131,13 +131,12 @@ def _json(value: object) -> str:
 
 
 class Rows:
-    """What table and charts show, of cases: `pool` has each value once, and columns name it by its
-    place.
+    """The data of cases for table and charts: `pool` has each value once, and columns have indexes.
 
-    `start` is in ms since `began`, `seconds` how long a case took, `degrees` how hot its device was
-    before it. `group` is the place among `groups`, -1 for a case in none. `figures` has for each
-    case its lists of times in microseconds as (number, least, quartile, median, quartile, most),
-    `ladders` what a case with many contexts had loaded when, and in how much memory.
+    `start` is in ms since `began`, `seconds` the duration of a case, `degrees` its device's
+    temperature before it. `group` is the index in `groups`, -1 for a case in none. `figures` has
+    each case's lists of times in microseconds as (number, minimum, quartile, median, quartile,
+    maximum), `ladders` the load times and memory of a case with many contexts.
     """
 
     def __init__(self, cases: Iterable[CaseRecord], since: Since | None = None) -> None:
@@ -178,47 +177,49 @@ class Rows:
         groups: Sequence[FailureGroup],
         more: dict[str, Any],
     ) -> str:
-        """Return them with what happened to devices, the groups of failures, and `more`."""
+        """Return the data with device events, groups of failures, and `more`."""
         columns = self._columns
         group_of = {case: place for place, group in enumerate(groups) for case in group.cases}
-        began = min((*columns["start"], *(event.started for event in events)), default=None)
+        start = min((*columns["start"], *(event.started for event in events)), default=None)
         axes = self._axes.that_vary()
-        told = [
+        listed_events = [
             {
                 "device": event.device,
                 "event": event.event,
                 "state": event.state,
                 "detail": clip(event.detail, _MAX_CHARS),
-                "start": _ms(event.started, began),
+                "start": _ms(event.started, start),
                 "seconds": round(event.duration_s, 3),
                 "celsius": _number((event.vitals or {}).get("hottest_c")),
             }
             for event in events
         ]
         columns |= {
-            "start": [_ms(moment, began) for moment in columns["start"]],
+            "start": [_ms(moment, start) for moment in columns["start"]],
             "group": [group_of.get(case, -1) for case in columns["case"]],
             "axes": list(axes),
             "values": list(axes.values()),
-            "events": told,
+            "events": listed_events,
             "degrees": self._degrees,
             "pool": self._pool.values,
         }
-        for name, column in ({"began": began and began.isoformat()} | columns | more).items():
+        for name, column in ({"began": start and start.isoformat()} | columns | more).items():
             self._packed.add(name, column)
         return self._packed.text()
 
 
 def blocks(cases: Iterable[CaseRecord], lab: Sequence[str] = ()) -> list[str]:
-    """What the view of one case shows, packed: case N is the (N mod 128)th of block N / 128. With
-    it stands how it is run `again`; `lab` are the words that say in which lab."""
+    """Return packed data for views of single cases: case N is number N mod 128 of block N / 128.
+
+    It has the command to run the case `again`; `lab` are the words of it that name the lab.
+    """
     details = (_details(record, lab) for record in cases)
     texts = iter(lambda: ",".join(islice(details, BLOCK)), "")
     return [_packed(f"[{text}]") for text in texts]
 
 
 class _Pool:
-    """Values, each once, with the place of each."""
+    """Values, each stored once, with its index."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -237,27 +238,27 @@ def _packed(text: str) -> str:
 
 
 def _details(record: CaseRecord, lab: Sequence[str]) -> str:
-    """One record as JSON; what would be too much for a page is left to results.jsonl."""
+    """Return a record as JSON, without what is too large for a page."""
     less: dict[str, object] = {"measurements": {}, "checks": (), "preflight": ()}
-    for kept in (record, record.model_copy(update=less)):
-        text = kept.model_dump_json(by_alias=True, exclude_defaults=True)
+    for version in (record, record.model_copy(update=less)):
+        text = version.model_dump_json(by_alias=True, exclude_defaults=True)
         if len(text) <= _MAX_CASE_BYTES:
-            return f'{text[:-1]},"again":{_json(shlex.join(again(record, *lab)))}}}'
+            return f'{text[:-1]},"again":{_json(shlex.join(rerun_command(record, *lab)))}}}'
     return json.dumps({"case": clip(record.case, _MAX_CHARS), "outcome": record.outcome})
 
 
 class _Axes:
-    """The values of each axis of each case, as places in a pool."""
+    """The values of each axis of each case, as indexes in a pool."""
 
     def __init__(self, pool: _Pool) -> None:
         self._pool, self._cases = pool, 0
         self._columns: dict[str, list[int]] = {}
 
     def add(self, record: CaseRecord) -> None:
-        """The axes of the next case."""
+        """Add the axes of the next case."""
         axes = record.axes | ({"engine": record.engine} if record.engine else {})
         for name in axes:
-            # the device has a column anyway
+            # the device has its own column
             if name not in self._columns and name != "device" and len(self._columns) < _MOST_MET:
                 self._columns[name] = [self._pool.place(None)] * self._cases
         for name, column in self._columns.items():
@@ -270,7 +271,7 @@ class _Axes:
 
 
 def _spreads(record: CaseRecord) -> Iterable[tuple[str, list[float]]]:
-    """The lists of times among the measurements, summed up."""
+    """Yield summaries of the lists of times among the measurements."""
     if not any(name.endswith("_us") for name in record.measurements):
         return
     for name, value in record.measurements.items():
@@ -282,21 +283,21 @@ def _spread(values: Sequence[float]) -> list[float]:
     low, high = min(values), max(values)
     if len(values) == 1:
         return [1, *[low] * 5]
-    inside = [min(max(round(one), low), high) for one in statistics.quantiles(values)]
+    inside = [min(max(round(value), low), high) for value in statistics.quantiles(values)]
     return [len(values), low, *inside, high]
 
 
 def ladders(cases: Iterable[CaseRecord]) -> list[dict[str, Any]]:
-    """Load times and memory by the number of contexts that were loaded, what failed first."""
+    """Return load times and memory by the number of contexts loaded, failed cases first."""
 
-    def found() -> Iterator[tuple[bool, int, int, dict[str, Any]]]:
+    def candidates() -> Iterator[tuple[bool, int, int, dict[str, Any]]]:
         for number, record in enumerate(cases):
             loads = _numbers(record.measurements.get("load_us"))
             if len(loads) > 1:
                 ladder = _ladder(number, record, loads)
                 yield not _refused(record, loads), -len(loads), number, ladder
 
-    return [ladder for *_, ladder in heapq.nsmallest(_MOST_LADDERS, found())]
+    return [ladder for *_, ladder in heapq.nsmallest(_MOST_LADDERS, candidates())]
 
 
 def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, Any]:
@@ -304,8 +305,8 @@ def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, An
     return {
         "case": number,
         "loads": len(loads),
-        "load_us": thinned(loads, _MOST_POINTS),
-        "rss_bytes": thinned(memory, _MOST_POINTS) if len(memory) == len(loads) else [],
+        "load_us": downsample(loads, _MOST_POINTS),
+        "rss_bytes": downsample(memory, _MOST_POINTS) if len(memory) == len(loads) else [],
         "failed_at": len(loads) + 1 if _refused(record, loads) else None,
     }
 
@@ -329,11 +330,11 @@ def _why(record: CaseRecord) -> str | None:
     if error is None:
         return (record.conclusion or "").partition("\n")[0] or None
     code = f"{error.code} " if error.code else ""
-    return clip(f"{code}{error.began}", _MAX_CHARS)
+    return clip(f"{code}{error.headline}", _MAX_CHARS)
 
 
-def _ms(moment: datetime, began: datetime | None) -> int:
-    return round((moment - began).total_seconds() * 1000) if began else 0
+def _ms(moment: datetime, start: datetime | None) -> int:
+    return round((moment - start).total_seconds() * 1000) if start else 0
 
 
 _SHORT_CHARS: Final = 160
@@ -346,9 +347,9 @@ _TEXTS: Final = (".txt", ".log", ".jsonl")
 
 
 def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
-    """The whole page; `cases` are those of the run, where others read them at the same time.
+    """Return the page; `cases` are those of the run, if others read them at the same time.
 
-    What stands on its first screen is in the template, the rest are sections (`sections.py`).
+    Its first screen is in the template, the rest are sections (`sections.py`).
     """
     info, since, coverage, cut = run.info, run.since, run.coverage, cut_short(run.info)
     folder = run.folder
@@ -358,8 +359,10 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         return drift(cases, folder.kept_output) if folder else []
 
     def bisections_of(cases: Iterable[CaseRecord]) -> list[Listed]:
-        found = bisections_in(folder.path.parent) if folder else []
-        return of_cases(found, (record.case for record in cases)) if found else []
+        bisections = bisections_in(folder.path.parent) if folder else []
+        return (
+            select_bisections(bisections, (record.case for record in cases)) if bisections else []
+        )
 
     readers: dict[str, Reader] = {
         "totals": totals,
@@ -380,50 +383,50 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         "sharings": sharings,
         "limits": simulated_limits,
     }
-    made = read_once(run.cases if cases is None else cases, *readers.values())
-    told = dict(zip(readers, made, strict=True))
-    groups, outputs = told["groups"], told["outputs"]
-    failing = chain(*(one.cases for one in groups if section(one.first) == "failing"))
+    results = read_once(run.cases if cases is None else cases, *readers.values())
+    parts = dict(zip(readers, results, strict=True))
+    groups, outputs = parts["groups"], parts["outputs"]
+    failing = chain(*(group.cases for group in groups if section(group.first) == "failing"))
     new = None if since is None else _new_among(failing, since)
-    besides = remarks(sum(output.drifts for output in outputs), told["simulated"])
-    said = verdict(coverage, new=new, cut=cut is not None, besides=besides)
+    besides = remarks(sum(output.drifts for output in outputs), parts["simulated"])
+    headline = verdict(coverage, new=new, cut=cut is not None, besides=besides)
     above = {
-        "How well": told["figures"],
-        "Bisections": [listed(told["bisections"], "../")] if told["bisections"] else [],
+        "How well": parts["figures"],
+        "Bisections": [bisection_table(parts["bisections"], "../")] if parts["bisections"] else [],
     }
     below = {
-        "Which op is slow": told["ops"],
-        "Memory types": told["pairings"],
-        "Sharing": told["sharings"],
+        "Which op is slow": parts["ops"],
+        "Memory types": parts["pairings"],
+        "Sharing": parts["sharings"],
         "Drift: outputs that are not the same everywhere": drift_tables(outputs),
         "Earlier attempts": earlier_attempts(run.contents.earlier),
-        "What simulators leave open": told["limits"],
+        "What simulators leave open": parts["limits"],
         "Run": settings(info),
     }
     more = {"issues": issues, "versions": VERSIONS}
-    more |= {name: told[name] for name in ("ladders", "evidence", "grids")}
+    more |= {name: parts[name] for name in ("ladders", "evidence", "grids")}
     return template("report.html.j2").render(
-        title=f"{said} qnn-harness {run.run}",
+        title=f"{headline} qnn-harness {run.run}",
         run=run.run,
         info=info,
-        verdict=said,
+        verdict=headline,
         cut=cut,
         since=since,
         coverage=coverage,
         became=_became(since),
-        totals=told["totals"],
-        bar=outcome_bar(told["totals"]),
-        behind=told["behind"],
-        duration=_seconds(told["seconds"]),
-        cases=counted(sum(told["totals"].values()), "case"),
-        above_cases=html([*_told(groups, since, issues), *sections_of(above)]),
+        totals=parts["totals"],
+        bar=outcome_bar(parts["totals"]),
+        behind=parts["behind"],
+        duration=_seconds(parts["seconds"]),
+        cases=counted(sum(parts["totals"].values()), "case"),
+        above_cases=html([*_failure_tables(groups, since, issues), *sections_of(above)]),
         below_cases=html(sections_of(below)),
         shown=shown,
         short=partial(clip, most=_SHORT_CHARS),
         issues=issues,
         damage=run.contents.damage,
-        rows=Markup(told["rows"].packed(run.contents.events, groups, more)),
-        blocks=Markup(" ".join(told["blocks"])),
+        rows=Markup(parts["rows"].packed(run.contents.events, groups, more)),
+        blocks=Markup(" ".join(parts["blocks"])),
         scripts=[asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
     )
 
@@ -431,15 +434,15 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
 def verdict(
     coverage: Coverage, *, new: int | None = None, cut: bool = False, besides: Sequence[str] = ()
 ) -> str:
-    """Return what a run comes to: it was `cut` short, its sentence with the failures that are
-    `new`, and what is to be said `besides`, although no case fails for it."""
+    """Return the result of a run in words: whether it was `cut` short, its sentence with the
+    number of `new` failures, and remarks for which no case fails (`besides`)."""
     sentence = coverage.sentence(new)
-    said = ["Cut short."] if cut else []
-    return " ".join([*said, f"{sentence[:1].upper()}{sentence[1:]}.", *besides])
+    sentences = ["Cut short."] if cut else []
+    return " ".join([*sentences, f"{sentence[:1].upper()}{sentence[1:]}.", *besides])
 
 
 def _new_among(cases: Iterable[str], since: Since | None) -> int:
-    """How many of failing cases did not fail so before."""
+    """Return how many of these failing cases did not fail so before."""
     return sum(since.became.get(case) in _NEW for case in cases) if since else 0
 
 
@@ -451,32 +454,32 @@ def _became(since: Since | None) -> dict[str, int]:
 
 
 def _reasons(groups: Sequence[FailureGroup]) -> list[tuple[list[int], FailureGroup]]:
-    """Groups of one diagnosis together, in the order of the first of each, with their places."""
-    found: dict[tuple[object, ...], tuple[list[int], FailureGroup]] = {}
+    """Join groups of the same diagnosis, in the order of the first of each, with their indexes."""
+    by_reason: dict[tuple[object, ...], tuple[list[int], FailureGroup]] = {}
     for number, group in enumerate(groups):
         first = group.first
         known = first.error.diagnosis if first.error else None
         key = (known.id,) if known else (number, "no diagnosis")
-        numbers, reason = found.setdefault(
+        numbers, reason = by_reason.setdefault(
             (section(first), first.known_issue, *key), ([], FailureGroup(first))
         )
         numbers.append(number)
         reason.include(group)
-    return [*found.values()]
+    return [*by_reason.values()]
 
 
-def _told(
+def _failure_tables(
     groups: Sequence[FailureGroup], since: Since | None, issues: Mapping[str, str]
 ) -> Iterator[Block]:
-    """The parts of a page that have reasons, a row for each; what was unsupported is folded."""
+    """Yield the sections of failures, a row for each reason; unsupported cases are folded."""
     for name, reasons in groupby(_reasons(groups), lambda reason: section(reason[1].first)):
-        found, title = list(reasons), ""
+        listed, title = list(reasons), ""
         if name == "unsupported":
-            cases = sum(len(reason.cases) for _, reason in found)
+            cases = sum(len(reason.cases) for _, reason in listed)
             title = f"{SECTIONS[name]}: {counted(cases, 'case')}"
         else:
             yield Heading(SECTIONS[name])
-        rows = [_row(*one, since, issues) for one in found]
+        rows = [_row(*entry, since, issues) for entry in listed]
         columns = ("Cases", "What", "Call and code", "Where", "")
         yield Table(title, columns, rows, "stacked reasons", folded=True)
 
@@ -485,30 +488,30 @@ def _row(
     numbers: Sequence[int], reason: FailureGroup, since: Since | None, issues: Mapping[str, str]
 ) -> list[Line]:
     first, error = reason.first, reason.first.error
-    what: list[str | Span] = [Span(first.outcome, mark=first.state), " "]
+    cells: list[str | Span] = [Span(first.outcome, mark=first.state), " "]
     if new := _new_among(reason.cases, since):
-        what.append(_NEW_MARK.format("new" if new == len(reason.cases) else f"{new} new"))
+        cells.append(_NEW_MARK.format("new" if new == len(reason.cases) else f"{new} new"))
     if error is not None and (known := reason.diagnosis) is not None:
-        sure = f"{known.id}, {known.confidence}"
-        what += [Span(known.words, style="strong"), " ", Span(sure, style="dim")]
-        what += [_BREAK, f"What helps: {known.fix}"] if known.fix else []
+        certainty = f"{known.id}, {known.confidence}"
+        cells += [Span(known.words, style="strong"), " ", Span(certainty, style="dim")]
+        cells += [_BREAK, f"What helps: {known.fix}"] if known.fix else []
         if known.thread and known.thread.startswith("https://"):
-            what += [_BREAK, Span(known.thread, link=known.thread)]
+            cells += [_BREAK, Span(known.thread, link=known.thread)]
     elif error is not None:
-        what.append(Span(clip(error.began, _SHORT_CHARS), style="strong"))
+        cells.append(Span(clip(error.headline, _SHORT_CHARS), style="strong"))
     if issue := first.known_issue:
-        what += [_BREAK, "known issue ", Span(issue, link=issues.get(issue, ""))]
+        cells += [_BREAK, "known issue ", Span(issue, link=issues.get(issue, ""))]
     call: list[str | Span] = [Span((error and error.api) or "", style="code")]
     if error is not None and error.code is not None:
         call += [_BREAK, Span(f"{error.code} ({error.hex}) {error.symbol or ''}", style="code")]
     versions = [f"{axis} {version}" for axis in VERSIONS for version in reason.versions[axis]]
-    where: list[str | Span] = [
+    places: list[str | Span] = [
         _first([*reason.devices], 3),
         _BREAK,
         Span(_first(versions, 4), style="dim"),
     ]
     groups = ",".join(map(str, numbers))
-    return [str(len(reason.cases)), what, call, where, Span("show", link=f"#group={groups}")]
+    return [str(len(reason.cases)), cells, call, places, Span("show", link=f"#group={groups}")]
 
 
 def _first(names: Sequence[str], most: int) -> str:
@@ -517,7 +520,7 @@ def _first(names: Sequence[str], most: int) -> str:
 
 
 def evidence_of(cases: Iterable[CaseRecord], folder: Path) -> dict[str, str]:
-    """The ends of the logs of what went wrong, as long as they make the page no heavier than 1 MB.
+    """Return the ends of the logs of failed cases, up to 1 MiB in all.
 
     A log that is no file of this folder, or that cannot be read, is left out.
     """
@@ -525,17 +528,17 @@ def evidence_of(cases: Iterable[CaseRecord], folder: Path) -> dict[str, str]:
     for record in cases:
         if record.is_bad:
             names[not record.is_unexpected].extend(record.logs)
-    found: dict[str, str] = {}
-    left = _MOST_EVIDENCE_BYTES
+    texts: dict[str, str] = {}
+    room = _MOST_EVIDENCE_BYTES
     for name in dict.fromkeys(chain(*names)):
-        if left > 0 and name.endswith(_TEXTS) and (data := _tail(folder, name)):
-            found[name] = data.decode("utf-8", "replace")
-            left -= len(data)
-    return found
+        if room > 0 and name.endswith(_TEXTS) and (data := _tail(folder, name)):
+            texts[name] = data.decode("utf-8", "replace")
+            room -= len(data)
+    return texts
 
 
 def _tail(folder: Path, name: str) -> bytes:
-    """The end of a log; nothing of what is no plain file of this folder, or cannot be read."""
+    """Return the end of a log; empty if it is no plain file of this folder, or unreadable."""
     try:
         with open_inside(folder, name) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _EVIDENCE_BYTES))
@@ -546,9 +549,9 @@ def _tail(folder: Path, name: str) -> bytes:
 
 def _lab_words(info: Mapping[str, Any]) -> list[str]:
     words: list[str] = info.get("command", [])
-    for at, word in enumerate(words):
+    for i, word in enumerate(words):
         if word.partition("=")[0] in ("--lab", "--qnn-lab"):
-            return words[at : at + 1 + ("=" not in word)]
+            return words[i : i + 1 + ("=" not in word)]
     return []
 
 

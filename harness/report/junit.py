@@ -1,7 +1,7 @@
-"""junit.xml, made from the journal's records; the measurements become properties.
+"""junit.xml, made from the journal's records; measurements become properties.
 
-It is what Jenkins' junit-10.xsd allows, and what pytest, Jenkins and GitLab read beyond it: `file`
-and `line` of a case, its properties, its attachments. It is bounded, whatever a device said.
+It follows Jenkins' junit-10.xsd, with what pytest, Jenkins and GitLab read beyond it: `file` and
+`line` of a case, its properties, its attachments. Its size is bounded, whatever a device reports.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.report.document import shortened
 from harness.results.coverage import LOST_TO, Coverage
 from harness.results.record import CaseRecord, are_figures
 
-# What XML 1.0 allows at all; everything else cannot even be escaped.
+# all but the characters of XML 1.0, which cannot even be escaped
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _PLAIN = re.compile(r"[\w .:;,/|()\[\]{}+*=@#!?-]*", re.ASCII)
 _CR = "\r"
@@ -34,20 +34,20 @@ _MAX_PROPERTIES = 500
 _MAX_TEXT_CHARS = 20_000
 _MAX_ATTACHMENTS = 100
 _REPEATED = frozenset({str, int, bool, type(None)})
-"""Measurements of which many cases share values."""
+"""The types of measurements whose values many cases share."""
 _FIGURES = (("min", min), ("median", statistics.median), ("max", max))
 
 
 def junit_parts(
     cases: Iterable[CaseRecord], coverage: Coverage, *, run: str, logs: str = ""
 ) -> Iterator[bytes]:
-    """The document, piece by piece: a suite per suite, the last attempt of each case.
+    """Yield the document in pieces: a testsuite per suite, the last attempt of each case.
 
-    What a suite came to stands before its cases, which wait in a temporary file until then.
-    Failed, crashed and hung are failures; what has no verdict is an error. Unsupported and skipped
-    are skipped, with that as their type. So is an expected failure, with type pytest.xfail as
-    pytest writes it. Cases that left no record are one error together. `logs` is the path of the
-    run's folder from where a CI system looks for attachments, the document's own folder by default.
+    The counts of a suite come before its cases, which are kept in a temporary file until then.
+    Failed, crashed and hung are failures; a missing verdict is an error. Unsupported and skipped
+    cases are skipped, with that as their type. So is an expected failure, with type pytest.xfail as
+    in pytest. Cases that left no record are one error together. `logs` is the path of the run's
+    folder relative to where a CI system looks for attachments, by default the document's folder.
     """
     suites: dict[str, _Suite] = {}
     with tempfile.TemporaryFile() as written:
@@ -79,7 +79,7 @@ def junit_parts(
 
 @dataclass
 class _Suite:
-    """What a suite came to, and where its cases are written."""
+    """The counts of a suite, and the offsets of its cases."""
 
     starts: array[int] = field(default_factory=lambda: array("Q"))
     ends: array[int] = field(default_factory=lambda: array("Q"))
@@ -102,7 +102,7 @@ class _Suite:
 
 
 def legal(text: str) -> str:
-    """The text without the characters that XML cannot hold."""
+    """Return a text without the characters that XML cannot contain."""
     return _ILLEGAL.sub("", text)
 
 
@@ -167,7 +167,7 @@ def _bounded(name: str) -> str:
 
 
 def _kind(record: CaseRecord) -> str | None:
-    """The tag of its result; None for what passed."""
+    """Return the tag of a case's result; None if it passed."""
     if record.standing in LOST_TO:
         return "error"
     if record.standing == "known":
@@ -190,10 +190,10 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
         return Failure(legal(f"fixed? {', '.join(record.fixed.known_issues)}"), "passed")
     if kind == "skipped":
         why = headline or str(record.measurements.get("skip_reason") or "")[:_MAX_PROPERTY_CHARS]
-        told = f"{record.outcome}: {why}" if why else record.outcome
-        return Skipped(legal(told), record.outcome)
-    made = Error if kind == "error" else Failure
-    result = made(headline or record.outcome, f"{record.outcome}.{record.cause}")
+        text = f"{record.outcome}: {why}" if why else record.outcome
+        return Skipped(legal(text), record.outcome)
+    element = Error if kind == "error" else Failure
+    result = element(headline or record.outcome, f"{record.outcome}.{record.cause}")
     if (error := record.error) is not None:
         lines = [
             error.message,
@@ -215,47 +215,47 @@ def _headline(record: CaseRecord) -> str:
 
 def _properties(record: CaseRecord) -> list[str]:
     error = record.error
-    found = [_known("", key, getattr(record, key)) for key in ("outcome", "cause", "attempt")]
+    properties = [_known("", key, getattr(record, key)) for key in ("outcome", "cause", "attempt")]
     if record.outputs is not None:
-        found.append(_known("", "outputs", record.outputs))
+        properties.append(_known("", "outputs", record.outputs))
     if record.expected is not None:
-        found.append(_known("", "known_issue", record.known_issue))
+        properties.append(_known("", "known_issue", record.known_issue))
     if record.fixed is not None:
-        found.append(_known("", "fixed", ", ".join(record.fixed.known_issues)))
-    found += _flat("device.", dict(record.device or ()))
-    found += _flat("axes.", record.axes)
+        properties.append(_known("", "fixed", ", ".join(record.fixed.known_issues)))
+    properties += _flat("device.", dict(record.device or ()))
+    properties += _flat("axes.", record.axes)
     for key, value in (error.model_dump() if error else {}).items():
         if key == "diagnosis" and value is not None:
-            found += _flat("error.diagnosis.", value)
+            properties += _flat("error.diagnosis.", value)
         elif key == "libraries":
-            for one in error.libraries if error else ():
-                text = one.text().removeprefix(f"{one.name}: ")
-                found.append(_property(f"error.library.{one.name}", text))
+            for library in error.libraries if error else ():
+                text = library.text().removeprefix(f"{library.name}: ")
+                properties.append(_property(f"error.library.{library.name}", text))
         elif value is not None:
-            found.append(_property(f"error.{key}", value))
-    found += _flat("measurements.", record.measurements)
-    found += [_property("log", log) for log in record.logs]
-    return found
+            properties.append(_property(f"error.{key}", value))
+    properties += _flat("measurements.", record.measurements)
+    properties += [_property("log", log) for log in record.logs]
+    return properties
 
 
 def _flat(before: str, values: Mapping[str, Any]) -> list[str]:
-    """Scalars as they are, objects key by key, lists of numbers by their figures."""
-    found = []
+    """Return properties for scalars, for objects key by key, and for summaries of lists."""
+    properties = []
     for name, value in values.items():
         if type(value) in _REPEATED:
-            found.append(_known(before, name, value))
+            properties.append(_known(before, name, value))
         elif isinstance(value, dict):
-            found += _flat(f"{before}{name}.", value)
+            properties += _flat(f"{before}{name}.", value)
         elif isinstance(value, list):
-            found.append(_known(before, f"{name}.count", len(value)))
+            properties.append(_known(before, f"{name}.count", len(value)))
             if value and are_figures(value):
-                found += [
+                properties += [
                     f'<property name={_named(f"{before}{name}.{figure}")} value="{of(value)}"/>'
                     for figure, of in _FIGURES
                 ]
         else:
-            found.append(_property(before + name, value))
-    return found
+            properties.append(_property(before + name, value))
+    return properties
 
 
 def _plain(value: object) -> str:

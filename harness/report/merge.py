@@ -1,4 +1,4 @@
-"""One run out of several: all their records and logs, in a folder of its own."""
+"""Merging of several runs into one folder with all their records and logs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from typing import Any, Final, TypeAlias
 from harness.core.errors import ConfigError
 from harness.core.names_inside import create_inside, listed_inside, open_inside
 from harness.core.whole_file import disk_errors
-from harness.results.journal import Damage, lines_in, uncollected
+from harness.results.journal import Damage, lines_in, without_gc
 from harness.results.record import CaseRecord, DeviceEvent
 from harness.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder, making_folders
 
 _KEPT: Final = ("run", "started", "finished", "exit_code", "problem", "command_line", "devices")
 _INCOMPLETE: Final = 3
 _Key: TypeAlias = tuple[str, str, datetime, str]
-"""What tells one record from all others: case, or device and event; when it began; its run."""
+"""The key of a record: case, or device and event; its start; its run."""
 
 
-@uncollected()
+@without_gc()
 def merge_runs(paths: Sequence[Path], output: Path) -> list[str]:
-    """Write one run with all cases of other runs into `output`, without reports.
+    """Merge runs into `output`, without reports, and return the logs that could not be copied.
 
-    An attempt that several of them hold counts once. All attempts at a case are numbered by when
-    they began, so that the latest is final. Return the logs that could not be copied. Raise
-    ConfigError for an input that is no run, is damaged or of another schema, and if `output` is
-    there already; InfraError if the disk fails. Nothing is left behind then.
+    An attempt that several runs have counts once. All attempts at a case are numbered by their
+    starts, so that the latest is final. Raises ConfigError for an input that is no run, is damaged
+    or of another schema, and if `output` exists; InfraError if the disk fails. Nothing is left
+    behind then.
     """
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise ConfigError("exists already: name a new folder", file=output)
@@ -39,20 +39,20 @@ def merge_runs(paths: Sequence[Path], output: Path) -> list[str]:
     numbers = _numbered(runs)
     with (
         making_folders(output.parent),
-        tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as beside,
+        tempfile.TemporaryDirectory(prefix=f".{output.name}-", dir=output.parent) as folder,
         disk_errors(f"cannot write {output}"),
     ):
-        merged = RunFolder(Path(beside))
-        lost_logs = [log for run in runs for log in _take(run, merged, numbers)]
+        merged = RunFolder(Path(folder))
+        lost_logs = [log for run in runs for log in _copy_run(run, merged, numbers)]
         _end(runs, merged, output.name)
         merged.path.rename(output)
     return lost_logs
 
 
 def _numbered(runs: Sequence[RunFolder]) -> dict[_Key, int]:
-    """Number the records of each case by when they began.
+    """Number the records of each case by their starts.
 
-    Raise ConfigError for damage, and where the runs asked different things of one file.
+    Raises ConfigError for damage, and if the runs have different options for one file.
     """
     keys, questions = set[_Key](), dict[str, str]()
     for run in runs:
@@ -68,8 +68,8 @@ def _numbered(runs: Sequence[RunFolder]) -> dict[_Key, int]:
             if not isinstance(line, CaseRecord):
                 continue
             if questions.setdefault(line.case, line.question) != line.question:
-                problem = f"asked something else of {line.case} ({line.asked or 'no option'}) than "
-                advice = "the runs before it: merge runs that asked the same"
+                problem = f"has other options for {line.case} ({line.asked or 'no option'}) than "
+                advice = "the runs before it: merge runs with the same options"
                 raise ConfigError(f"{problem}{advice}", file=journal, line=line_number)
     attempts = groupby(sorted(keys), key=lambda key: key[:2])
     return {key: number for _, group in attempts for number, key in enumerate(group, start=1)}
@@ -80,13 +80,13 @@ def _key(line: CaseRecord | DeviceEvent) -> _Key:
     return (*subject, line.started, line.run)
 
 
-def _take(run: RunFolder, merged: RunFolder, numbers: dict[_Key, int]) -> list[str]:
+def _copy_run(run: RunFolder, merged: RunFolder, numbers: dict[_Key, int]) -> list[str]:
     """Write the records of a run that are in `numbers`, each once, and copy its files."""
     copies = dict[str, str | None]()
     for _, line in lines_in(run.path / JOURNAL):
         number = None if isinstance(line, Damage) else numbers.pop(_key(line), None)
         if isinstance(line, Damage) or number is None:
-            continue  # another run has it, too, or it was written just now
+            continue  # another run has it, too, or it was just written
         if isinstance(line, CaseRecord):
             for log in [log for log in line.logs if log not in copies]:
                 other_name = f"logs/{line.run}/{log.removeprefix('logs/')}"
@@ -103,9 +103,9 @@ def _take(run: RunFolder, merged: RunFolder, numbers: dict[_Key, int]) -> list[s
 
 
 def _copied(source: Path, target: Path, name: str, names: Sequence[str]) -> str | None:
-    """Copy a log or an output under the first of `names` that is free, and return that.
+    """Copy a log or an output to the first of `names` that is free, and return that name.
 
-    Return None for what is none: links are not followed.
+    Return None if it is no such file: links are not followed.
     """
     try:
         stream = open_inside(source, name)
@@ -120,7 +120,7 @@ def _copied(source: Path, target: Path, name: str, names: Sequence[str]) -> str 
 
 
 def _end(runs: Sequence[RunFolder], merged: RunFolder, name: str) -> None:
-    """Write what is said of the new run: run.json, and the list of its cases."""
+    """Write run.json and the list of cases of the merged run."""
     merged.keep_selected({case for run in runs for case in run.selected_cases() or ()})
     infos = [run.info() for run in runs]
 
@@ -130,7 +130,7 @@ def _end(runs: Sequence[RunFolder], merged: RunFolder, name: str) -> None:
     ends = [info.get("problem") or (not info.get("finished") and "no end") for info in infos]
     problems = [f"{run.run_id}: {why}" for run, why in zip(runs, ends, strict=True) if why]
     codes = [*values("exit_code"), _INCOMPLETE if problems else 0]
-    said = {
+    facts = {
         "run": name,
         "started": infos[0].get("started"),
         "finished": max([*values("started"), *values("finished")], default=None),
@@ -144,4 +144,4 @@ def _end(runs: Sequence[RunFolder], merged: RunFolder, name: str) -> None:
         "selection": sorted(set(chain(*values("selection")))),
         "merged": [{key: info.get(key) for key in _KEPT} for info in infos],
     }
-    merged.end(said)
+    merged.end(facts)

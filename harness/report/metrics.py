@@ -1,7 +1,7 @@
 """A run as OpenMetrics: metrics.prom, for node_exporter's textfile collector or a push (pure).
 
-All are gauges, without timestamps: what the last run of this lab came to. No label is the name of a
-case or of a run, and each has at most 50 values, so that a year of runs stays as many series.
+All are gauges of the last run of this lab, without timestamps. No label is the name of a case or a
+run, and each has at most 50 values, so that the number of series stays bounded over a year of runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.results.record import CaseRecord, DeviceEvent, is_figure
 
 METRICS: Final = "metrics.prom"
 OTHER: Final = "other"
-"""The label of all values but the most frequent ones."""
+"""The label for all values but the most frequent ones."""
 _MOST_VALUES: Final = 50
 _VALUE_CHARS: Final = 100
 
@@ -33,9 +33,9 @@ def metrics_text(
     info: Mapping[str, Any],
     coverage: Coverage,
 ) -> str:
-    """The exposition, which Prometheus' older text format reads as well.
+    """Return the exposition, which is valid in Prometheus' older text format, too.
 
-    `info` is run.json, which says how long the run took; where it does not, cases and events do.
+    `info` is run.json, which has the span of the run; if not, that of cases and events is used.
     """
     lines: list[str] = []
     families = read_once(
@@ -56,19 +56,19 @@ def metrics_text(
 
 
 Family = tuple[str, str, str, tuple[str, ...], Mapping[Any, float]]
-"""Name, unit, what it is, the names of its labels, and its values by those of the labels."""
+"""Name, unit, help text, names of labels, and values by the values of the labels."""
 
 
 def _span(info: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """When the run began and ended; nothing where that is not said."""
+    """Return the start and end of the run in a list; empty if unknown."""
     try:
-        began, ended = (
+        start, ended = (
             datetime.fromisoformat(str(info.get(key))).timestamp()
             for key in ("started", "finished")
         )
     except (ValueError, OverflowError, OSError):
         return []
-    return [(began, ended)] if ended >= began else []
+    return [(start, ended)] if ended >= start else []
 
 
 def _of_run(
@@ -79,14 +79,14 @@ def _of_run(
 ) -> Iterator[Family]:
     if not span:
         every = chain[CaseRecord | DeviceEvent](cases, events)
-        starts = ((one.started.timestamp(), one.duration_s) for one in every)
-        ends = [(at, at + took) for at, took in starts]
-        span = [(min(at for at, _ in ends), max(end for _, end in ends))] if ends else []
-    for began, ended in span:
-        took = round(ended - began, 3)
+        starts = ((line.started.timestamp(), line.duration_s) for line in every)
+        ends = [(start, start + seconds) for start, seconds in starts]
+        span = [(min(start for start, _ in ends), max(end for _, end in ends))] if ends else []
+    for start, ended in span:
+        seconds = round(ended - start, 3)
         words = "When the last run ended, since 1970."
         yield "run_end", "seconds", words, (), {(): round(ended, 3)}
-        yield "run_duration", "seconds", "How long it took.", (), {(): took}
+        yield "run_duration", "seconds", "How long it took.", (), {(): seconds}
     if coverage.selected is not None:
         words = "Cases that the run was to run."
         yield "selected_cases", "", words, (), {(): coverage.selected}
@@ -101,14 +101,14 @@ def _of_cases(cases: Iterable[CaseRecord]) -> Iterator[Family]:
     counts: Counter[tuple[str, ...]] = Counter()
     times: dict[tuple[str, str], list[float]] = {}
     retried: Counter[tuple[str, ...]] = Counter()
-    for one in cases:
-        retried[(_device(one),)] += one.attempt > 1
-        place = _device(one), str(one.axes.get("qnn"))
-        counts[(one.state, one.cause or "none", *place)] += 1
-        times.setdefault((_device(one), one.suite), []).append(one.duration_s)
+    for case in cases:
+        retried[(_device(case),)] += case.attempt > 1
+        place = _device(case), str(case.axes.get("qnn"))
+        counts[(case.state, case.cause or "none", *place)] += 1
+        times.setdefault((_device(case), case.suite), []).append(case.duration_s)
     seconds = {
-        (*place, name): round(of(took), 6)
-        for place, took in times.items()
+        (*place, name): round(of(durations), 6)
+        for place, durations in times.items()
         for name, of in (("median", statistics.median), ("max", max), ("sum", sum))
     }
     words = "Cases by what became of them, the last attempt of each."
@@ -120,30 +120,31 @@ def _of_cases(cases: Iterable[CaseRecord]) -> Iterator[Family]:
 
 
 def _of_devices(cases: Iterable[CaseRecord], events: Sequence[DeviceEvent]) -> Iterator[Family]:
-    kinds = Counter((one.device, one.event) for one in events if not one.is_routine)
+    kinds = Counter((event.device, event.event) for event in events if not event.is_routine)
     pushed: Counter[tuple[str, ...]] = Counter()
-    took: dict[tuple[str, ...], float] = {}
-    heard = [(one.started, one.device, _vitals(one.vitals)) for one in events if one.vitals]
-    for one in cases:
-        if vitals := _vitals(part_of(one, "gate")):
-            heard.append((one.started, _device(one), vitals))
+    push_s: dict[tuple[str, ...], float] = {}
+    checks = (event for event in events if event.vitals)
+    readings = [(each.started, each.device, _vitals(each.vitals or {})) for each in checks]
+    for case in cases:
+        if vitals := _vitals(part_of(case, "gate")):
+            readings.append((case.started, _device(case), vitals))
     for event in events:
         if event.event == "push":
             pushed[(event.device,)] += event.pushed_bytes or 0
-            took[(event.device,)] = took.get((event.device,), 0.0) + event.duration_s
-    heard.sort(key=lambda one: one[0])
+            push_s[(event.device,)] = push_s.get((event.device,), 0.0) + event.duration_s
+    readings.sort(key=lambda reading: reading[0])
     words = "Steps to bring a device back, and what was found wrong with it."
     yield "device_events", "", words, ("device", "event"), kinds
     yield "device_pushed", "bytes", "What was sent to a device.", ("device",), pushed
-    seconds = {key: round(value, 3) for key, value in took.items()}
+    seconds = {key: round(value, 3) for key, value in push_s.items()}
     yield "device_push", "seconds", "How long that took.", ("device",), seconds
-    for name, told in _VITALS.items():
-        known = ((device, vitals[name]) for _, device, vitals in heard if name in vitals)
-        yield *told, ("device",), {(device,): value for device, value in known}
+    for name, family in _VITALS.items():
+        known = ((device, vitals[name]) for _, device, vitals in readings if name in vitals)
+        yield *family, ("device",), {(device,): value for device, value in known}
 
 
-def _vitals(said: Mapping[str, Any]) -> dict[str, float]:
-    return {name: value for name in _VITALS if is_figure(value := said.get(name))}
+def _vitals(reported: Mapping[str, Any]) -> dict[str, float]:
+    return {name: value for name in _VITALS if is_figure(value := reported.get(name))}
 
 
 _VITALS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -158,21 +159,22 @@ _NO_SUMS: Final = frozenset({"case_duration", *(name for name, _, _ in _VITALS.v
 def _folded(
     values: Mapping[tuple[str, ...], float], *, sums: bool
 ) -> list[tuple[tuple[str, ...], float]]:
-    """The values in order, with at most 50 values of each label.
+    """Return the values in order, with at most 50 values of each label.
 
-    The values of other labels are summed up as `other`, or left out where a sum makes no sense.
+    The others are summed up as `other`, or left out if a sum makes no sense.
     """
     plain = [(tuple(map(_value, key)), value) for key, value in values.items()]
-    kept = []
+    frequent = []
     for column in zip(*(key for key, _ in plain), strict=True):
-        seen = Counter(column)
-        kept.append(set(sorted(seen, key=lambda one: (-seen[one], one))[:_MOST_VALUES]))
-    found: dict[tuple[str, ...], float] = {}
+        counts = Counter(column)
+        by_count = sorted(counts, key=lambda value: (-counts[value], value))
+        frequent.append(set(by_count[:_MOST_VALUES]))
+    folded: dict[tuple[str, ...], float] = {}
     for key, value in plain:
-        new = tuple(v if v in known else OTHER for v, known in zip(key, kept, strict=True))
+        new = tuple(v if v in known else OTHER for v, known in zip(key, frequent, strict=True))
         if sums or new == key:
-            found[new] = found.get(new, 0) + value
-    return sorted(found.items())
+            folded[new] = folded.get(new, 0) + value
+    return sorted(folded.items())
 
 
 def _device(case: CaseRecord) -> str:

@@ -1,4 +1,4 @@
-"""The files that are made of a run's journal, and can be made again from it at any time."""
+"""The files made from a run's journal, which can be made again at any time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.report.junit import junit_parts
 from harness.report.metrics import METRICS, metrics_text
 from harness.report.sections import RunData, Since
 from harness.report.summary import summary_lines
-from harness.results.journal import Reader, read_once, uncollected
+from harness.results.journal import Reader, read_once, without_gc
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
 
@@ -41,20 +41,20 @@ PROJECTIONS: Final[Mapping[str, Callable[[RunData, Iterable[CaseRecord], Path], 
     METRICS: _metrics,
     "report.html": _page,
 }
-"""What writes each file, by its name in the run's folder. They raise OSError."""
+"""The function that writes each file, by its name in the run's folder. They raise OSError."""
 
 
 def run_data(folder: RunFolder, since: Since | None = None) -> RunData:
-    """Return what the projections of a run are made of."""
+    """Return the data that the projections of a run are made of."""
     return RunData(folder.run_id, folder.contents(), folder.info(), folder, since)
 
 
-@uncollected()
+@without_gc()
 def project(folder: RunFolder, since: Since | None = None) -> RunData:
-    """Write the projections anew; return what they were made of, with a summary.
+    """Write the projections anew; return their data, with a summary.
 
-    `since` is what became of cases since an earlier run, for the page. Raises InfraError if the
-    disk fails.
+    `since` has the changes since an earlier run, for the page. Raises InfraError if the disk
+    fails.
     """
     run = run_data(folder, since)
 
@@ -77,16 +77,16 @@ def finish(
     other_failures: bool = False,
     since: Since | None = None,
 ) -> RunData:
-    """Ends a run, and writes what is made of its journal.
+    """End a run, and write its projections.
 
-    With `other_failures` it fails for what is in no record: a test without a device, or outputs
+    With `other_failures` it fails for something in no record: a test without a device, or outputs
     that drift. run.json is completed even if the reports cannot be written. Raises InfraError then.
     """
-    said: dict[str, object] = {
+    facts: dict[str, object] = {
         "exit_code": exit_code,
         "other_failures": other_failures,
         "drift": [output.document().model_dump() for output in folder.drift() if output.drifts],
         "problem": problem,
     }
-    folder.end(said)
+    folder.end(facts)
     return project(folder, since)

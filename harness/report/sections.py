@@ -1,4 +1,4 @@
-"""The sections of report.html that are lists and tables, each made of what it is about (pure)."""
+"""The sections of report.html with lists and tables (pure)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SHORT_CHARS: Final = 160
 
 
 def sections_of(sections: Mapping[str, Iterable[Block]]) -> Iterator[Block]:
-    """Those that have anything to tell, each below its heading."""
+    """Yield the sections that are not empty, each below its heading."""
     for heading, section in sections.items():
         if blocks := list(section):
             yield Heading(heading)
@@ -38,58 +38,58 @@ def sections_of(sections: Mapping[str, Iterable[Block]]) -> Iterator[Block]:
 
 
 def remarks(drifting: int, simulated: int) -> list[str]:
-    """What the head of the page says although no case fails for it, a sentence each.
+    """Return sentences for the head of the page for which no case fails.
 
     `drifting` outputs are not the same everywhere, `simulated` cases passed with contexts that no
     device takes.
     """
-    said = []
+    lines = []
     if drifting:
-        said.append(
+        lines.append(
             f"{counted(drifting, 'output is', 'outputs are')} not the same everywhere: see Drift."
         )
     if simulated:
         words = "passed with contexts that a simulator takes, and no device with this HTP."
-        said.append(f"{simulated} {words}")
-    return said
+        lines.append(f"{simulated} {words}")
+    return lines
 
 
 def simulated_limits(cases: Iterable[CaseRecord]) -> list[Block]:
-    """What a run leaves open of memory, where simulated devices alone tell it."""
-    told: dict[str | None, list[str]] = {}
+    """Return what a run leaves open on memory, if only simulated devices have measured it."""
+    by_target: dict[str | None, list[str]] = {}
     for record in cases:
         code = record.error.code if record.error is not None else None
         if claim_of(code) == "capacity":
             if record.device is None or not record.device.simulated or record.placement is None:
                 return []
-            told.setdefault(record.device.target, []).append(record.placement.qnn)
-    limits = (limits_of_simulation("capacity", *of_target) for of_target in told.items())
+            by_target.setdefault(record.device.target, []).append(record.placement.qnn)
+    limits = (limits_of_simulation("capacity", *of_target) for of_target in by_target.items())
     return [Paragraph([f"Of memory: {words}."]) for words in limits]
 
 
 def earlier_attempts(records: Iterable[CaseRecord]) -> list[Block]:
-    """The attempts at cases that were not the last ones."""
+    """Return a table of the attempts that were not the last ones."""
     rows: list[list[Line]] = [
         [
-            Span(one.outcome, mark=one.state),
-            one.case,
-            str(one.attempt),
-            clip(one.error.message, _SHORT_CHARS) if one.error else "",
+            Span(record.outcome, mark=record.state),
+            record.case,
+            str(record.attempt),
+            clip(record.error.message, _SHORT_CHARS) if record.error else "",
         ]
-        for one in islice(records, _MOST_RETRIES)
+        for record in islice(records, _MOST_RETRIES)
     ]
     return [Table("", ("Outcome", "Case", "Attempt", "Why"), rows)] if rows else []
 
 
 def settings(info: Mapping[str, Any]) -> list[Block]:
-    """All that run.json says."""
+    """Return run.json as a table."""
     rows = [[str(name), shown(value)] for name, value in info.items()]
     title = "Versions, devices and settings"
     return [Table(title, ("Name", "Value"), rows, folded=True)] if rows else []
 
 
 def shown(value: object) -> str:
-    """A value of run.json, which could hold anything."""
+    """Format a value of run.json, which can be anything."""
     return f"{value:,}" if is_figure(value) else clip(value, _MAX_SHOWN_CHARS)
 
 
@@ -100,78 +100,78 @@ _MARKS: Final = {"held": "passed", "broken": "failed"}
 
 
 NamedSpan = tuple[str, Span]
-"""A cell, and what its column is called."""
+"""The name of a column, and a cell."""
 
 
 def pairings(cases: Iterable[CaseRecord]) -> list[Table]:
-    """The documented table of memory types, with what was measured in it."""
+    """Return the documented table of memory types, with measured values."""
     documented = {
-        f"{prepare} -> {execute}": told for (prepare, execute), told in DOCUMENTED.items()
+        f"{prepare} -> {execute}": entry for (prepare, execute), entry in DOCUMENTED.items()
     }
 
-    def name(one: CaseRecord) -> str:
-        return f"{one.axes.get('prepare')} -> {one.axes.get('execute')}"
+    def name(case: CaseRecord) -> str:
+        return f"{case.axes.get('prepare')} -> {case.axes.get('execute')}"
 
-    def row(one: CaseRecord) -> Iterator[NamedSpan]:
-        told, seen = documented[name(one)], one.measurements
-        yield "Prepared -> executed", Span(name(one))
-        yield "Outcome", _outcome(one)
-        at_first = "at the first inference" if told.at_first_inference else "never"
-        yield "I/O allocated, as documented", Span("at load" if told.at_load else at_first)
-        yield "At load", _growth(one, "io_allocated_at_load", "before", "loaded")
-        grown = _growth(one, "io_allocated_at_first_inference", "bound", "first")
+    def row(case: CaseRecord) -> Iterator[NamedSpan]:
+        entry, measured = documented[name(case)], case.measurements
+        yield "Prepared -> executed", Span(name(case))
+        yield "Outcome", _outcome(case)
+        at_first = "at the first inference" if entry.at_first_inference else "never"
+        yield "I/O allocated, as documented", Span("at load" if entry.at_load else at_first)
+        yield "At load", _growth(case, "io_allocated_at_load", "before", "loaded")
+        grown = _growth(case, "io_allocated_at_first_inference", "bound", "first")
         yield "At the first inference", grown
-        yield "Copied, as documented", Span("yes" if told.copied else "no")
-        copies = seen.get("copies_shown")
-        copied = _checked(one, "copies_per_inference", f"{copies}" if is_figure(copies) else "")
+        yield "Copied, as documented", Span("yes" if entry.copied else "no")
+        copies = measured.get("copies_shown")
+        copied = _checked(case, "copies_per_inference", f"{copies}" if is_figure(copies) else "")
         yield "Copies seen", copied
-        yield "First inference", Span(_time(seen.get("first_inference_us")))
-        steady = _checked(one, "steady_latency_same", _time(seen.get("steady_median_us")))
+        yield "First inference", Span(_time(measured.get("first_inference_us")))
+        steady = _checked(case, "steady_latency_same", _time(measured.get("steady_median_us")))
         yield "Then, median", steady
 
-    ours = [one for one in cases if name(one) in documented]
+    ours = [case for case in cases if name(case) in documented]
     return _tables(ours, ("prepare", "execute"), row)
 
 
 def sharings(cases: Iterable[CaseRecord]) -> list[Table]:
-    """What sharing spill-fill buffers was to save, and what it saved."""
+    """Return tables of the memory that sharing spill-fill buffers should save, and did."""
 
-    def row(one: CaseRecord) -> Iterator[NamedSpan]:
-        seen = one.measurements
-        yield "Strategy", Span(str(one.axes.get("strategy", "")))
-        yield "Outcome", _outcome(one)
-        yield "Spill-fill expected", Span(_bytes(seen.get("expected_spill_fill_bytes")))
-        shared = _grown(seen, "before", "executed")
-        own = _grown(part_of(one, "reference"), "before", "executed")
-        yield "Shared buffers", _growth(one, "memory_given_back", "before", "executed")
-        yield "Without sharing", Span(_bytes(own))
-        yield "To be saved", Span(_bytes(seen.get("expected_saving_bytes")))
-        saved = own - shared if own is not None and shared is not None else None
-        yield "Saved", _told(_checked(one, "memory_saved", _bytes(saved)))
-        yield "Given back", _checked(one, "memory_given_back", "")
-        yield "Outputs", _checked(one, "outputs_equal", "")
+    def row(case: CaseRecord) -> Iterator[NamedSpan]:
+        measured = case.measurements
+        yield "Strategy", Span(str(case.axes.get("strategy", "")))
+        yield "Outcome", _outcome(case)
+        yield "Spill-fill expected", Span(_bytes(measured.get("expected_spill_fill_bytes")))
+        shared = _grown(measured, "before", "executed")
+        alone = _grown(part_of(case, "reference"), "before", "executed")
+        yield "Shared buffers", _growth(case, "memory_given_back", "before", "executed")
+        yield "Without sharing", Span(_bytes(alone))
+        yield "To be saved", Span(_bytes(measured.get("expected_saving_bytes")))
+        saved = alone - shared if alone is not None and shared is not None else None
+        yield "Saved", _judged(_checked(case, "memory_saved", _bytes(saved)))
+        yield "Given back", _checked(case, "memory_given_back", "")
+        yield "Outputs", _checked(case, "outputs_equal", "")
 
-    ours = [one for one in cases if "expected_saving_bytes" in one.measurements]
+    ours = [case for case in cases if "expected_saving_bytes" in case.measurements]
     return _tables(ours, ("strategy",), row)
 
 
 def drift_tables(outputs: Sequence[Output]) -> list[Table]:
-    """Outputs that are not the same everywhere: a row for each, device and backend."""
-    drifting = [one for one in outputs if one.drifts]
+    """Return a row for each output that is not the same everywhere, device and backend."""
+    drifting = [output for output in outputs if output.drifts]
     if not drifting:
         return []
-    versions = sorted({point[2] for one in drifting for point in one.points}, key=version_key)
+    versions = sorted({point[2] for output in drifting for point in output.points}, key=version_key)
     rows = []
-    for one in drifting:
-        for place in dict.fromkeys(point[:2] for point in one.points):
-            cells = [Span(f"{one.context}, {one.name}"), Span(" ".join(place))]
+    for output in drifting:
+        for place in dict.fromkeys(point[:2] for point in output.points):
+            cells = [Span(f"{output.context}, {output.name}"), Span(" ".join(place))]
             for version in versions:
-                seen = one.points.get((*place, version))
-                if seen is None:
+                variants = output.points.get((*place, version))
+                if variants is None:
                     cells.append(Span(""))
                     continue
-                mark = "error" if len(seen) > 1 else "failed" if seen[0] else "passed"
-                cells.append(Span(one.said((*place, version)), mark))
+                mark = "error" if len(variants) > 1 else "failed" if variants[0] else "passed"
+                cells.append(Span(output.describe((*place, version)), mark))
             rows.append(cells)
     rows = rows[:_MOST_ROWS]
     head = ("Output", "Where", *(f"QNN {version}" for version in versions))
@@ -183,31 +183,31 @@ def _tables(
     axes: Sequence[str],
     row: Callable[[CaseRecord], Iterator[NamedSpan]],
 ) -> list[Table]:
-    """A table for all that differ in these axes only, if one of them could be judged."""
-    names = dict.fromkeys(name for one in ours for name in one.axes if name not in axes)
-    apart = [name for name in names if len({_text(one.axes.get(name)) for one in ours}) > 1]
+    """Return a table for each set of cases that differ in these axes only, if one was judged."""
+    names = dict.fromkeys(name for case in ours for name in case.axes if name not in axes)
+    apart = [name for name in names if len({_text(case.axes.get(name)) for case in ours}) > 1]
     groups: dict[str, list[CaseRecord]] = {}
-    for one in ours:
-        named = [f"{name} {_text(one.axes.get(name))}" for name in apart]
-        where = ", ".join([one.device.name if one.device else "?", *named])
-        groups.setdefault(where, []).append(one)
-    most_told = sorted(groups.items(), key=lambda one: -sum(bool(case.checks) for case in one[1]))
-    told = [(where, found) for where, found in most_told if any(one.checks for one in found)]
+    for case in ours:
+        named = [f"{name} {_text(case.axes.get(name))}" for name in apart]
+        place = ", ".join([case.device.name if case.device else "?", *named])
+        groups.setdefault(place, []).append(case)
+    judged = {place: sum(bool(case.checks) for case in cases) for place, cases in groups.items()}
+    places = [place for place in sorted(groups, key=lambda place: -judged[place]) if judged[place]]
     return [
         Table(
-            where,
-            [name for name, _ in row(found[0])],
-            [_row_of(one, row) for one in found[:_MOST_ROWS]],
+            place,
+            [name for name, _ in row(groups[place][0])],
+            [_row_of(case, row) for case in groups[place][:_MOST_ROWS]],
             "measured",
             folded=number >= _OPEN,
         )
-        for number, (where, found) in enumerate(told[:_MOST_TABLES])
+        for number, place in enumerate(places[:_MOST_TABLES])
     ]
 
 
-def _row_of(one: CaseRecord, row: Callable[[CaseRecord], Iterator[NamedSpan]]) -> list[Span]:
-    first, *others = (cell for _, cell in row(one))
-    return [replace(first, link=f"#case={quote(one.case)}"), *others]
+def _row_of(case: CaseRecord, row: Callable[[CaseRecord], Iterator[NamedSpan]]) -> list[Span]:
+    first, *others = (cell for _, cell in row(case))
+    return [replace(first, link=f"#case={quote(case.case)}"), *others]
 
 
 def _text(value: object) -> str:
@@ -219,29 +219,30 @@ def _outcome(record: CaseRecord) -> Span:
 
 
 def _checked(record: CaseRecord, name: str, text: str) -> Span:
-    """A figure with what the check of it came to: the worst, where it was made several times."""
-    found = [one for one in record.checks if one.name.partition("[")[0] == name]
-    verdicts = [one.verdict for one in found]
-    worst = next((one for one in ("broken", "unseen", "held") if one in verdicts), None)
+    """Return a figure with the verdict of its check; the worst one of several."""
+    checks = [check for check in record.checks if check.name.partition("[")[0] == name]
+    verdicts = [check.verdict for check in checks]
+    worst = next((verdict for verdict in ("broken", "unseen", "held") if verdict in verdicts), None)
     if worst is None:
         return Span(text)
-    reason = next(one.reason for one in found if one.verdict == worst)
+    reason = next(check.reason for check in checks if check.verdict == worst)
     return Span(text or worst, _MARKS.get(worst, "skipped"), reason)
 
 
 def _growth(record: CaseRecord, check: str, start: str, end: str) -> Span:
-    return _told(_checked(record, check, _bytes(_grown(record.measurements, start, end))))
+    return _judged(_checked(record, check, _bytes(_grown(record.measurements, start, end))))
 
 
-def _told(cell: Span) -> Span:
+def _judged(cell: Span) -> Span:
     if cell.mark in _MARKS.values():
         return cell
     return replace(cell, text="unseen" if cell.mark else "")
 
 
-def _grown(seen: Mapping[str, Any], start: str, end: str) -> int | None:
-    samples = seen.get("shared_buffer_bytes")
-    before, after = ((samples if isinstance(samples, dict) else {}).get(at) for at in (start, end))
+def _grown(measured: Mapping[str, Any], start: str, end: str) -> int | None:
+    samples = measured.get("shared_buffer_bytes")
+    known = samples if isinstance(samples, dict) else {}
+    before, after = known.get(start), known.get(end)
     return after - before if type(after) is int and type(before) is int else None
 
 
@@ -264,7 +265,7 @@ _MAX_CHARS = 300
 
 @dataclass(frozen=True)
 class Listed:
-    """A bisection as a list shows it; `link` is seen from the folder of reports."""
+    """A bisection in a list; `link` is relative to the folder of reports."""
 
     name: str
     case: str
@@ -275,32 +276,32 @@ class Listed:
 
 
 def bisections_in(reports: Path) -> list[Listed]:
-    """The bisections of a folder, the newest first, at most 200, without unreadable ones."""
+    """Return the readable bisections of a folder, the newest first, at most 200."""
     try:
         folders = ordered(file.parent for file in reports.glob(_RESULTS))[-_MOST:]
     except OSError:
         return []
-    files = (one / _RESULT for one in reversed(folders))
-    return [one for one in map(_read, files) if one is not None]
+    files = (folder / _RESULT for folder in reversed(folders))
+    return [bisection for bisection in map(_read, files) if bisection is not None]
 
 
-def of_cases(found: Iterable[Listed], cases: Iterable[str]) -> list[Listed]:
-    """The bisections of these cases, with whatever parameters (pure)."""
+def bisections_of(bisections: Iterable[Listed], cases: Iterable[str]) -> list[Listed]:
+    """Return the bisections of these cases, with any parameters (pure)."""
     tests = {case.partition("[")[0] for case in cases}
-    return [one for one in found if one.case.partition("[")[0] in tests]
+    return [bisection for bisection in bisections if bisection.case.partition("[")[0] in tests]
 
 
-def listed(found: Iterable[Listed], reports: str = "") -> Table:
-    """Bisections as a table; `reports` leads from the page to the folder of reports (pure)."""
+def bisection_table(bisections: Iterable[Listed], reports: str = "") -> Table:
+    """Return a table of bisections; `reports` is the path from the page to their folder (pure)."""
     rows: list[Sequence[Line]] = [
-        (Span(one.name, link=reports + one.link), one.axes, one.answer, str(one.runs), one.case)
-        for one in found
+        (Span(row.name, link=reports + row.link), row.axes, row.answer, f"{row.runs}", row.case)
+        for row in bisections
     ]
     return Table("", ("Bisection", "Axes", "Answer", "Runs", "Case"), rows, "stacked long")
 
 
 def _read(file: Path) -> Listed | None:
-    """What a result says, which anybody may have edited."""
+    """Read a result, which anybody may have edited."""
     try:
         content = read_json(file, _MAX_BYTES)
     except (OSError, ValueError):
@@ -324,24 +325,24 @@ def _short(value: object) -> str:
 
 @dataclass(frozen=True)
 class Since:
-    """What became of cases since an earlier run, which is called `base`.
+    """The changes of cases since an earlier run, `base`.
 
-    `became` has a word for each case of either run (`Category` of history). `gone` are the cases
-    that were not run this time, `titles` what is said of each word worth a mention.
+    `became` has the category of each case of either run (`Category` of history). `not_run` are the
+    cases that were not run this time, `titles` the words for the categories that are listed.
     """
 
     base: str
     became: Mapping[str, str]
-    gone: tuple[str, ...]
+    not_run: tuple[str, ...]
     titles: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class RunData:
-    """A run's journal and run.json, and what stands beside them.
+    """A run's journal and run.json, and further data for its reports.
 
-    `folder` is where its logs and outputs are; without it nothing is told of these. `since` is what
-    became of cases since a run before; None if there is none. `summary` are lines for a terminal.
+    `folder` has its logs and outputs; without it these are left out. `since` are the changes since
+    an earlier run, None if there is none. `summary` are lines for a terminal.
     """
 
     run: str

@@ -1,6 +1,6 @@
-"""What a run comes to, in few lines, and as a grid of two axes (pure).
+"""Summaries of a run, in few lines, and as grids of two axes (pure).
 
-A test asks for one with `bench.grid(rows, columns)`; it is made of all cases of that test that
+A test asks for a grid with `bench.grid(rows, columns)`; it is made of all cases of that test that
 differ in nothing else.
 """
 
@@ -33,10 +33,10 @@ _MAX_LINES: Final = 40
 
 @dataclass
 class FailureGroup:
-    """Cases with the same signature, cause and expectation: the first one, and what tells them all.
+    """Cases with the same signature, cause and expectation.
 
-    `versions` are those of each axis that names versions, `diagnoses` are by their words.
-    The first one has no measurements here: of many groups they would take more than all else.
+    `versions` are those of each axis that names versions, `diagnoses` are by their words. The first
+    case has no measurements here, which would take more memory than all else.
     """
 
     first: CaseRecord
@@ -48,7 +48,7 @@ class FailureGroup:
     diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
 
     def add(self, record: CaseRecord) -> None:
-        """One more."""
+        """Add a case."""
         self.cases.append(record.case)
         if record.device is not None:
             self.devices[record.device.name] = None
@@ -59,7 +59,7 @@ class FailureGroup:
             self.diagnoses.setdefault(known.words, known)
 
     def include(self, other: FailureGroup) -> None:
-        """All of another group."""
+        """Add all cases of another group."""
         self.cases += other.cases
         self.devices |= other.devices
         for axis, versions in other.versions.items():
@@ -68,10 +68,10 @@ class FailureGroup:
 
     @property
     def diagnosis(self) -> Diagnosis | None:
-        """That of cases that have one, without what is said of some of them only."""
+        """The diagnosis of its cases, without words that only some of them have."""
         if len(self.diagnoses) < 2:
             return next(iter(self.diagnoses.values()), None)
-        # what preflight foresaw of a case stands before what is known of all
+        # what preflight foresaw of a case precedes the common diagnosis
         ends = zip(*(reversed(words.split(": ")) for words in self.diagnoses), strict=False)
         alike = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, ends)]
         words, first = next(iter(self.diagnoses.items()))
@@ -85,11 +85,11 @@ SECTIONS: Final = {
     "expected": "Fails as known",
     "unsupported": "Unsupported",
 }
-"""The parts of a page, the most important first, and their headings."""
+"""The sections of a page, the most important first, and their headings."""
 
 
 def section(record: CaseRecord) -> str:
-    """The part of a page where a failure stands, or what was unsupported."""
+    """Return the section of a page for a failed or unsupported case."""
     if not record.is_bad:
         return "unsupported"
     if record.standing in LOST_TO:
@@ -98,66 +98,67 @@ def section(record: CaseRecord) -> str:
 
 
 def server_gone(record: CaseRecord) -> str | None:
-    """Return the address of the adb server that a case was lost to, if to one."""
+    """Return the address of the adb server whose failure cost a case its verdict, if any."""
     if record.standing != "lab" or record.error is None:
         return None
     return server_lost(record.error.message)
 
 
 def failure_groups(cases: Iterable[CaseRecord]) -> list[FailureGroup]:
-    """Failures (and what was unsupported) by signature: by section, then the most frequent.
+    """Group failed and unsupported cases by signature, sorted by section, then by size.
 
-    What one adb server lost is one group.
+    Cases lost to one adb server are one group.
     """
-    found: dict[tuple[object, ...], FailureGroup] = {}
+    groups: dict[tuple[object, ...], FailureGroup] = {}
     for record in cases:
         if not record.is_bad and not (record.outcome == "unsupported" and record.error):
             continue
         signature = record.error.signature if record.error else None
         if record.error is not None and record.cause == "config":
-            # a signature names no file, and each is wrong for itself
+            # a signature names no file, and each file is another mistake
             signature = record.error.message
         signature = server_gone(record) or signature
         key = record.outcome, record.cause, record.known_issue, signature
-        if key not in found:
-            found[key] = FailureGroup(record.model_copy(update={"measurements": {}}))
-        found[key].add(record)
-    rank = {name: at for at, name in enumerate(SECTIONS)}
-    return sorted(found.values(), key=lambda one: (rank[section(one.first)], -len(one.cases)))
+        if key not in groups:
+            groups[key] = FailureGroup(record.model_copy(update={"measurements": {}}))
+        groups[key].add(record)
+    rank = {name: i for i, name in enumerate(SECTIONS)}
+    by_size = sorted(groups.values(), key=lambda group: len(group.cases), reverse=True)
+    return sorted(by_size, key=lambda group: rank[section(group.first)])
 
 
 def cut_short(info: Mapping[str, Any]) -> str | None:
-    """Why a run may lack cases, as its run.json says; None if nothing says that it does."""
+    """Return why a run may lack cases, by its run.json; None if it ended in order."""
     if info.get("problem") is not None:
         return str(info["problem"])
     return "it was ended before it could say why" if info.get("finished", "") is None else None
 
 
 def totals(cases: Iterable[CaseRecord]) -> dict[str, int]:
-    """Cases per outcome, expected failures apart as `expected`; only what occurs."""
+    """Count cases by outcome, expected failures as `expected`, without zeros."""
     counts = Counter(record.state for record in cases)
     return {name: counts[name] for name in (*OUTCOMES, "expected") if counts[name]}
 
 
 def part_of(record: CaseRecord, name: str) -> dict[str, Any]:
-    """A measurement that is an object; empty if it is none."""
+    """Return a measurement that is an object; empty if it is none."""
     part = record.measurements.get(name)
     return part if isinstance(part, dict) else {}
 
 
 def outputs_lines(cases: Iterable[CaseRecord]) -> list[str]:
-    """What stands behind `passed`, where that is not a comparison with a reference."""
-    passed = (one for one in cases if one.outcome == "passed")
-    counts = Counter(one.outputs for one in passed if one.outputs is not None)
+    """Return how outputs of passed cases were checked, unless all were compared with references."""
+    passed = (record for record in cases if record.outcome == "passed")
+    counts = Counter(record.outputs for record in passed if record.outputs is not None)
     if not set(counts) - {"reference"}:
         return []
     words: dict[Outputs, str] = {
         "reference": "as expected",
-        "agreement": "the same each time, and compared with nothing else",
-        "unverified": "looked at by nobody",
+        "agreement": "the same each time, not compared with a reference",
+        "unverified": "not verified",
     }
-    told = ", ".join(f"{counts[key]} {text}" for key, text in words.items() if counts[key])
-    return [f"outputs of what passed: {told}"]
+    text = ", ".join(f"{counts[key]} {text}" for key, text in words.items() if counts[key])
+    return [f"outputs of what passed: {text}"]
 
 
 def summary_lines(
@@ -168,14 +169,14 @@ def summary_lines(
     width: int = _WIDTH,
     above: str = "",
 ) -> list[str]:
-    """The lines to print at the end of a run.
+    """Return the lines to print at the end of a run.
 
     None is longer than `width` (at least 60) characters, but for the report's path. A diagnosis
-    that was told `above` is only named.
+    whose words are in `above` is only named.
     """
     groups, behind, concluded = read_once(cases, failure_groups, outputs_lines, _conclusions)
     lines = [coverage.sentence()]
-    # that a run says nothing about any target, its exit code of 0 does not tell
+    # the exit code 0 does not show that nothing was tested
     if coverage.selected and coverage.is_whole and not coverage.judged:
         lines.append("NOTHING WAS TESTED: every case was skipped, or is unsupported where it ran")
     lines += behind
@@ -190,7 +191,7 @@ def summary_lines(
 
 
 def _conclusions(cases: Iterable[CaseRecord]) -> list[str]:
-    """What cases concluded, each once, and how many were tried again."""
+    """Return the conclusions of cases, each once, and how many cases were tried again."""
     lines: list[str] = []
     concluded: dict[tuple[str, str], list[str]] = {}
     retried = 0
@@ -202,100 +203,101 @@ def _conclusions(cases: Iterable[CaseRecord]) -> list[str]:
     for (_, conclusion), (name, *others) in concluded.items():
         first, *more = conclusion.splitlines() or [""]
         named = f"{name} and {len(others)} more" if others else name
-        lines += [f"{named}: {first}", *(f"    {one}" for one in more)]
+        lines += [f"{named}: {first}", *(f"    {line}" for line in more)]
     if retried:
         lines.append(f"{counted(retried, 'case was', 'cases were')} tried more than once")
     return lines
 
 
 def only_simulated(record: CaseRecord) -> bool:
-    """Whether a case passed with a context that a device with this HTP does not take."""
-    found = any(one.code in _NO_DEVICE_TAKES for one in record.preflight)
-    return found and record.outcome == "passed"
+    """Return whether a case passed with a context that no device with this HTP takes."""
+    simulated = any(finding.code in _NO_DEVICE_TAKES for finding in record.preflight)
+    return simulated and record.outcome == "passed"
 
 
 def preflight_lines(cases: Iterable[CaseRecord], *, width: int = _WIDTH) -> list[str]:
-    """What preflight had found, and what came of it: a line per code that was more than info.
+    """Return a line for each finding of preflight above info, with the outcomes of its cases.
 
-    So is a context that passed although no device with this HTP takes it.
+    A context that passed although no device with this HTP takes it has entry, too.
     """
-    found: dict[tuple[str, str], tuple[dict[str, None], Counter[str]]] = {}
+    by_finding: dict[tuple[str, str], tuple[dict[str, None], Counter[str]]] = {}
     for record in cases:
-        seen = set()
-        for one in record.preflight:
-            only_here = one.code in _NO_DEVICE_TAKES and only_simulated(record)
-            if one.severity != "info" or only_here:
-                key = one.severity, one.code
-                said, counts = found.setdefault(key, ({}, Counter()))
-                said[CAME_TRUE if _is_told(one, record) else one.explanation] = None
-                counts[record.outcome] += key not in seen  # a case counts once
-                seen.add(key)
+        keys = set()
+        for entry in record.preflight:
+            only_here = entry.code in _NO_DEVICE_TAKES and only_simulated(record)
+            if entry.severity != "info" or only_here:
+                key = entry.severity, entry.code
+                explanations, counts = by_finding.setdefault(key, ({}, Counter()))
+                text = CAME_TRUE if _was_foreseen(entry, record) else entry.explanation
+                explanations[text] = None
+                counts[record.outcome] += key not in keys  # a case counts once
+                keys.add(key)
     lines = []
-    for (severity, finding), (said, counts) in found.items():
+    for (severity, finding), (explanations, counts) in by_finding.items():
         then = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
-        more = f" (and {len(said) - 1} more like it)" if len(said) > 1 else ""
+        more = f" (and {len(explanations) - 1} more like it)" if len(explanations) > 1 else ""
         tail = f"{more}  [then: {then}]"
-        head = f"preflight {severity} {finding}: {next(iter(said))}"
+        head = f"preflight {severity} {finding}: {next(iter(explanations))}"
         lines.append(_fit(head, width - len(tail)) + tail)
     return lines
 
 
-def _is_told(finding: PreflightRecord, record: CaseRecord) -> bool:
+def _was_foreseen(finding: PreflightRecord, record: CaseRecord) -> bool:
     known = record.error.diagnosis if record.error else None
     return known is not None and finding.explanation in known.words
 
 
 def event_lines(events: Iterable[DeviceEvent], *, width: int = _WIDTH) -> list[str]:
-    """One line per device that was not well: what was done to it, and how it was at the end.
+    """Return a line for each device that was not well: its recovery, and its state at the end.
 
-    Those that one adb server lost share a line.
+    Devices that one adb server lost share a line.
     """
     by_device: dict[str, list[DeviceEvent]] = {}
-    for event in (one for one in events if not one.is_routine):
+    for event in (event for event in events if not event.is_routine):
         by_device.setdefault(event.device, []).append(event)
     together: dict[tuple[str, str], list[str]] = {}
-    for device, seen in by_device.items():
-        server = server_lost(seen[-1].detail)
+    for device, listed in by_device.items():
+        server = server_lost(listed[-1].detail)
         together.setdefault((server or "", "" if server else device), []).append(device)
     lines = []
     for devices in together.values():
-        done = Counter(event.event for device in devices for event in by_device[device])
-        steps = ", ".join(f"{name} x {n}" if n > 1 else name for name, n in done.items())
+        counts = Counter(event.event for device in devices for event in by_device[device])
+        steps = ", ".join(f"{name} x {n}" if n > 1 else name for name, n in counts.items())
         named = f"device{'s' * (len(devices) > 1)} {', '.join(devices)}"
-        at_end = by_device[devices[0]][-1].detail
-        lines.append(_fit(f"{named}: {steps}; at the end {at_end}", width))
+        state = by_device[devices[0]][-1].detail
+        lines.append(_fit(f"{named}: {steps}; at the end {state}", width))
     return lines
 
 
 def _group_line(group: FailureGroup, width: int) -> str:
     record, error = group.first, group.first.error
-    where = f", {LOST_TO[record.standing]}" if record.standing in LOST_TO else ""
+    lost = f", {LOST_TO[record.standing]}" if record.standing in LOST_TO else ""
     known = record.known_issue if record.standing == "known" else None
     label = f"expected, {known}: {record.outcome}" if known else record.outcome.upper()
-    what = [] if error is None else [error.call, _why(error)]
-    text = " ".join(part for part in what if part) or "no explanation"
-    # Of a long node id the end says more: that is where the axes are.
+    parts = [] if error is None else [error.call, _why(error)]
+    text = " ".join(part for part in parts if part) or "no explanation"
+    # keep the end of a long node id, which has the axes
     tail = f"  [first: {_fit(record.case, width // 3, keep_end=True)}]"
-    head = f"{len(group.cases):>4} x {label}{where}: {text}"
+    head = f"{len(group.cases):>4} x {label}{lost}: {text}"
     return _fit(head, width - len(tail)) + tail
 
 
 def _diagnosis_line(known: Diagnosis, width: int, above: str) -> str:
-    """What a failure is and what helps; of a long line the thread stays."""
+    """Return a diagnosis and its fix; a long line keeps the link."""
     if known.words in above:
         return f"       {known.name}"
     tail = f"  [{known.thread}]" if known.thread else ""
     if len(tail) > width // 2:
         tail = ""
-    told = known.model_copy(update={"thread": None}).text()
-    return _fit(f"       {told}", width - len(tail)) + tail
+    text = known.model_copy(update={"thread": None}).text()
+    return _fit(f"       {text}", width - len(tail)) + tail
 
 
 def _why(error: ErrorRecord) -> str:
-    line, began = _first_line(error.message), error.first_cause
-    if began is None or began.message in ("", line) or began.source == "call":
+    line, root = _first_line(error.message), error.first_cause
+    if root is None or root.message in ("", line) or root.source == "call":
         return line
-    return f"{_first_line(began.message)} -> {line}"
+    return f"{_first_line(root.message)} -> {line}"
 
 
 def _first_line(message: str) -> str:
@@ -303,16 +305,16 @@ def _first_line(message: str) -> str:
 
 
 def _fit(text: str, width: int, *, keep_end: bool = False) -> str:
-    """One printable line of at most `width` characters."""
+    """Return one printable line of at most `width` characters."""
     text = "".join(char if char.isprintable() else " " for char in text)
     if len(text) <= width:
         return text
-    kept = max(width - 3, 0)
-    return f"...{text[len(text) - kept :]}" if keep_end else f"{text[:kept]}..."
+    room = max(width - 3, 0)
+    return f"...{text[len(text) - room :]}" if keep_end else f"{text[:room]}..."
 
 
-def again(record: CaseRecord, *lab: str) -> list[str]:
-    """Its words, of which `lab` says which lab it is, from where the run was begun."""
+def rerun_command(record: CaseRecord, *lab: str) -> list[str]:
+    """Return the command that runs a case again, in the same folder; `lab` are its lab options."""
     words = [
         "pytest",
         "-m",
@@ -322,11 +324,11 @@ def again(record: CaseRecord, *lab: str) -> list[str]:
         record.case,
     ]
     words += ["--qnn-device", record.device.name] if record.device is not None else []
-    said = record.axes | (
+    axes = record.axes | (
         record.placement.model_dump(exclude_none=True) if record.placement else {}
     )
     for axis in IN_AXES:
-        value, option = said.get(axis), AXES[axis].option
+        value, option = axes.get(axis), AXES[axis].option
         words += [option, str(value)] if value and option else []
     return [*words, *lab]
 
@@ -352,7 +354,7 @@ class Grid:
         return len(self.cells) > 1 and len(ends.get("device", ("", ""))) > 1
 
     def label(self, row: str, column: str) -> str:
-        """What stands in a cell: ok (and a right refusal's code), a failure's code, its outcome."""
+        """Return the text of a cell: ok (and a right refusal's code), an error code, an outcome."""
         record = self.cells.get((row, column))
         if record is None:
             return _NOT_RUN
@@ -363,7 +365,7 @@ class Grid:
 
 
 def code_of(record: CaseRecord) -> str | None:
-    """What its failure is called in a cell: its code; None where there is none."""
+    """Return the code of a failure for a cell of a grid; None without one."""
     error = record.error
     if error is not None and error.code == 0:
         return "outputs"
@@ -373,35 +375,34 @@ def code_of(record: CaseRecord) -> str | None:
 
 
 def grids(cases: Records) -> list[Grid]:
-    """The grids that tests asked for, in the order of their first cases.
+    """Return the grids that tests asked for, in the order of their first cases.
 
-    A case that failed before it could ask belongs to the grid of its test all the same.
+    A case that failed before it could ask belongs to the grid of its test, too.
     """
-    asked = {_test(case): axes for case in cases if (axes := case.grid) is not None}
+    axes_of = {_test(case): axes for case in cases if (axes := case.grid) is not None}
     groups: dict[tuple[str, str], list[CaseRecord]] = {}
-    for case in cases if asked else ():
-        if _test(case) in asked:
-            groups.setdefault((_test(case), _elsewhere(case, asked[_test(case)])), []).append(case)
-    return [
-        _grid(test, elsewhere, asked[test], found) for (test, elsewhere), found in groups.items()
-    ]
+    for case in cases if axes_of else ():
+        if (test := _test(case)) in axes_of:
+            groups.setdefault((test, _elsewhere(case, axes_of[test])), []).append(case)
+    return [_grid(test, rest, axes_of[test], group) for (test, rest), group in groups.items()]
 
 
 def asked_grids(cases: Iterable[CaseRecord]) -> list[tuple[str, str, str]]:
-    """Suite, rows and columns of the grids that tests asked for, each once."""
-    return list(dict.fromkeys((one.suite, *one.grid) for one in cases if one.grid is not None))
+    """Return suite, rows and columns of the grids that tests asked for, each once."""
+    return list(dict.fromkeys((case.suite, *case.grid) for case in cases if case.grid is not None))
 
 
 def grid_lines(grid: Grid) -> Iterator[str]:
-    """The grid as text, with what the failing cells say below it."""
+    """Yield the grid as text, with the messages of its failing cells below."""
     rows = [[row, *(grid.label(row, column) for column in grid.columns)] for row in grid.rows]
     yield f"{grid.title}: {grid.row_axis} down, {grid.column_axis} across"
     yield from (f"  {line}" for line in aligned([[grid.row_axis, *grid.columns], *rows]))
     legend: dict[tuple[str, str], list[str]] = {}
     for cell, record in grid.cells.items():
         if record.error is not None and record.outcome != "passed":
-            said = record.error.began
-            legend.setdefault((grid.label(*cell), without_varying_parts(said)), []).append(said)
+            message = record.error.headline
+            key = grid.label(*cell), without_varying_parts(message)
+            legend.setdefault(key, []).append(message)
     for (label, _), texts in legend.items():
         text = f"  {len(texts)} x {label}: {texts[0]}"
         yield text if len(text) <= _MAX_LEGEND_CHARS else f"{text[: _MAX_LEGEND_CHARS - 3]}..."
@@ -425,9 +426,9 @@ def _test(case: CaseRecord) -> str:
 
 
 def _elsewhere(case: CaseRecord, axes: tuple[str, str]) -> str:
-    """The device and the values of all other axes but versions, which tell grids apart."""
+    """Return the device and the values of all other axes but versions, which identify a grid."""
     device = [] if "device" in axes else [case.device.name if case.device else "?"]
-    # what a case compares may follow from its other versions
+    # the axes of a grid may follow from other versions
     apart = {*axes, "device", *VERSIONS}
     others = [f"{case.axes[name]}" for name in case.axes if name not in apart]
     return ", ".join([*device, *others])

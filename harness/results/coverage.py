@@ -1,9 +1,9 @@
-"""What a run came to: how many of its selected cases have a verdict, and why others lack one.
+"""The coverage of a run: how many of its selected cases have a verdict, and why others lack one.
 
-Whatever sums up a run takes it from here, so that nothing is green above a missing verdict:
-terminal, pages, Markdown, comparison, history, night, merge, what CI systems read, metrics.
-A verdict is passed, failed, crashed or hung. What a target cannot do (`unsupported`) is an answer,
-and what a test skips is a choice: neither has a verdict, and none is missing. (Pure.)
+All summaries of runs are made from it, so that nothing is green above a missing verdict: terminal,
+pages, Markdown, comparison, history, night, merge, CI exports, metrics. A verdict is passed,
+failed, crashed or hung. What a target cannot do (`unsupported`) is an answer, and what a test skips
+is a choice: neither has a verdict, and none is missing. (Pure.)
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from harness.core.outgoing_text import counted
 from harness.diagnosis.error import Outcome, Part
 
 Standing = Literal["passed", "failed", "known", "unsupported", "skipped", "input", "lab", "harness"]
-"""What a case came to: `known` fails as a known issue expects; the last three have no verdict, and
-say who is at fault."""
+"""The result of a case: `known` fails as a known issue expects; the last three have no verdict,
+and name the fault."""
 Fault = Literal["input", "lab", "harness", "not run"]
-"""Why a verdict is missing."""
+"""The reason why a verdict is missing."""
 
 VERDICTS: Final[tuple[Standing, ...]] = ("passed", "failed", "known")
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
@@ -33,17 +33,17 @@ LOST_TO: Final[Mapping[Standing | Fault, str]] = {
     "harness": "lost to the harness",
     "not run": "not run",
 }
-"""How it is said everywhere that verdicts are missing."""
+"""The words for missing verdicts, the same everywhere."""
 _REGRESSION: Final = 1
 _Count = Annotated[StrictInt, Field(ge=0)]
 
 
 class Ended(Protocol):
-    """One attempt at a case, of a `CaseRecord` or of less; its number is from 1.
+    """One attempt at a case, as `CaseRecord` and smaller types have it; `attempt` counts from 1.
 
-    `device` is where it ran, or was to run: None where no device of the lab fits.
-    `breaks_strictness` tells that it passed where that was to fail the run. `files_sha256` is of
-    the files that it took: what it came to on others says nothing of these.
+    `device` is where it ran, or was to run; None if no device of the lab fits.
+    `breaks_strictness` is true if it passed where that fails the run. `files_sha256` is the hash
+    of the files that it used: a result with other files says nothing about these.
     """
 
     @property
@@ -62,7 +62,7 @@ class Ended(Protocol):
 
 @lru_cache(1000)
 def standing_of(outcome: Outcome, cause: Cause | None, known_issue: str | None) -> Standing:
-    """What an attempt came to. No known issue explains what has no verdict."""
+    """Return the standing of an attempt. Known issues never explain a missing verdict."""
     if outcome in ("passed", "unsupported", "skipped"):
         return outcome
     if cause == "config":
@@ -75,14 +75,14 @@ def standing_of(outcome: Outcome, cause: Cause | None, known_issue: str | None) 
 
 
 def fault_of(standing: Standing) -> Fault | None:
-    """Who is at fault that there is no verdict; None if there is one, or none was due."""
+    """Return the fault behind a missing verdict; None if there is a verdict, or none was due."""
     return standing if standing in ("input", "lab", "harness") else None
 
 
 class Coverage(Part):
-    """How many of the selected cases came to what; the last attempt at each counts.
+    """The numbers of selected cases by result; the last attempt at each counts.
 
-    `selected` is null where a run was cut short that did not say how many it had. Of those
+    `selected` is null for a run that was cut short and does not say how many cases it had. Of those
     `passed`, `strict` fail the run, since a known issue expects them to fail (`--strict-known`),
     and `flaky` failed in another attempt. `input`, `lab` and `harness` count cases without a
     verdict by who is at fault; `not_run` left no record.
@@ -107,8 +107,8 @@ class Coverage(Part):
 
     @property
     def missing(self) -> Mapping[Fault, int]:
-        found = {name: int(getattr(self, name.replace(" ", "_"))) for name in FAULTS}
-        return {name: count for name, count in found.items() if count}
+        counts = {name: int(getattr(self, name.replace(" ", "_"))) for name in FAULTS}
+        return {name: count for name, count in counts.items() if count}
 
     @property
     def is_whole(self) -> bool:
@@ -120,8 +120,8 @@ class Coverage(Part):
 
     @property
     def is_green(self) -> bool:
-        """Whether `passed` may be said of the run: something was judged, all of it, and no attempt
-        failed unexpectedly."""
+        """True if the run may be called passed: it judged cases, none lacks a verdict, and no
+        attempt failed unexpectedly."""
         return self.is_whole and bool(self.judged) and not (self.fails or self.flaky)
 
     @property
@@ -130,31 +130,33 @@ class Coverage(Part):
 
     @property
     def lost_code(self) -> int:
-        """What missing verdicts end with: 2 if input is at fault for some, which is the user's to
-        mend, else 3; 0 if none is missing."""
+        """The exit code for missing verdicts: 2 if wrong input, which the user can mend, cost
+        some, else 3; 0 if none is missing."""
         if self.input:
             return int(ConfigError.exit_code)
         return 0 if self.is_whole else int(InfraError.exit_code)
 
     @property
     def headline(self) -> str:
-        """What is said first of a run: how many have a verdict, and why the others lack one."""
+        """The number of cases with a verdict, and why others lack one, in words."""
         parts = [f"{count} {LOST_TO[name]}" for name, count in self.missing.items()]
         parts += [f"{self.unsupported} unsupported"] if self.unsupported else []
         parts += [f"{self.skipped} skipped"] if self.skipped else []
         if self.selected is None:
-            said = f"{counted(self.judged, 'case')} with a verdict"
+            text = f"{counted(self.judged, 'case')} with a verdict"
             parts.append("of how many is unknown: the run was cut short and does not say")
         elif not self.selected:
             return "no case was run"
         else:
             have = "has" if 1 in (self.judged, self.selected) else "have"
-            said = f"{self.judged} of {counted(self.selected, 'case')} {have} a verdict"
-        return ", ".join([said, *parts])
+            text = f"{self.judged} of {counted(self.selected, 'case')} {have} a verdict"
+        return ", ".join([text, *parts])
 
     def sentence(self, new: int | None = None) -> str:
-        """Return what the run came to, as every report begins: `headline`, and what the verdicts
-        are. `new` of the failures were not there before, if that is known."""
+        """Return the sentence that every report begins with: `headline` and the verdicts.
+
+        `new` is the number of failures that were not there before, if known.
+        """
         of_passed = [f"{self.flaky} of them flaky"] if self.flaky else []
         of_passed += [f"{self.strict} of them failed by --strict-known"] if self.strict else []
         of_failed = [] if new is None else [f"{new or 'none'} of them new"]
@@ -171,10 +173,10 @@ class Coverage(Part):
 
 
 class Tally:
-    """What the attempts of a run came to; the last one at each case counts."""
+    """Counts of the attempts of a run; the last attempt at each case counts."""
 
     def __init__(self, attempts: Iterable[Ended] = ()) -> None:
-        # of each case what counts: whole records would be held otherwise
+        # only what counts of each case, since records are large
         self._last: dict[str, tuple[int, int, Standing, bool, bool, str | None]] = {}
         self._failed = set[str]()
         self._count = 0
@@ -182,12 +184,12 @@ class Tally:
             self.add(attempt)
 
     def add(self, attempt: Ended) -> None:
-        """One more."""
+        """Add an attempt."""
         number, *_, files = self._last.get(attempt.case, (0, attempt.files_sha256))
-        is_later, alike = attempt.attempt >= number, attempt.files_sha256 == files
-        if is_later and not alike:
+        is_later, same_files = attempt.attempt >= number, attempt.files_sha256 == files
+        if is_later and not same_files:
             self._failed.discard(attempt.case)
-        if attempt.standing == "failed" and (is_later or alike):
+        if attempt.standing == "failed" and (is_later or same_files):
             self._failed.add(attempt.case)
         if is_later:
             fits, strict = attempt.device is not None, attempt.breaks_strictness
@@ -197,13 +199,13 @@ class Tally:
 
     @property
     def last(self) -> list[int]:
-        """The places of the last attempts among all, in the order of the cases' first ones."""
+        """The indexes of the last attempts, in the order in which their cases first appeared."""
         return [place for _, place, *_ in self._last.values()]
 
     def coverage(self, info: Mapping[str, Any] | None = None) -> Coverage:
-        """What they came to; `info` is run.json, which says how many cases the run had.
+        """Return the coverage; `info` is run.json, which says how many cases the run had.
 
-        Without `info` there are no other cases than these.
+        Without `info` there are no cases but these.
         """
         last = self._last.values()
         counts: Counter[str] = Counter(standing for _, _, standing, *_ in last)
@@ -220,16 +222,17 @@ class Tally:
 
 
 def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None) -> Coverage:
-    """What all attempts of a run came to; `info` is its run.json."""
+    """Return the coverage of a run by all its attempts; `info` is its run.json."""
     return Tally(attempts).coverage(info)
 
 
-def selected_of(info: Mapping[str, Any], seen: int, unfit: int) -> int | None:
-    """How many cases a run had, by its run.json; `seen` left a record, `unfit` of them fit nowhere.
+def selected_of(info: Mapping[str, Any], recorded: int, unfit: int) -> int | None:
+    """Return how many cases a run had, by its run.json; None if unknown.
 
-    Where run.json does not say it, one that ended in order left none out; else nobody knows.
+    `recorded` is the number of cases with a record, `unfit` of which fit no device. If run.json
+    has no number, a run that ended in order left none out.
     """
     selected: int | None = info.get("selected")
     if selected is not None:
-        return max(selected + unfit, seen)
-    return None if not info.get("finished") or info.get("problem") is not None else seen
+        return max(selected + unfit, recorded)
+    return None if not info.get("finished") or info.get("problem") is not None else recorded

@@ -1,6 +1,6 @@
-"""Whether outputs of the same work differ between runtimes, devices or backends, and by how much.
+"""Differences in the outputs of the same work between runtimes, devices and backends.
 
-Pure but for `read`, which gives the bytes of an output that a run has kept.
+Pure but for `read`, which returns the bytes of an output that a run has kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Read = Callable[[str], bytes | None]
 
 
 class Ran(Protocol):
-    """What is needed of a record: where a case ran, and what it kept."""
+    """The fields of a record that are needed here."""
 
     @property
     def axes(self) -> Mapping[str, JsonValue]: ...
@@ -39,7 +39,7 @@ _Key = tuple[str, str, str]
 _Point = tuple[str, str, str]
 
 KEPT: Final = "kept_outputs"
-"""The measurement that tells of the outputs that a case has kept."""
+"""The measurement that lists the outputs kept by a case."""
 
 NOT_KEPT: Final = "differs, and was not kept"
 NUMPY_TYPES: Final[Mapping[str, str]] = {
@@ -52,25 +52,25 @@ NUMPY_TYPES: Final[Mapping[str, str]] = {
     "int64": "<i8",
     **{f"{kind}{bits}": f"<i{bits // 8}" for kind in ("int", "sfixed") for bits in (8, 16, 32)},
 }
-"""What numpy calls the types of tensors."""
+"""The numpy types of tensor types."""
 
 
 _STEPS: Final = re.compile(r"drift:([0-9]{1,9})")
 
 
 def steps_of(text: str) -> int | None:
-    """The STEPS of `drift:STEPS`; None if a text is not that (pure)."""
-    found = _STEPS.fullmatch(text)
-    return int(found[1]) if found else None
+    """Return the STEPS of `drift:STEPS`; None for any other text (pure)."""
+    match = _STEPS.fullmatch(text)
+    return int(match[1]) if match else None
 
 
 @dataclass(frozen=True)
 class OutputDifference:
-    """How an output differs from another of the same tensor.
+    """The difference between an output and another of the same tensor.
 
-    `elements` of `total` differ. `max_steps` is by how many steps of its type at most, None for a
-    type that has none (reals). `max_abs` is the largest difference of values: quantised ones are
-    scaled if the scale is known. `cosine` is the cosine of the angle between both.
+    `elements` of `total` differ. `max_steps` is the largest difference in steps of its type, None
+    for floats. `max_abs` is the largest difference of values, scaled for quantised ones if the
+    scale is known. `cosine` is the cosine of the angle between both.
     """
 
     elements: int
@@ -86,7 +86,7 @@ class OutputDifference:
 
 
 class DriftPoint(Part):
-    """Where an output was seen: it was there the one of `differences` with the number `variant`."""
+    """A place where an output was seen; `variant` is its index in `differences`."""
 
     device: str
     backend: str
@@ -98,7 +98,7 @@ class DriftPoint(Part):
 class DriftedOutput(Part):
     """An output that was not the same everywhere.
 
-    `differences` are those from the first one, null of one that was not kept.
+    `differences` are those from the first variant, null for one that was not kept.
     """
 
     context: str
@@ -109,12 +109,12 @@ class DriftedOutput(Part):
 
 @dataclass(frozen=True)
 class Output:
-    """One output of a context, and what it was wherever it was made.
+    """One output of a context, with its variants.
 
-    `points` tells by (device, backend, QNN version) which variants were seen there: numbers, 0 for
-    that of the first point. Other bytes of the same values, as -0 and 0 have, are the same variant.
-    More than one at a point means that it is not deterministic there.
-    `differences` has for each variant how it differs from the first; None for what was not kept.
+    `points` maps (device, backend, QNN version) to the numbers of the variants seen there; variant
+    0 is that of the first point. Other bytes of the same values, as for -0 and 0, are the same
+    variant. Several variants at one point mean that it is not deterministic there. `differences`
+    has the difference of each variant from the first; None for one that was not kept.
     """
 
     context: str
@@ -127,33 +127,33 @@ class Output:
         return len(self.differences) > 1
 
     def beyond(self, steps: int) -> bool:
-        """Whether it differs by more than so many steps.
+        """Return whether it differs by more than so many steps.
 
-        What has no steps, or was not kept, is only beyond 0, if it differs at all.
+        A variant without steps, or that was not kept, is beyond 0 only.
         """
         others = self.differences[1:]
         return any(
-            not steps if one is None or one.max_steps is None else one.max_steps > steps
-            for one in others
+            not steps if other is None or other.max_steps is None else other.max_steps > steps
+            for other in others
         )
 
     def place(self, point: tuple[str, str, str]) -> str:
-        """A point, by what it does not share with all others."""
+        """Return the name of a point, without what all points share."""
         apart = [
-            name for at, name in enumerate(point[:2]) if len({one[at] for one in self.points}) > 1
+            name for i, name in enumerate(point[:2]) if len({other[i] for other in self.points}) > 1
         ]
         return " ".join([*apart, point[2]])
 
-    def said(self, point: tuple[str, str, str]) -> str:
-        """What it was at a point, in words."""
-        told = [
+    def describe(self, point: tuple[str, str, str]) -> str:
+        """Return the variants seen at a point, in words."""
+        variants = [
             str(self.differences[variant] or NOT_KEPT) if variant else "the first"
             for variant in self.points[point]
         ]
-        return f"not deterministic: {'; '.join(told)}" if len(told) > 1 else told[0]
+        return f"not deterministic: {'; '.join(variants)}" if len(variants) > 1 else variants[0]
 
     def document(self) -> DriftedOutput:
-        """Return the output as it is kept and printed."""
+        """Return the model that is stored and printed."""
         return DriftedOutput(
             context=self.context,
             output=self.name,
@@ -162,69 +162,69 @@ class Output:
                     device=device,
                     backend=backend,
                     qnn=qnn,
-                    variant=seen[0],
-                    deterministic=len(seen) == 1,
+                    variant=variants[0],
+                    deterministic=len(variants) == 1,
                 )
-                for (device, backend, qnn), seen in self.points.items()
+                for (device, backend, qnn), variants in self.points.items()
             ],
             differences=list(self.differences),
         )
 
 
 def drift(cases: Iterable[CaseRecord], read: Read) -> list[Output]:
-    """All outputs that cases have kept, in the order of their first cases; versions in order."""
+    """Return all outputs that cases kept, in the order of their first cases, by version."""
     points: dict[_Key, dict[_Point, dict[str, None]]] = {}
-    told: dict[_Key, Mapping[str, Any]] = {}
+    outputs: dict[_Key, Mapping[str, Any]] = {}
     for record in cases:
-        for key, output in _kept(record):
-            told.setdefault(key, output)
-            seen = points.setdefault(key, {}).setdefault(_point(record), {})
-            seen[str(output.get("digest"))] = None
-    return [_output(key, points[key], told[key], read) for key in points]
+        for key, output in _kept_outputs(record):
+            outputs.setdefault(key, output)
+            digests = points.setdefault(key, {}).setdefault(_point(record), {})
+            digests[str(output.get("digest"))] = None
+    return [_output(key, points[key], outputs[key], read) for key in points]
 
 
 def changes(record: Ran, good: Ran, read: Read) -> list[Output] | None:
-    """Each output of a case beside that of another run of it, which comes first.
+    """Compare each output of a case with that of the same case in another run, `good`.
 
-    None if they have not kept outputs of the same contexts: there is nothing to compare.
+    Return None if they did not keep the outputs of the same contexts.
     """
-    before, after = dict(_kept(good)), dict(_kept(record))
+    before, after = dict(_kept_outputs(good)), dict(_kept_outputs(record))
     if not after or before.keys() != after.keys():
         return None
-    found = []
+    changed = []
     for key, output in after.items():
-        digests = (str(one.get("digest")) for one in (before[key], output))
-        # one place for both: a run may be repeated, with the same version
-        found.append(_output(key, {_point(record): dict.fromkeys(digests)}, output, read))
-    return found
+        digests = (str(side.get("digest")) for side in (before[key], output))
+        # one point for both: a run may be repeated with the same version
+        changed.append(_output(key, {_point(record): dict.fromkeys(digests)}, output, read))
+    return changed
 
 
 def drift_lines(outputs: Sequence[Output]) -> Iterator[str]:
-    """What drifts, for a person."""
-    for one in outputs:
-        if one.drifts:
-            yield f"{one.context}, output {one.name} is not the same everywhere:"
+    """Yield lines on the outputs that drift."""
+    for output in outputs:
+        if output.drifts:
+            yield f"{output.context}, output {output.name} is not the same everywhere:"
             places: dict[str, list[str]] = {}
-            for point in one.points:
-                places.setdefault(one.said(point), []).append(one.place(point))
-            for said, where in places.items():
-                yield f"  {', '.join(where)}: {said}"
+            for point in output.points:
+                places.setdefault(output.describe(point), []).append(output.place(point))
+            for description, names in places.items():
+                yield f"  {', '.join(names)}: {description}"
 
 
 def difference(
-    one: bytes, first: bytes, data_type: str, scale: float | None, offset: int = 0
+    data: bytes, first: bytes, data_type: str, scale: float | None, offset: int = 0
 ) -> OutputDifference | None:
-    """How the bytes of a tensor differ from others of it; None for a type without numbers here.
+    """Return the difference between the bytes of two tensors; None for unknown types.
 
-    A quantised value stands for `scale` times the sum of itself and `offset`.
+    A quantised value q stands for `scale` * (q + `offset`).
     """
     import numpy as np
 
     kind = NUMPY_TYPES.get(data_type)
-    if kind is None or len(one) != len(first) or not one or len(one) % np.dtype(kind).itemsize:
+    if kind is None or len(data) != len(first) or not data or len(data) % np.dtype(kind).itemsize:
         return None
-    a, b = np.frombuffer(one, kind), np.frombuffer(first, kind)
-    # NaN is as good as NaN, and -0 is another value than 0 to nobody
+    a, b = np.frombuffer(data, kind), np.frombuffer(first, kind)
+    # NaN equals NaN, and -0 equals 0
     differs = (a != b) & ~((a != a) & (b != b))
     steps = None
     if np.dtype(kind).kind in "iu":
@@ -257,41 +257,41 @@ def _point(record: Ran) -> _Point:
     )
 
 
-def _kept(record: Ran) -> Iterator[tuple[_Key, Mapping[str, Any]]]:
-    """Context, its hash and name of each output, as far as the measurement has its proper form."""
-    kept = record.measurements.get(KEPT)
-    for context, found in (kept if isinstance(kept, dict) else {}).items():
-        outputs = found.get("outputs") if isinstance(found, dict) else None
+def _kept_outputs(record: Ran) -> Iterator[tuple[_Key, Mapping[str, Any]]]:
+    """Yield (context, its hash, output name) and the entry of each well-formed output."""
+    by_context = record.measurements.get(KEPT)
+    for context, entry in (by_context if isinstance(by_context, dict) else {}).items():
+        outputs = entry.get("outputs") if isinstance(entry, dict) else None
         for output in outputs if isinstance(outputs, list) else ():
-            if isinstance(found, dict) and isinstance(output, dict):
-                yield (context, str(found.get("sha256")), str(output.get("name"))), output
+            if isinstance(entry, dict) and isinstance(output, dict):
+                yield (context, str(entry.get("sha256")), str(output.get("name"))), output
 
 
 def _output(
     key: _Key,
     points: Mapping[_Point, Mapping[str, None]],
-    told: Mapping[str, Any],
+    output: Mapping[str, Any],
     read: Read,
 ) -> Output:
     ordered = sorted(points, key=lambda point: (*point[:2], version_key(point[2])))
     variants = {digest: None for point in ordered for digest in points[point]}
-    scale, offset = told.get("scale"), told.get("offset")
+    scale, offset = output.get("scale"), output.get("offset")
     unit = float(scale) if isinstance(scale, int | float) else None
     shift = offset if isinstance(offset, int) else 0
-    kind = str(told.get("data_type"))
+    kind = str(output.get("data_type"))
     first = read(next(iter(variants))) if len(variants) > 1 else None
-    found: list[OutputDifference | None] = []
+    differences: list[OutputDifference | None] = []
     numbers: dict[str, int] = {}
     for digest in variants:
         other = None if first is None else read(digest)
         far = difference(other, first, kind, unit, shift) if first and other else None
-        if found and far is not None and not far.elements:  # other bytes of the same values
+        if differences and far is not None and not far.elements:  # other bytes of the same values
             numbers[digest] = 0
         else:
-            numbers[digest] = len(found)
-            found.append(far)
-    seen = {
+            numbers[digest] = len(differences)
+            differences.append(far)
+    variants_at = {
         point: tuple(dict.fromkeys(numbers[digest] for digest in points[point]))
         for point in ordered
     }
-    return Output(key[0], key[2], seen, found)
+    return Output(key[0], key[2], variants_at, differences)

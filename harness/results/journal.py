@@ -1,4 +1,4 @@
-"""results.jsonl: the truth about a run, appended case by case, readable after any death."""
+"""results.jsonl: the record of a run, appended case by case, readable after any crash."""
 
 from __future__ import annotations
 
@@ -34,53 +34,53 @@ from harness.results.record import (
 LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(JournalLine)
 _CASE: Final[TypeAdapter[CaseRecord]] = TypeAdapter(CaseRecord)
 MAX_VALUES: Final = 300_000
-"""A line has at most so many commas and brackets outside of texts."""
+"""The most commas and brackets of a line, outside of texts."""
 _OF_EVENTS: Final = b'"kind":"device"'
 
 
 def line_of(line: bytes) -> CaseRecord | DeviceEvent:
-    """Return the record of a line. Raises JsonError or ValidationError for what is none."""
-    # nearly all are cases: asking each of which kind it is takes a quarter of reading it
+    """Return the record of a line. Raises JsonError or ValidationError if it is none."""
+    # nearly all are cases: finding the kind of each takes a quarter of the time to read it
     adapter: TypeAdapter[Any] = LINE if _OF_EVENTS in line else _CASE
     try:
         record: CaseRecord | DeviceEvent = parse_model(adapter, line, MAX_VALUES)
         return record
     except ValidationError:
-        pass  # which may be large: it goes before the next one comes
+        pass  # the error may be large: free it before the next one is made
     return parse_model(LINE, line, MAX_VALUES)
 
 
 Reader = Callable[[Iterable[CaseRecord]], Any]
-"""What is made of records, in one loop over them."""
+"""A function that makes something of records, in one loop over them."""
 
 
-class InBatches(Iterable[CaseRecord]):
-    """Records that are too many to be held: each batch is there until the next one is asked for."""
+class BatchedRecords(Iterable[CaseRecord]):
+    """Records that do not fit in memory: each batch is valid until the next one is requested."""
 
     @abstractmethod
     def batches(self) -> Iterator[list[CaseRecord]]:
-        """Return them, some at a time."""
+        """Return the records in batches."""
 
     def __iter__(self) -> Iterator[CaseRecord]:
         return chain.from_iterable(self.batches())
 
 
 class _CutShortError(Exception):
-    """Others could not read the records to their end."""
+    """Raised in a reader if the records could not be read to their end."""
 
 
-class _Handed(InBatches):
-    """The batches that one reader gets; no other one comes before it has gone through its last."""
+class _ReaderQueue(BatchedRecords):
+    """The batches for one reader; the next one comes when the reader has finished the last."""
 
     def __init__(self) -> None:
         self.queue = Queue[list[CaseRecord] | _CutShortError | None]()
-        # one for all who ask: going on with it tells that the batch before is done with
-        self._taken = self._take()
+        # a single iterator: advancing it marks the batch before as done
+        self._remaining = self._from_queue()
 
     def batches(self) -> Iterator[list[CaseRecord]]:
-        return self._taken
+        return self._remaining
 
-    def _take(self) -> Iterator[list[CaseRecord]]:
+    def _from_queue(self) -> Iterator[list[CaseRecord]]:
         while (batch := self.queue.get()) is not None:
             if isinstance(batch, _CutShortError):
                 raise batch
@@ -89,30 +89,29 @@ class _Handed(InBatches):
             self.queue.task_done()
 
     def read(self, reader: Reader) -> Any:
-        """Return what a reader makes of them, also of one that does not want all."""
+        """Run a reader, and discard the batches that it does not read."""
         try:
             return reader(self)
         finally:
-            for _ in self._taken:
+            for _ in self._remaining:
                 pass
 
 
 def read_once(records: Iterable[CaseRecord], *readers: Reader) -> list[Any]:
-    """Return what each reader makes of the same records.
+    """Run readers over the same records, and return their results.
 
-    Those of a large journal are read once, and of them no more than a batch is held: each reader
-    has a thread of its own, and gets the next batch when all have gone through the one before.
-    A reader may share what it is given among others in the same way.
+    A large journal is read once, one batch at a time: each reader has its own thread, and gets the
+    next batch when all have finished the one before. A reader may call `read_once` itself.
     """
-    if not isinstance(records, InBatches):
-        held = [*records]
-        return [reader(held) for reader in readers]
-    handed = [_Handed() for _ in readers]
+    if not isinstance(records, BatchedRecords):
+        listed = [*records]
+        return [reader(listed) for reader in readers]
+    handed = [_ReaderQueue() for _ in readers]
     with ThreadPoolExecutor(len(readers)) as threads:
-        made = [
+        futures = [
             threads.submit(each.read, reader) for each, reader in zip(handed, readers, strict=True)
         ]
-        end: _CutShortError | None = _CutShortError()  # nothing may be made of a part of them
+        end: _CutShortError | None = _CutShortError()  # no reader may conclude from a part
         try:
             for batch in records.batches():
                 for each in handed:
@@ -124,14 +123,14 @@ def read_once(records: Iterable[CaseRecord], *readers: Reader) -> list[Any]:
         finally:
             for each in handed:
                 each.queue.put(end)
-    return [future.result() for future in made]
+    return [future.result() for future in futures]
 
 
 MAX_LINE_BYTES: Final = 8 << 20
 _BATCH_BYTES: Final = 128 << 10
-"""Records of a large journal are read until their lines have so many bytes together."""
+"""The size of a batch of records, by the bytes of their lines."""
 _HELD_BYTES: Final = 48 << 20
-"""Records that take more memory than this together are read anew at each iteration."""
+"""If the records take more memory than this, they are read anew at each iteration."""
 _MOST_TOLD: Final = 100
 _MOST_PROBLEMS: Final = 100
 _PROBLEM_CHARS: Final = 300
@@ -141,8 +140,8 @@ _SYNC_EVERY_S = 0.5
 class Journal:
     """An append-only results.jsonl, for one process or several at once (`AppendedLines`).
 
-    The death of the machine loses at most half a second of results, and syncing costs at most two
-    calls a second.
+    A power cut loses at most half a second of results, and syncing costs at most two calls a
+    second.
     """
 
     def __init__(self, path: Path, *, alone: bool = False) -> None:
@@ -157,10 +156,10 @@ class Journal:
         self.close()
 
     def append(self, record: CaseRecord | DeviceEvent | Mapping[str, object]) -> None:
-        """Writes one record; when this returns, it survives the death of this process.
+        """Write one record, which then survives a crash of this process.
 
-        Raises InternalError for what is no record or too large, InfraError if it cannot be
-        written (the next record then begins a new line).
+        Raises InternalError if it is no record or too large, InfraError if it cannot be written
+        (the next record then starts a new line).
         """
         try:
             valid = LINE.validate_python(record)
@@ -178,13 +177,13 @@ class Journal:
         self._lines.append(line)
 
     def close(self) -> None:
-        """Syncs and closes; safe to call twice."""
+        """Sync and close; safe to call twice."""
         self._lines.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A line (1-based) that is no record, and why."""
+    """A line (1-based) that is no record, and the reason."""
 
     line: int
     problem: str
@@ -195,14 +194,14 @@ class Damage:
 
 
 LineContent: TypeAlias = CaseRecord | DeviceEvent | Damage
-"""What a line of a journal is."""
+"""The content of a line of a journal."""
 
 
 @dataclass
-class LeftOut:
-    """The lines of a journal that are no records: how many, and of the first ones why.
+class SkippedLines:
+    """The lines of a journal that are no records: their number, and the first ones with reasons.
 
-    `foreign` is the first one that is of another schema.
+    `foreign` is the first line of another schema.
     """
 
     count: int = 0
@@ -210,23 +209,23 @@ class LeftOut:
     first: list[Damage] = field(default_factory=list)
 
     def add(self, damage: Damage) -> None:
-        """One more."""
+        """Add a line."""
         self.count += 1
         if self.foreign is None and damage.is_foreign:
             self.foreign = damage
         if len(self.first) < _MOST_TOLD:
             self.first.append(damage)
 
-    def told(self, journal: Path, most: int = 5) -> Iterator[str]:
-        """What to say of them, a line for each of the first ones and one for the others."""
-        for one in self.first[:most]:
-            yield f"{journal}:{one.line}: left out, not a record: {one.problem}"
+    def messages(self, journal: Path, most: int = 5) -> Iterator[str]:
+        """Yield a message for each of the first lines, and one for all the others."""
+        for damage in self.first[:most]:
+            yield f"{journal}:{damage.line}: left out, not a record: {damage.problem}"
         if self.count > most:
             yield f"{journal}: {counted(self.count - most, 'more line')} left out: not a record"
 
 
-class JournalRecords(InBatches):
-    """Records of a large journal, by where they begin in it; each iteration reads them anew."""
+class JournalRecords(BatchedRecords):
+    """Records of a large journal, by their offsets; each iteration reads them anew."""
 
     def __init__(self, path: Path, places: Sequence[int]) -> None:
         self._path, self._places = path, places
@@ -235,7 +234,7 @@ class JournalRecords(InBatches):
         return len(self._places)
 
     def picked(self, indices: Iterable[int]) -> JournalRecords:
-        """Those of these indices."""
+        """Return the records with these indexes."""
         return JournalRecords(self._path, array("Q", map(self._places.__getitem__, indices)))
 
     def batches(self) -> Iterator[list[CaseRecord]]:
@@ -262,20 +261,20 @@ class JournalRecords(InBatches):
 
 
 Records: TypeAlias = Sequence[CaseRecord] | JournalRecords
-"""Records that are held, or are read anew at each iteration."""
+"""Records in memory, or records that are read anew at each iteration."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a journal holds: the cases' records in order, the lines that are none, and the rest.
+    """The contents of a journal: records of cases in order, device events, damaged lines.
 
-    `damage` has the first hundred of `damaged` lines.
+    `damage` has the first hundred damaged lines, `left_out` counts all.
     """
 
     records: Records
     damage: tuple[Damage, ...]
     events: tuple[DeviceEvent, ...] = ()
-    left_out: LeftOut = field(default_factory=LeftOut, compare=False)
+    left_out: SkippedLines = field(default_factory=SkippedLines, compare=False)
     counted: Tally | None = field(default=None, compare=False)
 
     @cached_property
@@ -291,7 +290,7 @@ class Contents:
     def earlier(self) -> Records:
         """The attempts that were not the last ones."""
         last = set(self.tally.last)
-        return self._picked(at for at in range(len(self.records)) if at not in last)
+        return self._picked(i for i in range(len(self.records)) if i not in last)
 
     def _picked(self, indices: Iterable[int]) -> Records:
         if isinstance(self.records, JournalRecords):
@@ -300,9 +299,9 @@ class Contents:
 
 
 @contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Without Python's search for cycles: among many records, which make none, it takes as long
-    as reading them."""
+def without_gc() -> Iterator[None]:
+    """Disable Python's garbage collector: records make no cycles, and searching many of them for
+    cycles takes as long as reading them."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -313,55 +312,55 @@ def uncollected() -> Iterator[None]:
 
 
 def lines_in(path: Path) -> Iterator[tuple[int, LineContent]]:
-    """The number of each line of a results.jsonl, from 1, and what it is, one at a time.
+    """Yield the number of each line of a results.jsonl, from 1, and its content.
 
-    Raises ConfigError as `read_journal`.
+    Raises ConfigError as `read_journal` does.
     """
     return ((number, content) for number, _, _, content in _numbered(path))
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, int, bytes, LineContent]]:
-    """The number of each line, where it begins, its text, and what it is.
+    """Yield the number of each line, its offset, its text and its content.
 
-    All that reads journals reads them here, so that all agree on what is a record. Lines that are
-    no records of this schema (cut off, damaged, too long) are `Damage`; empty ones are nothing.
-    Raises ConfigError if the file cannot be read, or is wholly of another schema.
+    All readers of journals use this, so that they agree on what is a record. Lines that are no
+    records of this schema (cut off, damaged, too long) are `Damage`; empty ones are skipped.
+    Raises ConfigError if the file cannot be read, or all of it has another schema.
     """
-    held, foreign = False, list[Damage]()
+    has_records, foreign = False, list[Damage]()
     for number, (place, line) in enumerate(_journal_lines(path), start=1):
         parsed = _parse(line)
         if parsed is None:
             continue
         if isinstance(parsed, str):
             damage = Damage(number, parsed)
-            if not held and not foreign and damage.is_foreign:
+            if not has_records and not foreign and damage.is_foreign:
                 foreign = [damage]
             yield number, place, line, damage
         else:
-            held = True
+            has_records = True
             yield number, place, line, parsed
-    if foreign and not held:
+    if foreign and not has_records:
         raise ConfigError(foreign[0].problem, file=path, line=foreign[0].line)
 
 
 def cases_in(path: Path) -> Iterator[tuple[int, CaseRecord]]:
-    """The records of cases among them. Raises ConfigError."""
+    """Yield the line numbers and records of cases. Raises ConfigError as `read_journal` does."""
     for number, content in lines_in(path):
         if isinstance(content, CaseRecord):
             yield number, content
 
 
-@uncollected()
+@without_gc()
 def read_journal(path: Path) -> Contents:
-    """Reads a results.jsonl, also one whose writer died in the middle of a line.
+    """Read a results.jsonl, also one whose writer died in the middle of a line.
 
-    Where its records would take much memory, they are read anew at each iteration. Lines that are
-    no records are reported and left out. Raises ConfigError if it cannot be read, or is wholly of
+    If its records would take much memory, they are read anew at each iteration. Lines that are no
+    records are reported and left out. Raises ConfigError if it cannot be read, or all of it has
     another schema.
     """
     records: list[CaseRecord] = []
     places = array("Q")
-    left_out, tally = LeftOut(), Tally()
+    left_out, tally = SkippedLines(), Tally()
     events: list[DeviceEvent] = []
     room = _HELD_BYTES
     for _, place, line, content in _numbered(path):
@@ -377,8 +376,8 @@ def read_journal(path: Path) -> Contents:
             events.append(content)
         else:
             left_out.add(content)
-    held = tuple(records) if room >= 0 else JournalRecords(path, places)
-    return Contents(held, tuple(left_out.first), tuple(events), left_out, tally)
+    kept_records = tuple(records) if room >= 0 else JournalRecords(path, places)
+    return Contents(kept_records, tuple(left_out.first), tuple(events), left_out, tally)
 
 
 def _memory_of(line: bytes) -> int:
@@ -387,7 +386,7 @@ def _memory_of(line: bytes) -> int:
 
 
 def _require_small(line: bytes) -> None:
-    """Raises JsonError for a line that is more than is read at once."""
+    """Raise JsonError for a line that is too large."""
     if len(line) > MAX_LINE_BYTES:
         raise JsonError(f"has more than {MAX_LINE_BYTES >> 20} MiB")
     require_bounded(line, MAX_VALUES)
@@ -410,13 +409,13 @@ def _problem(error: ValidationError, line: bytes) -> str:
         return "is cut off: its writer died while writing it"
     if error.error_count() > _MOST_PROBLEMS:
         return f"{error.error_count()} of its fields do not fit"
-    found = error.errors(include_url=False)
-    # the first part tells which kind of line it was taken for
-    problems = {".".join(str(part) for part in one["loc"][1:]): one for one in found}
+    errors = error.errors(include_url=False)
+    # the first part is the kind of line it was taken for
+    problems = {".".join(str(part) for part in entry["loc"][1:]): entry for entry in errors}
     if "schema" in problems:
         return other_schema(problems["schema"]["input"], SCHEMA)
-    where, first = next(iter(problems.items()))
-    return (f"{where}: {first['msg']}" if where else first["msg"])[:_PROBLEM_CHARS]
+    field_path, first = next(iter(problems.items()))
+    return (f"{field_path}: {first['msg']}" if field_path else first["msg"])[:_PROBLEM_CHARS]
 
 
 def _journal_lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -1,4 +1,4 @@
-"""known_issues.yaml: failures that are expected, under which conditions, until when."""
+"""known_issues.yaml: expected failures, with their conditions and expiry dates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from harness.diagnosis.error import ErrorRecord, Part
 from harness.results.record import CaseRecord
 
 LIMIT_S: Final = 1.0
-"""Processor time (seconds) that a pattern may take for one message."""
+"""The processor time (seconds) that a pattern may take for one message."""
 
 MAX_PATTERN_CHARS: Final = 200
 MAX_LINES: Final = 50
@@ -53,15 +53,15 @@ _MOST: Final = {"*+": 2, "?|": 6}
 
 
 class UnsafePatternError(ValueError):
-    """The pattern is no regular expression, or one that could take unreasonably long."""
+    """Raised for a pattern that is no regular expression, or could take unreasonably long."""
 
 
 class SlowPatternError(Exception):
-    """The pattern takes too long, so that nobody knows whether it would be found."""
+    """Raised if a pattern takes too long, so that it is unknown whether it matches."""
 
 
 class SafePattern:
-    """A pattern that is looked for once in each text, and never for longer than the limit."""
+    """A pattern that is searched once in each text, and never for longer than the limit."""
 
     def __init__(self, text: str, limit_s: float = LIMIT_S) -> None:
         import regex  # few runs have patterns
@@ -73,16 +73,16 @@ class SafePattern:
         self._is_slow = False
 
     def found_in(self, message: str) -> bool:
-        """Whether it is found in one of the message's first 50 lines (500 characters each).
+        """Return whether one of the message's first 50 lines (500 characters each) matches.
 
         Raises SlowPatternError if that takes longer than the limit, and from then on for every
-        message that was not looked at before.
+        new message.
         """
         lines = message[: MAX_LINES * MAX_LINE_CHARS * 4].splitlines()[:MAX_LINES]
-        looked_at = "\n".join(line[:MAX_LINE_CHARS] for line in lines)
-        if looked_at not in self._known:
-            self._known[looked_at] = self._search(looked_at.split("\n"))
-        return self._known[looked_at]
+        excerpt = "\n".join(line[:MAX_LINE_CHARS] for line in lines)
+        if excerpt not in self._known:
+            self._known[excerpt] = self._search(excerpt.split("\n"))
+        return self._known[excerpt]
 
     def _search(self, lines: list[str]) -> bool:
         if self._is_slow:
@@ -90,10 +90,10 @@ class SafePattern:
         left_s = self._limit_s
         try:
             for line in lines:
-                began = time.process_time()
+                start = time.process_time()
                 if self._pattern.search(line, timeout=left_s):
                     return True
-                left_s = max(left_s - (time.process_time() - began), 0.001)
+                left_s = max(left_s - (time.process_time() - start), 0.001)
         except TimeoutError as error:
             self._is_slow = True
             raise SlowPatternError(self.text) from error
@@ -102,25 +102,25 @@ class SafePattern:
 
 @cache
 def safe_pattern(text: str) -> SafePattern:
-    """A pattern of those that are allowed, which mean the same to `re` and to `regex`.
+    """Compile a pattern of a safe subset, which means the same to `re` and to `regex`.
 
     Allowed are literals, classes, plain groups, up to two of `*` and `+`, up to six of `?` and `|`,
     and exact counts `{n}` up to 100 of one character or class. Repeated groups, other counts,
-    look-around, back references and flags are refused: they are what mostly takes long. Raises
-    UnsafePatternError.
+    look-around, back references and flags are refused, since these are what mostly takes long.
+    Raises UnsafePatternError.
     """
     if not text or len(text) > MAX_PATTERN_CHARS:
         raise UnsafePatternError(f"must be 1 to {MAX_PATTERN_CHARS} characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            re.compile(text)  # `regex` would take more, such as \p{L} and sets of sets
+            re.compile(text)  # `regex` accepts more, such as \p{L} and sets of sets
     except (re.error, OverflowError, Warning) as error:  # \UFFFFFFFF is no character
         raise UnsafePatternError(f"is not a regular expression: {error}") from error
     counts = dict.fromkeys(_MOST, 0)
     before = ""
     for token in _tokens(text):
-        # one behind a quantifier makes it lazy or possessive
+        # after a quantifier, ? and + make it lazy or possessive
         if token[0] in "*+?{" and not (token in "?+" and before[0] in "*+?{"):
             if before == ")":
                 raise UnsafePatternError("a repeated group is not allowed")
@@ -151,17 +151,17 @@ def _count(token: str, counts: dict[str, int]) -> None:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """The pattern in pieces: escapes, classes, group openings, counts and single characters."""
+    """Split a pattern into escapes, classes, group openings, counts and single characters."""
     scanner = re.compile(
         r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?:P?<[=!]?|P=|[^)\w]|[a-zA-Z-]+)|\{\d*,?\d*\}|.",
         re.DOTALL,
     )
-    return (found[0] for found in scanner.finditer(text))
+    return (match[0] for match in scanner.finditer(text))
 
 
 _SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _COMPARISON = re.compile(r"(>=|<=|>|<)\s*(-?\d{1,15}(?:\.\d{1,15})?)", re.ASCII)
-# The version of another axis in place of a number: compiler ">qnn".
+# the version of another axis in place of a number: compiler ">qnn"
 _OTHER_AXIS = re.compile(rf"((?:>=|<=|>|<|==|!=)\s*)({'|'.join(VERSIONS)})", re.ASCII)
 _ID = re.compile(r"[a-z0-9][a-z0-9.-]{0,79}", re.ASCII)
 _LINK = re.compile(r"https://[!-~]{4,300}", re.ASCII)
@@ -200,11 +200,11 @@ Range = Annotated[Text, AfterValidator(_range)]
 
 
 class IssueSignature(Part):
-    """What the failure must look like.
+    """The failure that is expected.
 
-    `api` and `code` must be equal (of QNN's codes the low 16 bits); `code: null` is a failure
-    without one. `message` is a regular expression that must be found in a line of the error's
-    message. Where no `outcome` is named, it may have failed, crashed or hung.
+    `api` and `code` must be equal (QNN's codes in their low 16 bits); `code: null` is a failure
+    without a code. `message` is a regular expression that must match in a line of the error's
+    message. Without `outcome`, the case may have failed, crashed or hung.
     """
 
     outcome: Literal["failed", "crashed", "hung"] | None = None
@@ -221,22 +221,22 @@ class IssueSignature(Part):
 
 
 def _suites(alternatives: tuple[object, ...]) -> tuple[object, ...]:
-    for one in alternatives:
-        if isinstance(one, str) and (one.startswith("test_") or one.endswith(".py")):
-            name = one.removesuffix(".py").removeprefix("test_")
+    for suite in alternatives:
+        if isinstance(suite, str) and (suite.startswith("test_") or suite.endswith(".py")):
+            name = suite.removesuffix(".py").removeprefix("test_")
             raise ValueError(f"must be the name of its file without test_ and .py: {name}")
     return alternatives
 
 
 class Conditions(Part):
-    """Where it is expected; everything that is given must hold.
+    """The conditions under which it is expected; all that are given must hold.
 
     `suite` is the name of the test's file without `test_` and `.py`, `test` that of the function
     without its parameters, which are `axes`.
 
-    A condition is a value, or a list of values of which one must hold: a number, a text in which *
+    A condition is a value, or a list of values of which one must match: a number, a text in which *
     stands for anything, or a comparison such as ">=60". `qnn`, `compiler` and `ort` are version
-    ranges such as ">=2.47,<2.51", or a comparison with one of the others, such as compiler ">qnn".
+    ranges such as ">=2.47,<2.51", or a comparison with another of these, such as compiler ">qnn".
     """
 
     suite: Annotated[AnyOf, AfterValidator(_suites)] | None = None
@@ -255,13 +255,13 @@ class Conditions(Part):
     """The architecture of its HTP, such as 75."""
 
     target: AnyOf | None = None
-    """What libraries are built for, such as android-arm64."""
+    """The platform that libraries are built for, such as android-arm64."""
 
     backend: AnyOf | None = None
     """htp, gpu or cpu."""
 
     engine: AnyOf | None = None
-    """What executes the model: qnn, ort, executorch or litert."""
+    """The engine that executes the model: qnn, ort, executorch or litert."""
 
     qnn: Range | None = None
     """Versions of the QNN runtime."""
@@ -277,56 +277,56 @@ class Conditions(Part):
 
 
 class KnownIssue(Part):
-    """One expected failure. After the day `until` it is expected no longer: look again.
+    """One expected failure. After the day `until` it is expected no longer: look at it again.
 
-    `flaky` says that it comes and goes: a case that passes there is then no sign of a fix.
+    `flaky` means that it comes and goes: a case that passes there is then no sign of a fix.
     """
 
     id: Annotated[Text, AfterValidator(_is_id)]
-    """What reports call it; no two entries have the same."""
+    """Its name in reports; no two entries have the same."""
 
     link: Annotated[Text, AfterValidator(_is_link)]
-    """Where it is tracked; an https address."""
+    """The https address of the issue in a tracker."""
 
     note: Text | None = None
-    """Words for people."""
+    """A note for people."""
 
     signature: IssueSignature
-    """How it fails."""
+    """The failure."""
 
     conditions: Conditions = Conditions()
-    """Where it is expected; without them, everywhere."""
+    """The conditions under which it is expected; without them, everywhere."""
 
     until: datetime.date
     """The last day on which it is expected, such as 2027-06-30."""
 
     flaky: StrictBool = False
-    """Whether it comes and goes."""
+    """True if it comes and goes."""
 
     _pattern_place: str = PrivateAttr("")
 
     @property
     def too_slow(self) -> str:
-        """What to say where its pattern took too long to be looked for."""
-        where = f"{self._pattern_place}: " if self._pattern_place else ""
+        """The warning for a pattern that took too long."""
+        place = f"{self._pattern_place}: " if self._pattern_place else ""
         return (
-            f"{where}known issue {self.id} is not asked: looking for its message takes more than "
-            f"{LIMIT_S:g} s; write it with fewer of * + ? and |"
+            f"{place}known issue {self.id} is not checked: searching for its message takes more "
+            f"than {LIMIT_S:g} s; write it with fewer of * + ? and |"
         )
 
 
 class KnownIssues(Part):
-    """All that known_issues.yaml says."""
+    """The content of known_issues.yaml."""
 
     schema_number: SchemaOne
-    """Of which version the file is."""
+    """The version of the file's format."""
 
     known_issues: tuple[KnownIssue, ...] = ()
-    """The failures that are expected."""
+    """The expected failures."""
 
 
 def load_known_issues(path: Path) -> tuple[KnownIssue, ...]:
-    """Reads known_issues.yaml. Raises one ConfigError that names every mistake by its line."""
+    """Read known_issues.yaml. Raises one ConfigError that names every mistake by its line."""
     document = read_document(path)
     entries = entries_of(document, "known_issues")
     issues = check_document(
@@ -341,25 +341,26 @@ def load_known_issues(path: Path) -> tuple[KnownIssue, ...]:
 
 
 def match(record: CaseRecord, issues: Iterable[KnownIssue]) -> KnownIssue | None:
-    """The first known issue that explains a record; None if none does.
+    """Return the first known issue that explains a record; None if none does.
 
     Only failures of the target are ever expected. An entry whose `until` lies before the day the
     case started (UTC) explains nothing, and neither does one whose pattern takes too long (see
-    `not_asked`).
+    `unchecked_issues`).
     """
-    explaining = (issue for issue in _that_may_explain(record, issues) if _says(record, issue))
-    return next(explaining, None)
+    candidates = _candidates(record, issues)
+    return next((issue for issue in candidates if _message_matches(record, issue)), None)
 
 
-def not_asked(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[KnownIssue]:
-    """The known issues that might explain a record, if their pattern did not take too long."""
-    return [issue for issue in _that_may_explain(record, issues) if _says(record, issue) is None]
+def unchecked_issues(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[KnownIssue]:
+    """Return the known issues that may explain a record, but whose pattern takes too long."""
+    candidates = _candidates(record, issues)
+    return [issue for issue in candidates if _message_matches(record, issue) is None]
 
 
-def passed_anyway(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[KnownIssue]:
-    """The known issues under whose conditions a case passed: they may be fixed.
+def fixed_issues(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[KnownIssue]:
+    """Return the known issues under whose conditions a case passed: they may be fixed.
 
-    Entries that are over, are flaky, or say nothing of where they are expected, are not among them.
+    Entries that expired, are flaky, or have no conditions are not among them.
     """
     if record.outcome != "passed":
         return []
@@ -369,28 +370,28 @@ def passed_anyway(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[Know
         if _day(record) <= issue.until
         and not issue.flaky
         and issue.conditions != Conditions()
-        and holds_under(record, issue.conditions)
+        and conditions_hold(record, issue.conditions)
     ]
 
 
-def _that_may_explain(record: CaseRecord, issues: Iterable[KnownIssue]) -> Iterator[KnownIssue]:
-    """The issues that fit a record in all but the message, which takes longest to compare."""
+def _candidates(record: CaseRecord, issues: Iterable[KnownIssue]) -> Iterator[KnownIssue]:
+    """Yield the issues that fit a record in all but the message, which takes longest to compare."""
     if record.cause != "target" or record.error is None:
         return
     for issue in issues:
         if (
             _day(record) <= issue.until
             and _fits(record.error, record.outcome, issue.signature)
-            and holds_under(record, issue.conditions)
+            and conditions_hold(record, issue.conditions)
         ):
             yield issue
 
 
-def _fits(error: ErrorRecord, outcome: str, wanted: IssueSignature) -> bool:
+def _fits(error: ErrorRecord, outcome: str, signature: IssueSignature) -> bool:
     return (
-        wanted.outcome in (None, outcome)
-        and error.api == wanted.api
-        and same_code(error.code, wanted.code)
+        signature.outcome in (None, outcome)
+        and error.api == signature.api
+        and same_code(error.code, signature.code)
     )
 
 
@@ -398,8 +399,8 @@ def _day(record: CaseRecord) -> datetime.date:
     return record.started.astimezone(datetime.UTC).date()
 
 
-def _says(record: CaseRecord, issue: KnownIssue) -> bool | None:
-    """Whether the message is that of an issue; None if looking for it takes too long."""
+def _message_matches(record: CaseRecord, issue: KnownIssue) -> bool | None:
+    """Return whether the message is that of an issue; None if searching it takes too long."""
     assert record.error is not None
     try:
         return safe_pattern(issue.signature.message).found_in(record.error.message)
@@ -407,19 +408,19 @@ def _says(record: CaseRecord, issue: KnownIssue) -> bool | None:
         return None
 
 
-def holds_under(record: CaseRecord, conditions: Conditions) -> bool:
-    """Whether a case ran where the conditions want it."""
+def conditions_hold(record: CaseRecord, conditions: Conditions) -> bool:
+    """Return whether a case meets the conditions."""
     facts = _facts(record)
     for name in ("suite", "test", "device", "soc", "htp_arch", "target", "backend", "engine"):
         alternatives = getattr(conditions, name)
-        if alternatives is not None and not one_holds(facts.get(name), alternatives):
+        if alternatives is not None and not matches_any(facts.get(name), alternatives):
             return False
     for name in VERSIONS:
-        wanted = getattr(conditions, name)
-        if wanted is not None and not _version_within(_version(record, name), wanted, record):
+        condition = getattr(conditions, name)
+        if condition is not None and not _version_within(_version(record, name), condition, record):
             return False
     return all(
-        name in record.axes and one_holds(record.axes[name], alternatives)
+        name in record.axes and matches_any(record.axes[name], alternatives)
         for name, alternatives in conditions.axes.items()
     )
 
@@ -440,17 +441,17 @@ def _facts(record: CaseRecord) -> Mapping[str, object]:
     }
 
 
-def is_relative(wanted: str) -> bool:
-    """Whether a range compares with the version of another axis, as in compiler ">qnn"."""
-    return _OTHER_AXIS.fullmatch(wanted.strip()) is not None
+def is_relative(condition: str) -> bool:
+    """Return whether a range refers to the version of another axis, as in compiler ">qnn"."""
+    return _OTHER_AXIS.fullmatch(condition.strip()) is not None
 
 
-def one_holds(value: object, alternatives: Sequence[object]) -> bool:
-    """Whether a value is one of the alternatives of a condition."""
-    return any(_holds(value, alternative) for alternative in alternatives)
+def matches_any(value: object, alternatives: Sequence[object]) -> bool:
+    """Return whether a value matches one of the alternatives of a condition."""
+    return any(_matches(value, alternative) for alternative in alternatives)
 
 
-def _holds(value: object, alternative: object) -> bool:
+def _matches(value: object, alternative: object) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if isinstance(alternative, str):
         comparison = _COMPARISON.fullmatch(alternative.strip())
@@ -467,12 +468,12 @@ def _version(record: CaseRecord, name: str) -> object:
     return record.axes.get(name) or getattr(record.runtime, name, None)
 
 
-def _version_within(value: object, wanted: str, record: CaseRecord) -> bool:
-    other = _OTHER_AXIS.fullmatch(wanted.strip())
+def _version_within(value: object, condition: str, record: CaseRecord) -> bool:
+    other = _OTHER_AXIS.fullmatch(condition.strip())
     if other is not None:
-        wanted = f"{other[1]}{_version(record, other[2])}"
+        condition = f"{other[1]}{_version(record, other[2])}"
     try:
-        return QnnVersion.parse(str(value)) in VersionRange.parse(wanted)
+        return QnnVersion.parse(str(value)) in VersionRange.parse(condition)
     except ConfigError:
         return False
 
@@ -483,27 +484,28 @@ def review_lines(
     today: datetime.date,
     collected: CollectedTests | None = None,
 ) -> list[str]:
-    """Return a line for each entry that is over, may be fixed, or can never match.
+    """Return a line for each entry that expired, may be fixed, or can never match.
 
-    A run is mostly a part of the matrix: it says nothing that none of its cases met an entry's
-    conditions. Conditions that none of the cases `collected` can meet do say something (None: not
-    known).
+    A run is mostly a part of the matrix, so that it proves nothing if none of its cases meets an
+    entry's conditions. If none of the `collected` tests can meet them, the entry can never match
+    (None: the tests are unknown).
     """
     lines = []
     fixed: dict[str, list[str]] = {}
-    met = set[str]()
+    matched = set[str]()
     for case in cases:
         for name in case.fixed.known_issues if case.fixed else ():
             fixed.setdefault(name, []).append(case.case)
         if collected is not None:
-            met |= {one.id for one in issues if one.id not in met and match(case, [one])}
+            open_issues = (issue for issue in issues if issue.id not in matched)
+            matched |= {issue.id for issue in open_issues if match(case, [issue])}
     for issue in issues:
         if issue.until < today:
             lines.append(f"known issue {issue.id} expired on {issue.until}: look at it again")
         elif passed := fixed.get(issue.id):
-            where = f"{counted(len(passed), 'case')} passed where it is expected"
-            lines.append(f"known issue {issue.id}: fixed? {where}  [first: {passed[0]}]")
-        elif collected and issue.id not in met and (why := never_matches(issue, collected)):
+            text = f"{counted(len(passed), 'case')} passed where it is expected"
+            lines.append(f"known issue {issue.id}: fixed? {text}  [first: {passed[0]}]")
+        elif collected and issue.id not in matched and (why := never_matches(issue, collected)):
             lines.append(f"known issue {issue.id} can never match: {why}")
     return lines
 
@@ -513,11 +515,10 @@ _MOST_SHOWN: Final = 8
 
 @dataclass
 class CollectedTests:
-    """What tests there are, whether or not they were chosen for this run.
+    """All tests, whether or not they were selected for this run.
 
-    `tests` has for each (suite, test) the values of its axes, by their texts. `suites` names those
-    that are there although nothing was collected of them; None: nothing is known of tests.
-    `devices` and `socs` are those of the lab.
+    `tests` has for each (suite, test) the values of its axes, by their texts. `suites` names all
+    suites, collected or not; None if tests are unknown. `devices` and `socs` are those of the lab.
     """
 
     tests: dict[tuple[str, str], dict[str, dict[str, object]]] = field(default_factory=dict)
@@ -526,16 +527,16 @@ class CollectedTests:
     socs: frozenset[str] = frozenset()
 
     def add(self, suite: str, test: str, axes: Mapping[str, object]) -> None:
-        """Takes note of one case."""
+        """Add a case."""
         known = self.tests.setdefault((suite, test), {})
         for name, value in axes.items():
             known.setdefault(name, {}).setdefault(repr(value), value)
 
 
 def never_matches(issue: KnownIssue, collected: CollectedTests) -> str | None:
-    """Why no case can meet an entry's conditions, whatever is chosen; None if one can.
+    """Return why no case can meet an entry's conditions, whatever is selected; None if one can.
 
-    Versions count only where they contradict each other: which there are depends on the lab.
+    Versions count only if they contradict each other, since the available ones depend on the lab.
     """
     return next(_reasons(issue.conditions, collected), None)
 
@@ -549,13 +550,13 @@ def _reasons(conditions: Conditions, collected: CollectedTests) -> Iterator[str]
         "device": collected.devices,
     }
     for name, values in known.items():
-        wanted = getattr(conditions, name)
-        if wanted is not None and values and not _any_holds(values, wanted):
-            yield f"no {name} is {_shown(wanted)}"
+        condition = getattr(conditions, name)
+        if condition is not None and values and not _any_matches(values, condition):
+            yield f"no {name} is {_shown(condition)}"
     for name in VERSIONS:
-        wanted = getattr(conditions, name)
-        if wanted is not None and not is_relative(wanted) and _contradicts_itself(wanted):
-            yield f"no version of {name} is {wanted}"
+        condition = getattr(conditions, name)
+        if condition is not None and not is_relative(condition) and _contradicts_itself(condition):
+            yield f"no version of {name} is {condition}"
     yield from _unmet_tests(conditions, collected)
 
 
@@ -563,51 +564,51 @@ def _unmet_tests(conditions: Conditions, collected: CollectedTests) -> Iterator[
     suite = conditions.suite
     if collected.suites is None:
         return
-    # of a file that was not collected, nobody knows which tests it has
+    # the tests of a file that was not collected are unknown
     if suite is None and collected.suites - {names[0] for names in collected.tests}:
         return
-    here = {
+    candidates = {
         names: axes
         for names, axes in collected.tests.items()
-        if suite is None or one_holds(names[0], suite)
+        if suite is None or matches_any(names[0], suite)
     }
-    if not here:
-        if suite is not None and not _any_holds(collected.suites, suite):
+    if not candidates:
+        if suite is not None and not _any_matches(collected.suites, suite):
             yield f"no suite is called {_shown(suite)}"
         return
-    whose = "its suite" if suite is not None else "any suite"
-    if conditions.test is not None:
-        here = {names: axes for names, axes in here.items() if one_holds(names[1], conditions.test)}
-        if not here:
-            yield f"no test of {whose} is called {_shown(conditions.test)}"
+    owner = "its suite" if suite is not None else "any suite"
+    if (tests := conditions.test) is not None:
+        candidates = {key: axes for key, axes in candidates.items() if matches_any(key[1], tests)}
+        if not candidates:
+            yield f"no test of {owner} is called {_shown(tests)}"
             return
-        whose = "its test"
+        owner = "its test"
     missing = [
         name
         for name in conditions.axes
-        if name not in IN_AXES and all(name not in axes for axes in here.values())
+        if name not in IN_AXES and all(name not in axes for axes in candidates.values())
     ]
     if missing:
-        yield f"no case of {whose} has the axis {', '.join(missing)}"
+        yield f"no case of {owner} has the axis {', '.join(missing)}"
         return
-    for name, wanted in conditions.axes.items():
-        values = [value for axes in here.values() for value in axes.get(name, {}).values()]
-        if name not in IN_AXES and not _any_holds(values, wanted):
+    for name, alternatives in conditions.axes.items():
+        values = [value for axes in candidates.values() for value in axes.get(name, {}).values()]
+        if name not in IN_AXES and not _any_matches(values, alternatives):
             shown = _shown(dict.fromkeys(map(str, values)))
-            yield f"in no case of {whose} {name} is {_shown(wanted)} (there are: {shown})"
+            yield f"in no case of {owner} {name} is {_shown(alternatives)} (there are: {shown})"
 
 
-def _any_holds(values: Iterable[object], wanted: Sequence[object]) -> bool:
-    return any(one_holds(value, wanted) for value in values)
+def _any_matches(values: Iterable[object], alternatives: Sequence[object]) -> bool:
+    return any(matches_any(value, alternatives) for value in values)
 
 
 def _contradicts_itself(text: str) -> bool:
-    wanted = VersionRange.parse(text)
-    bounds = [bound.parts for _, bound in wanted.clauses]
+    version_range = VersionRange.parse(text)
+    bounds = [bound.parts for _, bound in version_range.clauses]
     least = [(0,), *bounds, *((*parts[:-1], parts[-1] + 1) for parts in bounds)]
-    # longer than any bound, so that it is compared with each to its last part
+    # longer than any bound, so that all parts of each bound are compared
     zeros = (0,) * max(map(len, bounds))
-    return not any(QnnVersion((*parts, *zeros)) in wanted for parts in least)
+    return not any(QnnVersion((*parts, *zeros)) in version_range for parts in least)
 
 
 def _shown(values: Iterable[object]) -> str:

@@ -1,8 +1,9 @@
-"""From what the probe reported to the figures of a record: times, memory, graphs, tokens (pure).
+"""Figures of a record made from the probe's reports: times, memory, graphs, tokens (pure).
 
-Names as exporters give them: AI Hub calls graphs `prompt_ar128_cl4096_1_of_3` and
-`token_ar1_cl4096_1_of_3` and caches `past_key_0_in`; ExecuTorch calls graphs `prefill_forward` and
-`kv_forward` and caches `input_3_args_0@0`, which only shapes tell.
+Graphs and caches are recognised by the names that exporters give them: AI Hub calls graphs
+`prompt_ar128_cl4096_1_of_3` and `token_ar1_cl4096_1_of_3` and caches `past_key_0_in`; ExecuTorch
+calls graphs `prefill_forward` and `kv_forward` and caches `input_3_args_0@0`, for which only shapes
+help.
 """
 
 from __future__ import annotations
@@ -22,36 +23,36 @@ from harness.results.record import whole_numbers
 
 _VERBS: Final = ("execute", "io-run", "ort-run", "executorch-run")
 MOST_GRAPHS: Final = 256
-"""So many graphs of a case have figures of their own, those that executed first."""
+"""The number of graphs of a case with their own figures, those that executed first."""
 
 
 def round_times(step: StepResult) -> list[int]:
-    """The times of a step's rounds that count (us): of the first thousand."""
+    """Return the times of a step's rounds that count (us), at most a thousand."""
     known = whole_numbers(step.data.get("run_us"))
     return known or ([step.duration_us] if step.duration_us is not None else [])
 
 
 def typical_us(step: StepResult) -> int | None:
-    """What an execution took (us): of several rounds the median."""
+    """Return the time of an execution (us); the median of several rounds."""
     times = round_times(step)
     return round(statistics.median(times)) if times else None
 
 
 def percentile(times: Sequence[float], part: float) -> float:
-    """The smallest of the times that so large a part of them do not exceed."""
+    """Return the smallest of the times that at least `part` (0 to 1) of them do not exceed."""
     return sorted(times)[max(0, math.ceil(part * len(times)) - 1)]
 
 
 def graph_figures(
     steps: Iterable[StepResult], contexts: Sequence[str], on: str
 ) -> list[dict[str, Any]]:
-    """A line for each graph of each context that executed; times in microseconds.
+    """Return a row for each graph of each context that executed; times in microseconds.
 
-    `contexts` are the names of the contexts, taken in turn; `on` says on what they executed. What
-    steps of one graph took is put together. `first_us` is its very first execution, `warmup` how
-    many rounds did not count, `rounds` how many did.
+    `contexts` are the names of the contexts, in turn; `on` is what they executed on. Steps of one
+    graph are put together. `first_us` is its very first execution, `warmup` the number of rounds
+    that did not count, `rounds` of those that did.
     """
-    found: dict[tuple[int, str | None], list[StepResult]] = {}
+    by_graph: dict[tuple[int, str | None], list[StepResult]] = {}
     for step in steps:
         if step.verb in _VERBS and step.ok:
             graph = step.data.get("graph")
@@ -59,9 +60,9 @@ def graph_figures(
             # contexts of one name are a model with several sets of inputs
             same = contexts.index(contexts[number]) if number < len(contexts) else number
             key = same, graph if isinstance(graph, str) else None
-            found.setdefault(key, []).append(step)
+            by_graph.setdefault(key, []).append(step)
     figures = []
-    for (context, graph), executed in [*found.items()][:MOST_GRAPHS]:
+    for (context, graph), executed in [*by_graph.items()][:MOST_GRAPHS]:
         times = [time for step in executed for time in round_times(step)]
         first = executed[0].data.get("first_us")
         figures.append(
@@ -83,39 +84,38 @@ _LIST: Final = "context-load-list"
 _OF_CONTEXTS: Final = ("context-", "execute", "executorch-")
 _ESTIMATE: Final = re.compile(r"context size estimate\s+(\d{1,15})")
 WARM_ROUNDS: Final = 8
-"""After so many sessions a library has made most of what it keeps for good."""
+"""The number of sessions after which a library has allocated most of what it keeps for good."""
 ROUNDS_TOGETHER: Final = 3
 _FEWEST_RISES: Final = 3
 
 
 def measure(transcript: Transcript) -> dict[str, object]:
-    """The figures of one probe process; only what it really did appears.
+    """Return the figures of one probe process; only what it really did appears.
 
-    `loaded`, `executed` and `freed` count what succeeded (of a list, its contexts; of a step with
-    kept buffers, its executions). `load_us` and `execute_us` have a duration for each, in the order
-    they ran, without lists: of an execution in several rounds the median. `load_rss_bytes` is what
-    the process held after each of several loads.
-    `rss_bytes` and `pss_bytes` give the process at the start, at its highest and at the end.
-    `outputs` sums up the comparison with the reference. What ONNX Runtime did is in the figures of
-    `ort_figures`.
+    `loaded`, `executed` and `freed` count what succeeded (the contexts of a list, the executions of
+    a step with kept buffers). `load_us` and `execute_us` have a duration for each, in order,
+    without lists; the median of an execution in several rounds. `load_rss_bytes` is the memory of
+    the process after each of several loads. `rss_bytes` and `pss_bytes` are its memory at the
+    start, at its peak and at the end. `outputs` sums up the comparison with the reference.
+    `ort_figures` has the figures of ONNX Runtime.
     """
     steps = transcript.steps
     loads = _succeeded(steps, "context-load", "executorch-context")
     executions = _succeeded(steps, "execute", "executorch-run")
     bound = _succeeded(steps, "io-run")
-    kept = [time for step in bound for time in whole_numbers(step.data.get("run_us"))]
+    kept_times = [time for step in bound for time in whole_numbers(step.data.get("run_us"))]
     figures: dict[str, object] = {}
     if any(step.verb.startswith(_OF_CONTEXTS) for step in steps):
         figures |= {
             "loaded": loaded_contexts(steps),
-            "executed": len(executions) + len(kept),
+            "executed": len(executions) + len(kept_times),
             "freed": len(_succeeded(steps, "context-free")),
             "load_us": [step.duration_us for step in loads],
-            "execute_us": [*map(typical_us, executions), *kept],
+            "execute_us": [*map(typical_us, executions), *kept_times],
         }
-    held = [step.rss_after_bytes for step in loads]
-    if len(held) > 1 and None not in held:
-        figures["load_rss_bytes"] = held
+    resident = [step.rss_after_bytes for step in loads]
+    if len(resident) > 1 and None not in resident:
+        figures["load_rss_bytes"] = resident
     for name in ("rss", "pss"):
         memory = _memory(steps, name)
         if memory:
@@ -124,7 +124,7 @@ def measure(transcript: Transcript) -> dict[str, object]:
     compared = [*executions, *bound, *_succeeded(steps, "ort-run")]
     outputs = [output for step in compared for output in _outputs(step)]
     if outputs:
-        # NaN is as expected where NaN is expected, and then says nothing
+        # NaN where NaN is expected is no difference
         nan = int(sum(_number(output.get("nan")) for output in outputs))
         figures["outputs"] = {
             "compared": len(outputs),
@@ -139,31 +139,31 @@ def measure(transcript: Transcript) -> dict[str, object]:
 
 
 def loaded_contexts(steps: Sequence[StepResult]) -> int:
-    """How many contexts were loaded, one by one or as a list."""
+    """Return the number of contexts that were loaded, one by one or as a list."""
     listed = (_count(step, "contexts") for step in _succeeded(steps, _LIST))
     alone = _succeeded(steps, "context-load", "executorch-context")
     return len(alone) + sum(number or 0 for number in listed)
 
 
 def context_estimate(transcript: Transcript) -> list[int]:
-    """The sizes that the library itself says it reckons with for contexts it refused (bytes).
+    """Return the sizes (bytes) that the library itself estimated for contexts it refused.
 
     HTP libraries log them: "Failed to find available PD for contextId N ... context size
     estimate E" (pytorch/executorch#14985).
     """
     texts = (line.text for step in transcript.steps if step.code for line in step.logs)
-    return [int(found[1]) for text in texts for found in _ESTIMATE.finditer(text)]
+    return [int(match[1]) for text in texts for match in _ESTIMATE.finditer(text)]
 
 
 def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
-    """The figures of one process; nothing if it did not use ORT.
+    """Return the figures of ONNX Runtime in one process; empty if it did not use it.
 
     `sessions`, `runs` and `released` count successful steps; `create_us`, `run_us` and `release_us`
-    have a duration for each. `placement` tells per execution provider how many nodes it got of the
-    session asked last. `kept_bytes` is the memory of no file that is there after the last release
-    and was not before the first session. `growth_bytes_per_session` is by how much it grows with
-    most sessions, once the first few are over; `drift_bytes` is the growth over all of those
-    together. Each has its noise: how far it may be off, and how much came back on the way.
+    have a duration for each. `placement` has the number of nodes per execution provider, of the
+    session queried last. `kept_bytes` is the anonymous memory after the last release, less that
+    before the first session. `growth_bytes_per_session` is its growth with most sessions, after the
+    first few; `drift_bytes` is its growth over all of these. Each has its noise: how far it may be
+    off, and how much came back on the way.
     """
     if not any(step.verb.startswith("ort-") for step in steps):
         return {}
@@ -171,7 +171,7 @@ def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
     runs, released = _succeeded(steps, "ort-run"), _succeeded(steps, "ort-session-free")
     versions = (step.data.get("version") for step in _succeeded(steps, "ort-load"))
     figures: dict[str, object] = {
-        "ort_version": next((one for one in versions if isinstance(one, str)), None),
+        "ort_version": next((version for version in versions if isinstance(version, str)), None),
         "sessions": len(created),
         "runs": len(runs),
         "released": len(released),
@@ -196,12 +196,12 @@ def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
 
 
 def session_growth(steps: Sequence[StepResult]) -> Growth | None:
-    """What sessions left behind once the first few were over; None if there were too few."""
+    """Return the memory growth over all but the first sessions; None if there were too few."""
     return growth_of(_levels(steps)[WARM_ROUNDS:])
 
 
 def _levels(steps: Iterable[StepResult]) -> list[int]:
-    """The memory that belongs to no file, after each release that left no session behind."""
+    """Return the anonymous memory after each release that left no session."""
     alive, levels = 0, []
     for step in steps:
         alive += step.verb == "ort-session" and step.ok
@@ -219,13 +219,13 @@ def _count(step: StepResult, key: str) -> int | None:
 
 
 def _placement(step: StepResult) -> dict[str, int]:
-    """Execution provider to number of nodes, as far as the event has its proper form."""
-    found = step.data.get("placement")
-    if not isinstance(found, list):
+    """Return the number of nodes per execution provider, of well-formed entries."""
+    parts = step.data.get("placement")
+    if not isinstance(parts, list):
         return {}
     return {
         part["ep"]: part["nodes"]
-        for part in found
+        for part in parts
         if isinstance(part, dict)
         and isinstance(part.get("ep"), str)
         and type(part.get("nodes")) is int
@@ -234,10 +234,10 @@ def _placement(step: StepResult) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Growth:
-    """How a process grew over rounds of the same work, in bytes.
+    """The memory growth of a process over rounds of the same work, in bytes.
 
-    `per_round` is what most rounds left behind, `noise` how far that may be off. `in_all` is what
-    all of them left, `came_back` the most that was given back on the way.
+    `per_round` is the growth of most rounds, `noise` how far that may be off. `in_all` is the
+    growth over all rounds, `came_back` the most that was given back on the way.
     """
 
     per_round: int
@@ -247,17 +247,18 @@ class Growth:
 
 
 def growth_of(levels: Sequence[int]) -> Growth | None:
-    """The growth shown by the levels behind each round; None if there are too few of them.
+    """Return the growth shown by the levels after each round; None if there are too few.
 
     Rounds are taken in threes, of which only the lowest level counts: what comes back within a few
     rounds was never lost. From one three to the next there is a rise. A leak is in all rises. A
-    jump that happens once, such as a table that becomes larger, is in one rise, and their median
-    does not count it. The median may be off by what the rises differ, and by what came back on the
-    way: an allocator that keeps what is freed rises for many rounds and falls once.
+    jump that happens once, such as a table that is enlarged, is in one rise, which their median
+    ignores. The median may be off by as much as the rises differ, and by what came back on the way:
+    an allocator that keeps freed memory rises for many rounds and falls once.
     """
     first = len(levels) % ROUNDS_TOGETHER
     floors = [
-        min(levels[at : at + ROUNDS_TOGETHER]) for at in range(first, len(levels), ROUNDS_TOGETHER)
+        min(levels[start : start + ROUNDS_TOGETHER])
+        for start in range(first, len(levels), ROUNDS_TOGETHER)
     ]
     rises = [after - before for before, after in pairwise(floors)]
     if len(rises) < _FEWEST_RISES:
@@ -304,7 +305,7 @@ def _number(value: object) -> float:
 
 
 PROMPT_TOKENS: Final = 512
-"""The length of the prompt whose first token is reckoned with, if the context has room for it."""
+"""The length of the prompt for the time to the first token, if the context has room for it."""
 
 _AR: Final = re.compile(r"(?:^|_)ar(\d{1,6})(?:_|$)")
 _CL: Final = re.compile(r"(?:^|_)cl(\d{1,7})(?:_|$)")
@@ -314,22 +315,22 @@ _CACHE: Final = re.compile(r"(?i)past_?(?:key|value|kv)|(?:key|value|kv?|v)_?cac
 
 @dataclass(frozen=True)
 class TokenGraph:
-    """A graph of a language model: how many tokens an execution takes, and how that was told.
+    """A graph of a language model: the tokens of an execution, and the basis for that.
 
-    `length` is how many tokens its context has room for, None: not known. `cache_bytes` is what
-    its inputs hold of keys and values.
+    `length` is the number of tokens that its context has room for, None if unknown. `cache_bytes`
+    is the size of the keys and values among its inputs.
     """
 
     tokens: int
     length: int | None
     cache_bytes: int
-    told: str
+    basis: str
 
 
 def named_graphs(
     contexts: Iterable[tuple[str, Mapping[str, Any]]],
 ) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """The graphs in the metadata of contexts, by the names of both."""
+    """Return the graphs in the metadata of contexts, by the names of context and graph."""
     return {
         (name, str(graph.get("name"))): graph
         for name, metadata in contexts
@@ -340,44 +341,40 @@ def named_graphs(
 def token_graphs(
     graphs: Mapping[tuple[str, str], Mapping[str, Any]],
 ) -> dict[tuple[str, str], TokenGraph]:
-    """Those graphs of contexts that take tokens; none where no graph has keys and values.
+    """Return the graphs that take tokens; none if no graph has keys and values.
 
-    `graphs` are the metadata of each, by the names of its context and of itself.
+    `graphs` has the metadata of each graph, by the names of its context and of itself.
     """
-    sizes = {key: found for key, one in graphs.items() if (found := _tokens(key[1], one))}
-    pairs = {key: [*_pairs(graphs[key], tokens)] for key, (tokens, _) in sizes.items()}
-    lengths = [
-        (name, length)
-        for found in pairs.values()
-        for name, _, length in found
-        if length is not None
-    ]
+    sizes = {key: tokens for key, graph in graphs.items() if (tokens := _tokens(key[1], graph))}
+    pairs = {key: [*_pairs(graphs[key], number)] for key, (number, _) in sizes.items()}
+    listed = (pair for of_graph in pairs.values() for pair in of_graph)
+    lengths = [(name, length) for name, _, length in listed if length is not None]
     grown = {name for name, _ in lengths}
     longest = max((length for _, length in lengths), default=None)
-    made = {}
-    for key, (tokens, told) in sizes.items():
-        by_shape = {name: one for name, one, _ in pairs[key] if name in grown}
+    result = {}
+    for key, (number, basis) in sizes.items():
+        by_shape = {name: tensor for name, tensor, _ in pairs[key] if name in grown}
         by_name = {
-            str(one.get("name")): one
-            for one in entries(graphs[key], "inputs")
-            if _CACHE.search(str(one.get("name")))
+            str(tensor.get("name")): tensor
+            for tensor in entries(graphs[key], "inputs")
+            if _CACHE.search(str(tensor.get("name")))
         }
         cache = by_name or by_shape
-        how = "named" if by_name else "that grow by what comes out"
-        caches = f"; keys and values: {counted(len(cache), 'input')} {how}" if cache else ""
+        origin = "named" if by_name else "that grow by what comes out"
+        caches = f"; keys and values: {counted(len(cache), 'input')} {origin}" if cache else ""
         in_name = _CL.search(key[1])
         length = int(in_name[1]) if in_name else longest
-        size = sum(_whole(one.get("bytes")) for one in cache.values())
-        made[key] = TokenGraph(tokens, length, size, told + caches)
-    return made if any(one.cache_bytes for one in made.values()) else {}
+        size = sum(_whole(tensor.get("bytes")) for tensor in cache.values())
+        result[key] = TokenGraph(number, length, size, basis + caches)
+    return result if any(graph.cache_bytes for graph in result.values()) else {}
 
 
 def _tokens(name: str, graph: Mapping[str, Any]) -> tuple[int, str] | None:
-    if (found := _AR.search(name)) and int(found[1]):
-        return int(found[1]), f"ar{found[1]} in its name"
-    for one in entries(graph, "inputs"):
-        called, shape = str(one.get("name")), _shape(one)
-        whole = re.match(r"u?int(32|64)$", str(one.get("data_type")))
+    if (match := _AR.search(name)) and int(match[1]):
+        return int(match[1]), f"ar{match[1]} in its name"
+    for tensor in entries(graph, "inputs"):
+        called, shape = str(tensor.get("name")), _shape(tensor)
+        whole = re.match(r"u?int(32|64)$", str(tensor.get("data_type")))
         if whole and shape and _IDS.search(called):
             return math.prod(shape), f"its input {called[:60]} is {shape}"
     return None
@@ -386,22 +383,22 @@ def _tokens(name: str, graph: Mapping[str, Any]) -> tuple[int, str] | None:
 def _pairs(
     graph: Mapping[str, Any], tokens: int
 ) -> Iterator[tuple[str, Mapping[str, Any], int | None]]:
-    """Inputs to which an output of so many tokens is added, and the length with both.
+    """Yield the inputs that an output of so many tokens is appended to, and the total length.
 
-    Where both are as long, no axis tells it: None.
+    The length is None if both have the same shape, so that no axis shows it.
     """
-    outputs = [(_shape(one), one.get("data_type")) for one in entries(graph, "outputs")]
-    for one in entries(graph, "inputs"):
-        shape, kind = _shape(one), one.get("data_type")
-        for made, of in outputs:
-            if of != kind or len(made) != len(shape) or len(shape) < 3:
+    outputs = [(_shape(tensor), tensor.get("data_type")) for tensor in entries(graph, "outputs")]
+    for tensor in entries(graph, "inputs"):
+        shape, kind = _shape(tensor), tensor.get("data_type")
+        for out_shape, of in outputs:
+            if of != kind or len(out_shape) != len(shape) or len(shape) < 3:
                 continue
-            axes = [at for at, size in enumerate(shape) if size != made[at]]
+            axes = [axis for axis, size in enumerate(shape) if size != out_shape[axis]]
             if not axes and tokens in shape:
-                yield str(one.get("name")), one, None
+                yield str(tensor.get("name")), tensor, None
                 break
-            if len(axes) == 1 and made[axes[0]] == tokens and shape[axes[0]] > tokens:
-                yield str(one.get("name")), one, shape[axes[0]] + tokens
+            if len(axes) == 1 and out_shape[axes[0]] == tokens and shape[axes[0]] > tokens:
+                yield str(tensor.get("name")), tensor, shape[axes[0]] + tokens
                 break
 
 
@@ -410,30 +407,30 @@ def token_figures(
     metadata: Mapping[tuple[str, str], Mapping[str, Any]],
     prompt: int = PROMPT_TOKENS,
 ) -> dict[str, Any] | None:
-    """The `tokens` of a record: how fast each stage is, and the time to the first token.
+    """Return the `tokens` of a record: the speed of each stage, and the time to the first token.
 
-    `graphs` are those of `graph_figures`. Graphs that take as many tokens are parts of one model,
-    one after the other. None where there is no such graph.
+    `graphs` are those of `graph_figures`. Graphs that take the same number of tokens are parts of
+    one model, one after the other. None if there is no such graph.
     """
     known = token_graphs(metadata)
     stages: dict[tuple[int, int | None], dict[str, Any]] = {}
-    seen = set()
-    for one in graphs:
-        key = str(one["context"]), str(one["graph"])
-        found = known.get(key)
-        if found is None or key in seen:
+    added = set()
+    for figures in graphs:
+        key = str(figures["context"]), str(figures["graph"])
+        graph = known.get(key)
+        if graph is None or key in added:
             continue
-        seen.add(key)
+        added.add(key)
         in_name = _CL.search(key[1])
         stage = stages.setdefault(
-            (found.tokens, int(in_name[1]) if in_name else None),
-            {"stage": "decode" if found.tokens == 1 else "prefill", "tokens": found.tokens}
-            | {"context_length": None, "graphs": [], "us": 0, "kv_bytes": 0, "told": found.told},
+            (graph.tokens, int(in_name[1]) if in_name else None),
+            {"stage": "decode" if graph.tokens == 1 else "prefill", "tokens": graph.tokens}
+            | {"context_length": None, "graphs": [], "us": 0, "kv_bytes": 0, "told": graph.basis},
         )
-        stage["context_length"] = stage["context_length"] or found.length
+        stage["context_length"] = stage["context_length"] or graph.length
         stage["graphs"].append(key[1])
-        stage["us"] += one["median_us"]
-        stage["kv_bytes"] += found.cache_bytes
+        stage["us"] += figures["median_us"]
+        stage["kv_bytes"] += graph.cache_bytes
     if not stages:
         return None
     listed = [stages[key] for key in sorted(stages, key=lambda key: (-key[0], key[1] or 0))]
@@ -443,22 +440,22 @@ def token_figures(
 
 
 def _first_token(stages: Sequence[Mapping[str, Any]], prompt: int) -> dict[str, Any]:
-    """After how long the first token of an answer is there: the prompt goes through in chunks."""
-    longest = max(_whole(one["context_length"]) for one in stages)
-    # of several lengths the longest, of several sizes of a chunk the largest
+    """Return the time to the first token of an answer, with the prompt processed in chunks."""
+    longest = max(_whole(stage["context_length"]) for stage in stages)
+    # the longest context, and the largest chunk
     stage = max(
-        (one for one in stages if _whole(one["context_length"]) == longest),
-        key=lambda one: int(one["tokens"]),
+        (stage for stage in stages if _whole(stage["context_length"]) == longest),
+        key=lambda stage: int(stage["tokens"]),
     )
-    asked = min(prompt, longest - 1) if longest > 1 else prompt
-    chunks = math.ceil(asked / stage["tokens"])
+    length = min(prompt, longest - 1) if longest > 1 else prompt
+    chunks = math.ceil(length / stage["tokens"])
     size = stage["tokens"]
-    return {"prompt_tokens": asked, "chunk": size, "chunks": chunks, "us": chunks * stage["us"]}
+    return {"prompt_tokens": length, "chunk": size, "chunks": chunks, "us": chunks * stage["us"]}
 
 
 def _shape(tensor: Mapping[str, Any]) -> list[int]:
     shape = tensor.get("dimensions")
-    return [_whole(one) for one in shape] if isinstance(shape, list) else []
+    return [_whole(size) for size in shape] if isinstance(shape, list) else []
 
 
 def _whole(value: object) -> int:

@@ -1,4 +1,4 @@
-"""The line of results.jsonl: what is known about one case after it ran (pure)."""
+"""The lines of results.jsonl: records of cases and of device events (pure)."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ from harness.runtimes.findings import Severity
 
 _MAX_DEPTH: Final = 20
 WHOLE: Final = _MAX_DEPTH - MAX_DEPTH
-"""The `depth` of what is a whole file, which may be nested as deep as it can be read."""
+"""The `depth` to pass for a whole file, which may be nested as deep as it can be read."""
 _MOST: Final = 10**300
 _LISTS: Final = (list, tuple)
 _AS_THEY_ARE: Final = frozenset({int, bool, type(None)})
 
 
 def as_json(value: object, depth: int = 0) -> JsonValue:
-    """A measured value as JSON has it.
+    """Convert a measured value to JSON.
 
     Tuples and arrays become lists, numpy's numbers plain ones, paths text; NaN and infinities,
     for which JSON has no number, become null, and integers beyond 64 bits floating numbers.
@@ -66,9 +66,9 @@ def as_json(value: object, depth: int = 0) -> JsonValue:
         return _integer(value)
     if depth > _MAX_DEPTH:
         raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
-    if isinstance(value, _LISTS):  # these and floats first: of them there are most
+    if isinstance(value, _LISTS):  # lists and floats first, since most values are
         if _AS_THEY_ARE.issuperset(map(type, value)):
-            numbers = value if None not in value else [one for one in value if one is not None]
+            numbers = value if None not in value else [item for item in value if item is not None]
             if not numbers or (max(numbers) < INTEGERS and min(numbers) > -INTEGERS):
                 return list(value)
         return [as_json(item, depth + 1) for item in value]
@@ -98,17 +98,17 @@ JsonObject = Annotated[dict[str, JsonValue], BeforeValidator(as_json)]
 
 
 def whole_numbers(value: object) -> list[int]:
-    """The whole numbers of a list that the probe told; none of what is no list."""
-    return [one for one in value if type(one) is int] if isinstance(value, list) else []
+    """Return the integers of a list that the probe reported; empty if it is no list."""
+    return [item for item in value if type(item) is int] if isinstance(value, list) else []
 
 
 CheckVerdict = Literal["held", "broken", "unseen"]
 
 
 class Check(Part):
-    """One expectation and what came of it.
+    """One expectation and its verdict.
 
-    `unseen` means that nothing this target shows could tell. `reason` is a sentence with the
+    `unseen` means that nothing on this target could decide it. `reason` is a sentence with the
     figures that decided; `figures` has them as numbers, with units in the names.
     """
 
@@ -119,28 +119,28 @@ class Check(Part):
 
 
 def held(name: str, holds: bool, reason: str, **figures: JsonValue) -> Check:
-    """A check that could be decided."""
+    """Return a check that could be decided."""
     verdict: CheckVerdict = "held" if holds else "broken"
     return Check(name=name, verdict=verdict, reason=reason, figures=figures)
 
 
 def undecided(name: str, reason: str, **figures: JsonValue) -> Check:
-    """A check that nothing could decide; records call it `unseen`."""
+    """Return a check that nothing could decide; records call it `unseen`."""
     return Check(name=name, verdict="unseen", reason=reason, figures=figures)
 
 
 def broken(checks: Iterable[Check]) -> list[Check]:
-    """Those that did not hold."""
+    """Return the checks that did not hold."""
     return [check for check in checks if check.verdict == "broken"]
 
 
 def failure_text(checks: Sequence[Check]) -> str:
-    """What is wrong, one line for each broken check; empty if none is."""
+    """Return a line for each broken check; empty if none is."""
     return "\n".join(f"{check.name}: {check.reason}" for check in broken(checks))
 
 
 def conclusion(checks: Sequence[Check]) -> str:
-    """All checks in a line: which held, which broke, which could not be seen."""
+    """Return the names of broken, held and unseen checks in one line."""
     groups = []
     for verdict in ("broken", "held", "unseen"):
         names = [check.name for check in checks if check.verdict == verdict]
@@ -149,7 +149,7 @@ def conclusion(checks: Sequence[Check]) -> str:
 
 
 Outputs = Literal["reference", "agreement", "unverified"]
-"""What outputs were compared with: what was expected, those of the same inputs, or nothing."""
+"""The basis of comparison of outputs: expected outputs, those of the same inputs, or none."""
 
 _LOADS: Final = ("context-load", "executorch-program")
 _NO_OPTIONS: Final = ("context", "file")
@@ -161,9 +161,9 @@ _EXECUTES: Final = (*_OWN_BUFFERS, "io-run")
 class Execution:
     """One step that executed a graph.
 
-    `compared`: with what was expected. `work` says of what binary, graph and inputs, so that equal
-    ones have to give equal outputs; None where the plan does not tell. `digests` are hashes of the
-    outputs, none if there are none.
+    `compared` is true if outputs were compared with expected ones. `work` is the binary, graph and
+    inputs, so that equal work has to give equal outputs; None if the plan does not say. `digests`
+    are hashes of the outputs, empty if there are none.
     """
 
     verb: str
@@ -173,60 +173,62 @@ class Execution:
 
 
 def executions(plan: Plan, transcript: Transcript) -> Iterator[Execution]:
-    """The executions of one process whose outputs were seen, right or wrong."""
+    """Yield the executions of one process that gave outputs, right or wrong."""
     binaries: dict[str, str] = {}
     bound: dict[str, Step] = {}
-    done = {step.step: step for step in transcript.steps if step.ok or step.error == "mismatch"}
+    ended = {step.step: step for step in transcript.steps if step.ok or step.error == "mismatch"}
     for number, step in enumerate(plan.steps):
         context = step.fields.get("context", "0")
         if step.verb in _LOADS:
             binaries[context] = step.fields["file"]
         elif step.verb == "ort-session":  # options may change what the same model computes
-            options = (one for key, one in step.fields.items() if key not in _NO_OPTIONS)
+            options = (text for key, text in step.fields.items() if key not in _NO_OPTIONS)
             binaries[context] = " ".join((*options, step.fields["file"]))
         elif step.verb == "io-bind":
             bound[context] = step
-        elif step.verb in _EXECUTES and (result := done.get(number)) is not None:
+        elif step.verb in _EXECUTES and (result := ended.get(number)) is not None:
             by = bound.get(context) if step.verb == "io-run" else step
             yield _execution(step.verb, _work(binaries.get(context), by), result)
 
 
-def outputs_of(seen: Sequence[Execution]) -> Outputs | None:
-    """What is known of the outputs of all these; None if nothing was executed."""
-    if not seen:
+def outputs_of(runs: Sequence[Execution]) -> Outputs | None:
+    """Return the basis of comparison of all these outputs; None if nothing was executed."""
+    if not runs:
         return None
-    alone = [one for one in seen if not one.compared]
+    alone = [run for run in runs if not run.compared]
     if not alone:
         return "reference"
     groups = _by_work(alone)
-    told = all(one.work is not None and one.digests for one in alone)
-    agree = all(len(found) > 1 and len(set(found)) == 1 for found in groups.values())
-    return "agreement" if told and agree else "unverified"
+    is_known = all(run.work is not None and run.digests for run in alone)
+    agree = all(len(digests) > 1 and len(set(digests)) == 1 for digests in groups.values())
+    return "agreement" if is_known and agree else "unverified"
 
 
-def disagreement(seen: Iterable[Execution]) -> str | None:
-    """Which executions gave different outputs for the same inputs, in words; None if none did.
+def disagreement(runs: Iterable[Execution]) -> str | None:
+    """Return which executions gave different outputs for the same inputs, in words; else None.
 
-    Executions with kept buffers are left to who planned them: such buffers may hold anything.
+    Executions with kept buffers are left to their planner: such buffers may contain anything.
     """
-    for work, found in _by_work(one for one in seen if one.verb in _OWN_BUFFERS).items():
+    fresh = (run for run in runs if run.verb in _OWN_BUFFERS)
+    for work, digests in _by_work(fresh).items():
         outputs = [
-            at for at, column in enumerate(zip(*found, strict=False)) if len(set(column)) > 1
+            i for i, column in enumerate(zip(*digests, strict=False)) if len(set(column)) > 1
         ]
         if outputs:
             name = work[0].rpartition("/")[2]
             return (
-                f"the same inputs gave {counted(len(set(found)), 'different output')} in "
-                f"{counted(len(found), 'execution')}: {name}, graph {work[1]}, output {outputs[0]}"
+                f"the same inputs gave {counted(len(set(digests)), 'different output')} in "
+                f"{counted(len(digests), 'execution')}: {name}, graph {work[1]}, "
+                f"output {outputs[0]}"
             )
     return None
 
 
-def _by_work(seen: Iterable[Execution]) -> Mapping[tuple[str, ...], list[tuple[int, ...]]]:
+def _by_work(runs: Iterable[Execution]) -> Mapping[tuple[str, ...], list[tuple[int, ...]]]:
     groups: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
-    for one in seen:
-        if one.work is not None and one.digests:
-            groups.setdefault(one.work, []).append(one.digests)
+    for run in runs:
+        if run.work is not None and run.digests:
+            groups.setdefault(run.work, []).append(run.digests)
     return groups
 
 
@@ -239,26 +241,26 @@ def _work(binary: str | None, step: Step | None) -> tuple[str, ...] | None:
 
 def _execution(verb: str, work: tuple[str, ...] | None, result: StepResult) -> Execution:
     outputs = result.data.get("outputs")
-    told = outputs if isinstance(outputs, list) else []
-    compared = bool(told) and all(isinstance(one, dict) and "max_abs" in one for one in told)
-    # runs of a step that was wrong may differ from each other
+    listed = outputs if isinstance(outputs, list) else []
+    compared = bool(listed) and all(isinstance(each, dict) and "max_abs" in each for each in listed)
+    # runs of a wrong step may differ from each other
     digests = whole_numbers(result.data.get("digests")) if result.ok else []
     return Execution(verb, work, compared, tuple(digests))
 
 
 SCHEMA: Final = 2
-"""Of the lines of results.jsonl, the only one that is written and read."""
+"""The schema of the lines of results.jsonl; no other one is written or read."""
 NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
 _NUMBERS: Final = frozenset({int, float})
 
 
 def is_figure(value: object) -> TypeGuard[int | float]:
-    """Whether a measured value is a number that can be told in digits."""
+    """Return whether a measured value is a number that can be printed in digits."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def are_figures(values: Sequence[Any]) -> bool:
-    """Whether all values are figures; plain numbers, as in a journal, are not asked one by one."""
+    """Return whether all values are figures; fast for plain numbers, as in a journal."""
     if values and _NUMBERS.issuperset(map(type, values)):
         return bool(min(values) > -1e300 and max(values) < 1e300)
     return all(map(is_figure, values))
@@ -274,13 +276,13 @@ def _in_utc(moment: datetime) -> datetime:
 LogPath = Annotated[RecordText, AfterValidator(inner_name)]
 Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 Seconds = Annotated[float, Field(ge=0, le=1e7)]
-"""How long something took; nothing here takes 115 days."""
+"""A duration; nothing here takes 115 days."""
 Count = Annotated[StrictInt, Field(ge=1, le=(1 << 31) - 1)]
-"""A number from 1 that any database holds."""
+"""A number from 1 that fits any database."""
 
 
 class PreflightRecord(Part):
-    """What preflight found wrong or doubtful before the case ran; see docs/preflight.md."""
+    """A finding of preflight before the case ran; see docs/preflight.md."""
 
     code: RecordText
     severity: Severity
@@ -291,10 +293,10 @@ class PreflightRecord(Part):
 
 
 class RuntimeRecord(Part):
-    """The libraries a case ran with: `build_id` is what they say of themselves.
+    """The libraries a case ran with; `build_id` is read from them.
 
-    `contexts_by` is the QNN that made the contexts that the case took, a compiler's version or the
-    build that a file names, null if it took none.
+    `contexts_by` is the QNN that made the case's contexts, a compiler's version or the build that a
+    file names, null if it had none.
     """
 
     qnn: RecordText
@@ -305,11 +307,11 @@ class RuntimeRecord(Part):
 
 
 class PlacementRecord(Part):
-    """Where the harness put a case, and with what it was to run: what its name begins with.
+    """The placement of a case, which its name begins with.
 
     `device` is the device, or the pool or kind of equal ones of which any would do. `ort` is null
-    where none was asked for, `compiler` where contexts are made by that of the runtime's own
-    version. Versions are called as options do: the source may stand in front, as in sdk:2.31.0.
+    if none was asked for, `compiler` if contexts are made by that of the runtime's own version.
+    Versions are written as in options: the source may come first, as in sdk:2.31.0.
     """
 
     device: RecordText
@@ -334,7 +336,7 @@ class DeviceRecord(BaseModel):
 
 
 class Expected(Part):
-    """Why it was expected: the id of a known issue, or `xfail: REASON` of the test's own mark."""
+    """The reason why a failure was expected: a known issue's id, or the mark's `xfail: REASON`."""
 
     known_issue: RecordText
 
@@ -342,7 +344,7 @@ class Expected(Part):
 class Fixed(Part):
     """Known issues under whose conditions this case passed: fixed, or not always there.
 
-    `fails` tells that the run was to fail on that (`--strict-known`).
+    `fails` is true if that fails the run (`--strict-known`).
     """
 
     known_issues: Annotated[tuple[RecordText, ...], Field(min_length=1)]
@@ -350,10 +352,10 @@ class Fixed(Part):
 
 
 class EmulatedAnswer(Part):
-    """An answer that a case got of a simulated board's DSP, and that is neither success nor QNN's.
+    """An answer of a simulated board's DSP that is neither success nor QNN's.
 
-    `by` is `kernel` where the harness stands in for kernel, driver and DSP system, `emulator` where
-    the emulator cannot do what was asked; `answer` is what `call` gave, `words` say why.
+    `by` is `kernel` if the harness answers for kernel, driver and DSP system, `emulator` if the
+    emulator cannot do what was asked; `answer` is the result of `call`, `words` say why.
     """
 
     by: Literal["kernel", "emulator"]
@@ -362,16 +364,16 @@ class EmulatedAnswer(Part):
     words: RecordText
 
 
-def emulated_answer(said: Said) -> EmulatedAnswer:
-    """What a simulated DSP said, as records have it."""
-    return EmulatedAnswer(by=said.kind, call=said.call, answer=said.answer, words=said.words)
+def emulated_answer(reply: Said) -> EmulatedAnswer:
+    """Return the record of a simulated DSP's answer."""
+    return EmulatedAnswer(by=reply.kind, call=reply.call, answer=reply.answer, words=reply.words)
 
 
 class Asked(Part):
-    """What options asked of a file, as far as they did: which inputs, and when it passes.
+    """The options given for a user's file: its inputs, and when it passes.
 
-    `inputs`, `expected` and `reference` are SHA-256 of what these files hold; the others are the
-    options of these names.
+    `inputs`, `expected` and `reference` are SHA-256 of the contents of these files; the others are
+    the options of these names.
     """
 
     inputs: RecordText | None = None
@@ -394,18 +396,18 @@ class Asked(Part):
 class CaseRecord(Part):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
-    `test` is the node id without what the harness put in, and `placement` is what it put in:
-    together with what was `asked` of a file they tell a case from others. `files_sha256` is of what
-    that file holds (of several, of what theirs are), whether or not the case came to read it: with
-    another one, two verdicts are no flake. `engine` is what executes it (`core/axes.py`).
-    `placement` and `engine` are null where no device fits. `line` is where
-    in the test's file it stands, null where that is not Python.
+    `test` is the node id without the `placement`, which the harness put in; together with what was
+    `asked` of a file they identify a case. `files_sha256` is the hash of that file's contents (of
+    several files, of their hashes), even if the case never read it: two verdicts with different
+    hashes are not flaky. `engine` is the engine that executes it (`core/axes.py`). `placement` and
+    `engine` are null if no device fits. `line` is its line in the test's file, null if that is not
+    Python.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
-    `measurements` are free, but JSON; units are in the names. `checks` are what the case expected
-    of the target, each with a verdict of its own. `outputs` says what the outputs were compared
-    with, null if nothing was executed. `emulated` are the answers that no phone has given. `logs`
-    are paths inside the run's folder.
+    `measurements` are free, but JSON; units are in the names. `checks` are the case's expectations
+    of the target, each with its own verdict. `outputs` says what the outputs were compared with,
+    null if nothing was executed. `emulated` are answers that no phone has given. `logs` are paths
+    inside the run's folder.
     """
 
     model_config = ConfigDict(
@@ -463,10 +465,10 @@ class CaseRecord(Part):
 
     @property
     def question(self) -> str:
-        """The test, and what was asked of a file where that is one: what makes verdicts alike."""
+        """The test with the options given for a user's file: its verdicts are comparable."""
         base, bracket, parameters = self.test.partition("[")
-        asked = f" ({self.asked})" if self.asked is not None else ""
-        return f"{base}{asked}{bracket}{parameters}"
+        options = f" ({self.asked})" if self.asked is not None else ""
+        return f"{base}{options}{bracket}{parameters}"
 
     @property
     def function(self) -> str:
@@ -510,16 +512,16 @@ class CaseRecord(Part):
 def named_figures(
     *, conclusion: str | None, grid: tuple[str, str] | None, probe_us: int
 ) -> dict[str, object]:
-    """The `measurements` that records give a meaning to, as far as there are any."""
+    """Return the `measurements` with a meaning in records, as far as there are any."""
     named = {"conclusion": conclusion, "grid": grid, "probe_us": probe_us}
     return {name: value for name, value in named.items() if value}
 
 
 class DeviceEvent(Part):
-    """What happened to a device besides cases: a check, a step to bring it back, files pushed.
+    """An event of a device besides cases: a check, a step of recovery, files pushed.
 
-    `state` is how it was afterwards, `findings` short words for what was wrong with it, `vitals`
-    what it said of itself (null if it did not answer, or was not asked), with units in the names.
+    `state` is its state afterwards, `findings` short words for what was wrong with it, `vitals` the
+    figures it reported (null if it did not answer, or was not asked), with units in the names.
     `pushed_bytes` is how much a push was to send; its `state` is suspect if it did not succeed.
     """
 
@@ -542,7 +544,7 @@ class DeviceEvent(Part):
 
     @classmethod
     def of(cls, event: LabEvent, *, run: str) -> DeviceEvent:
-        """The record of an event, as part of a run; a detail beyond 16,000 characters is cut."""
+        """Make the record of an event in a run; a detail beyond 16,000 characters is cut."""
         return cls(
             run=run,
             device=event.device,

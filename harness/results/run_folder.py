@@ -1,7 +1,7 @@
-"""A run's folder, reports/<run-id>/: its journal, run.json, its number, what cases kept, `latest`.
+"""A run's folder, reports/<run-id>/: its journal, run.json, number, kept outputs, `latest`.
 
-Each takes the next number of its folder, under a lock, and keeps it in its run.json. So no clock
-that jumps disturbs their order. What is of several folders is ordered by when it began.
+Each run takes the next number of its folder, under a lock, and keeps it in its run.json, so that a
+clock that jumps does not disturb their order. Runs of several folders are ordered by their starts.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ INFO_SCHEMA: Final = 1
 _MAX_BYTES: Final = 16 << 20
 
 
-class _Told(BaseModel):
+class _OpenModel(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class _Named(_Told):
-    """A device or a computer, as far as anybody asks for it."""
+class _Named(_OpenModel):
+    """A device or a computer."""
 
     name: str = ""
     host: str | None = None
 
 
-class _Lab(_Told):
+class _Lab(_OpenModel):
     devices: list[_Named] = []
 
 
-class RunInfo(_Told):
-    """A run.json, also that of a night or a bisection; whatever else it says is kept as it is."""
+class RunInfo(_OpenModel):
+    """A run.json, also that of a night or a bisection; other fields are kept as they are."""
 
     schema_number: Schema1
     run: str | None = None
@@ -89,9 +89,9 @@ class RunInfo(_Told):
 
 
 def info_in(folder: Path) -> dict[str, Any]:
-    """Return what the run.json of a folder says; empty if there is none.
+    """Return the run.json of a folder; empty if there is none.
 
-    Raises ConfigError for one that is damaged or of another schema.
+    Raises ConfigError if it is damaged or of another schema.
     """
     try:
         info = parse_model(RunInfo, read_inside(folder, INFO, _MAX_BYTES))
@@ -100,7 +100,7 @@ def info_in(folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=folder / INFO) from error
     except ValueError as error:
-        problem = f"{problem_in(error)}; without this file the run is told by its journal alone"
+        problem = f"{problem_in(error)}; without this file only the run's journal is read"
         raise ConfigError(problem, file=folder / INFO) from error
     return info.model_dump(by_alias=True, exclude_unset=True)
 
@@ -115,7 +115,7 @@ _T = TypeVar("_T")
 
 
 class RunNumber(NamedTuple):
-    """The number of a run, bisection or night in the `series` of its folder, and when it began.
+    """The number of a run, bisection or night in the `series` of its folder, and its start.
 
     `series` is empty if it has no number.
     """
@@ -127,7 +127,7 @@ class RunNumber(NamedTuple):
 
     @classmethod
     def of(cls, name: str, info: Mapping[str, Any]) -> RunNumber:
-        """Return the number that run.json tells, which anybody may have written."""
+        """Return the number in a run.json, which anybody may have written."""
         series, number = info.get("series") or "", info.get("number") or 0
         started = sortable_time(info.get("started")) or sortable_time(name.partition("-")[0])
         if not (0 < number < _NUMBERS and _SERIES.fullmatch(series)):
@@ -136,13 +136,13 @@ class RunNumber(NamedTuple):
 
 
 def moment_text(moment: datetime) -> str:
-    """Return a time in UTC as all are written, so that they sort."""
+    """Return a time in UTC as a text that sorts."""
     text = moment.isoformat(timespec="microseconds")
     return f"{text.removesuffix('+00:00')}Z"
 
 
 def sortable_time(text: object) -> str:
-    """Return the text of a time as `moment_text` has it; empty for what is no time."""
+    """Return the text of a time as `moment_text` writes it; empty if it is no time."""
     try:
         return moment_text(datetime.fromisoformat(str(text)).astimezone(UTC))
     except (ValueError, OverflowError):
@@ -150,12 +150,12 @@ def sortable_time(text: object) -> str:
 
 
 def take_number(reports: Path) -> dict[str, object]:
-    """Return what run.json keeps of the next number of a folder. Raises InfraError.
+    """Take the next number of a folder, and return its fields of run.json. Raises InfraError.
 
-    Two at once wait for each other.
+    Concurrent callers wait for each other.
     """
     try:
-        # the folder may be somebody else's: a link in it would have another file overwritten
+        # the folder may be somebody else's: do not overwrite another file through a link
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         with os.fdopen(os.open(reports / COUNTER, flags, 0o644), "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -167,7 +167,7 @@ def take_number(reports: Path) -> dict[str, object]:
             file.seek(0)
             file.write(f"{series} {number + 1:019}\n".encode())
     except OSError as error:
-        raise InfraError(f"cannot number what begins in {reports}: {error.strerror}") from error
+        raise InfraError(f"cannot number the run in {reports}: {error.strerror}") from error
     return {"series": series, "number": number + 1}
 
 
@@ -182,9 +182,9 @@ def number_folder(folder: Path, kind: str) -> None:
 
 
 def ordered(folders: Iterable[Path]) -> list[Path]:
-    """Return folders in the order in which they were begun.
+    """Return folders in the order of their starts.
 
-    Leave out those whose run.json cannot be read, and say so once.
+    Those whose run.json cannot be read are left out, with a warning.
     """
     numbers: dict[Path, RunNumber] = {}
     for folder in sorted(folders):
@@ -197,17 +197,17 @@ def ordered(folders: Iterable[Path]) -> list[Path]:
 
 
 def in_order(things: Iterable[_T], number_of: Callable[[_T], RunNumber]) -> list[_T]:
-    """Return things in the order in which they were begun (pure).
+    """Return things in the order of their starts (pure).
 
-    Those of one series are in the order of their numbers, and each began no later than the next.
+    Those of one series are in the order of their numbers, and each started no later than the next.
     """
     numbered = sorted(((number_of(thing), thing) for thing in things), key=lambda pair: pair[0])
-    began: dict[str, str] = {}
+    starts: dict[str, str] = {}
     keys: list[tuple[str, RunNumber, _T]] = []
     for number, thing in reversed(numbered):
         started = number.started
         if number.series:
-            started = began[number.series] = min(started, began.get(number.series, started))
+            started = starts[number.series] = min(started, starts.get(number.series, started))
         keys.append((started, number, thing))
     return [thing for *_, thing in sorted(keys, key=lambda key: key[:2])]
 
@@ -218,7 +218,7 @@ _REPORTS: Final = Path("reports")
 UNSEEN: Final = ".gitignore"
 _NOTHING: Final = "*\n"
 CASES: Final = "cases.json"
-"""The names of the cases that a run was to run."""
+"""The file with the names of the selected cases."""
 _ID_BYTES: Final = 8
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
@@ -226,7 +226,7 @@ _MAX_CASES_BYTES: Final = 64 << 20
 _MAX_OUTPUT_BYTES = 1 << 30
 _OUTPUT_NAME = re.compile(r"[0-9a-f]{16}-\d{1,12}")
 OUTPUTS: Final = "outputs"
-"""The folder of a run with the outputs that its cases have kept, each once."""
+"""The folder with the outputs that cases kept, each once."""
 
 
 class _Cases(BaseModel):
@@ -235,18 +235,18 @@ class _Cases(BaseModel):
 
 
 def new_run_id(now: datetime | None = None, salt: str | None = None) -> str:
-    """An id that no other run has, with the time in front: 20261121T060000Z-3f9a0c55d2e1b784.
+    """Return a unique id that begins with the time: 20261121T060000Z-3f9a0c55d2e1b784.
 
-    Behind the time are 64 random bits; the order of runs is kept apart from it.
+    The rest are 64 random bits; the order of runs does not depend on it.
     """
     now, salt = now or datetime.now(UTC), salt or secrets.token_hex(_ID_BYTES)
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{salt}"
 
 
 def case_slug(node_id: str) -> str:
-    """A folder's name for a pytest node id: readable, safe on any file system, never shared.
+    """Return a unique folder name for a node id, readable and safe on any file system.
 
-    At most 80 characters of the id and ten hex digits of its SHA-256.
+    It has at most 80 characters of the id and ten hex digits of its SHA-256.
     """
     digest = hashlib.sha256(node_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     file, _, name = node_id.partition("::")
@@ -256,7 +256,7 @@ def case_slug(node_id: str) -> str:
 
 
 class RunFolder:
-    """One run's folder, being written or read again.
+    """One run's folder, which is written or read.
 
     `path` is absolute. The journal is opened on first use, so that reading a folder does not
     write to it.
@@ -279,12 +279,12 @@ class RunFolder:
         more: Mapping[str, object] | None = None,
         run_id: str | None = None,
     ) -> Self:
-        """Makes a new run's folder with its run.json and points `latest` to it.
+        """Make a new run's folder with its run.json, and point `latest` to it.
 
-        `command` is the command line, `lab` what devices.yaml says, `devices` the names of the
-        chosen ones, `more` further keys of run.json, `run_id` an id from `new_run_id` that was
-        given out before (logs may be in its folder already). Raises ConfigError if the folder for
-        reports cannot be used, InfraError if the disk is full or fails.
+        `command` is the command line, `lab` the content of devices.yaml, `devices` the names of the
+        chosen devices, `more` further keys of run.json, `run_id` an earlier result of `new_run_id`
+        (logs may be in its folder already). Raises ConfigError if the folder for reports cannot be
+        used, InfraError if the disk is full or fails.
         """
         started = datetime.now(UTC)
         folder = cls(_make_folder(reports, started, run_id))
@@ -313,9 +313,9 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """A run's folder that exists, or that of this journal. Raises ConfigError if it is none.
+        """Open an existing run's folder, or that of a journal. Raises ConfigError if it is none.
 
-        A bare name that is no folder here is a run among the `reports` here.
+        A bare name that is no folder here is a run in `reports` here.
         """
         if path.name == JOURNAL and path.is_file():
             path = path.parent
@@ -328,15 +328,15 @@ class RunFolder:
                 file=path,
                 choices=[str(run) for run in run_folders(path)[-5:]] or None,
             )
-        found = cls(path.resolve())
-        found.info()
-        return found
+        folder = cls(path.resolve())
+        folder.info()
+        return folder
 
     @classmethod
-    def held(cls, path: Path) -> Self:
-        """Opens a run that was cut short, to complete it, and keeps other processes from that.
+    def reopen(cls, path: Path) -> Self:
+        """Open a run that was cut short, to complete it, and lock it against other processes.
 
-        The kernel lets go of it when this process ends, however it does. Raises ConfigError if
+        The kernel drops the lock when this process ends, however it does. Raises ConfigError if
         `path` is no run's folder, is still run, or another version wrote a line of its journal,
         InfraError if the disk fails.
         """
@@ -350,7 +350,7 @@ class RunFolder:
         except NotInsideError as error:
             raise ConfigError(str(error.strerror), file=error.filename) from error
         except OSError as error:
-            problem = f"cannot be gone on with: {error.strerror}"
+            problem = f"cannot be resumed: {error.strerror}"
             raise ConfigError(problem, file=error.filename or folder.path) from error
         if (foreign := folder.contents().left_out.foreign) is not None:
             folder.close()
@@ -358,7 +358,7 @@ class RunFolder:
         return folder
 
     def resume(self, command: Sequence[str]) -> None:
-        """Notes in run.json that it is gone on with; `latest` follows. Raises InfraError."""
+        """Record in run.json that it is resumed, and point `latest` to it. Raises InfraError."""
         info = self.info()
         again = {"started": rfc3339(datetime.now(UTC)), "command": list(command)}
         resumed = [*info.get("resumed", []), again]
@@ -366,13 +366,13 @@ class RunFolder:
         point_to(self.path, LATEST)
 
     def close(self) -> None:
-        """Lets go of it; safe to call twice."""
+        """Close the journal; safe to call twice."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None
 
     def remove(self) -> None:
-        """Takes the folder away, and that of all runs if it was the first; `latest` goes back."""
+        """Delete the folder, and that of all runs if it was the first; reset `latest`."""
         reports = self.path.parent
         shutil.rmtree(self.path, ignore_errors=True)
         if earlier := run_folders(reports):
@@ -381,7 +381,7 @@ class RunFolder:
         for name in (LATEST, COUNTER):
             (reports / name).unlink(missing_ok=True)
         unseen = reports / UNSEEN
-        with contextlib.suppress(OSError):  # it holds something else
+        with contextlib.suppress(OSError):  # there are other files
             if list(reports.iterdir()) == [unseen] and unseen.read_text() == _NOTHING:
                 unseen.unlink()
             reports.rmdir()
@@ -397,11 +397,11 @@ class RunFolder:
         return self._journal
 
     def case_folder(self, node_id: str) -> Path:
-        """Where a case's logs belong: logs/<slug>; the folder is made by whoever has a log."""
+        """Return the folder of a case's logs, logs/<slug>, which need not exist yet."""
         return self.path / "logs" / case_slug(node_id)
 
     def contents(self) -> Contents:
-        """The journal as it stands now; read again only if it has changed, since it may be large.
+        """Return the journal as it is now; it is read again only if it has changed.
 
         Raises ConfigError if it cannot be read.
         """
@@ -416,7 +416,7 @@ class RunFolder:
         return self._read[1]
 
     def info(self) -> dict[str, Any]:
-        """What run.json says; empty if there is none. Raises ConfigError for a damaged one."""
+        """Return run.json; empty if there is none. Raises ConfigError if it is damaged."""
         info: dict[str, Any] = without_secrets_in(info_in(self.path))
         return info
 
@@ -426,44 +426,44 @@ class RunFolder:
         return bool(info.get("finished")) and info.get("problem") is None
 
     def coverage(self) -> Coverage:
-        """How many of its selected cases have a verdict, as its journal stands now."""
+        """Return its coverage, by its journal as it is now."""
         return self.contents().tally.coverage(self.info())
 
     @property
-    def to_go_on(self) -> str:
-        told = shlex.quote(os.path.relpath(self.path))
-        return f"to go on: the same command with --resume {told}"
+    def resume_hint(self) -> str:
+        path = shlex.quote(os.path.relpath(self.path))
+        return f"to go on: the same command with --resume {path}"
 
     def keep_selected(self, cases: Collection[str]) -> None:
-        """Writes down the cases to be run now, beside those that were before, and how many it had.
+        """Store the names of the cases to run now, added to earlier ones, and their number.
 
         Raises InfraError.
         """
         info, listed = self._info_so_far(), self.selected_cases() or set()
         names = listed.union(map(named_text, cases))  # as records have them
-        held = {one.case for one in self.contents().cases if one.device is not None}
-        most = max(len(names | held), info.get("selected") or 0)
-        kept: dict[str, Any] = {"schema": 1, "cases": sorted(names)}
-        keep_whole(self.path / CASES, json.dumps(kept, indent=0).encode())
+        recorded = {record.case for record in self.contents().cases if record.device is not None}
+        most = max(len(names | recorded), info.get("selected") or 0)
+        content: dict[str, Any] = {"schema": 1, "cases": sorted(names)}
+        keep_whole(self.path / CASES, json.dumps(content, indent=0).encode())
         self._write_info(info | {"selected": most})
 
     def selected_cases(self) -> set[str] | None:
-        """The cases that it was to run, by their names; None if that cannot be read."""
+        """Return the names of the selected cases; None if they cannot be read."""
         try:
-            said = read_inside(self.path, CASES, _MAX_CASES_BYTES)
-            return set(parse_model(_Cases, said).cases)
+            content = read_inside(self.path, CASES, _MAX_CASES_BYTES)
+            return set(parse_model(_Cases, content).cases)
         except (OSError, ValueError):
             return None
 
     def drift(self) -> list[Output]:
-        """The outputs that cases have kept, compared between versions, devices and backends."""
+        """Compare the outputs that cases kept between versions, devices and backends."""
         contents = self.contents()
         if self._drift is None or self._drift[0] is not contents:
             self._drift = contents, drift(contents.cases, self.kept_output)
         return self._drift[1]
 
     def kept_output(self, name: str) -> bytes | None:
-        """An output by the name that records know it by; None if it is not here."""
+        """Return an output by its name in records; None if it is not here."""
         if not _OUTPUT_NAME.fullmatch(name):
             return None
         try:
@@ -471,17 +471,17 @@ class RunFolder:
         except OSError:
             return None
 
-    def end(self, said: Mapping[str, object]) -> None:
-        """Closes the journal and completes run.json with what is `said` of the run's end.
+    def end(self, facts: Mapping[str, object]) -> None:
+        """Close the journal, and complete run.json with `facts` of the run's end.
 
-        It ended now, unless its `finished` is said. Raises InfraError.
+        It ended now, unless `facts` has `finished`. Raises InfraError.
         """
         self.close()
         ended = {"finished": rfc3339(datetime.now(UTC))}
-        self._write_info({**self._info_so_far(), **ended, **said})
+        self._write_info({**self._info_so_far(), **ended, **facts})
 
     def _info_so_far(self) -> dict[str, Any]:
-        """What run.json says, to be completed, also if it has been damaged since it was written."""
+        """Return run.json, to be completed, even if it was damaged since it was written."""
         with contextlib.suppress(ConfigError):
             return {"schema": INFO_SCHEMA, "kind": "run", **self.info()}
         return {"schema": INFO_SCHEMA, "kind": "run"}
@@ -506,9 +506,9 @@ def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
 
 @contextlib.contextmanager
 def making_folders(reports: Path) -> Iterator[None]:
-    """Makes a folder for reports, out of git's sight, and raises an OSError in it as one of ours.
+    """Make a folder for reports that git ignores, and convert OSError in the block.
 
-    What was there before stays as it is.
+    An existing folder stays as it is.
     """
     try:
         if not reports.is_dir():
@@ -525,25 +525,25 @@ def making_folders(reports: Path) -> Iterator[None]:
 
 
 def run_folders(reports: Path) -> list[Path]:
-    """The folders of runs in a folder of reports, as they were begun; `latest` is none of them."""
-    found = (one.parent for one in reports.glob(f"*/{JOURNAL}") if one.is_file())
-    return ordered(one for one in found if one.name != LATEST)
+    """Return the runs' folders in a folder of reports, in the order of their starts."""
+    folders = (journal.parent for journal in reports.glob(f"*/{JOURNAL}") if journal.is_file())
+    return ordered(folder for folder in folders if folder.name != LATEST)
 
 
 def point_to(folder: Path, name: str) -> None:
-    """Replaces the link in one step: whoever looks sees the old run or the new one.
+    """Replace a link in one step, so that it always points to the old or the new folder.
 
     Raises ConfigError if something else has its name, InfraError if the disk fails.
     """
     latest = folder.parent / name
     if latest.exists() and not latest.is_symlink():
         raise ConfigError("is in the way: it must be a link to the newest run", file=latest)
-    beside = folder.parent / f".{name}-{folder.name}"
+    link = folder.parent / f".{name}-{folder.name}"
     try:
-        beside.symlink_to(folder.name, target_is_directory=True)
-        beside.replace(latest)
+        link.symlink_to(folder.name, target_is_directory=True)
+        link.replace(latest)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        link.unlink(missing_ok=True)
         raise InfraError(f"cannot point {latest} to {folder.name}: {error.strerror}") from error
 
 
@@ -558,16 +558,16 @@ def _host() -> dict[str, object]:
 
 @cache
 def _versions() -> Mapping[str, str]:
-    """What is installed, read once in a process, though it may write a hundred runs."""
-    found = {"qnn-harness": __version__, "python": sys.version.split()[0]}
+    """Return the installed versions, read once in a process that may write a hundred runs."""
+    versions = {"qnn-harness": __version__, "python": sys.version.split()[0]}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return MappingProxyType(found)
+    return MappingProxyType(versions)
 
 
 def rfc3339(moment: datetime) -> str:
-    """A time as run.json has it."""
+    """Return a time as in run.json."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

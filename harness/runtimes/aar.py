@@ -1,4 +1,4 @@
-"""Runtimes out of AARs: one file, or what a Maven repository has (qnn-runtime, or an ORT with it).
+"""Runtimes out of AARs: one file, or those of a Maven repository (qnn-runtime, or an ORT with it).
 
 An AAR is a zip archive with the libraries of Android in jni/arm64-v8a.
 """
@@ -40,15 +40,15 @@ class AarStore:
         self._cache_root = cache_root
 
     def files(self, aar: Path) -> dict[str, Path]:
-        """The libraries of an AAR by their names in it.
+        """Return the libraries of an AAR by their names in it.
 
-        Raises InfraError if it is damaged, or holds nothing for Android on arm64.
+        Raises InfraError if it is damaged, or has no libraries for Android on arm64.
         """
         sha256 = self._sha256(aar)
         facts = {"layout": _LAYOUT, "aar": sha256}
 
         def data_of(_: Path, files: Collection[str]) -> dict[str, Any]:
-            # What is unpacked has to be what was hashed, also if the file is replaced meanwhile.
+            # The unpacked file must be the hashed one, even if it is replaced meanwhile.
             if sha256_of(aar) != sha256:
                 raise InfraError(f"{aar.name} changed while it was being read")
             if not files:
@@ -56,11 +56,11 @@ class AarStore:
             return {}
 
         folder = self._folder(sha256)
-        kept = unpacked_once(aar, folder, facts, _is_wanted, data_of, what=aar.name)
-        return {name: file.path for name, file in kept.files.items()}
+        unpacked = unpacked_once(aar, folder, facts, _is_wanted, data_of, what=aar.name)
+        return {name: file.path for name, file in unpacked.files.items()}
 
     def damage(self, aar: Path) -> list[str]:
-        """What of an AAR's files in the cache is not as it was unpacked, every byte read."""
+        """Return the damage of an AAR's unpacked files in the cache, reading every byte."""
         folder = self._folder(self._sha256(aar))
         return [f"{folder.name}: {damage}" for damage in damage_of(folder)]
 
@@ -87,7 +87,7 @@ class AarSource(FolderSource):
         self._store = AarStore(cache_root)
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `LibrarySource`: of the file, and of what was unpacked of it."""
+        """See `LibrarySource`: the damage of the file, and of the files unpacked from it."""
         changed = self._hashes.changed({self._path.name: self._path})
         return [*changed, *self._store.damage(self._path)]
 
@@ -98,7 +98,7 @@ class AarSource(FolderSource):
         try:
             return self._store.files(self._path)
         except InfraError as error:
-            # it is the user's own file that is no use
+            # the file is the user's own
             raise ConfigError(str(error), field=field) from error
 
 
@@ -109,9 +109,9 @@ def _is_wanted(name: str) -> bool:
 class MavenSource(LibrarySource):
     """One artifact of a repository in all its versions, or in one.
 
-    The version of a runtime is that of its QNN. An artifact other than qnn-runtime (an ORT) brings
-    the qnn-runtime that its POM names. Of two artifacts with one QNN the newer counts, unless the
-    coordinates name a version.
+    The version of a runtime is that of its QNN. An artifact other than qnn-runtime (an ORT) comes
+    with the qnn-runtime that its POM names. Of two artifacts with the same QNN the newer is used,
+    unless the coordinates name a version.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class MavenSource(LibrarySource):
 
     def runtime(self, version: str, target: str) -> Runtime:
         aars = [self._repository.file(aar.file("aar")) for aar in self._aars(version)]
-        # of two equal names the first
+        # of two equal names the first is used
         files = {name: path for aar in aars[::-1] for name, path in self._store.files(aar).items()}
         return local_runtime(
             files,
@@ -152,60 +152,60 @@ class MavenSource(LibrarySource):
         )
 
     def damage(self, version: str, target: str) -> list[str]:
-        found = []
+        problems = []
         for aar in self._aars(version):
             name = aar.file("aar")
-            found += self._repository.damage(name)
-            if self._repository.is_cached(name) and not found:
-                found += self._store.damage(self._repository.file(name))
-        return found
+            problems += self._repository.damage(name)
+            if self._repository.is_cached(name) and not problems:
+                problems += self._store.damage(self._repository.file(name))
+        return problems
 
     def _aars(self, version: str) -> Sequence[Coordinates]:
-        found = self._all
-        if version not in found:
-            raise VersionError(f"{self.origin} has no QNN {version[:80]!r}", choices=found)
-        return found[version]
+        aars = self._all
+        if version not in aars:
+            raise VersionError(f"{self.origin} has no QNN {version[:80]!r}", choices=aars)
+        return aars[version]
 
     @cached_property
     def _all(self) -> dict[str, tuple[Coordinates, ...]]:
-        """The AARs that make each version, the artifact asked for first."""
+        """The AARs of each version, the configured artifact first."""
         try:
-            found = self._look()
+            aars = self._find_all()
         except NotThere as error:
             raise ConfigError(
                 f"there is no {self._coordinates}: {error}",
                 field=f"runtimes.{self.name}.coordinates",
             ) from error
-        return {version: found[version] for version in sorted(found, key=version_key)}
+        return {version: aars[version] for version in sorted(aars, key=version_key)}
 
-    def _look(self) -> dict[str, tuple[Coordinates, ...]]:
+    def _find_all(self) -> dict[str, tuple[Coordinates, ...]]:
         pinned = self._coordinates.version
-        own = [pinned] if pinned else self._repository.versions(self._coordinates)
-        newest = sorted(own, key=version_key, reverse=True)
+        versions = [pinned] if pinned else self._repository.versions(self._coordinates)
+        newest = sorted(versions, key=version_key, reverse=True)
         if self._coordinates.artifact == QNN_RUNTIME.partition(":")[2]:
-            return {one: (self._coordinates.at(one),) for one in newest}
-        found: dict[str, tuple[Coordinates, ...]] = {}
+            return {version: (self._coordinates.with_version(version),) for version in newest}
+        aars: dict[str, tuple[Coordinates, ...]] = {}
         for version in newest[:_MAX_POMS]:
-            artifact = self._coordinates.at(version)
-            wanted = self._wanted_runtime(artifact)
-            if wanted is not None and wanted.version:
-                found.setdefault(wanted.version, (artifact, wanted))
-        if not found:
+            artifact = self._coordinates.with_version(version)
+            runtime = self._runtime_of(artifact)
+            if runtime is not None and runtime.version:
+                aars.setdefault(runtime.version, (artifact, runtime))
+        if not aars:
             raise ConfigError(
                 f"{self._coordinates} names no {QNN_RUNTIME} in its POM, so that its QNN is not "
                 f"known; take {QNN_RUNTIME} itself, or a folder",
                 field=f"runtimes.{self.name}.coordinates",
             )
-        return found
+        return aars
 
-    def _wanted_runtime(self, artifact: Coordinates) -> Coordinates | None:
+    def _runtime_of(self, artifact: Coordinates) -> Coordinates | None:
         name = artifact.file("pom")
         path = self._repository.file(name)
         try:
-            wanted = pom_dependencies(read_bounded(path, _MAX_POM_BYTES))
+            dependencies = pom_dependencies(read_bounded(path, _MAX_POM_BYTES))
         except (OSError, ValueError) as error:
             raise InfraError(f"{name}: {error}") from error
-        for one in wanted:
-            if f"{one.group}:{one.artifact}" == QNN_RUNTIME and one.version:
-                return one
+        for dependency in dependencies:
+            if f"{dependency.group}:{dependency.artifact}" == QNN_RUNTIME and dependency.version:
+                return dependency
         return None

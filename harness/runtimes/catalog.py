@@ -1,4 +1,4 @@
-"""The QNN runtimes that can be had, by version and target, from what sources a user describes."""
+"""Catalog of QNN runtimes by version and target, from PyPI and the sources of a lab."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from harness.runtimes.runtime import LibrarySource, Runtime
 from harness.runtimes.version_specs import choose, choose_all, is_path, names, split_specs
 
 SDK_NAME: Final = "sdk"
-"""What the tree is called that QAIRT_SDK_ROOT or QNN_SDK_ROOT names."""
+"""Name of the tree at QAIRT_SDK_ROOT or QNN_SDK_ROOT."""
 
 Resolve = Callable[[str, str], Sequence[str]]
 """(spec, target) -> names of runtimes, as `Catalog.resolve`; raises ConfigError."""
@@ -48,7 +48,7 @@ Resolve = Callable[[str, str], Sequence[str]]
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One runtime that can be had: what options call it, its source and version of QNN."""
+    """One available runtime: its name in options, its source and version of QNN."""
 
     name: str
     source: str
@@ -60,7 +60,7 @@ class CatalogEntry:
 class Catalog:
     """Runtimes by version, fetched on first use and kept below the cache.
 
-    They come from PyPI, and from `sources`, which are asked first.
+    They come from PyPI, and from `sources`, which have precedence.
     """
 
     def __init__(self, cache_root: Path, *, sources: Iterable[LibrarySource] = ()) -> None:
@@ -73,15 +73,15 @@ class Catalog:
         for source in (*sources, self.pypi):
             self.add(source)
         self._hosts: dict[str, CompilerHost] = {}
-        self._at: dict[Path, LibrarySource] = {}
+        self._by_path: dict[Path, LibrarySource] = {}
 
     @classmethod
     def of(cls, lab: Lab, environment: Mapping[str, str], cache_root: Path) -> Self:
-        """The catalog of a lab: its `runtimes`, the environment's SDK after them, and PyPI.
+        """Return the catalog of a lab: its `runtimes`, the environment's SDK after them, and PyPI.
 
-        Nothing is opened yet. Raises ConfigError for coordinates that are none.
+        Nothing is opened yet. Raises ConfigError for invalid coordinates.
         """
-        sources = [_described(one, lab.folder, cache_root) for one in lab.runtimes]
+        sources = [_configured(source, lab.folder, cache_root) for source in lab.runtimes]
         sdk = sdk_of_environment(environment)
         if sdk is not None and SDK_NAME not in {source.name for source in sources}:
             variable, path = sdk
@@ -90,7 +90,7 @@ class Catalog:
         return cls(cache_root, sources=sources)
 
     def add(self, source: LibrarySource) -> None:
-        """Takes a further source, behind those there are. Raises ConfigError for a name taken."""
+        """Add a source after the others. Raises ConfigError for a name that is in use."""
         if source.name in self._sources:
             raise ConfigError(f"two sources of runtimes are called {source.name!r}")
         self._sources[source.name] = source
@@ -100,90 +100,90 @@ class Catalog:
         return list(self._sources.values())
 
     def versions(self, target: str) -> list[str]:
-        """The names of the runtimes for a target, by version, oldest first.
+        """Return the names of the runtimes for a target, by version, oldest first.
 
         Raises ConfigError for a target that no source has libraries for.
         """
         return choose("all", self._known(target))
 
     def resolve(self, spec: str, target: str, *, field: str | None = None) -> list[str]:
-        """The names of the runtimes that `spec` means for a target, in its order, none twice.
+        """Return the names of the runtimes that `spec` means for a target, in order, each once.
 
-        It is a comma list of versions (2.51.0), short forms that fit only one (2.48 for 2.48.40),
-        ranges (>=2.48,<2.51), `latest` and `all`. Each is of any source, or of the one whose name
-        and a colon stand in front (sdk:latest). The path of a source means all that it has.
-        Raises ConfigError naming `field` and the choices.
+        It is a comma list of versions (2.51.0), short forms that match only one (2.48 for 2.48.40),
+        ranges (>=2.48,<2.51), `latest` and `all`. Each is of any source, or of the source whose
+        name is its prefix (sdk:latest). The path of a source means all of its versions. Raises
+        ConfigError naming `field` and the choices.
         """
-        found: dict[str, None] = {}
+        resolved: dict[str, None] = {}
         for part in split_specs(spec):
             if is_path(part):
-                found.update(dict.fromkeys(self._at_path(part, target, field)))
+                resolved.update(dict.fromkeys(self._resolve_path(part, target, field)))
                 continue
             if part in self.pypi.versions(target):
-                found[part] = None  # whatever is the matter with other sources
+                resolved[part] = None  # even if another source fails
                 continue
             source, colon, rest = part.partition(":")
             if colon and source in self._sources:
-                own = self._sources[source].versions(target)
-                if not own:
+                known = self._sources[source].versions(target)
+                if not known:
                     problem = f"{source} has no QNN libraries for {target}"
                     raise VersionError(problem, field=field)
-                chosen = {source: choose(rest, dict(zip(own, own, strict=True)), field=field)}
-                found.update(dict.fromkeys(names(chosen, PYPI)))
+                chosen = {source: choose(rest, dict(zip(known, known, strict=True)), field=field)}
+                resolved.update(dict.fromkeys(names(chosen, PYPI)))
             else:
-                found.update(dict.fromkeys(self._choose(part, target, field)))
-        return list(found)
+                resolved.update(dict.fromkeys(self._choose(part, target, field)))
+        return list(resolved)
 
     def entries_of(self, source: LibrarySource, target: str) -> list[CatalogEntry]:
-        """Every runtime that a source has for a target. Raises as `LibrarySource`."""
+        """Return every runtime that a source has for a target. Raises as `LibrarySource`."""
         return [
             CatalogEntry(name, source.name, version, target, source.is_cached(version, target))
             for name, version in names({source.name: source.versions(target)}, PYPI).items()
         ]
 
     def is_same(self, name: str, other: str, targets: Iterable[str]) -> bool:
-        """Whether `other` means the runtime that `name` means, wherever `name` means one."""
+        """Return whether two names mean the same runtime, for all targets that have `name`."""
         for target in targets:
             with contextlib.suppress(ConfigError):
-                if (found := self._find(name, target)) and self._find(other, target) != found:
+                if (runtime := self._find(name, target)) and self._find(other, target) != runtime:
                     return False
         return True
 
     def is_cached(self, name: str, target: str) -> bool:
-        """Whether a runtime can be had without fetching anything. Raises ConfigError."""
+        """Return whether a runtime is available without fetching anything. Raises ConfigError."""
         source, version = self._find(name, target)
         return source.is_cached(version, target)
 
     def runtime(self, name: str, target: str) -> Runtime:
-        """The runtime of an exact name, fetched and unpacked if need be, and checked.
+        """Return the runtime of an exact name, fetched and unpacked if need be, and verified.
 
         Raises ConfigError for an unknown name or target, InfraError if it cannot be fetched or
-        is not what it should be.
+        verified.
         """
         source, version = self._find(name, target)
         return source.runtime(version, target)
 
     def with_ort(self, name: str, ort: str | None, target: str) -> Runtime:
-        """A runtime and an ORT (of `ort.resolve`; None: its own or the usual one) as one.
+        """Join a runtime and an ORT (of `ort.resolve`; None: its own or the default one).
 
-        The plug-in of the same QNN comes with it, if the runtime is one of PyPI's. Raises as
-        `runtime`, and ConfigError where the two cannot be used together.
+        The plug-in of the same QNN is added if the runtime is from PyPI. Raises as `runtime`, and
+        ConfigError if the two cannot be used together.
         """
         source, version = self._find(name, target)
         runtime = source.runtime(version, target)
-        beside = []
+        companions = []
         if source is self.pypi:
             files = self.pypi.folder(version, target).files.values()
-            beside = [LocalFile.of(file) for file in files if file.path.name in BESIDE_ORT]
-        return self.ort.join(runtime, ort, tuple(beside))
+            companions = [LocalFile.of(file) for file in files if file.path.name in BESIDE_ORT]
+        return self.ort.join(runtime, ort, tuple(companions))
 
     def damage(self, name: str, target: str) -> list[str]:
-        """What of a runtime is not as it was kept, every byte read. Raises ConfigError."""
+        """Return the damage of a runtime's files, reading every byte. Raises ConfigError."""
         source, version = self._find(name, target)
         return source.damage(version, target)
 
     def compiler_host(self, version: str) -> CompilerHost:
-        """What compiles contexts with an exact QNN version on this computer.
+        """Return the compiler of contexts with an exact QNN version on this computer.
 
         Raises ConfigError for an unknown version, InfraError if it cannot be fetched or if this
         computer is not one that compiles (x86-64 Linux).
@@ -193,49 +193,49 @@ class Catalog:
             self._hosts[version] = CompilerHost(
                 qnn_version=version,
                 ort_version=ORT_HOST_VERSION,
-                # devices get other files of the same wheel: one folder holds one choice of them
+                # devices get other files of the same wheel, in a folder of their own
                 ort_root=ort_folder(self.unpacked_in("unpacked-host")).path,
                 qnn_root=self.pypi.folder(version, "linux-x64").path,
             )
         return self._hosts[version]
 
     def unpacked_in(self, folder: str) -> UnpackedWheels:
-        """Wheels unpacked into a folder of the cache, for files that nobody else wants."""
+        """Return wheels unpacked into a separate folder of the cache."""
         return UnpackedWheels(self._cache_root / folder, self._unpacked.wheels)
 
     def executorch(self, target: str) -> VerifiedFolder:
-        """ExecuTorch's headers and libraries. Raises as `executorch_folder`."""
+        """Return ExecuTorch's headers and libraries. Raises as `executorch_folder`."""
         return executorch_folder(self._unpacked, target)
 
     def compiler_for(self, name: str, target: str) -> str:
-        """The QNN version whose contexts a runtime gets unless others are asked for.
+        """Return the QNN version that compiles contexts for a runtime by default.
 
-        Its own where PyPI has that, else the newest older one: contexts of a newer version would be
-        refused. Raises ConfigError if there is none, or the runtime is unknown.
+        It is the runtime's own if PyPI has it, else the newest older one: contexts of a newer
+        version would be refused. Raises ConfigError if there is none, or the runtime is unknown.
         """
         _, version = self._find(name, target)
         if version in QNN_WHEELS:
             return version
         runtime = QnnVersion.parse(version.split("_")[0])
-        fitting = [
-            one for one in all_versions() if not QnnVersion.parse(one).is_newer_than(runtime)
+        older = [
+            each for each in all_versions() if not QnnVersion.parse(each).is_newer_than(runtime)
         ]
-        if not fitting:
+        if not older:
             raise VersionError(
                 f"no compiler is as old as QNN {version}, so that {name} has no contexts of its "
                 "own; name one whose contexts it shall be given",
                 field="--compiler",
                 choices=all_versions(),
             )
-        return fitting[-1]
+        return older[-1]
 
-    def _at_path(self, text: str, target: str, field: str | None) -> list[str]:
+    def _resolve_path(self, text: str, target: str, field: str | None) -> list[str]:
         path = Path(text).expanduser().absolute()
         try:
-            if path not in self._at:
-                self._at[path] = source_at(path, self._sources, self._cache_root)
-                self.add(self._at[path])
-            source = self._at[path]
+            if path not in self._by_path:
+                self._by_path[path] = source_at(path, self._sources, self._cache_root)
+                self.add(self._by_path[path])
+            source = self._by_path[path]
             versions = source.versions(target)
         except ConfigError as error:
             raise type(error)(error.problem, field=field, choices=error.choices) from error
@@ -280,56 +280,56 @@ class Catalog:
 
 
 def resolve_versions(spec: str, *, field: str | None = None) -> list[str]:
-    """The exact QNN versions of PyPI that a user's `spec` means; see `Catalog.resolve` (pure)."""
+    """Return PyPI's exact QNN versions that a `spec` means; see `Catalog.resolve` (pure)."""
     return choose_all(spec, all_versions(), field=field)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The runtimes by target, and for targets where a spec meant nothing, why."""
+    """The runtimes by target, and the reasons why specs have none for a target."""
 
     runtimes: Mapping[str, tuple[str, ...]]
     reasons: Mapping[str, tuple[str, ...]]
 
 
 def choose_runtimes(resolve: Resolve, specs: Sequence[str], targets: Iterable[str]) -> Choice:
-    """What `specs` mean for each target, each name once (pure but for `resolve`).
+    """Return the runtimes of `specs` for each target, each name once (pure but for `resolve`).
 
-    A spec that means something for one target only is left out for the others, with the reason.
-    Raises the ConfigError of a spec that means nothing for any of them.
+    A spec without runtimes for a target is left out there, with the reason. Raises the ConfigError
+    of a spec that has none for any target.
     """
-    wanted = list(dict.fromkeys(targets))
-    runtimes: dict[str, dict[str, None]] = {target: {} for target in wanted}
-    reasons: dict[str, list[str]] = {target: [] for target in wanted}
+    unique = list(dict.fromkeys(targets))
+    runtimes: dict[str, dict[str, None]] = {target: {} for target in unique}
+    reasons: dict[str, list[str]] = {target: [] for target in unique}
     for spec in specs:
         errors: list[ConfigError] = []
-        for target in wanted:
+        for target in unique:
             try:
                 runtimes[target].update(dict.fromkeys(resolve(spec, target)))
             except ConfigError as error:
                 errors.append(error)
                 reasons[target].append(f"for {target}: {error}")
-        if errors and len(errors) == len(wanted):
+        if errors and len(errors) == len(unique):
             raise errors[0]
     return Choice(
-        {target: tuple(found) for target, found in runtimes.items()},
-        {target: tuple(found) for target, found in reasons.items()},
+        {target: tuple(names) for target, names in runtimes.items()},
+        {target: tuple(names) for target, names in reasons.items()},
     )
 
 
-def source_at(path: Path, taken: Collection[str], cache_root: Path) -> LibrarySource:
-    """The source that a path is: an AAR, a QAIRT tree, a Maven repository or a plain folder.
+def source_at(path: Path, used_names: Collection[str], cache_root: Path) -> LibrarySource:
+    """Return the source at a path: an AAR, a QAIRT tree, a Maven repository or a plain folder.
 
-    Its name is made of the path's last part, and is none of `taken`. Raises ConfigError if there
-    is nothing of that kind.
+    Its name is made from the path's last part, and is none of `used_names`. Raises ConfigError if
+    there is nothing of that kind.
     """
     path = path.expanduser().absolute()
-    name = _free_name(path, {*taken, PACKAGE_INDEX})
+    name = _free_name(path, {*used_names, PACKAGE_INDEX})
     if path.is_file() and path.suffix.lower() == ".aar":
         return AarSource(name, path, cache_root)
     if not path.is_dir():
-        what = "is neither a folder nor an AAR" if path.exists() else "does not exist"
-        raise ConfigError(f"{path} {what}")
+        problem = "is neither a folder nor an AAR" if path.exists() else "does not exist"
+        raise ConfigError(f"{path} {problem}")
     if sdks_in(path):
         return SdkSource(name, path, cache_root)
     coordinates = Coordinates.parse(QNN_RUNTIME)
@@ -338,28 +338,29 @@ def source_at(path: Path, taken: Collection[str], cache_root: Path) -> LibrarySo
     return FolderSource(name, path, cache_root)
 
 
-def _described(one: RuntimeSource, folder: Path, cache_root: Path) -> LibrarySource:
-    path, of_aars = one.located(folder), one.target or AAR_TARGET
-    match one.kind:
+def _configured(config: RuntimeSource, folder: Path, cache_root: Path) -> LibrarySource:
+    path, of_aars = config.located(folder), config.target or AAR_TARGET
+    match config.kind:
         case "qairt":
-            return SdkSource(one.name, path, cache_root, toolchain=one.toolchain)
+            return SdkSource(config.name, path, cache_root, toolchain=config.toolchain)
         case "folder":
-            return FolderSource(one.name, path, cache_root, version=one.version, target=one.target)
+            facts = {"version": config.version, "target": config.target}
+            return FolderSource(config.name, path, cache_root, **facts)
         case "aar":
-            return AarSource(one.name, path, cache_root, version=one.version, target=of_aars)
+            return AarSource(config.name, path, cache_root, version=config.version, target=of_aars)
     try:
-        coordinates = Coordinates.parse(one.coordinates or "")
+        coordinates = Coordinates.parse(config.coordinates or "")
     except ConfigError as error:
-        raise ConfigError(error.problem, field=f"runtimes.{one.name}.coordinates") from error
-    location = one.repository if "://" in (one.repository or "") else path
-    return MavenSource(one.name, coordinates, location or path, cache_root, target=of_aars)
+        raise ConfigError(error.problem, field=f"runtimes.{config.name}.coordinates") from error
+    location = config.repository if "://" in (config.repository or "") else path
+    return MavenSource(config.name, coordinates, location or path, cache_root, target=of_aars)
 
 
-def _free_name(path: Path, taken: Collection[str]) -> str:
+def _free_name(path: Path, used_names: Collection[str]) -> str:
     plain = re.sub(r"[^a-z0-9._-]+", "-", path.name.removesuffix(".aar").lower()).strip("-.")
     plain = plain[:40] or "folder"
     name, number = plain, 1
-    while name in taken:
+    while name in used_names:
         number += 1
         name = f"{plain}-{number}"
     return name

@@ -1,4 +1,4 @@
-"""What changed between two sets of libraries: files, sizes, needs."""
+"""Difference of two sets of libraries: files, sizes, needed libraries."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ _HASHED: Final = re.compile(r"-[0-9a-f]{8}\.so$", re.ASCII)
 
 
 class FileChange(BaseModel, extra="forbid", frozen=True):
-    """A file that both have, with other bytes; of ELF files what they need loaded, and of which
-    versions.
+    """A file with different bytes in both; of ELF files, changes of needed libraries and versions.
 
-    `problem` says why the needs could not be told.
+    `problem` says why these are unknown.
     """
 
     name: str
@@ -34,7 +33,7 @@ class FileChange(BaseModel, extra="forbid", frozen=True):
 
 
 class Difference(BaseModel, extra="forbid", frozen=True):
-    """What changed: {name: size} of files that only one side has, changed ones, equal ones."""
+    """Difference: {name: size} of files that only one side has, changed files, equal files."""
 
     gone: dict[str, int]
     new: dict[str, int]
@@ -43,7 +42,7 @@ class Difference(BaseModel, extra="forbid", frozen=True):
 
 
 def difference(before: Iterable[LocalFile], after: Iterable[LocalFile]) -> Difference:
-    """Compares the files of two runtimes, reading those that differ. Never raises."""
+    """Compare the files of two runtimes, reading those that differ. Never raises."""
     old, new = _by_name(before), _by_name(after)
     both = [name for name in old if name in new]
     return Difference(
@@ -75,7 +74,7 @@ def _change(before: LocalFile, after: LocalFile) -> FileChange:
 
 
 def plain_name(name: str) -> str:
-    """A library's name without the version or hash that stands in it (pure)."""
+    """Return a library's name without its version or hash (pure)."""
     return _HASHED.sub(".so", _NUMBERED.sub(".so", name))
 
 

@@ -1,12 +1,12 @@
-"""What an ELF file says of itself: machine, names, needs. Pure.
+"""Facts of ELF files: machine, names, needed libraries and versions (pure).
 
-It reads what a dynamic loader reads (program headers, the dynamic segment, notes), so that files
-without section headers are understood as well. Every count is bounded and every offset checked:
-whatever the bytes are, the answer is facts or an ElfError, after a bounded number of steps.
+The reader uses what a dynamic loader uses (program headers, the dynamic segment, notes), so it also
+reads files without section headers. Every count is bounded and every offset checked: any bytes give
+facts or an ElfError, after a bounded number of steps.
 
-Not pyelftools 0.33: of 400 damaged files 5 gave it other errors than its own (OverflowError,
-struct.error) and one did not end. It finds versions by section headers only. Not LIEF 1.0.0: 11,280
-damaged files did not end its process, but it took 300 of 300 that were cut off for whole ones.
+Not pyelftools 0.33: of 400 damaged files 5 raised other errors than its own (OverflowError,
+struct.error) and one hung. It finds versions by section headers only. Not LIEF 1.0.0: 11,280
+damaged files did not end its process, but it accepted 300 of 300 truncated ones.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class ElfError(ValueError):
 
 @dataclass(frozen=True)
 class ElfFacts:
-    """What one ELF file says.
+    """Facts of one ELF file.
 
     `machine` is one of aarch64, x86-64, arm, x86, hexagon, or "machine <number>". `version_needs`
-    are pairs (library, version) without the weak ones; `versions` what the file defines itself.
+    are pairs (library, version) without the weak ones; `versions` are those that the file defines.
     `android_api` is the level that the NDK wrote into .note.android.ident. `page_bytes` is the
-    largest size of memory pages that it can be loaded with; None if nothing of it says so.
+    largest size of memory pages that it can be loaded with, if known.
     """
 
     bits: Literal[32, 64]
@@ -65,19 +65,19 @@ class ElfFacts:
 
     @property
     def min_glibc(self) -> tuple[int, int] | None:
-        """The oldest glibc that has every symbol version it needs; None if it needs none."""
-        found = [
+        """Oldest glibc with every needed symbol version; None if it needs none."""
+        versions = [
             (int(match[1]), int(match[2]))
             for _, version in self.version_needs
             if (match := _GLIBC.fullmatch(version))
         ]
         if any(version == "GLIBC_ABI_DT_RELR" for _, version in self.version_needs):
-            found.append(_RELR_GLIBC)
-        return max(found, default=None)
+            versions.append(_RELR_GLIBC)
+        return max(versions, default=None)
 
     @property
     def libc(self) -> Literal["glibc", "bionic"] | None:
-        """The C library it was linked against; None if it needs none, or for a DSP."""
+        """C library that it is linked with; None if it needs none, or for a DSP."""
         if self.machine == "hexagon":
             return None
         if self.android_api is not None or "libc.so" in self.needed:
@@ -93,7 +93,7 @@ class ElfFacts:
 
 
 def read_elf(data: bytes) -> ElfFacts:
-    """The facts of an ELF file, given as a whole. Raises ElfError."""
+    """Return the facts of a whole ELF file. Raises ElfError."""
     return ElfReader(data).facts()
 
 
@@ -112,19 +112,19 @@ class ElfReader:
         (_, self.header_size, self.headers, section_size, section_count, _) = fields[7:]
         self.machine = _MACHINES.get(machine, f"machine {machine}")
         self.start = headers
-        self.within(sections, section_size * section_count)
+        self.require(sections, section_size * section_count)
         self.alignments: list[int] = []
         self.segments = list(self._segments())
         self.strings = (0, 0)
 
     def facts(self) -> ElfFacts:
-        """All facts. Raises ElfError."""
+        """Return all facts. Raises ElfError."""
         tags = list(self._tags())
         single = dict(reversed(tags))  # of each tag the first
         if _DT_STRTAB in single:
             begin = self.offset_of(single[_DT_STRTAB])
             size = single.get(_DT_STRSZ, 0)
-            self.within(begin, size)
+            self.require(begin, size)
             self.strings = (begin, begin + size)
         return ElfFacts(
             bits=64 if self.wide else 32,
@@ -136,25 +136,25 @@ class ElfReader:
             versions=tuple(self._definitions(single)),
             android_api=self._android_api(),
             # 0 and 1 mean no alignment (gabi), and linkers leave them out
-            page_bytes=min((one for one in self.alignments if one > 1), default=None),
+            page_bytes=min((size for size in self.alignments if size > 1), default=None),
         )
 
     def unpack(self, layout: str, offset: int) -> tuple[int, ...]:
-        """Numbers at an offset, little-endian. Raises ElfError."""
+        """Unpack numbers at an offset, little-endian. Raises ElfError."""
         try:
             return struct.unpack_from("<" + layout, self.data, offset)
         except (struct.error, OverflowError) as error:
             raise ElfError("it ends early, or is damaged") from error
 
-    def within(self, offset: int, size: int) -> None:
-        """A file that was cut off says so here: each part that it names must be in it."""
+    def require(self, offset: int, size: int) -> None:
+        """Raise ElfError unless a part lies within the file, as in a truncated one."""
         if offset + size > len(self.data):
             raise ElfError(
                 f"it ends early, or is damaged: {len(self.data)} bytes, of at least {offset + size}"
             )
 
     def string(self, offset: int) -> str:
-        """A name in the table of names. Raises ElfError."""
+        """Return a name of the string table. Raises ElfError."""
         begin, end = self.strings[0] + offset, self.strings[1]
         text = self.data[begin : min(end, begin + MAX_STRING)] if begin < end else b""
         if b"\0" not in text:
@@ -178,11 +178,11 @@ class ElfReader:
             if kind == _PT_LOAD:
                 self.alignments.append(alignment)
             if kind in (_PT_LOAD, _PT_DYNAMIC, _PT_NOTE):
-                self.within(offset, size)
+                self.require(offset, size)
                 yield kind, offset, address, size
 
     def offset_of(self, address: int) -> int:
-        """Where an address lies in the file. Raises ElfError."""
+        """Return the offset of an address in the file. Raises ElfError."""
         for kind, offset, begin, size in self.segments:
             if kind == _PT_LOAD and begin <= address < begin + size:
                 return offset + address - begin
@@ -201,14 +201,14 @@ class ElfReader:
             return
 
     def _needs(self, tags: dict[int, int]) -> Iterator[tuple[str, str]]:
-        left = MAX_VERSIONS
+        remaining = MAX_VERSIONS
         for entry in self._chain(tags, _DT_VERNEED, _DT_VERNEEDNUM, 12):
             _, count, library, auxiliary, _ = self.unpack("HHIII", entry)
             name, entry = self.string(library), entry + auxiliary
             for _ in range(count):
-                if left == 0:
+                if remaining == 0:
                     raise ElfError(f"it needs more than {MAX_VERSIONS} versions")
-                left -= 1
+                remaining -= 1
                 _, flags, _, version, step = self.unpack("IHHII", entry)
                 if not flags & _VER_WEAK:
                     yield name, self.string(version)
@@ -223,7 +223,7 @@ class ElfReader:
                 yield self.string(self.unpack("I", entry + auxiliary)[0])
 
     def _chain(self, tags: dict[int, int], table: int, count: int, link: int) -> Iterator[int]:
-        """The offsets of a list of records, each with the step to the next one at `link`."""
+        """Yield the offsets of a list of records, each with the step to the next one at `link`."""
         if table not in tags:
             return
         entry = self.offset_of(tags[table])

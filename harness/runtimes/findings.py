@@ -1,4 +1,4 @@
-"""What preflight can find, as data: a code each, how bad it is, and where people met it."""
+"""Findings of preflight as data: code, severity, and a public thread."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from types import MappingProxyType
 from typing import Final, Literal, cast
 
 Severity = Literal["error", "warning", "info"]
-"""error: it will not work; warning: it may not; info: could not be told, or harmless here."""
+"""error: it will not work; warning: it may not; info: unknown, or harmless here."""
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 
 
 @dataclass(frozen=True)
 class Code:
-    """One kind of finding: its usual severity, what it means, and a public thread if there is."""
+    """One kind of finding: its usual severity, its meaning, and a public thread, if any."""
 
     name: str
     severity: Severity
@@ -36,10 +36,10 @@ CODES: Final[Mapping[str, Code]] = MappingProxyType({code.name: code for code in
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that will, or may, go wrong.
+    """One problem, certain or possible.
 
-    `files` are names inside the runtime, or of contexts, the one at fault first. `explanation`
-    says what was found and what comes of it, `fix` what to do. `thread` is a public URL.
+    `files` are names inside the runtime, or of contexts, the one at fault first. `explanation` is
+    the problem and its consequence, `fix` what to do. `thread` is a public URL.
     """
 
     code: str
@@ -66,6 +66,6 @@ def finding(
     *,
     severity: Severity | None = None,
 ) -> Finding:
-    """A finding of a code of the table; `severity` where the case is not the usual one."""
+    """Return a finding with a code of the table, and its usual severity unless another is given."""
     kind = CODES[code]
     return Finding(code, severity or kind.severity, files, explanation, fix, kind.thread)

@@ -1,8 +1,8 @@
-"""Runtimes that lie on the user's own disk: QAIRT SDK trees, and plain folders of libraries.
+"""Runtimes on the user's own disk: QAIRT SDK trees, and plain folders of libraries.
 
-Files stay where they are; a cache of hashes notices what has changed. The layout of a tree is that
-of the QAIRT docs: lib/<target>, lib/hexagon-vXX/unsigned. The installer makes a
-folder with one tree per version.
+Files stay where they are; a cache of hashes detects changes. The layout of a tree is that of the
+QAIRT docs: lib/<target>, lib/hexagon-vXX/unsigned. The installer makes a folder with one tree per
+version.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from harness.core.names_inside import read_inside, stays_inside
 from harness.core.verified_folder import HashCache, valid_name
 from harness.core.versions import QnnVersion
 from harness.runtimes.runtime import (
-    TELLING,
+    BUILD_KINDS,
     LibraryFacts,
     LibrarySource,
     Runtime,
-    given_version,
     is_device_file,
     is_library,
     kind_of,
     library_target,
     library_version,
+    parse_version,
     read_library,
     sdk_version,
     version_key,
@@ -61,12 +61,12 @@ def local_runtime(
     target: str,
     root: Path,
 ) -> Runtime:
-    """A runtime of files that stay where they are; `files` by their name in the runtime.
+    """Return a runtime of files that stay where they are, by their names in the runtime.
 
     Raises InfraError if one cannot be read.
     """
     hashed = hashes.hashed(files)
-    made = tuple(
+    local_files = tuple(
         LocalFile(
             path,
             name,
@@ -80,51 +80,51 @@ def local_runtime(
         qnn_version=version,
         target=target,
         root=root,
-        files=made,
+        files=local_files,
         source=source,
         ort_version=ort_version_of(files),
     )
 
 
-def telling_facts(files: Mapping[str, Path]) -> list[LibraryFacts]:
-    """The facts of libraries that name their SDK's build: backends first, then the others."""
+def build_facts(files: Mapping[str, Path]) -> list[LibraryFacts]:
+    """Return the facts of libraries that name their SDK's build, backends first."""
     ranked = sorted(
-        (name for name in files if kind_of(name)[0] in TELLING),
-        key=lambda name: (TELLING.index(kind_of(name)[0]), name),
+        (name for name in files if kind_of(name)[0] in BUILD_KINDS),
+        key=lambda name: (BUILD_KINDS.index(kind_of(name)[0]), name),
     )
-    # One says it, and each is read as a whole.
-    found = []
+    # One is enough, and reading each takes long.
+    facts_read = []
     for name in ranked:
         facts = read_library(files[name], name)
-        found.append(facts)
+        facts_read.append(facts)
         if facts.build is not None and facts.build.version and facts.elf and facts.elf.libc:
             break
-    return found
+    return facts_read
 
 
 def listed_files(folder: Path, prefix: str, *, field: str, depth: int = 1) -> dict[str, Path]:
-    """{prefix/relative name: path} of the files below a folder; raises ConfigError."""
-    found: dict[str, Path] = {}
+    """Return {prefix/relative name: path} of the files below a folder; raises ConfigError."""
+    listed: dict[str, Path] = {}
     try:
-        for where, folders, files in os.walk(folder, followlinks=False):
-            below = Path(where).relative_to(folder)
+        for root, folders, files in os.walk(folder, followlinks=False):
+            below = Path(root).relative_to(folder)
             if len(below.parts) >= depth - 1:
                 folders.clear()
             folders.sort()
             for file in sorted(files):
-                path = Path(where) / file
+                path = Path(root) / file
                 name = (PurePosixPath(prefix) / below.as_posix() / file).as_posix()
                 if path.is_file() and valid_name(name):
-                    found[name] = path
-            if len(found) > MAX_FILES:
+                    listed[name] = path
+            if len(listed) > MAX_FILES:
                 raise ConfigError(f"{folder} has more than {MAX_FILES} files", field=field)
     except OSError as error:
         raise ConfigError(f"{folder} cannot be read: {error.strerror}", field=field) from error
-    return found
+    return listed
 
 
-def kept_inside(files: Mapping[str, Path], root: Path, *, field: str) -> dict[str, Path]:
-    """The files that were found below a folder; raises ConfigError if a link leads out of it."""
+def require_inside(files: Mapping[str, Path], root: Path, *, field: str) -> dict[str, Path]:
+    """Return files found below a folder; raises ConfigError if a link leads out of it."""
     for path in files.values():
         try:
             inside = stays_inside(root, path)
@@ -137,7 +137,7 @@ def kept_inside(files: Mapping[str, Path], root: Path, *, field: str) -> dict[st
 
 
 def ort_version_of(files: Mapping[str, Path]) -> str | None:
-    """The version of the ORT among these files; None if there is none, or it does not say."""
+    """Return the version of the ORT among these files, if there is one that names it."""
     for name, path in files.items():
         if kind_of(name)[0] == "ort":
             return read_library(path, name).ort_version
@@ -147,8 +147,8 @@ def ort_version_of(files: Mapping[str, Path]) -> str | None:
 class FolderSource(LibrarySource):
     """One folder with libraries for one target.
 
-    Version and target are what the libraries say, unless they are given. Every library below it
-    belongs to the runtime, also one that QNN has no part in.
+    Version and target are those of the libraries, unless they are given. Every library below it
+    belongs to the runtime, even if it is not one of QNN.
     """
 
     def __init__(
@@ -168,12 +168,13 @@ class FolderSource(LibrarySource):
         self._target = target
 
     def versions(self, target: str) -> list[str]:
-        version, own_target = self._own
+        version, own_target = self._version_and_target
         return [version] if target == own_target else []
 
     def runtime(self, version: str, target: str) -> Runtime:
-        if (version, target) != self._own:
-            raise VersionError(f"{self._path} has QNN {' for '.join(self._own)} only")
+        if (version, target) != self._version_and_target:
+            only = " for ".join(self._version_and_target)
+            raise VersionError(f"{self._path} has QNN {only} only")
         return local_runtime(
             self._files(),
             self._hashes,
@@ -184,28 +185,28 @@ class FolderSource(LibrarySource):
         )
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `LibrarySource`: what differs from when it was last used."""
+        """See `LibrarySource`: the differences from its last use."""
         return self._hashes.changed(self._files())
 
     @cached_property
-    def _own(self) -> tuple[str, str]:
+    def _version_and_target(self) -> tuple[str, str]:
         """Version and target."""
-        facts = telling_facts(self._files())
+        facts = build_facts(self._files())
         version = (
-            given_version(self._version, f"runtimes.{self.name}.version")
+            parse_version(self._version, f"runtimes.{self.name}.version")
             if self._version
             else library_version(facts)
         )
         target = self._target or library_target(facts)
         if version is None:
-            raise self._untold("QNN version", "version")
+            raise self._unnamed("QNN version", "version")
         if target is None:
-            raise self._untold("target", "target")
+            raise self._unnamed("target", "target")
         return version, target
 
-    def _untold(self, what: str, field: str) -> ConfigError:
+    def _unnamed(self, name: str, field: str) -> ConfigError:
         return ConfigError(
-            f"the libraries in {self._path} do not tell their {what}: list it in `runtimes` of "
+            f"the libraries in {self._path} do not name their {name}: list it in `runtimes` of "
             f"devices.yaml with a `{field}`",
             field=f"runtimes.{self.name}.{field}",
         )
@@ -220,7 +221,7 @@ class FolderSource(LibrarySource):
         }
         if not files:
             raise ConfigError(f"{self._path} has no libraries", field=field)
-        return kept_inside(files, self._path, field=field)
+        return require_inside(files, self._path, field=field)
 
 
 class SdkSource(LibrarySource):
@@ -239,7 +240,7 @@ class SdkSource(LibrarySource):
         toolchain: str | None = None,
         field: str | None = None,
     ) -> None:
-        """`field` is what errors call the path, by default that of `runtimes` in devices.yaml."""
+        """Create a source; `field` names the path in errors, by default in devices.yaml."""
         self.name = name
         self._field = field or f"runtimes.{name}.path"
         self.origin = str(path)
@@ -262,22 +263,22 @@ class SdkSource(LibrarySource):
         )
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `LibrarySource`: what differs from when it was last used."""
+        """See `LibrarySource`: the differences from its last use."""
         root = self._all[version]
         return HashCache(self._cache_root, root).changed(self._files(version, target))
 
     @cached_property
     def _all(self) -> dict[str, Path]:
-        """The trees by their version."""
-        found: dict[str, Path] = {}
+        """Trees by version."""
+        by_version: dict[str, Path] = {}
         path, trees = self._path, sdks_in(self._path)
         if not trees:
-            what = "is no QAIRT SDK: it has no lib/aarch64-android or the like"
-            why = what if path.is_dir() else "is not a folder"
+            problem = "is no QAIRT SDK: it has no lib/aarch64-android or the like"
+            why = problem if path.is_dir() else "is not a folder"
             raise ConfigError(f"{path} {why}", field=self._field)
         for root in trees:
-            found.setdefault(_version_of(root, self._field), root)
-        return {version: found[version] for version in sorted(found, key=version_key)}
+            by_version.setdefault(_version_of(root, self._field), root)
+        return {version: by_version[version] for version in sorted(by_version, key=version_key)}
 
     def _folder(self, version: str, target: str) -> str | None:
         root = self._all[version]
@@ -292,35 +293,35 @@ class SdkSource(LibrarySource):
         files = listed_files(root / "lib" / folder, "lib", field=self._field)
         for name in folders_in(root / "lib"):
             if arch := _HEXAGON.fullmatch(name):
-                # A folder for v73 has libraries for v73 only; the DSP wants its skel.
+                # A folder for v73 has libraries for v73 only; the DSP needs its skel.
                 skel = f"libQnnHtpV{arch[1]}Skel.so"
                 path = root / "lib" / name / "unsigned" / skel
                 if path.is_file():
                     files[f"lib/{skel}"] = path
-        wanted = {name: path for name, path in files.items() if is_device_file(name)}
-        return kept_inside(wanted, root, field=self._field)
+        device_files = {name: path for name, path in files.items() if is_device_file(name)}
+        return require_inside(device_files, root, field=self._field)
 
 
 def sdk_of_environment(environment: Mapping[str, str]) -> tuple[str, Path] | None:
-    """The tree that QAIRT_SDK_ROOT names, else QNN_SDK_ROOT, and which of them does (pure)."""
+    """Return QAIRT_SDK_ROOT, else QNN_SDK_ROOT: the variable's name and its path (pure)."""
     named = (variable for variable in SDK_VARIABLES if environment.get(variable))
     return next(((variable, Path(environment[variable])) for variable in named), None)
 
 
 def sdks_in(path: Path) -> list[Path]:
-    """A folder that looks like a QAIRT tree, else those right inside it."""
+    """Return the folder if it looks like a QAIRT tree, else such folders right inside it."""
     inside = (path / name for name in folders_in(path)[:_MAX_SDKS])
     return [path] if is_sdk(path) else [folder for folder in inside if is_sdk(folder)]
 
 
 def is_sdk(path: Path) -> bool:
-    """Whether a folder looks like a QAIRT tree."""
+    """Return whether a folder looks like a QAIRT tree."""
     names = folders_in(path / "lib")
     return any(target_folder(names, target, None) for target in _FOLDERS)
 
 
 def target_folder(names: list[str], target: str, toolchain: str | None) -> str | None:
-    """Which of the folders in lib/ is for a target; that of the newest compiler (pure)."""
+    """Return the folder in lib/ for a target, that of the newest compiler (pure)."""
     for pattern in _FOLDERS.get(target, ()):
         fitting = [name for name in names if re.fullmatch(pattern, name, re.ASCII)]
         if toolchain is not None and re.fullmatch(pattern, toolchain, re.ASCII):
@@ -347,7 +348,7 @@ def _version_of(root: Path, field: str) -> str:
         if folder is not None:
             files = listed_files(root / "lib" / folder, "lib", field=field)
             files = {name: path for name, path in files.items() if is_device_file(name)}
-            version = library_version(telling_facts(kept_inside(files, root, field=field)))
+            version = library_version(build_facts(require_inside(files, root, field=field)))
             if version is not None:
                 return version
     raise ConfigError(f"{root} does not say which version it is", field=field)
@@ -361,9 +362,9 @@ def _text(root: Path, name: str) -> str | None:
 
 
 def folders_in(path: Path) -> list[str]:
-    """The names of the folders in a folder, sorted; none where it cannot be read."""
+    """Return the names of the folders in a folder, sorted; none if it cannot be read."""
     try:
-        with os.scandir(path) as found:
-            return sorted(entry.name for entry in found if entry.is_dir())
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
     except OSError:
         return []

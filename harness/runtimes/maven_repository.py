@@ -1,6 +1,6 @@
-"""Maven repositories, as a folder or behind a URL: coordinates, versions, POMs, checked files.
+"""Maven repositories, as a folder or behind a URL: coordinates, versions, POMs, verified files.
 
-Not pooch 1.9: it does not bound what a server sends.
+Not pooch 1.9: it does not bound the size of downloads.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class NotThere(InfraError):
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much (bytes) and for how long (seconds) at most."""
+    """Bounds of a download: bytes and seconds."""
 
     max_bytes: int
     timeout_s: float
@@ -52,11 +52,10 @@ class Bounds:
 def download(url: str, path: Path, bounds: Bounds) -> None:
     """Write the content of an http(s) URL to a file.
 
-    User and password of the URL go to its own host only, not to one that it leads to. A connection
-    that breaks off is tried again. Raises NotThere; InfraError if not all of it comes within the
-    bounds.
+    User and password of the URL are sent to its own host only, not to one that it redirects to. A
+    broken connection is retried. Raises NotThere; InfraError if the content exceeds the bounds.
     """
-    url, authorization = _apart(url)
+    url, authorization = _split_login(url)
     request = urllib.request.Request(url, headers={"User-Agent": "qnn-harness"})
     if authorization is not None:
         request.add_unredirected_header("Authorization", authorization)
@@ -75,15 +74,15 @@ def download(url: str, path: Path, bounds: Bounds) -> None:
             time.sleep(_PAUSE_S)
 
 
-def _apart(url: str) -> tuple[str, str | None]:
-    """A URL without user and password, and the header that tells the server both."""
+def _split_login(url: str) -> tuple[str, str | None]:
+    """Return a URL without user and password, and the header with both."""
     try:
         parts = urllib.parse.urlsplit(url)
         _ = parts.port
     except ValueError as error:
         raise InfraError(f"{url} is no URL") from error
-    user, at, host = parts.netloc.rpartition("@")
-    if not at:
+    user, separator, host = parts.netloc.rpartition("@")
+    if not separator:
         return url, None
     login = base64.b64encode(urllib.parse.unquote_to_bytes(user)).decode()
     return parts._replace(netloc=host).geturl(), f"Basic {login}"
@@ -117,12 +116,12 @@ def _attempt(
 
 
 def _read(response: http.client.HTTPResponse) -> bytes:
-    """A part of an answer. Raises HTTPException, for a connection that broke off or is silent."""
+    """Read a part of a response. Raises HTTPException for a broken or silent connection."""
     try:
         chunk = response.read1(_CHUNK_BYTES)
     except OSError as error:
         raise http.client.HTTPException(str(error)) from error
-    if not chunk and response.length:  # read1 ends quietly where a connection does
+    if not chunk and response.length:  # read1 returns nothing if the connection ends
         raise http.client.IncompleteRead(b"", response.length)
     return chunk
 
@@ -146,7 +145,7 @@ def _opener() -> urllib.request.OpenerDirector:
 QNN_RUNTIME: Final = "com.qualcomm.qti:qnn-runtime"
 METADATA: Final = "maven-metadata.xml"
 CHECKSUMS: Final = {"sha256": 64, "sha1": 40}
-"""The kinds of checksums there may be beside a file, the better first, and their digits."""
+"""Kinds of checksums that a file may have, the better first, and their numbers of digits."""
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _MAX_VERSIONS = 1000
@@ -169,7 +168,7 @@ class Coordinates:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads com.qualcomm.qti:qnn-runtime:2.49.0. Raises ConfigError for anything else."""
+        """Parse com.qualcomm.qti:qnn-runtime:2.49.0. Raises ConfigError for anything else."""
         parts = text.split(":")
         if len(parts) not in (2, 3) or not all(_is_part(part) for part in parts):
             raise ConfigError(
@@ -178,8 +177,8 @@ class Coordinates:
             )
         return cls(*parts)
 
-    def at(self, version: str) -> Self:
-        """The same artifact in a version."""
+    def with_version(self, version: str) -> Self:
+        """Return the same artifact in a version."""
         return replace(self, version=version)
 
     @property
@@ -187,7 +186,7 @@ class Coordinates:
         return f"{self.group.replace('.', '/')}/{self.artifact}"
 
     def file(self, extension: str) -> str:
-        """Where a file of the version is in a repository (`aar`, `pom`)."""
+        """Return the path of a file of the version in a repository (`aar`, `pom`)."""
         return f"{self.folder}/{self.version}/{self.artifact}-{self.version}.{extension}"
 
     def __str__(self) -> str:
@@ -196,32 +195,32 @@ class Coordinates:
 
 
 def metadata_versions(content: bytes) -> list[str]:
-    """The versions that a maven-metadata.xml lists; raises ValueError if it is none."""
-    found = [
+    """Return the versions that a maven-metadata.xml lists. Raises ValueError."""
+    versions = [
         (element.text or "").strip()
         for element in _tree(content).iterfind("./versioning/versions/version")
     ]
-    if len(found) > _MAX_VERSIONS:
-        raise ValueError(f"it lists {counted(len(found), 'version')}")
-    return [version for version in dict.fromkeys(found) if _is_part(version)]
+    if len(versions) > _MAX_VERSIONS:
+        raise ValueError(f"it lists {counted(len(versions), 'version')}")
+    return [version for version in dict.fromkeys(versions) if _is_part(version)]
 
 
 def pom_dependencies(content: bytes) -> list[Coordinates]:
-    """What a POM depends on at run time, where it names an exact version; raises ValueError."""
-    found = []
+    """Return the runtime dependencies of a POM that have an exact version. Raises ValueError."""
+    dependencies = []
     for index, element in enumerate(_local(_tree(content), "dependencies", "dependency")):
         if index >= _MAX_DEPENDENCIES:
             raise ValueError("it has too many dependencies")
-        said = {child.tag.rpartition("}")[2]: (child.text or "").strip() for child in element}
-        version = said.get("version", "").strip("[]")
-        parts = (said.get("groupId", ""), said.get("artifactId", ""), version)
-        if said.get("scope", "compile") in ("compile", "runtime") and all(map(_is_part, parts)):
-            found.append(Coordinates(*parts))
-    return found
+        fields = {child.tag.rpartition("}")[2]: (child.text or "").strip() for child in element}
+        version = fields.get("version", "").strip("[]")
+        parts = (fields.get("groupId", ""), fields.get("artifactId", ""), version)
+        if fields.get("scope", "compile") in ("compile", "runtime") and all(map(_is_part, parts)):
+            dependencies.append(Coordinates(*parts))
+    return dependencies
 
 
 def checksum(text: str, kind: str) -> str | None:
-    """The digest in a .sha1 or .sha256 file, which may name the file behind it."""
+    """Return the digest in a .sha1 or .sha256 file, which may also name the file."""
     word = (text.split() or [""])[0].lower()
     right = len(word) == CHECKSUMS[kind] and re.fullmatch(r"[0-9a-f]+", word)
     return word if right else None
@@ -233,7 +232,7 @@ def _is_part(text: str) -> bool:
 
 
 def _tree(content: bytes) -> ElementTree.Element:
-    # Nothing that Maven writes declares a document type, and entities are made in one.
+    # Maven's files declare no document type, which could declare entities.
     if b"<!" in content.replace(b"<!--", b""):
         raise ValueError("it declares a document type")
     try:
@@ -243,7 +242,7 @@ def _tree(content: bytes) -> ElementTree.Element:
 
 
 def _local(root: ElementTree.Element, *path: str) -> Iterator[ElementTree.Element]:
-    """The elements at a path below, whatever their namespace."""
+    """Yield the elements at a path, in any namespace."""
     if not path:
         yield root
         return
@@ -255,8 +254,8 @@ def _local(root: ElementTree.Element, *path: str) -> Iterator[ElementTree.Elemen
 class Repository:
     """A repository on this computer, such as ~/.m2/repository or a mirror, or one behind a URL.
 
-    What was fetched from a URL is kept below `cache_root` and checked there; files of a folder stay
-    where they are. Every method raises InfraError.
+    Files fetched from a URL are kept below `cache_root` and verified; files of a folder stay where
+    they are. Every method raises InfraError.
     """
 
     def __init__(
@@ -271,31 +270,31 @@ class Repository:
         self._versions: dict[str, list[str]] = {}
 
     def versions(self, artifact: Coordinates) -> list[str]:
-        """The versions there are, in no order; without a network, those known from the last time.
+        """Return the versions of an artifact, unordered; without a network, those of the last time.
 
-        Of a folder what is really there, whatever a list says. Raises NotThere.
+        Of a folder, the versions that are really there, not those of its list. Raises NotThere.
         """
         if self._folder is not None:
             return self._versions_in(self._folder, artifact)
         name = f"{artifact.folder}/{METADATA}"
         if name not in self._versions:
-            kept = self._files.path(name)
+            path = self._files.path(name)
             try:
                 self._fetched(name, TEXT_BOUNDS, anew=True)
             except NotThere:
                 raise
             except InfraError as error:
-                if not kept.is_file():
+                if not path.is_file():
                     raise
                 _log.warning(f"{error}; taking the list of versions of the last time")
             try:
-                self._versions[name] = metadata_versions(kept.read_bytes())
+                self._versions[name] = metadata_versions(path.read_bytes())
             except ValueError as error:
                 raise InfraError(f"{self._url}/{name}: {error}") from error
         return self._versions[name]
 
     def file(self, name: str) -> Path:
-        """A file of the repository; a checksum beside it has to be right. Raises NotThere."""
+        """Return a file of the repository, verified by its checksum if any. Raises NotThere."""
         if self._folder is None:
             return self._fetched(name, self._bounds)
         path = inside(self._folder, name)
@@ -307,11 +306,11 @@ class Repository:
         return path
 
     def is_cached(self, name: str) -> bool:
-        """Whether `file` needs no network."""
+        """Return whether `file` needs no network."""
         return self._folder is not None or self._files.is_cached(name)
 
     def damage(self, name: str) -> list[str]:
-        """What is wrong with a file, every byte read; nothing for one that was not fetched."""
+        """Return the damage of a file, reading every byte; none for one that was not fetched."""
         if self._folder is None:
             return self._files.damage(name)
         try:
@@ -323,11 +322,11 @@ class Repository:
     def _versions_in(self, root: Path, artifact: Coordinates) -> list[str]:
         folder = root / artifact.folder
         try:
-            with os.scandir(folder) as found:
-                names = [entry.name for entry in found if entry.is_dir()]
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in entries if entry.is_dir()]
         except OSError as error:
             raise NotThere(f"{folder}: {error.strerror}") from error
-        named = {name: artifact.at(name).file("aar") for name in names if _is_part(name)}
+        named = {name: artifact.with_version(name).file("aar") for name in names if _is_part(name)}
         return [name for name, file in named.items() if inside(root, file).is_file()]
 
     def _fetched(self, name: str, bounds: Bounds, *, anew: bool = False) -> Path:
@@ -336,30 +335,30 @@ class Repository:
             download(f"{self._url}/{name}", part, bounds)
             return part, {"trust": self._verify(name, part)}
 
-        what = name.rpartition("/")[2]
-        return self._files.get(name, bring, what=what, anew=anew).path
+        purpose = name.rpartition("/")[2]
+        return self._files.get(name, bring, what=purpose, anew=anew).path
 
     def _verify(self, name: str, file: Path) -> str:
-        """Compares with the checksum that the repository has beside the file: which kind it is."""
+        """Compare a file with its checksum in the repository; return the kind of checksum."""
         for kind in CHECKSUMS:
-            text = self._beside(f"{name}.{kind}", file)
+            text = self._checksum_text(f"{name}.{kind}", file)
             if text is None:
                 continue
             with file.open("rb") as stream:
-                found = hashlib.file_digest(stream, kind).hexdigest()
+                digest = hashlib.file_digest(stream, kind).hexdigest()
             listed = checksum(text, kind)
             if listed is None and self._folder is not None:
                 continue
             if listed is None:
                 raise InfraError(f"{self._url}/{name}.{kind} holds no {kind}")
-            if listed != found:
-                problem = f"has {kind} {found}, and {listed} is written beside it"
+            if listed != digest:
+                problem = f"has {kind} {digest}, and {listed} is written beside it"
                 raise InfraError(f"{self._url}/{name} {problem}; it is not used")
             return kind
         return "first use"
 
-    def _beside(self, name: str, file: Path) -> str | None:
-        """The text of a small file of the repository; None if it cannot be had."""
+    def _checksum_text(self, name: str, file: Path) -> str | None:
+        """Return the text of a checksum file of the repository, or None."""
         path = file.with_name("checksum") if self._folder is None else inside(self._folder, name)
         try:
             if self._folder is None:

@@ -1,7 +1,7 @@
 """ONNX Runtime and ExecuTorch for a device: any version of the package index, or one at a path.
 
-No torch comes along: the wheel alone has 19 MB, and what is unpacked of it 13 MB. For devices that
-it has no libraries for, a user's own build of ExecuTorch has a runner.
+ExecuTorch comes without torch: its wheel has 19 MB, its unpacked files 13 MB. For devices that the
+wheel has no libraries for, a user's own build of ExecuTorch has a runner.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.core.verified_folder import HashCache, VerifiedFolder
 from harness.core.versions import VersionRange
 from harness.runtimes.aar import AarStore
 from harness.runtimes.elf import ElfError, read_elf
-from harness.runtimes.local_sources import kept_inside, listed_files
+from harness.runtimes.local_sources import listed_files, require_inside
 from harness.runtimes.pypi import ORT_PROJECT, UnpackedWheels, WheelRequest
 from harness.runtimes.runtime import (
     NotOffered,
@@ -31,13 +31,13 @@ from harness.runtimes.runtime import (
 )
 from harness.runtimes.version_specs import choose_all, is_path, split_specs
 
-# Those with a C library in the wheel (from 1.24.1 on) that were tried; oldest first.
+# Tested versions with a C library in the wheel (from 1.24.1 on), oldest first.
 ORT_VERSIONS: Final = (
     *("1.24.1", "1.24.2", "1.24.3", "1.24.4", "1.25.0", "1.25.1", "1.26.0"),
     *("1.27.0", "1.28.0", "1.29.0", "1.30.0", "1.31.0", "1.31.1"),
 )
 ORT_DEVICE_VERSION: Final = "1.26.0"
-"""The ORT of a device unless another is asked for: works with every QNN wheel (2.3.0 to 2.7.0)."""
+"""Default ORT of a device: works with every QNN wheel (2.3.0 to 2.7.0)."""
 
 # Every Python tag of a version holds the same C library, so that one tag serves every host.
 _ORT_PYTHON: Final = ("3.12", "cp312")
@@ -47,63 +47,63 @@ ORT_PLATFORMS: Final[Mapping[str, str]] = MappingProxyType(
 
 CAPI_FOLDER: Final = "onnxruntime/capi"
 PATH_FOLDER: Final = "ort"
-"""Where an ORT lies in a runtime that is not from PyPI."""
+"""Folder of an ORT in a runtime that is not from PyPI."""
 PLUGIN: Final = "libonnxruntime_providers_qnn.so"
-# What of the QNN wheel ORT needs besides the runtime: its plug-in, and, where libQnnHtp.so does
-# not hold it, the compiler, since sessions are made of models that are not compiled yet.
+# Files of the QNN wheel that ORT needs besides the runtime: its plug-in, and, if libQnnHtp.so does
+# not include it, the compiler, as sessions may have models that are not compiled yet.
 BESIDE_ORT: Final = (PLUGIN, "libQnnHtpPrepare.so")
 
 _DEPTH = 4
 
 
 class OrtLibraries:
-    """Every ORT that there is for a target: PyPI's versions, and those that were named by a path.
+    """The ORTs for a target: PyPI's versions, and those at paths of a user.
 
-    An ORT is called by its version; one named by a path, by the last part of that and its version.
+    An ORT is named by its version; one at a path, by the last part of the path and its version.
     """
 
     def __init__(self, unpacked: UnpackedWheels, cache_root: Path) -> None:
         self._unpacked = unpacked
         self._cache_root = cache_root
         self._aars = AarStore(cache_root)
-        self._own: dict[str, tuple[Path, LocalFile]] = {}
+        self._by_name: dict[str, tuple[Path, LocalFile]] = {}
 
     def versions(self, target: str) -> list[str]:
-        """PyPI's versions for a target, oldest first."""
+        """Return PyPI's versions for a target, oldest first."""
         return list(ORT_VERSIONS) if target in ORT_PLATFORMS else []
 
     def is_cached(self, version: str, target: str) -> bool:
-        """Whether a version of PyPI's needs no network. Raises ConfigError."""
+        """Return whether a version of PyPI is cached. Raises ConfigError."""
         return self._unpacked.wheels.is_cached(ort_request(version, target))
 
     def fetch(self, version: str, target: str) -> LocalFile:
-        """The library of a version of PyPI's, fetched and unpacked if need be, and checked.
+        """Return the library of a version of PyPI, fetched and unpacked if need be, and verified.
 
         Raises ConfigError for an unknown version or target, InfraError if it cannot be fetched or
         its wheel does not hold one library.
         """
         folder = self._unpacked.folder(ort_request(version, target), is_ort_library)
-        found = list(folder.files.values())
-        if len(found) != 1:
-            libraries = counted(len(found), "library", "libraries")
-            raise InfraError(f"{folder.path.name} holds {libraries} of ORT, expected 1")
-        return LocalFile.of(found[0])
+        files = list(folder.files.values())
+        if len(files) != 1:
+            number = counted(len(files), "library", "libraries")
+            raise InfraError(f"{folder.path.name} holds {number} of ORT, expected 1")
+        return LocalFile.of(files[0])
 
     def damage(self, version: str, target: str) -> list[str]:
-        """What of a version of PyPI's is not as kept, every byte read. Raises ConfigError."""
+        """Return the damage of a cached version of PyPI, reading every byte. Raises ConfigError."""
         return self._unpacked.damage(ort_request(version, target))
 
     def resolve(self, spec: str, target: str, *, field: str | None = None) -> list[str]:
-        """The names that `spec` means for a target.
+        """Return the names that `spec` means for a target.
 
         A comma list of exact (1.26.0) and short versions (1.27), ranges (>=1.24,<1.32), `latest`
         and `all`, or a path. Raises ConfigError naming `field` and the choices.
         """
-        found: dict[str, None] = {}
+        resolved: dict[str, None] = {}
         for part in split_specs(spec):
             if is_path(part):
                 try:
-                    found[self._at(Path(part).expanduser().absolute(), target)] = None
+                    resolved[self._add_path(Path(part).expanduser().absolute(), target)] = None
                 except ConfigError as error:
                     raise type(error)(error.problem, field=field) from error
             elif not self.versions(target):
@@ -112,21 +112,21 @@ class OrtLibraries:
                     field=field,
                 )
             else:
-                own = choose_all(part, ORT_VERSIONS, field=field, what="ORT")
-                found.update(dict.fromkeys(own))
-        return list(found)
+                versions = choose_all(part, ORT_VERSIONS, field=field, product="ORT")
+                resolved.update(dict.fromkeys(versions))
+        return list(resolved)
 
-    def join(self, runtime: Runtime, name: str | None, beside: Iterable[LocalFile] = ()) -> Runtime:
-        """A QNN runtime and an ORT of `resolve` (None: `ORT_DEVICE_VERSION`) as one runtime.
+    def join(self, runtime: Runtime, name: str | None, more: Iterable[LocalFile] = ()) -> Runtime:
+        """Join a QNN runtime and an ORT of `resolve` (None: `ORT_DEVICE_VERSION`).
 
-        `beside` are further files of the same QNN (see `BESIDE_ORT`). An ORT of a path needs no
-        plug-in: ORT for Android has the QNN provider built in. A runtime that brings its own ORT
-        stays as it is. Raises as `fetch`. Raises NotOffered if another ORT than its own is asked
-        for, or if there is no plug-in for PyPI's ORT, which has no QNN provider built in.
+        `more` are further files of the same QNN (see `BESIDE_ORT`). An ORT of a path needs no
+        plug-in: ORT for Android has the QNN provider built in. A runtime with its own ORT stays as
+        it is. Raises as `fetch`, and NotOffered for another ORT than the runtime's own, or if there
+        is no plug-in for PyPI's ORT, which has no QNN provider built in.
         """
-        if name is not None and name in self._own:
-            _, library = self._own[name]
-            return joined(runtime, name.rpartition(":")[2], (library, *beside))
+        if name is not None and name in self._by_name:
+            _, library = self._by_name[name]
+            return joined(runtime, name.rpartition(":")[2], (library, *more))
         if runtime.ort_version is not None:
             if name not in (None, runtime.ort_version):
                 raise NotOffered(
@@ -135,15 +135,15 @@ class OrtLibraries:
                     field="ort",
                 )
             return runtime
-        if not any(PurePosixPath(file.name).name == PLUGIN for file in (*runtime.files, *beside)):
+        if not any(PurePosixPath(file.name).name == PLUGIN for file in (*runtime.files, *more)):
             raise NotOffered(
                 f"{runtime.name} for {runtime.target} has no {PLUGIN}, which ORT from PyPI needs",
                 field="ort",
             )
         chosen = name or ORT_DEVICE_VERSION
-        return joined(runtime, chosen, (self.fetch(chosen, runtime.target), *beside))
+        return joined(runtime, chosen, (self.fetch(chosen, runtime.target), *more))
 
-    def _at(self, path: Path, target: str) -> str:
+    def _add_path(self, path: Path, target: str) -> str:
         files = self._files(path)
         libraries = {name: file for name, file in files.items() if kind_of(name)[0] == "ort"}
         if len(libraries) != 1:
@@ -157,28 +157,28 @@ class OrtLibraries:
         if own_target not in (None, target):
             raise VersionError(f"{path} has an ORT for {own_target}, not for {target}")
         hashed = HashCache(self._cache_root, path).hashed(libraries)[name]
-        found = f"{path.name.removesuffix('.aar').lower()}:{facts.ort_version}"
-        if found in self._own and self._own[found][0] != path:
-            raise ConfigError(f"{path} and {self._own[found][0]} have the same name and version")
-        made = LocalFile(
+        key = f"{path.name.removesuffix('.aar').lower()}:{facts.ort_version}"
+        if key in self._by_name and self._by_name[key][0] != path:
+            raise ConfigError(f"{path} and {self._by_name[key][0]} have the same name and version")
+        local_file = LocalFile(
             file, f"{PATH_FOLDER}/{PurePosixPath(name).name}", hashed.size, hashed.sha256
         )
-        self._own[found] = path, made
-        return found
+        self._by_name[key] = path, local_file
+        return key
 
     def _files(self, path: Path) -> dict[str, Path]:
         if path.is_file() and path.suffix.lower() == ".aar":
             return self._aars.files(path)
         if not path.is_dir():
-            what = "is neither a folder nor an AAR" if path.exists() else "does not exist"
-            raise ConfigError(f"{path} {what}")
+            problem = "is neither a folder nor an AAR" if path.exists() else "does not exist"
+            raise ConfigError(f"{path} {problem}")
         listed = listed_files(path, "lib", field="--ort", depth=_DEPTH)
         libraries = {name: file for name, file in listed.items() if kind_of(name)[0] == "ort"}
-        return kept_inside(libraries, path, field="--ort")
+        return require_inside(libraries, path, field="--ort")
 
 
 def ort_request(version: str, target: str) -> WheelRequest:
-    """The wheel of a version. Raises ConfigError for an unknown version or target (pure)."""
+    """Return the wheel of a version. Raises ConfigError for an unknown version or target (pure)."""
     if target not in ORT_PLATFORMS:
         raise ConfigError(f"PyPI has no ORT for target {target!r}", choices=ORT_PLATFORMS)
     if version not in ORT_VERSIONS:
@@ -187,19 +187,19 @@ def ort_request(version: str, target: str) -> WheelRequest:
 
 
 def is_ort_library(name: str) -> bool:
-    """Whether a file of the wheel is ORT's C library (pure)."""
+    """Return whether a file of the wheel is ORT's C library (pure)."""
     path = PurePosixPath(name)
     return str(path.parent) == CAPI_FOLDER and path.name.startswith("libonnxruntime.so")
 
 
 def joined(runtime: Runtime, version: str, more: Iterable[LocalFile]) -> Runtime:
-    """A runtime with more files, ORT's library of this version among them (pure)."""
+    """Return a runtime with more files, among them ORT's library of this version (pure)."""
     files = {file.name: file for file in (*runtime.files, *more)}
     return replace(runtime, files=tuple(files[name] for name in sorted(files)), ort_version=version)
 
 
 def ort_library_of(runtime: Runtime) -> str:
-    """The name of ORT's C library in a runtime that has one. Raises ConfigError (pure)."""
+    """Return the name of ORT's C library in a runtime. Raises ConfigError if it has none (pure)."""
     for file in runtime.files:
         if PurePosixPath(file.name).name.startswith("libonnxruntime.so"):
             return PurePosixPath(file.name).name
@@ -208,12 +208,12 @@ def ort_library_of(runtime: Runtime) -> str:
 
 EXECUTORCH_VERSION: Final = "1.5.1"
 EXECUTORCH_TARGET: Final = "linux-x64"
-"""What the libraries of the wheel are for; on other devices it takes a program of the user's."""
+"""Target of the wheel's libraries; other devices need a user's own build."""
 
 EXECUTORCH_TAKES: Final = VersionRange.parse(">=2.49,<2.50")
-"""The QNN versions whose HTP backend reads a device configuration as ExecuTorch 1.5.1 writes it.
+"""QNN versions whose HTP backend reads a device configuration as ExecuTorch 1.5.1 writes it.
 
-Behind the option word its fields start at byte 4 in the HTP API 5.49 (QNN 2.49.40), and at byte 8
+After the option word its fields start at byte 4 in the HTP API 5.49 (QNN 2.49.40), and at byte 8
 before and after that. Measured with QNN 2.47.0 to 2.51.0; see also native/backend.c of the probe.
 """
 
@@ -228,14 +228,14 @@ EXECUTORCH_LIBRARIES: Final = (
     "libexecutorch_kernels_optimized.so",
     "libexecutorch_threadpool.so",
 )
-"""What the runner is linked with, and what those need besides the C++ runtime of the system."""
+"""Libraries of the runner, and those that they need besides the system's C++ runtime."""
 
 OWN_BUILD: Final = "own build"
-"""What a record calls the ExecuTorch of a user's own build, which does not tell its version."""
+"""Version in records of a user's own build of ExecuTorch, which does not name its version."""
 
 RUNNER: Final = "qnn_executor_runner"
 _BACKEND: Final = "libqnn_executorch_backend.so"
-# as ExecuTorch's CMake leaves them below a build folder, or side by side
+# below a build folder of ExecuTorch's CMake, or side by side
 _RUNNERS: Final = ("", "examples/qualcomm/executor_runner")
 _LIBRARIES: Final = ("", "lib", "backends/qualcomm")
 _MOST_LIBRARIES: Final = 64
@@ -243,9 +243,9 @@ _MOST_BYTES: Final = 1 << 30
 
 
 def executorch_folder(unpacked: UnpackedWheels, target: str) -> VerifiedFolder:
-    """The wheel, unpacked; its files are below `executorch/`.
+    """Return the unpacked wheel, with its files below `executorch/`.
 
-    Raises ConfigError for a target that it has no libraries for, InfraError if it cannot be had.
+    Raises ConfigError for a target that it has no libraries for, InfraError if it is unavailable.
     """
     if target != EXECUTORCH_TARGET:
         raise ConfigError(
@@ -260,25 +260,25 @@ def executorch_folder(unpacked: UnpackedWheels, target: str) -> VerifiedFolder:
 
 
 def runner_files(folder: Path, target: str) -> dict[str, Path]:
-    """The runner of a build folder and the libraries beside it, by name.
+    """Return the runner of a build folder and the libraries beside it, by name.
 
-    Raises ConfigError where one of them is missing, or for another kind of device.
+    Raises ConfigError if one of them is missing, or is for another target.
     """
     field = "--executorch"
-    runner = next((path for at in _RUNNERS if (path := folder / at / RUNNER).is_file()), None)
+    runner = next((path for part in _RUNNERS if (path := folder / part / RUNNER).is_file()), None)
     if runner is None:
-        places = [f"{at}/{RUNNER}".lstrip("/") for at in _RUNNERS]
+        places = [f"{part}/{RUNNER}".lstrip("/") for part in _RUNNERS]
         raise ConfigError(f"no {RUNNER} in it", file=folder, field=field, choices=places)
-    found: dict[str, Path] = {}
-    for at in (*_LIBRARIES, _RUNNERS[1]):
-        for path in sorted((folder / at).glob("*.so"))[:_MOST_LIBRARIES]:
+    libraries: dict[str, Path] = {}
+    for part in (*_LIBRARIES, _RUNNERS[1]):
+        for path in sorted((folder / part).glob("*.so"))[:_MOST_LIBRARIES]:
             if path.is_file():
-                found.setdefault(path.name, path)
-    if not any(name.startswith(("libexecutorch", _BACKEND)) for name in found):
-        places = [f"{at}/{_BACKEND}".lstrip("/") for at in _LIBRARIES]
+                libraries.setdefault(path.name, path)
+    if not any(name.startswith(("libexecutorch", _BACKEND)) for name in libraries):
+        places = [f"{part}/{_BACKEND}".lstrip("/") for part in _LIBRARIES]
         raise ConfigError(f"no {_BACKEND} in it", file=folder, field=field, choices=places)
-    kept_inside({RUNNER: runner, **found}, folder, field=field)
-    for path in (runner, *found.values()):
+    require_inside({RUNNER: runner, **libraries}, folder, field=field)
+    for path in (runner, *libraries.values()):
         if path.stat().st_size > _MOST_BYTES:
             raise ConfigError(f"has more than {_MOST_BYTES} bytes", file=path, field=field)
     try:
@@ -288,4 +288,4 @@ def runner_files(folder: Path, target: str) -> dict[str, Path]:
     if machine != PLATFORMS[target].machine:
         problem = f"is for {machine}, and the device ({target}) takes {PLATFORMS[target].machine}"
         raise ConfigError(problem, file=runner, field=field)
-    return {RUNNER: runner, **found}
+    return {RUNNER: runner, **libraries}

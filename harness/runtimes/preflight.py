@@ -1,8 +1,8 @@
-"""Preflight: what will go wrong with these libraries on this device, told before it is tried.
+"""Preflight: problems of libraries on a device, found before they run there.
 
-Pure and offline. Facts in, findings out; what is not known is not guessed at.
+Pure and offline: facts in, findings out, without guesses.
 
-What a target's system has is a table with its sources, unless the device was asked.
+The libraries of a target's system are a table with its sources, unless the device listed its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.runtimes.findings import SEVERITIES, Finding, Severity, finding
 from harness.runtimes.ort import EXECUTORCH_TAKES, EXECUTORCH_VERSION
 from harness.runtimes.runtime import LibraryFacts
 
-# glibc's own libraries, and what every distribution with a C++ program on it has. libcdsprpc.so:
+# glibc's own libraries, and those of every distribution with a C++ program. libcdsprpc.so:
 # qualcomm/fastrpc, part of the images of Qualcomm's boards.
 _LINUX: Final = frozenset(
     (
@@ -50,19 +50,18 @@ SYSTEM_LIBRARIES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 _DSP_LIBRARIES: Final = frozenset(
     ("libc++.so.1", "libc++abi.so.1", "libc.so", "libgcc.so", "libm.so", "libdl.so")
 )
-"""What the DSP's own file system has (/usr/lib/rfsa, /dsp): the SDK ships none of them."""
+"""Libraries of the DSP's own file system (/usr/lib/rfsa, /dsp): the SDK ships none of them."""
 
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})", re.ASCII)
 
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """What is known of a device; None for what is not.
+    """Facts of a device; None if unknown.
 
     `soc` as in SM8550, `htp_arch` as in 73, `glibc` as in 2.35. `libraries` are the file names on
-    its library path besides what is pushed, if it was asked. `page_bytes` is how large pages of its
-    memory are. `lacks_floats`: its DSP is an emulator
-    without vector instructions for floating point.
+    its library path, without those that are pushed. `page_bytes` is the size of its memory pages.
+    `lacks_floats`: its DSP is an emulator without vector instructions for floating point.
     """
 
     target: Target
@@ -80,7 +79,7 @@ class TargetFacts:
 
     @property
     def arch(self) -> int | None:
-        """Its HTP, as it says or as its SoC has."""
+        """Arch of the HTP, as reported or by its SoC."""
         if self.htp_arch is not None or self.known_soc is None:
             return self.htp_arch
         return self.known_soc.htp_arch
@@ -95,7 +94,7 @@ class TargetFacts:
 
 
 def linking_findings(files: Sequence[LibraryFacts], device: TargetFacts) -> Iterator[Finding]:
-    """What the dynamic loader of the device, or the DSP's, will say of the files."""
+    """Yield what the dynamic loader of the device, or of the DSP, will complain about."""
     fit: list[tuple[LibraryFacts, ElfFacts]] = []
     for file in files:
         wrong = _misfit(file, device)
@@ -108,7 +107,7 @@ def linking_findings(files: Sequence[LibraryFacts], device: TargetFacts) -> Iter
 
 
 def _misfit(file: LibraryFacts, device: TargetFacts) -> Finding | None:
-    """The one reason for which a file cannot be loaded there at all."""
+    """Return the reason why a file cannot be loaded there at all, if any."""
     if file.elf is None:
         return finding(
             "elf-damaged",
@@ -141,8 +140,8 @@ def _misfit(file: LibraryFacts, device: TargetFacts) -> Finding | None:
 
 
 def _too_new(file: LibraryFacts, elf: ElfFacts, device: TargetFacts) -> Iterator[Finding]:
-    has = _VERSION.match(device.glibc or "")
-    if elf.min_glibc and has and elf.min_glibc > (int(has[1]), int(has[2])):
+    glibc = _VERSION.match(device.glibc or "")
+    if elf.min_glibc and glibc and elf.min_glibc > (int(glibc[1]), int(glibc[2])):
         needs = ".".join(str(number) for number in elf.min_glibc)
         yield finding(
             "glibc-too-old",
@@ -161,7 +160,7 @@ def _too_new(file: LibraryFacts, elf: ElfFacts, device: TargetFacts) -> Iterator
             "Update the device, or take libraries built for its API level",
         )
     pages, fits = device.page_bytes, elf.page_bytes
-    # the DSP maps its own files, with pages of its own
+    # the DSP maps its own files, with its own page size
     if pages and fits and fits < pages and elf.machine != "hexagon":
         yield finding(
             "page-size",
@@ -215,13 +214,13 @@ def _where_to_get(needed: str) -> str:
 
 
 PLUGIN_MIN_API: Final = 24
-"""The ORT API that the plug-ins of onnxruntime-qnn 2.3.0 to 2.7.0 ask for at least.
+"""Least ORT API that the plug-ins of onnxruntime-qnn 2.3.0 to 2.7.0 ask for.
 
 2.3.0 passes 24 to GetApi; the others compare with it. Their wheels require onnxruntime >= 1.24.2.
 """
 
 SILENT_PLUGIN_MAX_API: Final = 27
-"""The last ORT that takes plug-ins which do not say what they support, such as 2.3.0's.
+"""Last ORT that accepts plug-ins which do not report what they support, such as 2.3.0's.
 
 1.27 was released without the check (microsoft/onnxruntime#28960), 1.28 has it.
 """
@@ -235,18 +234,18 @@ _WITHOUT: Final[Mapping[tuple[str, str], str]] = {
     ("cpu", "linux-x64"): " (of the wheels of onnxruntime-qnn only that of "
     "QNN 2.47.0 has it: --qnn 2.47.0)"
 }
-"""What is known of a backend that wheels for a target lack."""
+"""Notes on backends that wheels for a target lack."""
 
 _ONE_SDK = "Take all QNN libraries from one SDK, wheel or archive"
 
 
 @dataclass(frozen=True)
 class ContextFacts:
-    """A context binary: the QNN version that compiled it, the HTP it is for (73), what it needs.
+    """A context binary: the QNN version that compiled it, its HTP (73), and its needs.
 
     Sizes in bytes, by its metadata: `memory_bytes` is weights, I/O and spill-fill. `soc_model` is
-    the SoC that it was compiled for, by QNN's id; None where nobody chose one. `has_floats`: an
-    input or output of a graph is of a floating-point type.
+    QNN's id of the SoC that it was compiled for, if one was chosen. `has_floats`: an input or
+    output of a graph is of a floating-point type.
     """
 
     name: str
@@ -260,11 +259,11 @@ class ContextFacts:
 
 @dataclass(frozen=True)
 class PreflightInput:
-    """What is looked at: the files that would be pushed, the device, the contexts.
+    """Input of preflight: the files to be pushed, the device, the contexts.
 
-    `qnn_version` is what the runtime is said to be. `ort_version` is for an ORT that is not among
-    the files; `executorch` is the version of the ExecuTorch that drives the backend, if one does.
-    A file that is neither needed by the backend nor by ORT does no harm here.
+    `qnn_version` is the version of the runtime as configured. `ort_version` is for an ORT that is
+    not among the files; `executorch` is the version of the ExecuTorch that drives the backend, if
+    one does. Files that neither the backend nor ORT needs are harmless here.
     """
 
     files: Sequence[LibraryFacts]
@@ -276,13 +275,13 @@ class PreflightInput:
     executorch: str | None = None
 
     def of_kind(self, kind: str) -> list[LibraryFacts]:
-        """The files of one kind."""
+        """Return the files of one kind."""
         return [file for file in self.files if file.kind == kind]
 
 
 def preflight(subject: PreflightInput) -> list[Finding]:
-    """Everything that is wrong or doubtful, the worst first; nothing for a clean set."""
-    found = [
+    """Return all findings, the worst first; none for a clean set."""
+    findings = [
         *linking_findings(_loaded(subject), subject.device),
         *_sdk(subject),
         *_presence(subject),
@@ -291,11 +290,11 @@ def preflight(subject: PreflightInput) -> list[Finding]:
         *_ort(subject),
         *_executorch(subject),
     ]
-    return sorted(found, key=lambda item: (SEVERITIES.index(item.severity), item.code, item.files))
+    return sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), f.code, f.files))
 
 
 def _loaded(subject: PreflightInput) -> list[LibraryFacts]:
-    """The files without stubs and skels for another HTP than the device's, which nobody opens."""
+    """Return the files without stubs and skels for another HTP, which are never opened."""
     arch = subject.device.arch
     return [
         file
@@ -315,29 +314,29 @@ def _sdk(subject: PreflightInput) -> Iterator[Finding]:
                 _ONE_SDK,
             )
     known = [(file, file.build) for file in files if file.build is not None]
-    # The backend decides what fits: it compares the others with itself (1008).
-    backend = (one for one in known if one[0].kind == f"backend-{subject.backend}")
-    found = next(backend, None) or next((one for one in known if one[1].version), None)
-    if found is None:
+    # The backend compares the other libraries with itself (1008).
+    backend = (pair for pair in known if pair[0].kind == f"backend-{subject.backend}")
+    reference_pair = next(backend, None) or next((pair for pair in known if pair[1].version), None)
+    if reference_pair is None:
         return
-    reference, its_build = found
+    reference, its_build = reference_pair
     for file, build in known:
         if not build.agrees_with(its_build):
-            severity, comes = _of_another_build(file, subject.device.arch)
+            severity, consequence = _of_another_build(file, subject.device.arch)
             yield finding(
                 "sdk-mix",
                 (file.name, reference.name),
-                f"{file.name} is of {build}, {reference.name} of {its_build}: {comes}",
+                f"{file.name} is of {build}, {reference.name} of {its_build}: {consequence}",
                 _ONE_SDK,
                 severity=severity,
             )
-    said = QnnVersion.found_in(subject.qnn_version)
-    is_version = QnnVersion.found_in(its_build.version)
-    if said and is_version and not (said.matches(is_version) or is_version.matches(said)):
+    stated = QnnVersion.found_in(subject.qnn_version)
+    actual = QnnVersion.found_in(its_build.version)
+    if stated and actual and not (stated.matches(actual) or actual.matches(stated)):
         yield finding(
             "version-label",
             (reference.name,),
-            f"the runtime is said to be QNN {said}, and {reference.name} is of {its_build}",
+            f"the runtime is said to be QNN {stated}, and {reference.name} is of {its_build}",
             "Correct the version, or look where the file comes from",
         )
 
@@ -418,7 +417,7 @@ def _device(subject: PreflightInput) -> Iterator[Finding]:
         )
     if arch is None:
         return
-    for kind, code, comes in (
+    for kind, code, consequence in (
         ("stub", "stub-missing", "the HTP cannot be opened (4000, Failed to create transport)"),
         (
             "skel",
@@ -427,22 +426,22 @@ def _device(subject: PreflightInput) -> Iterator[Finding]:
             "another SDK (0x80000406, 4000, 14001)",
         ),
     ):
-        there = sorted({file.htp_arch for file in subject.of_kind(kind) if file.htp_arch})
-        if arch not in there:
-            others = ", ".join(f"v{number}" for number in there) or "none at all"
+        archs = sorted({file.htp_arch for file in subject.of_kind(kind) if file.htp_arch})
+        if arch not in archs:
+            others = ", ".join(f"v{number}" for number in archs) or "none at all"
             yield finding(
                 code,
                 tuple(file.name for file in subject.of_kind(kind)),
-                f"the device's HTP is v{arch}, and the {kind}s are: {others}; {comes}",
+                f"the device's HTP is v{arch}, and the {kind}s are: {others}; {consequence}",
                 f"Add libQnnHtpV{arch}{kind.capitalize()}.so, from the SDK that the backend is of",
             )
 
 
 def _backend_version(subject: PreflightInput) -> QnnVersion | None:
     builds = [file.build for file in subject.of_kind(f"backend-{subject.backend}")]
-    # What the backend says of itself is worth more than what the runtime is said to be.
-    says = next((build.version for build in builds if build and build.version), None)
-    return QnnVersion.found_in(says or subject.qnn_version)
+    # The backend's own version is more reliable than the configured one.
+    version = next((build.version for build in builds if build and build.version), None)
+    return QnnVersion.found_in(version or subject.qnn_version)
 
 
 def _contexts(subject: PreflightInput) -> Iterator[Finding]:
@@ -464,30 +463,30 @@ def _contexts(subject: PreflightInput) -> Iterator[Finding]:
             yield from _other_soc(context, soc)
             if subject.device.lacks_floats and context.has_floats:
                 yield _needs_floats(context)
-        wanted = context.htp_arch
+        built_for = context.htp_arch
         if subject.backend == "htp" and arch == _WITHOUT_FLOATS and context.has_floats:
             yield _no_floats(context, subject.device.simulates_htp)
-        if subject.backend == "htp" and arch and wanted and arch != wanted:
-            severity, comes = _other_arch(wanted, arch, subject.device.simulates_htp)
+        if subject.backend == "htp" and arch and built_for and arch != built_for:
+            severity, effect = _other_arch(built_for, arch, subject.device.simulates_htp)
             yield finding(
                 "context-arch",
                 (context.name,),
-                f"{context.name} is for HTP v{wanted}, and the device's is v{arch}: {comes}",
+                f"{context.name} is for HTP v{built_for}, and the device's is v{arch}: {effect}",
                 f"Compile it for v{arch}",
                 severity=severity,
             )
 
 
 def _memory(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
-    """Of what a context needs more than there is. The simulator takes any VTCM size."""
-    has = soc.vtcm_mb if soc else None
-    if soc and has and context.vtcm_bytes and context.vtcm_bytes > has << 20:
+    """Yield findings on VTCM and memory. The simulator accepts any VTCM size."""
+    vtcm_mb = soc.vtcm_mb if soc else None
+    if soc and vtcm_mb and context.vtcm_bytes and context.vtcm_bytes > vtcm_mb << 20:
         yield finding(
             "context-vtcm",
             (context.name,),
             f"{context.name} is for {context.vtcm_bytes / (1 << 20):g} MiB of VTCM, and {soc.name} "
-            f"has {has}: it is refused with 5005 (Request feature vtcm size unsupported)",
-            f"Compile it for {soc.name}, or with vtcm_mb={has}",
+            f"has {vtcm_mb}: it is refused with 5005 (Request feature vtcm size unsupported)",
+            f"Compile it for {soc.name}, or with vtcm_mb={vtcm_mb}",
         )
     if context.memory_bytes and context.memory_bytes > DEVICE_PD_BYTES:
         yield finding(
@@ -500,12 +499,12 @@ def _memory(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
 
 
 def _no_floats(context: ContextFacts, simulator: bool) -> Finding:
-    comes = _NOT_MINDED if simulator else "it fails there"
+    consequence = _NOT_MINDED if simulator else "it fails there"
     return finding(
         "context-floats",
         (context.name,),
         f"{context.name} has floating-point tensors, and HTP v{_WITHOUT_FLOATS} calculates with "
-        f"integers only: {comes}",
+        f"integers only: {consequence}",
         "Quantise the model, its inputs and outputs too, or take a device with a newer HTP",
         severity="info" if simulator else None,
     )
@@ -523,11 +522,11 @@ def _needs_floats(context: ContextFacts) -> Finding:
 
 
 def _other_soc(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
-    """A context for another SoC with the same HTP: what another HTP means is `context-arch`."""
+    """Yield a finding for another SoC with the same HTP; another HTP is `context-arch`."""
     model = context.soc_model
     if soc is None or not model or model == soc.soc_model or context.htp_arch != soc.htp_arch:
         return
-    names = [one.name for one in SOCS.values() if one.soc_model == model]
+    names = [known.name for known in SOCS.values() if known.soc_model == model]
     yield finding(
         "context-soc",
         (context.name,),
@@ -550,8 +549,8 @@ def _other_arch(compiled_for: int, device: int, simulator: bool) -> tuple[Severi
 def _ort(subject: PreflightInput) -> Iterator[Finding]:
     plugins = subject.of_kind("ort-plugin")
     cores = [file for file in subject.of_kind("ort") if file.ort_version]
-    says = cores[0].ort_version if cores else subject.ort_version
-    version = QnnVersion.found_in(says)
+    version_text = cores[0].ort_version if cores else subject.ort_version
+    version = QnnVersion.found_in(version_text)
     core_names = tuple(file.name for file in cores[:1])
     for plugin in plugins if subject.of_kind("ort") or subject.ort_version else ():
         names = (plugin.name, *core_names)
@@ -564,12 +563,12 @@ def _ort(subject: PreflightInput) -> Iterator[Finding]:
                 "Name the version of ORT",
             )
         elif version.parts[1] < PLUGIN_MIN_API:
-            how = "says so" if plugin.negotiates else "crashes"
+            reaction = "says so" if plugin.negotiates else "crashes"
             yield finding(
                 "ort-too-old",
                 names,
                 f"{plugin.name} asks for ORT API {PLUGIN_MIN_API}, and ORT {version} has "
-                f"{version.parts[1]} at most: the plug-in {how} when it is loaded",
+                f"{version.parts[1]} at most: the plug-in {reaction} when it is loaded",
                 f"Take ORT 1.{PLUGIN_MIN_API} or newer",
             )
         elif version.parts[1] > SILENT_PLUGIN_MAX_API and not plugin.negotiates:

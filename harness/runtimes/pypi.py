@@ -1,10 +1,9 @@
 """Runtimes out of the wheels of onnxruntime-qnn, and the cache of wheels that pip fetches.
 
-Wheels are unpacked once on the host, checked at every use, and made anew when damaged. Which of
-their files go where is a table. "Not opened" there: not among what the dynamic loader opened while
+Wheels are unpacked once on the host, verified at every use, and unpacked again when damaged. A
+table has the use of their files. "Not opened" there: the dynamic loader did not open it while
 contexts were compiled, loaded and executed (LD_DEBUG=files, QNN 2.47.0 and 2.51.0). The names on a
-device are those of the wheel, because the libraries look for their C++ runtime in
-$ORIGIN/../*.libs.
+device are those of the wheel, as the libraries look for their C++ runtime in $ORIGIN/../*.libs.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from harness.runtimes.runtime import LibrarySource, Runtime
 _KEPT_OUTPUT_BYTES = 256 * 1024
 _MAX_LINE = 240
 
-# What stands in pip's warnings when an index cannot be used, from pip 23 to 26 and urllib3.
+# Texts of pip's warnings when an index cannot be used, from pip 23 to 26 and urllib3.
 _CAUSES: Final = (
     (r"No module named pip\b", "this Python has no pip; `python -m ensurepip` adds it"),
     (r"No space left on device|Errno 28", "no space left on this computer's disk"),
@@ -67,11 +66,11 @@ FETCH_TIMEOUT_S: Final = 1800.0
 
 
 def pip_download(request: WheelRequest, folder: Path, timeout_s: float) -> Path:
-    """Runs `pip download` for one wheel, on whatever computer; it is left in `folder`, empty now.
+    """Run `pip download` for one wheel, on any computer, into an empty `folder`.
 
-    The user's own configuration of pip decides where from (index, links, proxy, certificates).
-    pip and all it starts are ended at the deadline, and when we are ended. Raises InfraError with
-    pip's reason in one line, without addresses or credentials.
+    The user's own configuration of pip applies (index, links, proxy, certificates). pip and all
+    its children are ended at the deadline, and when we are ended. Raises InfraError with pip's
+    reason in one line, without addresses or credentials.
     """
     command = [sys.executable, "-m", "pip", "download", f"{request.project}=={request.version}"]
     command += ["--platform", request.platform, "--python-version", request.python]
@@ -84,32 +83,32 @@ def pip_download(request: WheelRequest, folder: Path, timeout_s: float) -> Path:
         spawn_guarded(command, env=_environment(), stdout=output, stderr=output) as pip,
     ):
         code = pip.wait(deadline)
-        said = _tail(output)
+        text = _tail(output)
     if code is None:
         raise InfraError(f"pip was not done within {timeout_s:g} s")
     wheels = list(folder.glob("*.whl"))
     if code != 0 or len(wheels) != 1:
-        raise InfraError(f"pip: {essential_line(said)}")
+        raise InfraError(f"pip: {essential_line(text)}")
     return wheels[0]
 
 
 def essential_line(output: str) -> str:
-    """What matters of pip's output after a failure, in one line without addresses (pure)."""
+    """Return the reason of a failure from pip's output, in one line without addresses (pure)."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    last = lines[-1] if lines else "it failed and said nothing"
-    # The first says what was wanted, the later ones repeat it with less.
-    said = next((line[7:] for line in lines if line.startswith("ERROR: ")), last)
+    last = lines[-1] if lines else "it failed without output"
+    # The first error names the request, later ones repeat it with less detail.
+    message = next((line[7:] for line in lines if line.startswith("ERROR: ")), last)
     cause = next((text for pattern, text in _CAUSES if re.search(pattern, output)), None)
-    line = _HOST.sub("host=<index>", _URL.sub("<index>", said)).strip()
+    line = _HOST.sub("host=<index>", _URL.sub("<index>", message)).strip()
     line = line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
     return f"{line} ({cause})" if cause else line
 
 
 def _environment() -> dict[str, str]:
-    # Options of a user's `pip download` that would send the file elsewhere or fetch others.
-    taken_out = ("PIP_DEST", "PIP_NO_BINARY", "PIP_REQUIREMENT", "PIP_QUIET", "PIP_LOG")
-    kept = {name: value for name, value in os.environ.items() if name not in taken_out}
-    return kept | {"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "ignore"}
+    # A user's options of `pip download` that would change the folder or the files.
+    dropped = ("PIP_DEST", "PIP_NO_BINARY", "PIP_REQUIREMENT", "PIP_QUIET", "PIP_LOG")
+    inherited = {name: value for name, value in os.environ.items() if name not in dropped}
+    return inherited | {"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "ignore"}
 
 
 def _tail(output: IO[bytes]) -> str:
@@ -120,7 +119,7 @@ def _tail(output: IO[bytes]) -> str:
 
 @dataclass(frozen=True)
 class WheelRequest:
-    """One wheel of a package index: project, version and the tags that pip chooses by.
+    """One wheel of a package index: project, version and tags.
 
     `platform` as in manylinux_2_35_x86_64, `python` as in 3.12, `abi` as in cp312.
     """
@@ -133,7 +132,7 @@ class WheelRequest:
 
     @classmethod
     def for_this_python(cls, project: str, version: str, platform: str) -> Self:
-        """The wheel for the Python that runs this."""
+        """Return the wheel for the running Python."""
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         abi = f"cp{python.replace('.', '')}{sys.abiflags}"
         return cls(project, version, platform, python, abi)
@@ -150,12 +149,12 @@ class WheelRequest:
 
 @cache
 def known_sha256() -> Mapping[str, str]:
-    """{name in the cache: sha256} of the wheels that the harness names itself.
+    """Return {name in the cache: sha256} of the wheels that the harness pins.
 
-    So no other file can pass for them. Any other wheel is trusted when it is first fetched, and
-    must stay the same. known_wheels.tsv was made with `pip download --no-deps --only-binary :all:
-    --platform P --python-version V --implementation cp --abi A PROJECT==VERSION` and `sha256sum` on
-    what came; a package index shows the same numbers beside its files.
+    Any other wheel is trusted when it is first fetched, and must stay the same. known_wheels.tsv
+    was made with `pip download --no-deps --only-binary :all: --platform P --python-version V
+    --implementation cp --abi A PROJECT==VERSION` and `sha256sum` of the files; a package index
+    shows the same digests.
     """
     text = files("harness.runtimes").joinpath("known_wheels.tsv").read_text("ascii")
     rows = (line.split("\t") for line in text.splitlines())
@@ -181,13 +180,13 @@ class WheelCache:
         self._timeout_s = timeout_s
 
     def is_cached(self, request: WheelRequest) -> bool:
-        """Whether the wheel is in the cache; it is not hashed for this."""
+        """Return whether the wheel is in the cache, without hashing it."""
         return self._files.is_cached(request.file_name)
 
     def fetch(self, request: WheelRequest) -> FetchedFile:
-        """The wheel, fetched by pip if it is not there or damaged.
+        """Return the wheel, fetched by pip if it is missing or damaged.
 
-        Raises InfraError if it cannot be fetched, or if what comes is not what it should be.
+        Raises InfraError if it cannot be fetched, or if the fetched file has another digest.
         """
         name, trust = request.file_name, "known"
         expected = self._known.get(name)
@@ -201,7 +200,7 @@ class WheelCache:
         return self._files.get(name, bring, what=str(request), expected=expected)
 
     def damage(self, request: WheelRequest) -> list[str]:
-        """What is wrong with a wheel of the cache; nothing for one that is not there."""
+        """Return the damage of a wheel in the cache; none for one that is missing."""
         return self._files.damage(request.file_name, self._known.get(request.file_name))
 
     def _from_pip(self, request: WheelRequest, folder: Path) -> Path:
@@ -266,11 +265,11 @@ WHEEL_RULES: Final[tuple[tuple[str, Use], ...]] = (
     (f"{RUNTIME_FOLDER}/*", "device"),
     ("*", "none"),
 )
-"""What becomes of the files whose name in the wheel matches; the first match decides."""
+"""Uses of files by patterns of their names in the wheel; the first match decides."""
 
 
 def use_of(name: str) -> Use:
-    """What becomes of a file of the wheel (pure)."""
+    """Return the use of a file of the wheel (pure)."""
     return next(use for pattern, use in WHEEL_RULES if fnmatchcase(name, pattern))
 
 
@@ -281,19 +280,19 @@ class UnpackedWheels:
         self._root = root
         self.wheels = wheels
 
-    def folder(self, request: WheelRequest, wanted: Callable[[str], bool]) -> VerifiedFolder:
-        """The wanted files of a wheel.
+    def folder(self, request: WheelRequest, is_wanted: Callable[[str], bool]) -> VerifiedFolder:
+        """Return the wanted files of a wheel.
 
-        Raises InfraError if the wheel cannot be had or unpacked.
+        Raises InfraError if the wheel cannot be fetched or unpacked.
         """
         wheel = self.wheels.fetch(request)
-        names = sorted(name for name in names_of(wheel.path) if wanted(name))
+        names = sorted(name for name in names_of(wheel.path) if is_wanted(name))
         facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}
         folder = self._folder(request)
-        return unpacked_once(wheel.path, folder, facts, wanted, lambda *_: {}, what=str(request))
+        return unpacked_once(wheel.path, folder, facts, is_wanted, lambda *_: {}, what=str(request))
 
     def damage(self, request: WheelRequest) -> list[str]:
-        """What of a wheel and its files in the cache is not as it was, every byte read."""
+        """Return the damage of a wheel and its unpacked files, reading every byte."""
         folder = self._folder(request)
         unpacked = [f"{folder.name}: {damage}" for damage in damage_of(folder)]
         return [*self.wheels.damage(request), *unpacked]
@@ -303,7 +302,7 @@ class UnpackedWheels:
 
 
 def all_versions() -> list[str]:
-    """Every QNN version that has a wheel, oldest first (pure)."""
+    """Return every QNN version that has a wheel, oldest first (pure)."""
     return sorted(QNN_WHEELS, key=QnnVersion.parse)
 
 
@@ -345,7 +344,7 @@ class PyPiSource(LibrarySource):
         return self._unpacked.damage(qnn_wheel(version, target))
 
     def folder(self, version: str, target: str) -> VerifiedFolder:
-        """The unpacked wheel, with what only the host uses. Raises as `runtime`."""
+        """Return the unpacked wheel, with files that only the host uses. Raises as `runtime`."""
         wheel = qnn_wheel(version, target)
         try:
             return self._unpacked.folder(wheel, lambda name: use_of(name) != "none")
@@ -354,7 +353,7 @@ class PyPiSource(LibrarySource):
 
 
 def qnn_wheel(version: str, target: str) -> WheelRequest:
-    """The wheel of an exact QNN version. Raises ConfigError for another target or version."""
+    """Return the wheel of an exact QNN version. Raises ConfigError for an unknown one."""
     if target not in QNN_PLATFORMS:
         raise ConfigError(f"PyPI has no QNN libraries for target {target!r}", choices=QNN_PLATFORMS)
     if version not in QNN_WHEELS:
@@ -364,7 +363,7 @@ def qnn_wheel(version: str, target: str) -> WheelRequest:
 
 @dataclass(frozen=True)
 class CompilerHost:
-    """What compiles contexts on this computer: one ORT, and the QNN that does the work.
+    """A compiler of contexts on this computer: one ORT, and one QNN.
 
     `ort_root` and `qnn_root` are folders for PYTHONPATH.
     """
@@ -388,7 +387,7 @@ class CompilerHost:
 
 
 def require_compiling_host() -> None:
-    """Raises InfraError unless this computer is one that compiles: x86-64 Linux."""
+    """Raise InfraError unless this computer can compile: x86-64 Linux."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise InfraError(
             "contexts are compiled on x86-64 Linux only, and this computer is "
@@ -397,6 +396,6 @@ def require_compiling_host() -> None:
 
 
 def ort_folder(unpacked: UnpackedWheels) -> VerifiedFolder:
-    """The wheel of that ORT for this Python, unpacked. Raises InfraError."""
+    """Return the unpacked wheel of `ORT_HOST_VERSION` for this Python. Raises InfraError."""
     request = WheelRequest.for_this_python(ORT_PROJECT, ORT_HOST_VERSION, _ORT_PLATFORM)
     return unpacked.folder(request, lambda name: name.startswith("onnxruntime/"))

@@ -1,8 +1,8 @@
-"""A runtime: the libraries for a target, what they say of themselves, which a device needs.
+"""A runtime: the libraries for a target, their facts, and the files that a device needs.
 
-Names are file names; folders differ from source to source. The source of a fact is a public page,
-or what was seen: "opened" is what the dynamic loader opened while contexts were loaded and
-executed (LD_DEBUG=files, QNN 2.47.0 and 2.51.0).
+Names are file names; folders differ from source to source. The source of a fact is a public page
+or an experiment: "opened" files are those that the dynamic loader opened while contexts were loaded
+and executed (LD_DEBUG=files, QNN 2.47.0 and 2.51.0).
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _KINDS: Final[tuple[tuple[str, LibraryKind], ...]] = (
 )
 _NAMES = [(re.compile(pattern, re.ASCII), kind) for pattern, kind in _KINDS]
 
-# Where builds stand, found in all libraries of QNN 2.47.0 to 2.51.0 for x86-64 and aarch64:
-# v2.51.0.260929181845 in backends, stubs, skels and libQnnHtpPrepare.so. Logs of other SDKs show
-# a number more, v2.28.2.241116104011_103376 (pytorch/executorch#8762). libQnnSystem.so has only
-# the time, 260929181845, as a string of its own.
+# Builds in all libraries of QNN 2.47.0 to 2.51.0 for x86-64 and aarch64: v2.51.0.260929181845 in
+# backends, stubs, skels and libQnnHtpPrepare.so. Logs of other SDKs have one more number,
+# v2.28.2.241116104011_103376 (pytorch/executorch#8762). libQnnSystem.so has only the time,
+# 260929181845, as a separate string.
 _BUILD = re.compile(rb"v(\d{1,3}\.\d{1,3}\.\d{1,3})\.(\d{12}|\d{6})(?!\d)")
 _STAMP = re.compile(
     rb"(?<![0-9A-Za-z])(2\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d[0-5]\d)(?=\0)"
@@ -84,7 +84,7 @@ _FOLDER = re.compile(
     r"(?<![\d.])(\d{1,3}\.\d{1,3}\.\d{1,3}(?:\.\d{6,12}(?:_\d{1,12})?)?)(?![\d.]*\d)"
 )
 _VERSION = re.compile(r"(\d{1,3}\.\d{1,3}\.\d{1,3})(?:\.(\d{6})(\d{0,6}))?(?:_\w*)?", re.ASCII)
-TELLING: Final[tuple[LibraryKind, ...]] = (
+BUILD_KINDS: Final[tuple[LibraryKind, ...]] = (
     "backend-htp",
     "backend-gpu",
     "backend-cpu",
@@ -93,21 +93,21 @@ TELLING: Final[tuple[LibraryKind, ...]] = (
     "prepare",
     "ort-plugin",
 )
-"""The kinds of libraries that name their SDK's build; those before others are believed first."""
+"""Kinds of libraries that name their SDK's build, the most reliable first."""
 
 
 @dataclass(frozen=True)
 class SdkBuild:
-    """A build of the SDK: its version and the time it was made (yymmddhhmmss, or yymmdd).
+    """A build of the SDK: its version and its time (yymmddhhmmss, or yymmdd).
 
-    `version` or `stamp` is empty where a library does not say it.
+    `version` or `stamp` is empty if a library does not have it.
     """
 
     version: str
     stamp: str
 
     def agrees_with(self, other: SdkBuild) -> bool:
-        """Whether both can be the same build, as far as both say."""
+        """Return whether both can be the same build, as far as is known of both."""
         if self.version and other.version and self.version != other.version:
             return False
         shared = min(len(self.stamp), len(other.stamp))
@@ -121,12 +121,12 @@ class SdkBuild:
 
 @dataclass(frozen=True)
 class LibraryFacts:
-    """What one library is.
+    """Facts of one library.
 
     `name` is its name inside the runtime, with slashes. `htp_arch` is the 73 of a stub's or
-    skel's name, `content_arch` the one that the content says (SONAME, machine of the code).
-    `build` is None where the file names none, or several. `problem` says why `elf` is None.
-    `negotiates` is whether an ORT plug-in adapts to the ORT that loads it.
+    skel's name, `content_arch` that of the content (SONAME, machine of the code). `build` is None
+    if the file names none, or several. `problem` says why `elf` is None. `negotiates`: the ORT
+    plug-in adapts to the ORT that loads it.
     """
 
     name: str
@@ -145,16 +145,16 @@ class LibraryFacts:
 
 
 def kind_of(name: str) -> tuple[LibraryKind, int | None]:
-    """What a library is by its name, and the HTP arch of a stub or skel (pure)."""
+    """Return the kind of a library by its name, and the HTP arch of a stub or skel (pure)."""
     file_name = name.rsplit("/", 1)[-1]
     for pattern, kind in _NAMES:
-        if found := pattern.fullmatch(file_name):
-            return kind, int(found[1]) if pattern.groups else None
+        if match := pattern.fullmatch(file_name):
+            return kind, int(match[1]) if pattern.groups else None
     return "other", None
 
 
 def library_facts(name: str, data: bytes) -> LibraryFacts:
-    """What the library called `name` is, from all its bytes (pure). Never raises."""
+    """Return the facts of the library `name` from all its bytes (pure). Never raises."""
     kind, htp_arch = kind_of(name)
     try:
         elf = read_elf(data)
@@ -163,7 +163,7 @@ def library_facts(name: str, data: bytes) -> LibraryFacts:
     own_kind, own_arch = kind_of(elf.soname) if elf.soname else (kind, None)
     if kind == "skel" and elf.hexagon_arch is not None:
         own_arch = elf.hexagon_arch
-    defined = [found[1] for text in elf.versions if (found := _ORT_DEFINES.fullmatch(text))]
+    defined = [match[1] for text in elf.versions if (match := _ORT_DEFINES.fullmatch(text))]
     return LibraryFacts(
         name=name,
         kind=kind,
@@ -177,10 +177,9 @@ def library_facts(name: str, data: bytes) -> LibraryFacts:
 
 
 def read_library(path: Path, name: str) -> LibraryFacts:
-    """What the library at `path`, called `name` in its runtime, is; a file that cannot be read
-    is a fact too.
+    """Return the facts of the library at `path`, named `name` in its runtime. Never raises.
 
-    Mind that the whole file is read: a tenth of a second for 100 MB.
+    The whole file is read: a tenth of a second for 100 MB.
     """
     try:
         # Not mapped into memory: a file that shrinks meanwhile would kill the process.
@@ -195,41 +194,41 @@ def read_library(path: Path, name: str) -> LibraryFacts:
 def _build_of(kind: LibraryKind, data: bytes) -> SdkBuild | None:
     if kind in ("ort", "ort-plugin", "c++-runtime"):
         return None
-    found = _distinct((match[1], match[2]) for match in _BUILD.finditer(data))
-    if not found and kind == "system":
-        found = _distinct((b"", match[1]) for match in _STAMP.finditer(data))
-    if not found:
-        found = _distinct((match[1], b"") for match in _AISW.finditer(data))
-    if len(found) != 1:
+    builds = _distinct((match[1], match[2]) for match in _BUILD.finditer(data))
+    if not builds and kind == "system":
+        builds = _distinct((b"", match[1]) for match in _STAMP.finditer(data))
+    if not builds:
+        builds = _distinct((match[1], b"") for match in _AISW.finditer(data))
+    if len(builds) != 1:
         return None
-    version, stamp = found.pop()
+    version, stamp = builds.pop()
     return SdkBuild(version.decode(), stamp.decode())
 
 
-def _distinct(found: Iterable[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]:
-    """The different builds, at most two: more tell nothing, and a file could hold millions."""
+def _distinct(builds: Iterable[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]:
+    """Return the distinct builds, at most two: a file could have millions."""
     different: set[tuple[bytes, bytes]] = set()
-    for one in found:
-        different.add(one)
+    for build in builds:
+        different.add(build)
         if len(different) > 1:
             break
     return different
 
 
 def short_version(text: str) -> str | None:
-    """A build's text as options name its version, with its day (2.31.0.250130) (pure).
+    """Return a build's version as in options, with its day (2.31.0.250130) (pure).
 
     None for anything else.
     """
-    found = _VERSION.fullmatch(text.strip().removeprefix("v"))
-    if found is None:
+    match = _VERSION.fullmatch(text.strip().removeprefix("v"))
+    if match is None:
         return None
-    version, day, _ = found.groups()
+    version, day, _ = match.groups()
     return version if day is None else f"{version}.{day}"
 
 
-def given_version(text: str, field: str) -> str:
-    """The version that a user has named. Raises ConfigError if it is none (pure)."""
+def parse_version(text: str, field: str) -> str:
+    """Return the version that a user has named. Raises ConfigError if it is invalid (pure)."""
     version = short_version(text)
     if version is None:
         raise ConfigError(
@@ -239,9 +238,9 @@ def given_version(text: str, field: str) -> str:
 
 
 def sdk_version(sdk_yaml: str | None, header: str | None, folder: str) -> str | None:
-    """The version of a QAIRT tree: its sdk.yaml, else QnnSdkBuildId.h, else its name (pure).
+    """Return the version of a QAIRT tree: of sdk.yaml, QnnSdkBuildId.h or its name (pure).
 
-    The header often knows the build where sdk.yaml has only the version.
+    The header often has the build if sdk.yaml has only the version.
     """
     from_yaml = _first(_YAML, sdk_yaml)
     from_header = _first(_HEADER, header)
@@ -251,14 +250,14 @@ def sdk_version(sdk_yaml: str | None, header: str | None, folder: str) -> str | 
 
 
 def library_version(facts: Iterable[LibraryFacts]) -> str | None:
-    """The version that the libraries say, the backends first (pure)."""
+    """Return the version that the libraries name, the backends first (pure)."""
     build = build_id_of(facts)
     return None if build is None else short_version(build)
 
 
 def library_target(facts: Iterable[LibraryFacts]) -> str | None:
-    """The target that the libraries are for, by the first that shows it (pure)."""
-    for elf in (one.elf for one in facts if one.elf):
+    """Return the target of the libraries, by the first that shows it (pure)."""
+    for elf in (library.elf for library in facts if library.elf):
         for target, system in PLATFORMS.items():
             if (elf.machine, elf.libc) == (system.machine, system.libc):
                 return target
@@ -266,30 +265,31 @@ def library_target(facts: Iterable[LibraryFacts]) -> str | None:
 
 
 def _first(pattern: re.Pattern[str], text: str | None) -> str | None:
-    found = pattern.search(text or "")
-    return short_version(found[1]) if found else None
+    match = pattern.search(text or "")
+    return short_version(match[1]) if match else None
 
 
 def build_id_of(facts: Iterable[LibraryFacts]) -> str | None:
-    """The SDK build that the libraries of a runtime say, a backend's first (pure)."""
-    telling = [one for one in facts if one.kind in TELLING and one.build and one.build.version]
-    first = min(telling, key=lambda one: TELLING.index(one.kind), default=None)
+    """Return the SDK build that the libraries of a runtime name, a backend's first (pure)."""
+    named = (library for library in facts if library.build and library.build.version)
+    naming = [library for library in named if library.kind in BUILD_KINDS]
+    first = min(naming, key=lambda library: BUILD_KINDS.index(library.kind), default=None)
     return None if first is None else str(first.build)
 
 
 class NotOffered(VersionError):
-    """Nobody offers these libraries together: a case that wants them is not supported."""
+    """No source offers these libraries together: a case that needs them is unsupported."""
 
 
 class LibraryMissing(NotOffered):
-    """A runtime does not have a library, so that it cannot do what that is for."""
+    """A runtime lacks a library, and cannot do what needs it."""
 
 
 @dataclass(frozen=True)
 class Runtime:
     """One set of libraries for a target, unpacked on the host below `root`.
 
-    `source` is the name of where it comes from, `ort_version` that of an ORT among the files.
+    `source` is the name of its source, `ort_version` the version of an ORT among the files.
     """
 
     qnn_version: str
@@ -323,7 +323,7 @@ class Runtime:
         return tuple(sorted({arch for kind, arch in kinds if kind == "skel" and arch}))
 
     def library(self, name: str) -> Path:
-        """The path on the host of a library such as libQnnSystem.so. Raises LibraryMissing."""
+        """Return the host's path of a library such as libQnnSystem.so. Raises LibraryMissing."""
         for file in self.files:
             if file.path.name == name:
                 return file.path
@@ -331,40 +331,40 @@ class Runtime:
 
 
 def is_library(name: str) -> bool:
-    """Whether a file is a shared library by its name: libx.so, libx.so.1.2 (pure)."""
+    """Return whether a file is a shared library by its name: libx.so, libx.so.1.2 (pure)."""
     file_name = name.rsplit("/", 1)[-1]
     return file_name.endswith(".so") or ".so." in file_name
 
 
 class LibrarySource(Protocol):
-    """Where runtimes come from.
+    """A source of runtimes.
 
     `versions` and `is_cached` fetch nothing but lists; `runtime` fetches and unpacks what it
-    needs. All raise ConfigError where the description of the source is wrong (no such folder, a
-    version that it does not have) and InfraError where the lab is (network, disk, damaged files).
+    needs. All raise ConfigError if the source's configuration is wrong (no such folder, a version
+    that it does not have) and InfraError if the lab fails (network, disk, damaged files).
     """
 
     name: str
-    """What users call it, and what stands in front of its versions."""
+    """Name of the source, which is the prefix of its versions."""
     origin: str
-    """Where that is, for people: a path, a URL, a project."""
+    """Place of the source, for people: a path, a URL, a project."""
 
     def versions(self, target: str) -> list[str]:
-        """The versions for a target, oldest first; none for a target it has nothing for."""
+        """Return the versions for a target, oldest first; none for another target."""
 
     def is_cached(self, version: str, target: str) -> bool:
-        """Whether a runtime can be had without a network; true of what lies here already."""
+        """Return whether a runtime needs no network, as one on this computer."""
         return True
 
     def runtime(self, version: str, target: str) -> Runtime:
-        """The runtime of an exact version of `versions`, checked."""
+        """Return the runtime of an exact version of `versions`, verified."""
 
     def damage(self, version: str, target: str) -> list[str]:
-        """What is not as it was when it was kept, every byte read; nothing is repaired."""
+        """Return the damage of a runtime's files, reading every byte; nothing is repaired."""
 
 
 def version_key(version: str) -> tuple[tuple[int, ...], str]:
-    """Sorts versions as versions; what is none comes first."""
+    """Return a key that sorts versions; invalid ones come first."""
     known = QnnVersion.found_in(version)
     return known.parts if known else (), version
 
@@ -374,9 +374,9 @@ _KEPT: Final = TypeAdapter(tuple[LibraryFacts, ...])
 
 
 class KnownFacts:
-    """Facts about runtimes by their content: reading 200 MB takes longer than most cases.
+    """Cache of facts about runtimes by their content: reading 200 MB takes longer than most cases.
 
-    What is kept may be lost without harm. It is made anew once the code that reads has changed.
+    Facts are read again if the code that reads them has changed.
     """
 
     def __init__(self, cache_root: Path) -> None:
@@ -384,17 +384,17 @@ class KnownFacts:
         self._known: dict[str, tuple[LibraryFacts, ...]] = {}
 
     def of(self, runtime: Runtime) -> tuple[LibraryFacts, ...]:
-        """The facts of every file, in the runtime's order. Never raises; see `read_library`."""
+        """Return the facts of every file, in the runtime's order. Never raises."""
         if runtime.key not in self._known:
             path = self._root / f"{runtime.key[:32]}-{_reader()[:16]}.json"
             try:
                 facts = parse_model(_KEPT, read_bounded(path, _MAX_KEPT_BYTES))
             except (OSError, ValueError):
                 facts = ()
-            if [one.name for one in facts] != [file.name for file in runtime.files]:
+            if [library.name for library in facts] != [file.name for file in runtime.files]:
                 facts = tuple(read_library(file.path, file.name) for file in runtime.files)
-                # what could not be read now may be readable next time
-                if not any(one.problem for one in facts):
+                # a file that cannot be read now may be readable next time
+                if not any(library.problem for library in facts):
                     with contextlib.suppress(OSError):
                         path.parent.mkdir(parents=True, exist_ok=True)
                         write_json(path, _KEPT.dump_python(facts, mode="json"))
@@ -404,14 +404,14 @@ class KnownFacts:
 
 @cache
 def _reader() -> str:
-    """A key that changes with the code that reads libraries."""
+    """Return a key that changes with the code that reads libraries."""
     here = Path(__file__)
     code = b"".join(file.read_bytes() for file in map(here.with_name, ("elf.py", here.name)))
     return hashlib.sha256(code).hexdigest()
 
 
 Driver = Literal["qnn", "ort-builtin", "ort-plugin", "executorch"]
-"""What drives the backend: our probe, ORT with the EP built in or as plug-in, or a program."""
+"""Driver of the backend: our probe, ORT with the EP built in or as plug-in, or a program."""
 
 ENGINES: Final[tuple[Driver, ...]] = get_args(Driver)
 
@@ -420,11 +420,11 @@ _ALL_ENGINES: Final = frozenset(ENGINES)
 
 
 class DeviceFile(NamedTuple):
-    """One kind of file, and when it is needed.
+    """One kind of file, and its uses.
 
     `pattern` is a regular expression for the whole file name; {arch} stands for the HTP arch.
     `when_preparing`: only for graphs that are composed on the device. `devices_only`: the
-    simulator inside the backend for x86-64 does without.
+    simulator inside the backend for x86-64 does not need it.
     """
 
     pattern: str
@@ -434,7 +434,7 @@ class DeviceFile(NamedTuple):
     devices_only: bool = False
 
     def matches(self, file_name: str, htp_arch: int | None) -> bool:
-        """Whether a file is of this kind; of any arch where `htp_arch` is None."""
+        """Return whether a file is of this kind; of any arch if `htp_arch` is None."""
         arch = r"\d\d" if htp_arch is None else str(htp_arch)
         return re.fullmatch(self.pattern.replace("{arch}", arch), file_name, re.ASCII) is not None
 
@@ -472,12 +472,12 @@ def narrowed(
     online_prepare: bool = False,
     needed: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> Runtime:
-    """The runtime with the files that a process needs on its device, in their order (pure).
+    """Return the runtime with only the files that a process needs on its device (pure).
 
-    `htp_arch` is the 73 of v73; None where it is not known, which takes every stub and skel. On
-    linux-x64 the simulator does without these. `needed` has for file names the other files that
-    they want loaded (DT_NEEDED), which come along if the runtime has them. Raises ConfigError for a
-    backend or engine that does not exist.
+    `htp_arch` is the 73 of v73; None if it is unknown, which keeps every stub and skel. On
+    linux-x64 the simulator does not need these. `needed` are the libraries that files need
+    (DT_NEEDED), by file name; they are included if the runtime has them. Raises ConfigError for an
+    unknown backend or engine.
     """
     for text, choices, field in ((backend, BACKENDS, "backend"), (engine, ENGINES, "engine")):
         if text not in choices:
@@ -495,13 +495,13 @@ def narrowed(
         for file in runtime.files
         if any(kind.matches(_file_name(file), htp_arch) for kind in kinds)
     }
-    todo = list(chosen)
-    while todo:
-        new = set(needed.get(todo.pop(), ())) - chosen
+    pending = list(chosen)
+    while pending:
+        new = set(needed.get(pending.pop(), ())) - chosen
         chosen |= new
-        todo += new
-    kept = tuple(file for file in runtime.files if _file_name(file) in chosen)
-    return replace(runtime, files=kept)
+        pending += new
+    files = tuple(file for file in runtime.files if _file_name(file) in chosen)
+    return replace(runtime, files=files)
 
 
 def _file_name(file: LocalFile) -> str:
@@ -509,34 +509,34 @@ def _file_name(file: LocalFile) -> str:
 
 
 def is_device_file(name: str) -> bool:
-    """Whether a file is of use to any process on any device, by its name (pure)."""
+    """Return whether any process on any device can use a file, by its name (pure)."""
     file_name = name.rsplit("/", 1)[-1]
     return any(kind.matches(file_name, None) for kind in DEVICE_FILES)
 
 
 @dataclass(frozen=True)
 class DeployedRuntime:
-    """A runtime on a device: its folder and what a process needs in its environment to use it."""
+    """A runtime on a device: its folder and the environment of a process that uses it."""
 
     runtime: Runtime
     root: str
     environment: dict[str, str]
 
     def library(self, name: str) -> str:
-        """The path on the device of a library such as libQnnHtp.so. Raises ConfigError."""
+        """Return the device's path of a library such as libQnnHtp.so. Raises ConfigError."""
         path = self.runtime.library(name)
-        (found,) = (file.name for file in self.runtime.files if file.path == path)
-        return f"{self.root}/{found}"
+        (file_name,) = (file.name for file in self.runtime.files if file.path == path)
+        return f"{self.root}/{file_name}"
 
 
 def deploy_runtime(deployer: Deployer, runtime: Runtime) -> DeployedRuntime:
-    """Puts a runtime on the device; one round trip if it is there already. Raises DeviceError."""
+    """Deploy a runtime; one round trip if it is there already. Raises DeviceError."""
     (root,) = deployer.deploy_sets([runtime_set(runtime)])
     folders = [f"{root}/{folder}" for folder in runtime.library_dirs]
     return DeployedRuntime(runtime, root, process_environment(runtime.target, folders))
 
 
 def runtime_set(runtime: Runtime) -> FileSet:
-    """A runtime as the set that `deploy_runtime` makes, to deploy it together with others."""
+    """Return a runtime as a set of files, to deploy it together with others."""
     name = f"qnn-{runtime.qnn_version}-{runtime.key[:KEY_LENGTH]}"
     return FileSet(name, f"QNN {runtime.qnn_version}", runtime.files)

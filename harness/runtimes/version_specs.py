@@ -1,7 +1,7 @@
-"""What a user may write for a version: exact, short, a range, latest, all; from any source (pure).
+"""Version specs of users: exact, short, a range, latest, all; from any source (pure).
 
-A runtime is called by its version, with the name of its source and a colon in front: 2.51.0 where
-it comes from PyPI, sdk:2.31.0.250130 where it comes from the source `sdk`.
+A runtime is named by its version, with its source as prefix: 2.51.0 if it comes from PyPI,
+sdk:2.31.0.250130 if it comes from the source `sdk`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PATH = re.compile(r"[./~]|.*[/\\]|.*\.aar$", re.DOTALL)
 
 
 def split_specs(text: str) -> list[str]:
-    """A comma list taken apart; clauses of one range (>=2.48,<2.51) stay together."""
+    """Split a comma list; clauses of one range (>=2.48,<2.51) stay together."""
     parts: list[str] = []
     for part in (piece.strip() for piece in text.split(",")):
         if part[:1] in ("<", ">", "!", "=") and parts and parts[-1][:1] in ("<", ">", "!", "="):
@@ -29,17 +29,17 @@ def split_specs(text: str) -> list[str]:
 
 
 def is_path(spec: str) -> bool:
-    """Whether a spec is meant as a path: it has a slash, or begins with . or ~."""
+    """Return whether a spec is a path: it has a slash, or begins with . or ~."""
     return _PATH.match(spec) is not None
 
 
 def choose(
-    spec: str, known: Mapping[str, str], *, field: str | None = None, what: str = "QNN"
+    spec: str, known: Mapping[str, str], *, field: str | None = None, product: str = "QNN"
 ) -> list[str]:
-    """The names of the runtimes that one spec means.
+    """Return the names of the runtimes that one spec means.
 
-    `known` is {name: version}; where two have the same version, the first is meant. Raises
-    ConfigError naming `field` and the choices for anything else; `what` has the versions.
+    `known` is {name: version}; of two with the same version, the first is meant. Raises ConfigError
+    naming `field` and the choices for anything else; `product` is the versions' software.
     """
     ordered = _without_repeats(known)
     if spec == "all":
@@ -49,41 +49,41 @@ def choose(
     if spec in known:
         return [spec]
     choices = [*ordered, *_WORDS]
-    unknown = VersionError(f"unknown {what} version {spec[:80]!r}", field=field, choices=choices)
+    unknown = VersionError(f"unknown {product} version {spec[:80]!r}", field=field, choices=choices)
     parsed = {name: version for name in ordered if (version := QnnVersion.found_in(known[name]))}
     if spec[:1] in ("<", ">", "!", "="):
-        wanted = VersionRange.parse(spec)
-        found = [name for name, version in parsed.items() if version in wanted]
-        if not found:
-            raise VersionError(f"no {what} version is {spec[:80]}", field=field, choices=choices)
-        return found
+        bounds = VersionRange.parse(spec)
+        matching = [name for name, version in parsed.items() if version in bounds]
+        if not matching:
+            raise VersionError(f"no {product} version is {spec[:80]}", field=field, choices=choices)
+        return matching
     try:
         short = QnnVersion.parse(spec)
     except ConfigError as error:
         raise unknown from error
-    found = [name for name, version in parsed.items() if version.matches(short)]
-    if not found:
+    matching = [name for name, version in parsed.items() if version.matches(short)]
+    if not matching:
         raise unknown
-    if len(found) > 1:
+    if len(matching) > 1:
         raise ConfigError(
-            f"{spec!r} fits several {what} versions", field=field, choices=[*found, *_WORDS]
+            f"{spec!r} fits several {product} versions", field=field, choices=[*matching, *_WORDS]
         )
-    return found
+    return matching
 
 
 def choose_all(
-    spec: str, known: Iterable[str], *, field: str | None = None, what: str = "QNN"
+    spec: str, known: Iterable[str], *, field: str | None = None, product: str = "QNN"
 ) -> list[str]:
-    """The versions that a comma list of specs means, each once; raises as `choose`."""
+    """Return the versions that a comma list of specs means, each once; raises as `choose`."""
     by_name = {version: version for version in known}
-    found: dict[str, None] = {}
+    versions: dict[str, None] = {}
     for part in split_specs(spec):
-        found.update(dict.fromkeys(choose(part, by_name, field=field, what=what)))
-    return list(found)
+        versions.update(dict.fromkeys(choose(part, by_name, field=field, product=product)))
+    return list(versions)
 
 
 def names(versions: Mapping[str, Sequence[str]], plain: str) -> dict[str, str]:
-    """{name: version} of what the sources have, in their order; those of `plain` have no prefix."""
+    """Return {name: version} of the sources, in order; those of `plain` have no prefix."""
     return {
         version if source == plain else f"{source}:{version}": version
         for source, listed in versions.items()

@@ -1,12 +1,12 @@
-"""What all pages of the site have in common: their frame, and failures told by their causes.
+"""Common parts of the site's pages: their frame, links, charts, and tables of causes.
 
-Each keeps its place among the others, and with it what leads from one to another. A link to what
-the site has not got is none there. So the folder may go anywhere, and keeps what reports lose.
+Links to pages that the site does not have are removed. So the folder can be moved anywhere, and
+keeps pages that are deleted from reports.
 
-Anybody may have written the pages that stand beside journals. So the page of a run, which has
-scripts, is made of its journal here, and the others, which have none, are kept so that none runs.
+Anybody may have written the pages beside journals. So the page of a run, which has scripts, is made
+anew from its journal, and the others, which have none, are copied so that no script runs.
 
-A shape says what a colour says: what passed is low, what failed is high, what is lost is a frame.
+Shapes repeat colours: passed is low, failed is high, lost is a frame.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from harness.core.names_inside import flat_name, open_below
 from harness.core.outgoing_text import counted, printable
 from harness.core.whole_file import write_whole
 from harness.diagnosis.error import signature_text
-from harness.history.database import CauseTold, Database, NightTold, runs
+from harness.history.database import CauseSummary, Database, NightSummary, runs
 from harness.history.performance import SMALLEST_SCALE, median, scales
 from harness.history.previous import since_previous
-from harness.history.run_changes import CauseHeld, DeviceRow, Harvest
-from harness.history.timeline import MARKS, TITLES, Became, NightChange, RunHeld
+from harness.history.run_changes import ChangeStore, DeviceRow, StoredCause
+from harness.history.timeline import MARKS, TITLES, Became, NightChange, StoredRun
 from harness.history.timeline_text import CauseFacts, facts_line
 from harness.report.document import (
     Block,
@@ -48,7 +48,7 @@ from harness.report.document import (
     Style,
     Table,
     asset,
-    filled,
+    fill_slot,
     joined,
     page,
     shortened,
@@ -60,50 +60,50 @@ from harness.results.run_folder import JOURNAL, RunFolder, case_slug
 
 FRONT: Final = "index.html"
 _LISTS: Final = ("Nights", "Cases", "Devices", "Causes", "Bisections")
-_WAYS: Final = Markup(
-    '<a class="skip" href="#main">To what this page says</a><nav aria-label="The lab">{}</nav>'
+_NAVIGATION: Final = Markup(
+    '<a class="skip" href="#main">Skip to content</a><nav aria-label="The lab">{}</nav>'
 )
 PageKind = Literal["night", "case", "device", "cause"]
 
 
 def page_of(kind: PageKind, name: str) -> str:
-    """The path of a page within the site: of a run's id, a test's node id, the name of a device,
-    or the id of a cause."""
+    """Return the path in the site of the page of a run's id, a test's node id, a device's name, or
+    a cause's id."""
     return f"{kind}/{case_slug(name)}.html"
 
 
-def ways(up: str, here: str = "") -> Markup:
-    """What leads from a page to the front page and the lists; `here` is the one that it is."""
-    told = {"Last night": FRONT} | {name: f"{name.lower()}.html" for name in _LISTS}
-    return _WAYS.format(
+def navigation(up: str, here: str = "") -> Markup:
+    """Return the links to the front page and the lists; `here` is the list that the page is."""
+    targets = {"Last night": FRONT} | {name: f"{name.lower()}.html" for name in _LISTS}
+    return _NAVIGATION.format(
         Markup("").join(
             Markup('<a href="{}"{}>{}</a>').format(
                 up + link, Markup(' aria-current="page"') if name == here else "", name
             )
-            for name, link in told.items()
+            for name, link in targets.items()
         )
     )
 
 
 @dataclass(frozen=True)
 class Links:
-    """Links from a page; `up` leads from there to the front page's folder."""
+    """Links from a page; `up` is the path from it to the front page's folder."""
 
     up: str = "../"
 
     def to(self, kind: PageKind, name: str, text: str = "", style: Style = "plain") -> Span:
-        """A link to the page of something."""
+        """Return a link to the page of something."""
         return Span(text or name, link=self.up + quote(page_of(kind, name)), style=style)
 
-    def kept(self, path: str, text: str) -> Span:
-        """A link to a page that is kept; only its text where there is none."""
+    def page(self, path: str, text: str) -> Span:
+        """Return a link to a copied page; only its text if `path` is empty."""
         return Span(text, link=self.up + quote(path) if path else "")
 
 
 _REPORTS: Final = "reports"
 _RUN, _COMPARISON = "report.html", "comparison.html"
 _MAX_BYTES: Final = 64 << 20
-# before all that the page says
+# before the page's own text
 _NO_SCRIPTS: Final = (
     '<!DOCTYPE html>\n<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
@@ -112,18 +112,18 @@ _LINK: Final = re.compile(r' href="(\.[^"#]*)')
 
 
 @dataclass(frozen=True)
-class KeptPages:
-    """Which of these pages the site in a folder has, and the bisections that its reports have."""
+class CopiedPages:
+    """The pages copied into the site in a folder, and the bisections of its reports."""
 
     out: Path
     bisections: tuple[Listed, ...] = ()
 
     def run(self, run: str) -> str:
-        """The path of a run's or a bisection's page within the site; empty if it has none."""
+        """Return the path of a run's or bisection's page in the site; empty if there is none."""
         return self._path(run, _RUN)
 
     def comparison(self, night: str) -> str:
-        """That of the page that says how a night's run differs from the one before."""
+        """Return the path of the comparison of a night's run with the one before."""
         return self._path(night, _COMPARISON)
 
     def _path(self, folder: str, name: str) -> str:
@@ -131,28 +131,28 @@ class KeptPages:
         return path if folder and (self.out / path).is_file() else ""
 
 
-def keep_pages(database: Database, nights: Mapping[str, NightTold], out: Path) -> KeptPages:
-    """Takes what is new of them into the site. Raises InfraError, OSError for one not written."""
+def copy_pages(database: Database, nights: Mapping[str, NightSummary], out: Path) -> CopiedPages:
+    """Copy new pages into the site. Raises InfraError, or OSError if one cannot be written."""
     with database.transaction(writes=False) as connection:
         query = select(runs.c.run, runs.c.folder).where(runs.c.folder != "")
         rows = connection.execute(query.order_by(runs.c.started))
-        # of two runs of one id the second is held by another, and has no page of its own
+        # the second of two runs of one id is stored under another one, and has no page
         folders = {run: Path(folder) for run, folder in rows if Path(folder).name == run}
-    beside = dict.fromkeys(folder.parent for folder in folders.values())
-    found = [one for reports in beside for one in bisections_in(reports)]
-    for reports in beside:
-        for one in found:
-            _keep(out, reports, one.name, _RUN)
+    parents = dict.fromkeys(folder.parent for folder in folders.values())
+    bisections = [bisection for reports in parents for bisection in bisections_in(reports)]
+    for reports in parents:
+        for bisection in bisections:
+            _copy_page(out, reports, bisection.name, _RUN)
     for run, folder in folders.items():
         night = nights.get(run)
         base = folders.get(night.base or "") if night else None
-        _keep(out, folder.parent, run, _RUN, JOURNAL, RunFolder(base) if base else None)
+        _copy_page(out, folder.parent, run, _RUN, JOURNAL, RunFolder(base) if base else None)
         if night is not None:
-            _keep(out, folder.parent, night.night, _COMPARISON)
-    return KeptPages(out, tuple(found))
+            _copy_page(out, folder.parent, night.night, _COMPARISON)
+    return CopiedPages(out, tuple(bisections))
 
 
-def _keep(
+def _copy_page(
     out: Path,
     reports: Path,
     folder: str,
@@ -160,16 +160,16 @@ def _keep(
     made_of: str = "",
     base: RunFolder | None = None,
 ) -> None:
-    """Keep a page, unless it is that of the same time; what cannot be read is not there.
+    """Copy a page without its scripts, or make it of the journal `made_of`, unless unchanged.
 
-    It is made of the journal `made_of` where that is named, beside the run `base`, else copied
-    without its scripts.
+    Its time tells whether it changed. An unreadable page is left out. A page that is made compares
+    the run with `base`, if given.
     """
     try:
         path = out / _REPORTS / flat_name(folder) / name
         with open_below(reports / folder, made_of or name) as file:
-            made = os.fstat(file.fileno()).st_mtime_ns
-            if path.is_file() and path.stat().st_mtime_ns == made:
+            modified = os.fstat(file.fileno()).st_mtime_ns
+            if path.is_file() and path.stat().st_mtime_ns == modified:
                 return
             text = "" if made_of else _NO_SCRIPTS + file.read(_MAX_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError):
@@ -181,13 +181,13 @@ def _keep(
         if not text:
             return
     path.parent.mkdir(parents=True, exist_ok=True)
-    page = filled("".join(_linked(text, path.parent)), "ways", ways("../../"))
+    page = fill_slot("".join(_linked(text, path.parent)), "navigation", navigation("../../"))
     write_whole(path, page.encode("utf-8", "replace"))
-    os.utime(path, ns=(made, made))
+    os.utime(path, ns=(modified, modified))
 
 
 def _linked(page: str, folder: Path) -> Iterator[str]:
-    """A page with those links that lead to another one."""
+    """Yield a page in parts, without links to missing pages."""
     end = 0
     for link in _LINK.finditer(page):
         leads = (folder / unquote(unescape(link[1]))).is_file()
@@ -201,76 +201,77 @@ _MOST_NAMED: Final = 5
 _MOST_CHANGES: Final = 300
 _FOLDED: Final = Markup("<details><summary>command</summary><code>{}</code></details>")
 _LEGEND: Final = (
-    "Where: of the devices that tested the same in that run. Attempts: each time that a case ran "
-    "on one device with the same versions, again in the same run, too."
+    "Where: of the devices that ran the same tests in that run. Attempts: all runs of a case on "
+    "one device with the same versions, also those within one run."
 )
 _COLUMNS: Final = ("What", "Where, since when, what changed", "What is known")
 
 
 @dataclass(frozen=True)
-class Known:
-    """What pages know beside their own subject."""
+class SiteData:
+    """The data of the whole site."""
 
-    runs: Sequence[RunHeld]
-    gathered: Harvest
+    runs: Sequence[StoredRun]
+    store: ChangeStore
     devices: Mapping[tuple[str, int], DeviceRow]
-    nights: Mapping[str, NightTold]
-    causes: Sequence[CauseHeld]
-    """All that is held, the last seen first."""
-    kept: KeptPages
+    nights: Mapping[str, NightSummary]
+    causes: Sequence[StoredCause]
+    """All causes, the last seen first."""
+    pages: CopiedPages
 
-    def cause(self, at: int, cause: str) -> CauseTold:
-        """What the night at a place, or else the last one that did, said of a cause."""
-        nights = (self.nights.get(self.runs[place].run) for place in range(at, -1, -1))
-        found = (one.causes[cause] for one in nights if one is not None and cause in one.causes)
-        return next(found, CauseTold())
+    def cause(self, index: int, cause: str) -> CauseSummary:
+        """Return the summary of a cause by the night of a run, or the last one before with one."""
+        nights = (self.nights.get(self.runs[i].run) for i in range(index, -1, -1))
+        known = (night.causes.get(cause) for night in nights if night is not None)
+        return next(filter(None, known), CauseSummary())
 
     @cached_property
     def socs(self) -> Mapping[str, str | None]:
         return {device: row.soc for (device, _), row in self.devices.items()}
 
-    def facts(self, at: int, cause: str, *, fixed: bool) -> CauseFacts:
-        """The facts of a cause that the run at a place has a change of, or one that is `fixed`."""
-        facts = self.gathered.facts(at, cause, self.runs, self.socs, fixed=fixed)
-        files = () if fixed else self.cause(at, cause).files_changed
+    def facts(self, index: int, cause: str, *, fixed: bool) -> CauseFacts:
+        """Return the facts of a cause by its changes in a run; `fixed` ones, or all others."""
+        facts = self.store.facts(index, cause, self.runs, self.socs, fixed=fixed)
+        files = () if fixed else self.cause(index, cause).files_changed
         return facts.model_copy(update={"files_changed": files})
 
     def device_names(self) -> list[str]:
-        """All devices that cases ran on."""
-        return sorted({name for name, _ in (*self.gathered.by_device, *self.devices)})
+        """Return the names of all devices that cases ran on."""
+        return sorted({name for name, _ in (*self.store.by_device, *self.devices)})
 
     @property
     def last(self) -> int:
         return len(self.runs) - 1
 
-    def is_night(self, at: int) -> bool:
-        """Whether the run at a place is that of a night; any is, where nobody uses `nightly`."""
-        return not self.nights or self.runs[at].run in self.nights
+    def is_night(self, index: int) -> bool:
+        """Return whether a run is that of a night; all are, if `nightly` is never used."""
+        return not self.nights or self.runs[index].run in self.nights
 
     @property
     def last_night(self) -> int:
         last = range(self.last, max(-1, self.last - MARKS), -1)
         return next(filter(self.is_night, last), self.last)
 
-    def day(self, at: int) -> str:
-        """When the run at a place was begun."""
-        return self.runs[at].started[:10]
+    def day(self, index: int) -> str:
+        """Return the day on which a run started."""
+        return self.runs[index].started[:10]
 
 
-def framed(title: str, blocks: Iterable[Block], *, here: str = "", up: str = "../") -> str:
-    """A whole page; `here` is the name of the list that it is, if it is one."""
-    return page(title, blocks, ways=ways(up, here), scripts=[asset("site.js", __package__)])
+def render_page(title: str, blocks: Iterable[Block], *, here: str = "", up: str = "../") -> str:
+    """Return a whole page; `here` is the name of the list that it is, if any."""
+    scripts = [asset("site.js", __package__)]
+    return page(title, blocks, navigation=navigation(up, here), scripts=scripts)
 
 
-def by_cause(known: Known, changes: Sequence[NightChange], links: Links) -> Iterator[Block]:
-    """What became of cases, each kind below its heading, a row for each cause."""
+def by_cause(site: SiteData, changes: Sequence[NightChange], links: Links) -> Iterator[Block]:
+    """Yield changes of cases, each kind below its heading, with a row for each cause."""
     for became, title in TITLES.items():
-        if not (found := [one for one in changes if one.became == became]):
+        if not (listed := [change for change in changes if change.became == became]):
             continue
-        causes = [list(group) for _, group in groupby(found, key=lambda one: one.cause)]
+        causes = [list(group) for _, group in groupby(listed, key=lambda change: change.cause)]
         causes.sort(key=len, reverse=True)
-        yield Heading(f"{title}: {counted(len(found), 'case')}")
-        rows = [_row(known, became, of_cause, links) for of_cause in causes[:_MOST_CAUSES]]
+        yield Heading(f"{title}: {counted(len(listed), 'case')}")
+        rows = [_row(site, became, of_cause, links) for of_cause in causes[:_MOST_CAUSES]]
         yield Table("", _COLUMNS, rows, "stacked causes")
         if len(causes) > _MOST_CAUSES:
             yield Paragraph(f"and {counted(len(causes) - _MOST_CAUSES, 'more cause')}", "dim")
@@ -278,26 +279,26 @@ def by_cause(known: Known, changes: Sequence[NightChange], links: Links) -> Iter
         yield Paragraph(_LEGEND, "dim")
 
 
-def _row(known: Known, became: Became, found: Sequence[NightChange], links: Links) -> list[Line]:
-    first = found[0]
-    mark = "passed" if became == "fixed" else "expected" if became == "known" else first.outcome
-    what: list[str | Span] = [
+def _row(site: SiteData, kind: Became, changes: Sequence[NightChange], links: Links) -> list[Line]:
+    first = changes[0]
+    mark = "passed" if kind == "fixed" else "expected" if kind == "known" else first.outcome
+    cells: list[str | Span] = [
         Span("", mark=mark),
         links.to("cause", first.cause, title_of(first), "strong"),
         ": ",
     ]
-    named = list({one.test: one for one in found}.values())
-    tests = [links.to("case", one.test, short_name(one.test), "code") for one in named]
-    what += _first_of(tests)
-    told = known.cause(first.at, first.cause)
-    said: list[str | Span] = [links.kept(known.kept.run(told.folder), told.known)]
-    if became == "known":
-        issues = dict.fromkeys(one.known_issue for one in found if one.known_issue)
-        said = ["known issue ", *joined([Span(one, style="code") for one in issues])]
-    elif told.command:
-        said += [" ", _FOLDED.format(f"qnn-harness {shlex.join(told.command)}")]
-    facts = known.facts(first.at, first.cause, fixed=became == "fixed")
-    return [what, facts_line(facts, links.to), said]
+    named = list({change.test: change for change in changes}.values())
+    tests = [links.to("case", change.test, short_name(change.test), "code") for change in named]
+    cells += _first_of(tests)
+    summary = site.cause(first.run_index, first.cause)
+    known: list[str | Span] = [links.page(site.pages.run(summary.folder), summary.known)]
+    if kind == "known":
+        issues = dict.fromkeys(change.known_issue for change in changes if change.known_issue)
+        known = ["known issue ", *joined([Span(issue, style="code") for issue in issues])]
+    elif summary.command:
+        known += [" ", _FOLDED.format(f"qnn-harness {shlex.join(summary.command)}")]
+    facts = site.facts(first.run_index, first.cause, fixed=kind == "fixed")
+    return [cells, facts_line(facts, links.to), known]
 
 
 def _first_of(named: Sequence[Span]) -> list[str | Span]:
@@ -306,33 +307,34 @@ def _first_of(named: Sequence[Span]) -> list[str | Span]:
     return [*joined(named[:_MOST_NAMED]), f" and {len(named) - _MOST_NAMED} more"]
 
 
-def happened(known: Known, changes: Sequence[NightChange], links: Links) -> Table:
-    """Changes, night by night."""
+def changes_table(site: SiteData, changes: Sequence[NightChange], links: Links) -> Table:
+    """Return a table of changes, night by night."""
     rows: list[list[Line]] = []
-    for one in changes[:_MOST_CHANGES]:
-        run = known.runs[one.at]
-        changed = f" ({one.changed})" if one.changed and one.since == one.at else ""
+    for change in changes[:_MOST_CHANGES]:
+        run = site.runs[change.run_index]
+        is_start = change.changed and change.since == change.run_index
+        changed = f" ({change.changed})" if is_start else ""
         rows.append(
             [
                 links.to("night", run.run, run.started[:10]),
-                TITLES[one.became].lower(),
-                [links.to("case", one.test, short_name(one.test), "code")],
-                [links.to("device", one.device)] if one.device else "",
-                links.to("cause", one.cause, title_of(one)),
-                one.versions + changed,
+                TITLES[change.became].lower(),
+                [links.to("case", change.test, short_name(change.test), "code")],
+                [links.to("device", change.device)] if change.device else "",
+                links.to("cause", change.cause, title_of(change)),
+                change.versions + changed,
             ]
         )
     return Table("", ("Night", "What", "Case", "Device", "Why", "With"), rows, "stacked")
 
 
-def title_of(of: NightChange | CauseHeld) -> str:
-    """What went wrong, in a few words."""
+def title_of(of: NightChange | StoredCause) -> str:
+    """Return the title of a cause: its diagnosis or signature, shortened."""
     named = signature_text(of.kind)
     return shortened(named if named.startswith(of.outcome) else f"{of.outcome}: {named}", 120)
 
 
 def short_name(test: str) -> str:
-    """A test without its file."""
+    """Return the name of a test without its file."""
     return shortened(test.rpartition("::")[2] or test, 80)
 
 
@@ -359,18 +361,20 @@ _WORDS: Final = {
 _CLASSES: Final = {"known": "expected", "lost": "error"}
 
 
-def strip(marks: Sequence[str], said: Sequence[str] = (), days: Sequence[str] = ()) -> Markup:
-    """Runs as bars, the newest to the right; ` ` where there was none. What is `said` of each is
-    told once of those beside each other that it fits, with their days."""
-    bars, at = "", 0
-    for (mark, words), alike in groupby(zip(marks, said or marks, strict=True)):
-        first, at = at, at + len(list(alike))
+def strip(marks: Sequence[str], texts: Sequence[str] = (), days: Sequence[str] = ()) -> Markup:
+    """Return runs as bars, the newest to the right, with a gap for a mark ` `.
+
+    Neighbours with the same mark and text share one tooltip, with their days.
+    """
+    bars, end = "", 0
+    for (mark, words), alike in groupby(zip(marks, texts or marks, strict=True)):
+        first, end = end, end + len(list(alike))
         if mark in _SHAPES:
             name, top, tall = _SHAPES[mark]
-            bar = "zm10 0".join([f"h8v{tall}h-8"] * (at - first))
+            bar = "zm10 0".join([f"h8v{tall}h-8"] * (end - first))
             bars += f'<path class="o-{name}" d="M{first * _CELL + 1} {top}{bar}z">'
-            if said:
-                day = " to ".join(dict.fromkeys((days[first], days[at - 1])))
+            if texts:
+                day = " to ".join(dict.fromkeys((days[first], days[end - 1])))
                 bars += f"<title>{escape(day)}: {escape(words)}</title>"
             bars += "</path>"
     return Markup(
@@ -380,7 +384,7 @@ def strip(marks: Sequence[str], said: Sequence[str] = (), days: Sequence[str] = 
 
 
 class Bar(NamedTuple):
-    """A night of the trend: what came of how many cases, and where its page is."""
+    """A night of the trend: its page, and its numbers of cases by result."""
 
     name: str
     link: str
@@ -388,26 +392,26 @@ class Bar(NamedTuple):
 
 
 def trend(bars: Sequence[Bar]) -> Markup:
-    """Nights beside each other, the newest to the right; each leads to its page."""
-    most = max((sum(one.counts.values()) for one in bars), default=0) or 1
+    """Return nights side by side, the newest to the right, with links to their pages."""
+    most = max((sum(bar.counts.values()) for bar in bars), default=0) or 1
     drawn = []
-    for at, bar in enumerate(bars):
+    for i, bar in enumerate(bars):
         parts, top = Markup(""), float(_TALL)
-        said = ", ".join(f"{count} {_WORDS[name]}" for name, count in bar.counts.items() if count)
+        title = ", ".join(f"{count} {_WORDS[name]}" for name, count in bar.counts.items() if count)
         talls = {name: count * _TALL / most for name, count in bar.counts.items()}
         for name, count in bar.counts.items():
-            # what went wrong is never too thin to be seen, at the cost of what is most
+            # failures are never too thin to be seen, at the cost of the largest part
             thin = max(0.0, 3 - talls[name]) if count and name in ("failed", "lost") else 0.0
             talls[name] += thin
-            talls[max(talls, key=lambda one: talls[one])] -= thin
+            talls[max(talls, key=lambda part: talls[part])] -= thin
         for name, tall in talls.items():
             top -= tall
             parts += Markup(
                 '<rect class="o-{}" x="{}" y="{:.1f}" width="16" height="{:.1f}"/>'
-            ).format(_CLASSES.get(name, name), at * 20 + 2, top, tall)
+            ).format(_CLASSES.get(name, name), i * 20 + 2, top, tall)
         drawn.append(
             Markup('<a href="{0}" aria-label="{1}: {2}"><title>{1}: {2}</title>{3}</a>').format(
-                bar.link, bar.name, said, parts
+                bar.link, bar.name, title, parts
             )
         )
     return Markup(
@@ -417,11 +421,11 @@ def trend(bars: Sequence[Bar]) -> Markup:
 
 
 def curve(
-    values: Sequence[float | None], said: Callable[[int], str], title: str, *, band: bool = True
+    values: Sequence[float | None], describe: Callable[[int], str], title: str, *, band: bool = True
 ) -> Markup:
-    """A figure over runs, `said` tells each in words; with the band in which noise alone keeps
-    it."""
-    known = [(at, value) for at, value in enumerate(values) if value is not None and value > 0]
+    """Return a chart of a figure over runs, with the band of its noise; `describe` returns the
+    tooltip of a run."""
+    known = [(i, value) for i, value in enumerate(values) if value is not None and value > 0]
     if len(known) < 2:
         return Markup("")
     numbers = [value for _, value in known]
@@ -429,16 +433,16 @@ def curve(
     least, most = min(low, *(v for _, v in known)), max(high, *(v for _, v in known))
     wide, tall, span = 480, 70, (most - least) or 1.0
 
-    def place(at: int, value: float) -> tuple[float, float]:
-        return 4 + at * (wide - 8) / max(1, len(values) - 1), 66 - (value - least) / span * 62
+    def place(i: int, value: float) -> tuple[float, float]:
+        return 4 + i * (wide - 8) / max(1, len(values) - 1), 66 - (value - least) / span * 62
 
-    points = " ".join("{:.1f},{:.1f}".format(*place(*one)) for one in known)
+    points = " ".join("{:.1f},{:.1f}".format(*place(*point)) for point in known)
     dots = ""
-    for at, value in known:
-        if not low <= value <= high or at == known[-1][0]:
-            (x, y), style = place(at, value), "" if low <= value <= high else "out"
+    for i, value in known:
+        if not low <= value <= high or i == known[-1][0]:
+            (x, y), style = place(i, value), "" if low <= value <= high else "out"
             dots += f'<circle class="{style}" cx="{x:.1f}" cy="{y:.1f}" r="3">'
-            dots += f"<title>{escape(said(at))}</title></circle>"
+            dots += f"<title>{escape(describe(i))}</title></circle>"
     top = place(0, high)[1]
     return Markup(
         '<figure><figcaption>{0}: {1}</figcaption><svg class="curve" viewBox="0 0 {2} {3}" '
@@ -447,7 +451,7 @@ def curve(
         '<polyline points="{6}"/>{7}</svg></figure>'
     ).format(
         title,
-        said(known[-1][0]),
+        describe(known[-1][0]),
         wide,
         tall,
         top,
@@ -458,13 +462,13 @@ def curve(
     )
 
 
-def beside(curves: Sequence[Markup]) -> Markup:
-    """Curves beside each other, as many as there is room for."""
+def side_by_side(curves: Sequence[Markup]) -> Markup:
+    """Return curves side by side, as many as there is room for."""
     return Markup('<div class="curves">{}</div>').format(Markup("").join(curves))
 
 
 def _band(values: Sequence[float]) -> tuple[float, float]:
-    """Between which values noise keeps a figure, as far as its own runs tell."""
+    """Return the bounds of a figure's noise, estimated from its own runs."""
     logs = np.log(np.array([values]))
     none = np.zeros(1, dtype=np.int64)
     scale, _ = scales(logs[:, :-1], logs[:, -1:], none, np.full(1, SMALLEST_SCALE))

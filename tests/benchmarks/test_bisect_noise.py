@@ -61,7 +61,7 @@ def bisected(
         )
         scripted = ScriptedRuns(lambda at, _: "passed", value=took)
         bisection = new_bisection(folder / f"{number}", spec, scripted, match=MATCH)
-        found = bisection.go_on()
+        found = bisection.run()
         bisection.folder.close()
         assert isinstance(found, AxisFinding)
         ended[how(found, None if size == 1 else first_bad)] += 1

@@ -33,7 +33,7 @@ def preloaded(bench: Bench, library: str) -> Iterator[None]:
 
 def deploy_anew(bench: Bench) -> None:
     """Makes the device ready as if nothing were known of it."""
-    held = bench._case.target.held
-    held.deployer.forget()
-    held.ready.clear()
-    held.place(bench.placement)
+    device = bench._case.target.provisioned
+    device.deployer.forget()
+    device.ready.clear()
+    device.prepare(bench.placement)

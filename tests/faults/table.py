@@ -117,7 +117,7 @@ CASES = (
         "error",
         "infra",
         5,
-        "ended by itself, and within an event",
+        "exited within an event",
     ),
     Fault(
         "probe_binary_garbage",

@@ -231,7 +231,7 @@ def a_run_gone_on_with(world: Watched, one: Example) -> None:
     for below in ("", "logs/", "logs/case/"):
         world.put(run.path, Example(one.number, f"{below}{one.name}", one.place))
     world.seen()
-    again = RunFolder.held(run.path)
+    again = RunFolder.reopen(run.path)
     again.resume([])
     again.journal.append(record())
     again.close()
@@ -263,7 +263,7 @@ def a_store(world: Watched, one: Example) -> None:
 def tensors(world: Watched, one: Example) -> None:
     world.put(world.given, one)
     world.seen()
-    files = TensorFiles(world.cache).given("inputs", world.given, [TENSOR], Path("m.bin"))
+    files = TensorFiles(world.cache).resolve("inputs", world.given, [TENSOR], Path("m.bin"))
     assert [file.read_bytes() for file in files] == [CONTEXT]
 
 
@@ -276,7 +276,7 @@ def a_graphs_folder(world: Watched, one: Example) -> None:
         (folder / "x.raw").write_bytes(CONTEXT)
     world.seen()
     files = ContextFiles(world.cache, None, None)
-    assert files._given("inputs", world.given, [TENSOR], one.name, Path("m.bin"))
+    assert files._tensor_files("inputs", world.given, [TENSOR], one.name, Path("m.bin"))
 
 
 def a_repository(world: Watched, one: Example) -> None:
@@ -286,7 +286,7 @@ def a_repository(world: Watched, one: Example) -> None:
     pom = f"<p><dependencies><dependency>{needs}</dependency></dependencies></p>"
     artifact = Coordinates.parse("com.g:a")
     versions = metadata_versions(listed.encode("utf-8", "replace"))
-    found = [artifact.at(version) for version in versions]
+    found = [artifact.with_version(version) for version in versions]
     found += pom_dependencies(pom.encode("utf-8", "replace"))
     repository = Repository(world.given, world.cache)
     for at in found:

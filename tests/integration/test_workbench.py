@@ -27,7 +27,7 @@ def open_workbench(lab: Path) -> Workbench:
 
 
 def device_of(workbench: Workbench) -> AttachedDevice:
-    return workbench.held(workbench.lab.device("sim-test")).device
+    return workbench.provisioned(workbench.lab.device("sim-test")).device
 
 
 def prepared(workbench: Workbench, version: str) -> Placement:
@@ -101,7 +101,7 @@ def test_a_device_that_is_attached_anew_is_marked_once(simulated_lab: Path) -> N
     try:
         prepared(workbench, "2.51.0")
         workdir = Path(device_of(workbench).workdir)
-        workbench.recover(workbench.lab.device("sim-test"), case_over=False, aside=False)
+        workbench.recover(workbench.lab.device("sim-test"), case_over=False, background=False)
         prepared(workbench, "2.51.0")
         assert len(list(workdir.glob("inuse/*"))) == 1
     finally:

@@ -20,7 +20,7 @@ from harness.doctor.examine import index_problem
 from harness.history.database import open_database
 from harness.lab.lease import Leases
 from harness.lab.new_devices import with_addresses
-from harness.nightly.night import held
+from harness.nightly.night import lock_nights
 from harness.probe.build import ProbeBuilder, read_sources
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.maven_repository import Bounds, download
@@ -103,7 +103,7 @@ def test_a_folder_on_a_file_system_without_locks_keeps_no_night(
 
     monkeypatch.setattr(fcntl, "flock", none)
     refused = pytest.raises(InfraError, match=r"cannot keep a night in .*: No locks available")
-    with refused, held(tmp_path):
+    with refused, lock_nights(tmp_path):
         pass
 
 
@@ -132,4 +132,4 @@ def test_why_pip_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "No matching distribution found for nothing" in (
         index_problem("nothing", timeout_s=60) or ""
     )
-    assert index_problem("nothing", timeout_s=0.01) == "pip did not come back within 0.01 s"
+    assert index_problem("nothing", timeout_s=0.01) == "pip did not end within 0.01 s"

@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     """A bisection that is over."""
     runs = ScriptedRuns(lambda at, _: "failed" if at[0] >= QNN[2] else "passed")
     bisection = new_bisection(tmp_path, AxisSpec(axis="qnn", candidates=tuple(QNN)), runs)
-    bisection.go_on()
+    bisection.run()
     bisection.folder.close()
     return bisection.folder.path
 

@@ -14,7 +14,7 @@ from harness.bisect.result import AxisFinding
 from harness.bisect.search import AxisSpec
 from harness.report.document import html
 from harness.report.projections import finish
-from harness.report.sections import bisections_in, listed
+from harness.report.sections import bisection_table, bisections_in
 from harness.results.run_folder import RunFolder
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
 
@@ -27,7 +27,7 @@ def bisection(tmp_path: Path) -> Bisection:
     """One that is over."""
     runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "passed")
     made = new_bisection(tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), runs)
-    finding = made.go_on()
+    finding = made.run()
     assert isinstance(finding, AxisFinding)
     write_reports(made.folder, finding, None, tmp_path)
     made.folder.close()
@@ -62,6 +62,6 @@ def test_nothing_in_a_result_can_break_the_lists(tmp_path: Path, content: Any) -
     (folder / RESULT).write_text(content)
     assert len(bisections_in(tmp_path)) == ("bisect" in content)
     if "bisect" in content:
-        page = html([listed(bisections_in(tmp_path))])
+        page = html([bisection_table(bisections_in(tmp_path))])
         assert "<script" not in page
         assert "<b>" not in page

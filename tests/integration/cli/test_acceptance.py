@@ -21,9 +21,9 @@ from harness.core.errors import InfraError
 from harness.doctor import (
     acceptance,
 )
-from harness.doctor.acceptance import STEPS, Ground, Stage, accept, take
+from harness.doctor.acceptance import STEPS, Stage, Trial, accept, run_steps
 from harness.doctor.check import Answer, report_of
-from harness.doctor.device_visit import Order, open_workbench
+from harness.doctor.device_visit import Options, open_workbench
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import load_lab
 from harness.probe.plan import Step as ProbeStep
@@ -61,7 +61,7 @@ def test_every_step_and_nothing_is_left(
                 link.resume()
 
         words: dict[str, str] = {}
-        order = Order(simulated_lab, (NAME,), cache_root(), os.environ)
+        order = Options(simulated_lab, (NAME,), cache_root(), os.environ)
         options = ["--unplug", "--reboot"]
         checks = list(accept(order, NAME, options, tmp_path / "logs", person, words))
     found = {check.name: check for check in checks if check.group == "acceptance"}
@@ -163,12 +163,12 @@ def test_options_that_do_not_go_together(arguments: list[str], simulated_lab: Pa
     assert "--acceptance" in done.stderr
 
 
-def on(adb: AdbDevice, workdir: str, logs: Path = Path("/none")) -> Ground:
+def on(adb: AdbDevice, workdir: str, logs: Path = Path("/none")) -> Trial:
     """For steps that need nothing but a shell and files."""
     device = SimpleNamespace(transport=adb, workdir=workdir)
     in_use = SimpleNamespace(attach=lambda: device)
     bench: Any = SimpleNamespace(lab=SimpleNamespace(device=lambda name: in_use))
-    return Ground(bench, NAME, "latest", logs, print, RecoveryRules())
+    return Trial(bench, NAME, "latest", logs, print, RecoveryRules())
 
 
 TRANSPORT = STEPS[:4]
@@ -224,15 +224,15 @@ def damaged(local: Path) -> None:
         pytest.param(
             acceptance.shells,
             {"shell": no_stdin},
-            "300000 bytes of input did not come back",
+            "300000 bytes of input came back changed",
             marks=pytest.mark.slow,
         ),
         (acceptance.push, {"pull": damaged}, "8000000 bytes came back as 8000000 others"),
-        (acceptance.store, {"stat": lambda found: found or 1}, "did not make room"),
+        (acceptance.store, {"stat": lambda found: found or 1}, "were not evicted"),
     ],
 )
 def test_what_is_wrong_is_found(
-    make_device: MakeDevice, act: Callable[[Ground], Answer], ways: dict[str, Any], found: str
+    make_device: MakeDevice, act: Callable[[Trial], Answer], ways: dict[str, Any], found: str
 ) -> None:
     device = make_device("simulated")
     answer = act(on(MockLiar(device, **ways), device.workdir))
@@ -240,48 +240,48 @@ def test_what_is_wrong_is_found(
 
 
 @pytest.fixture
-def ground(simulated_lab: Path, tmp_path: Path) -> Any:
+def trial(simulated_lab: Path, tmp_path: Path) -> Any:
     """A simulated device with the probe on it."""
     with ExitStack() as cleanup:
-        order = Order(simulated_lab, (NAME,), cache_root(), os.environ)
+        order = Options(simulated_lab, (NAME,), cache_root(), os.environ)
         bench = open_workbench(load_lab(simulated_lab), order)
         cleanup.callback(bench.close)
-        made = Ground(bench, NAME, "latest", tmp_path / "logs", print, RecoveryRules())
+        made = Trial(bench, NAME, "latest", tmp_path / "logs", print, RecoveryRules())
         assert acceptance.probe(made).status == "ok"
         yield made
 
 
 def test_a_process_that_does_not_do_as_it_should(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A verdict that is not the one that was provoked is red; without a probe there is none."""
     monkeypatch.setattr(acceptance, "Step", lambda verb, fields=None: ProbeStep("noop"))
     for act, was in ((acceptance.crash, "not crashed"), (acceptance.hang, "not hung")):
-        answer = act(ground)
+        answer = act(trial)
         assert (answer.status, answer.found.startswith(f"{was}, but passed")) == ("fail", True)
-    ground.probe = ""
-    assert acceptance.crash(ground).status == "unknown"
+    trial.probe = ""
+    assert acceptance.crash(trial).status == "unknown"
 
 
-def test_a_lab_that_forbids_reboots(ground: Ground) -> None:
-    ground.rules = RecoveryRules(reboot=False)
-    assert acceptance.reboot(ground).status == "not-applicable"
+def test_a_lab_that_forbids_reboots(trial: Trial) -> None:
+    trial.rules = RecoveryRules(reboot=False)
+    assert acceptance.reboot(trial).status == "not-applicable"
 
 
-def test_nobody_at_the_device(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_at_the_device(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptance, "PERSON_S", 1.0)
-    answer = acceptance.unplug(ground)
-    assert (answer.status, "nobody pulled it out" in answer.found) == ("unknown", True)
+    answer = acceptance.unplug(trial)
+    assert (answer.status, "it was not unplugged" in answer.found) == ("unknown", True)
 
 
-def test_what_a_step_left_running_is_ended(ground: Ground) -> None:
-    adb = ground.device.transport
+def test_what_a_step_left_running_is_ended(trial: Trial) -> None:
+    adb = trial.device.transport
 
-    def leave(_: Ground) -> Answer:
+    def leave(_: Trial) -> Answer:
         adb.shell("setsid sleep 600 </dev/null >/dev/null 2>&1 &", timeout_s=20)
         return Answer("ok", "")
 
     steps = [Stage("a step", 60, leave)]
-    assert [check.status for check in take(ground, steps, [])] == ["ok", "ok"]
+    assert [check.status for check in run_steps(trial, steps, [])] == ["ok", "ok"]
     left = adb.shell("ps -A -o args | grep '^sleep 600'", timeout_s=20)
     assert left.stdout == b""

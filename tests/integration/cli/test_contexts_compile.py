@@ -98,7 +98,7 @@ def test_what_the_compiler_refuses_ends_with_1_and_no_file(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--soc", "SM865", "-o", "a.bin"], "--soc: 'SM865' is no SoC that is known (valid: SM"),
+        (["--soc", "SM865", "-o", "a.bin"], "--soc: 'SM865' is not a known SoC (valid: SM"),
         (["--soc", "QCS610", "-o", "a.bin"], "--soc: 'QCS610' has a DSP without HTP"),
         (["--soc", "SM8650", "-o", "gone/a.bin"], "gone: --output: there is no such folder"),
         (["--soc", "SM8650", "-o", "."], "--output: is a folder"),
@@ -130,7 +130,7 @@ def test_what_is_no_model_is_named(model: Path, tmp_path: Path) -> None:
     )
     done = qnn_harness("contexts", "compile", binary, "--soc", "SM8650", "-o", tmp_path / "b.bin")
     assert done.returncode == 2
-    assert "what is compiled is an .onnx, and this is: context" in done.stderr
+    assert "only an .onnx can be compiled, and this is: context" in done.stderr
 
 
 def test_an_interrupted_one_leaves_nothing(model: Path, tmp_path: Path) -> None:

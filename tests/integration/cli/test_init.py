@@ -54,7 +54,7 @@ def test_nothing_is_overwritten(file: Path) -> None:
     file.write_text("mine")
     done = qnn_harness("init", "--simulated", "--lab", file)
     assert (done.returncode, file.read_text()) == (2, "mine")
-    assert f"error: {file}: is there, and is not overwritten; --lab FILE names" in done.stderr
+    assert f"error: {file}: already exists, and is not overwritten; --lab FILE names" in done.stderr
 
 
 def test_a_simulated_device_alone(file: Path) -> None:

@@ -167,7 +167,7 @@ def test_an_onnx_model_takes_inputs_and_expected_outputs(lab: DeviceRuns) -> Non
     assert "made up" not in said
     code, said, (one,) = lab.run_files("model.onnx", "--expected=out")
     assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
-    assert "inputs that are made up; --inputs DIR names yours" in said
+    assert "those of generated inputs; pass your inputs by --inputs DIR" in said
     # a condition takes the place of equality
     code, said, (one,) = lab.run_files("model.onnx", "--expected=out", "--max-error=100")
     assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
@@ -239,7 +239,7 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ArtefactError):
         open_artefact(other)
     for arguments, words in (
-        ((), "FILE: none is named"),
+        ((), "FILE is missing"),
         ((other,), f"{other}: is no file of a known kind"),
         ((tmp_path / "nowhere.pte",), f"{tmp_path}/nowhere.pte: cannot be read: No such file"),
         ((FOREIGN, "--fail-on=3"), "error: --fail-on: '3' is not drift:STEPS"),

@@ -26,7 +26,7 @@ from harness.core.errors import ConfigError, HarnessError
 from harness.core.verified_folder import FolderChangedError, HashCache, open_verified
 from harness.core.whole_file import read_note
 from harness.history.database import HISTORY, open_database
-from harness.history.importing import runs_held
+from harness.history.importing import list_runs
 from harness.lab.health import Quarantine
 from harness.lab.inventory import load_lab
 from harness.lab.lease import parse_holder
@@ -158,7 +158,7 @@ def require_runs(folder: Path, numbers: range) -> None:
     lab = _lab(folder)
     assert set(good) <= set(run_folders(reports))
     assert command("history", "--reports", reports) == 0
-    held = {run.run for run in runs_held(open_database(str(reports / HISTORY)))}
+    held = {run.run for run in list_runs(open_database(str(reports / HISTORY)))}
     assert held >= {run.name for run in good}
     for words in (
         ("report", "site", "--reports", reports, "-o", folder / "site"),

@@ -12,12 +12,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.history.database import (
-    CauseTold,
+    CauseSummary,
     Database,
-    DeviceTold,
-    NightTold,
-    keep_night,
+    DeviceSummary,
+    NightSummary,
     open_database,
+    store_night,
 )
 from harness.history.importing import import_run
 from harness.report.metrics import metrics_text
@@ -55,9 +55,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     ]
     for records in (good, second, good):
         run = import_run(held, run_folder(reports, *records)).run
-    told = {name: DeviceTold(state=name, since="") for name in ("good", "bad")}
-    causes = {"c": CauseTold()}
-    keep_night(held, NightTold(night="n", run=run, devices=told, causes=causes))
+    told = {name: DeviceSummary(state=name, since="") for name in ("good", "bad")}
+    causes = {"c": CauseSummary()}
+    store_night(held, NightSummary(night="n", run=run, devices=told, causes=causes))
     yield held
     started.stop()
 

@@ -111,13 +111,13 @@ def ended_in_the_middle(
 
 def test_both_databases_hold_the_same(url: str, reports: Path, tmp_path: Path) -> None:
     told = importer(reports, url).communicate(timeout=120)
-    assert told == (f"{RUNS} runs of {RUNS} taken in, the others were held already\n", "")
+    assert told == (f"{RUNS} runs of {RUNS} imported, the others were stored already\n", "")
     database = open_database(url)
     wanted = all_in_sqlite(reports, tmp_path / "history.sqlite")
     assert len(wanted) == RUNS * CASES
     assert rows(database) == wanted
     told = importer(reports, url).communicate(timeout=120)
-    assert told == (f"0 runs of {RUNS} taken in, the others were held already\n", "")
+    assert told == (f"0 runs of {RUNS} imported, the others were stored already\n", "")
     assert rows(database) == wanted
     asked = Filter(case="-c7]", device="sim", since="2000-01-01", until="2100-01-01")
     in_sqlite = list(stored_runs(open_database(str(tmp_path / "history.sqlite")), asked))

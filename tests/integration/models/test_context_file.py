@@ -183,6 +183,6 @@ def test_what_is_no_source_and_what_is_no_version(lab: DeviceRuns, tmp_path: Pat
     assert (done.code, {case["cause"] for case in done.cases}) == (2, {"config"})
     said = sorted(case["error"]["message"].split(": ")[:2] for case in done.cases)
     assert said == [
-        ["test_more.py:8", "mine is no source of contexts"],
-        ["test_slips.py:4", "'model.bin' is no source of contexts"],
+        ["test_more.py:8", "expected Model(...) or ContextFile(...), got mine"],
+        ["test_slips.py:4", "expected Model(...) or ContextFile(...), got 'model.bin'"],
     ]

@@ -17,8 +17,8 @@ from harness.cli import contexts
 from harness.cli.contexts import fit_command
 from harness.models.packing import (
     Room,
-    Silent,
     Size,
+    Unsized,
     calibrated_room,
     forecast,
     reserved,
@@ -111,7 +111,7 @@ def calibrated(
     files += [FOREIGN]
     library = runtime.library("libQnnHtp.so")
     sizes = reserved(probe, library, files)
-    assert not any(isinstance(size, Silent) for size in sizes)
+    assert not any(isinstance(size, Unsized) for size in sizes)
     measured = [size for size in sizes if isinstance(size, Size)]
     return Calibrated(probe, library, files, measured, room(probe, library, files[0]))
 
@@ -170,14 +170,14 @@ def test_what_is_reserved_by_the_librarys_own_words(
     large, damaged, small = reserved(probe, library, [spill, half, tiny])
     assert isinstance(large, Size)
     assert isinstance(small, Size)
-    assert isinstance(damaged, Silent)
+    assert isinstance(damaged, Unsized)
     assert small.spill_fill == 0
     assert (
         large.spill_fill
         == context_for("spill-heavy-2mb", "2.51.0").metadata["graphs"][0]["spill_fill_bytes"]
     )
     old = runtime_for("2.47.0").library("libQnnHtp.so")
-    assert [type(one) for one in reserved(probe, old, [tiny, spill])] == [Silent] * 2
+    assert [type(one) for one in reserved(probe, old, [tiny, spill])] == [Unsized] * 2
 
 
 def test_what_kills_the_library_spoils_no_other(probe: Path, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_what_kills_the_library_spoils_no_other(probe: Path, tmp_path: Path) -> 
         files.append(tmp_path / behaviour)
         files[-1].write_text(f"stand-in {behaviour} 408 2 1 8")
     told = reserved(probe, stand_in, files)
-    assert [one.reason for one in told if isinstance(one, Silent)] == [
+    assert [one.reason for one in told if isinstance(one, Unsized)] == [
         "no word",
         "crashed",
         "this is 1002",

@@ -175,7 +175,7 @@ def test_a_damaged_context_is_made_again(
     assert sha256_of(before.path) == before.sha256
     assert len(logged.warnings) == 1
     assert path.name in logged.warnings[0]
-    assert "making it again" in logged.warnings[0]
+    assert "compiling it again" in logged.warnings[0]
 
 
 def test_an_architecture_the_compiler_does_not_know(

@@ -466,7 +466,7 @@ def test_what_the_time_did_not_reach_is_bisected_the_next_night(farm: DeviceRuns
     told = farm.qnn_harness("nightly", "--resume", "--budget", "9s", "--json")
     assert told.returncode == 1, told.stderr
     second = json.loads(told.stdout)
-    assert "no time was left to bisect all that is new" in second["told"]
+    assert "no time was left to bisect all new failures" in second["told"]
     assert second["issues"][0]["search"]["exit_code"] is None
     assert (
         "the next night goes on with it" in (farm.reports / "latest-nightly/summary.md").read_text()

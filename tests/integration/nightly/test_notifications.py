@@ -23,7 +23,7 @@ from harness.core.whole_file import write_json
 from harness.lab.fields import NotifyChannel, load_channels
 from harness.lab.inventory import load_lab
 from harness.nightly.chain import Chain
-from harness.nightly.night import STATE, STEPS, Night, held
+from harness.nightly.night import STATE, STEPS, Night, lock_nights
 from harness.nightly.notifications import SENT, Message, channel_problem, send
 from harness.results.coverage import Coverage
 from harness.results.run_folder import RunFolder
@@ -66,7 +66,7 @@ def at_its_last_step(reports: Path, lab_file: Path, **changed: Any) -> Chain:
     night = a_night(night=NAME, lab=str(lab_file), folder=str(reports), until=0.0, run_exit_code=0)
     more = {"done": STEPS[:-1], "run": run.name, "verdict": "all", **changed}
     chain = Chain(night.model_copy(update=more), (), reports, None)
-    chain._keep()
+    chain._save()
     text = "### Devices: failed\n\n1 of 1 case; 1 new.\n\n#### New\n- details\n"
     (chain.path / "comparison.md").write_text(text)
     return chain
@@ -288,7 +288,7 @@ def test_a_night_that_is_refused_sends_why(
     misspelt = qnn_harness(*words, "--buget=1h")
     assert (misspelt.returncode, hook.got[-1]["title"]) == (2, "Devices: the night did not begin")
     assert "did you mean '--budget'" in hook.got[-1]["message"]
-    with held(reports):
+    with lock_nights(reports):
         second = qnn_harness(*words)
     assert (second.returncode, len(hook.got)) == (2, 5), second
     assert f"a night is still run here by process {os.getpid()}" in hook.got[-1]["message"]

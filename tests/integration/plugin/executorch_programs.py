@@ -64,7 +64,7 @@ def _compile_spec() -> bytes:
         plan = FlatTable.root(data, "the program").table_at(1, 0, "method")
         spec = plan.table_at(7, 0, "delegate").table_at(2, 0, "compile spec")
         value = spec.vector(1, 1)
-        return data.at(value.offset, value.count, "its value")
+        return data.read(value.offset, value.count, "its value")
 
 
 def _program(sizes: Sequence[int]) -> bytes:

@@ -69,7 +69,9 @@ def test_a_lab_above_is_named(folder: Path, options: tuple[str, ...], code: int)
     (folder / "test_mine.py").rename(folder / "sub/test_mine.py")
     done, said = run(folder / "sub", *options)
     assert done == code, said
-    told = f" but above: --lab={folder / 'devices.yaml'} names it, and a pytest.ini beside it makes"
+    told = (
+        f" but found {folder / 'devices.yaml'} in a parent folder: pass --lab={folder}/devices.yaml"
+    )
     assert said.count(told) == 1, said
 
 

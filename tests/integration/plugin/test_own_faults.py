@@ -31,7 +31,7 @@ def ended(folder: Path, conftest: str, *words: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.parametrize(
-    "name", ["plugin.end_session", "device_run.Records.let_go", "device_run.Run.close"]
+    "name", ["plugin.end_session", "device_run.Records.release", "device_run.Run.close"]
 )
 @pytest.mark.parametrize(
     ("error", "code", "line"),

@@ -179,7 +179,7 @@ def test_an_exit_status_that_changed_on_its_way_is_no_verdict(
     connected: AdbDevice, folder: str, monkeypatch: pytest.MonkeyPatch, step: Step, code: int
 ) -> None:
     monkeypatch.setattr("harness.transport.shell.exit_status", lambda _status: exit_status(code))
-    with pytest.raises(DeviceError, match="exit status is not what the shell"):
+    with pytest.raises(DeviceError, match="exit status differs from the one that the shell"):
         run(connected, folder, step)
 
 

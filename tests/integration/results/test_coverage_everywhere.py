@@ -64,7 +64,7 @@ def test_case(bench):
     if MODE == "skipped":
         pytest.skip("not today")
     if MODE == "lab":
-        (simulated,) = bench._case.target.held.lab_device.lab.simulation.devices.values()
+        (simulated,) = bench._case.target.provisioned.lab_device.lab.simulation.devices.values()
         os.kill(simulated.pid, signal.SIGKILL)
         with contextlib.suppress(InfraError):
             while True:
@@ -283,7 +283,7 @@ def night(one: Made) -> str:
             }
         )
         chain = Chain(begun, (), reports, None)
-        chain._keep()
+        chain._save()
         over = chain.go_on()
         code = over.exit_code
         shown = (reports / name / "summary.md").read_text().splitlines()[:3]

@@ -32,7 +32,7 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
     try:
         assert farm.stdout is not None
         assert farm.stdout.readline() == (
-            "started 5 devices, as farm.yaml has them; in another terminal:\n"
+            "started 5 devices, listed in farm.yaml; in another terminal:\n"
         )
         done = lab.qnn_harness("devices", "--lab", "farm.yaml")
         assert done.returncode == 0, done.stdout + done.stderr

@@ -78,7 +78,7 @@ def test_the_way_from_the_front_page_goes_by_keyboard(browser: Browser, site: Pa
         browser.driver.switch_to.active_element.send_keys(key)
 
     press(Keys.TAB)
-    assert browser.js("return document.activeElement.textContent") == "To what this page says"
+    assert browser.js("return document.activeElement.textContent") == "Skip to content"
     press(Keys.ENTER)
     press(Keys.TAB)
     assert "reports/" in browser.js("return document.activeElement.getAttribute('href')")

@@ -11,7 +11,7 @@ import pytest
 
 from harness.bench.executorch import Program, RunnerCall, with_outputs
 from harness.core.errors import ConfigError
-from harness.diagnosis.runner_log import Heard, runner_transcript
+from harness.diagnosis.runner_log import OutputLine, runner_transcript
 from harness.diagnosis.verdict import judge
 from harness.models.metadata import Tensor
 from harness.probe.plan_runner import ProbeRun
@@ -68,7 +68,7 @@ def test_it_is_called_with_its_own_libraries_first() -> None:
 
 
 def ran(first: bytes | None, second: bytes | None, expected: list[bytes]) -> ProbeRun:
-    heard = [Heard("qnn-harness-started 1 2.0", 0)]
+    heard = [OutputLine("qnn-harness-started 1 2.0", 0)]
     told = runner_transcript(PLAN, heard, 0)
     run = ProbeRun(PLAN, told, 0, None, False, False, b"", b"", 1.0)
     return with_outputs(run, [[first], [second]], [X], expected, 0.5)

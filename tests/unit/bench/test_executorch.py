@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.bench.executorch import Program, ProgramFault, open_program, replayed
+from harness.bench.executorch import Program, ProgramFault, judge_replay, open_program
 from harness.containers.artefact import ArtefactError, FileBytes, Piece
 from harness.containers.pte import method_tensors
 from harness.core.errors import ConfigError
@@ -46,7 +46,7 @@ def ended(outcome: Outcome, context: int | None = None) -> Verdict:
 def test_what_a_failure_is_of(
     together: Verdict, alone: Verdict | None, fault: ProgramFault, context: int | None, says: str
 ) -> None:
-    found = replayed(ended("failed"), together, alone)
+    found = judge_replay(ended("failed"), together, alone)
     assert (found.fault, found.context) == (fault, context)
     assert says in str(found)
     signature = None if together.error is None else "Qnn|1002|no room for <n>"
@@ -83,7 +83,7 @@ def with_executorch(outcome: Outcome, api: str, code: int | None, known: str = "
 def test_a_context_that_fails_otherwise_alone_is_not_blamed(
     program: Verdict, alone: Verdict, said: str
 ) -> None:
-    assert str(replayed(program, ended("failed", 0), alone)) == said
+    assert str(judge_replay(program, ended("failed", 0), alone)) == said
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_a_context_that_fails_otherwise_alone_is_not_blamed(
 def test_that_contexts_run_alone_does_not_blame_executorch(
     program: Verdict, fault: ProgramFault
 ) -> None:
-    assert replayed(program, ended("passed"), None).fault == fault
+    assert judge_replay(program, ended("passed"), None).fault == fault
     # where they do not, it is not asked
-    assert replayed(program, ended("failed", 5), ended("passed")).fault == "room"
+    assert judge_replay(program, ended("failed", 5), ended("passed")).fault == "room"
 
 
 def test_a_program_has_the_contexts_of_its_method() -> None:
@@ -153,22 +153,22 @@ def test_tensors_of_a_method_are_known_without_running_it(tmp_path: Path) -> Non
         method_tensors(data, "backward")
     values = np.arange(16, dtype=np.float32)
     np.save(tmp_path / "x.npy", values)
-    (raw,) = program.given("inputs", tmp_path)
+    (raw,) = program.tensor_files("inputs", tmp_path)
     assert raw.read_bytes() == values.tobytes()
-    assert program.given("inputs", None) == ()
+    assert program.tensor_files("inputs", None) == ()
     np.save(tmp_path / "x.npy", values.astype(np.float64))
     with pytest.raises(ConfigError, match=r"float64, .16,.: .*, and input_0 .64 bytes of float32"):
-        program.given("inputs", tmp_path)
+        program.tensor_files("inputs", tmp_path)
 
 
 def test_a_program_whose_tensors_are_not_known_takes_raw_files(tmp_path: Path) -> None:
     for name in ("b10.raw", "b9.raw"):
         (tmp_path / name).write_bytes(b"1")
     program = Program(PROGRAM, "forward", ())
-    assert [one.name for one in program.given("inputs", tmp_path)] == ["b9.raw", "b10.raw"]
+    assert [one.name for one in program.tensor_files("inputs", tmp_path)] == ["b9.raw", "b10.raw"]
     np.save(tmp_path / "c.npy", np.zeros(1))
     with pytest.raises(ConfigError, match=r"expected: .*give raw files, no .npy"):
-        program.given("expected", tmp_path)
+        program.tensor_files("expected", tmp_path)
 
 
 def test_damaged_tensors_of_a_method_are_told_or_not_known(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from harness.bench.litert import CompiledModel, _largest, numbers_of, open_model
 from harness.containers.tflite_graph import TfliteGraph
 from harness.core.axes import ENGINES
 from harness.core.errors import ConfigError
-from harness.models.artefact_sources import Given
+from harness.models.artefact_sources import ModelOptions
 from harness.models.context_file import ContextFile
 from harness.models.litert import RefusedByCpu
-from harness.plugin.own_cases import WHOLE_FILES
+from harness.plugin.builtin_tests import WHOLE_FILES
 from tests.unit.containers.made import tflite
 from tests.unit.containers.test_tflite_graph import COMPILED, MODEL
 
@@ -87,16 +87,19 @@ def test_a_file_that_is_not_compiled(tmp_path: Path, name: str, content: bytes, 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (Given(expected=Path("out")), "LiteRT says on this computer's CPU what is expected"),
-        (Given(graph="main"), "LiteRT executes a whole model: there is no graph to choose"),
+        (
+            ModelOptions(expected=Path("out")),
+            "LiteRT computes what is expected on this computer's CPU",
+        ),
+        (ModelOptions(graph="main"), "LiteRT executes a whole model: there is no graph to choose"),
     ],
 )
-def test_what_cannot_be_given(tmp_path: Path, given: Given, said: str) -> None:
+def test_what_cannot_be_given(tmp_path: Path, given: ModelOptions, said: str) -> None:
     (tmp_path / "m.tflite").write_bytes(tflite([("Other", None)]))
     with pytest.raises(ConfigError, match=said):
         WHOLE_FILES["litert"](tmp_path / "m.tflite", given)
-    (one,) = WHOLE_FILES["litert"](tmp_path / "m.tflite", Given(tolerance=0.1))
-    assert (one.name, one.given.tolerance, tuple(one), one.files) == ("m.tflite", 0.1, (), ())
+    (one,) = WHOLE_FILES["litert"](tmp_path / "m.tflite", ModelOptions(tolerance=0.1))
+    assert (one.name, one.options.tolerance, tuple(one), one.files) == ("m.tflite", 0.1, (), ())
 
 
 def test_each_engine_takes_contexts_or_whole_files() -> None:

@@ -28,4 +28,4 @@ from harness.runtimes.runtime import DeployedRuntime, Runtime
 def test_from_1_24_on(version: str | None, tells: bool) -> None:
     runtime = Runtime("2.51.0", "linux-x64", Path(), (), ort_version=version)
     deployed = cast("DeployedRuntime", SimpleNamespace(runtime=runtime))
-    assert OrtOnDevice(deployed, "l", None, "b", None).tells_placement is tells
+    assert OrtOnDevice(deployed, "l", None, "b", None).reports_placement is tells

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.bench.placement import Need, Placement, by_placement, shared
+from harness.bench.placement import Need, Placement, by_placement, merge_pools
 from harness.models.context_file import ContextFile
 from harness.models.models import Model
 
@@ -37,7 +37,7 @@ def test_a_case_is_called_by_where_it_runs_and_with_what(one: Placement, name: s
 def test_what_only_one_device_of_a_pool_can_run_is_shared_by_none(
     pooled: str, is_shared: list[bool]
 ) -> None:
-    found = shared(
+    found = merge_pools(
         [Placement(device, "htp", "2.51.0", None) for device in "abc"],
         dict.fromkeys(pooled, "pool"),
     )
@@ -55,8 +55,8 @@ def test_what_lies_on_a_device_is_the_same_wherever_that_is() -> None:
     tiny, other, file = Model("tiny"), Model("tiny", variant=1), ContextFile("x.bin")
     alone = Placement("a", "htp", "2.51.0", None)
     pooled = Placement("b", "htp", "2.51.0", None, pool="p", among=("b", "c"))
-    assert alone.what == pooled.what == pooled.on("c").what
-    assert replace(alone, qnn="2.50.0").what != alone.what
+    assert alone.deployment_key == pooled.deployment_key == pooled.on("c").deployment_key
+    assert replace(alone, qnn="2.50.0").deployment_key != alone.deployment_key
     needs = [Need(one, (tiny, file)) for one in (alone, pooled)]
     merged = by_placement([*needs, Need(alone, (other, tiny))])
     assert merged == {alone: (tiny, file, other), pooled: (tiny, file)}
@@ -84,15 +84,16 @@ def test_what_a_case_is_given_depends_on_its_engine_and_its_backend(
 def test_a_case_runs_on_a_device_that_its_name_has_or_shares_and_on_no_other(
     devices: list[str], pooled: set[str], asked: str
 ) -> None:
-    found = shared(
+    found = merge_pools(
         [Placement(device, "htp", "2.51.0", None) for device in devices],
         dict.fromkeys(pooled, "pool"),
     )
     assert found
     for one in found:
-        may = {*devices} & pooled if one.where == "pool" else {one.where}
+        may = {*devices} & pooled if one.device_name == "pool" else {one.device_name}
         if asked in may:
             assert (one.on(asked).device, str(one.on(asked))) == (asked, str(one))
         else:
-            with pytest.raises(ValueError, match=f"^a case of {one.where} was to run on {asked}$"):
+            message = f"^a case of {one.device_name} was to run on {asked}$"
+            with pytest.raises(ValueError, match=message):
                 one.on(asked)

@@ -11,10 +11,10 @@ import pytest
 from harness.bench.session import open_session
 from harness.containers.open import open_artefact
 from harness.core.errors import ConfigError
-from harness.models.artefact_sources import Given, contexts_of
+from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.models import Model
-from harness.models.source import ClosenessAsked, DeployedModel
-from harness.plugin.own_cases import WHOLE_FILES
+from harness.models.source import ClosenessLimits, DeployedModel
+from harness.plugin.builtin_tests import WHOLE_FILES
 from tests.unit.containers.made import epcontext
 
 FIELD = Path(__file__).parents[2] / "field"
@@ -73,7 +73,7 @@ def test_what_cannot_be_brought_to_a_device_is_told(tmp_path: Path) -> None:
     shutil.copy(next(FIELD.glob("*.bin")), tmp_path / "a b.bin")
     path = tmp_path / "m.onnx"
     path.write_bytes(epcontext([{"embed_mode": 0, "ep_cache_context": "a b.bin"}]))
-    with pytest.raises(ConfigError, match=r"'a b.bin' beside it cannot be called so"):
+    with pytest.raises(ConfigError, match=r"external file 'a b.bin' has a name that is invalid"):
         open_session(path)
 
 
@@ -90,12 +90,12 @@ def test_another_model_to_compare_with_has_the_same_tensors(tmp_path: Path) -> N
     path, other = tmp_path / "m.onnx", tmp_path / "o.onnx"
     path.write_bytes(Model("tiny").serialized())
     other.write_bytes(Model("io-heavy", 2).serialized())
-    closeness = ClosenessAsked(original=path)
-    (whole,) = WHOLE_FILES["ort"](path, Given(closeness=closeness))
+    closeness = ClosenessLimits(original=path)
+    (whole,) = WHOLE_FILES["ort"](path, ModelOptions(closeness=closeness))
     assert whole.closeness is closeness
-    own = contexts_of(open_artefact(path), tmp_path, Given(closeness=closeness))
+    own = contexts_of(open_artefact(path), tmp_path, ModelOptions(closeness=closeness))
     assert own.closeness is closeness
-    wrong = Given(closeness=ClosenessAsked(original=other))
+    wrong = ModelOptions(closeness=ClosenessLimits(original=other))
     with pytest.raises(ConfigError, match=r"o.onnx: reference: its inputs are not those of m.onnx"):
         WHOLE_FILES["ort"](path, wrong)
     with pytest.raises(ConfigError, match=r"reference: is another model for a plain .onnx"):

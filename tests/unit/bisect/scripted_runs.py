@@ -147,7 +147,7 @@ class Silent(Watcher):
     def __init__(self) -> None:
         self.remarks: list[str] = []
 
-    def remark(self, text: str) -> None:
+    def on_note(self, text: str) -> None:
         self.remarks.append(text)
 
 
@@ -180,7 +180,7 @@ def reopened(bisection: Bisection, runs: ScriptedRuns) -> Iterator[Bisection]:
     """The same bisection as another process finds it on the disk."""
     bisection.folder.close()
     state = BisectFolder.open(bisection.folder.path)
-    state.hold()
+    state.lock()
     try:
         yield Bisection(state, Silent(), run=runs, sleep=runs.sleep)
     finally:

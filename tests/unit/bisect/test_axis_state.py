@@ -29,11 +29,11 @@ def test_places_weights_and_tallies_are_those_of_what_can_be_tested() -> None:
     assert found.places == (0, 1, 3, 4, 5)
     # a half, three quarters and so on beside what cannot be tested
     assert found.weights == (0.75, 0.5, 0.5, 0.75, 0.875)
-    assert found.said == ("good", None, None, None, None)
-    assert [tally.told for tally in found.tallies] == [1, 0, 2, 0, 0]
+    assert found.claims == ("good", None, None, None, None)
+    assert [tally.answers for tally in found.tallies] == [1, 0, 2, 0, 0]
     assert state("", "").weights == (1, 1)
-    assert found.ask(2, "so").at == ("2.13",)
-    assert (found.ask(2, "so").number, found.ask(2, "so").why) == (5, "so")
+    assert found.question(2, "so").at == ("2.13",)
+    assert (found.question(2, "so").number, found.question(2, "so").why) == (5, "so")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.bisect.loop import _watched, asked_as_before
+from harness.bisect.loop import _wait_for_end, with_earlier_options
 from harness.core.deadline import Deadline
 from tests.logged import Logged
 from tests.unit.history.runs import attempt, run_folder
@@ -43,7 +43,7 @@ def test_each_whole_line_that_tells_of_waiting_is_passed_on_once(
     tmp_path: Path, logged: Logged, pieces: list[bytes], told: int
 ) -> None:
     process = MockProcess(tmp_path / "output.txt", pieces)
-    assert _watched(process, tmp_path / "output.txt", 60.0) == 0  # type: ignore[arg-type]
+    assert _wait_for_end(process, tmp_path / "output.txt", 60.0) == 0  # type: ignore[arg-type]
     said = "waiting up to 600 s for device phone: held by ann"
     assert logged.warnings == [said] * told
 
@@ -54,7 +54,7 @@ def test_what_is_spent_with_waiting_for_a_device_does_not_count(
 ) -> None:
     had = b"warning: device phone is waited for no more, after 4 s\n"
     process = MockProcess(tmp_path / "output.txt", [WAITS, b"", b"", b"", had, b"", b""])
-    assert _watched(process, tmp_path / "output.txt", left_s) == code  # type: ignore[arg-type]
+    assert _wait_for_end(process, tmp_path / "output.txt", left_s) == code  # type: ignore[arg-type]
 
 
 def test_a_case_of_a_file_is_asked_what_it_was_when_it_failed(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_a_case_of_a_file_is_asked_what_it_was_when_it_failed(tmp_path: Path) ->
     run_folder(tmp_path, failed, command=asked)
     passed = failed.model_copy(update={"outcome": "passed", "error": None, "cause": None})
     run_folder(tmp_path, passed, command=asked[:3])
-    words = asked_as_before(case, tmp_path, ("-x",))
+    words = with_earlier_options(case, tmp_path, ("-x",))
     assert words == ("-x", "--qnn-contexts-inputs=in", "--qnn-max-error=1")
     named = ("--contexts-inputs=other",)
-    assert asked_as_before(case, tmp_path, named) == named, "what is named stands alone"
-    assert asked_as_before("suites/test_a.py::test_a[x]", tmp_path, ()) == ()
+    assert with_earlier_options(case, tmp_path, named) == named, "what is named stands alone"
+    assert with_earlier_options("suites/test_a.py::test_a[x]", tmp_path, ()) == ()

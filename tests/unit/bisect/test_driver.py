@@ -18,7 +18,7 @@ from harness.bisect.folder import LOG, Answered, BisectFolder
 from harness.bisect.loop import RunEnd, judge
 from harness.bisect.match import ANY_FAILURE, Point, Question, Stopped
 from harness.bisect.report_text import doubts, summary, write_reports
-from harness.bisect.request import replayed
+from harness.bisect.request import replay_log
 from harness.bisect.result import AxisFinding, CornersFinding
 from harness.bisect.search import AxisSpec, CornerSpec
 from harness.core.axes import AxisName
@@ -66,13 +66,13 @@ def test_it_finds_the_change_within_the_bound(tmp_path: Path) -> None:
     for number, version in enumerate(VERSIONS[1:]):
         runs = broke_at(version)
         bisection = new_bisection(tmp_path / str(number), spec(), runs)
-        found = bisection.go_on()
+        found = bisection.run()
         assert isinstance(found, AxisFinding)
         assert (found.last_good, found.first_bad) == (VERSIONS[number], version)
         assert len(runs.made) <= 6
         assert len(bisection.folder.read().answers()) == len(runs.made)
         with reopened(bisection, runs) as again:
-            assert again.go_on() == found
+            assert again.run() == found
         assert (bisection.folder.path / LOG).read_text().count('"concluded"') == 1
 
 
@@ -92,7 +92,7 @@ def test_corners_are_driven_the_same_way(tmp_path: Path) -> None:
         lambda at, _: "failed" if at[0] >= "2" and at[1] >= VERSIONS[3] else "passed"
     )
     bisection = new_bisection(tmp_path, CORNERS, runs)
-    found = bisection.go_on()
+    found = bisection.run()
     assert isinstance(found, CornersFinding)
     assert (found.fails_with, [one.answer.first_bad for one in found.searches]) == (
         "both",
@@ -100,7 +100,7 @@ def test_corners_are_driven_the_same_way(tmp_path: Path) -> None:
     )
     assert len(runs.made) == len(set(runs.made)) <= CORNERS.bound().runs
     with reopened(bisection, runs) as again:
-        assert again.go_on() == found
+        assert again.run() == found
 
 
 def by_day(few: int, *, of: int) -> list[Any]:
@@ -124,7 +124,7 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(
     while found is None:
         try:
             with reopened(bisection, runs) as again:
-                found = again.go_on()
+                found = again.run()
         except Killed as death:
             deaths.append(str(death))
             runs.dies = killed_at(dice.randrange(1, 12))
@@ -146,19 +146,19 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(
 def test_lab_trouble_is_asked_again_on_the_next_device_and_stops_in_the_end(tmp_path: Path) -> None:
     runs = ScriptedRuns(lambda at, device: "lab" if device == "a" else "passed")
     bisection = new_bisection(tmp_path, spec(), runs, devices=("a", "b"))
-    found = bisection.go_on()
+    found = bisection.run()
     assert isinstance(found, AxisFinding)
     assert found.kind == "no-change"
     assert runs.devices == ["a", *["b"] * (len(runs.devices) - 1)]
     dead = ScriptedRuns(lambda at, _: "error")
     bisection = new_bisection(tmp_path, spec(), dead, devices=("a", "b"))
-    stopped = bisection.go_on()
+    stopped = bisection.run()
     assert isinstance(stopped, Stopped)
     assert dead.devices == ["a", "b", "a"]
     assert dead.waited == [15.0], "the first try goes on at once, on the next device"
     healed = broke_at(VERSIONS[4])
     with reopened(bisection, healed) as again:
-        found = again.go_on()
+        found = again.run()
     assert isinstance(found, AxisFinding)
     assert found.first_bad == VERSIONS[4]
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_brought_together_is_untestable(tmp_path: Path) -> None:
     runs = ScriptedRuns(
         lambda at, _: "refused" if at[0] in holes else "failed" if at[0] > holes[-1] else "passed"
     )
-    found = new_bisection(tmp_path, spec(), runs).go_on()
+    found = new_bisection(tmp_path, spec(), runs).run()
     assert isinstance(found, AxisFinding)
     assert (found.kind, found.before, found.after) == ("range", VERSIONS[4], VERSIONS[8])
     assert found.between == holes
@@ -183,12 +183,12 @@ def test_a_lab_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
 
     runs = ScriptedRuns(away)
     bisection = new_bisection(tmp_path, spec(), runs)
-    found = bisection.go_on()
+    found = bisection.run()
     assert isinstance(found, AxisFinding)
     assert found.first_bad == VERSIONS[4]
     assert runs.waited == [15.0]
     assert isinstance(bisection.watcher, Silent)
-    assert bisection.watcher.remarks[0] == "the lab failed; it is tried again in 15 s"
+    assert bisection.watcher.remarks[0] == "the lab failed; the next try is in 15 s"
 
 
 def test_no_wait_is_longer_than_the_time_that_is_left(
@@ -197,7 +197,7 @@ def test_no_wait_is_longer_than_the_time_that_is_left(
     monkeypatch.setattr(loop, "WAITS_S", (100.0,))
     runs = ScriptedRuns(lambda at, _: "lab", sleeps=time.sleep)
     bisection = new_bisection(tmp_path, spec(), runs, stop_at=time.monotonic() + 2)
-    assert bisection.go_on() is None
+    assert bisection.run() is None
     assert len(runs.made) == len(runs.waited) == 1
     assert 0 < runs.waited[0] <= 2
 
@@ -207,7 +207,7 @@ def test_ends_that_cannot_be_installed_move_inward(tmp_path: Path) -> None:
     runs = ScriptedRuns(
         lambda at, _: "refused" if at[0] in holes else "failed" if at[0] > "2.47.0" else "passed"
     )
-    found = new_bisection(tmp_path, spec(), runs).go_on()
+    found = new_bisection(tmp_path, spec(), runs).run()
     assert isinstance(found, AxisFinding)
     assert (found.kind, found.last_good, found.first_bad) == (
         "change",
@@ -218,7 +218,7 @@ def test_ends_that_cannot_be_installed_move_inward(tmp_path: Path) -> None:
 
 def test_where_nothing_can_be_installed_that_is_the_answer(tmp_path: Path) -> None:
     runs = ScriptedRuns(lambda at, _: "refused")
-    found = new_bisection(tmp_path, spec(), runs).go_on()
+    found = new_bisection(tmp_path, spec(), runs).run()
     assert isinstance(found, AxisFinding)
     assert found.kind == "undecided"
     assert sorted(runs.made) == [(version,) for version in VERSIONS]
@@ -233,10 +233,10 @@ def test_wrong_input_is_no_answer_and_can_be_mended(tmp_path: Path, kind: str, a
     )
     bisection = new_bisection(tmp_path, spec(), runs)
     with pytest.raises(ConfigError, match="it is so"):
-        bisection.go_on()
+        bisection.run()
     assert len(bisection.folder.read().evidence().tallies) == after
     with reopened(bisection, mended) as again:
-        found = again.go_on()
+        found = again.run()
     assert isinstance(found, AxisFinding)
     assert found.first_bad == VERSIONS[5]
     assert not set(mended.made) & set(runs.made[:after])
@@ -246,7 +246,7 @@ def test_a_version_that_is_held_and_cannot_be_had_is_wrong_input(tmp_path: Path)
     runs = ScriptedRuns(lambda at, _: "refused")
     asked = AxisSpec(axis="compiler", candidates=VERSIONS)
     with pytest.raises(ConfigError, match="it is so"):
-        new_bisection(tmp_path, asked, runs, held={"qnn": "2.47.0"}).go_on()
+        new_bisection(tmp_path, asked, runs, held={"qnn": "2.47.0"}).run()
     assert len(runs.made) == 1
 
 
@@ -263,14 +263,14 @@ def test_an_axis_that_the_case_does_not_have_is_refused(
     runs = ScriptedRuns(lambda at, _: "passed", **without)
     asked = AxisSpec(axis=axis, candidates=("1", "2", "3"))
     with pytest.raises(ConfigError, match=f"--axis: .*{says}"):
-        new_bisection(tmp_path / "one", asked, runs).go_on()
+        new_bisection(tmp_path / "one", asked, runs).run()
     two = (("1", "2"), ("1", "2"))
     both = CornerSpec(axes=("qnn", axis), candidates=two, good=("1", "1"), bad=("2", "2"))
     with pytest.raises(ConfigError, match=says):
-        new_bisection(tmp_path / "two", both, runs).go_on()
+        new_bisection(tmp_path / "two", both, runs).run()
     assert len(runs.made) == 2
     held = new_bisection(tmp_path / "held", spec(), runs, held={axis: "2.47.0"})
-    held.go_on()
+    held.run()
     assert isinstance(held.watcher, Silent)
     (remark,) = held.watcher.remarks
     assert remark.startswith(f"--{axis} 2.47.0 has no effect: ")
@@ -279,7 +279,7 @@ def test_an_axis_that_the_case_does_not_have_is_refused(
 
 def test_a_case_that_fails_early_may_still_take_contexts(tmp_path: Path) -> None:
     runs = ScriptedRuns(lambda at, _: "failed", by=None)
-    found = new_bisection(tmp_path, AxisSpec(axis="compiler", candidates=("1", "2")), runs).go_on()
+    found = new_bisection(tmp_path, AxisSpec(axis="compiler", candidates=("1", "2")), runs).run()
     assert isinstance(found, AxisFinding)
 
 
@@ -288,7 +288,7 @@ def test_measurements_are_compared_with_those_of_the_good_end(tmp_path: Path) ->
         lambda at, _: "passed", value=lambda at: 10.0 if at[0] < VERSIONS[9] else 13.0
     )
     asked = spec(good=VERSIONS[0])
-    found = new_bisection(tmp_path, asked, runs, match="measurement took_us > 1.2 * good").go_on()
+    found = new_bisection(tmp_path, asked, runs, match="measurement took_us > 1.2 * good").run()
     assert isinstance(found, AxisFinding)
     assert (found.first_bad, runs.made[0]) == (VERSIONS[9], (VERSIONS[0],))
 
@@ -307,7 +307,7 @@ def drifting(first: str) -> ScriptedRuns:
 def test_outputs_are_compared_with_those_of_the_good_end(tmp_path: Path, first: str) -> None:
     runs = drifting(first)
     asked = spec(good=VERSIONS[0])
-    found = new_bisection(tmp_path, asked, runs, **DRIFT).go_on()
+    found = new_bisection(tmp_path, asked, runs, **DRIFT).run()
     assert isinstance(found, AxisFinding)
     assert (found.first_bad, runs.made[0]) == (first, (VERSIONS[0],))
     assert len(runs.made) <= 6
@@ -326,9 +326,9 @@ def test_what_outputs_are_compared_with_is_found_again(tmp_path: Path) -> None:
 
     runs.dies = dies
     with pytest.raises(Killed):
-        bisection.go_on()
+        bisection.run()
     with reopened(bisection, runs) as again:
-        found = again.go_on()
+        found = again.run()
     assert isinstance(found, AxisFinding)
     assert found.first_bad == VERSIONS[9]
     assert Counter(runs.made)[VERSIONS[0],] == 1
@@ -338,11 +338,11 @@ def test_outputs_that_cannot_be_compared_end_the_search(tmp_path: Path) -> None:
     asked = spec(good=VERSIONS[0])
     nothing = ScriptedRuns(lambda at, _: "passed")
     with pytest.raises(ConfigError, match=r"--case: .* keeps outputs"):
-        new_bisection(tmp_path / "a", asked, nothing, **DRIFT).go_on()
+        new_bisection(tmp_path / "a", asked, nothing, **DRIFT).run()
     runs = drifting(VERSIONS[9])
     runs.says = lambda at, _: setattr(runs, "context", at[0]) or "passed"  # compiled by each
     with pytest.raises(ConfigError, match="--compiler: its contexts are not those"):
-        new_bisection(tmp_path / "b", asked, runs, **DRIFT).go_on()
+        new_bisection(tmp_path / "b", asked, runs, **DRIFT).run()
     assert len(runs.made) == 2
 
 
@@ -351,15 +351,15 @@ def test_a_good_end_that_tells_nothing_is_not_asked_again(tmp_path: Path, match:
     runs = ScriptedRuns(lambda at, _: "unsupported" if at[0] == VERSIONS[0] else "passed")
     asked = spec(good=VERSIONS[0])
     bisection = new_bisection(tmp_path, asked, runs, match=match)
-    with pytest.raises(ConfigError, match=r"--good: 2\.40\.0 told nothing"):
-        bisection.go_on()
+    with pytest.raises(ConfigError, match=r"--good: 2\.40\.0 gave no result"):
+        bisection.run()
     assert runs.made == [(VERSIONS[0],)]
 
 
 def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: Path) -> None:
     runs = broke_at(VERSIONS[9])
     bisection = new_bisection(tmp_path, spec(), runs)
-    bisection.go_on()
+    bisection.run()
     file = bisection.folder.path / LOG
     lines = file.read_text().splitlines(keepends=True)
     at: Point = (VERSIONS[9],)
@@ -368,13 +368,13 @@ def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: 
         for line in lines[1:]
     ]
     (tmp_path / "edited.jsonl").write_text("".join([lines[0], *edited]))
-    copy = replayed(tmp_path / "edited.jsonl", tmp_path)
+    copy = replay_log(tmp_path / "edited.jsonl", tmp_path)
     assert copy.read().spec == bisection.task
     again = broke_at(VERSIONS[9])
     copy.close()
     bisection.folder = copy
     with reopened(bisection, again) as replay:
-        found = replay.go_on()
+        found = replay.run()
     assert isinstance(found, AxisFinding)
     assert found.kind == "range"
     assert at not in again.made
@@ -387,7 +387,7 @@ def test_two_processes_do_not_go_on_with_the_same(tmp_path: Path) -> None:
     bisection = new_bisection(tmp_path, spec(), broke_at(VERSIONS[3]))
     other = BisectFolder.open(bisection.folder.path)
     with pytest.raises(ConfigError, match="still run by process"):
-        other.hold()
+        other.lock()
     assert BisectFolder.newest(tmp_path).path == bisection.folder.path
     with pytest.raises(ConfigError, match="no bisection"):
         BisectFolder.open(tmp_path)
@@ -451,7 +451,7 @@ def judging(folder: Path, runs: ScriptedRuns, **more: object) -> Bisection:
 def test_a_version_is_run_until_it_can_be_told_from_noise(tmp_path: Path) -> None:
     runs = slower_from(VERSIONS[6])
     bisection = judging(tmp_path / "a", runs)
-    found = bisection.go_on()
+    found = bisection.run()
     assert isinstance(found, AxisFinding)
     assert (found.kind, found.last_good, found.first_bad) == (
         "change",
@@ -466,7 +466,7 @@ def test_a_version_is_run_until_it_can_be_told_from_noise(tmp_path: Path) -> Non
     assert Counter(answers)["bad"] + Counter(answers)["good"] == len(set(runs.made)) - 1
     believed = slower_from(VERSIONS[6])
     exact = spec(good=VERSIONS[0])
-    found = new_bisection(tmp_path / "b", exact, believed, match=SLOWER).go_on()
+    found = new_bisection(tmp_path / "b", exact, believed, match=SLOWER).run()
     assert isinstance(found, AxisFinding)
     assert found.kind == "no-change", "nothing is slower than the odd one"
 
@@ -479,7 +479,7 @@ def test_what_is_judged_goes_on_after_a_death_as_if_there_had_been_none(
     version = dice.choice(VERSIONS[1:])
     straight = slower_from(version)
     whole = judging(tmp_path / "a", straight)
-    wanted = whole.go_on()
+    wanted = whole.run()
     runs = slower_from(version)
     runs.dies = killed_at(dice.randrange(1, 12))
     bisection = judging(tmp_path / "b", runs)
@@ -487,7 +487,7 @@ def test_what_is_judged_goes_on_after_a_death_as_if_there_had_been_none(
     while found is None:
         try:
             with reopened(bisection, runs) as again:
-                found = again.go_on()
+                found = again.run()
         except Killed:
             runs.dies = killed_at(dice.randrange(1, 12))
     assert found == wanted
@@ -506,7 +506,7 @@ def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
         lambda at, _: "passed", value=lambda at: 1000 * next(noise) * slower.get(at[0], 1)
     )
     bisection = judging(tmp_path / "a", runs, candidates=VERSIONS[:6], bad=VERSIONS[5])
-    found = bisection.go_on()
+    found = bisection.run()
     assert isinstance(found, AxisFinding)
     assert (found.kind, found.before, found.between) == ("range", VERSIONS[2], (hidden,))
     assert Counter(runs.made)[(hidden,)] == MOST_RUNS
@@ -516,10 +516,10 @@ def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
     assert f"noise hides: {hidden}" in summary(result)
     assert "; this computer is too noisy to tell less than x 1." in why[-1]
     assert doubts(result) == [], "what was asked for is more than what noise does"
-    end = judging(tmp_path / "b", runs, candidates=VERSIONS[:4]).go_on()
+    end = judging(tmp_path / "b", runs, candidates=VERSIONS[:4]).run()
     assert isinstance(end, AxisFinding)
     assert (end.kind, end.between) == ("no-change", (hidden,))
-    before = judging(tmp_path / "c", runs, candidates=(VERSIONS[0], hidden, *VERSIONS[5:7])).go_on()
+    before = judging(tmp_path / "c", runs, candidates=(VERSIONS[0], hidden, *VERSIONS[5:7])).run()
     assert isinstance(before, AxisFinding)
     assert before.between == (hidden,)
 
@@ -529,7 +529,7 @@ def test_wild_noise_ends_within_the_bound(tmp_path: Path, wild: AxisSpec | Corne
     dice = random.Random(5)
     runs = ScriptedRuns(lambda at, _: "passed", value=lambda at: 1000 * dice.lognormvariate(0, 0.4))
     bisection = new_bisection(tmp_path, wild, runs, match=SLOWER)
-    found = bisection.go_on()
+    found = bisection.run()
     assert isinstance(found, AxisFinding | CornersFinding)
     hidden = sum(entry.answer == "untestable" for entry in bisection.folder.read().answers())
     assert hidden > 0
@@ -538,7 +538,7 @@ def test_wild_noise_ends_within_the_bound(tmp_path: Path, wild: AxisSpec | Corne
 
 def test_noise_is_judged_on_two_axes_as_well(tmp_path: Path) -> None:
     runs = slower_from(VERSIONS[3], odd=CORNERS.good)
-    found = new_bisection(tmp_path, JUDGED_CORNERS, runs, match=SLOWER).go_on()
+    found = new_bisection(tmp_path, JUDGED_CORNERS, runs, match=SLOWER).run()
     assert isinstance(found, CornersFinding)
     assert (found.kind, found.fails_with) == ("change", "qnn")
     assert found.searches[0].answer.first_bad == VERSIONS[3]

@@ -38,16 +38,16 @@ def test_a_change_in_words(
     named = {name: at for name, at in change.model_dump().items() if name[-4:] in ("good", "_bad")}
     assert {name: at for name, at in named.items() if at} == fields
     assert (change.before, change.after) == tuple(fields.values())
-    assert (change.where, change.said) == (where, text)
+    assert (change.location, change.description) == (where, text)
 
 
 def test_the_change_that_was_asked_for_comes_first() -> None:
     older, newer = VersionChange.of("fix", "1", "2"), MENDED
     changes = (older, BROKE, newer)
     fields = BROKE.model_dump() | {"text": "", "kind": "change", "changes": changes}
-    assert AxisFinding.model_validate(fields).asked_first == [BROKE, older, newer]
+    assert AxisFinding.model_validate(fields).main_first == [BROKE, older, newer]
     nothing = AxisFinding(text="", kind="undecided")
-    assert (nothing.asked_first, nothing.before, nothing.after) == ([], "", "")
+    assert (nothing.main_first, nothing.before, nothing.after) == ([], "", "")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_version_whose_runs_disagree_is_bad_after_all_its_runs() -> None:
     assert (found.kind, found.last_good, found.first_bad) == ("change", "2.11", "2.12")
     assert [made.count(f"2.1{i}") for i in range(4)] == [5, 5, 5, 5]
     assert found.flaky == (FlakyVersion(at=("2.13",), failed=2, runs=5, repeats=10),)
-    assert found.flaky[0].said == (
+    assert found.flaky[0].description == (
         "flaky: 2 of 5 failed at 2.13; with --repeat 10 a miss is less likely than 1 % at that rate"
     )
     assert len(made) <= axis(4, repeat=5).bound().runs
@@ -115,4 +115,4 @@ def test_a_flaky_corner_is_told_as_a_pair() -> None:
     spec = corners(2, 2, repeat=2)
     evidence = Evidence().plus(spec.bad, "good").plus(spec.bad, "bad")
     (flaky,) = flaky_versions(evidence, 2)
-    assert flaky.said.startswith("flaky: 1 of 2 failed at 2.11 with 1.21; with --repeat 7 ")
+    assert flaky.description.startswith("flaky: 1 of 2 failed at 2.11 with 1.21; with --repeat 7 ")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.bisect.folder import LOG, Answered, Begun, BisectFolder, Concluded
-from harness.bisect.loop import named_again
+from harness.bisect.loop import pytest_arguments_to_resume
 from harness.cli.bisect import bisect
 from harness.core.errors import ConfigError
 from harness.core.platform import is_free
@@ -75,19 +75,19 @@ def test_what_goes_to_pytest_has_its_secrets_in_no_file(tmp_path: Path) -> None:
         (["-q"], ["-q"], None),
         ([], [], None),
         (KEPT, WORDS, None),
-        (KEPT, [], "had a secret, which no file keeps: name all of them again"),
-        (["-q"], ["-x"], "none of these, or the same ones"),
-        (KEPT, ["-q"], "none of these, or the same ones"),
+        (KEPT, [], "had a secret, which is not stored: give all of them again"),
+        (["-q"], ["-x"], "leave it out, or give the same ones"),
+        (KEPT, ["-q"], "leave it out, or give the same ones"),
     ],
 )
 def test_what_is_gone_on_with_is_as_it_was_asked(
     kept: list[str], given: list[str], says: str | None
 ) -> None:
     if says is None:
-        assert named_again(kept, given) == tuple(given or kept)
+        assert pytest_arguments_to_resume(kept, given) == tuple(given or kept)
         return
     with pytest.raises(ConfigError, match=f"--pytest-arg: .*{says}"):
-        named_again(kept, given)
+        pytest_arguments_to_resume(kept, given)
 
 
 def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_named(
@@ -98,10 +98,10 @@ def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_nam
     with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
         file = folder.path / LOG
     for words, says in (
-        (["--resume"], "name all of them again"),
-        (["--resume", "--pytest-arg", "-q"], "or the same ones"),
+        (["--resume"], "give all of them again"),
+        (["--resume", "--pytest-arg", "-q"], "or give the same ones"),
         (["--resume", *(f"--pytest-arg={one}" for one in WORDS)], "no.yaml"),
-        (["replay", str(file)], "name all of them again"),
+        (["replay", str(file)], "give all of them again"),
     ):
         done = CliRunner().invoke(bisect, [*words, "--reports", str(tmp_path)])
         assert isinstance(done.exception, ConfigError), done.output
@@ -117,28 +117,28 @@ def test_one_that_was_moved_elsewhere_is_still_one(tmp_path: Path) -> None:
 
 def test_what_is_gone_on_with_is_the_newest_that_is_not_over(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no bisection"):
-        BisectFolder.to_go_on_with(tmp_path)
+        BisectFolder.newest_open(tmp_path)
     first, open_one, last = (new(tmp_path, over=over) for over in (True, False, True))
-    assert BisectFolder.to_go_on_with(tmp_path).path == open_one.path
-    open_one.hold()
+    assert BisectFolder.newest_open(tmp_path).path == open_one.path
+    open_one.lock()
     open_one.append(OVER)
     open_one.close()
-    assert BisectFolder.to_go_on_with(tmp_path).path == last.path
-    first.hold()
+    assert BisectFolder.newest_open(tmp_path).path == last.path
+    first.lock()
     first.append(Answered(at=("2.10",), answer="good"))
     first.close()
-    assert BisectFolder.to_go_on_with(tmp_path).path == first.path, "an edited log is open again"
+    assert BisectFolder.newest_open(tmp_path).path == first.path, "an edited log is open again"
 
 
 def test_a_log_that_cannot_be_read_does_not_hide_others(tmp_path: Path) -> None:
     good, damaged = new(tmp_path), new(tmp_path)
     (damaged.path / LOG).write_text("nonsense\n")
-    assert BisectFolder.to_go_on_with(tmp_path).path == good.path
-    good.hold()
+    assert BisectFolder.newest_open(tmp_path).path == good.path
+    good.lock()
     good.append(OVER)
     good.close()
     with pytest.raises(ConfigError, match=damaged.path.name):
-        BisectFolder.to_go_on_with(tmp_path)
+        BisectFolder.newest_open(tmp_path)
 
 
 def test_what_was_never_answered_can_be_discarded(tmp_path: Path) -> None:
@@ -164,18 +164,18 @@ def test_a_log_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "log.jsonl").symlink_to(secret)
     with pytest.raises(ConfigError, match=r"log\.jsonl: is a link, and links in a folder are not"):
-        BisectFolder.open(folder).hold()
+        BisectFolder.open(folder).lock()
     assert secret.read_bytes() == b"a line\nand a part"
 
 
 def test_what_another_process_is_at_is_waited_for(tmp_path: Path) -> None:
     held = new(tmp_path)
-    held.hold()
+    held.lock()
     other = BisectFolder.open(held.path)
     assert not is_free(other.path / LOG, 0.0)
     ends = threading.Timer(0.2, held.close)
     ends.start()
     assert is_free(other.path / LOG, 60.0)
     ends.join()
-    other.hold()
+    other.lock()
     other.close()

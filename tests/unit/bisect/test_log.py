@@ -64,8 +64,8 @@ def test_killed_at_any_byte_it_goes_on_where_it_was(
         log = read_log(text[:end])
         assert log.spec.search == spec
         assert search_of(log).next() == standing[text[:end].count("\n") - 1]
-        under_way = log.under_way()
-        assert under_way is None or search_of(log).next() == under_way
+        pending = log.pending()
+        assert pending is None or search_of(log).next() == pending
 
 
 def test_an_edited_answer_is_as_if_it_had_been_given() -> None:
@@ -147,10 +147,10 @@ def test_what_was_asked_last_is_under_way_until_it_is_answered() -> None:
     asked = [to_line(Question(at=(at,), number=1)) for at in ("2.10", "2.11")]
     answered = to_line(Answered(at=("2.10",), answer="good"))
     log = read_log(BEGUN + asked[0] + answered + asked[1])
-    assert log.under_way() == Question(at=("2.11",), number=1)
+    assert log.pending() == Question(at=("2.11",), number=1)
     assert log.answers() == [Answered(at=("2.10",), answer="good")]
-    assert read_log(BEGUN + asked[0] + answered).under_way() is None
-    again = read_log(BEGUN + asked[0] + to_line(Resumed())).under_way()
+    assert read_log(BEGUN + asked[0] + answered).pending() is None
+    again = read_log(BEGUN + asked[0] + to_line(Resumed())).pending()
     assert again == Question(at=("2.10",), number=1)
 
 

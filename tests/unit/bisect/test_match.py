@@ -250,7 +250,7 @@ FIGURES = {
     ],
 )
 def test_comparisons(text: str, holds: bool) -> None:
-    assert parse_comparison(text).holds(FIGURES) is holds
+    assert parse_comparison(text).is_met(FIGURES) is holds
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_comparisons(text: str, holds: bool) -> None:
 )  # fmt: skip
 def test_what_was_not_measured_has_no_answer(text: str) -> None:
     with pytest.raises(Unmeasured):
-        parse_comparison(text).holds(FIGURES)
+        parse_comparison(text).is_met(FIGURES)
 
 
 @reaches(0.01)
@@ -308,11 +308,11 @@ def test_a_figure_by_its_path(path: str, value: float) -> None:
 )
 def test_who_believes_one_time_is_told_so(text: str, times: str) -> None:
     match = parse_match(text)
-    said = match.too_trusting(1)
+    said = match.trust_warning(1)
     assert (said or "").partition(" differs")[0] == times
     assert (said is None) == (times == "")
-    assert match.too_trusting("judged") is None
-    assert match.too_trusting(3) == said  # one bad answer is enough there, too
+    assert match.trust_warning("judged") is None
+    assert match.trust_warning(3) == said  # one bad answer is enough there, too
 
 
 @pytest.mark.parametrize(
@@ -334,13 +334,13 @@ def test_who_believes_one_time_is_told_so(text: str, times: str) -> None:
 def test_noise_is_judged_where_a_time_or_size_is_beside_a_multiple_of_good(
     text: str, limit: float | None
 ) -> None:
-    judged = parse_match(f"measurement {text}").judged
+    judged = parse_match(f"measurement {text}").noisy_comparison
     assert (judged.limit if judged is not None else None) == limit
     assert (judged is None) == (limit is None)
 
 
 def test_no_noise_is_judged_where_nothing_is_compared() -> None:
-    assert parse_match("code=1002").judged is None
+    assert parse_match("code=1002").noisy_comparison is None
 
 
 @pytest.mark.parametrize(
@@ -382,27 +382,27 @@ def test_what_noise_hides(tells: float | None, text: str) -> None:
 def test_all_runs_of_a_version_stand_beside_the_good_side(
     text: str, new: list[float], answer: str
 ) -> None:
-    comparison = parse_match(f"measurement {text}").judged
+    comparison = parse_match(f"measurement {text}").noisy_comparison
     assert comparison is not None
-    change = comparison.beside_noise([1000, 1004, 997], new, [[1300, 1295], [5.0]])
+    change = comparison.compare_noisy([1000, 1004, 997], new, [[1300, 1295], [5.0]])
     assert comparison.answer(change).answer == answer
 
 
 @pytest.mark.parametrize(("name", "by"), [("took_s", 1e-6), ("took_ms", 1e-3), ("took_ns", 1e3)])
 def test_a_time_is_judged_alike_in_every_unit(name: str, by: float) -> None:
     def told(name: str, by: float) -> Change:
-        comparison = parse_match(f"measurement probe.{name} > 1.1 * good").judged
+        comparison = parse_match(f"measurement probe.{name} > 1.1 * good").noisy_comparison
         assert comparison is not None
         sizes = [
             [comparison.size({"probe": {name: by * one}}) for one in runs]
             for runs in ([412_000, 415_000, 409_000], [577_000, 581_000])
         ]
-        return comparison.beside_noise(*sizes)
+        return comparison.compare_noisy(*sizes)
 
     one, other = told("took_us", 1.0), told(name, by)
     assert (one.verdict, other.verdict) == ("slower", "slower")
     assert (other.low, other.high) == pytest.approx((one.low, one.high), rel=1e-3)
-    comparison = parse_match(f"measurement {name} > 1.1 * good").judged
+    comparison = parse_match(f"measurement {name} > 1.1 * good").noisy_comparison
     assert comparison is not None
     with pytest.raises(Unmeasured, match="neither a time nor a size"):
         comparison.size({name: 0})
@@ -436,7 +436,7 @@ def test_an_op_is_compared_with_the_good_end(run: CaseRecord, answer: str) -> No
     match = parse_match("op-slower:conv:20%")
     assert match.profiles
     assert match.needs_good
-    assert match.judged is not None
+    assert match.noisy_comparison is not None
     good = match.reference([profiled(conv=100, relu=5)])
     assert good == 100
     assert match.judge(run, good=good).answer == answer
@@ -444,8 +444,8 @@ def test_an_op_is_compared_with_the_good_end(run: CaseRecord, answer: str) -> No
 
 def test_an_op_that_is_not_there_is_said_with_those_that_are() -> None:
     match = parse_match("op-slower:a:b c:2.5%")
-    assert match.judged is not None
-    assert match.judged.limit == 1.025
+    assert match.noisy_comparison is not None
+    assert match.noisy_comparison.limit == 1.025
     why = match.judge(profiled(conv=7, relu=9), good=1.0).why
     assert why == "no op a:b c was profiled: the largest are relu, conv"
     assert match.judge(record(), good=1.0).why == "no op a:b c was profiled, nor any other"

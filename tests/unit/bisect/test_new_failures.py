@@ -115,7 +115,7 @@ def test_a_failure_that_replaced_another_is_found(tmp_path: Path) -> None:
     told = dict(zip(command[1::2], command[2::2], strict=True))
     axis = AxisSpec(axis="qnn", candidates=versions, good=told["--good"], bad=told["--bad"])
     runs = ScriptedRuns(lambda at, _: "failed" if at[0] >= versions[3] else "crashed")
-    answer = new_bisection(tmp_path, axis, runs, match=told["--match"]).go_on()
+    answer = new_bisection(tmp_path, axis, runs, match=told["--match"]).run()
     assert isinstance(answer, AxisFinding)
     assert (answer.last_good, answer.first_bad) == (versions[2], versions[3])
 

@@ -80,7 +80,7 @@ def test_one_axis(tmp_path: Path) -> None:
     bisection = new_bisection(
         tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), runs, held={"compiler": "2.47.0"}
     )
-    finding = bisection.go_on()
+    finding = bisection.run()
     assert isinstance(finding, AxisFinding)
     result = written(bisection, finding)
     assert result["answer"]["last_good"] == "2.47.0"
@@ -125,7 +125,7 @@ def corners_result(
     """The result where these pairs are bad, report.md and report.html."""
     runs = ScriptedRuns(lambda at, _: "failed" if bad(at) else "passed")
     bisection = new_bisection(folder, CORNERS.model_copy(update=more), runs)
-    finding = bisection.go_on()
+    finding = bisection.run()
     assert isinstance(finding, CornersFinding)
     result = written(bisection, finding)
     pages = ((bisection.folder.path / name).read_text() for name in ("report.md", "report.html"))
@@ -183,7 +183,7 @@ def test_flaky_versions_are_part_of_the_result_and_its_reports(tmp_path: Path) -
 
     spec = AxisSpec(axis="qnn", candidates=VERSIONS, repeat=5)
     bisection = new_bisection(tmp_path, spec, ScriptedRuns(says))
-    finding = bisection.go_on()
+    finding = bisection.run()
     assert isinstance(finding, AxisFinding)
     result = written(bisection, finding)
     assert result["answer"]["flaky"] == [{"at": ["2.49.40"], "failed": 1, "runs": 5, "repeats": 21}]
@@ -229,7 +229,7 @@ def test_bad_for_several_reasons_is_pointed_out(tmp_path: Path) -> None:
         runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "crashed")
         axis = AxisSpec(axis="qnn", candidates=VERSIONS)
         bisection = new_bisection(tmp_path / str(match), axis, runs, match=match)
-        finding = bisection.go_on()
+        finding = bisection.run()
         assert isinstance(finding, AxisFinding)
         said.append("\n".join(summary(BisectionResult.model_validate(written(bisection, finding)))))
         pages.append((bisection.folder.path / "report.md").read_text())
@@ -259,7 +259,7 @@ def test_a_computer_that_is_too_noisy_says_so_before_the_answer(
         ScriptedRuns(lambda *_: "passed", value=lambda _: 1000 * next(noise)),
         match=match,
     )
-    finding = bisection.go_on()
+    finding = bisection.run()
     assert isinstance(finding, AxisFinding)
     result = write_reports(bisection.folder, finding, None, tmp_path)
     noisy = "this computer is too noisy to tell less than x "

@@ -32,7 +32,9 @@ def transcript(spec: AxisSpec | CornerSpec, world: World) -> str:
         search.answer(step, world(step.at))
     if isinstance(step, Stopped):
         return f"{spec.bound().runs} {' '.join(asked)} => stopped: {step.question.why}"
-    notes = "".join(f" | {note}" for note in (*step.notes, *(one.said for one in step.flaky)))
+    notes = "".join(
+        f" | {note}" for note in (*step.notes, *(one.description for one in step.flaky))
+    )
     return f"{spec.bound().runs} {' '.join(asked)} => {step.text}{notes}"
 
 

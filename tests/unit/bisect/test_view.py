@@ -26,7 +26,7 @@ def shown_by(stream: io.StringIO, folder: Path) -> str:
     spec = AxisSpec(axis="qnn", candidates=("1", "2", "3"))
     bisection = new_bisection(folder, spec, ScriptedRuns(says), held={"compiler": "1"})
     bisection.watcher = BisectProgress(bisection.folder.read(), bisection.folder.path, stream)
-    bisection.go_on()
+    bisection.run()
     return stream.getvalue()
 
 

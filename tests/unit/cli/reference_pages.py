@@ -20,7 +20,7 @@ from harness.cli.run import run
 from harness.cli.schema import schemas
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.plugin import plugin
-from harness.plugin.collected import MARKERS
+from harness.plugin.collection import MARKERS
 from harness.plugin.options import OPTIONS, Option
 
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "reference"
@@ -187,7 +187,8 @@ def _pytest() -> Iterator[str]:
     yield "| option | what it says | `run` |"
     yield "|---|---|---|"
     for option in OPTIONS:
-        yield f"| {_given(option)} | {_cell(_sentence(option.given['help']))} | {_in_run(option)} |"
+        text = _cell(_sentence(option.arguments["help"]))
+        yield f"| {_given(option)} | {text} | {_in_run(option)} |"
     yield "\n## Markers\n"
     yield "| marker | what it says |"
     yield "|---|---|"
@@ -201,7 +202,7 @@ def _pytest() -> Iterator[str]:
 
 
 def _given(option: Option) -> str:
-    value = option.given.get("metavar") or "|".join(option.given.get("choices", ()))
+    value = option.arguments.get("metavar") or "|".join(option.arguments.get("choices", ()))
     return f"`{option.name}{f' {value}' if value else ''}`, `{option.short}`".replace("|", "\\|")
 
 

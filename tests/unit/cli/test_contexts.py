@@ -31,7 +31,7 @@ def test_extract_says_what_was_copied(tmp_path: Path) -> None:
         [f"{PTE.name}.{n}.bin", str(size), "bytes", "context", PTE.name, f"forward/{n}"]
         for n, size in enumerate((54016, 49960, 49960))
     ]
-    assert last == f"{tmp_path}/out/manifest.json tells of them"
+    assert last == f"{tmp_path}/out/manifest.json lists them"
     assert len(open_artefact(tmp_path / "out/manifest.json").pieces) == 3
 
 
@@ -119,6 +119,6 @@ def test_a_way_that_fails_otherwise_is_not_said_to_pass(capsys: pytest.CaptureFi
     for answer, why in (("good", "passed"), ("untestable", "failed: x 1"), ("bad", "failed: y 2")):
         question = Question(at=Way((0,), "resident").point, number=1)
         judged = Judged(answer, why)  # type: ignore[arg-type]
-        _Progress().answered(question, judged, RunEnd(1, None, None, "", 1.0))
+        _Progress().on_answer(question, judged, RunEnd(1, None, None, "", 1.0))
     told = [line.split()[4] for line in capsys.readouterr().err.splitlines()]
     assert told == ["passes", "other", "fails"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from harness.cli.devices import PREPARES, ListedDevice, remark_lines
+from harness.cli.devices import PREPARES, ListedDevice, note_lines
 from harness.cli.main import commands
 
 
@@ -24,12 +24,12 @@ def row(name: str, *findings: str) -> ListedDevice:
 def test_what_many_devices_have_is_said_once() -> None:
     rows = [row(f"sim-{number}", PREPARES) for number in range(6)]
     rows[1].findings.append("is warm")
-    assert remark_lines(rows) == [
+    assert note_lines(rows) == [
         f"sim-0, sim-1, sim-2, sim-3 and 2 more: {PREPARES}",
         "sim-1: is warm",
     ]
-    assert remark_lines(rows[4:]) == [f"sim-4, sim-5: {PREPARES}"]
-    assert remark_lines([row("sim-0")]) == []
+    assert note_lines(rows[4:]) == [f"sim-4, sim-5: {PREPARES}"]
+    assert note_lines([row("sim-0")]) == []
 
 
 def test_an_adb_server_that_is_gone_is_one_error(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_what_is_asked_for_is_taken_as_another_log(tmp_path: Path, ended: Ended)
     _, out, _ = ended(str(log))
     lines = out.splitlines()
     assert lines[0].startswith("no-dsp-session (possible): ")
-    at = lines.index("to be surer, ask and explain again:")
+    at = lines.index("to be surer, run and explain again:")
     assert lines[at + 1] == "  adb logcat -d > logcat.txt"
     assert lines[at + 2] == f"  qnn-harness explain {log} --with logcat.txt"
     answer.write_text("adsp is running\ncdsp is offline\n")
@@ -246,7 +246,7 @@ def test_a_log_that_gzip_packed_is_read(tmp_path: Path, ended: Ended) -> None:
     [
         (b"PK\3\4", "was packed by zip"),
         (b"\xfd7zXZ\0", "was packed by xz"),
-        (b"\x7fELF\2\1\1" + bytes(range(32)) * 8, "is no text, and so no log"),
+        (b"\x7fELF\2\1\1" + bytes(range(32)) * 8, "is not text"),
     ],
 )
 def test_what_is_no_log_is_refused(tmp_path: Path, ended: Ended, start: bytes, said: str) -> None:

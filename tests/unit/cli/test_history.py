@@ -26,13 +26,13 @@ def test_a_folder_without_runs_is_named_and_left_as_it_is(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("day", ["2026-13-01", "2026-02-30", "yesterday"])
 def test_a_day_that_there_is_not(tmp_path: Path, day: str) -> None:
-    assert "is no day" in str(said("history", "--since", day, "--reports", tmp_path).exception)
+    assert "is not a day" in str(said("history", "--since", day, "--reports", tmp_path).exception)
 
 
 def test_nothing_is_said_of_cases_that_were_not_asked_for(tmp_path: Path) -> None:
     run_folder(tmp_path, attempt("a passed"))
     told = said("history", "--diagnosis", "no-such", "--reports", tmp_path)
-    assert (told.output, told.return_value) == ("nothing is held of that\n", 1)
+    assert (told.output, told.return_value) == ("the history has no such case\n", 1)
 
 
 def test_a_run_that_was_cut_short_is_named_so(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_fault_of_ours_is_3_and_one_line_and_its_traceback_only_with_v(
     ("error", "code", "says"),
     [
         (BrokenPipeError(errno.EPIPE, "gone"), 0, ""),
-        (OSError(errno.ENOSPC, "No space left"), 3, "error: what this prints or keeps could not"),
+        (OSError(errno.ENOSPC, "No space left"), 3, "error: the output could not"),
         (PermissionError(errno.EACCES, "Permission denied", "x"), 2, "error: x: Permission denied"),
         (PermissionError(errno.EPERM, "not permitted"), 3, "error: internal error: PermissionErr"),
         (FileNotFoundError(errno.ENOENT, "none"), 2, "error: the current folder is gone; change"),

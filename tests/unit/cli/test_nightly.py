@@ -29,7 +29,7 @@ def test_a_night_that_is_gone_on_with_keeps_the_pages_that_are_named_now(
     begun: list[Night] = []
 
     def ended(chain: Chain) -> Night:
-        chain._keep()
+        chain._save()
         begun.append(chain.night)
         raise KeyboardInterrupt
 

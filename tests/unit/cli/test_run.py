@@ -100,7 +100,7 @@ def test_no_name_is_taken_for_an_option_of_pytest(tmp_path: Path, told: list[str
 @pytest.mark.parametrize("name", ["net[1].bin", "a::b.bin"])
 def test_a_name_that_no_case_can_have(tmp_path: Path, told: list[str], name: str) -> None:
     (tmp_path / name).write_bytes(CONTEXT)
-    with pytest.raises(ConfigError, match="cannot stand in the name of a case: call it otherwise"):
+    with pytest.raises(ConfigError, match="cannot be part of the name of a case: rename it"):
         CliRunner().invoke(run, [name], catch_exceptions=False, standalone_mode=False)
     assert not told
 

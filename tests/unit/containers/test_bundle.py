@@ -21,7 +21,7 @@ from harness.containers.manifest import (
 )
 from harness.containers.open import open_artefact, open_artefacts
 from harness.core.errors import ConfigError
-from harness.models.artefact_sources import Given, contexts_of
+from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.context_file import ContextFile
 from harness.reduce.handover import entries_of
 from tests.unit.containers.made import CONTEXT, OTHER, bytes_of, epcontext
@@ -70,7 +70,7 @@ def test_what_is_packed_comes_out_again(bundle: Path, tmp_path: Path) -> None:
     assert (first.tolerance, first.graph, first.inputs) == (0.5, "g", None)
     assert isinstance(second.inputs, tuple)
     assert [one.read_bytes() for one in second.inputs] == [b"1234"]
-    told = contexts_of(found, tmp_path / "cache", Given(tolerance=2.0, graph="other"))
+    told = contexts_of(found, tmp_path / "cache", ModelOptions(tolerance=2.0, graph="other"))
     assert isinstance(told[0], ContextFile)
     assert (told[0].tolerance, told[0].graph) == (2.0, "other")
     assert piece_file(found.pieces[1], tmp_path / "cache").read_bytes() == OTHER

@@ -222,7 +222,7 @@ def test_folders_and_patterns(tmp_path: Path, logged: Logged) -> None:
         return [one.path.name for one in open_artefacts(paths)]
 
     assert names(tmp_path) == ["[1].bin", "a.any", "b.bin"]
-    assert logged.progress == [f"{tmp_path}: of no known kind, passed by: notes.txt"]
+    assert logged.progress == [f"{tmp_path}: ignored, as of no known kind: notes.txt"]
     assert names(tmp_path / "**/*.bin") == ["[1].bin", "b.bin", "c.bin"]
     assert names(tmp_path / "[1].bin", tmp_path / "below") == ["[1].bin", "c.bin"]
     (tmp_path / "none").mkdir()

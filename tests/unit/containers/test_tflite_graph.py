@@ -13,8 +13,8 @@ from harness.containers.tflite_graph import (
     TfliteGraph,
     TfliteNode,
     TfliteTensor,
+    assign_partitions,
     read_tflite_graph,
-    taken_by,
 )
 from tests.unit.containers.made import dispatch, tflite
 
@@ -52,7 +52,7 @@ MODEL = graph("x w a b c y", "DEQUANTIZE -> w", "CONV x w -> a", "MY a -> b", "R
     ],
 )
 def test_which_partition_has_a_node(compiled: TfliteGraph, taken: list[str | None]) -> None:
-    assert taken_by(MODEL, compiled) == taken
+    assert assign_partitions(MODEL, compiled) == taken
 
 
 def test_the_nodes_of_a_compiled_model() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.diagnosis.any_log import LogText, read_log
-from harness.diagnosis.explanation import QUESTIONS, Explained, question, system_of
+from harness.diagnosis.explanation import COMMANDS, Explained, next_command, system_of
 from harness.diagnosis.rules import RULES
 
 
@@ -20,7 +20,7 @@ def cause(id: str, confidence: Any = "possible", failure: int = 1) -> Explained:
 
 
 def asked(*causes: Explained, files: int = 0) -> str | None:
-    found = question(causes, known_files=files)
+    found = next_command(causes, known_files=files)
     return None if found is None else found.file
 
 
@@ -53,8 +53,8 @@ def test_what_is_known_is_not_asked_for() -> None:
 
 
 def test_questions_are_about_causes_that_there_are() -> None:
-    assert {one for question in QUESTIONS for one in question.tells} <= {rule.id for rule in RULES}
-    assert len({one.file for one in QUESTIONS}) == len(QUESTIONS)
+    assert {one for command in COMMANDS for one in command.causes} <= {rule.id for rule in RULES}
+    assert len({one.file for one in COMMANDS}) == len(COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -87,20 +87,20 @@ def test_each_system_is_asked_by_its_own_commands() -> None:
         "linux": ["journalctl -b", "dmesg"],
         "windows": ["wevtutil qe Application /c:200 /rd:true /f:text", "wevtutil qe System"],
     }.items():
-        told = [question(one, SAID_ON.get(system, ()), files) for files in range(2)]
+        told = [next_command(one, SAID_ON.get(system, ()), files) for files in range(2)]
         assert [
             bool(now and now.command.startswith(w)) for now, w in zip(told, expected, strict=True)
         ] == [
             True,
             True,
         ]
-    third = question(one, SAID_ON["linux"], 2)
+    third = next_command(one, SAID_ON["linux"], 2)
     assert third is not None
     assert third.command.startswith("for p in /sys/class/remoteproc/*; do ")
     assert third.command.endswith("; done")
     # Windows has neither its folders nor its nodes
-    assert question(one, SAID_ON["windows"], 2) is None
-    assert question((cause("two-copies"),), SAID_ON["windows"]) is not None
+    assert next_command(one, SAID_ON["windows"], 2) is None
+    assert next_command((cause("two-copies"),), SAID_ON["windows"]) is not None
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_a_log_that_is_there_is_not_asked_for(lines: list[str], expected: list[s
     log = read_log(BytesIO("\n".join(f"{line} failed" for line in lines).encode())).lines
     assert len(log) == len(lines)
     for files, file in enumerate(expected):
-        found = question((cause("no-dsp-session"),), log, files)
+        found = next_command((cause("no-dsp-session"),), log, files)
         assert (found and found.file) == file
     beside = [replace(line, file="dmesg.txt") for line in log]
-    assert question((cause("no-dsp-session"),), beside, 1) == question(
+    assert next_command((cause("no-dsp-session"),), beside, 1) == next_command(
         (cause("no-dsp-session"),), [LogText(1, line.text) for line in log], 1
     )

@@ -150,7 +150,7 @@ CONDITIONS = [
     (index, place, field.name)
     for index, place in SIGNS
     for field in fields(Sign)
-    if field.name not in ("confidence", "says") and getattr(RULES[index].signs[place], field.name)
+    if field.name not in ("confidence", "note") and getattr(RULES[index].signs[place], field.name)
 ]
 CODES = [
     (index, place, code)
@@ -229,7 +229,7 @@ def test_rules_have_names_of_their_own_and_say_something() -> None:
 
 def test_a_sign_without_conditions_fits_nothing() -> None:
     everything = Symptoms("failed", (LOAD,), (1002,), ("x",), ("x",))
-    assert all(Sign(one).found(everything) is None for one in CONFIDENCES)
+    assert all(Sign(one).match(everything) is None for one in CONFIDENCES)
 
 
 @pytest.mark.parametrize("code", RANGE_ENDS)
@@ -381,5 +381,5 @@ def test_symptoms_are_what_a_record_says_within_bounds() -> None:
     assert bare == Symptoms("failed")
     many = ErrorRecord.of(message="\n".join(f"line {number}" for number in range(900)))
     found = symptoms_of("failed", many, [str(number) for number in range(3000)])
-    assert found.said == tuple(f"line {number}" for number in range(400))
+    assert found.messages == tuple(f"line {number}" for number in range(400))
     assert found.evidence == tuple(str(number) for number in range(1000, 3000))

@@ -171,7 +171,7 @@ def test_a_failure_began_with_the_first_line_of_its_cause(
     assert ErrorRecord.of(message=message).first_cause is None
     if first is None:
         made = ErrorRecord.of(message=message)
-    assert made.began == began
+    assert made.headline == began
 
 
 def test_a_line_more_changes_the_message_and_not_what_it_is_known_by() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.diagnosis.verdict import FailedCall, causal, first_failed_call, step_error
+from harness.diagnosis.verdict import FailedCall, causal_lines, first_failed_call, step_error
 from harness.probe.transcript import LogLine, StepResult
 
 Lines = tuple[tuple[str, str], ...]
@@ -120,7 +120,7 @@ def test_what_is_tried_afterwards_is_no_cause() -> None:
     assert "1002" not in error.message
     assert [link.code for link in error.chain] == [30010, None, None, None, 30010]
     alone = logged((("error", "Can't create dlc from binary. Error 1002."),))
-    assert causal(alone) == alone
+    assert causal_lines(alone) == alone
     call = first_failed_call([alone[0].text])
     assert call == FailedCall("QnnSystemDlc_createFromBinary", 1002)
 
@@ -156,16 +156,16 @@ def test_a_dlc_is_no_unreadable_context() -> None:
             ("error", "qnn_graph_execute failed. Error 6031"),
         )
     )
-    assert causal(lines) == lines[1:]
-    assert causal([lines[1], *lines]) == [lines[1], *lines[1:]]
-    assert first_failed_call(line.text for line in causal(lines)) == FailedCall(
+    assert causal_lines(lines) == lines[1:]
+    assert causal_lines([lines[1], *lines]) == [lines[1], *lines[1:]]
+    assert first_failed_call(line.text for line in causal_lines(lines)) == FailedCall(
         "QnnGraph_execute", 6031
     )
 
 
 @given(st.lists(st.sampled_from([text for _, text in UNREADABLE]) | st.text()))
 def test_no_log_is_too_strange(texts: list[str]) -> None:
-    kept = causal([LogLine("error", text, None) for text in texts])
+    kept = causal_lines([LogLine("error", text, None) for text in texts])
     assert len(kept) <= len(texts)
     call = first_failed_call(line.text for line in kept)
     assert call is None or call.code in (30010, 1002)

@@ -170,7 +170,7 @@ def test_what_a_line_adds_to_the_words_of_its_rule(text: str, more: str) -> None
 
 
 def test_no_sign_adds_words_that_no_line_shows() -> None:
-    assert sum(bool(sign.says) for rule in RULES for sign in rule.signs) == 19
+    assert sum(bool(sign.note) for rule in RULES for sign in rule.signs) == 19
 
 
 def test_a_number_of_fastrpc_is_none_of_qnn() -> None:

@@ -128,7 +128,7 @@ def told_by(texts: Iterable[str]) -> tuple[Rule, ...]:
 
 
 def sign_found(sign: Sign) -> Callable[[Symptoms], bool]:
-    return lambda symptoms: sign.found(symptoms) is not None
+    return lambda symptoms: sign.match(symptoms) is not None
 
 
 @pytest.mark.parametrize("row", fields(), ids=lambda row: row.thread)

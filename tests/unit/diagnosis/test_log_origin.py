@@ -44,4 +44,4 @@ def test_what_stands_before_a_text(before: str, process: int | None, at: float |
 def test_any_line_has_an_origin(line: str) -> None:
     found = origin_of(line)
     assert found.process is None or found.process >= 0
-    assert found.at is None or found.at >= 0
+    assert found.time is None or found.time >= 0

@@ -20,7 +20,7 @@ SEEN = Symptoms(
     outcome="failed",
     apis=("QnnBackend_create", "QnnGraph_execute"),
     codes=(1002, 6999),
-    said=("a skel is missing", "a skel is old"),
+    messages=("a skel is missing", "a skel is old"),
     evidence=("SSR detected", "a skel is missing"),
     foreseen=(("arch-newer", "first"), ("arch-older", "second"), ("arch-older", "third")),
 )
@@ -61,14 +61,14 @@ def rule(*signs: Sign, name: str = "r", words: str = "w", threads: tuple[str, ..
     ],
 )
 def test_all_that_a_sign_asks_for_must_hold(sign: Sign, lines: tuple[str, ...] | None) -> None:
-    assert sign.found(SEEN) == lines
+    assert sign.match(SEEN) == lines
 
 
 def test_a_line_counts_by_its_first_thousand_characters_and_unless_it_is_benign() -> None:
     for begin, fits in (("x" * 996, True), ("x" * 997, False)):
-        symptoms = Symptoms("failed", said=(f"{begin}skel",))
-        assert (possible(text="skel").found(symptoms) is not None) is fits
-    assert possible(text="Skel").found(Symptoms("failed", said=(BENIGN,))) is None
+        symptoms = Symptoms("failed", messages=(f"{begin}skel",))
+        assert (possible(text="skel").match(symptoms) is not None) is fits
+    assert possible(text="Skel").match(Symptoms("failed", messages=(BENIGN,))) is None
     within = "x" * (1000 - len(BENIGN))
     assert is_benign(within + BENIGN)
     assert not is_benign("x" + within + BENIGN)
@@ -88,8 +88,8 @@ def test_the_first_thing_that_preflight_said_of_it_is_told() -> None:
     found = foreseen.finding(SEEN)
     assert found == FittingRule(foreseen, "likely", (), "second")
     assert found.diagnosis(()).words == "as foreseen, second: w"
-    assert Sign("likely", foreseen="arch.*").foretold(SEEN) == "first"
-    assert Sign("likely").foretold(SEEN) is None
+    assert Sign("likely", foreseen="arch.*").foreseen_by(SEEN) == "first"
+    assert Sign("likely").foreseen_by(SEEN) is None
 
 
 def test_surer_rules_come_first_and_equally_sure_ones_as_the_table_has_them() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from harness.bench.executorch import Program
 from harness.containers.artefact import Piece
 from harness.diagnosis.runner_log import (
-    Heard,
+    OutputLine,
     is_delegate_line,
     is_logged_line,
     process_of,
@@ -63,7 +63,7 @@ def plan(contexts: int = 2) -> Plan:
 
 
 def ended(lines: Sequence[str], exit_code: int | None, signal: int | None = None) -> ProbeRun:
-    heard = [Heard(text, at * 100) for at, text in enumerate(lines)]
+    heard = [OutputLine(text, at * 100) for at, text in enumerate(lines)]
     told = runner_transcript(plan(), heard, exit_code)
     failed = told.finished is not None and told.first_failure is not None
     code, signal = (1, None) if failed else (exit_code, signal)
@@ -86,7 +86,7 @@ def test_a_whole_run_has_all_steps_and_the_times_it_told() -> None:
     assert (figures["loaded"], figures["executed"]) == (2, 2)
     assert figures["execute_us"] == [2500, 1500]
     assert figures["load_us"] == [100, 100]
-    assert process_of([Heard(STARTED, 0)]) == 4711
+    assert process_of([OutputLine(STARTED, 0)]) == 4711
 
 
 @pytest.mark.parametrize("lines", [REFUSED, ANDROID])
@@ -144,7 +144,7 @@ def test_a_program_that_is_none_fails_as_such() -> None:
 
 def read(*lines: tuple[str, int], exit_code: int | None = None, contexts: int = 2) -> Transcript:
     """What is read of lines, each with the moment it came at (microseconds)."""
-    return runner_transcript(plan(contexts), [Heard(*line) for line in lines], exit_code)
+    return runner_transcript(plan(contexts), [OutputLine(*line) for line in lines], exit_code)
 
 
 def step_of(*texts: str, exit_code: int | None = None) -> StepResult:
@@ -186,8 +186,11 @@ def test_a_runner_that_was_heard_of_says_when_it_started_and_what_it_did() -> No
     assert told.accepted is not None
     assert (told.start.pid, told.accepted.boot_us) == (4711, 1_234_560_000)
     assert told.steps[0].logs == [LogLine("debug", other, 5)]
-    assert process_of([Heard("sh: a banner", 0), Heard(STARTED, 1), Heard(other, 2)]) == 4711
-    assert process_of([Heard("sh: a banner", 0)]) is None
+    assert (
+        process_of([OutputLine("sh: a banner", 0), OutputLine(STARTED, 1), OutputLine(other, 2)])
+        == 4711
+    )
+    assert process_of([OutputLine("sh: a banner", 0)]) is None
     assert misfit(told, plan()) is None
 
 

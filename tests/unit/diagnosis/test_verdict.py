@@ -99,7 +99,7 @@ ENDINGS = [
     ([START, begin()], {"exit_code": 0}, "crashed", "target", "exit code 0 before its plan"),
     # only the probe ends so, and nothing was heard of it: its last words were lost on the way
     *(
-        ([START, begin(), end()], {"exit_code": code}, "error", "infra", "was not heard out")
+        ([START, begin(), end()], {"exit_code": code}, "error", "infra", "its last output was lost")
         for code in (EXIT_DONE, EXIT_STEP_FAILED, EXIT_BAD_PLAN)
     ),
     (
@@ -162,7 +162,7 @@ ENDINGS = [
         {"exit_code": 124},
         "error",
         "infra",
-        "may have waited for somebody to read",
+        "may have been blocked because its output was not read",
     ),
     (
         [START, begin(), {"event": "deadline", "t_us": 5, "looks": 16, "unread": 2}],
@@ -380,7 +380,7 @@ KERNEL = Said("kernel", "fastrpc_mmap", "0x2", "no more than 4 MB can be mapped"
 @pytest.mark.parametrize(
     ("events", "how", "came"),
     [
-        ((START, begin(), end(**FAIL), DONE), {"exit_code": 1}, "what came of it: "),
+        ((START, begin(), end(**FAIL), DONE), {"exit_code": 1}, "the result: "),
         ((START, begin()), {"signal": 11, "exit_code": None}, "was ended by SIGSEGV"),
         ((START, begin()), {"timed_out": True, "exit_code": None}, "did not end within"),
         ((START, begin(), end(), DONE), {}, ""),
@@ -389,7 +389,7 @@ KERNEL = Said("kernel", "fastrpc_mmap", "0x2", "no more than 4 MB can be mapped"
 def test_what_an_emulator_lacks_is_never_a_failure(
     events: tuple[Any, ...], how: dict[str, Any], came: str
 ) -> None:
-    verdict = judge(run(*events, **how), said=(KERNEL, LACKING))
+    verdict = judge(run(*events, **how), dsp_replies=(KERNEL, LACKING))
     assert (verdict.outcome, verdict.cause) == ("unsupported", None)
     assert verdict.error is not None
     first = "the emulator cannot execute vadd(sf,sf) in elementwise_add (invoke: SIGILL)\n"
@@ -399,7 +399,7 @@ def test_what_an_emulator_lacks_is_never_a_failure(
     assert "build-dsp" not in verdict.error.message, "it may be in use already"
     # an answer of the kernel's place is as good as one of a phone's
     plain = judge(run(*events, **how))
-    assert judge(run(*events, **how), said=(KERNEL,)) == plain
+    assert judge(run(*events, **how), dsp_replies=(KERNEL,)) == plain
     if plain.error is not None:
         assert (verdict.error.api, verdict.error.step) == (plain.error.api, plain.error.step)
 
@@ -416,14 +416,14 @@ def test_what_an_emulator_lacks_is_never_a_failure(
 )
 def test_the_operands_that_no_emulator_has_are_named(word: str, meaning: str) -> None:
     said = Said("emulator", "invoke", "SIGILL", f"HMX instruction {word} at x")
-    error = judge(run(START, begin(), end(**FAIL), DONE, exit_code=1), said=(said,)).error
+    error = judge(run(START, begin(), end(**FAIL), DONE, exit_code=1), dsp_replies=(said,)).error
     assert error is not None
     first = f"the emulator cannot execute HMX instruction {word} at x (invoke: SIGILL)"
     assert error.message.startswith(first + meaning)
 
 
 def test_what_the_lab_lost_says_nothing_of_an_emulator() -> None:
-    assert judge(run(exit_code=1), said=(LACKING,)).outcome == "error"
+    assert judge(run(exit_code=1), dsp_replies=(LACKING,)).outcome == "error"
 
 
 def test_a_device_without_a_dsp_is_told_from_one_that_fails() -> None:

@@ -54,7 +54,7 @@ def competing() -> list[tuple[int, int]]:
     """Pairs of endings that hold for the same process, the first of which decides."""
     found = set()
     for seen, *_ in ENDED:
-        holding = [index for index, ending in enumerate(ENDINGS) if ending.holds(seen)]
+        holding = [index for index, ending in enumerate(ENDINGS) if ending.applies(seen)]
         found |= {pair for pair in combinations(holding, 2) if pair[0] == holding[0]}
     return sorted(found)
 

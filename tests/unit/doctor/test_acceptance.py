@@ -17,12 +17,12 @@ from harness.diagnosis.verdict import Verdict
 from harness.doctor.acceptance import (
     FOLDER,
     STEPS,
-    Ground,
     Stage,
-    nothing_left,
-    own_folder,
-    take,
-    within,
+    Trial,
+    clean_up,
+    run_step,
+    run_steps,
+    with_own_workdir,
 )
 from harness.doctor.check import Answer
 from harness.lab.health import RecoveryRules
@@ -49,13 +49,13 @@ class MockDevice:
         return SimpleNamespace(ok=self.left == 0, stderr=b"Permission denied")
 
 
-def ground(device: MockDevice, logs: Path = Path("/logs")) -> Ground:
+def trial(device: MockDevice, logs: Path = Path("/logs")) -> Trial:
     lab = SimpleNamespace(device=lambda name: SimpleNamespace(attach=lambda: device))
     bench = SimpleNamespace(lab=lab)
-    return Ground(bench, "desk", "latest", logs, print, RecoveryRules())  # type: ignore[arg-type]
+    return Trial(bench, "desk", "latest", logs, print, RecoveryRules())  # type: ignore[arg-type]
 
 
-def step(act: Callable[[Ground], Answer], seconds: float = 30, option: str | None = None) -> Stage:
+def step(act: Callable[[Trial], Answer], seconds: float = 30, option: str | None = None) -> Stage:
     return Stage("a step", seconds, act, option)
 
 
@@ -92,7 +92,7 @@ def test_what_comes_of_steps_and_nothing_is_left() -> None:
         step(lambda _: OK, option="--reboot"),
         step(lambda _: OK, option="--unplug"),
     ]
-    found = list(take(ground(device), steps, ["--unplug"]))
+    found = list(run_steps(trial(device), steps, ["--unplug"]))
     assert [one.status for one in found] == ["ok", *3 * ["fail"], "not-applicable", "ok", "ok"]
     assert found[0].advice == "see logs/x"
     assert found[1].found == "gone"
@@ -101,7 +101,7 @@ def test_what_comes_of_steps_and_nothing_is_left() -> None:
     assert found[4].found == "not asked for (--reboot)"
     assert (found[-1].name, found[-1].found) == (
         "nothing left behind",
-        "no process and no file of ours",
+        "no process and no file is left",
     )
     assert device.scripts[-1] == "rm -rf /w; [ ! -e /w ]"
 
@@ -112,17 +112,17 @@ def test_a_step_that_hangs_is_given_up_and_the_rest_is_not_tried(
     monkeypatch.setattr("harness.doctor.acceptance._LEFT_S", 0.1)
     device, over = MockDevice(), threading.Event()
 
-    def hang(_: Ground) -> Answer:
+    def hang(_: Trial) -> Answer:
         over.wait(60)
         return OK
 
-    found = list(take(ground(device), [step(hang, seconds=0.1), step(lambda _: OK)], []))
+    found = list(run_steps(trial(device), [step(hang, seconds=0.1), step(lambda _: OK)], []))
     over.set()
     assert [one.status for one in found] == ["fail", "unknown", "warn"]
-    assert "not come to an end within 0.1 s" in found[0].found
-    assert found[1].found == "not tried: a step did not come to an end"
+    assert "did not end within 0.1 s" in found[0].found
+    assert found[1].found == "not tried: a step did not end"
     assert (found[2].found, found[2].advice) == (
-        "a step that was given up may put files back",
+        "an abandoned step may still write files",
         "remove /w",
     )
     assert device.scripts
@@ -133,13 +133,13 @@ def test_a_step_that_goes_on_puts_nothing_back() -> None:
     device, told = MockDevice(), threading.Event()
     device.end_leftovers = lambda *, timeout_s: not told.set()  # type: ignore[method-assign]
 
-    def go_on(_: Ground) -> Answer:
+    def go_on(_: Trial) -> Answer:
         told.wait(60)
         threading.Event().wait(0.2)
         device.scripts.append("put back")
         return OK
 
-    found = list(take(ground(device), [step(go_on, seconds=0.1)], []))
+    found = list(run_steps(trial(device), [step(go_on, seconds=0.1)], []))
     assert [one.status for one in found] == ["fail", "ok"]
     assert [script.split()[0] for script in device.scripts] == ["put", "rm"]
 
@@ -147,12 +147,12 @@ def test_a_step_that_goes_on_puts_nothing_back() -> None:
 def test_of_a_device_that_went_away_no_further_step_is_tried() -> None:
     device = MockDevice()
 
-    def lose(_: Ground) -> Answer:
+    def lose(_: Trial) -> Answer:
         device.shell = raising(DeviceLost("gone", serial="1"))  # type: ignore[assignment]
         raise DeviceLost("gone", serial="1")
 
     there = step(raising(InfraError("refused")))
-    found = list(take(ground(device), [there, step(lose), step(lambda _: OK)], []))
+    found = list(run_steps(trial(device), [there, step(lose), step(lambda _: OK)], []))
     assert [one.status for one in found[:3]] == ["fail", "fail", "unknown"]
     assert found[2].found == "not tried: the device went away"
     assert found[3].advice == "the next acceptance removes it: below acceptance of its workdir"
@@ -161,7 +161,7 @@ def test_of_a_device_that_went_away_no_further_step_is_tried() -> None:
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
 def test_whoever_interrupts_leaves_nothing_behind(error: type[BaseException]) -> None:
     device = MockDevice()
-    going: Iterator[object] = take(ground(device), 2 * [step(lambda _: OK)], [])
+    going: Iterator[object] = run_steps(trial(device), 2 * [step(lambda _: OK)], [])
     next(going)
     with pytest.raises(error):
         going.throw(error)  # type: ignore[attr-defined]
@@ -169,7 +169,7 @@ def test_whoever_interrupts_leaves_nothing_behind(error: type[BaseException]) ->
 
 
 def test_what_cannot_be_removed_is_told() -> None:
-    answer = within(Stage("end", 30, nothing_left), ground(MockDevice(left=1)))
+    answer = run_step(Stage("end", 30, clean_up), trial(MockDevice(left=1)))
     assert answer is not None
     assert (answer.status, answer.found) == ("fail", "/w could not be removed: Permission denied")
 
@@ -179,8 +179,8 @@ def test_a_real_device_gets_a_folder_of_its_own() -> None:
     simulated = {"name": "sim", "simulated": True, "soc": "QCS8550"}
     devices = [desk, {"name": "other", "serial": "2"}, simulated]
     lab = Lab.model_validate({"schema": 1, "devices": devices})
-    assert [one.workdir for one in own_folder(lab, "desk").devices] == [
+    assert [one.workdir for one in with_own_workdir(lab, "desk").devices] == [
         f"/opt/x/{FOLDER}",
         *(2 * [DEFAULT_WORKDIR]),
     ]
-    assert own_folder(lab, "sim").devices == lab.devices
+    assert with_own_workdir(lab, "sim").devices == lab.devices

@@ -14,7 +14,13 @@ from hypothesis import given, strategies as st
 from harness.cli.doctor import lines_of
 from harness.core.errors import ConfigError
 from harness.doctor import archive
-from harness.doctor.archive import check_place, lab_words, own_words, without, write_archive
+from harness.doctor.archive import (
+    check_writable,
+    lab_words,
+    private_words,
+    redact_words,
+    write_archive,
+)
 from harness.doctor.check import Checked, DoctorReport, report_of
 from harness.lab.inventory import Lab
 
@@ -40,13 +46,13 @@ def found(report: DoctorReport) -> list[str]:
     ],
 )
 def test_what_is_taken_out(text: str, left: str) -> None:
-    assert without(text, WORDS) == left
+    assert redact_words(text, WORDS) == left
 
 
 @given(st.text(max_size=300))
 def test_what_was_taken_out_stays_out(text: str) -> None:
-    once = without(f"{text} R5CX12 {text}", WORDS)
-    assert without(once, WORDS) == once
+    once = redact_words(f"{text} R5CX12 {text}", WORDS)
+    assert redact_words(once, WORDS) == once
     assert " R5CX12 " not in once
 
 
@@ -54,15 +60,15 @@ def test_own_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "ann"))
     monkeypatch.setattr("getpass.getuser", lambda: "ann")
     monkeypatch.setattr("socket.gethostname", lambda: "desk-pc")
-    words = own_words({"R5CX12": "<serial>", "": "x", "a": "x"}, Path("/big/cache"), {})
+    words = private_words({"R5CX12": "<serial>", "": "x", "a": "x"}, Path("/big/cache"), {})
     assert words["R5CX12"] == "<serial>"
     assert words["desk-pc"] == "<host>"
     assert words["/big/cache"] == "<cache>"
     assert words[str(tmp_path / "ann")] == "<home>"
-    assert without(f"{tmp_path}/ann/x of ann", words) == "<home>/x of <user>"
+    assert redact_words(f"{tmp_path}/ann/x of ann", words) == "<home>/x of <user>"
     assert not {"", "a"} & set(words)
     monkeypatch.setattr("getpass.getuser", lambda: "root")
-    assert "root" not in own_words({}, Path("/c"), {})
+    assert "root" not in private_words({}, Path("/c"), {})
 
 
 def test_it_is_there_whole_and_tells_nothing(
@@ -104,8 +110,8 @@ def test_where_it_cannot_be_written(tmp_path: Path) -> None:
         write_archive(tmp_path, REPORT, found, tmp_path / "logs", {})
     for place, why in ((tmp_path / "none/out.zip", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(ConfigError, match=f"cannot be written: {why}"):
-            check_place(place)
-    check_place(tmp_path / "out.zip")
+            check_writable(place)
+    check_writable(tmp_path / "out.zip")
     assert not list(tmp_path.iterdir())
 
 
@@ -120,7 +126,7 @@ def test_a_lab_tells_nothing_of_whom_it_belongs_to() -> None:
     ]
     hosts = [{"name": "far", "host": "lab-7"}]
     lab = {"schema": 1, "devices": devices, "runtimes": runtimes, "hosts": hosts}
-    words = own_words(
+    words = private_words(
         lab_words(Lab.model_validate(lab)), Path("/c"), {"ANDROID_NDK_HOME": "/ours/ndk"}
     )
     for text, left in {
@@ -132,7 +138,7 @@ def test_a_lab_tells_nothing_of_whom_it_belongs_to() -> None:
         "24 in /ours/ndk, API 24": "24 in <ANDROID_NDK_HOME>, API 24",
         f"{sys.prefix}/bin/adb": "<Python>/bin/adb",
     }.items():
-        assert without(text, words) == left
+        assert redact_words(text, words) == left
 
 
 def test_what_is_taken_out_is_so_before_lines_are_broken(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 from harness.cli.doctor import doctor
 from harness.core.errors import ConfigError
-from harness.doctor.archive import COLUMNS, read_archive, row_of
+from harness.doctor.archive import COLUMNS, markdown_row, read_archive
 from harness.doctor.check import Checked, report_of
 from tests.properties import reached, reaches
 
@@ -71,7 +71,7 @@ def test_what_is_no_archive(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("other.json", "{}")
     for path, says in (
-        (tmp_path / "a.zip", "is no archive of"),
+        (tmp_path / "a.zip", "is not an archive of"),
         (tmp_path / "b.zip", "it has no report.json$"),
         (tmp_path / "none", "none: cannot be read: No such file or directory$"),
         (tmp_path, "cannot be read: not a regular file$"),
@@ -88,7 +88,7 @@ def test_whatever_a_device_said_a_row_stays_a_row(texts: list[str]) -> None:
     checks = [
         Checked("device", "d", name, "ok", text) for name, text in zip(names, texts, strict=True)
     ]
-    row = row_of(report_of(checks))
+    row = markdown_row(report_of(checks))
     if any(set(text) & set("|\n`<") for text in texts) or any(texts):
         reached()
     assert len(row.splitlines()) == 1

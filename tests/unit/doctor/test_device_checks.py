@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 
 from harness.core.socs import PLATFORMS
 from harness.doctor.check import Answer, Checked
-from harness.doctor.device_checks import DspTry, Patient, device_checks, ladder
-from harness.doctor.device_visit import gentle
+from harness.doctor.device_checks import DspTry, ExaminedDevice, device_checks, dsp_layers
+from harness.doctor.device_visit import without_recovery
 from harness.lab.attach import AttachedDevice
 from harness.lab.device_answers import (
     QUESTIONS,
@@ -57,12 +57,12 @@ def answers(text: str) -> DeviceAnswers:
     return found
 
 
-def patient(text: str, target: str = "android-arm64", **changes: object) -> Patient:
+def examined(text: str, target: str = "android-arm64", **changes: object) -> ExaminedDevice:
     config = {"name": "desk", "serial": "1a2b"} | changes.pop("config", {})  # type: ignore[operator]
     facts = replace(FACTS, **changes.pop("facts", {}))  # type: ignore[arg-type]
     said = answers(text)
     vitals = replace(said.vitals, skew_s=changes.pop("skew_s", 0.0))  # type: ignore[arg-type]
-    made = Patient(
+    made = ExaminedDevice(
         device=AttachedDevice(
             config=DeviceConfig.model_validate(config),
             transport=AdbDevice("1a2b", AdbServer()),
@@ -76,7 +76,7 @@ def patient(text: str, target: str = "android-arm64", **changes: object) -> Pati
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def checked(who: Patient) -> dict[str, Checked]:
+def checked(who: ExaminedDevice) -> dict[str, Checked]:
     return {check.name: check for check in device_checks(who)}
 
 
@@ -96,7 +96,7 @@ def checked(who: Patient) -> dict[str, Checked]:
     ],
 )
 def test_a_phone(name: str, status: str, found: str, advice: str) -> None:
-    check = checked(patient(PHONE))[name]
+    check = checked(examined(PHONE))[name]
     assert (check.status, check.advice) == (status, advice)
     assert found in check.found
 
@@ -114,7 +114,7 @@ def test_a_phone(name: str, status: str, found: str, advice: str) -> None:
     ],
 )
 def test_a_board(name: str, status: str, found: str, advice: str) -> None:
-    board = patient(
+    board = examined(
         BOARD,
         "linux-arm64",
         facts={"soc": "QCS615", "libc": "ldd (GNU libc) 2.35"},
@@ -142,14 +142,14 @@ def test_a_board(name: str, status: str, found: str, advice: str) -> None:
     ],
 )
 def test_what_the_soc_is(configured: str | None, said: str | None, status: str, found: str) -> None:
-    check = checked(patient(PHONE, config={"soc": configured}, facts={"soc": said}))["SoC"]
+    check = checked(examined(PHONE, config={"soc": configured}, facts={"soc": said}))["SoC"]
     assert check.status == status
     assert found in check.found
 
 
 def test_a_name_that_nobody_knows_may_be_the_same_soc() -> None:
     advice = [
-        checked(patient(PHONE, config={"soc": "SM8550"}, facts={"soc": said}))["SoC"].advice
+        checked(examined(PHONE, config={"soc": "SM8550"}, facts={"soc": said}))["SoC"].advice
         for said in ("SM8650", "KALAMA")
     ]
     assert advice[0] == "correct or remove `soc` of the device in devices.yaml"
@@ -158,7 +158,7 @@ def test_a_name_that_nobody_knows_may_be_the_same_soc() -> None:
 
 def test_a_soc_of_another_name_with_an_htp_is_remarked() -> None:
     config = {"soc": "SM8650P", "htp_arch": 75}
-    check = checked(patient(PHONE, config=config, facts={"soc": None}))["SoC"]
+    check = checked(examined(PHONE, config=config, facts={"soc": None}))["SoC"]
     assert check.status == "ok"
     assert "HTP v75 by devices.yaml; our table does not have that SoC" in check.found
 
@@ -177,7 +177,7 @@ def test_a_soc_of_another_name_with_an_htp_is_remarked() -> None:
 )
 def test_one_thing_is_otherwise(old: str, new: str, name: str, status: str) -> None:
     assert old in PHONE
-    check = checked(patient(PHONE.replace(old, new)))[name]
+    check = checked(examined(PHONE.replace(old, new)))[name]
     assert check.status == status
     assert bool(check.advice) == (check.status in ("warn", "fail")) or status == "unknown"
 
@@ -199,7 +199,7 @@ def test_one_thing_is_otherwise(old: str, new: str, name: str, status: str) -> N
 def test_what_a_device_says_of_its_state(
     name: str, vitals: dict[str, object], status: str, found: str
 ) -> None:
-    who = patient(PHONE)
+    who = examined(PHONE)
     changed = replace(who.answers, vitals=replace(who.answers.vitals, **vitals))  # type: ignore[arg-type]
     check = checked(replace(who, answers=changed))[name]
     assert (check.status, check.found) == (status, found)
@@ -218,7 +218,7 @@ def test_what_a_device_says_of_its_state(
     ],
 )
 def test_what_is_said_of_a_clock(skew_s: float | None, status: str, found: str) -> None:
-    check = checked(patient(PHONE, skew_s=skew_s))["clock"]
+    check = checked(examined(PHONE, skew_s=skew_s))["clock"]
     assert (check.status, check.found) == (status, found)
 
 
@@ -239,7 +239,7 @@ def test_what_is_said_of_a_clock(skew_s: float | None, status: str, found: str) 
 )
 def test_what_a_board_lacks(name: str, said: dict[str, object], status: str, found: str) -> None:
     facts = {"libc": said.pop("libc")} if "libc" in said else {}
-    who = patient(BOARD, "linux-arm64", facts=facts)
+    who = examined(BOARD, "linux-arm64", facts=facts)
     check = checked(replace(who, answers=replace(who.answers, **said)))[name]  # type: ignore[arg-type]
     assert check.status == status
     assert found in check.found
@@ -247,18 +247,18 @@ def test_what_a_board_lacks(name: str, said: dict[str, object], status: str, fou
 
 
 def test_what_is_said_of_a_system_that_does_not_say_what_it_is() -> None:
-    found = checked(patient(PHONE, facts={"android_api": None, "os_build": None, "soc_id": None}))
+    found = checked(examined(PHONE, facts={"android_api": None, "os_build": None, "soc_id": None}))
     assert found["system"].found == "android-arm64: an unknown system, API level not told"
     assert found["SoC"].found == "SM8650, HTP v75"
 
 
 def test_of_little_room_it_is_told_how_little() -> None:
-    assert checked(patient(PHONE.replace("185100932", "1000")))["free storage"].found == "1 MB"
+    assert checked(examined(PHONE.replace("185100932", "1000")))["free storage"].found == "1 MB"
 
 
 def test_a_simulator_has_no_gpu_to_ask_for() -> None:
     config = {"serial": None, "simulated": True, "soc": "QCS8550"}
-    who = patient(BOARD, "linux-x64", config=config)
+    who = examined(BOARD, "linux-x64", config=config)
     found = checked(who)
     assert found["OpenCL driver"].status == "not-applicable"
     assert (found["system"].status, found["temperature"].found) == ("ok", "44 C (SKIN)")
@@ -275,8 +275,8 @@ def test_any_answer_is_survived(lines: list[str], text: str) -> None:
     whole = "\n".join([*lines, text, "@qnn-harness:end"])
     found = parse_answers(whole)
     assert found is not None
-    who, why = replace(patient(PHONE), answers=found), DspTry(Answer("unknown", "not tried"))
-    for check in (*device_checks(who), *ladder(who, None, why, why)):
+    who, why = replace(examined(PHONE), answers=found), DspTry(Answer("unknown", "not tried"))
+    for check in (*device_checks(who), *dsp_layers(who, None, why, why)):
         assert check.found.isprintable()
         assert len(check.found) <= 600
         assert "reboot" not in check.found or "$(reboot)" in whole
@@ -348,7 +348,7 @@ def test_a_doctor_never_reboots() -> None:
             "recovery": {"reboot": True},
         }
     )
-    lab = gentle(lab)
+    lab = without_recovery(lab)
     assert lab.recovery_of(lab.devices[0]) == RecoveryRules(reboot=False, come_back_s=0)
 
 

@@ -44,13 +44,13 @@ def host_check(name: str, changes: dict[str, Any], needs: LabNeeds) -> Checked:
             "none; /probes",
         ),
         ("Android NDK", {}, EVERYTHING, "fail", "none"),
-        ("Android NDK", {}, replace(EVERYTHING, untold=("desk",)), "fail", "none"),
+        ("Android NDK", {}, replace(EVERYTHING, no_target=("desk",)), "fail", "none"),
         (
             "Android NDK",
             {},
-            LabNeeds(untold=("a", "b")),
+            LabNeeds(no_target=("a", "b")),
             "warn",
-            "none; a, b may be a phone: devices.yaml tells no `target`",
+            "none; a, b may be a phone: devices.yaml has no `target`",
         ),
         ("Android NDK", {"ndk": NDK}, LabNeeds(), "ok", "27.2 in /ndk, API 21 to 35"),
         (

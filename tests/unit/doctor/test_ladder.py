@@ -11,18 +11,18 @@ from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.rules import RULES
 from harness.doctor.check import Answer, Checked, one_line
 from harness.doctor.device_checks import (
-    _LOOKS,
+    _LAYERS,
     _REACHED_AT,
     ANSWER,
     GRAPH,
     SESSION,
     DspTry,
-    Patient,
-    ladder,
+    ExaminedDevice,
+    dsp_layers,
 )
 from harness.runtimes.runtime import LibraryFacts, SdkBuild
 from tests.unit.doctor.answers import BOARD, PHONE
-from tests.unit.doctor.test_device_checks import patient
+from tests.unit.doctor.test_device_checks import examined
 
 BUILD = SdkBuild("2.51.0", "260929181845")
 LIBRARIES = (
@@ -38,14 +38,14 @@ NO_GRAPH = DspTry(Answer("unknown", "not tried, no session came up"))
 
 
 def climbed(
-    who: Patient,
+    who: ExaminedDevice,
     libraries: tuple[LibraryFacts, ...] | None = LIBRARIES,
     session: DspTry = UNTRIED,
     graph: DspTry = UNTRIED,
 ) -> dict[str, Checked]:
-    checks = ladder(who, libraries, session, graph)
+    checks = dsp_layers(who, libraries, session, graph)
     found = {check.name: check for check in checks}
-    assert list(found) == [*_LOOKS, "DSP skel", "stub and skel", SESSION, GRAPH, ANSWER]
+    assert list(found) == [*_LAYERS, "DSP skel", "stub and skel", SESSION, GRAPH, ANSWER]
     return found
 
 
@@ -77,7 +77,7 @@ def failed(message: str, *seen: str, code: int = 14001) -> DspTry:
     ],
 )
 def test_a_phone_whose_way_is_open(name: str, found: str) -> None:
-    check = climbed(patient(PHONE), session=OPEN, graph=OPEN)[name]
+    check = climbed(examined(PHONE), session=OPEN, graph=OPEN)[name]
     assert (check.status, check.advice) == ("ok", "")
     assert found in check.found
 
@@ -101,7 +101,7 @@ def test_a_phone_whose_way_is_open(name: str, found: str) -> None:
 def test_a_board_with_nothing_of_the_vendor(
     name: str, status: str, found: str, advice: str
 ) -> None:
-    check = climbed(patient(BOARD, "linux-arm64", facts={"soc": "QCS6490"}))[name]
+    check = climbed(examined(BOARD, "linux-arm64", facts={"soc": "QCS6490"}))[name]
     assert (check.status, bool(check.advice)) == (status, bool(advice))
     assert found in check.found
     assert advice in check.advice
@@ -150,7 +150,7 @@ OF_A_BOARD = (
     ],
 )
 def test_what_selinux_refuses(line: str, who: str | None, mode: str | None, status: str) -> None:
-    one = patient(PHONE)
+    one = examined(PHONE)
     answers = replace(one.answers, denials=(line,), selinux=mode, who=who or one.answers.who)
     found = climbed(replace(one, answers=answers))
     assert found["SELinux"].status == status
@@ -168,7 +168,13 @@ def test_what_selinux_refuses(line: str, who: str | None, mode: str | None, stat
         ("remoteproc-cdsp", "remoteproc-adsp", "DSP processor", "unknown", ""),
         ("init\r\ncdsprpcd", "init", "cdsprpcd", "warn", "start it"),
         ("init\r\ncdsprpcd", "", "cdsprpcd", "unknown", ""),
-        ("r /vendor/lib64/libcd", "- /vendor/lib64/libcd", "libcdsprpc.so", "fail", "readable"),
+        (
+            "r /vendor/lib64/libcd",
+            "- /vendor/lib64/libcd",
+            "libcdsprpc.so",
+            "fail",
+            "readable",
+        ),
         ("uid=2000(shell)", "", "DSP domain", "ok", ""),
         ("user\r\n2000", "user\r\n0", "DSP domain", "warn", "adb unroot"),
         ("r /vendor/dsp/cdsp/fast", "- /vendor/dsp/cdsp/fast", "unsigned PD", "unknown", "session"),
@@ -179,7 +185,7 @@ def test_what_selinux_refuses(line: str, who: str | None, mode: str | None, stat
 )
 def test_one_layer_is_otherwise(old: str, new: str, name: str, status: str, advice: str) -> None:
     assert old in PHONE
-    found = climbed(patient(PHONE.replace(old, new)))
+    found = climbed(examined(PHONE.replace(old, new)))
     assert found[name].status == status
     assert advice in found[name].advice
     assert found[ANSWER].status == ("fail" if status == "fail" else "unknown")
@@ -190,16 +196,16 @@ def test_one_layer_is_otherwise(old: str, new: str, name: str, status: str, advi
 
 def test_libraries_of_two_builds_and_none_at_all() -> None:
     other = replace(LIBRARIES[2], build=SdkBuild("2.28.0", "241029"))
-    found = climbed(patient(PHONE), (*LIBRARIES[:2], other))
+    found = climbed(examined(PHONE), (*LIBRARIES[:2], other))
     assert "of two builds" in found["stub and skel"].found
     assert found[ANSWER].found.startswith("it ends at stub and skel")
-    found = climbed(patient(PHONE), LIBRARIES[:2])
+    found = climbed(examined(PHONE), LIBRARIES[:2])
     assert (found["DSP skel"].status, found["stub and skel"].status) == ("warn", "ok")
     assert "the image's is taken" in found["DSP skel"].found
-    found = climbed(patient(PHONE), None)
+    found = climbed(examined(PHONE), None)
     assert {found[name].status for name in ("DSP skel", "stub and skel")} == {"unknown"}
-    untold = replace(LIBRARIES[1], build=None)
-    assert climbed(patient(PHONE), (LIBRARIES[0], untold))["stub and skel"].status == "unknown"
+    unbuilt = replace(LIBRARIES[1], build=None)
+    assert climbed(examined(PHONE), (LIBRARIES[0], unbuilt))["stub and skel"].status == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -230,16 +236,16 @@ def test_libraries_of_two_builds_and_none_at_all() -> None:
 )
 def test_a_session_that_ends_at_a_layer(tried: DspTry, layer: str) -> None:
     """Its own log says more than what can be read: everything that can be is in order here."""
-    found = climbed(patient(PHONE), session=tried, graph=NO_GRAPH)
+    found = climbed(examined(PHONE), session=tried, graph=NO_GRAPH)
     assert found[ANSWER].status == found[layer].status == found[SESSION].status == "fail"
     assert found[ANSWER].found.startswith(f"it ends at {layer}: ")
-    if tried.seen:
-        assert tried.seen[-1] in found[layer].found
+    if tried.evidence:
+        assert tried.evidence[-1] in found[layer].found
     if layer != SESSION:
         assert tried.error is not None
         assert tried.error.diagnosis is not None
         assert f": {tried.error.message}" in found[layer].found
-        assert f"({climbed(patient(PHONE))[layer].found}" in found[layer].found
+        assert f"({climbed(examined(PHONE))[layer].found}" in found[layer].found
         assert found[layer].advice == tried.error.diagnosis.fix
     red = {name for name, check in found.items() if check.status == "fail"}
     assert red == {layer, SESSION, ANSWER}
@@ -248,12 +254,12 @@ def test_a_session_that_ends_at_a_layer(tried: DspTry, layer: str) -> None:
 def test_of_what_the_device_looked_for_the_last_is_said() -> None:
     lines = [f"fopen failed for /{place}/libQnnHtpV75Skel.so" for place in "abc"]
     tried = failed("DspTransport.openSession qnn_open failed, 0x80000406", *lines, "else")
-    found = climbed(patient(PHONE), session=tried, graph=NO_GRAPH)["DSP skel"].found
+    found = climbed(examined(PHONE), session=tried, graph=NO_GRAPH)["DSP skel"].found
     assert [line in found for line in (*lines, "else")] == [False, True, True, False]
 
 
 def test_nodes_of_other_processors_lead_to_none() -> None:
-    who = patient(BOARD, "linux-arm64")
+    who = examined(BOARD, "linux-arm64")
     for nodes, found in (
         ({"fastrpc-sdsp": "r", "fastrpc-adsp": "r"}, "fastrpc-adsp, fastrpc-sdsp"),
         ({}, "no fastrpc node in /dev"),
@@ -279,7 +285,7 @@ def test_nodes_of_other_processors_lead_to_none() -> None:
 def test_what_is_said_of_one_layer(
     changes: dict[str, object], name: str, status: str, found: str
 ) -> None:
-    who = patient(BOARD, "linux-arm64")
+    who = examined(BOARD, "linux-arm64")
     check = climbed(replace(who, answers=replace(who.answers, **changes)))[name]  # type: ignore[arg-type]
     assert check.status == status
     assert check.found.startswith(found)
@@ -287,13 +293,13 @@ def test_what_is_said_of_one_layer(
 
 def test_root_on_a_board_is_no_reason_to_warn() -> None:
     for target, status in (("linux-arm64", "ok"), ("android-arm64", "warn")):
-        check = climbed(patient(PHONE.replace("user\r\n2000", "user\r\n0"), target))["DSP domain"]
+        check = climbed(examined(PHONE.replace("user\r\n2000", "user\r\n0"), target))["DSP domain"]
         assert check.status == status
 
 
 def test_of_a_skel_all_is_said_that_is_known() -> None:
     def said(text: str, libraries: tuple[LibraryFacts, ...] | None, **more: object) -> Checked:
-        return climbed(patient(text, **more), libraries)["DSP skel"]  # type: ignore[arg-type]
+        return climbed(examined(text, **more), libraries)["DSP skel"]  # type: ignore[arg-type]
 
     bare = PHONE.replace("r /vendor/lib/rfsa/adsp/libQnnHtpV75Skel.so\r\n", "").replace(
         "r /vendor/lib/rfsa/adsp/libSnpeHtpV75Skel.so\r\n", ""
@@ -309,7 +315,7 @@ def test_of_a_skel_all_is_said_that_is_known() -> None:
     none = said(bare, (), **unknown)
     assert none.found.startswith("libQnnHtpV..Skel.so is not in the runtime's folder, /vendor")
     assert "lib/hexagon-v../unsigned" in none.advice
-    stub = climbed(patient(bare, facts={"soc": None}), ())["stub and skel"]
+    stub = climbed(examined(bare, facts={"soc": None}), ())["stub and skel"]
     assert stub.found == "no stub for HTP v? among: nothing"
 
 
@@ -319,7 +325,7 @@ def test_what_no_rule_knows_a_cure_for_has_the_hint_of_the_attempt() -> None:
     assert tried.error.diagnosis is not None
     diagnosis = tried.error.diagnosis.model_copy(update={"fix": None})
     error = tried.error.model_copy(update={"diagnosis": diagnosis})
-    check = climbed(patient(PHONE), session=tried._replace(error=error))["unsigned PD"]
+    check = climbed(examined(PHONE), session=tried._replace(error=error))["unsigned PD"]
     assert check.advice == "a hint"
     assert "more of it" not in check.found
 
@@ -327,7 +333,7 @@ def test_what_no_rule_knows_a_cure_for_has_the_hint_of_the_attempt() -> None:
 def test_only_an_attempt_that_failed_accuses_a_layer() -> None:
     tried = failed("createUnsignedPD failed")
     spared = tried._replace(answer=Answer("not-applicable", "this target cannot"))
-    found = climbed(patient(PHONE), session=spared, graph=NO_GRAPH)
+    found = climbed(examined(PHONE), session=spared, graph=NO_GRAPH)
     assert "fail" not in {check.status for check in found.values()}
 
 
@@ -335,19 +341,19 @@ def test_a_denial_is_held_against_selinux_only_where_access_was_denied() -> None
     tried = failed("createUnsignedPD failed", ANDROID_8)
     other = failed("createUnsignedPD failed").error
     assert other is not None
-    found = climbed(patient(PHONE), session=tried._replace(error=other), graph=NO_GRAPH)
+    found = climbed(examined(PHONE), session=tried._replace(error=other), graph=NO_GRAPH)
     assert (found["SELinux"].status, found["unsigned PD"].status) == ("ok", "fail")
 
 
 def test_a_code_alone_accuses_no_layer() -> None:
-    found = climbed(patient(PHONE), session=failed("", code=1008), graph=NO_GRAPH)
+    found = climbed(examined(PHONE), session=failed("", code=1008), graph=NO_GRAPH)
     assert found["stub and skel"].status == "ok"
     assert found[ANSWER].found.startswith(f"it ends at {SESSION}: ")
 
 
 def test_a_session_that_comes_up_proves_what_is_below_it() -> None:
     """Apps that may not open a node are let in by a service; whatever was read, the way is open."""
-    who = patient(PHONE.replace("r /dev/adsprpc-smd\r\n", "- /dev/adsprpc-smd\r\n"))
+    who = examined(PHONE.replace("r /dev/adsprpc-smd\r\n", "- /dev/adsprpc-smd\r\n"))
     found = climbed(who, session=OPEN, graph=OPEN)
     assert found["DSP nodes"].status == found[ANSWER].status == "ok"
     assert "yet a session came up" in found["DSP nodes"].found
@@ -359,42 +365,42 @@ def test_a_session_that_comes_up_proves_what_is_below_it() -> None:
 @pytest.mark.parametrize(
     ("session", "graph", "status", "found"),
     [
-        (UNTRIED, NO_GRAPH, "unknown", "nothing that can be read is wrong; not tried"),
+        (UNTRIED, NO_GRAPH, "unknown", "no visible layer is wrong; not tried"),
         (LEFT_OUT, LEFT_OUT, "not-applicable", "left out"),
         (OPEN, LEFT_OUT, "ok", "open as far as DSP session; left out"),
         (
             OPEN,
             DspTry(Answer("unknown", "late")),
             "unknown",
-            "nothing that can be read is wrong; late",
+            "no visible layer is wrong; late",
         ),
     ],
 )
 def test_what_the_answer_is_where_nothing_fails(
     session: DspTry, graph: DspTry, status: str, found: str
 ) -> None:
-    check = climbed(patient(PHONE), session=session, graph=graph)[ANSWER]
+    check = climbed(examined(PHONE), session=session, graph=graph)[ANSWER]
     assert (check.status, check.found) == (status, found)
 
 
 def test_a_simulator_says_what_is_simulated() -> None:
     config = {"serial": None, "simulated": True, "soc": "QCS8550"}
-    found = climbed(patient(BOARD, "linux-x64", config=config), session=OPEN, graph=OPEN)
+    found = climbed(examined(BOARD, "linux-x64", config=config), session=OPEN, graph=OPEN)
     inside = "the HTP is a simulator inside libQnnHtp.so"
-    for name in (*_LOOKS, "DSP skel", "stub and skel"):
+    for name in (*_LAYERS, "DSP skel", "stub and skel"):
         assert (found[name].status, found[name].found) == ("not-applicable", inside)
     assert found[ANSWER].status == "ok"
     assert found[ANSWER].found == f"open as far as {GRAPH}; {inside}"
-    board = climbed(patient(BOARD, "linux-arm64", config=config), LIBRARIES[:1])
+    board = climbed(examined(BOARD, "linux-arm64", config=config), LIBRARIES[:1])
     assert board["stub and skel"].status == "fail"
     # no DSP is behind a simulated board, so a session proves nothing of what leads to one
-    who = patient(BOARD, "linux-arm64", config=config)
+    who = examined(BOARD, "linux-arm64", config=config)
     board = climbed(who, LIBRARIES[:1], session=OPEN, graph=OPEN)
     assert (board["stub and skel"].status, board[ANSWER].status) == ("fail", "fail")
     nothing = "a simulated board has no DSP and no GPU"
-    assert {board[name].found for name in (*_LOOKS, "DSP skel")} == {nothing}
+    assert {board[name].found for name in (*_LAYERS, "DSP skel")} == {nothing}
 
 
 def test_every_diagnosis_that_names_a_layer_is_known() -> None:
     assert set(_REACHED_AT) <= {rule.id for rule in RULES}
-    assert set(_REACHED_AT.values()) <= {*_LOOKS, "DSP skel", "stub and skel"}
+    assert set(_REACHED_AT.values()) <= {*_LAYERS, "DSP skel", "stub and skel"}

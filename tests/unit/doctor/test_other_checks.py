@@ -28,9 +28,9 @@ from harness.doctor.examine import (
     host_checks,
     lab_needs,
     packages,
-    stranger_check,
+    unlisted_check,
 )
-from harness.doctor.smoke import error_text, hint, what_it_means
+from harness.doctor.smoke import error_text, hint, verdict_answer
 from harness.lab.inventory import DeviceConfig
 from harness.probe.build import Ndk
 from harness.transport.adb_server import SeenDevice
@@ -67,7 +67,7 @@ def test_a_good_host_for_the_simulator() -> None:
         ({}, EVERYTHING, "cross compiler", "fail", "gcc-aarch64-linux-gnu"),
         ({}, EVERYTHING, "Android NDK", "fail", "ANDROID_NDK_HOME"),
         ({"ndk": NDK}, EVERYTHING, "Android NDK", "ok", ""),
-        ({}, LabNeeds(untold=("desk",)), "Android NDK", "warn", "ANDROID_NDK_HOME"),
+        ({}, LabNeeds(no_target=("desk",)), "Android NDK", "warn", "ANDROID_NDK_HOME"),
         ({"ndk": replace(NDK, compilers={})}, EVERYTHING, "Android NDK", "fail", "NDK"),
         ({"ndk": replace(NDK, compilers={})}, LabNeeds(), "Android NDK", "warn", "NDK"),
         ({"qemu": "/usr/bin/qemu-aarch64"}, LabNeeds(), "qemu", "ok", ""),
@@ -106,10 +106,10 @@ def test_libraries(cached: list[str], missing: list[str], problem: str | None, s
 
 
 def test_other_lines_of_the_lab() -> None:
-    assert "unlock it" in stranger_check(SeenDevice("X", "unauthorized")).advice
+    assert "unlock it" in unlisted_check(SeenDevice("X", "unauthorized")).advice
     phone = DeviceConfig(name="p", serial="1", target="android-arm64")
     far = DeviceConfig(name="f", serial="2", host="lab-pc")
-    needs = LabNeeds(frozenset({"android-arm64"}), untold=("f",), server=True)
+    needs = LabNeeds(frozenset({"android-arm64"}), no_target=("f",), server=True)
     assert lab_needs([phone, far]) == needs
     assert lab_needs([far]).server is False
 
@@ -144,7 +144,7 @@ SKEL = error(
         (
             Verdict("unsupported", None, error("QnnBackend_create", 4000, "TuningMode")),
             "not-applicable",
-            "this target cannot",
+            "not on this target",
             "",
         ),
         (
@@ -162,7 +162,7 @@ SKEL = error(
     ],
 )
 def test_what_came_of_an_inference(verdict: Verdict, status: str, found: str, advice: str) -> None:
-    check = what_it_means(verdict, "desk", "done", Path("/logs"))
+    check = verdict_answer(verdict, "desk", "done", Path("/logs"))
     assert check.status == status
     assert found in check.found
     assert advice in check.advice
@@ -249,7 +249,7 @@ def test_no_lab_is_wrong_only_for_who_asked_for_one() -> None:
         (Path("devices.yaml"), True, "fail"),
         (Path("other.yaml"), False, "fail"),
     ):
-        found = file_check(path, missing, asked=asked)
+        found = file_check(path, missing, named=asked)
         assert found.status == status
         assert exit_code_of([found]) == (2 if status == "fail" else 0)
-    assert file_check(Path("devices.yaml"), ConfigError("bad"), asked=False).status == "fail"
+    assert file_check(Path("devices.yaml"), ConfigError("bad"), named=False).status == "fail"

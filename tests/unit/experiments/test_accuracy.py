@@ -16,9 +16,9 @@ from harness.experiments.accuracy import (
     Arithmetic,
     arithmetic,
     compare,
-    judge_asked,
+    judge_accuracy,
 )
-from harness.models.source import ClosenessAsked
+from harness.models.source import ClosenessLimits
 
 NUMBERS = arrays("f4", st.integers(1, 30), elements=st.floats(-1000, 1000, width=32))
 
@@ -46,7 +46,7 @@ def test_figures(
     assert (found.cosine, found.max_abs) == (pytest.approx(cosine), max_abs)
     assert found.relative_max_abs == pytest.approx(relative)
     assert (found.elements, found.not_finite) == (len(got), 0)
-    near, far = judge_asked(found, CLOSENESS["uint8"])
+    near, far = judge_accuracy(found, CLOSENESS["uint8"])
     assert far.figures == {"max_abs": found.relative_max_abs, "asked": 0.08}
     if cosine is None:
         assert (near.verdict, near.reason[:20]) == ("broken", "no figure, at least ")
@@ -58,16 +58,16 @@ def test_figures(
 )
 def test_how_close_is_close_enough(kind: Arithmetic, cosine: float, relative: float) -> None:
     near = Accuracy("y", 10, cosine, 1.0, relative, 0)
-    assert [check.verdict for check in judge_asked(near, CLOSENESS[kind])] == ["held", "held"]
+    assert [check.verdict for check in judge_accuracy(near, CLOSENESS[kind])] == ["held", "held"]
     off = Accuracy("y", 10, cosine - 1e-7, 1.0, relative * 1.001, 0)
-    assert [check.verdict for check in judge_asked(off, CLOSENESS[kind])] == ["broken", "broken"]
+    assert [check.verdict for check in judge_accuracy(off, CLOSENESS[kind])] == ["broken", "broken"]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_is_never_close(bad: float) -> None:
     found = compare("y", np.array([1, bad], "f4"), np.array([1, 2], "f4"))
     assert found.not_finite == 1
-    checks = judge_asked(found, CLOSENESS["uint8"])[:2]
+    checks = judge_accuracy(found, CLOSENESS["uint8"])[:2]
     assert [check.verdict for check in checks] == ["broken", "broken"]
     assert "1 of 2 elements are NaN or infinite on one side" in checks[0].reason
     assert checks[1].figures == {"max_abs": None, "asked": 0.08}
@@ -88,7 +88,7 @@ def test_nan_on_one_side_is_wrong_whatever_is_asked(
 ) -> None:
     found = compare("y", np.array(got), np.array(expected))
     assert found.not_a_number == bad
-    checks = judge_asked(found, ClosenessAsked())
+    checks = judge_accuracy(found, ClosenessLimits())
     assert [(one.name, one.verdict, one.figures) for one in checks] == (
         [("nan[y]", "broken", {"nan": bad})] if bad else []
     )
@@ -125,7 +125,7 @@ def test_each_bound_counts_by_itself(kind: Arithmetic) -> None:
     turned = Accuracy("y", 10, cosine - 1e-7, 1.0, relative)
     far = Accuracy("y", 10, cosine, 1.0, relative * 1.001)
     verdicts = [
-        [check.verdict for check in judge_asked(one, CLOSENESS[kind])]
+        [check.verdict for check in judge_accuracy(one, CLOSENESS[kind])]
         for one in (at_bounds, turned, far)
     ]
     assert verdicts == [["held", "held"], ["broken", "held"], ["held", "broken"]]
@@ -263,28 +263,28 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_no_output_can_keep_is_no_condition(option: str, values: tuple[float, ...]) -> None:
     for value in values:
         with pytest.raises(ConfigError, match=f"--{option.replace('_', '-')}: {value} is not "):
-            ClosenessAsked(**{option: value})  # type: ignore[arg-type]
+            ClosenessLimits(**{option: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("asked", "verdicts"),
     [
-        (ClosenessAsked(), []),
-        (ClosenessAsked(2.0, 0.5, 0.0), ["held", "held", "held"]),
-        (ClosenessAsked(max_error=1.9), ["broken"]),
-        (ClosenessAsked(min_cosine=0.99), ["broken"]),
-        (ClosenessAsked(min_sqnr=30.0), ["broken"]),
+        (ClosenessLimits(), []),
+        (ClosenessLimits(2.0, 0.5, 0.0), ["held", "held", "held"]),
+        (ClosenessLimits(max_error=1.9), ["broken"]),
+        (ClosenessLimits(min_cosine=0.99), ["broken"]),
+        (ClosenessLimits(min_sqnr=30.0), ["broken"]),
     ],
 )
-def test_what_a_user_asks_of_an_output(asked: ClosenessAsked, verdicts: list[str]) -> None:
+def test_what_a_user_asks_of_an_output(asked: ClosenessLimits, verdicts: list[str]) -> None:
     found = compare("y", np.array([[3.0, 1.0]]), np.array([[3.0, 3.0]]), against="a file")
-    checks = judge_asked(found, asked)
+    checks = judge_accuracy(found, asked)
     assert [check.verdict for check in checks] == verdicts
     assert bool(asked) == bool(verdicts)
     if verdicts == ["broken"]:
         assert "of a file is asked; furthest at [0, 1]: 1 for 3" in checks[0].reason
     same = compare("y", np.ones(2), np.ones(2))
-    assert all(check.verdict == "held" for check in judge_asked(same, asked))
+    assert all(check.verdict == "held" for check in judge_accuracy(same, asked))
 
 
 def test_raw_data_of_a_quantised_output_is_told_in_its_values() -> None:

@@ -13,7 +13,7 @@ from harness.experiments.backends import (
     PHASES,
     REFUSALS,
     Phase,
-    Reached,
+    Progress,
     expected_refusal,
     judge_progress,
     operators_of,
@@ -50,13 +50,13 @@ def part(ep: str, **nodes: int) -> dict[str, Any]:
     return {"ep": ep, "nodes": sum(nodes.values()), "operator_nodes": listed}
 
 
-def shown(found: Reached, refusal: Any = None) -> tuple[dict[str, str], str]:
+def shown(found: Progress, refusal: Any = None) -> tuple[dict[str, str], str]:
     checks, verdict = judge_progress(found, refusal)
     return {check.name: check.verdict for check in checks}, verdict.outcome
 
 
 def test_all_the_way() -> None:
-    checks, outcome = shown(Reached(None, PASSED, ALL))
+    checks, outcome = shown(Progress(None, PASSED, ALL))
     assert checks == dict.fromkeys(PHASES[:-1], "held")
     assert outcome == "passed"
 
@@ -64,7 +64,7 @@ def test_all_the_way() -> None:
 @pytest.mark.parametrize("refused", PHASES[:-1])
 @pytest.mark.parametrize("outcome", ["failed", "crashed", "hung"])
 def test_where_it_broke_and_only_there(refused: Phase, outcome: str) -> None:
-    checks, found = shown(Reached(refused, failed(outcome), ALL))
+    checks, found = shown(Progress(refused, failed(outcome), ALL))
     assert [name for name, verdict in checks.items() if verdict == "broken"] == [refused]
     at = PHASES.index(refused)
     assert all(checks[phase] == "held" for phase in PHASES[:at])
@@ -74,25 +74,25 @@ def test_where_it_broke_and_only_there(refused: Phase, outcome: str) -> None:
 
 @pytest.mark.parametrize("refused", PHASES[:-1])
 def test_what_a_target_cannot_do_breaks_nothing(refused: Phase) -> None:
-    checks, outcome = shown(Reached(refused, failed("unsupported"), ALL))
+    checks, outcome = shown(Progress(refused, failed("unsupported"), ALL))
     assert "broken" not in checks.values()
     assert checks[refused] == "unseen"
     assert outcome == "unsupported"
 
 
 def test_an_ort_that_does_not_tell_proves_nothing() -> None:
-    checks, _ = shown(Reached(None, PASSED))
+    checks, _ = shown(Progress(None, PASSED))
     assert checks["op_support"] == "unseen"
 
 
 def test_a_context_binary_has_no_nodes_to_take() -> None:
-    checks, _ = shown(Reached(None, PASSED, composed=False))
+    checks, _ = shown(Progress(None, PASSED, composed=False))
     assert set(checks) == {"init", "load", "execute"}
 
 
 @pytest.mark.parametrize("refused", ["op_support", "load"])
 def test_a_model_that_must_be_refused_and_is(refused: Phase) -> None:
-    checks, outcome = shown(Reached(refused, failed(), PART), MUST)
+    checks, outcome = shown(Progress(refused, failed(), PART), MUST)
     assert checks == {"init": "held", "refuses_uint8": "held"}
     assert outcome == "passed"
 
@@ -110,7 +110,7 @@ def test_a_model_that_must_be_refused_and_is(refused: Phase) -> None:
 def test_a_model_that_must_be_refused_and_is_not(
     refused: Phase | None, verdict: Verdict, outcome: str
 ) -> None:
-    found = Reached(refused, verdict, ALL)
+    found = Progress(refused, verdict, ALL)
     checks, came_to = shown(found, MUST)
     assert checks == {"init": "held", "refuses_uint8": "broken"}
     assert came_to == outcome
@@ -124,13 +124,13 @@ def test_a_model_that_must_be_refused_and_is_not(
     ("outcome", "init"), [("unsupported", "unseen"), ("failed", "broken"), ("crashed", "broken")]
 )
 def test_a_backend_that_does_not_open_refuses_nothing(outcome: str, init: str) -> None:
-    checks, came_to = shown(Reached("init", failed(outcome)), MUST)
+    checks, came_to = shown(Progress("init", failed(outcome)), MUST)
     assert checks == {"init": init, "refuses_uint8": "unseen"}
     assert came_to == outcome
 
 
 def test_a_model_that_need_not_be_taken() -> None:
-    checks, verdict = judge_progress(Reached("op_support", failed(code=None), PART), MAY)
+    checks, verdict = judge_progress(Progress("op_support", failed(code=None), PART), MAY)
     assert verdict.outcome == "unsupported"
     assert verdict.error is not None
     assert verdict.error.message.startswith("52 of 62 nodes are not on QNN: 52 of 52 Conv; the QNN")
@@ -138,8 +138,8 @@ def test_a_model_that_need_not_be_taken() -> None:
 
 
 def test_a_model_that_need_not_be_taken_may_fail_all_the_same() -> None:
-    assert shown(Reached("execute", failed(), ALL), MAY)[1] == "failed"
-    assert shown(Reached(None, PASSED, ALL), MAY)[1] == "passed"
+    assert shown(Progress("execute", failed(), ALL), MAY)[1] == "failed"
+    assert shown(Progress(None, PASSED, ALL), MAY)[1] == "passed"
 
 
 @pytest.mark.parametrize("backend", ["htp", "gpu", "cpu"])
@@ -220,7 +220,7 @@ def test_only_a_reason_in_the_model_is_a_refusal(
 ) -> None:
     error = ErrorRecord.of(api="CreateSession", code=code, message=message)
     verdict = Verdict("failed", "target", diagnosed("failed", error))
-    checks, came_to = shown(Reached("load", verdict), MUST)
+    checks, came_to = shown(Progress("load", verdict), MUST)
     assert (checks["refuses_uint8"], came_to) == (check, outcome)
 
 
@@ -232,7 +232,7 @@ def test_a_backend_that_takes_most_of_a_model_does_not_refuse_it(conv: int, chec
         "Conv": {"qnn": conv, "elsewhere": 52 - conv},
         "DequantizeLinear": {"qnn": 3, "elsewhere": 100},
     }
-    checks, outcome = shown(Reached("op_support", failed(code=None), operators), MUST)
+    checks, outcome = shown(Progress("op_support", failed(code=None), operators), MUST)
     assert checks["refuses_uint8"] == check
     assert outcome == ("passed" if check == "held" else "failed")
 
@@ -241,7 +241,7 @@ def test_a_backend_that_takes_most_of_a_model_does_not_refuse_it(conv: int, chec
 @pytest.mark.parametrize("refused", ["init", "op_support", "load"])
 def test_an_error_of_the_lab_is_no_verdict(refused: Phase, refusal: Any) -> None:
     error = ErrorRecord.of(message="no space left")
-    checks, outcome = shown(Reached(refused, Verdict("error", "infra", error)), refusal)
+    checks, outcome = shown(Progress(refused, Verdict("error", "infra", error)), refusal)
     assert "broken" not in checks.values()
     assert outcome == "error"
 
@@ -293,7 +293,7 @@ def said_no(node: str, kind: str, code: int) -> LogLine:
     return LogLine("warn", text.format(node, kind, code), None)
 
 
-def layout_refused(*lines: LogLine) -> Reached:
+def layout_refused(*lines: LogLine) -> Progress:
     """A session that ORT did not make, having laid out nodes for QNN that QNN did not take."""
     session = StepResult(
         3, "ort-session", begun=True, ended=True, api="CreateSession", code=1, logs=list(lines)

@@ -10,7 +10,7 @@ from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict
 from harness.experiments.backends import (
     Phase,
-    Reached,
+    Progress,
     judge_progress,
     operators_of,
     progress,
@@ -32,8 +32,8 @@ from tests.unit.experiments.test_progress import (
 
 
 def test_what_stands_in_a_record() -> None:
-    assert Reached(None, PASSED).record() == {"refused_at": None}
-    refused = Reached("load", failed(), PART, rejected={"Conv2d": [3110]}).record()
+    assert Progress(None, PASSED).record() == {"refused_at": None}
+    refused = Progress("load", failed(), PART, rejected={"Conv2d": [3110]}).record()
     refusal = refused.pop("refusal")
     assert refused == {
         "refused_at": "load",
@@ -112,31 +112,31 @@ def test_nodes_are_counted_of_sixty_four_operators_by_the_start_of_their_names()
     assert operators_of([placement(part("x", Conv=0))]) == {"Conv": {"qnn": 0, "elsewhere": 0}}
 
 
-def reasons(found: Reached, refusal: Any = None) -> dict[str, str]:
+def reasons(found: Progress, refusal: Any = None) -> dict[str, str]:
     return {check.name: check.reason for check in judge_progress(found, refusal)[0]}
 
 
 def test_each_phase_says_what_came_of_it() -> None:
     ran = {"init": "done", "op_support": "62 nodes on QNN, none elsewhere", "load": "done"}
-    assert reasons(Reached(None, PASSED, ALL)) == ran | {"execute": "done"}
+    assert reasons(Progress(None, PASSED, ALL)) == ran | {"execute": "done"}
     untold = "this ORT does not tell where nodes went"
-    assert reasons(Reached(None, PASSED))["op_support"] == untold
-    assert shown(Reached(None, PASSED))[0] | {"op_support": ""} == {
+    assert reasons(Progress(None, PASSED))["op_support"] == untold
+    assert shown(Progress(None, PASSED))[0] | {"op_support": ""} == {
         "init": "held",
         "op_support": "",
         "load": "held",
         "execute": "held",
     }
-    found = Reached("load", failed(), ALL)
+    found = Progress("load", failed(), ALL)
     checks, _ = judge_progress(found, None)
     assert checks[2].figures == {"code": 3110}
     assert checks[2].reason == "failed: CreateSession 3110 no"
     assert checks[3].reason == "refused at load"
-    silent = Reached("load", Verdict("crashed", "target"), ALL)
+    silent = Progress("load", Verdict("crashed", "target"), ALL)
     checks, _ = judge_progress(silent, None)
     assert (checks[2].reason, checks[2].figures) == ("crashed: crashed", {"code": None})
     bare = Verdict("failed", "target", ErrorRecord.of(message="alone"))
-    assert reasons(Reached("load", bare, ALL))["load"] == "failed: alone"
+    assert reasons(Progress("load", bare, ALL))["load"] == "failed: alone"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_each_phase_says_what_came_of_it() -> None:
 def test_what_must_be_refused_says_what_became_of_it(
     refused: Phase | None, verdict: Verdict, operators: Any, said: str
 ) -> None:
-    assert reasons(Reached(refused, verdict, operators), MUST)["refuses_uint8"].startswith(said)
+    assert reasons(Progress(refused, verdict, operators), MUST)["refuses_uint8"].startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_what_must_be_refused_says_what_became_of_it(
 def test_what_need_not_be_taken_says_why_it_was_not(
     verdict: Verdict, operators: Any, message: str
 ) -> None:
-    _, found = judge_progress(Reached("op_support", verdict, operators), MAY)
+    _, found = judge_progress(Progress("op_support", verdict, operators), MAY)
     assert found.error is not None
     assert found.error.message.startswith(message)
     silent = Verdict("crashed", "target")
-    assert judge_progress(Reached("op_support", silent, operators), MAY)[1] == silent
+    assert judge_progress(Progress("op_support", silent, operators), MAY)[1] == silent

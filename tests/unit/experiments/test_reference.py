@@ -14,9 +14,9 @@ from harness.bench.case_session import Observation
 from harness.bench.kept_outputs import KeptOutput
 from harness.core.errors import ConfigError
 from harness.diagnosis.verdict import Verdict
-from harness.experiments.accuracy import accuracy_of, tell_accuracy
+from harness.experiments.accuracy import accuracy_of, record_accuracy
 from harness.models.contexts import SourceList
-from harness.models.source import ClosenessAsked
+from harness.models.source import ClosenessLimits
 from harness.results.record import Check
 
 
@@ -40,10 +40,10 @@ class BenchMock:
         self.broken += [one.name for one in checks if one.verdict == "broken"]
 
 
-def told(*outputs: KeptOutput, asked: ClosenessAsked, outcome: str = "passed") -> BenchMock:
+def told(*outputs: KeptOutput, asked: ClosenessLimits, outcome: str = "passed") -> BenchMock:
     bench, verdict = BenchMock(), Verdict(cast("Any", outcome), None, None)
     seen = Observation(cast("Any", None), verdict, {}, outputs)
-    tell_accuracy(cast("Bench", bench), seen, SourceList("m", (), closeness=asked))
+    record_accuracy(cast("Bench", bench), seen, SourceList("m", (), closeness=asked))
     return bench
 
 
@@ -71,7 +71,7 @@ def test_an_output_is_read_as_its_type_and_shape(tmp_path: Path) -> None:
 
 def test_nobody_tells_what_does_not_fit(tmp_path: Path) -> None:
     def gone(data_type: str = "float32") -> bool:
-        measured = told(kept(tmp_path, data_type), asked=ClosenessAsked()).measured
+        measured = told(kept(tmp_path, data_type), asked=ClosenessLimits()).measured
         return "accuracy" not in measured and len(measured["not_compared"]) == 1
 
     np.array([1, 2], "f4").tofile(tmp_path / "got.raw")
@@ -92,13 +92,13 @@ def test_outputs_of_several_inputs_are_told_as_one(tmp_path: Path) -> None:
     for got, folder in (([1, 2], tmp_path), ([1, 5], tmp_path / "b")):
         np.array(got, "f4").tofile(folder / "got.raw")
         np.array([1, 3], "f4").tofile(folder / "expected.raw")
-    bench = told(one, other, asked=ClosenessAsked(max_error=1.5))
+    bench = told(one, other, asked=ClosenessLimits(max_error=1.5))
     (found,) = bench.measured["accuracy"]
     assert (found["samples"], found["elements"], found["max_abs"]) == (2, 4, 2.0)
     assert found["worst"] == {"index": (0, 1), "got": 5.0, "expected": 3.0, "sample": "b"}
     assert found["sqnr_db"] == pytest.approx(10 * np.log10(20 / 5))
     assert bench.broken == ["max_error[y]"]
-    apart = told(one, replace(other, of="other"), asked=ClosenessAsked()).measured
+    apart = told(one, replace(other, of="other"), asked=ClosenessLimits()).measured
     assert [each["max_abs"] for each in apart["accuracy"]] == [1.0, 2.0]
 
 
@@ -107,19 +107,19 @@ def test_an_output_that_is_not_compared_is_told_and_breaks_a_condition(tmp_path:
         np.array([1, 2], "f4").tofile(tmp_path / f"{name}.raw")
     here = kept(tmp_path)
     gone, odd = replace(here, name="gone", file=None), replace(here, name="odd", data_type="int4")
-    bench = told(here, gone, odd, asked=ClosenessAsked())
+    bench = told(here, gone, odd, asked=ClosenessLimits())
     assert [one["output"] for one in bench.measured["accuracy"]] == ["y"]
     assert bench.measured["not_compared"] == [
         {"output": "gone", "why": "it was not kept: at most 256 MiB of a case are"},
         {"output": "odd", "why": "its type or its size is not that of its reference"},
     ]
     assert bench.broken == []
-    assert told(here, gone, asked=ClosenessAsked(min_cosine=0.5)).broken == ["reference[gone]"]
+    assert told(here, gone, asked=ClosenessLimits(min_cosine=0.5)).broken == ["reference[gone]"]
 
 
 def test_a_condition_without_any_reference_is_wrong_unless_the_case_failed() -> None:
     with pytest.raises(ConfigError, match="--min-sqnr: nothing tells what the outputs should be"):
-        told(asked=ClosenessAsked(min_cosine=0.5))
-    assert told(asked=ClosenessAsked()).measured == {}
+        told(asked=ClosenessLimits(min_cosine=0.5))
+    assert told(asked=ClosenessLimits()).measured == {}
     with pytest.raises(AssertionError):
-        told(asked=ClosenessAsked(min_cosine=0.5), outcome="crashed")
+        told(asked=ClosenessLimits(min_cosine=0.5), outcome="crashed")

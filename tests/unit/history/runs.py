@@ -11,12 +11,12 @@ from harness.diagnosis.error import Diagnosis, ErrorRecord
 from harness.history.attempts import Attempt
 from harness.history.comparison import TITLES, Bisectable, Category, Comparison, Pair
 from harness.history.comparison_json import ComparisonReport, report_head, rows
-from harness.history.comparison_text import ToldComparison
+from harness.history.comparison_text import ComparisonView
 from harness.history.database import Database
-from harness.history.importing import runs_held, stored_attempts
+from harness.history.importing import list_runs, stored_attempts
 from harness.history.performance import judge_speed
 from harness.history.timeline import Filter
-from harness.plugin.collected import selection
+from harness.plugin.collection import selection
 from harness.report.projections import finish
 from harness.results.record import NO_CAUSE, CaseRecord
 from harness.results.run_folder import RunFolder
@@ -102,7 +102,7 @@ def stored_runs(database: Database, asked: Filter) -> list[tuple[str, list[Attem
     found: dict[str, list[Attempt]] = {}
     for _, run, brief in stored_attempts(database, asked):
         found.setdefault(run, []).append(brief)
-    return [(one.run, found[one.run]) for one in runs_held(database) if one.run in found]
+    return [(one.run, found[one.run]) for one in list_runs(database) if one.run in found]
 
 
 def with_speed(
@@ -117,7 +117,7 @@ def with_speed(
 
 
 def comparison_report(
-    told: ToldComparison, bisectable: Callable[[Category, Pair], Bisectable]
+    told: ComparisonView, bisectable: Callable[[Category, Pair], Bisectable]
 ) -> ComparisonReport:
     """What `compare --json` prints, held as a whole."""
     listed = {name: tuple(rows(told, name, bisectable)) for name in TITLES}

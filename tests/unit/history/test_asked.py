@@ -10,9 +10,9 @@ import pytest
 from harness.core.errors import ConfigError
 from harness.history.attempts import Attempt, cause_id
 from harness.history.comparison import compare
-from harness.plugin.options import ContextsAsked
+from harness.plugin.options import ContextOptions
 from harness.report.merge import merge_runs
-from harness.results.asked_of_files import asked_of_files
+from harness.results.file_options import file_options_in
 from harness.results.record import Asked, CaseRecord
 from tests.unit.history.runs import attempt, run_folder
 from tests.unit.history.test_importing import said
@@ -44,7 +44,7 @@ def test_what_was_asked_makes_no_case_flaky(tmp_path: Path, name: str) -> None:
     )
     assert (passing["state"], passing["passed"], passing["asked"]) == ("passing", 6, "")
     assert f"asked: {failing['asked']}" in said("--reports", tmp_path)[1]
-    with pytest.raises(ConfigError, match=r"asked something else of net\.onnx::.* the runs before"):
+    with pytest.raises(ConfigError, match=r"has other options for net\.onnx::.* the runs before"):
         merge_runs([runs[1], runs[2]], tmp_path / "merged")
 
 
@@ -63,10 +63,13 @@ def test_a_comparison_names_cases_that_were_asked_otherwise() -> None:
 
 def test_no_name_of_a_graph_takes_words_apart() -> None:
     found = Attempt.of(of_file("a passed", 1, graph="x [y]::z (1)", min_cosine=0.9))
-    assert (found.asked, "[sim-htp-a]" in found.kin) == ("graph x .y...z .1., min-cosine 0.9", True)
+    assert (found.file_options, "[sim-htp-a]" in found.case_group) == (
+        "graph x .y...z .1., min-cosine 0.9",
+        True,
+    )
 
 
 def test_all_that_a_command_asks_of_a_file_is_in_its_records() -> None:
     words = [f"--{name.replace('_', '-')}=1" for name in Asked.model_fields]
-    assert [*asked_of_files(words)] == [one[2:-2] for one in words]
-    assert set(Asked.model_fields) <= set(ContextsAsked.__dataclass_fields__)
+    assert [*file_options_in(words)] == [one[2:-2] for one in words]
+    assert set(Asked.model_fields) <= set(ContextOptions.__dataclass_fields__)

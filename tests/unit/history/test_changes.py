@@ -31,12 +31,12 @@ def became(*runs: str, first: int = 0) -> list[NightChange]:
     ],
 )
 def test_what_became_of_a_case(runs: tuple[str, ...], expected: list[tuple[int, str, int]]) -> None:
-    assert [(one.at, one.became, one.since) for one in became(*runs)] == expected
+    assert [(one.run_index, one.became, one.since) for one in became(*runs)] == expected
 
 
 def test_only_what_is_asked_for_is_told() -> None:
     (only,) = became("a passed", "a failed", "a failed", first=2)
-    assert (only.at, only.since) == (2, 1)
+    assert (only.run_index, only.since) == (2, 1)
 
 
 def test_the_versions_that_changed_with_it_are_told() -> None:

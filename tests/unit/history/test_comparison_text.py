@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from harness.cli.schema import schemas
 from harness.history.attempts import Attempt
 from harness.history.comparison import Bisectable, compare
-from harness.history.comparison_text import ToldComparison, lines, markdown, page, told
+from harness.history.comparison_text import ComparisonView, lines, markdown, page, view_of
 from harness.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY, steering
 from tests.report_page import without_code
@@ -26,9 +26,9 @@ HOSTILE = (
 LONG = "x" * 1_000_000
 
 
-def told_of(before: list[CaseRecord], after: list[CaseRecord]) -> ToldComparison:
+def told_of(before: list[CaseRecord], after: list[CaseRecord]) -> ComparisonView:
     found = compare(map(Attempt.of, before), map(Attempt.of, after))
-    return told(
+    return view_of(
         found,
         ["new"] if found["new"] else [],
         base="base",
@@ -61,7 +61,7 @@ def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
 
 def test_beside_nothing_no_case_is_called_not_run() -> None:
     found = compare([], map(Attempt.of, [attempt("a passed"), attempt("b failed")]))
-    first = told(found, ["new"], base=None, run="run")
+    first = view_of(found, ["new"], base=None, run="run")
     text = markdown(first)
     assert "Run `run`." in text
     assert ("not run" in text, "beside" in text, "Judged now" in text) == (False,) * 3
@@ -71,7 +71,7 @@ def test_beside_nothing_no_case_is_called_not_run() -> None:
 
 def test_beside_nothing_nothing_is_named() -> None:
     after = [Attempt.of(attempt(one)) for one in ("a failed", "b passed", "c error")]
-    found = told(*(compare([], after), []), base=None, run="r")
+    found = view_of(*(compare([], after), []), base=None, run="r")
     for text in ("\n".join(lines(found)), markdown(found), page(found), found.name):
         assert not re.search(r"\bNone\b", text), text
     assert "<title>Verdicts are missing: r</title>" in page(found)
@@ -80,7 +80,7 @@ def test_beside_nothing_nothing_is_named() -> None:
 def test_where_no_speed_was_measured_no_heading_says_so() -> None:
     bare = told_of([attempt("a passed")], [attempt("a passed")])
     told_one = with_speed(bare, [])
-    assert isinstance(told_one, ToldComparison)
+    assert isinstance(told_one, ComparisonView)
     assert told_one.speed is not None
     assert "Speed" not in markdown(told_one) + page(told_one)
 
@@ -215,7 +215,7 @@ class Tags(HTMLParser):
         self.seen.add(tag)
 
 
-def hostile(text: str) -> ToldComparison:
+def hostile(text: str) -> ComparisonView:
     """The same words as name, axis, message and diagnosis."""
     makes = ("a passed", "b failed", "c passed", "d passed n=2")
     before, after = (
@@ -309,7 +309,7 @@ def test_a_change_between_versions_of_a_simulator_is_told_as_that(
         for record in (before, after)
     )
     found = compare(*sides)
-    whole = told(found, [], base="base", run="run")
+    whole = view_of(found, [], base="base", run="run")
     begin = expected or "no such line"
     assert any(line.startswith(begin) for line in lines(whole)) is (expected is not None)
     assert (begin in markdown(whole)) is (expected is not None)

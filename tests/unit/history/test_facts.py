@@ -7,8 +7,8 @@ from typing import Any
 
 from harness.history.attempts import Attempt, cause_id
 from harness.history.database import Database, open_database
-from harness.history.importing import import_run, runs_held
-from harness.history.run_changes import causes_held, facts_held
+from harness.history.importing import import_run, list_runs
+from harness.history.run_changes import facts_lookup, list_causes
 from harness.history.timeline import MARKS
 from harness.history.timeline_text import CauseFacts, DeviceResult, facts_line
 from harness.report.document import Paragraph, Span, as_markdown, as_text, html
@@ -40,8 +40,8 @@ def results(facts: CauseFacts) -> dict[str, str]:
 
 
 def all_facts(database: Database, most_runs: int = MARKS) -> dict[str, CauseFacts]:
-    with facts_held(database, most_runs) as facts:
-        causes = [one.cause for one in causes_held(database, runs_held(database))]
+    with facts_lookup(database, most_runs) as facts:
+        causes = [one.cause for one in list_causes(database, list_runs(database))]
         return {cause: told for cause in causes if (told := facts(cause))}
 
 
@@ -113,7 +113,7 @@ def test_nothing_changed_before_the_first_run_of_a_case(tmp_path: Path) -> None:
     )
     line = as_text(facts_line(facts))
     assert line.startswith("fails on 1 of 1 tested devices (p); since ")
-    assert line.endswith(", its first run that is held")
+    assert line.endswith(", its first stored run")
     (again,) = all_facts(open_database(str(tmp_path / "history.sqlite")), most_runs=1).values()
     assert again == facts
 

@@ -19,7 +19,7 @@ from harness.cli.history import history
 from harness.core.errors import ConfigError, InfraError
 from harness.history.attempts import Attempt, read_attempts
 from harness.history.database import open_database
-from harness.history.importing import import_run, runs_held, runs_in
+from harness.history.importing import import_run, list_runs, runs_in
 from harness.history.timeline import Filter
 from harness.report.merge import merge_runs
 from harness.results.coverage import coverage_of
@@ -141,7 +141,7 @@ def test_a_device_or_an_axis_that_nothing_has_is_wrong_input(tmp_path: Path) -> 
         (("--axis", "qnn=2.49.40"), None),
     ):
         if says is None:
-            assert said("--reports", tmp_path, *words) == (1, "nothing is held of that\n")
+            assert said("--reports", tmp_path, *words) == (1, "the history has no such case\n")
             continue
         with pytest.raises(ConfigError, match=says):
             said("--reports", tmp_path, *words)
@@ -235,7 +235,7 @@ def test_cases_that_left_no_record_are_told_with_their_runs(tmp_path: Path) -> N
         (folder / "run.json").write_text(json.dumps(info | {"selected": 4, "finished": None}))
     said("import", "--database", file, whole, killed)
     assert f"; 3 cases not run in {killed.name}\n" in told_of(file)
-    started = runs_held(open_database(str(file)))[1].started
+    started = list_runs(open_database(str(file)))[1].started
     assert json.loads(told_of(file, "--json"))["lacking"] == [
         {"run": killed.name, "started": started, "not_run": 3}
     ]
@@ -243,7 +243,7 @@ def test_cases_that_left_no_record_are_told_with_their_runs(tmp_path: Path) -> N
     said("import", "--database", file, begun)
     assert f"; 6 cases not run in 2 runs, the last of them {begun.name}\n" in told_of(file)
     assert told_of(file, "--case", "nothing") == (
-        f"nothing is held of that; 6 cases not run in 2 runs, the last of them {begun.name}\n"
+        f"the history has no such case; 6 cases not run in 2 runs, the last of them {begun.name}\n"
     )
 
 
@@ -263,7 +263,7 @@ def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
     for change, lacks in wanted:
         file.write_text(json.dumps(info | change))
         assert [import_run(database, folder).changed for _ in range(2)] == [True, False]
-        assert [one.not_run for one in runs_held(database)] == [lacks]
+        assert [one.not_run for one in list_runs(database)] == [lacks]
 
 
 @reaches(0.9)
@@ -298,7 +298,7 @@ def test_what_history_holds_is_what_the_run_says_of_itself(
     (folder / "run.json").write_text(json.dumps({"schema": 1} | info))
     database = open_database(str(folder / "history.sqlite"))
     import_run(database, folder)
-    (held,) = runs_held(database)
+    (held,) = list_runs(database)
     assert held.not_run == (None if coverage.selected is None else coverage.not_run)
 
 
@@ -348,10 +348,10 @@ def test_a_copy_whose_run_json_says_otherwise_changes_nothing_of_its_run(
     database = open_database(str(tmp_path / "h"))
     for path in [(copy, folder), (folder, copy)][first] * 2:
         import_run(database, path)
-    assert [(one.run, one.not_run) for one in runs_held(database)] == [(folder.name, 0)]
+    assert [(one.run, one.not_run) for one in list_runs(database)] == [(folder.name, 0)]
     shutil.rmtree(folder)
     import_run(database, copy)
-    assert [one.not_run for one in runs_held(database)] == [8_999], "now it is the run"
+    assert [one.not_run for one in list_runs(database)] == [8_999], "now it is the run"
 
 
 def test_a_run_of_next_year_is_followed_by_those_that_came_after_it(tmp_path: Path) -> None:

@@ -202,8 +202,10 @@ def test_an_interval_leaves_out_one_in_twenty() -> None:
 
 @pytest.mark.parametrize("p", [0.001, 0.003, 0.02])
 def test_what_can_be_told_is_what_chance_and_interval_let_through(p: float) -> None:
-    found = performance.told_from(5, p)
+    found = performance.detectable_distance(5, p)
     assert apart((5, 5), found) <= 1.01 * p
     assert apart((5, 5), found / 1.09) > 0.99 * p
     every = performance.half_width(np.array([5]), np.array([5]))[0]
-    assert performance.told_from(5, 0.4) == every, "the interval has to leave out 1, whatever p is"
+    assert performance.detectable_distance(5, 0.4) == every, (
+        "the interval has to leave out 1, whatever p is"
+    )

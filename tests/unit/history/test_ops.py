@@ -101,7 +101,7 @@ def test_what_executions_alone_show_may_be_a_change() -> None:
         "perhaps op slower: a x 1.52 (105 to 160 cycles; 1 + 1 run, executions 10 and 12 % apart)  "
         f"[{CASE}]; more runs would tell"
     )
-    assert rest.startswith("ops: 0 the same within 20 %, 0 not to be told yet")
+    assert rest.startswith("ops: 0 the same within 20 %, 0 not decided yet")
 
 
 @given(

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
-from harness.history.attempts import known_to
-from harness.history.performance import Change, JudgedSpeed, interval, judge, least_told
+from harness.history.attempts import resolution_of
+from harness.history.performance import Change, JudgedSpeed, interval, judge, least_detectable_ratio
 from tests.properties import reached, reaches
 
 QUIET = [1000.0, 1004.0, 997.0, 1001.0, 999.0, 1003.0, 1000.0]
@@ -217,8 +217,8 @@ def test_units_do_not_matter(
 ) -> None:
     """The same numbers in other units are judged alike, to the last digit that a float has."""
     steps, others = (None, None) if step is None else ([step], [step * by])
-    (one,) = judge(["a"], ["g"], [base], [new], known_to=steps).changes
-    (other,) = judge(["a"], ["g"], [scaled(base, by)], [scaled(new, by)], known_to=others).changes
+    (one,) = judge(["a"], ["g"], [base], [new], steps=steps).changes
+    (other,) = judge(["a"], ["g"], [scaled(base, by)], [scaled(new, by)], steps=others).changes
     for field in ("p", "ratio", "low", "high"):
         assert getattr(other, field) == pytest.approx(getattr(one, field), rel=1e-6, abs=1e-9)
     assert (one.base_runs, one.new_runs) == (other.base_runs, other.new_runs)
@@ -231,12 +231,16 @@ def test_units_do_not_matter(
 
 def test_what_is_known_to_whole_numbers_only_is_no_change_by_one_of_them() -> None:
     fine, whole = (
-        judge(["a"], ["g"], [[3.0] * 6], [[4.0] * 3], known_to=step).changes[0]
+        judge(["a"], ["g"], [[3.0] * 6], [[4.0] * 3], steps=step).changes[0]
         for step in (None, [1.0])
     )
     assert (fine.verdict, whole.verdict) == ("slower", "unsure")
-    assert (known_to("load_us"), known_to("rss_bytes.peak"), known_to("loaded")) == (1, 1, 1)
-    assert (known_to("probe.took_s"), known_to("steady_ms.max")) == (1e-6, 1e-3)
+    assert (resolution_of("load_us"), resolution_of("rss_bytes.peak"), resolution_of("loaded")) == (
+        1,
+        1,
+        1,
+    )
+    assert (resolution_of("probe.took_s"), resolution_of("steady_ms.max")) == (1e-6, 1e-3)
 
 
 @reaches(0.3)
@@ -291,11 +295,11 @@ def test_what_noise_lets_be_told_is_told(by: float) -> None:
     rows = np.exp(by * rng.standard_t(2, (150, 17)))
     told, less = 0, 0
     for row in rows:
-        least = least_told([list(row[:12])])
+        least = least_detectable_ratio([list(row[:12])])
         assert least is not None
         told += change(list(row[:12]), scaled(row[12:], least**1.5), 0.0).verdict == "slower"
         less += change(list(row[:12]), scaled(row[12:], least**0.5), 0.0).verdict == "slower"
     assert told > 0.8 * len(rows)
     assert less < 0.4 * len(rows)
-    assert least_told([]) is None
-    assert least_told([[1000.0, 1001.0]]) is None
+    assert least_detectable_ratio([]) is None
+    assert least_detectable_ratio([[1000.0, 1001.0]]) is None

@@ -128,7 +128,12 @@ def by_the_rules(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "suspect": suspect,
                 "tells": (
                     math.exp(
-                        min(600, max(row.least, row.scale * performance.told_from(MOST, ALARM)))
+                        min(
+                            600,
+                            max(
+                                row.least, row.scale * performance.detectable_distance(MOST, ALARM)
+                            ),
+                        )
                     )
                     if row.known
                     else None

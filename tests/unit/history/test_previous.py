@@ -12,16 +12,16 @@ import pytest
 
 from harness.core.errors import ConfigError
 from harness.history.comparison import FailOn
-from harness.history.comparison_text import compared
+from harness.history.comparison_text import compare_folders
 from harness.history.previous import (
-    asked_when_bad,
+    find_failed_run,
     histories,
     last_durations,
     previous_of,
     runs_around,
     since_previous,
 )
-from harness.plugin.collected import selection
+from harness.plugin.collection import selection
 from harness.report.projections import project
 from harness.results.run_folder import RunFolder, new_run_id, run_folders
 from tests.report_page import rows_of
@@ -155,7 +155,7 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
     since = since_previous(folder)
     assert since is not None
     assert sorted(since.became.values()) == ["fixed", "new", "vanished"]
-    (gone,) = since.gone
+    (gone,) = since.not_run
     assert gone.endswith("-c]")
     project(folder, since)
     page = (folder.path / "report.html").read_text()
@@ -197,7 +197,7 @@ def test_two_runs_of_one_id_are_compared_and_told(
     name = "20261121T060000Z-3f9a"
     one = RunFolder.open(run_folder(tmp_path / "x", ONE, run_id=name))
     other = RunFolder.open(run_folder(tmp_path / "y", attempt("a failed"), run_id=name))
-    assert len(compared(one, other, FailOn.parse("new"), late=False)["new"]) == 1
+    assert len(compare_folders(one, other, FailOn.parse("new"), late=False)["new"]) == 1
     assert f"{one.path} and {other.path} are two runs of one id" in told
 
 
@@ -206,6 +206,6 @@ def test_what_was_asked_when_a_case_was_bad_last(tmp_path: Path) -> None:
     for said, limit in (("passed", "9"), ("failed id=x", "1")) * 6:
         asked = ("qnn-harness", "run", "a.onnx", f"--max-error={limit}")
         run_folder(tmp_path, attempt(f"a {said}"), command=asked)
-    run, asked_then = asked_when_bad(tmp_path, case)
+    run, asked_then = find_failed_run(tmp_path, case)
     assert (run, asked_then) == (run_folders(tmp_path)[-1].name, {"max-error": "1"})
-    assert asked_when_bad(tmp_path, "other") == ("", {})
+    assert find_failed_run(tmp_path, "other") == ("", {})

@@ -10,14 +10,14 @@ import pytest
 
 from harness.history.attempts import Attempt
 from harness.history.database import (
-    CauseTold,
+    CauseSummary,
     DeviceSums,
-    NightTold,
+    NightSummary,
     bounded,
     hosts_in,
-    keep_night,
-    nights_held,
+    load_nights,
     open_database,
+    store_night,
 )
 from harness.history.importing import import_run, stored_attempts
 from harness.history.timeline import Filter
@@ -41,7 +41,7 @@ def case(**more: Any) -> CaseRecord:
 def sums(*lines: CaseRecord | DeviceEvent, **hosts: str) -> list[dict[str, Any]]:
     found = DeviceSums(hosts)
     for line in lines:
-        found.take(line)
+        found.add(line)
     return list(found.rows("r"))
 
 
@@ -95,13 +95,13 @@ def test_figures_are_read_from_the_database_as_from_the_journal(tmp_path: Path) 
 
 def test_the_last_word_of_a_night_counts(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "h"))
-    night = NightTold(night="n", run="r", causes={"c": CauseTold(known="\0")})
-    keep_night(database, night)
-    keep_night(database, night.model_copy(update={"besides": ("late",)}))
-    assert nights_held(database)["r"].besides == ("late",)
+    night = NightSummary(night="n", run="r", causes={"c": CauseSummary(known="\0")})
+    store_night(database, night)
+    store_night(database, night.model_copy(update={"besides": ("late",)}))
+    assert load_nights(database)["r"].besides == ("late",)
     with database.transaction() as connection:
         connection.exec_driver_sql("UPDATE nights SET said = '{}'")
-    assert nights_held(database) == {}
+    assert load_nights(database) == {}
 
 
 def test_texts_are_short_enough_for_an_index_and_still_differ() -> None:

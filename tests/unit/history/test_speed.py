@@ -16,7 +16,7 @@ from harness.cli.main import commands
 from harness.cli.schema import schemas
 from harness.history.attempts import Attempt, sample
 from harness.history.comparison import Bisectable, Comparison, FailOn, compare
-from harness.history.comparison_text import lines, markdown, page, told
+from harness.history.comparison_text import lines, markdown, page, view_of
 from harness.history.performance import SpeedCompared
 from harness.history.previous import runs_around
 from harness.results.record import CaseRecord
@@ -115,7 +115,7 @@ def surrounded(*, new: int = 2, late: bool = False, cases: int = 1) -> Compariso
 def test_what_was_around_a_change_is_told(late: dict[str, Any], cases: int) -> None:
     found = surrounded(**late, cases=cases)
     text = "12 C hotter", "log level verbose (was warn)"
-    all_told = told(found, [], base="a", run="b")
+    all_told = view_of(found, [], base="a", run="b")
     for said in (list(lines(all_told)), markdown(all_told).splitlines(), page(all_told).split("<")):
         (slower,) = [line for line in said if "slower: execute_us" in line]
         assert f"; also {', '.join(text)}" in slower
@@ -343,17 +343,17 @@ def test_an_earlier_run_that_cannot_be_read_tells_nothing(reports: Path) -> None
     run_folder(reports, run(1201))
     code, said = compared(reports, "--fail-on", "perf:10%")
     assert (code, "slower: execute_us" in said) == (1, True)
-    assert f"warning: {bad.name} tells nothing of noise: {journal}:1: is of schema 3" in said
+    assert f"warning: {bad.name} is not used to judge noise: {journal}:1: is of schema 3" in said
 
 
 def test_of_a_run_beside_itself_no_figure_is_unsure(reports: Path) -> None:
     latest = str(sorted(reports.glob("2*"))[-1])
     done = CliRunner().invoke(commands, ["compare", latest, latest])
-    assert (done.exit_code, "not to be told" in done.output) == (0, False)
+    assert (done.exit_code, "not decided" in done.output) == (0, False)
 
 
 def forms(found: Comparison, failed: Sequence[str] = ()) -> tuple[str, str, str, Any]:
-    whole = told(found, failed, base="base", run="run")
+    whole = view_of(found, failed, base="base", run="run")
     report = comparison_report(whole, lambda *_: Bisectable()).model_dump(mode="json")
     return "\n".join(lines(whole)), markdown(whole), page(whole), report
 
@@ -393,7 +393,7 @@ def test_a_slowdown_that_noise_hides_is_no_difference_that_is_not_there() -> Non
     (hidden,) = speed_of(found).hidden
     assert hidden.tells is not None
     assert hidden.tells > hidden.ratio > 2
-    said = told(found, (), base="a", run="b")
+    said = view_of(found, (), base="a", run="b")
     noise = f"too noisy to tell less than x {hidden.tells:.3g} of 1 figure"
     assert f"; {noise}; 0 still failing" in said.verdict, said.verdict
     assert "no difference" not in said.verdict
@@ -410,5 +410,5 @@ def test_what_is_quiet_or_not_far_off_is_not_called_too_noisy() -> None:
     for took in ((*USUAL, 1001), (*USUAL, 1400, 1405), (*LOADED, 1000)):
         found = judged(*took)
         assert not speed_of(found).hidden
-        said = told(found, (), base="a", run="b")
+        said = view_of(found, (), base="a", run="b")
         assert "noisy" not in said.verdict

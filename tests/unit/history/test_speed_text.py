@@ -9,7 +9,7 @@ import pytest
 
 from harness.history.comparison_text import (
     noise_lines,
-    noise_said,
+    noise_summary,
     speed_counts,
     speed_lines,
 )
@@ -93,7 +93,7 @@ def test_only_the_first_are_told_and_how_many_more_there_are() -> None:
 )
 def test_a_suspect_says_what_would_tell(more: dict[str, int], asked: str) -> None:
     told = f"perhaps faster: run_us of a x 0.5 (0.45 to 0.6, 4 + 2 runs); {asked}"
-    last = "speed and memory: 0 figures the same within 10 %, 1 not to be told yet"
+    last = "speed and memory: 0 figures the same within 10 %, 1 not decided yet"
     some = speed(suspects=[row("a", "unsure", 0.5, **more)], unsure=1)
     assert list(speed_lines(some)) == [told, last]
     cooler = row("a", "unsure", 0.5, surroundings=("8 C cooler",), **more)
@@ -113,7 +113,7 @@ def test_with_few_runs_it_is_said_why_noise_is_not_known(
     runs: int, unknown: int, told: str
 ) -> None:
     (line,) = speed_lines(speed(runs=runs, unsure=1, unknown=unknown))
-    assert line == (f"speed and memory: 0 figures the same within 10 %, 1 not to be told yet{told}")
+    assert line == (f"speed and memory: 0 figures the same within 10 %, 1 not decided yet{told}")
 
 
 def test_where_there_is_no_bound_json_has_none() -> None:
@@ -125,7 +125,7 @@ def test_where_there_is_no_bound_json_has_none() -> None:
 
 def test_of_nothing_that_was_measured_nothing_is_said() -> None:
     assert list(speed_lines(speed())) == []
-    assert noise_said(speed()) is None
+    assert noise_summary(speed()) is None
 
 
 def hidden(case: str | None, ratio: float, tells: float, **more: Any) -> SpeedRow:
@@ -155,10 +155,10 @@ def test_noise_is_told_once_for_each_figure_of_a_device_with_its_middle_ratio() 
     ]
     assert list(noise_lines(some)) == lines
     assert list(speed_lines(some))[:4] == lines, "it comes first"
-    assert noise_said(some) == "too noisy to tell less than x 4 of 6 figures"
+    assert noise_summary(some) == "too noisy to tell less than x 4 of 6 figures"
     two = speed(hidden=[hidden("a", 1.2, 2.0), hidden("b", 1.1, 4.0)])
     assert next(noise_lines(two)).endswith("and 1 other case")
-    assert noise_said(two) == "too noisy to tell less than x 4 of 2 figures"
+    assert noise_summary(two) == "too noisy to tell less than x 4 of 2 figures"
 
 
 @pytest.mark.parametrize(

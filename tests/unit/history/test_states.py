@@ -11,9 +11,9 @@ from functools import cache
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.history.attempts import Attempt, EarlierAttempts, attempts_by_name
-from harness.history.comparison import compare, settled
-from harness.history.comparison_text import lines, told as told_of
+from harness.history.attempts import Attempt, CaseAttempts, attempts_by_name
+from harness.history.comparison import apply_history, compare
+from harness.history.comparison_text import lines, view_of
 from harness.history.states import (
     AGAIN,
     CONFIRMED,
@@ -26,10 +26,10 @@ from tests.properties import reached, reaches
 from tests.unit.history.runs import briefs
 
 
-def seen_then(day: str, qnn: str, device: str, passed: int, failed: int) -> EarlierAttempts:
+def seen_then(day: str, qnn: str, device: str, passed: int, failed: int) -> CaseAttempts:
     """A case that passed and failed so often in a run that was begun then."""
     last = replace(_ended(bool(failed)), axes={"qnn": qnn}, device=device)
-    return EarlierAttempts(last, passed, failed, begun=day)
+    return CaseAttempts(last, passed, failed, started=day)
 
 
 @cache
@@ -38,7 +38,7 @@ def _ended(bad: bool) -> Attempt:
     return attempt
 
 
-def runs(text: str) -> list[EarlierAttempts]:
+def runs(text: str) -> list[CaseAttempts]:
     """`P F` are nights that passed and failed, `F7` had seven verdicts, `PF` both; `2:F` with
     version 2, `2@b:F` on device b."""
     found = []
@@ -112,10 +112,10 @@ def test_nothing_is_said_of_what_had_no_verdict() -> None:
 
 
 def test_what_is_flaky_is_told_with_its_rate_and_why_it_is_not_the_version() -> None:
-    assert at("P P F P 2:P").said.endswith("; good and bad with qnn 1"), "2 may have mended it"
+    assert at("P P F P 2:P").summary.endswith("; good and bad with qnn 1"), "2 may have mended it"
     found = at("P P F P")
     assert (found.failed, found.verdicts) == (1, 4)
-    assert found.said == (
+    assert found.summary == (
         "1 of 4 attempts failed on the same versions, first on 2026-11-03; good and bad with qnn "
         "1: it is not the version"
     )
@@ -169,7 +169,7 @@ def test_a_single_change_is_never_flaky(before: int, after: int, breaks: bool) -
 def history(*before: str, now: str, last: str = "") -> dict[str, CaseHistory]:
     """Of a case in its runs; `last` is its last verdict up to the base."""
 
-    def one(said: str) -> EarlierAttempts:
+    def one(said: str) -> CaseAttempts:
         (found,) = attempts_by_name(briefs(said)).values()
         return found
 
@@ -199,7 +199,7 @@ def history(*before: str, now: str, last: str = "") -> dict[str, CaseHistory]:
 def test_what_became_of_a_case_in_the_light_of_its_runs(
     before: str, now: str, histories: dict[str, CaseHistory], became: str
 ) -> None:
-    found = settled(compare(briefs(before), briefs(now)), histories)
+    found = apply_history(compare(briefs(before), briefs(now)), histories)
     assert [category for category, pairs in found.pairs.items() if pairs] == [became]
     (pair,) = found.pairs[became]  # type: ignore[index]
     assert pair.after is not None
@@ -213,8 +213,8 @@ def test_nothing_is_passed_beside_what_is_flaky() -> None:
     assert not history("a failed;a passed n=2", now="a failed")[one.now.last.case].turned_flaky
     (expected,) = history("a passed", now="a failed known=k;a passed n=2").values()
     assert (expected.is_flaky, expected.turned_flaky) == (True, False)
-    found = settled(compare(briefs("a passed"), briefs("a failed;a passed n=2")), known)
-    whole = told_of(found, (), base="b", run="r")
+    found = apply_history(compare(briefs("a passed"), briefs("a failed;a passed n=2")), known)
+    whole = view_of(found, (), base="b", run="r")
     assert whole.mark == "nothing new fails"
     assert whole.verdict.startswith(
         "1 of 1 case has a verdict: 1 passed (1 of them flaky); 1 flaky; "
@@ -224,7 +224,7 @@ def test_nothing_is_passed_beside_what_is_flaky() -> None:
         "   1 x flaky: passed; 1 of 5 attempts failed on the same versions, first on "
     )
     assert one.state is not None
-    assert one.state.said in " ".join(line.split())
+    assert one.state.summary in " ".join(line.split())
 
 
 # --- ten nights --------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_nothing_is_passed_beside_what_is_flaky() -> None:
 
 def told(ends: Callable[[int], bool], version: Callable[[int], str], number: int = 10) -> list[str]:
     """What each night says of a case, which is run again as a night does."""
-    seen: list[EarlierAttempts] = []
+    seen: list[CaseAttempts] = []
     said = []
     for night in range(number):
         verdicts = [ends(night)]

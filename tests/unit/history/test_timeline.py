@@ -16,14 +16,14 @@ from harness.bisect.new_failures import NewFailure
 from harness.cli.say import say_json, say_long_json
 from harness.cli.schema import schemas
 from harness.core.errors import InfraError
-from harness.history.attempts import Attempt, EarlierAttempts, attempts_by_name, cause_id
+from harness.history.attempts import Attempt, CaseAttempts, attempts_by_name, cause_id
 from harness.history.comparison import Bisectable, Pair
-from harness.history.database import kin_of
+from harness.history.database import group_key
 from harness.history.states import CaseState
 from harness.history.timeline import (
     CaseLine,
     Filter,
-    RunHeld,
+    StoredRun,
     lines_of,
 )
 from harness.history.timeline_text import (
@@ -48,8 +48,8 @@ def history_of(
     facts: Mapping[str, CauseFacts] = MappingProxyType({}),
 ) -> History:
     """Of runs in their order."""
-    held = [RunHeld(run, "", 0, "") for run, _ in runs]
-    attempts = [(kin_of(one), run, one) for run, briefs in runs for one in briefs]
+    held = [StoredRun(run, "", 0, "") for run, _ in runs]
+    attempts = [(group_key(one), run, one) for run, briefs in runs for one in briefs]
     attempts.sort(key=lambda one: one[:2])
     return History(attempts, held, bisectable, Filter(diagnosis=diagnosis), facts.get)
 
@@ -68,7 +68,7 @@ def nights(*runs: str, diagnosis: str = "") -> History:
     return history_of(at_night(*runs), diagnosis=diagnosis)
 
 
-def alone(brief: Attempt) -> EarlierAttempts:
+def alone(brief: Attempt) -> CaseAttempts:
     """A case that ran once in a run."""
     return attempts_by_name([brief])[brief.case]
 
@@ -150,7 +150,7 @@ def test_the_last_thirty_runs_are_shown() -> None:
     runs = [Attempt.of(attempt(one)) for one in ("a failed", "a failed", *["a passed"] * 29)]
     (line,) = lines_of(attempts_by_name([one]) for one in runs)
     assert marks(line) == "F" + 29 * "."
-    assert len(line.seen) == 31
+    assert len(line.runs) == 31
 
 
 def test_versions_side_by_side_are_a_line_each() -> None:
@@ -159,7 +159,7 @@ def test_versions_side_by_side_are_a_line_each() -> None:
     assert sorted(marks(line) for line in found) == ["...", "FF"]
     # and where one follows the other they part again as soon as both run
     found = lines_of_nights("a@2.50.40 passed", "a@2.51.0 failed", both)
-    assert sum(len(line.seen) for line in found) == 4
+    assert sum(len(line.runs) for line in found) == 4
     # a third version is a line of its own beside two, as are two beside one
     found = lines_of_nights(both, "a@2.52.0 passed", "a@2.52.0 failed")
     assert [marks(line) for line in found] == [".", "F", ".F"]
@@ -234,7 +234,7 @@ def test_a_row_is_one_case(
 @given(st.lists(st.sets(st.sampled_from(["2.47.0", "2.48.40", "2.51.0"]), min_size=1), max_size=6))
 def test_no_name_is_in_two_rows_and_none_goes_back(runs: list[set[str]]) -> None:
     said = [";".join(f"a@{one} passed" for one in sorted(versions)) for versions in runs]
-    of_line = [[one.last.axis("qnn") for one in line.seen] for line in lines_of_nights(*said)]
+    of_line = [[one.last.axis("qnn") for one in line.runs] for line in lines_of_nights(*said)]
     assert sum(map(len, of_line)) == sum(map(len, runs)), "each attempt is in one"
     assert sum(len(set(of)) for of in of_line) == len({one for of in of_line for one in of})
     assert of_line == [sorted(of, key=lambda one: version_key(str(one))) for of in of_line]
@@ -291,7 +291,7 @@ def test_a_kind_has_the_facts_of_its_cause_as_long_as_a_case_fails_so() -> None:
         "x": facts[causes[0]],
         "call|1002|two": facts[causes[1]],
     }
-    line = "        fails on 1 of 1 tested S (sim); since 2026-11-02, its first run that is held"
+    line = "        fails on 1 of 1 tested S (sim); since 2026-11-02, its first stored run"
     assert list(lines(found)).count(line) == 2
     gone = [*made, *at_night("", "", "a passed;b failed message=two")[2:]]
     assert {kind.kind: kind.facts for kind in history_of(gone, facts=facts).kinds()} == {
@@ -322,10 +322,10 @@ def test_kinds_are_diagnoses_or_else_signatures() -> None:
 
 def test_axes_are_looked_for_by_name_and_value() -> None:
     brief = Attempt.of(attempt("a@2.50.40 passed"))
-    assert Filter(axes=(("qnn", "2.50.40"), ("which", "a"))).takes(brief)
-    assert not Filter(axes=(("qnn", "2.51.0"),)).takes(brief)
-    assert not Filter(axes=(("moon", "1"),)).takes(brief)
-    assert Filter(axes=(("engine", "qnn"), ("device", "sim"))).takes(brief)
+    assert Filter(axes=(("qnn", "2.50.40"), ("which", "a"))).matches(brief)
+    assert not Filter(axes=(("qnn", "2.51.0"),)).matches(brief)
+    assert not Filter(axes=(("moon", "1"),)).matches(brief)
+    assert Filter(axes=(("engine", "qnn"), ("device", "sim"))).matches(brief)
 
 
 def advised(_: Pair, __: CaseState | None) -> Bisectable:
@@ -346,7 +346,7 @@ def test_what_is_told() -> None:
         "this limit of memory is the simulator's, one protection domain; a device has its own",
         "1 case never failed",
     ]
-    assert list(lines(nights())) == ["nothing is held of that"]
+    assert list(lines(nights())) == ["the history has no such case"]
 
 
 @pytest.mark.parametrize("later", ["", "a@2.50.40 passed;a@2.51.0 failed"])
@@ -441,7 +441,7 @@ def test_json_keeps_to_its_schema() -> None:
 )
 def test_the_kin_of_a_case_is_itself_of_other_versions(one: str, other: str, same: bool) -> None:
     def kin(case: str) -> str:
-        return kin_of(Attempt.of(record(case=case, axes={})))
+        return group_key(Attempt.of(record(case=case, axes={})))
 
     assert (kin(f"test_a.py::test[{one}]") == kin(f"test_a.py::test[{other}]")) is same
     assert kin(f"test_a.py::test[{one}]") != kin(f"test_b.py::test[{one}]")
@@ -469,11 +469,13 @@ def test_a_disk_that_is_full_is_the_labs() -> None:
     """The database that rows are put into stands in for a disk: it may not grow."""
 
     class Full(History):
-        def _take(self, *given: object) -> None:
+        def _add(self, *given: object) -> None:
             self._rows.execute("PRAGMA max_page_count = 5")
-            super()._take(*given)  # type: ignore[arg-type]
+            super()._add(*given)  # type: ignore[arg-type]
 
     made = [Attempt.of(attempt(f"{number} failed")) for number in range(500)]
-    attempts = ((kin_of(one), "r", one) for one in made)
+    attempts = ((group_key(one), "r", one) for one in made)
     with pytest.raises(InfraError, match="cannot put history together: database or disk is full"):
-        Full(attempts, [RunHeld("r", "", 0, "")], lambda *_: Bisectable(), Filter(), lambda _: None)
+        Full(
+            attempts, [StoredRun("r", "", 0, "")], lambda *_: Bisectable(), Filter(), lambda _: None
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.history.attempts import known_to, unit_of
+from harness.history.attempts import resolution_of, unit_of
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ from harness.history.attempts import known_to, unit_of
     ],
 )
 def test_a_name_ends_with_its_unit(name: str, unit: str | None, step: float) -> None:
-    assert (unit_of(name), known_to(name)) == (unit, step)
+    assert (unit_of(name), resolution_of(name)) == (unit, step)

@@ -10,10 +10,10 @@ from harness.layers.divergence import Because, CurvePoint
 from harness.layers.driver import (
     chunks,
     difference,
+    error_limit,
     first_wrong,
     incomparable,
-    limit_of,
-    spread,
+    next_cuts,
 )
 
 
@@ -57,12 +57,12 @@ def test_first_wrong(curve: list[CurvePoint], first: tuple[int, Because] | None)
 
 
 def test_where_most_ops_are_above_the_threshold_only_one_that_stands_out_counts() -> None:
-    assert limit_of([0.02, 0.03, 0.02, 0.9], 0.01) == pytest.approx(0.1)
-    assert limit_of([0.006, 0.03, 0.02, 0.9], 0.01) == pytest.approx(0.06)
-    assert limit_of([1e-4, 2e-4, 1e-4, 0.9], 0.0) == pytest.approx(0.0015)
-    assert limit_of([0.0, 0.0, 0.0, 0.9], 0.01) == 0.01
-    assert limit_of([0.9, 0.9], 0.01) == 0.01
-    assert limit_of([None, None], 0.01) == 0.01
+    assert error_limit([0.02, 0.03, 0.02, 0.9], 0.01) == pytest.approx(0.1)
+    assert error_limit([0.006, 0.03, 0.02, 0.9], 0.01) == pytest.approx(0.06)
+    assert error_limit([1e-4, 2e-4, 1e-4, 0.9], 0.0) == pytest.approx(0.0015)
+    assert error_limit([0.0, 0.0, 0.0, 0.9], 0.01) == 0.01
+    assert error_limit([0.9, 0.9], 0.01) == 0.01
+    assert error_limit([None, None], 0.01) == 0.01
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_first_bad_cut_is_found_in_few_looks(
     first = data.draw(st.integers(0, count - 1))
     good, bad, looks = -1, count - 1, 0
     while bad - good > 1:
-        chosen = spread(good, bad, [1] * count, most, most)
+        chosen = next_cuts(good, bad, [1] * count, most, most)
         assert chosen
         assert good < min(chosen) <= max(chosen) < bad
         bad = min((at for at in chosen if at >= first), default=bad)

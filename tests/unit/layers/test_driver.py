@@ -28,7 +28,7 @@ class _Evaluated:
     def __init__(self, folder: Path, spoil: Spoil | None = None) -> None:
         self._folder, self._spoil, self._count = folder, spoil, 0
 
-    def ask(self, questions: Sequence[Calculation]) -> list[Calculated]:
+    def calculate(self, questions: Sequence[Calculation]) -> list[Calculated]:
         return [self._answer(one) for one in questions]
 
     def _answer(self, question: Calculation) -> Calculated:

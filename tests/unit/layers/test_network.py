@@ -18,17 +18,17 @@ def test_each_op_by_itself_gives_what_it_gives_in_the_graph(kind: object) -> Non
     x = np.random.default_rng(1).uniform(-1, 1, network.kinds["x"].shape).astype("f4")
     for unit, ops in ((False, network.ops()), (True, network.units())):
         names = [name for one in ops for name in one.gives]
-        whole = network.whole(names)
+        whole = network.with_outputs(names)
         onnx.checker.check_model(whole)
         values = dict(zip(names, ReferenceEvaluator(whole).run(None, {"x": x}), strict=True))
         values["x"] = x
         if not unit:
             for op in network.ops():
-                for name in network.takes(op, unit=False):
+                for name in network.inputs_of(op, unit=False):
                     assert name in values
-        apart = network.apart(ops, unit=unit)
+        apart = network.isolated(ops, unit=unit)
         onnx.checker.check_model(apart)
-        takes = {name for one in ops for name in network.takes(one, unit=unit)}
+        takes = {name for one in ops for name in network.inputs_of(one, unit=unit)}
         feeds = {one.name: values[one.name.removesuffix(INSIDE)] for one in apart.graph.input}
         assert {name.removesuffix(INSIDE) for name in feeds} == takes
         got = ReferenceEvaluator(apart).run(None, feeds)
@@ -52,7 +52,7 @@ def test_what_is_quantised_is_one_unit_up_to_what_quantises_it() -> None:
     ]
     assert [one.zero for one in units[:6]] == [128] * 6
     # its weights are dequantised in it
-    single = network.apart([units[1]], unit=True)
+    single = network.isolated([units[1]], unit=True)
     kinds = [node.op_type for node in single.graph.node]
     assert kinds.count("DequantizeLinear") == 2
 
@@ -77,7 +77,7 @@ def test_what_depends_on_no_input_is_no_op() -> None:
 def test_a_cut_takes_only_what_lies_before_it() -> None:
     network = Network(cnn(0))
     first = network.ops()[0]
-    cut = network.whole(first.gives)
+    cut = network.with_outputs(first.gives)
     assert [node.op_type for node in cut.graph.node] == ["Conv"]
     assert {one.name for one in cut.graph.initializer} == {"w0", "w1"}
 
@@ -93,7 +93,7 @@ def test_tensors_are_called_as_files_can_be() -> None:
     network = Network(model)
     new = [network.nodes[at].output[0] for at in range(len(names))]
     assert new == ["a_b_0", "a_b_0_2", "A_b_0_3", "tensor", "y"]
-    assert [network.called[one] for one in new] == list(names)
+    assert [network.original_names[one] for one in new] == list(names)
 
 
 def test_a_tensor_of_a_node_of_the_same_name_is_called_as_in_the_other_model() -> None:

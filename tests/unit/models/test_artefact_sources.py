@@ -9,7 +9,7 @@ import pytest
 
 from harness.containers.artefact import Artefact, ArtefactKind, Piece, PieceKind
 from harness.core.errors import ConfigError, InfraError
-from harness.models.artefact_sources import Given, artefacts_with_contexts, contexts_of
+from harness.models.artefact_sources import ModelOptions, artefacts_with_contexts, contexts_of
 from harness.models.context_file import ContextFile
 from harness.models.models import Model
 from harness.models.onnx_model import OnnxModel
@@ -81,7 +81,7 @@ def test_a_file_that_is_one_context_is_taken_as_it_lies(tmp_path: Path) -> None:
     path = tmp_path / "model.bin"
     path.write_bytes(CONTENT)
     whole = Artefact(path, "context", (Piece(path, 0, len(CONTENT), "", "context"),))
-    (only,) = files(contexts_of(whole, tmp_path / "cache", Given(tolerance=0.5, graph="g")))
+    (only,) = files(contexts_of(whole, tmp_path / "cache", ModelOptions(tolerance=0.5, graph="g")))
     assert (only.path, str(only), only.tolerance, only.graph) == (path, "model.bin", 0.5, "g")
     assert not (tmp_path / "cache").exists()
 
@@ -101,7 +101,9 @@ def test_where_the_inputs_of_each_context_are(
     given = tmp_path / "in"
     (given / ("model.pte" if own else "other") / "1").mkdir(parents=True)
     (given / "1").mkdir()
-    found = files(contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", Given(inputs=given)))
+    found = files(
+        contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", ModelOptions(inputs=given))
+    )
     assert [one.inputs for one in found] == [given / name for name in expected]
     assert all(one.expected is None for one in found)
 
@@ -123,7 +125,7 @@ def test_files_of_a_whole_program_are_not_those_of_its_contexts(
     made = replace(artefact(tmp_path, "context", "context"), kind=kind)
     told = f"no {tmp_path}/in/0: each of the 2 contexts has its own folder there{hint}$"
     with pytest.raises(ConfigError, match=f"{made.path}: {what}: there is {told}"):
-        contexts_of(made, tmp_path / "cache", replace(Given(), **{what: tmp_path / "in"}))
+        contexts_of(made, tmp_path / "cache", replace(ModelOptions(), **{what: tmp_path / "in"}))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_a_folder_that_no_context_has_is_named(
 ) -> None:
     for name in folders:
         (tmp_path / "out" / name).mkdir(parents=True)
-    given = Given(expected=tmp_path / "out")
+    given = ModelOptions(expected=tmp_path / "out")
     contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", given)
     said = [one for one in map(str, logged.warnings) if "not read" in one]
     assert len(said) == (extra is not None)
@@ -169,7 +171,7 @@ def test_a_folder_is_run_without_what_holds_no_contexts(tmp_path: Path, logged: 
     Pte({"forward": []}, []).write(tmp_path / "other.pte")
     (found,) = artefacts_with_contexts([tmp_path])
     assert found.path == tmp_path / "a.bin"
-    assert logged.warnings == [f"{tmp_path}/other.pte: passed by: a pte without contexts"]
+    assert logged.warnings == [f"{tmp_path}/other.pte: ignored: a pte without contexts"]
 
 
 def test_a_dlc_among_extracted_files_is_named(tmp_path: Path) -> None:
@@ -190,16 +192,16 @@ def test_an_onnx_model_is_compiled_with_inputs_that_fit_it(
     monkeypatch.setenv("QNN_HARNESS_CACHE", str(tmp_path / "cache"))
     (tmp_path / "model.pte").write_bytes(Model("tiny").serialized())
     made = Artefact(tmp_path / "model.pte", "onnx", ())
-    (source,) = found = contexts_of(made, tmp_path / "cache", Given(tolerance=0.5))
+    (source,) = found = contexts_of(made, tmp_path / "cache", ModelOptions(tolerance=0.5))
     assert (str(found), source.compiled, source.tolerance) == ("model.pte", True, 0.5)
     for what in ("inputs", "expected"):
         folder = tmp_path / what / "model.pte"
         folder.mkdir(parents=True)
         (folder / "of_it.raw").write_bytes(bytes(60))
         with pytest.raises(ConfigError, match=rf"model.pte: {what}: .* has 60 bytes .* \(64 bytes"):
-            contexts_of(made, tmp_path / "cache", Given(**{what: tmp_path / what}))
+            contexts_of(made, tmp_path / "cache", ModelOptions(**{what: tmp_path / what}))
         (folder / "of_it.raw").write_bytes(bytes(64))
-    given = Given(inputs=tmp_path / "inputs", expected=tmp_path / "expected")
+    given = ModelOptions(inputs=tmp_path / "inputs", expected=tmp_path / "expected")
     (source,) = contexts_of(made, tmp_path / "cache", given)
     assert isinstance(source, OnnxModel)
     assert not source.inputs()["x"].any()
@@ -211,4 +213,4 @@ def test_a_model_that_is_compiled_whole_has_no_graph_to_choose(tmp_path: Path) -
     path = tmp_path / "mine.onnx"
     path.write_bytes(Model("tiny").serialized())
     with pytest.raises(ConfigError, match=r"mine\.onnx: graph: it is compiled whole: there is no"):
-        contexts_of(Artefact(path, "onnx", ()), tmp_path / "cache", Given(graph="nope"))
+        contexts_of(Artefact(path, "onnx", ()), tmp_path / "cache", ModelOptions(graph="nope"))

@@ -112,7 +112,7 @@ def test_what_is_seen_of_a_model_from_outside(tmp_path: Path) -> None:
         "y (3600 bytes of float32)",
         "z (8 bytes of float16)",
     ]
-    assert surface.beside == ("m.onnx.data",)
+    assert surface.weight_files == ("m.onnx.data",)
     with pytest.raises(ConfigError, match=r"input at: dimension 0 .rows. is not fixed"):
         OnnxSurface.of(saved(tmp_path / "any.onnx", "rows"))
 

@@ -16,7 +16,7 @@ from harness.core.errors import ConfigError
 from harness.models import tensor_files
 from harness.models.context_file import ContextFiles
 from harness.models.metadata import Tensor
-from harness.models.tensor_files import TensorFiles, lying_files, made_up, whose_files
+from harness.models.tensor_files import TensorFiles, made_up, match_files, safe_files
 from tests.logged import Logged
 
 X, MASK = Tensor("x", 8, "float32"), Tensor("mask:0", 4, "uint8")
@@ -34,7 +34,7 @@ BINARY = Path("/mine/model.bin")
     ],
 )
 def test_whose_a_file_of_a_folder_is(names: list[str], named: str, left: str) -> None:
-    found = whose_files([Path(name) for name in names], [X, MASK])
+    found = match_files([Path(name) for name in names], [X, MASK])
     assert [" ".join(map(str, one)) for one in found[:2]] == [named, left]
     assert found[2] == (X, MASK)[len(named.split()) :]
 
@@ -44,10 +44,10 @@ def test_tensors_that_are_called_nearly_alike_have_files_of_their_own(
     names: Sequence[str],
 ) -> None:
     tensors = [Tensor(name, 4, "float32") for name in names]
-    found, _, missing = whose_files([Path(f"{name}.raw") for name in names], tensors)
+    found, _, missing = match_files([Path(f"{name}.raw") for name in names], tensors)
     assert [file.stem for file in found] == [*names]
     assert not missing
-    assert whose_files([Path(f"{names[0]}.raw")], tensors)[2] == (tensors[1],)
+    assert match_files([Path(f"{names[0]}.raw")], tensors)[2] == (tensors[1],)
 
 
 @pytest.fixture
@@ -63,13 +63,13 @@ def test_raw_files_are_used_as_they_lie_and_arrays_by_their_content(
     (folder / ".DS_Store").write_bytes(b"?")
     (folder / "mask_0.raw").write_bytes(b"1234")
     np.save(folder / "x.npy", np.array([1, 2], ">f4"))
-    x, mask = files.given("inputs", folder, [X, MASK], BINARY)
+    x, mask = files.resolve("inputs", folder, [X, MASK], BINARY)
     assert x.read_bytes() == np.array([1, 2], "<f4").tobytes()
     assert mask == folder / "mask_0.raw"
     listed = (folder / "x.npy", folder / "mask_0.raw")
-    assert files.given("inputs", listed, [X, MASK], BINARY) == (x, mask)
+    assert files.resolve("inputs", listed, [X, MASK], BINARY) == (x, mask)
     x.write_bytes(b"damaged")
-    assert files.given("inputs", listed, [X, MASK], BINARY)[0].stat().st_size == 8
+    assert files.resolve("inputs", listed, [X, MASK], BINARY)[0].stat().st_size == 8
 
 
 @pytest.mark.parametrize("what", ["inputs", "expected"])
@@ -83,7 +83,7 @@ def test_a_file_of_another_name_beside_those_of_tensors_is_never_taken(
         "maks_0.raw is called like none, did you mean 'mask:0'\\?$"
     )
     with pytest.raises(ConfigError, match=told):
-        files.given(what, tmp_path, [X, MASK], BINARY)
+        files.resolve(what, tmp_path, [X, MASK], BINARY)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_files_that_neither_names_nor_numbers_give_to_tensors_are_told_of_once(
         if name.endswith(".raw"):
             (tmp_path / name).write_bytes(bytes(8))
     for _ in range(2):
-        files.given("inputs", tmp_path, [X, Tensor("y", 8, "float32")], BINARY)
+        files.resolve("inputs", tmp_path, [X, Tensor("y", 8, "float32")], BINARY)
     first, second = sorted(names)
     order = "is called like a tensor: they are taken in the order of their names"
     line = f"inputs: no file in {tmp_path} {order}: {first} as x, {second} as y"
@@ -132,7 +132,7 @@ def test_a_file_with_nan_is_told_once_by_its_name(
     else:
         content.tofile(file)
     for _ in range(2):
-        (found,) = files.given(what, (file,), [X], BINARY)
+        (found,) = files.resolve(what, (file,), [X], BINARY)
         assert found.read_bytes() == content.tobytes()
     assert logged.warnings == [
         f"{what}: {file} has NaN in 1 element of x (8 bytes of float32); {told}"
@@ -145,7 +145,7 @@ def test_numbers_and_what_is_no_real_number_tell_nothing(
     np.array([np.inf, 2], "<f4").tofile(tmp_path / "x.raw")
     (tmp_path / "mask.raw").write_bytes(b"\xff" * 4)
     listed = (tmp_path / "x.raw", tmp_path / "mask.raw")
-    files.given("inputs", listed, [X, MASK], BINARY)
+    files.resolve("inputs", listed, [X, MASK], BINARY)
     assert logged.warnings == []
 
 
@@ -180,7 +180,7 @@ def test_files_that_do_not_fit(
     if content == {}:
         folder.mkdir()
     with pytest.raises(ConfigError, match=f"^/mine/model.bin: inputs: .*{told}"):
-        files.given("inputs", folder, [X], BINARY)
+        files.resolve("inputs", folder, [X], BINARY)
 
 
 @pytest.mark.parametrize(
@@ -206,11 +206,11 @@ def test_elements_of_an_array_are_those_of_the_tensor(
     np.save(tmp_path / "x.npy", values)
     tensor = Tensor("x", values.nbytes, data_type)
     if taken:
-        (raw,) = files.given("expected", (tmp_path / "x.npy",), [tensor], BINARY)
+        (raw,) = files.resolve("expected", (tmp_path / "x.npy",), [tensor], BINARY)
         assert raw.read_bytes() == values.astype(values.dtype.newbyteorder("<")).tobytes()
         return
     with pytest.raises(ConfigError, match=f"x.npy has .*, and x .*{data_type}.* is wanted"):
-        files.given("expected", (tmp_path / "x.npy",), [tensor], BINARY)
+        files.resolve("expected", (tmp_path / "x.npy",), [tensor], BINARY)
 
 
 @pytest.mark.parametrize(
@@ -237,12 +237,12 @@ def test_an_array_has_the_shape_of_the_tensor(
     np.save(tmp_path / "x.npy", values)
     tensor = Tensor("x", 48, "float32", shape)
     if cure is None:
-        (raw,) = files.given("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
+        (raw,) = files.resolve("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
         assert raw.read_bytes() == values.tobytes()
         return
     told = f"x.npy has 48 bytes (float32, {given}, not {shape}: {cure}), and x "
     with pytest.raises(ConfigError, match=re.escape(told)):
-        files.given("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
+        files.resolve("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.raw"])
@@ -252,7 +252,7 @@ def test_what_is_no_file_is_never_read(name: str, files: TensorFiles, tmp_path: 
     for path in (tmp_path / name, tmp_path / f"pipe-{name}"):
         tensor = Tensor("x", path.stat().st_size, "uint8")
         with pytest.raises(ConfigError, match=f"inputs: cannot read {path}: not a regular file"):
-            files.given("inputs", (path,), [tensor], BINARY)
+            files.resolve("inputs", (path,), [tensor], BINARY)
 
 
 def test_inputs_that_are_made_up(files: TensorFiles) -> None:
@@ -280,13 +280,13 @@ def test_a_link_that_was_put_there_meanwhile_is_not_followed(
     def then_swapped(*asked: Any) -> Any:
         (folder / name).unlink()
         (folder / name).symlink_to(tmp_path / "secret.npy")
-        return whose_files(*asked)
+        return match_files(*asked)
 
     size = 8 if name == "x.npy" else (tmp_path / "secret.npy").stat().st_size
     tensor = Tensor("x", size, "float32" if name == "x.npy" else "uint8")
-    swapped = mock.patch.object(tensor_files, "whose_files", then_swapped)
+    swapped = mock.patch.object(tensor_files, "match_files", then_swapped)
     with swapped, pytest.raises(ConfigError, match=f"cannot read .*{name}: is a link"):
-        files.given("inputs", folder, [tensor], BINARY)
+        files.resolve("inputs", folder, [tensor], BINARY)
 
 
 def test_files_of_unknown_tensors_are_no_links_either(tmp_path: Path) -> None:
@@ -294,16 +294,16 @@ def test_files_of_unknown_tensors_are_no_links_either(tmp_path: Path) -> None:
     folder.mkdir()
     for name in ("10.raw", "2.raw"):
         (folder / name).write_text(name)
-    of_mine = lying_files("inputs", folder, BINARY, cache)
+    of_mine = safe_files("inputs", folder, BINARY, cache)
     assert of_mine == (folder / "2.raw", folder / "10.raw")
-    assert lying_files("inputs", folder / "2.raw", BINARY, cache) == (folder / "2.raw",)
+    assert safe_files("inputs", folder / "2.raw", BINARY, cache) == (folder / "2.raw",)
     folder.chmod(0o777)
-    copies = lying_files("inputs", folder, BINARY, cache)
+    copies = safe_files("inputs", folder, BINARY, cache)
     assert [one.read_text() for one in copies] == ["2.raw", "10.raw"]
     assert not set(copies) & set(of_mine)
     gone = mock.patch.object(tensor_files, "in_name_order", return_value=(folder / "gone",))
     with gone, pytest.raises(ConfigError, match=r"inputs: cannot read .*in: No such file"):
-        lying_files("inputs", folder, BINARY, cache)
+        safe_files("inputs", folder, BINARY, cache)
 
 
 def test_of_a_folder_where_others_write_a_copy_is_used(files: TensorFiles, tmp_path: Path) -> None:
@@ -312,10 +312,10 @@ def test_of_a_folder_where_others_write_a_copy_is_used(files: TensorFiles, tmp_p
     folder.mkdir()
     (folder / "x.raw").write_bytes(b"12345678")
     folder.chmod(0o777)
-    (x,) = files.given("inputs", folder, [X], BINARY)
+    (x,) = files.resolve("inputs", folder, [X], BINARY)
     assert x != folder / "x.raw"
     assert x.read_bytes() == b"12345678"
-    assert files.given("inputs", folder / "x.raw", [X], BINARY) == (folder / "x.raw",)
+    assert files.resolve("inputs", folder / "x.raw", [X], BINARY) == (folder / "x.raw",)
 
 
 def test_no_folder_of_a_graph_leads_elsewhere(files: TensorFiles, tmp_path: Path) -> None:
@@ -326,8 +326,8 @@ def test_no_folder_of_a_graph_leads_elsewhere(files: TensorFiles, tmp_path: Path
     (tmp_path / "in/forward").symlink_to("../secret")
     read = ContextFiles(tmp_path / "cache", cast(Any, None), cast(Any, None))
     with pytest.raises(ConfigError, match=r"cannot read .*forward.*: is a link"):
-        read._given("inputs", tmp_path / "in", [X], "forward", BINARY)
+        read._tensor_files("inputs", tmp_path / "in", [X], "forward", BINARY)
     (tmp_path / "in/forward").unlink()
     (tmp_path / "secret").rename(tmp_path / "in/forward")
-    found = read._given("inputs", tmp_path / "in", [X], "forward", BINARY)
+    found = read._tensor_files("inputs", tmp_path / "in", [X], "forward", BINARY)
     assert found == (tmp_path / "in/forward/x.raw",)

@@ -11,8 +11,8 @@ import pytest
 from harness.core.errors import ConfigError, InfraError
 from harness.history.comparison import compare
 from harness.nightly.chain import PROBLEM, Chain
-from harness.nightly.issues import followed
-from harness.nightly.night import STATE, STEPS, Night, held, nights
+from harness.nightly.issues import follow_issues
+from harness.nightly.night import STATE, STEPS, Night, lock_nights, nights
 from harness.results.run_folder import RunFolder, new_run_id
 from tests.unit.history.runs import attempt, briefs, run_folder
 from tests.unit.nightly.nights import a_night
@@ -27,7 +27,7 @@ def night_at(moment: datetime) -> Night:
 @pytest.mark.parametrize("step_s", [-30, 0, 30, -366 * 86400])
 def test_the_run_of_a_night_is_found_whatever_the_clock_did(tmp_path: Path, step_s: int) -> None:
     chain = Chain(night_at(NOON), (), tmp_path, None)
-    chain._keep()
+    chain._save()
     moment = NOON + timedelta(seconds=step_s)
     for night in (night_at(NOON), chain.night, night_at(NOON)):
         words = ["pytest", f"--qnn-problem-file={tmp_path / night.night / PROBLEM}"]
@@ -44,7 +44,7 @@ def test_the_run_of_a_night_is_found_whatever_the_clock_did(tmp_path: Path, step
 def test_nights_are_in_the_order_in_which_they_were_begun(tmp_path: Path) -> None:
     made = [night_at(NOON + timedelta(days=days)) for days in (0, 365, 1, 2)]
     for one in made:
-        Chain(one, (), tmp_path, None)._keep()
+        Chain(one, (), tmp_path, None)._save()
         assert (tmp_path / one.night / STATE).is_file()
     assert list(nights(tmp_path)) == made[::-1]
 
@@ -55,18 +55,18 @@ def at_its_last_step(reports: Path) -> Chain:
     done = {"done": STEPS[:-1], "run": run.name, "run_exit_code": 0, "lab": str(lab)}
     night = night_at(NOON).model_copy(update=done)
     chain = Chain(night, (), reports, None)
-    chain._keep()
+    chain._save()
     return chain
 
 
 def test_a_disk_that_fails_in_a_step_is_told_with_the_step_and_the_file(tmp_path: Path) -> None:
     chain = at_its_last_step(tmp_path)
-    with pytest.raises(InfraError) as told, held(tmp_path):
+    with pytest.raises(InfraError) as told, lock_nights(tmp_path):
         chain.go_on()
     file = chain.path / "comparison.md"
     assert str(told.value) == f"nightly could not publish: {file}: No such file or directory"
     file.write_bytes(b"told \xff\n")
-    with held(tmp_path):
+    with lock_nights(tmp_path):
         assert chain.go_on().next_step is None
     assert (chain.path / "summary.md").read_text() == "told \ufffd\n"
 
@@ -79,7 +79,7 @@ def test_an_issue_names_its_files_as_from_the_folder_of_the_night(
     run = run_folder(
         tmp_path / "mine", attempt("a failed").model_copy(update={"logs": ("logs/a/x",)})
     )
-    chain._keep(run=run.name, done=STEPS[:2], folder=folder or str(tmp_path))
+    chain._save(run=run.name, done=STEPS[:2], folder=folder or str(tmp_path))
     chain.go_on()
     reports = "mine" if folder is None else str(tmp_path / "mine")
     said = f"- what it left: `{reports}/{run.name}/logs/a`"
@@ -95,13 +95,13 @@ def test_a_ci_system_that_cannot_be_told_is_a_note_of_the_night(
     file = tmp_path / "no/such/folder"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
     over = chain.go_on()
-    assert over.told == (f"CI cannot be told: {file}: No such file or directory",)
+    assert over.told == (f"cannot report to CI: {file}: No such file or directory",)
     assert over.next_step is None
 
 
 def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / ".nightly.lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InfraError, match="symbolic links"), held(tmp_path):
+    with pytest.raises(InfraError, match="symbolic links"), lock_nights(tmp_path):
         pass
     assert not (tmp_path / "elsewhere").exists()
 
@@ -111,7 +111,7 @@ def test_a_night_that_was_refused_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     chain = Chain(night_at(NOON).model_copy(update={"done": STEPS[:1]}), (), tmp_path, None)
-    chain._keep()
+    chain._save()
     monkeypatch.setattr(chain, "_pytest_run", lambda *_, **__: code)
     with pytest.raises((ConfigError, InfraError)):
         chain.go_on()
@@ -124,7 +124,7 @@ def test_a_night_that_people_wait_for_tells_that_it_was_refused(
 ) -> None:
     """Else the last word of the night before, that nothing fails, would seem to be of tonight."""
     well = Chain(night_at(NOON).model_copy(update={"done": STEPS}), (), tmp_path, None)
-    well._keep()
+    well._save()
     lab = well.night.lab if same_lab else str(tmp_path / "other.yaml")
     change = {"night": "20991126T010000Z-ab-nightly", "lab": lab, "done": STEPS[:1]}
     chain = Chain(well.night.model_copy(update=change), (), tmp_path, None)
@@ -165,8 +165,8 @@ def test_what_a_night_found_stays_if_its_tests_cannot_be_run_anew(
 ) -> None:
     chain = at_its_last_step(tmp_path)
     found = compare([], briefs("a passed"), infos=(None, {"finished": None}))
-    (issue,) = followed([], found, {}, run="r", seen="1")
-    chain._keep(verdict="1 new", issues=(issue,))
+    (issue,) = follow_issues([], found, {}, run="r", started="1")
+    chain._save(verdict="1 new", issues=(issue,))
     shutil.rmtree(tmp_path / str(chain.night.run))
     monkeypatch.setattr(chain, "_pytest_run", lambda *_: 4)
     for _ in range(2):

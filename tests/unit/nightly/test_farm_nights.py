@@ -8,8 +8,8 @@ import pytest
 
 from harness.core.whole_file import read_json
 from harness.history.database import open_database
-from harness.history.importing import import_run, runs_held, stored_attempts
-from harness.history.run_changes import causes_held, facts_held
+from harness.history.importing import import_run, list_runs, stored_attempts
+from harness.history.run_changes import facts_lookup, list_causes
 from harness.history.timeline import Filter
 from harness.nightly.night import Night
 from harness.results.run_folder import RunFolder, run_folders
@@ -35,8 +35,8 @@ def test_ten_nights_tell_what_was_planted(tmp_path: Path) -> None:
         taken = import_run(database, run)
         assert (taken.changed, taken.left_out.count) == (True, 0)
         assert taken.attempts == len(RunFolder(run).contents().records)
-    with facts_held(database) as held:
-        causes = [one.cause for one in causes_held(database, runs_held(database))]
+    with facts_lookup(database) as held:
+        causes = [one.cause for one in list_causes(database, list_runs(database))]
         facts = {cause: told for cause in causes if (told := held(cause))}
     runtime = facts[broken.id]
     affected = {device.device for device in runtime.devices if device.result == "affected"}

@@ -15,7 +15,7 @@ from harness.bisect.new_failures import NewFailure
 from harness.core.errors import DeviceLost
 from harness.diagnosis.error import ErrorRecord
 from harness.history.attempts import Attempt, attempts_by_name, cause_of, finder
-from harness.history.comparison import compare, settled
+from harness.history.comparison import apply_history, compare
 from harness.history.states import AGAIN, CaseHistory
 from harness.history.timeline import kind_of
 from harness.history.timeline_text import CauseFacts
@@ -23,14 +23,14 @@ from harness.lab import facts, facts as vitals
 from harness.nightly.issues import (
     CauseSearch,
     Issue,
-    bisected,
-    followed,
+    add_facts,
+    add_searches,
+    bisection_text,
+    follow_issues,
     issue_text,
     next_search,
+    rerun_counts,
     title,
-    to_bisect,
-    to_run_again,
-    with_facts,
 )
 from harness.nightly.night import Night, summary_lines
 from harness.results.record import CaseRecord
@@ -61,7 +61,7 @@ def night(known: Sequence[Issue], before: str, after: str, seen: str = "2") -> t
     records = [attempt(one) for one in after.split(";") if one.strip()]
     found = compare(briefs(before), [Attempt.of(one) for one in records])
     named = {one.case: one for one in records}
-    return followed(known, found, named, run=f"run {seen}", seen=seen)
+    return follow_issues(known, found, named, run=f"run {seen}", started=seen)
 
 
 def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_nobody() -> None:
@@ -70,22 +70,22 @@ def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_
         records = {one.case: one for one in [attempt(after)]}
         found = compare(briefs(before), briefs(after), infos=infos)
         (issue,) = (
-            one for one in followed(known, found, records, run="r", seen="s") if not one.fault
+            one
+            for one in follow_issues(known, found, records, run="r", started="s")
+            if not one.fault
         )
         return issue
 
-    (first,) = with_facts([seen([], "a passed", "a failed", "2")], no_facts)
+    (first,) = add_facts([seen([], "a passed", "a failed", "2")], no_facts)
     assert (first.facts, "fails on" in issue_text(first)) == (None, False), "nothing is held of it"
     facts = CauseFacts(
         shows="fails", devices=(), since="2026-11-02T22:00", since_run="r", versions_changed=""
     )
-    (first,) = with_facts([first], {first.id: facts, "another": facts}.get)
+    (first,) = add_facts([first], {first.id: facts, "another": facts}.get)
     line = "- fails; since 2026-11-02; changed then: `test_a.py`"
     assert line in issue_text(first).splitlines()
     assert f"  {line}" in summary_lines(a_night(issues=(first,), started="s", run="r"))
-    assert list(with_facts([first], no_facts)) == [first], (
-        "what is long ago is not in the last runs"
-    )
+    assert list(add_facts([first], no_facts)) == [first], "what is long ago is not in the last runs"
     later = seen([first], "a failed", "a failed", "1")
     assert later.files_changed == ("test_a.py",), "what changes later did not bring it"
     gone = seen([later], "a failed", "a passed", "1")
@@ -105,7 +105,7 @@ def test_files_of_others_are_not_named_nor_any_where_the_lab_failed() -> None:
     for after, files in (("c failed", ("a/test_a.py",)), ("c error", ())):
         record = attempt(after, file="a/test_a.py")
         found = compare([Attempt.of(gone)], [Attempt.of(record)], infos=infos)
-        issues = followed([], found, {record.case: record}, run="r", seen="s")
+        issues = follow_issues([], found, {record.case: record}, run="r", started="s")
         assert [one.files_changed for one in issues if one.cases] == [files]
 
 
@@ -117,7 +117,9 @@ def test_what_the_lab_lost_on_a_device_is_one_issue_that_names_it() -> None:
     def seen(known: Sequence[Issue], *records: CaseRecord) -> list[Issue]:
         found = compare([], map(Attempt.of, records))
         named = {one.case: one for one in records}
-        return [one for one in followed(known, found, named, run="r", seen="s") if one.cases]
+        return [
+            one for one in follow_issues(known, found, named, run="r", started="s") if one.cases
+        ]
 
     away, late = "message=phone-2:_away", "message=not_done_in_60_s"
     one, two = on("phone-2", f"a error {away}"), on("phone-2", f"b error {late}", duration_s=9)
@@ -149,7 +151,9 @@ def test_devices_that_one_adb_server_lost_are_one_issue_that_names_the_server() 
     ]
     found = compare([], map(Attempt.of, records))
     named = {record.case: record for record in records}
-    issues = [issue for issue in followed([], found, named, run="r", seen="s") if issue.cases]
+    issues = [
+        issue for issue in follow_issues([], found, named, run="r", started="s") if issue.cases
+    ]
     assert {title(issue): issue.count for issue in issues} == {
         "`lost to the lab: no adb server at pc:5037`": 4,
         "`lost to the lab: no adb server at pc:5038`": 1,
@@ -165,7 +169,9 @@ def test_phones_that_one_adb_server_does_not_see_are_issues_of_their_own() -> No
     ]
     found = compare([], map(Attempt.of, records))
     named = {record.case: record for record in records}
-    issues = [issue for issue in followed([], found, named, run="r", seen="s") if issue.cases]
+    issues = [
+        issue for issue in follow_issues([], found, named, run="r", started="s") if issue.cases
+    ]
     assert {title(issue): issue.count for issue in issues} == {
         f"`lost to the lab: device {phone} is unplugged: {why}`": 1
         for phone in ("phone-1", "phone-2")
@@ -176,7 +182,7 @@ def test_a_new_failure_behind_an_old_signature_is_told() -> None:
     def seen(known: Sequence[Issue], before: Sequence[CaseRecord], *after: CaseRecord) -> Night:
         found = compare(map(Attempt.of, before), map(Attempt.of, after))
         named = {record.case: record for record in after}
-        issues = followed(known, found, named, run=f"run {len(after)}", seen="s")
+        issues = follow_issues(known, found, named, run=f"run {len(after)}", started="s")
         return a_night(issues=issues, run=f"run {len(after)}", started="s")
 
     old, passed = attempt("a crashed"), attempt("b passed")
@@ -201,8 +207,8 @@ def test_one_bisection_is_made_of_a_signature_however_many_tests_have_it() -> No
     after = [attempt("a failed", file=name, duration_s=cost) for name, cost in names.items()]
     found = compare(map(Attempt.of, before), map(Attempt.of, after))
     records = {record.case: record for record in after}
-    issues = followed([], found, records, run="r", seen="1")
-    issues = to_bisect(issues, found, records, lambda one: one.command("lab", "r"), NIGHT)
+    issues = follow_issues([], found, records, run="r", started="1")
+    issues = add_searches(issues, found, records, lambda one: one.command("lab", "r"), NIGHT)
     first, second = sorted(issues, key=lambda issue: issue.search is None)
     assert first.search is not None
     assert first.search.case.startswith("suites/test_b.py"), "the shortest"
@@ -214,7 +220,9 @@ def test_its_message_is_that_of_the_case_that_reproduces_it() -> None:
     def seen(known: Sequence[Issue], *records: CaseRecord) -> Issue:
         found = compare([], map(Attempt.of, records))
         named = {one.case: one for one in records}
-        return next(one for one in followed(known, found, named, run="r", seen="s") if one.cases)
+        return next(
+            one for one in follow_issues(known, found, named, run="r", started="s") if one.cases
+        )
 
     long = attempt("v failed message=at_8", duration_s=9)
     short = attempt("w failed message=at_12", duration_s=1)
@@ -226,7 +234,7 @@ def test_its_message_is_that_of_the_case_that_reproduces_it() -> None:
 def test_a_search_that_is_proposed_names_the_case() -> None:
     (issue,) = night([], "", "a failed")
     said = f"--axis qnn --case '{issue.cases[0]}'"
-    assert said in bisected(issue)
+    assert said in bisection_text(issue)
 
 
 def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:
@@ -288,7 +296,7 @@ def test_missing_verdicts_are_an_issue_for_each_reason_until_there_is_one() -> N
     assert by_fault["input"].startswith(
         "# `lost to a wrong test or input: call it broke in test_b` ["
     )
-    assert "not bisected: a verdict that is missing tells of no version" in by_fault["lab"]
+    assert "not bisected: a missing verdict is no failure of a version" in by_fault["lab"]
     second = night(first, lost, "a failed;b error cause=config;c passed", "2")
     states = {one.fault: (one.state, one.count) for one in second}
     assert states == {
@@ -305,7 +313,7 @@ def test_cases_that_were_not_run_are_one_issue() -> None:
     def ran(known: Sequence[Issue], selected: int, seen: str) -> tuple[Issue, ...]:
         found = compare([], briefs("a passed"), infos=(None, {"selected": selected}))
         records = {one.case: one for one in [attempt("a passed")]}
-        return followed(known, found, records, run="r", seen=seen)
+        return follow_issues(known, found, records, run="r", started=seen)
 
     (first,) = ran([], 3, "1")
     assert (first.fault, first.count, first.state) == ("not run", 2, "open")
@@ -324,7 +332,7 @@ def test_cases_that_were_not_run_are_one_issue() -> None:
 
 def test_a_run_that_does_not_say_how_many_cases_it_had_may_have_left_some_out() -> None:
     found = compare([], briefs("a passed"), infos=(None, {"finished": None}))
-    (issue,) = followed([], found, {}, run="r", seen="1")
+    (issue,) = follow_issues([], found, {}, run="r", started="1")
     assert (issue.fault, issue.state, issue.count) == ("not run", "open", 0)
     assert "of how many is unknown" in str(issue.message)
 
@@ -353,7 +361,7 @@ def test_what_first_failed_so_tells_why() -> None:
     assert bare.diagnosis is None
     unexplained = [attempt("a failed", error=None)]
     found = compare([], [Attempt.of(one) for one in unexplained])
-    (dumb,) = followed([], found, {one.case: one for one in unexplained}, run="r", seen="1")
+    (dumb,) = follow_issues([], found, {one.case: one for one in unexplained}, run="r", started="1")
     assert (dumb.signature, dumb.diagnosis, dumb.message) == ("failed", None, None)
 
 
@@ -381,8 +389,8 @@ def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issu
         for text in after.split(";")
         for one in [attempt(text, duration_s=durations[text[0]])]
     }
-    issues = followed([], found, records, run="r", seen="1")
-    return to_bisect(issues, found, records, lambda one: one.command("lab", "reports"), NIGHT)
+    issues = follow_issues([], found, records, run="r", started="1")
+    return add_searches(issues, found, records, lambda one: one.command("lab", "reports"), NIGHT)
 
 
 @pytest.mark.parametrize(
@@ -406,19 +414,19 @@ def test_a_case_that_was_lost_in_the_base_is_compared_with_its_last_verdict(
     record = attempt("a failed")
     base = f"a@2.50.40 {lost}"
     seen = histories_of(*([earlier] if earlier else []), base, now="a failed")
-    found = settled(compare(briefs(base), [Attempt.of(record)]), seen)
-    issues = followed([], found, {record.case: record}, run="r", seen="1", histories=seen)
+    found = apply_history(compare(briefs(base), [Attempt.of(record)]), seen)
+    issues = follow_issues([], found, {record.case: record}, run="r", started="1", histories=seen)
 
     def command(one: NewFailure) -> list[str] | None:
         return one.command("lab", "reports")
 
-    (issue,) = to_bisect(issues, found, {record.case: record}, command, NIGHT, seen)
+    (issue,) = add_searches(issues, found, {record.case: record}, command, NIGHT, seen)
     assert issue.state == "open"
     expected = "failing" if earlier == "a@2.49.40 failed" else "new" if "passed" in earlier else ""
     assert [record.case] == found.cases(expected or ("changed" if earlier else "added"))  # type: ignore[arg-type]
     if good is None:
         assert issue.search is None
-        assert f"not bisected: {says}" in bisected(issue)
+        assert f"not bisected: {says}" in bisection_text(issue)
         return
     assert issue.search is not None
     assert " ".join(issue.search.command).count(f"--good {good} --bad 2.51.0") == 1
@@ -480,8 +488,8 @@ def test_a_search_on_more_axes_takes_longer() -> None:
             [Attempt.of(record) for record in records],
         )
         named = {record.case: record for record in records}
-        issues = followed([], found, named, run="r", seen="1")
-        (issue,) = to_bisect(issues, found, named, lambda one: one.command("l", "r"), NIGHT)
+        issues = follow_issues([], found, named, run="r", started="1")
+        (issue,) = add_searches(issues, found, named, lambda one: one.command("l", "r"), NIGHT)
         assert issue.search is not None
         return issue.search.case.split("-")[-1][:-1]
 
@@ -530,7 +538,7 @@ def test_an_issue_says_what_running_its_cases_again_came_to() -> None:
         records = {one.case: one for text in after.split(";") for one in [attempt(text)]}
         found = compare(briefs(before), briefs(after))
         histories = histories_of(before, now=after)
-        (issue,) = followed(known, found, records, run="r", seen="s", histories=histories)
+        (issue,) = follow_issues(known, found, records, run="r", started="s", histories=histories)
         return issue
 
     def said(issue: Issue) -> list[str]:
@@ -564,7 +572,7 @@ def test_what_ended_otherwise_is_run_again_the_shortest_first_as_far_as_there_is
     }
 
     def again(room_s: float) -> dict[str, int]:
-        found = to_run_again(seen, records, room_s)
+        found = rerun_counts(seen, records, room_s)
         return {name[-2]: number for name, number in found.items()}
 
     assert again(99) == {"b": AGAIN, "a": AGAIN}, "d fails as ever, e has no verdict"
@@ -572,20 +580,20 @@ def test_what_ended_otherwise_is_run_again_the_shortest_first_as_far_as_there_is
     assert again(5) == {}
     # a death between them: what was made again counts
     seen = histories_of(was, now=times("a failed", 3))
-    assert list(to_run_again(seen, records, 99).values()) == [AGAIN - 2]
-    assert to_run_again(histories_of(was, now=times("a failed", 7)), records, 99) == {}
-    assert to_run_again(histories_of(was, now="a failed;a passed n=2"), records, 99) == {}
+    assert list(rerun_counts(seen, records, 99).values()) == [AGAIN - 2]
+    assert rerun_counts(histories_of(was, now=times("a failed", 7)), records, 99) == {}
+    assert rerun_counts(histories_of(was, now="a failed;a passed n=2"), records, 99) == {}
 
 
 def test_of_one_cause_only_so_many_cases_are_run_again() -> None:
     now = ";".join(f"c{number} failed" for number in range(50))
     records = {one.case: one for text in now.split(";") for one in [attempt(text)]}
-    assert len(to_run_again(histories_of(now=now), records, 1e9)) == 20
+    assert len(rerun_counts(histories_of(now=now), records, 1e9)) == 20
     # what is not run again takes no time from others
     now += ";d failed message=other"
     records |= {one.case: one for one in [attempt("d failed message=other", duration_s=9)]}
     cost = AGAIN * sum(sorted(one.duration_s for one in records.values())[:20])
-    found = to_run_again(histories_of(now=now), records, cost + AGAIN * 9)
+    found = rerun_counts(histories_of(now=now), records, cost + AGAIN * 9)
     assert (len(found), next(reversed(found))[-2]) == (21, "d")
 
 
@@ -596,12 +604,12 @@ def test_an_issue_of_a_flaky_case_stays_until_it_is_believed_to_be_over() -> Non
     before = ""
     for at, now in enumerate(said):
         seen = histories_of(*said[max(0, at - 30) : at], now=now)
-        found = settled(compare(briefs(before), briefs(now)), seen)
+        found = apply_history(compare(briefs(before), briefs(now)), seen)
         one = [attempt(text) for text in now.split(";")]
         records = {record.case: record for record in one if record.is_bad} | {
             record.case: record for record in one
         }
-        issues = followed(issues, found, records, run=str(at), seen=str(at), histories=seen)
+        issues = follow_issues(issues, found, records, run=str(at), started=str(at), histories=seen)
         states += [(one.state, bool(one.flaky)) for one in issues] or [None]
         assert found.cases("fixed") == [], "it is not fixed because it passed once"
         before = now
@@ -614,10 +622,12 @@ def test_an_issue_of_a_flaky_case_stays_until_it_is_believed_to_be_over() -> Non
 def test_a_flake_that_came_with_a_version_is_bisected_as_one_and_another_one_is_not() -> None:
     def searched(*before: str, now: str) -> Issue:
         seen = histories_of(*before, now=now)
-        found = settled(compare(briefs(before[-1]), briefs(now)), seen)
+        found = apply_history(compare(briefs(before[-1]), briefs(now)), seen)
         records = {one.case: one for one in [attempt(now.split(";")[0])]}
-        issues = followed([], found, records, run="r", seen="1", histories=seen)
-        (issue,) = to_bisect(issues, found, records, lambda one: one.command("l", "r"), NIGHT, seen)
+        issues = follow_issues([], found, records, run="r", started="1", histories=seen)
+        (issue,) = add_searches(
+            issues, found, records, lambda one: one.command("l", "r"), NIGHT, seen
+        )
         assert found.cases("flaky") == list(records)
         assert found.cases("new") == found.cases("changed") == []
         return issue
@@ -629,7 +639,7 @@ def test_a_flake_that_came_with_a_version_is_bisected_as_one_and_another_one_is_
     assert came.search.cost_s == pytest.approx(5 * 7 * attempt("a failed").duration_s)
     same = searched(*["a passed"] * 3, now=both)
     assert same.search is None
-    assert bisected(same).startswith(
+    assert bisection_text(same).startswith(
         "not bisected: flaky: 1 of 5 attempts failed on the same versions, "
     )
     assert "- flaky: `1 of 5 attempts failed" in issue_text(same)
@@ -678,14 +688,14 @@ def test_what_is_known_of_the_version_that_brought_it(changed: dict[str, Any], s
     (issue,) = night([], "", "a failed")
     search = CauseSearch(command=("x",), case="a", cost_s=1, since="1", **changed)
     issue = issue.model_copy(update={"search": search})
-    assert bisected(issue) == said
+    assert bisection_text(issue) == said
     lines = issue_text(issue).splitlines()
     told = lines[lines.index(f"- bisection: `{said}`") + 1 :]
     assert told[0] == "  - `qnn-harness x`"
     assert told[1] == ("  - `reports/b/report.md`" if "folder" in changed else "")
     assert ("`/my nights/b/report.md`" in issue_text(issue, "/my nights")) == ("folder" in changed)
     issue = issue.model_copy(update={"search": None})
-    assert bisected(issue.model_copy(update={"hindrance": "no versions"})) == (
+    assert bisection_text(issue.model_copy(update={"hindrance": "no versions"})) == (
         "not bisected: no versions"
     )
 
@@ -705,7 +715,7 @@ def test_the_issue_of_a_lost_device_shows_no_script(name: str) -> None:
     lost = DeviceLost("adb says: device offline", serial="127.0.0.1:40023", command=command)
     record = attempt("a error").model_copy(update={"error": ErrorRecord.of(message=str(lost))})
     found = compare([], [Attempt.of(record)])
-    (issue,) = followed([], found, {record.case: record}, run="r", seen="1")
+    (issue,) = follow_issues([], found, {record.case: record}, run="r", started="1")
     told = title(issue)
     assert "adb says: device offline [in a shell script]" in told
     assert told in issue_text(issue)

@@ -11,10 +11,10 @@ from harness.lab.health import HealthFinding
 from harness.lab.recovery import needs_hands
 from harness.nightly.night import (
     DeviceSeen,
-    devices_seen,
     lab_lines,
+    lost_by_device,
     lost_devices,
-    lost_on,
+    read_devices,
 )
 from harness.results.record import CaseRecord, PlacementRecord
 from harness.transport.adb_server import STATE_ADVICE
@@ -47,7 +47,7 @@ def row(name: str, **said: Any) -> dict[str, Any]:
     ],
 )
 def test_how_a_device_was(said: dict[str, Any], state: str, why: str) -> None:
-    (one,) = devices_seen({"devices": [row("a", **said), row("b", enabled=False)]}, (), "now")
+    (one,) = read_devices({"devices": [row("a", **said), row("b", enabled=False)]}, (), "now")
     assert (one.device, one.state, one.why) == ("a", state, why)
     assert one.since == (said["quarantine"]["since"] if said.get("quarantine") else "now")
 
@@ -55,9 +55,9 @@ def test_how_a_device_was(said: dict[str, Any], state: str, why: str) -> None:
 def test_since_when_it_is_so_is_known_from_the_nights_before() -> None:
     before = [DeviceSeen(device=name, state="away", since="earlier") for name in "abc"]
     now = [row("a", health=None, problem="x"), row("b"), row("c", problem="y", quarantine=GONE)]
-    found = devices_seen({"devices": now}, before, "now")
+    found = read_devices({"devices": now}, before, "now")
     assert [one.since for one in found] == ["earlier", "now", GONE["since"]]
-    assert devices_seen(None, before, "now") == devices_seen([], (), "now") == ()
+    assert read_devices(None, before, "now") == read_devices([], (), "now") == ()
 
 
 @pytest.mark.parametrize(
@@ -82,22 +82,22 @@ def test_what_a_person_must_do_is_told_once(code: str, text: str, told: str) -> 
     hands = hands_of(finding)
     gone = {"problem": text} if code == "unreachable" else {"findings": [text, "hot"]}
     sick = {"devices": [row("a", health="bad", hands=hands, **gone)]}
-    begin = devices_seen(sick, (), "2026-11-26T22:00:00+00:00")
+    begin = read_devices(sick, (), "2026-11-26T22:00:00+00:00")
     line = f"- `a`: {told}"
     assert list(lab_lines(begin, (), {}))[1:] == [line], "the night was over before its end"
-    assert list(lab_lines(begin, devices_seen(sick, begin, "later"), {}))[1:] == [line]
-    mended = devices_seen({"devices": [row("a", hands=None)]}, begin, "later")
+    assert list(lab_lines(begin, read_devices(sick, begin, "later"), {}))[1:] == [line]
+    mended = read_devices({"devices": [row("a", hands=None)]}, begin, "later")
     (line,) = list(lab_lines(begin, mended, {}))[1:]
     assert line.endswith("; at the end good")
     assert "hands" not in line
-    (late,) = list(lab_lines(mended, devices_seen(sick, mended, "now"), {}))[1:]
+    (late,) = list(lab_lines(mended, read_devices(sick, mended, "now"), {}))[1:]
     assert late.startswith("- `a`: at the end ")
     assert "; needs hands: `" in late
 
 
 def test_what_does_well_may_need_hands() -> None:
     hands = hands_of(HealthFinding("suspect", "doze", "it dozes"))
-    begin = devices_seen({"devices": [row("a", hands=hands)]}, (), "now")
+    begin = read_devices({"devices": [row("a", hands=hands)]}, (), "now")
     (line,) = list(lab_lines(begin, begin, {}))[1:]
     assert line.startswith("- `a`: needs hands: `")
     assert line.endswith(" (it dozes)`")
@@ -128,19 +128,19 @@ def test_what_the_lab_lost_is_counted_for_each_device() -> None:
         placed("c error", "phone-1"),
         *(placed(f"{name} error", "phone-3") for name in "abcd"),
     ]
-    assert [*lost_on(records).items()] == [("phone-3", 4), ("phone-2", 3), ("phone-1", 1)]
+    assert [*lost_by_device(records).items()] == [("phone-3", 4), ("phone-2", 3), ("phone-1", 1)]
 
 
 def test_what_is_told_of_the_lab() -> None:
     said = [row("a"), row("b", problem="device offline"), row("c"), row("d", health="suspect")]
-    begin = devices_seen({"devices": said}, (), "2026-11-26T22:00:00+00:00")
+    begin = read_devices({"devices": said}, (), "2026-11-26T22:00:00+00:00")
     later = [
         row("a"),
         row("b"),
         row("c", health="bad", findings=["hot"]),
         row("d", health="suspect"),
     ]
-    end = devices_seen({"devices": later}, begin, "2026-11-27T02:00:00+00:00")
+    end = read_devices({"devices": later}, begin, "2026-11-27T02:00:00+00:00")
     assert list(lab_lines(begin, end, {"b": 5, "c": 1})) == [
         "Lab: 3 of 4 devices there; 2 devices did not test all cases.",
         "- `b`: away since 2026-11-26T22:00 (`device offline`); at the end good; "
@@ -150,7 +150,7 @@ def test_what_is_told_of_the_lab() -> None:
     ]
     assert list(lab_lines((), (), {})) == []
     assert list(lab_lines(begin[:1], end[:1], {})) == ["Lab: 1 of 1 device there."]
-    gone = devices_seen({"devices": [row("a", problem="offline")]}, begin, "later")
+    gone = read_devices({"devices": [row("a", problem="offline")]}, begin, "later")
     assert next(lab_lines(begin[:1], gone, {})) == (
         "Lab: 1 of 1 device there at the beginning, 0 at the end."
     )
@@ -160,18 +160,18 @@ def test_which_hosts_were_there_and_since_when_not() -> None:
     far, near = {"host": "lab-pc"}, {"host": "bench"}
     gone = {"problem": "no route", "host_lost": True}
     said = [row("a", **far, **gone), row("b", **far, **gone), row("c", **near), row("d")]
-    begin = devices_seen({"devices": said}, (), "2026-11-26T22:00:00+00:00")
+    begin = read_devices({"devices": said}, (), "2026-11-26T22:00:00+00:00")
     told = [*lab_lines(begin, begin, {})]
     assert told[0] == "Lab: 2 of 4 devices there, 1 of 2 other hosts."
     assert told[1] == "- host `lab-pc`: out of reach since 2026-11-26T22:00"
     assert told[2:] == ["- `a`, `b`: away since 2026-11-26T22:00 (`no route`)"]
     later = [row("a", **far), row("b", **far), row("c", **near, **gone), row("d")]
-    end = devices_seen({"devices": later}, begin, "2026-11-27T02:00:00+00:00")
+    end = read_devices({"devices": later}, begin, "2026-11-27T02:00:00+00:00")
     assert [*lab_lines(begin, end, {})][1:3] == [
         "- host `bench`: at the end out of reach since 2026-11-27T02:00",
         "- host `lab-pc`: out of reach since 2026-11-26T22:00; at the end there",
     ]
-    same = devices_seen({"devices": said}, begin, "2026-11-27T02:00:00+00:00")
+    same = read_devices({"devices": said}, begin, "2026-11-27T02:00:00+00:00")
     assert [*lab_lines(begin, same, {})][1] == told[1]
 
 
@@ -181,7 +181,7 @@ def test_what_one_adb_server_lost_is_one_line_that_names_all_its_devices() -> No
     dead = {"a": refused, "b": f"it does not answer: {refused}", "c": silent}
     rows = [row(name, problem=why, hands=hands) for name, why in dead.items()]
     rows += [row("d", problem="no adb server at pc:5038: refused"), row("e", problem="offline")]
-    begin = devices_seen({"devices": rows}, (), "2026-11-26T22:00:00+00:00")
+    begin = read_devices({"devices": rows}, (), "2026-11-26T22:00:00+00:00")
     assert list(lab_lines(begin, begin, {"c": 2, "b": 3, "d": 1}))[1:] == [
         f"- `a`, `b`, `c`: away since 2026-11-26T22:00 (`{refused}`); needs hands: "
         "`see why its adb server does not answer`; 5 cases not tested there",
@@ -189,9 +189,9 @@ def test_what_one_adb_server_lost_is_one_line_that_names_all_its_devices() -> No
         "1 case not tested there",
         "- `e`: away since 2026-11-26T22:00 (`offline`)",
     ]
-    back = devices_seen({"devices": [row("a"), *rows[1:]]}, begin, "2026-11-27T02:00:00+00:00")
-    told = [line.partition(": ")[0] for line in lab_lines(begin, back, {})]
-    assert told == ["Lab", "- `a`", "- `b`, `c`", "- `d`", "- `e`"]
+    back = read_devices({"devices": [row("a"), *rows[1:]]}, begin, "2026-11-27T02:00:00+00:00")
+    subjects = [line.partition(": ")[0] for line in lab_lines(begin, back, {})]
+    assert subjects == ["Lab", "- `a`", "- `b`, `c`", "- `d`", "- `e`"]
 
 
 def test_a_headline_names_the_devices_on_which_most_was_lost() -> None:
@@ -204,7 +204,7 @@ def test_a_headline_names_the_devices_on_which_most_was_lost() -> None:
 def test_what_no_device_is_to_blame_for_names_none() -> None:
     broken = placed("a error", "phone-1")
     assert broken.standing == "lab"
-    assert lost_on([broken.model_copy(update={"cause": "config"})]) == {}
+    assert lost_by_device([broken.model_copy(update={"cause": "config"})]) == {}
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_what_is_simulated_is_told(simulated: tuple[bool, ...], said: str) -> No
         {"name": str(at), "enabled": True, "health": "good", "simulated": one}
         for at, one in enumerate(simulated)
     ]
-    seen = devices_seen({"devices": rows}, (), "now")
+    seen = read_devices({"devices": rows}, (), "now")
     assert list(lab_lines(seen, seen, {})) == [said]
     (only,) = lab_lines(seen, (), {})
     assert " there at the beginning, not asked at the end." in only

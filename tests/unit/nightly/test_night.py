@@ -13,18 +13,18 @@ from pydantic import ValidationError
 
 from harness.core.errors import ConfigError
 from harness.lab.inventory import SIMULATED_LAB
-from harness.nightly.chain import LATEST, PROBLEM, base_of, unfetched
+from harness.nightly.chain import LATEST, PROBLEM, base_of, new_entries
 from harness.nightly.issues import CauseSearch, Example, Issue, issue_text
 from harness.nightly.night import (
     STATE,
     STEPS,
     Night,
-    held,
-    night_told,
+    lock_nights,
+    night_summary,
     nights,
     summary_lines,
 )
-from harness.nightly.notifications import answer_of
+from harness.nightly.notifications import answer_text
 from harness.results.coverage import Coverage
 from harness.results.run_folder import RunFolder
 from harness.runtimes.catalog import CatalogEntry
@@ -49,8 +49,8 @@ def test_its_steps_come_one_after_the_other() -> None:
 
 @given(st.floats(-1e9, 1e9))
 def test_a_clock_that_is_set_back_gives_no_more_time(now: float) -> None:
-    assert 0 <= a_night().left(now) <= 60
-    assert [a_night().left(now) for now in (0, 1030, 1060, 1061)] == [60, 30, 0, 0]
+    assert 0 <= a_night().remaining(now) <= 60
+    assert [a_night().remaining(now) for now in (0, 1030, 1060, 1061)] == [60, 30, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_clock_that_is_set_back_gives_no_more_time(now: float) -> None:
 def test_the_same_command_goes_on_while_the_time_lasts(
     changed: dict[str, Any], goes_on: bool
 ) -> None:
-    assert a_night().goes_on_with(a_night(**changed), 1000) is goes_on
+    assert a_night().can_resume(a_night(**changed), 1000) is goes_on
 
 
 def test_issues_of_another_night_are_followed_once_it_is_over() -> None:
@@ -96,7 +96,7 @@ HIDDEN = "postgresql://***@h/db"
         ({}, {"database": "/b"}, "database", {"database": "/b"}),
         ({"database": None}, {}, "", {"database": None}),
         ({"arguments": ("-x",)}, {"arguments": ("-x",)}, "", {"arguments": ("-x",)}),
-        ({}, {"arguments": ("-x",)}, "", "no arguments, or the same ones"),
+        ({}, {"arguments": ("-x",)}, "", "give none, or the same ones"),
         ({"arguments": ("http://***@h",)}, {}, "", "name all of them again"),
         ({"arguments": ("http://***@h",), "done": STEPS[:2]}, {}, "", {}),
         ({"arguments": ("http://***@h",)}, {"arguments": ("http://***@h",)}, "", {}),
@@ -155,15 +155,15 @@ def test_it_ends_with_what_is_new(changed: dict[str, Any], code: int) -> None:
 )
 def test_what_is_newer_than_all_that_is_here_is_fetched(here: str, fetched: str) -> None:
     entries = [CatalogEntry(name, "s", name, "linux-x64", name in here) for name in "abcde"]
-    assert "".join(one.name for one in unfetched(entries)) == fetched
-    assert list(unfetched([])) == []
+    assert "".join(one.name for one in new_entries(entries)) == fetched
+    assert list(new_entries([])) == []
 
 
 def test_an_answer_is_read() -> None:
     one = {"answer": {"text": "last good 1, first bad 2"}}
-    assert answer_of(one) == "last good 1, first bad 2"
-    assert answer_of(None) is None
-    assert answer_of([]) is None
+    assert answer_text(one) == "last good 1, first bad 2"
+    assert answer_text(None) is None
+    assert answer_text([]) is None
 
 
 def test_nights_are_read_the_newest_first_and_each_once(tmp_path: Path, logged: Logged) -> None:
@@ -176,7 +176,7 @@ def test_nights_are_read_the_newest_first_and_each_once(tmp_path: Path, logged: 
     (damaged / STATE).write_text('{"kind": "nightly"')
     assert [one.night[:8] for one in nights(tmp_path)] == ["20261123", "20261121"]
     (said,) = logged.warnings
-    assert f"{damaged / STATE} tells of no night: " in said
+    assert f"{damaged / STATE} is no night: " in said
 
 
 @pytest.mark.parametrize("name", ["../other", "/tmp/other", "20261120T010000Z-x-nightly"])
@@ -190,7 +190,7 @@ def test_a_night_whose_file_tells_of_another_folder_is_passed_over(
     (own / STATE).write_text(state.replace(own.name, name))
     assert list(nights(tmp_path)) == []
     (said,) = logged.warnings
-    assert f"{own / STATE} tells of no night: " in said
+    assert f"{own / STATE} is no night: " in said
     (own / STATE).write_text(state)
     assert [one.night for one in nights(tmp_path)] == [own.name]
 
@@ -224,12 +224,12 @@ def test_no_name_of_an_issue_leads_out_of_the_nights_folder(field: str) -> None:
 
 def test_one_night_at_a_time_uses_a_folder(tmp_path: Path) -> None:
     with (
-        held(tmp_path / "reports"),
+        lock_nights(tmp_path / "reports"),
         pytest.raises(ConfigError, match="a night is still run here"),
-        held(tmp_path / "reports"),
+        lock_nights(tmp_path / "reports"),
     ):
         pass
-    with held(tmp_path / "reports"):
+    with lock_nights(tmp_path / "reports"):
         pass
 
 
@@ -269,7 +269,7 @@ def test_the_first_night_is_compared_with_what_was_run_before_by_hand(tmp_path: 
 def test_what_is_no_folder_holds_no_nights(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for reports in (tmp_path / "file", tmp_path / "file/below"):
-        with pytest.raises(ConfigError, match="cannot hold reports"), held(reports):
+        with pytest.raises(ConfigError, match="cannot hold reports"), lock_nights(reports):
             pass
 
 
@@ -298,7 +298,7 @@ def test_what_nobody_knows_is_left_out_of_what_is_told(known: set[str], state: s
     least |= dict.fromkeys(("first_seen", "last_seen", "first_run", "last_run"), "r")
     issue = Issue(**least | {name: MAY_BE_KNOWN[name] for name in known})
     night = a_night(started="2026-11-23T10:50", run="r", issues=(issue,))
-    told = night_told(night)
+    told = night_summary(night)
     assert told is not None
     causes = (f"{one.known} {one.folder}" for one in told.causes.values())
     for text in (issue_text(issue), *summary_lines(night), *causes):
@@ -315,4 +315,4 @@ def test_what_nobody_knows_is_left_out_of_what_is_told(known: set[str], state: s
     ],
 )
 def test_a_lab_is_named_as_from_the_folder_of_the_night(lab: str, named: str) -> None:
-    assert a_night(folder="/farm", lab=lab).where == {"folder": "/farm", "lab": named}
+    assert a_night(folder="/farm", lab=lab).place == {"folder": "/farm", "lab": named}

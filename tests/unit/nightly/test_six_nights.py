@@ -108,7 +108,7 @@ def test_headline_exit_code_message_and_site_agree(
             run_is_whole=True,
         )
         chain.path = tmp_path / chain.night.night
-        chain._keep()
+        chain._save()
         sent.clear()
         night = chain.go_on()
         nights.append(night)

@@ -108,9 +108,9 @@ def ten_nights(reports: Path, seed: int, version: Callable[[int], str]) -> Itera
         chain = TenNights(begun, (), reports, None)
         mock.made = dict.fromkeys(CASES, 1)
         chain.mock = mock
-        chain._keep()
+        chain._save()
         chain._compare()
-        chain._keep(done=STEPS)
+        chain._save(done=STEPS)
         yield Told(chain.night, (chain.path / "comparison.md").read_text())
 
 
@@ -157,7 +157,7 @@ class EndedNight(TenNights):
 
     def _pytest_run(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
         assert run is not None
-        resumed = RunFolder.held(run.path)
+        resumed = RunFolder.reopen(run.path)
         resumed.resume(["pytest"])
         ((case, number),) = read_json(self.path / TIMES, 1 << 20).items()
         for _ in range(min(number, self.left)):
@@ -189,7 +189,7 @@ def test_a_death_while_cases_are_run_again_changes_nothing(tmp_path: Path) -> No
     for left in (2, 0, 9):
         chain = EndedNight(begun, (), tmp_path, None)
         chain.mock, chain.left = failed, left
-        chain._keep()
+        chain._save()
         if left < 9:
             with pytest.raises(KeyboardInterrupt):
                 chain._compare()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.core.errors import ConfigError
-from harness.plugin.asked import Selection
+from harness.plugin.selection import Selection
 
 LAB = """schema: 1
 devices:

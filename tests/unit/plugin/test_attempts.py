@@ -68,7 +68,7 @@ class MockWorkbench:
             return InfraError("is out")
         return DeviceFull("full", serial="") if device.full else None
 
-    def take(self, device: MockDevice) -> Missed | None:
+    def acquire(self, device: MockDevice) -> Missed | None:
         assert not device.held, "each attempt has its device to itself"
         if device.is_taken or device.name in self.aside:
             return Missed(device.name, device.name, HELD)
@@ -109,7 +109,7 @@ class MockWorkbench:
     def distrust(self, device: MockDevice) -> None:
         self.distrusted.append(device.name)
 
-    def recover(self, device: MockDevice, *, case_over: bool, aside: bool) -> None:
+    def recover(self, device: MockDevice, *, case_over: bool, background: bool) -> None:
         self.over.append(case_over)
         device.is_out = self.breaks
 
@@ -123,7 +123,7 @@ def made(
     for end in ends:
         places.append(attempts.begin().device)
         assert workbench.held in ([places[-1]], [])
-        further.append(attempts.go_on(end, stop=False, is_last=False))
+        further.append(attempts.finish(end, stop=False, is_last=False))
         assert workbench.held == [], "others may have it between two attempts"
     return places, further, attempts
 
@@ -141,14 +141,14 @@ def made(
 def test_the_like_of_a_device_that_cannot_are_not_asked(
     workbench: MockWorkbench, places: list[str]
 ) -> None:
-    ends: list[AttemptEnd] = ["cannot"] * len(places)
+    ends: list[AttemptEnd] = ["unsupported"] * len(places)
     found, further, _ = made(workbench, ends, retries=0)
     assert (found, further) == (places, [True] * (len(places) - 1) + [False])
     assert set(workbench.well) == set(places), "what it said is an answer"
 
 
 def test_a_case_of_one_device_alone_is_asked_of_no_other() -> None:
-    assert made(MockWorkbench(), ["cannot"], ALONE)[1] == [False]
+    assert made(MockWorkbench(), ["unsupported"], ALONE)[1] == [False]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_what_has_a_verdict_is_run_again_where_it_was(
     assert attempts.has_verdict
     assert (found, told[: len(further)]) == (places, further)
     assert attempts.number == 1 + len(ends)
-    assert made(MockWorkbench(), ["verdict"], again=1, rather="new-b")[0] == ["new-b"]
+    assert made(MockWorkbench(), ["verdict"], again=1, preferred="new-b")[0] == ["new-b"]
 
 
 def test_a_verdict_ends_it_and_so_does_the_end_of_the_run() -> None:
@@ -205,7 +205,7 @@ def test_a_verdict_ends_it_and_so_does_the_end_of_the_run() -> None:
     for stop, is_last in ((False, True), (True, False)):
         attempts = Attempts(FreeDevices(workbench), KINDS, ALONE, retries=0)  # type: ignore[arg-type]
         attempts.begin()
-        assert not attempts.go_on("lab", stop=stop, is_last=is_last)
+        assert not attempts.finish("lab", stop=stop, is_last=is_last)
     assert workbench.over == [], "a device that nobody needs is not brought back"
     assert workbench.distrusted == ["old-a", "old-a"], "whoever has it next looks at it"
 
@@ -213,11 +213,11 @@ def test_a_verdict_ends_it_and_so_does_the_end_of_the_run() -> None:
 def test_the_device_used_last_comes_first_and_then_one_that_has_the_files() -> None:
     workbench: Any = MockWorkbench(files="new-b")
     devices = FreeDevices(workbench, first=2)
-    assert devices.take(SHARED).device == "new-b"
+    assert devices.acquire(SHARED).device == "new-b"
     workbench.give_back(workbench.devices["new-b"])
     workbench.files = ""
-    assert devices.take(SHARED).device == "new-b"
-    assert devices.take(SHARED.on("new-b"), tried=["new-b"]).device == "new-a"
+    assert devices.acquire(SHARED).device == "new-b"
+    assert devices.acquire(SHARED.on("new-b"), tried=["new-b"]).device == "new-a"
 
 
 @pytest.mark.parametrize(
@@ -265,6 +265,6 @@ def test_that_a_device_is_full_costs_no_attempt_and_brings_nobody_back() -> None
     workbench = MockWorkbench()
     attempts = Attempts(FreeDevices(workbench), KINDS, SHARED, retries=0)  # type: ignore[arg-type]
     workbench.devices[attempts.begin().device].full = True
-    assert attempts.go_on("full", stop=False, is_last=False)
+    assert attempts.finish("full", stop=False, is_last=False)
     assert attempts.begin().device == "old-b"
     assert workbench.over == []

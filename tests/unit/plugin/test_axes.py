@@ -15,8 +15,8 @@ from harness.plugin.axes import (
     axis_value,
     chosen_backends,
     device_runtimes,
-    narrowed,
     placements,
+    restricted,
     sources_of,
     takes_compiled,
 )
@@ -165,7 +165,7 @@ def test_files_have_no_compiler() -> None:
 
 def test_a_test_names_runtimes_as_each_device_has_them() -> None:
     runtimes = {"a": {"1": ["1"], "2": ["1"]}, "b": {"2": ["2"]}, "c": {"3": ["3"]}}
-    assert narrowed(runtimes, {"a": ["2", "4"], "b": ["2"]}) == {
+    assert restricted(runtimes, {"a": ["2", "4"], "b": ["2"]}) == {
         "a": {"2": ["1"]},
         "b": {"2": ["2"]},
         "c": {},

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.bench.placement import Placement
-from harness.plugin.case_names import rest_meant, without_placement
+from harness.plugin.case_names import matching_rest, without_placement
 from harness.results.case_names import placement_in
 from tests.properties import reached, reaches
 
@@ -54,10 +54,10 @@ def test_the_rest_is_what_stands_beside_it(placement: Placement, rest: str, wher
 def test_a_case_is_found_under_the_names_of_other_versions(placement: Placement, rest: str) -> None:
     given_name = f"{placement}-{rest}" if rest else str(placement)
     known = {"66", "resident-66", "io-heavy-56mb-resident-66", "tiny", "ort-1", "by-3", rest}
-    assert rest_meant(given_name, known) == rest
-    assert rest_meant(rest, known) == rest
+    assert matching_rest(given_name, known) == rest
+    assert matching_rest(rest, known) == rest
 
 
 @pytest.mark.parametrize("name", ["nothing", "sim-a-htp-2.51.0-huge", "sim-a-npu-2.51.0-66"])
 def test_what_is_no_case_means_none(name: str) -> None:
-    assert rest_meant(name, {"66", "resident-66", "tiny"}) is None
+    assert matching_rest(name, {"66", "resident-66", "tiny"}) is None

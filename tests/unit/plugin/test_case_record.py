@@ -24,7 +24,7 @@ def device(name: str) -> DeviceRecord:
 def case_of(request: pytest.FixtureRequest) -> Case:
     run: Any = SimpleNamespace(
         records=SimpleNamespace(open_folder=lambda: SimpleNamespace(run_id="r")),
-        asked=SimpleNamespace(device_record=lambda placement: device(placement.device)),
+        selection=SimpleNamespace(device_record=lambda placement: device(placement.device)),
         options=SimpleNamespace(fan_out="device", contexts=SimpleNamespace(paths=())),
     )
     return Case(request.node, run, Placement("farm-03", "htp", "2.51.0", None), 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.plugin.collected import mistake
+from harness.plugin.collection import misuse
 
 OURS = ("bench", "placement")
 BENCH: dict[str, Any] = {"marked": False, "fixtures": OURS}
@@ -19,40 +19,40 @@ PLAIN: dict[str, Any] = {"marked": False, "fixtures": ()}
 )
 def test_a_slip_of_device_is_a_mistake_of_any_test(name: str) -> None:
     for test in (BENCH, PLAIN):
-        said = mistake([name], **test)
+        said = misuse([name], **test)
         assert said is not None
         assert f"the unknown marker {name!r}, did you mean 'device'?" in said
 
 
 @pytest.mark.parametrize("name", ["service", "advice", "device_farm", "timer", "slow", "", "d"])
 def test_a_name_of_somebody_else_is_none(name: str) -> None:
-    assert mistake([name], **PLAIN) is None
-    assert mistake([], **PLAIN) is None
+    assert misuse([name], **PLAIN) is None
+    assert misuse([], **PLAIN) is None
 
 
 @pytest.mark.parametrize(("name", "meant"), [("timd", "timed"), ("takes_context", "takes_con")])
 def test_a_device_test_has_all_of_our_markers(name: str, meant: str) -> None:
-    said = mistake([name], marked=True, fixtures=OURS)
+    said = misuse([name], marked=True, fixtures=OURS)
     assert said is not None
     assert f"did you mean '{meant}" in said
-    assert mistake([name], **PLAIN) is None, "a plain test has none but `device` in its stead"
+    assert misuse([name], **PLAIN) is None, "a plain test has none but `device` in its stead"
 
 
 @pytest.mark.parametrize("unknown", [[], ["slow"]])
 def test_who_takes_a_bench_is_marked(unknown: list[str]) -> None:
-    said = mistake(unknown, **BENCH)
+    said = misuse(unknown, **BENCH)
     assert said == "takes the fixture `bench`: mark it with @pytest.mark.device"
-    assert mistake(unknown, marked=True, fixtures=OURS) is None
+    assert misuse(unknown, marked=True, fixtures=OURS) is None
 
 
 def test_what_is_further_off_is_guessed_where_a_marker_is_missing() -> None:
-    said = mistake(["slow", "on_device"], **BENCH)
+    said = misuse(["slow", "on_device"], **BENCH)
     assert said is not None
     assert "has the unknown marker 'on_device', did you mean 'device'?" in said
 
 
 def test_who_is_marked_takes_a_bench() -> None:
-    said = mistake([], marked=True, fixtures=())
+    said = misuse([], marked=True, fixtures=())
     assert said == "is marked `device` and must take the fixture `bench`"
 
 
@@ -61,5 +61,5 @@ def test_who_is_marked_takes_a_bench() -> None:
     [([], "`bench`"), (["request", "bnech"], "`bench`, not 'bnech'"), (["bank"], "`bench`")],
 )
 def test_a_slip_of_bench_is_named(fixtures: list[str], says: str) -> None:
-    said = mistake([], marked=True, fixtures=fixtures)
+    said = misuse([], marked=True, fixtures=fixtures)
     assert said == f"is marked `device` and must take the fixture {says}"

@@ -11,7 +11,7 @@ from _pytest.config.argparsing import Parser
 
 from harness.cli.run import run
 from harness.lab.inventory import SIMULATED_LAB
-from harness.plugin.collected import selection
+from harness.plugin.collection import selection
 from harness.plugin.options import (
     LONG,
     OPTIONS,

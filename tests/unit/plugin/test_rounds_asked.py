@@ -6,16 +6,16 @@ import argparse
 
 import pytest
 
-from harness.plugin.options import rounds, rounds_asked, warmup
+from harness.plugin.options import rounds, rounds_option, warmup
 from harness.probe.plan import ONCE, Rounds
 
 
 def test_what_is_asked() -> None:
-    assert rounds_asked(1, None) == ONCE, "as ever"
-    assert rounds_asked("auto", None) == Rounds(1000, 2, 2000)
-    assert rounds_asked("auto", 0).warmup == 0
+    assert rounds_option(1, None) == ONCE, "as ever"
+    assert rounds_option("auto", None) == Rounds(1000, 2, 2000)
+    assert rounds_option("auto", 0).warmup == 0
     # however many there are to be, the case must not hang over it
-    assert rounds_asked(5000, 3) == Rounds(5000, 3, 200_000)
+    assert rounds_option(5000, 3) == Rounds(5000, 3, 200_000)
 
 
 def test_words() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.plugin.collected import is_of_devices, wants_devices
+from harness.plugin.collection import is_of_devices, wants_devices
 
 
 @pytest.mark.parametrize(

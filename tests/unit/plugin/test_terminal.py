@@ -10,7 +10,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from harness.core.outgoing_text import Command
-from harness.plugin.terminal import tell
+from harness.plugin.terminal import write_lines
 
 
 @pytest.mark.parametrize("before", ["", "..F", "test_a.py ..F", "..F\n"])
@@ -23,6 +23,6 @@ def test_what_a_ci_system_is_to_obey_begins_a_line(
     config: Any = SimpleNamespace(
         pluginmanager=SimpleNamespace(get_plugin=lambda name: reporter if name else None)
     )
-    tell(cast(pytest.Config, config), Command("::error::x"))
+    write_lines(cast(pytest.Config, config), Command("::error::x"))
     line = "" if not before or before.endswith("\n") else "\n"
     assert written.getvalue() == f"{before}{line}::error::x\n"

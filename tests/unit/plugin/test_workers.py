@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.plugin.asked import Selection
+from harness.plugin.selection import Selection
 
 LAB = """schema: 1
 devices:

@@ -30,12 +30,12 @@ def ship(folder: Path, target: str, source: str) -> None:
 def test_what_came_along_wants_no_compiler(target: str, shipped: Path, tmp_path: Path) -> None:
     builder = ProbeBuilder(tmp_path, {"PATH": str(tmp_path)})
     with pytest.raises(ConfigError, match="no C compiler found"):
-        builder.comes_from(target)
+        builder.origin(target)
     ship(shipped, target, "0" * 64)  # of other sources
     with pytest.raises(ConfigError, match="no C compiler found"):
-        builder.comes_from(target)
+        builder.origin(target)
     ship(shipped, target, source_hash(read_sources()))
-    assert builder.comes_from(target) == CAME_ALONG
+    assert builder.origin(target) == CAME_ALONG
 
 
 def test_what_is_named_comes_first(shipped: Path, tmp_path: Path) -> None:
@@ -44,4 +44,4 @@ def test_what_is_named_comes_first(shipped: Path, tmp_path: Path) -> None:
     named.parent.mkdir()
     named.touch()
     environment = {"PATH": str(tmp_path), "QNN_HARNESS_PROBES": str(tmp_path)}
-    assert ProbeBuilder(tmp_path, environment).comes_from("linux-x64") == str(named)
+    assert ProbeBuilder(tmp_path, environment).origin("linux-x64") == str(named)

@@ -17,7 +17,7 @@ NOTHING = Plan((Step("noop"),))
 
 @given(st.floats(0.01, 10_000), st.booleans())
 def test_a_probe_can_tell_of_its_deadline_before_it_is_told(timeout_s: float, looks: bool) -> None:
-    settings = with_deadline(NOTHING, timeout_s, looks=looks).settings
+    settings = with_deadline(NOTHING, timeout_s, lingers=looks).settings
     assert settings.deadline_ms is not None
     assert timeout_s * 0.7 <= settings.deadline_ms / 1000 + 0.003 <= timeout_s + 0.003
     assert timeout_s - settings.deadline_ms / 1000 <= 2.001
@@ -26,7 +26,7 @@ def test_a_probe_can_tell_of_its_deadline_before_it_is_told(timeout_s: float, lo
 @pytest.mark.parametrize("timeout_s", [0.5, 2, 10, 300])
 def test_a_look_gets_what_it_needs_also_with_a_short_timeout(timeout_s: float) -> None:
     """It is beyond all deadlines, so it takes nothing from the plan's own time either."""
-    looked_at = with_deadline(NOTHING, timeout_s, looks=True).settings
+    looked_at = with_deadline(NOTHING, timeout_s, lingers=True).settings
     assert looked_at.linger_ms == LOOK_S * 1000
     assert looked_at.deadline_ms == with_deadline(NOTHING, timeout_s).settings.deadline_ms
 
@@ -48,7 +48,7 @@ def test_the_shortest_deadline_is_a_millisecond() -> None:
 
 def test_a_plans_own_deadline_stays() -> None:
     own = Plan(NOTHING.steps, Settings(deadline_ms=77, linger_ms=5))
-    assert with_deadline(own, 20, looks=True) == own
+    assert with_deadline(own, 20, lingers=True) == own
 
 
 ALIVE: dict[str, Any] = {"pid": 7, "accepted": 100_000_000, "finished": None}

@@ -53,18 +53,18 @@ def test_a_plan_that_failed() -> None:
 @pytest.mark.parametrize(
     ("events", "says"),
     [
-        ([], "nothing of its start"),
-        ([HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "nothing of its start"),
-        ([START, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "nothing of its start"),
-        ([START, HAD, *FIRST, *SECOND, CLEANUP, *FREE], "nothing of its start"),
-        ([START, HAD, DONE], "told of 0 of 4 steps"),
-        ([START, HAD, *FIRST, CLEANUP, *FREE, DONE], "told of 3 of 4 steps"),
+        ([], "did not report its start"),
+        ([HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "did not report its start"),
+        ([START, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "did not report its start"),
+        ([START, HAD, *FIRST, *SECOND, CLEANUP, *FREE], "did not report its start"),
+        ([START, HAD, DONE], "reported 0 of 4 steps"),
+        ([START, HAD, *FIRST, CLEANUP, *FREE, DONE], "reported 3 of 4 steps"),
         ([START, HAD | {"plan_crc": 1}, *FIRST, DONE], "not the one it was given"),
         ([START, HAD | {"steps": 5}, *FIRST, DONE], "not the one it was given"),
-        ([START, HAD, *SECOND, *FIRST, CLEANUP, *FREE, DONE], "step 0 is noop, it told of step 1"),
+        ([START, HAD, *SECOND, *FIRST, CLEANUP, *FREE, DONE], "step 0 is noop, it reported step 1"),
         (
             [START, HAD, begin(0, "hang"), end(0), *SECOND, CLEANUP, *FREE, DONE],
-            "step 0 is noop, it told of step 0, hang",
+            "step 0 is noop, it reported step 0, hang",
         ),
         ([START, HAD, *FIRST, *SECOND, CLEANUP, begin(3, "log-free"), DONE], "did not end"),
         (
@@ -77,7 +77,7 @@ def test_a_plan_that_failed() -> None:
         ([START, HAD, begin(0, "noop"), *SECOND, CLEANUP, *FREE, DONE], "damaged on the way"),
         (
             [START, HAD, begin(0, "noop"), end(0, 7), *SECOND, CLEANUP, *FREE, DONE],
-            "counted 0 failures in 4 steps, 1 were told",
+            "counted 0 failures in 4 steps, 1 were reported",
         ),
     ],
 )
@@ -91,4 +91,4 @@ def test_more_steps_than_the_plan_has() -> None:
     body = short.text().partition("\n")[2]
     had = HAD | {"steps": 1, "plan_crc": crc32(body.encode())}
     transcript = parse_transcript(event_lines([START, had, *many, DONE | {"steps": 1}]))
-    assert misfit(transcript, short) == "it told of 700 of 1 steps"
+    assert misfit(transcript, short) == "it reported 700 of 1 steps"

@@ -99,7 +99,7 @@ def two_others(contents: list[bytes], residency: str, number: int) -> str:
 
 def test_the_smallest_is_packed_and_told(tmp_path: Path) -> None:
     found = minimized(tmp_path, two_others, [0, 1, 0, 0, 1, 1, 0, 1])
-    found.go_on()
+    found.run()
     told = found.result()
     assert told.contexts == ("m.pte#1",) * 2
     assert (told.before, told.different, told.residency, told.minimal) == (8, 1, "resident", True)
@@ -128,7 +128,7 @@ def test_what_was_found_out_is_not_run_again(tmp_path: Path) -> None:
 
     found = minimized(tmp_path, stopped, [0, 1, 1, 0, 1])
     with pytest.raises(KeyboardInterrupt):
-        found.go_on()
+        found.run()
     part = found.result()
     assert (part.runs, part.minimal, part.exit_code) == (5, False, 1)
     assert part.bundle is not None
@@ -137,12 +137,12 @@ def test_what_was_found_out_is_not_run_again(tmp_path: Path) -> None:
         log.write(b'{"kind":"answ')
     runs = ScriptedRuns(two_others)
     again = resumed(found, run=runs)
-    again.go_on()
+    again.run()
     whole = again.result()
     assert whole.minimal
     assert whole.runs == 5 + runs.number
     alone = minimized(tmp_path, two_others, [0, 1, 1, 0, 1])
-    alone.go_on()
+    alone.run()
     assert alone.result().contexts == whole.contexts
     assert alone.result().runs == whole.runs
 
@@ -153,7 +153,7 @@ def test_one_that_fails_now_and_then(tmp_path: Path, often: int) -> None:
         return two_others(contents, residency, number) if number % often == 0 else "passed"
 
     found = minimized(tmp_path, flaky, [0, 1, 0, 1])
-    found.go_on()
+    found.run()
     told = found.result()
     assert (told.contexts, told.minimal) == (("m.pte#1",) * 2, True)
     assert 0 < told.shown < told.confirmed
@@ -161,16 +161,16 @@ def test_one_that_fails_now_and_then(tmp_path: Path, often: int) -> None:
 
 def test_what_never_fails_and_what_is_over_too_early(tmp_path: Path) -> None:
     fine = minimized(tmp_path, lambda contents, residency, number: "passed", [0, 1])
-    fine.go_on()
+    fine.run()
     told = fine.result()
     assert (told.bundle, told.expects, told.runs, told.exit_code) == (None, None, 10, 1)
     assert told.shown == 0
     short = minimized(tmp_path, two_others, [0, 1] * 6, max_runs=4)
-    short.go_on()
+    short.run()
     told = short.result()
     assert (told.runs, told.minimal, told.exit_code) == (4, False, 1)
     more = resumed(short, run=ScriptedRuns(two_others))
-    more.go_on()
+    more.run()
     assert more.result().runs == 8
 
 
@@ -179,12 +179,12 @@ def test_a_lab_that_fails(tmp_path: Path) -> None:
         return "lab" if number % 2 else two_others(contents, residency, number)
 
     found = minimized(tmp_path, now_and_then, [0, 1, 1])
-    known = found.go_on()
+    known = found.run()
     assert known is not None
     assert known.way == Way((1, 1), "resident")
     lost = minimized(tmp_path, lambda contents, residency, number: "lab", [0])
     with pytest.raises(InfraError, match="the lab failed 3 times in a row: error: "):
-        lost.go_on()
+        lost.run()
     assert isinstance(lost._run_case, ScriptedRuns)
     assert lost._run_case.waited == [15.0], "the first try goes on at once"
 
@@ -192,7 +192,7 @@ def test_a_lab_that_fails(tmp_path: Path) -> None:
 def test_a_case_that_cannot_be_run(tmp_path: Path) -> None:
     found = minimized(tmp_path, lambda contents, residency, number: "unsupported", [0])
     with pytest.raises(ConfigError, match="cannot be run: unsupported"):
-        found.go_on()
+        found.run()
     with pytest.raises(
         ConfigError, match=f"this minimization is still run by process {os.getpid()}"
     ):
@@ -206,7 +206,7 @@ def test_a_case_that_cannot_be_run(tmp_path: Path) -> None:
 
 def test_a_folder_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
     found = minimized(tmp_path, two_others, [0, 1, 1], max_runs=2)
-    found.go_on()
+    found.run()
     secret = tmp_path / "secret"
     secret.mkdir()
     folder = found.folder.path
@@ -233,7 +233,7 @@ def test_another_failure_than_the_one_in_the_journal_counts_as_none(tmp_path: Pa
     wanted = Expects(outcome="failed", signature="call|1|-")
     task = Minimizing(subject=subject(tmp_path, [1, 1], wanted))
     found = Minimization.create(tmp_path / "reports", task, run=ScriptedRuns(two_others))
-    found.go_on()
+    found.run()
     told = found.result()
     assert isinstance(told, Result)
     assert told.shown == 0
@@ -256,13 +256,13 @@ def test_no_file_of_it_has_a_secret_and_to_go_on_it_is_named_again(tmp_path: Pat
     found = Minimization.create(tmp_path / "reports", task, run=run)
     said = {"why": f"password={SECRET}"}
     found.folder.append(Answered(at=Way((0,), "resident").point, answer="unknown", detail=said))
-    found.go_on()
+    found.run()
     assert set(told) == {words}, "runs are as asked"
     kept = [file.read_bytes() for file in found.folder.path.glob("*.json*")]
     assert len(kept) == 2
     assert not any(SECRET.encode() in one for one in kept)
-    with pytest.raises(ConfigError, match="name all of them again"):
+    with pytest.raises(ConfigError, match="give all of them again"):
         resumed(found)
-    again = resumed(found, words=words, run=run)
+    again = resumed(found, arguments=words, run=run)
     assert again.task == task
     assert again.result() == found.result()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.models.source import RESIDENCIES, Residency
-from harness.reduce.subject import Ask, Way, WayAnswer, shrunk, without
+from harness.reduce.subject import RunWay, Way, WayAnswer, shrink, shrink_list
 from tests.properties import reached, reaches
 
 ORDERS = st.lists(st.integers(0, 5), min_size=1, max_size=24).map(tuple)
@@ -29,8 +29,8 @@ class Counted:
         return self.rule(way)
 
 
-def last(order: Sequence[int], ask: Ask, residency: Residency = "resident") -> Way:
-    return list(shrunk(Way(tuple(order), residency), ask))[-1]
+def last(order: Sequence[int], ask: RunWay, residency: Residency = "resident") -> Way:
+    return list(shrink(Way(tuple(order), residency), ask))[-1]
 
 
 def full(sizes: Sequence[int], budget: int) -> Callable[[Way], WayAnswer]:
@@ -62,7 +62,7 @@ def test_what_is_left_fails_and_passes_without_any_one(
             known[way] = WayAnswer(chance.random() < 0.3, chance.randrange(8))  # type: ignore[attr-defined]
         return known[way]
 
-    ways = list(shrunk(start, rule))
+    ways = list(shrink(start, rule))
     assert len(set(ways)) == len(ways), "each is another one"
     found = ways[-1]
     assert rule(found).fails
@@ -84,7 +84,7 @@ def test_exactly_what_is_needed_is_left_in_its_order(items: list[int], data: st.
         asked.append(some)
         return needed <= set(some)
 
-    ways = [items, *without(items, fails)]
+    ways = [items, *shrink_list(items, fails)]
     assert ways[-1] == [one for one in items if one in needed]
     assert all(len(after) < len(before) for before, after in itertools.pairwise(ways))
     # twice through what is left, and for each gap between as often as it can be halved
@@ -110,13 +110,13 @@ def test_what_is_left_away_at_once_is_doubled_and_halved(needed: str, asked: str
         told.append("".join(some) + "+" * found)
         return found
 
-    ways = ["".join(one) + "+" for one in without("abcdefgh", fails)]
+    ways = ["".join(one) + "+" for one in shrink_list("abcdefgh", fails)]
     assert " ".join(told) == asked
     assert ways == [one for one in told if one.endswith("+")]
 
 
 def test_what_comes_behind_the_one_that_failed_goes_first() -> None:
-    ways = shrunk(Way((5, 6, 7, 8), "resident"), lambda way: WayAnswer(7 in way.order, 2))
+    ways = shrink(Way((5, 6, 7, 8), "resident"), lambda way: WayAnswer(7 in way.order, 2))
     assert [next(ways).order for _ in range(2)] == [(5, 6, 7, 8), (5, 6, 7)]
 
 
@@ -136,7 +136,7 @@ def test_the_other_order_has_all_of_them() -> None:
 
 def test_where_each_is_needed_each_is_asked_for_once() -> None:
     asked: list[Sequence[int]] = []
-    assert list(without(range(40), lambda some: bool(asked.append(some)))) == []
+    assert list(shrink_list(range(40), lambda some: bool(asked.append(some)))) == []
     assert len(asked) == 40
 
 

@@ -10,8 +10,8 @@ import pytest
 from harness.containers.manifest import Expects
 from harness.core.errors import ConfigError
 from harness.lab.inventory import SIMULATED_LAB, load_lab
-from harness.models.artefact_sources import NOTHING
-from harness.reduce.subject import expected_of, record_in_run, subject_of
+from harness.models.artefact_sources import NO_OPTIONS
+from harness.reduce.subject import expected_of, find_record, find_subject
 from harness.report.projections import finish
 from harness.results.run_folder import RunFolder
 from harness.runtimes.catalog import Catalog
@@ -42,32 +42,32 @@ def test_what_cannot_be_taken_apart(
     lab = load_lab(SIMULATED_LAB)
     catalog = Catalog.of(lab, os.environ, tmp_path / "cache")
     with pytest.raises(ConfigError, match=says):
-        subject_of(case, SIMULATED_LAB, lab, catalog, NOTHING)
+        find_subject(case, SIMULATED_LAB, lab, catalog, NO_OPTIONS)
 
 
 def test_a_case_in_a_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no run has model"):
-        record_in_run(CASE, None, tmp_path)
+        find_record(CASE, None, tmp_path)
     folder = RunFolder.create(tmp_path, command=[], lab={}, devices=[])
     other = CASE.replace("66", "3")
     for case in (CASE, other, "suites/test_a.py::test_b[1]", "one.bin::test_contexts[1]"):
         folder.journal.append(record(case=case, outcome="failed"))
     finish(folder, exit_code=1)
-    found = record_in_run(CASE, None, tmp_path)
+    found = find_record(CASE, None, tmp_path)
     assert found.case == CASE
-    short = record_in_run("one.bin::test_contexts", folder.path, tmp_path)
+    short = find_record("one.bin::test_contexts", folder.path, tmp_path)
     assert short.case == "one.bin::test_contexts[1]"
     with pytest.raises(ConfigError, match="has no case none") as told:
-        record_in_run("none.bin::test_contexts", folder.path, tmp_path)
+        find_record("none.bin::test_contexts", folder.path, tmp_path)
     assert told.value.choices == [CASE, other, "one.bin::test_contexts[1]"]
     with pytest.raises(ConfigError, match="no run has model") as told:
-        record_in_run(CASE.replace("66", "5"), None, tmp_path)
+        find_record(CASE.replace("66", "5"), None, tmp_path)
     assert told.value.choices == [CASE, other]
-    with pytest.raises(ConfigError, match="several cases are called so") as told:
-        record_in_run("model.pte::test_contexts", None, tmp_path)
+    with pytest.raises(ConfigError, match="several cases have this name") as told:
+        find_record("model.pte::test_contexts", None, tmp_path)
     assert told.value.choices == [CASE, other]
     with pytest.raises(ConfigError, match="is no run's folder"):
-        record_in_run(CASE, tmp_path / "none", tmp_path)
+        find_record(CASE, tmp_path / "none", tmp_path)
 
 
 def test_only_a_verdict_is_expected_again() -> None:

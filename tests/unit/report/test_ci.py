@@ -12,12 +12,12 @@ import pytest
 
 from harness.report.ci import (
     CODE_QUALITY,
-    annotated,
     code_quality,
+    export_to_ci,
     github_lines,
+    list_annotations,
     path_for_attachments,
     step_summary,
-    tell_ci,
 )
 from harness.report.sections import RunData
 from harness.results.coverage import coverage_of
@@ -46,7 +46,7 @@ def summary_of(made: Sequence[CaseRecord], *more: Any, **named: Any) -> str:
 
 def told(made: Sequence[CaseRecord], folder: Path, environment: dict[str, str]) -> list[str]:
     run = RunData(folder.name, Contents(tuple(made), ()), {"selected": len(made)})
-    return tell_ci(run, folder, environment)
+    return export_to_ci(run, folder, environment)
 
 
 def test_failures_of_one_kind_are_one_annotation_where_the_test_is() -> None:
@@ -63,7 +63,7 @@ def test_what_is_expected_or_passed_is_no_annotation() -> None:
     known = record(outcome="failed", error=error(), expected={"known_issue": "pd"})
     assert annotations_of([known, record(), record(case="a::b", outcome="unsupported")]) == []
     fixed = record(case="a.py::c", fixed={"known_issues": ("pd",), "fails": True})
-    assert [one.title for one in annotated([fixed], coverage_of([fixed]))] == ["fixed? pd"]
+    assert [one.title for one in list_annotations([fixed], coverage_of([fixed]))] == ["fixed? pd"]
 
 
 def test_the_target_comes_before_the_lab_and_no_more_than_are_shown() -> None:
@@ -145,7 +145,7 @@ def test_github_and_its_summary(tmp_path: Path) -> None:
 def test_a_summary_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     given = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path)}
     (line,) = told([record()], tmp_path, given)
-    assert line.startswith("warning: CI cannot be told: ")
+    assert line.startswith("warning: cannot report to CI: ")
 
 
 def test_gitlab_gets_a_file(tmp_path: Path) -> None:

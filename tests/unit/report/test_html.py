@@ -10,7 +10,7 @@ import pytest
 
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import Diagnosis, LoadedLibrary
-from harness.report.document import outcome_bar, thinned
+from harness.report.document import downsample, outcome_bar
 from harness.report.html import html_text, verdict
 from harness.report.sections import RunData
 from harness.results.coverage import coverage_of
@@ -155,9 +155,9 @@ def test_the_bar_is_divided_by_share() -> None:
 def test_thinning_keeps_the_peaks() -> None:
     values = [1.0] * 1000
     values[777] = 99.0
-    assert len(thinned(values, 50)) == 50
-    assert max(thinned(values, 50)) == 99.0
-    assert thinned([1, 2], 50) == [1.0, 2.0]
+    assert len(downsample(values, 50)) == 50
+    assert max(downsample(values, 50)) == 99.0
+    assert downsample([1, 2], 50) == [1.0, 2.0]
 
 
 def test_libraries_that_were_loaded_are_with_the_case() -> None:

@@ -111,11 +111,11 @@ def test_what_stands_behind_passed_is_told_where_it_is_no_reference() -> None:
     assert outputs_lines(ran("reference", None)) == []
     assert outputs_lines(ran("unverified", outcome="failed")) == []
     assert outputs_lines(ran("reference", "reference", "unverified")) == [
-        "outputs of what passed: 2 as expected, 1 looked at by nobody"
+        "outputs of what passed: 2 as expected, 1 not verified"
     ]
     (line,) = outputs_lines(ran("agreement"))
     assert lines_of(ran("agreement"), "r")[1] == line
-    assert line == "outputs of what passed: 1 the same each time, and compared with nothing else"
+    assert line == "outputs of what passed: 1 the same each time, not compared with a reference"
 
 
 def test_forty_signatures_have_a_line_and_as_many_are_no_more() -> None:

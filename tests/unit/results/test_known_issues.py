@@ -14,10 +14,10 @@ from harness.results import known_issues
 from harness.results.known_issues import (
     KnownIssue,
     SafePattern,
+    fixed_issues,
     load_known_issues,
     match,
-    not_asked,
-    passed_anyway,
+    unchecked_issues,
 )
 from harness.results.record import CaseRecord
 from tests.properties import reached, reaches
@@ -167,11 +167,11 @@ def test_what_passes_where_it_is_expected_to_fail_may_be_fixed(
     made: Any, conditions: dict[str, Any], fixed: bool
 ) -> None:
     known = issue(conditions)
-    assert passed_anyway(made, [known]) == ([known] if fixed else [])
+    assert fixed_issues(made, [known]) == ([known] if fixed else [])
     after = datetime.datetime.combine(known.until, datetime.time(), datetime.UTC)
     late = made.model_copy(update={"started": after + datetime.timedelta(days=1)})
-    assert passed_anyway(late, [known]) == []
-    assert passed_anyway(made, [known.model_copy(update={"flaky": True})]) == []
+    assert fixed_issues(late, [known]) == []
+    assert fixed_issues(made, [known.model_copy(update={"flaky": True})]) == []
 
 
 def test_a_crash_is_expected_by_what_names_a_crash_or_no_outcome() -> None:
@@ -304,8 +304,8 @@ def test_an_entry_whose_pattern_takes_too_long_says_so_and_explains_nothing(
     met = record(outcome="failed", error=error(api="A", code=1, message="b" + "a" * 498))
     other = record(outcome="failed", error=error(api="B", code=1, message="b" + "a" * 498))
     assert match(met, [slow]) is None
-    assert not_asked(met, [slow]) == [slow]
-    assert not_asked(other, [slow]) == []
+    assert unchecked_issues(met, [slow]) == [slow]
+    assert unchecked_issues(other, [slow]) == []
     assert match(met, [slow, issue(api="A", code=1, message="a")]) is not None
-    place = f"{path}:6: known_issues[0].signature.message: known issue x is not asked"
+    place = f"{path}:6: known_issues[0].signature.message: known issue x is not checked"
     assert slow.too_slow.startswith(place)

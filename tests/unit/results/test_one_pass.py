@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.results.journal import InBatches, Reader, read_once
+from harness.results.journal import BatchedRecords, Reader, read_once
 from harness.results.record import CaseRecord
 from tests.unit.results.records import record
 
 CASES = [record(case=str(number)) for number in range(7)]
 
 
-class Batches(InBatches):
+class Batches(BatchedRecords):
     """Batches of these sizes, which count how often they are asked for."""
 
     def __init__(self, sizes: Iterable[int]) -> None:
@@ -67,7 +67,7 @@ def test_each_reader_makes_the_same_of_batches_as_of_a_list(
 def test_no_batch_comes_before_all_are_done_with_the_one_before() -> None:
     seen: list[str] = []
 
-    class Told(InBatches):
+    class Told(BatchedRecords):
         def batches(self) -> Iterator[list[CaseRecord]]:
             for number, case in enumerate(CASES):
                 seen.append(f"batch {number}")
@@ -91,7 +91,7 @@ def test_what_a_reader_raises_is_raised(wrap: Callable[[Reader], Reader]) -> Non
 
 
 def test_what_reading_raises_is_raised() -> None:
-    class Torn(InBatches):
+    class Torn(BatchedRecords):
         def batches(self) -> Iterator[list[CaseRecord]]:
             yield CASES[:2]
             raise OSError("the file is gone")

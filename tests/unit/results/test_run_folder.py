@@ -95,7 +95,7 @@ def test_secrets_of_a_command_are_not_kept(tmp_path: Path) -> None:
     lab = {"runtimes": [{"repository": url}]}
     folder = RunFolder.create(tmp_path, command=["pytest", f"--x={url}"], lab=lab, devices=[])
     folder.close()
-    again = RunFolder.held(folder.path)
+    again = RunFolder.reopen(folder.path)
     again.resume(["pytest", url])
     again.close()
     finish(folder, exit_code=2, problem=f"{url} is gone")
@@ -116,7 +116,7 @@ def test_a_run_with_links_is_not_gone_on_with(tmp_path: Path, name: str) -> None
     (folder.path / name).symlink_to(secret)
     before = (folder.path / "run.json").read_bytes()
     with pytest.raises(ConfigError, match=f"{name}: is a link, and links in a folder are not"):
-        RunFolder.held(folder.path)
+        RunFolder.reopen(folder.path)
     assert (folder.path / "run.json").read_bytes() == before
 
 
@@ -130,7 +130,7 @@ def test_what_a_newer_harness_went_on_with_is_not_resumed(tmp_path: Path) -> Non
     before = journal.read_bytes(), (folder.path / "run.json").read_bytes()
     assert len(RunFolder.open(folder.path).contents().records) == 1
     with pytest.raises(ConfigError, match=r"jsonl:2: is of schema 3.*update this one"):
-        RunFolder.held(folder.path)
+        RunFolder.reopen(folder.path)
     assert (journal.read_bytes(), (folder.path / "run.json").read_bytes()) == before
 
 
@@ -294,7 +294,7 @@ def test_a_run_that_is_alive_is_not_gone_on_with(tmp_path: Path) -> None:
         "from harness.core.errors import ConfigError\n"
         "from harness.results.run_folder import RunFolder\n"
         "try:\n"
-        "    held = RunFolder.held(Path(sys.argv[1]))\n"
+        "    held = RunFolder.reopen(Path(sys.argv[1]))\n"
         "    held.resume(['pytest'])\n"
         "except ConfigError as error:\n"
         "    sys.exit(str(error))\n"
@@ -304,7 +304,7 @@ def test_a_run_that_is_alive_is_not_gone_on_with(tmp_path: Path) -> None:
     folder = create(tmp_path)
     mine = rf"{re.escape(str(folder.path))}: is still run by process {os.getpid()}$"
     with pytest.raises(ConfigError, match=mine):
-        RunFolder.held(folder.path)
+        RunFolder.reopen(folder.path)
     folder.close()
     words = [sys.executable, "-c", script, str(folder.path)]
     for _ in range(2):
@@ -318,7 +318,7 @@ def test_a_run_that_is_alive_is_not_gone_on_with(tmp_path: Path) -> None:
         others = [one.communicate()[1] for one in racing if one is not holder]
         assert all(": is still run by process " in said for said in others)
         with pytest.raises(ConfigError, match=rf"is still run by process {holder.pid}$"):
-            RunFolder.held(folder.path)
+            RunFolder.reopen(folder.path)
         holder.kill()
         holder.communicate()
-    RunFolder.held(folder.path).close()
+    RunFolder.reopen(folder.path).close()

@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 from harness.bisect.folder import Begun, BisectFolder
 from harness.core.errors import ConfigError, InfraError
 from harness.history.database import open_database
-from harness.history.importing import import_run, runs_held
+from harness.history.importing import import_run, list_runs
 from harness.results import run_folder, run_folder as run_numbers
 from harness.results.run_folder import (
     COUNTER,
@@ -96,7 +96,7 @@ def test_nights_keep_their_order_whatever_the_clock_did(
     database = open_database(str(tmp_path / "history.sqlite"))
     for run in reversed(runs):
         import_run(database, run)
-    assert [held.run for held in runs_held(database)] == [run.name for run in runs]
+    assert [held.run for held in list_runs(database)] == [run.name for run in runs]
 
 
 @given(st.lists(st.tuples(st.sampled_from(SERIES), st.integers(0, 9)), max_size=30), st.randoms())

@@ -239,7 +239,7 @@ def test_a_folder_that_does_not_tell(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     write(folder / "libQnnHtp.so", b"no library")
     source = FolderSource("mine", folder, tmp_path / "cache")
-    with pytest.raises(ConfigError, match=r"runtimes\.mine\.version: .*do not tell"):
+    with pytest.raises(ConfigError, match=r"runtimes\.mine\.version: .*do not name"):
         source.versions("linux-x64")
     told = FolderSource("mine", folder, tmp_path / "c", version="2.20.0", target="linux-arm64")
     assert told.versions("linux-arm64") == ["2.20.0"]

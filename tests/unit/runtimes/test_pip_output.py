@@ -62,7 +62,7 @@ def test_the_cause_is_told(warnings: str, cause: str | None) -> None:
             "HTTPSConnectionPool(host=<index>): Max retries",
         ),
         ("ERROR: 403 Client Error: Forbidden for url: https://u:p@index.example/x\n", "<index>"),
-        ("", "it failed and said nothing"),
+        ("", "it failed without output"),
         ("Traceback\nKeyError: 'x'\n", "KeyError: 'x'"),
     ],
 )

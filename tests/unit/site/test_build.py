@@ -15,10 +15,10 @@ from click.testing import CliRunner
 
 from harness.cli.report import site
 from harness.history.attempts import Attempt, cause_id
-from harness.history.database import CauseTold, NightTold, keep_night, open_database
+from harness.history.database import CauseSummary, NightSummary, open_database, store_night
 from harness.history.importing import import_run
 from harness.results.run_folder import INFO, RunFolder
-from harness.site.build import Built, build
+from harness.site.build import SiteWriter, build
 from harness.site.pages import page_of
 from tests.unit.history.runs import attempt, run_folder
 
@@ -43,7 +43,7 @@ def nights(folder: Path) -> list[Path]:
     ]
 
 
-def built(folder: Path, *runs: Path) -> Built:
+def built(folder: Path, *runs: Path) -> SiteWriter:
     database = open_database(str(folder / "history.sqlite"))
     for one in runs:
         import_run(database, one)
@@ -82,7 +82,7 @@ def test_who_runs_a_case_again_by_hand_makes_no_night(tmp_path: Path) -> None:
     runs = nights(tmp_path)
     built(tmp_path, *runs)
     held = open_database(str(tmp_path / "history.sqlite"))
-    keep_night(held, NightTold(night="n", run=SECOND))
+    store_night(held, NightSummary(night="n", run=SECOND))
     built(tmp_path, run_folder(tmp_path, attempt("c passed"), run_id=THIRD))
     front, by_hand, night = (
         (tmp_path / "site" / page).read_text()
@@ -101,10 +101,10 @@ def test_what_came_with_a_cause_is_told_and_not_of_what_is_fixed(tmp_path: Path)
         for one, said in ((FIRST, "a passed"), (SECOND, BAD), (THIRD, "a@2.52.0 passed"))
     ]
     cause = cause_id(Attempt.of(attempt(BAD)))
-    causes = {cause: CauseTold(files_changed=("test_a.py",))}
+    causes = {cause: CauseSummary(files_changed=("test_a.py",))}
     built(tmp_path, *runs[:2])
-    told = NightTold(night="n", run=SECOND, causes=causes)
-    keep_night(open_database(str(tmp_path / "history.sqlite")), told)
+    told = NightSummary(night="n", run=SECOND, causes=causes)
+    store_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path, *runs[2:])
     broke, fixed = (
         (tmp_path / "site" / page_of("night", run)).read_text() for run in (SECOND, THIRD)
@@ -153,7 +153,11 @@ def test_only_what_has_changed_is_written_again(tmp_path: Path) -> None:
     first = built(tmp_path, *runs)
     again = built(tmp_path)
     nights_written = 2  # their pages need not even be made again
-    assert (first.kept, again.written, again.kept) == (0, 0, first.written - nights_written)
+    assert (first.unchanged, again.written, again.unchanged) == (
+        0,
+        0,
+        first.written - nights_written,
+    )
     page = tmp_path / "site" / page_of("night", FIRST)
     was = page.stat().st_mtime_ns
     more = built(tmp_path, run_folder(tmp_path, attempt("a failed id=x"), run_id=THIRD))
@@ -175,7 +179,7 @@ def test_the_command_takes_in_new_runs(tmp_path: Path) -> None:
 
 def test_a_history_without_runs_has_a_front_page(tmp_path: Path) -> None:
     built(tmp_path)
-    assert "Nothing is held yet" in (tmp_path / "site/index.html").read_text()
+    assert "There are no runs yet" in (tmp_path / "site/index.html").read_text()
 
 
 def many(folder: Path, number: int) -> list[Path]:
@@ -240,7 +244,7 @@ def test_since_when_is_told_of_what_fails_for_longer_than_is_read(
         lines = {re.sub("<[^>]*>", "", cell) for cell in cells}
         assert lines >= {
             "fails on 1 of 1 tested devices (sim); since 2026-11-03; changed then: qnn 1.0 to 2.0",
-            "fails on 1 of 1 tested devices (sim); since 2026-11-01, its first run that is held",
+            "fails on 1 of 1 tested devices (sim); since 2026-11-01, its first stored run",
             "no verdict on 1 of 1 devices (sim); since 2026-11-02, with the same versions",
         }, lines
         says = {
@@ -249,7 +253,7 @@ def test_since_when_is_told_of_what_fails_for_longer_than_is_read(
         }
         assert "Fails on 1 of 1 device, since 2026-11-03." in says["broke"]
         assert "fails since 2026-11-03" in says["broke"]
-        assert "Fails on 1 of 1 device, in all that is held." in says["always"]
+        assert "Fails on 1 of 1 device, in all stored runs." in says["always"]
 
 
 def test_a_cause_has_its_diagnosis_and_stays_when_it_is_long_gone(
@@ -273,8 +277,8 @@ def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
     front = tmp_path / "site/index.html"
     assert "1 of 1 case has a verdict: 1 passed." in front.read_text()
     gone = {"exit_code": 1, "failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
-    told = NightTold(night="n", run=SECOND, **gone)
-    keep_night(open_database(str(tmp_path / "history.sqlite")), told)
+    told = NightSummary(night="n", run=SECOND, **gone)
+    store_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path)
     text = front.read_text()
     assert "Fails because of: vanished (what was judged before was not)." in text
@@ -293,9 +297,9 @@ def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
         ),
         (
             "failed",
-            "Fails on 2 of 2 devices, in all that is held.",
-            "Fails on 2 of 2 devices, in all that is held; no verdict now on 1 device.",
-            "Failed until now on 2 of 2 devices, in all that is held; no verdict now on 2 devices.",
+            "Fails on 2 of 2 devices, in all stored runs.",
+            "Fails on 2 of 2 devices, in all stored runs; no verdict now on 1 device.",
+            "Failed until now on 2 of 2 devices, in all stored runs; no verdict now on 2 devices.",
         ),
     ],
 )
@@ -324,9 +328,9 @@ def test_what_is_new_since_the_night_before_is_new_though_a_run_by_hand_saw_it(
     night = run_folder(tmp_path, failing := attempt("a failed"), run_id=THIRD)
     said = "1 of 1 case has a verdict: 1 failed; 1 new; 0 still failing, 0 still passing"
     database = open_database(str(tmp_path / "history.sqlite"))
-    keep_night(database, NightTold(night="n", run=FIRST))
+    store_night(database, NightSummary(night="n", run=FIRST))
     new = {"failed_on": ("new", "vanished"), "new": (failing.case,), "verdict": said, "base": FIRST}
-    keep_night(database, NightTold(night="o", run=THIRD, exit_code=1, **new))
+    store_night(database, NightSummary(night="o", run=THIRD, exit_code=1, **new))
     built(tmp_path, good, by_hand, night)
     text = (tmp_path / "site/index.html").read_text()
     assert f">{said}.</p>" in text

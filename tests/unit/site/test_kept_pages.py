@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pytest
 
 from harness.core.errors import InfraError
-from harness.history.database import CauseTold, NightTold, keep_night, open_database
+from harness.history.database import CauseSummary, NightSummary, open_database, store_night
 from harness.report.document import Heading, page
 from harness.report.projections import project
 from harness.report.sections import Since
@@ -41,8 +41,8 @@ def reports(folder: Path) -> list[Path]:
     answer = {"text": "first bad 2.51.0"}
     said = {"kind": "bisect", "case": TEST, "axes": ["qnn"], "answer": answer, "runs": [1]}
     (folder / BISECT / "result.json").write_text(json.dumps(said))
-    leads = '<!--ways--><!--/ways--><a href="./runs/1/report.html#x">1</a><a href="./">all</a>'
-    (folder / BISECT / "report.html").write_text(leads)
+    links = '<a href="./runs/1/report.html#x">1</a><a href="./">all</a>'
+    (folder / BISECT / "report.html").write_text(f"<!--navigation--><!--/navigation-->{links}")
     return runs
 
 
@@ -54,9 +54,9 @@ def cause_of(folder: Path) -> str:
 def written(folder: Path) -> Path:
     runs = reports(folder)
     built(folder, *runs)
-    causes = {cause_of(folder): CauseTold(known="first bad 2.51.0", folder=BISECT)}
-    told = NightTold(night=NIGHT, run=SECOND, causes=causes)
-    keep_night(open_database(str(folder / "history.sqlite")), told)
+    causes = {cause_of(folder): CauseSummary(known="first bad 2.51.0", folder=BISECT)}
+    told = NightSummary(night=NIGHT, run=SECOND, causes=causes)
+    store_night(open_database(str(folder / "history.sqlite")), told)
     built(folder)
     return folder / "site"
 
@@ -116,8 +116,8 @@ def test_no_page_is_taken_from_elsewhere(tmp_path: Path) -> None:
     (run / "report.html").unlink()
     (run / "report.html").symlink_to(tmp_path / "secret")
     (tmp_path / NIGHT / "comparison.html").unlink()
-    told = NightTold(night="../secret", run=FIRST)
-    keep_night(open_database(str(tmp_path / "history.sqlite")), told)
+    told = NightSummary(night="../secret", run=FIRST)
+    store_night(open_database(str(tmp_path / "history.sqlite")), told)
     built(tmp_path, run)
     (page,) = (tmp_path / "site/reports").rglob(f"{FIRST}/*")
     assert "1 of 1 case has a verdict" in page.read_text()
@@ -145,9 +145,9 @@ def test_no_script_of_a_strangers_page_is_published(tmp_path: Path) -> None:
     for file in pages:
         file.write_text(f"<!DOCTYPE html><html><head>{evil}</head><body onload=alert(1)></body>")
     built(tmp_path, *runs)
-    keep_night(
+    store_night(
         open_database(str(tmp_path / "history.sqlite")),
-        NightTold(night=NIGHT, run=FIRST),
+        NightSummary(night=NIGHT, run=FIRST),
     )
     built(tmp_path)
     run, *copies = (tmp_path / "site/reports" / file.relative_to(tmp_path) for file in pages)

@@ -49,9 +49,10 @@ def test_the_page_lists_every_entry(table: ModuleType) -> None:
     rows = [line.split(" | ") for line in lines if line.startswith("| ")]
     entries = [row for row in rows if len(row) == 7]
     listed = {(row[0][2:], name, row[3]) for row in entries for name in row[2].split(", ")}
-    wanted = {(str(one.code), one.backend.upper(), one.how) for one in table.PROVOCATIONS}
+    wanted = {(str(one.code), one.backend.upper(), one.trigger) for one in table.PROVOCATIONS}
     wanted |= {
-        (str(one.code), f"ORT on {one.backend.upper()}", one.how) for one in table.ORT_PROVOCATIONS
+        (str(one.code), f"ORT on {one.backend.upper()}", one.trigger)
+        for one in table.ORT_PROVOCATIONS
     }
     assert listed - {("code", "backend", "given when"), ("---", "---", "---")} == wanted
 

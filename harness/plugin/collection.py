@@ -1,4 +1,4 @@
-"""What tests there are, their markers, and which words of a command line choose them."""
+"""Collection: device tests, their markers, and the words of a command line that select cases."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ import harness
 from harness.core.axes import AXES, EXECUTORCH
 from harness.core.errors import ConfigError, HarnessError, InfraError, NoLabError
 from harness.plugin.options import OPTIONS, WITH_VALUE, in_long_forms, with_our_options
-from harness.plugin.own_contexts import TAKES, ArtefactFile, choose_contexts, suite_of
-from harness.plugin.pytest_internals import marks_asked
+from harness.plugin.pytest_internals import compile_markexpr
 from harness.plugin.terminal import NO_DEVICE, NO_LAB
+from harness.plugin.user_files import TAKES, ArtefactFile, choose_contexts, suite_of
 from harness.results.case_names import NO_PLACEMENT
 
 if TYPE_CHECKING:
     from harness.bench.placement import Need, Placement
     from harness.models.context_file import Files
-    from harness.plugin.asked import Selection
-    from harness.plugin.options import ContextsAsked
+    from harness.plugin.options import ContextOptions
+    from harness.plugin.selection import Selection
     from harness.results.known_issues import CollectedTests
     from harness.results.record import Asked
 
@@ -41,10 +41,10 @@ MARKERS: Final = (
     "timed: waits until its device is cool and idle (`gate` in devices.yaml)",
     "takes_contexts(parameter): with --contexts, that parameter is the contexts of a file",
 )
-"""What tests may be marked with, and what that means."""
+"""The markers of tests, with their help."""
 
 MISTAKE = pytest.StashKey[ConfigError]()
-"""What is wrong with how a test is marked."""
+"""The error in the markers of a test."""
 
 _DEVICE: Final = "device"
 _BENCH: Final = "bench"
@@ -56,7 +56,7 @@ _OWN: Final = "(one of your own has to be in pytest's setting `markers`)"
 
 
 def takes_bench(fixtures: Collection[str]) -> bool:
-    """Whether a test takes our fixture: somebody may have one of their own of either name."""
+    """Return whether a test uses our `bench`, and not another fixture of that name."""
     return _BENCH in fixtures and "placement" in fixtures
 
 
@@ -65,22 +65,22 @@ def _names(lines: Iterable[str]) -> list[str]:
 
 
 def note_mistakes(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
-    """Takes note of each test that is no device test and was to be one, or has a wrong requirement.
+    """Mark each test that should be a device test but is not, or has a wrong requirement.
 
-    It is an error of that test, which `-m device` takes. pytest only warns of a marker that nobody
-    knows: the test would run without a device, or on each. A registered marker is somebody's own.
+    Such a test fails with the error, and `-m device` selects it. pytest only warns about an unknown
+    marker: the test would run without a device, or on each. Registered markers are accepted.
     """
     known = frozenset(_names(config.getini("markers")))
     for item in items:
         names = dict.fromkeys(mark.name for mark in item.iter_markers())
         unknown, marked = [name for name in names if name not in known], _DEVICE in names
-        problem = mistake(unknown, marked=marked, fixtures=getattr(item, "fixturenames", ()))
+        problem = misuse(unknown, marked=marked, fixtures=getattr(item, "fixturenames", ()))
         if problem is None and marked and _is_marked_late(item):
             problem = _LATE
-        # a record would have the parameter where readers look for the axis
-        taken = [name for name in parameters_of(item) if name in AXES] if marked else []
-        if problem is None and taken:
-            problem = f"has the parameter {taken[0]!r}, called like an axis: rename it"
+        # in a record the parameter would replace the axis
+        reserved = [name for name in parameters_of(item) if name in AXES] if marked else []
+        if problem is None and reserved:
+            problem = f"has the parameter {reserved[0]!r}, called like an axis: rename it"
         wrong = getattr(getattr(item, "callspec", None), "params", {}).get("placement")
         if problem is not None:
             file, line, _ = item.location
@@ -97,50 +97,50 @@ def _is_marked_late(item: pytest.Item) -> bool:
     return None not in (mark, test) and mark not in [*getattr(test, "pytestmark", ()), *of_parents]
 
 
-def mistake(unknown: Collection[str], *, marked: bool, fixtures: Collection[str]) -> str | None:
-    """What is wrong with the markers of a test, of which some are `unknown` (pure)."""
-    asks = takes_bench(fixtures)
-    ours = _names(MARKERS) if asks else [_DEVICE]
+def misuse(unknown: Collection[str], *, marked: bool, fixtures: Collection[str]) -> str | None:
+    """Return the error in the markers of a test, some of which are `unknown` (pure)."""
+    has_bench = takes_bench(fixtures)
+    ours = _names(MARKERS) if has_bench else [_DEVICE]
     for name in unknown:
-        meant = next((one for one in ours if _is_slip_of(one, name.casefold())), "")
+        meant = next((known for known in ours if _is_typo_of(known, name.casefold())), "")
         guess = f", did you mean {meant!r}?" if meant else ""
-        if asks and not marked:
+        if has_bench and not marked:
             from harness.core.yaml_document import did_you_mean
 
             guess = guess or did_you_mean(name, [_DEVICE])
         if guess:
             return f"has the unknown marker {name!r}{guess} {_OWN}"
-    if asks and not marked:
+    if has_bench and not marked:
         return "takes the fixture `bench`: mark it with @pytest.mark.device"
-    if marked and not asks:
-        slip = next((f", not {one!r}" for one in fixtures if _is_slip_of(_BENCH, one)), "")
+    if marked and not has_bench:
+        slip = next((f", not {name!r}" for name in fixtures if _is_typo_of(_BENCH, name)), "")
         return f"is marked `device` and must take the fixture `bench`{slip}"
     return None
 
 
-def _is_slip_of(meant: str, word: str) -> bool:
-    ours, theirs = _less_a_letter(meant), _less_a_letter(word)
-    wrong = any(one == other for one, other in zip(ours, theirs, strict=False))
+def _is_typo_of(meant: str, word: str) -> bool:
+    ours, theirs = _deletions(meant), _deletions(word)
+    wrong = any(short == long for short, long in zip(ours, theirs, strict=False))
     return sorted(word) == sorted(meant) or word in ours or meant in theirs or wrong
 
 
-def _less_a_letter(word: str) -> list[str]:
-    return [word[:at] + word[at + 1 :] for at in range(len(word))]
+def _deletions(word: str) -> list[str]:
+    return [word[:i] + word[i + 1 :] for i in range(len(word))]
 
 
-_NO_CASE: Final = {one.name: one for one in OPTIONS if not one.chooses}
-# what a command line says besides which cases it means, of pytest's own options and of plug-ins
+_NO_CASE: Final = {option.name: option for option in OPTIONS if not option.chooses}
+# options of pytest and of plug-ins that do not select cases
 _SHORT: Final = ("-n", "-p", "-c", "-r", "-W")
 _SHORT_FLAGS: Final = re.compile("-[dlqsvx]+")
 """Flags of one letter, also several in one word (`-xvs`)."""
-# these have more options than are listed here, and some whose value may be left out
+# prefixes of plug-ins with more options than are listed here, some with an optional value
 _TOLD_TO: Final = ("--cov", "--log-", "--json-report", "--reruns", "--metadata")
 _MARK: Final = re.compile(r"[\w:+\-.\[\]/\\]+")
 _MOST_MARKS: Final = 10
 _VALUE_MAY_FOLLOW: Final = ("--cov", "--debug")
-SAYS_NO_CASE: Final = frozenset(
+UNRELATED_OPTIONS: Final = frozenset(
     {
-        *(name for name, one in _NO_CASE.items() if one.takes_value),
+        *(name for name, option in _NO_CASE.items() if option.takes_value),
         *("--junitxml", "--junit-xml", "--junitprefix", "--junit-prefix", "--durations"),
         *("--durations-min", "--color", "--code-highlight", "--tb", "--show-capture", "--capture"),
         *("--verbosity", "--maxfail", "--rootdir", "--basetemp", "--config-file", "--pdbcls"),
@@ -156,7 +156,7 @@ SAYS_NO_CASE: Final = frozenset(
 )
 FLAGS: Final = frozenset(
     {
-        *(name for name, one in _NO_CASE.items() if not one.takes_value),
+        *(name for name, option in _NO_CASE.items() if not option.takes_value),
         *("--json", "--showlocals", "--no-showlocals", "--exitfirst", "--full-trace", "--pdb"),
         *("--no-header", "--no-summary", "--quiet", "--verbose", "--no-fold-skipped", "--xfail-tb"),
         *("--disable-warnings", "--disable-pytest-warnings", "--force-short-summary"),
@@ -170,39 +170,39 @@ FLAGS: Final = frozenset(
 
 
 def asks_for_devices(config: pytest.Config) -> bool:
-    """Whether a run is about devices, as far as that is known before anything is collected."""
+    """Return whether `-m` selects device tests, known before anything is collected."""
     return wants_devices(config.getoption("markexpr", ""))
 
 
 def asks_for_devices_alone(config: pytest.Config) -> bool:
-    """Whether `-m` takes no other tests."""
+    """Return whether `-m` selects no other tests."""
     return is_of_devices(config.getoption("markexpr", ""))
 
 
 def wants_devices(expression: str) -> bool:
-    """Whether `-m` takes some test because it is a device test (pure)."""
-    return (True, False) in _taken(expression)
+    """Return whether `-m` selects some test because it is a device test (pure)."""
+    return (True, False) in _truth_pairs(expression)
 
 
 def is_of_devices(expression: str) -> bool:
-    """Whether `-m` takes device tests alone: `device and smoke and not slow` (pure)."""
-    return _taken(expression) in ({(True, False)}, {(True, False), (False, False)})
+    """Return whether `-m` selects device tests alone: `device and smoke and not slow` (pure)."""
+    return _truth_pairs(expression) in ({(True, False)}, {(True, False), (False, False)})
 
 
-def _taken(expression: str) -> set[tuple[bool, bool]]:
-    """Whether a device test is taken, and the same test if it were none.
+def _truth_pairs(expression: str) -> set[tuple[bool, bool]]:
+    """Evaluate `-m` for a test with the mark `device` and without it.
 
-    It has a pair for each way in which the test's other marks make a difference.
+    Returns the distinct pairs for all combinations of the other marks in the expression.
     """
-    if (asked := marks_asked(expression)) is None:
+    if (evaluate := compile_markexpr(expression)) is None:
         return set()
     others = sorted({*_MARK.findall(expression)} - {"device"})[:_MOST_MARKS]
-    found: set[tuple[bool, bool]] = set()
-    for has in product((False, True), repeat=len(others)):
-        marks = {*compress(others, has)}
-        taken, otherwise = (partial(_is_in, marks | own) for own in ({"device"}, set[str]()))
-        found.add((asked(taken), asked(otherwise)))
-    return found
+    pairs: set[tuple[bool, bool]] = set()
+    for chosen in product((False, True), repeat=len(others)):
+        marks = {*compress(others, chosen)}
+        as_device, as_other = (partial(_is_in, marks | extra) for extra in ({"device"}, set[str]()))
+        pairs.add((evaluate(as_device), evaluate(as_other)))
+    return pairs
 
 
 def _is_in(marks: Set[str], name: str, /, **_more: object) -> bool:
@@ -210,9 +210,9 @@ def _is_in(marks: Set[str], name: str, /, **_more: object) -> bool:
 
 
 def selection(command: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command line that choose cases, in one order.
+    """Return the words of a command line that select cases, sorted.
 
-    Versions choose none: with other versions the cases are the same.
+    Versions do not: with other versions the cases are the same.
     """
     return tuple(sorted(_words(deque(in_long_forms(command[1:])))))
 
@@ -230,15 +230,15 @@ def _words(words: deque[str]) -> Iterator[str]:
             continue
         if word in FLAGS or _SHORT_FLAGS.fullmatch(word) or (word[:2] in _SHORT and len(word) > 2):
             continue  # as in -nauto
-        if short or name in WITH_VALUE or name in SAYS_NO_CASE:
+        if short or name in WITH_VALUE or name in UNRELATED_OPTIONS:
             value = value if equals or not words else words.popleft()
-            if name not in SAYS_NO_CASE:
+            if name not in UNRELATED_OPTIONS:
                 yield f"{name}={value}"
         else:
             yield word
 
 
-_WORKER_SAYS = "qnn_harness_collected"
+_WORKER_KEY = "qnn_harness_collected"
 _NO_LAB = (
     f"{NO_LAB}: --device sim-v73 runs it on a device that this computer simulates; "
     "qnn-harness init writes one of the devices that are attached"
@@ -246,59 +246,59 @@ _NO_LAB = (
 
 
 class Collected:
-    """Takes note of all collected device tests; from xdist's workers by what they say at the end.
+    """Records all collected device tests; xdist's workers report theirs at the end.
 
-    If single tests were named, the others were not looked for, and nothing is known of tests.
-    Nobody asks if nothing is run.
+    Nothing is known if single tests were named, since the others were not collected, or if nothing
+    is run.
     """
 
-    def __init__(self, asked: Selection) -> None:
-        self._asked = asked
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
         self._tests: dict[tuple[str, str], dict[str, dict[str, object]]] = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Comes before -k and -m choose."""
+        """Collect the tests before -k and -m deselect some."""
         note_mistakes(config, items)
-        options = self._asked.options
-        own = options.contexts.paths  # suites have others than they are written with
-        if not options.known_issues or own or any("::" in one for one in config.args):
+        options = self._selection.options
+        files = options.contexts.paths  # they replace the contexts of suites
+        if not options.known_issues or files or any("::" in argument for argument in config.args):
             return
         if config.option.collectonly or not any(map(placement_of, items)):
             return
-        from harness.plugin.axes import own_axes
+        from harness.plugin.axes import parameter_axes
         from harness.results.known_issues import CollectedTests
 
         collected = CollectedTests(tests=self._tests)
         for item in items:
             if item.get_closest_marker("device") is not None:
                 test = getattr(item, "originalname", item.name)
-                collected.add(suite_of(item), test, own_axes(parameters_of(item)))
+                collected.add(suite_of(item), test, parameter_axes(parameters_of(item)))
             else:
-                collected.add(suite_of(item), "", {})  # that a file has no such test is known, too
+                collected.add(suite_of(item), "", {})  # a file without device tests is known, too
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A worker tells the process that distributes."""
+        """Send a worker's tests to its controller."""
         output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
         if output is not None:
-            output[_WORKER_SAYS] = [[*names, axes] for names, axes in self._tests.items()]
+            output[_WORKER_KEY] = [[*names, axes] for names, axes in self._tests.items()]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """What a worker told; all of them collect the same."""
-        for suite, test, axes in getattr(node, "workeroutput", {}).get(_WORKER_SAYS, ()):
+        """Receive the tests of a worker; all workers collect the same."""
+        for suite, test, axes in getattr(node, "workeroutput", {}).get(_WORKER_KEY, ()):
             self._tests[suite, test] = axes
 
     def tests(self) -> CollectedTests:
-        """All that is known."""
+        """Return all collected tests, with the suites and devices of the lab."""
         from harness.results.known_issues import CollectedTests
 
-        devices = self._asked.lab.devices
-        file = self._asked.options.known_issues
-        beside = file.parent.glob("**/test_*.py") if self._tests and file is not None else ()
-        names = (path.stem.removeprefix("test_") for path in beside if not _is_foreign(path, file))
+        devices = self._selection.lab.devices
+        file = self._selection.options.known_issues
+        modules = file.parent.glob("**/test_*.py") if self._tests and file is not None else ()
+        names = (path.stem.removeprefix("test_") for path in modules if not _is_foreign(path, file))
         return CollectedTests(
             tests=self._tests,
             suites=frozenset(names) if self._tests else None,
@@ -313,25 +313,24 @@ def _is_foreign(test: Path, issues: Path | None) -> bool:
 
 
 def parameters_of(item: pytest.Item) -> Mapping[str, Any]:
-    """The values of a test's parameters by name, its placement among them."""
+    """Return the values of a test's parameters by name, including its placement."""
     callspec = getattr(item, "callspec", None)
     return callspec.params if callspec else {}
 
 
 def placement_of(item: pytest.Item) -> Placement | None:
-    """Where a case runs, and with what; None for any other test."""
-    found = parameters_of(item).get("placement")
-    return found if hasattr(found, "compiler") and MISTAKE not in item.stash else None
+    """Return the placement of a case; None for any other test."""
+    placement = parameters_of(item).get("placement")
+    return placement if hasattr(placement, "compiler") and MISTAKE not in item.stash else None
 
 
 def placements_for(
-    metafunc: pytest.Metafunc, asked: Selection
+    metafunc: pytest.Metafunc, selection: Selection
 ) -> tuple[Sequence[object], HarnessError | None]:
-    """Where a test runs, and what keeps the run from its device tests.
+    """Return the placements of a test, and the error that stops the run's device tests.
 
-    Without a lab that is nothing, unless device tests, a device or a lab were asked for: who runs
-    other tests, or looks for them, needs none. What is wrong with the marker stands instead of a
-    placement.
+    A missing lab is an error only if device tests, a device or a lab were selected: other tests do
+    not need one. An error in the marker takes the place of a placement.
     """
     from harness.lab.matching import required
     from harness.plugin.axes import made_by, takes_compiled
@@ -342,28 +341,29 @@ def placements_for(
     requirements = dict(marker.kwargs)
     path, line, _ = metafunc.definition.location
     if marker.args:
-        told = f'takes keywords, as in device(backend="htp"), and not {marker.args[0]!r:.60}'
+        problem = f'takes keywords, as in device(backend="htp"), and not {marker.args[0]!r:.60}'
         name = metafunc.definition.name
-        wrong = ConfigError(f"the marker of {name} {told}", file=path, line=(line or 0) + 1)
+        wrong = ConfigError(f"the marker of {name} {problem}", file=path, line=(line or 0) + 1)
         return [pytest.param(wrong, id=NO_PLACEMENT)], None
     try:
-        required(requirements)  # also where there is no device to ask
-        choose_contexts(metafunc, asked.options)
-        given = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
-        own = asked.options.executorch is not None and requirements.get("engine") == EXECUTORCH.name
-        values, reasons = asked.placements(
+        required(requirements)  # also without any device to match
+        choose_contexts(metafunc, selection.options)
+        argument_values = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
+        uses_executorch = requirements.get("engine") == EXECUTORCH.name
+        is_own_build = uses_executorch and selection.options.executorch is not None
+        values, reasons = selection.placements(
             requirements,
-            compiled=takes_compiled(given),
-            made_by=made_by(given) if own else (),
+            compiled=takes_compiled(argument_values),
+            made_by=made_by(argument_values) if is_own_build else (),
         )
-        return values or [_nowhere(f"{NO_DEVICE}: {'; '.join(reasons)}")], None
+        return values or [_skipped(f"{NO_DEVICE}: {'; '.join(reasons)}")], None
     except NoLabError as error:
         get = metafunc.config.getoption
         if asks_for_devices(metafunc.config) or get("--qnn-device") or get("--qnn-lab"):
             return (), error
-        above = asked.lab_above
-        why = f"{NO_LAB}, but {above}" if above else _NO_LAB
-        return [_nowhere(with_our_options(metafunc.config, why))], None
+        hint = selection.parent_lab_hint
+        reason = f"{NO_LAB}, but {hint}" if hint else _NO_LAB
+        return [_skipped(with_our_options(metafunc.config, reason))], None
     except ConfigError as error:
         if error.field in requirements and error.file is None:
             return [pytest.param(_in_marker(error, metafunc), id=NO_PLACEMENT)], None
@@ -383,147 +383,148 @@ def _in_marker(error: ConfigError, metafunc: pytest.Metafunc) -> ConfigError:
     )
 
 
-def _nowhere(why: str) -> Any:
-    return pytest.param(None, id=NO_PLACEMENT, marks=pytest.mark.skip(reason=why))
+def _skipped(reason: str) -> Any:
+    return pytest.param(None, id=NO_PLACEMENT, marks=pytest.mark.skip(reason=reason))
 
 
 def need_of(item: pytest.Item) -> Need | None:
-    """What a case wants made ready; None for any other test."""
+    """Return the requirements of a case; None for any other test."""
     placement = placement_of(item)
     if placement is None:
         return None
     from harness.bench.placement import Need
     from harness.plugin.axes import files_of, sources_of
 
-    given = parameters_of(item)
-    return Need(placement, sources_of(given, item.path.parent), files_of(given))
+    parameters = parameters_of(item)
+    return Need(placement, sources_of(parameters, item.path.parent), files_of(parameters))
 
 
-_OF_MODELS: Final = "inputs and expected outputs of models"
+_MODEL_FILES: Final = "inputs and expected outputs of models"
 
 
-def test_code(items: Sequence[pytest.Item], asked: Selection) -> dict[str, str]:
-    """The SHA-256 of each file that says what cases of these names do, by a name for it.
+def test_code(items: Sequence[pytest.Item], selection: Selection) -> dict[str, str]:
+    """Return the SHA-256 of each file that determines what these cases do, by name.
 
-    These are test modules, what was imported from beside or below them, conftests, files of models
-    and known issues. Of inputs and expected outputs there is one for each folder, and one of all
-    that models are given: files of the cache, which are called by what they hold. A checkout may
-    lie anywhere: modules are called as from the folder that they have in common, other files by
-    their own name. What cannot be read is left out: its case says so.
+    These are test modules, modules imported from beside or below them, conftests, model files and
+    known issues; inputs and expected outputs have one for each folder, and those of models, which
+    are files of the cache named after their content, have one together. Names do not depend on the
+    checkout: modules have paths relative to their common folder, other files their own name.
+    Unreadable files are left out: their cases report the error.
     """
     from harness.core.cache import cache_root
     from harness.core.whole_file import sha256_of
 
     tests = {item.path for item in items}
     base = os.path.commonpath([path.parent for path in tests])
-    found: dict[str, list[str]] = {}
+    digests_of: dict[str, list[str]] = {}
     for path in _modules(tests):
         with contextlib.suppress(OSError):
             name = Path(os.path.relpath(path, base)).as_posix()
-            found.setdefault(name, []).append(sha256_of(path))
-    known = [asked.options.known_issues] if asked.options.known_issues else []
-    others = {path: _digest(path) for path in known}
+            digests_of.setdefault(name, []).append(sha256_of(path))
+    known_issues = selection.options.known_issues
+    others = {path: _digest(path) for path in ([known_issues] if known_issues else [])}
     for item in items:
-        others |= _files_taken(item)
+        others |= _user_file_digests(item)
     for path, digest in others.items():
         if digest is not None:
-            name = _OF_MODELS if path.is_relative_to(cache_root()) else path.name
-            found.setdefault(name, []).append(digest)
-    return {name: _one_digest(digests) for name, digests in found.items()}
+            name = _MODEL_FILES if path.is_relative_to(cache_root()) else path.name
+            digests_of.setdefault(name, []).append(digest)
+    return {name: _one_digest(digests) for name, digests in digests_of.items()}
 
 
 def files_sha256(item: pytest.Item) -> str | None:
-    """The SHA-256 of the file that a case takes, as it is now; of several, of what theirs are.
+    """Return the SHA-256 of a case's file as it is now; of several files, that of their digests.
 
-    That of a model is of its weights, too. It tells runs of a file from those of another that was
-    put in its place, however a case ended. None where it takes no file, or none can be read.
+    That of a model covers its weights. Runs of a file and of another one put in its place have
+    different digests, however the case ended. None if the case has no file, or none can be read.
     """
-    digests = set(filter(None, _files_taken(item).values()))
+    digests = set(filter(None, _user_file_digests(item).values()))
     return _one_digest([*digests]) if digests else None
 
 
-def _files_taken(item: pytest.Item) -> dict[Path, str | None]:
-    """The files and folders of a user's that a case takes, with the SHA-256 of each."""
+def _user_file_digests(item: pytest.Item) -> dict[Path, str | None]:
+    """Return the SHA-256 of each of the user's files and folders that a case uses."""
     from harness.models.artefact_sources import WholeFile
     from harness.models.context_file import ContextFile
     from harness.models.onnx_model import OnnxModel
     from harness.plugin.axes import files_of, sources_of
 
-    given = parameters_of(item)
-    files: set[Files] = set(files_of(given))
+    parameters = parameters_of(item)
+    files: set[Files] = set(files_of(parameters))
     models = {}
-    for whole in given.values():
-        if isinstance(whole, WholeFile):
-            files.update((whole.given.inputs, whole.given.expected))
-    for one in sources_of(given, item.path.parent):
-        if isinstance(one, ContextFile):
-            files.update((one.path, one.inputs, one.expected))
-        elif isinstance(one, OnnxModel):
-            models[one.path] = one.digest
-            files.update((*one.read, *one.wanted))
+    for value in parameters.values():
+        if isinstance(value, WholeFile):
+            files.update((value.options.inputs, value.options.expected))
+    for source in sources_of(parameters, item.path.parent):
+        if isinstance(source, ContextFile):
+            files.update((source.path, source.inputs, source.expected))
+        elif isinstance(source, OnnxModel):
+            models[source.path] = source.digest
+            files.update((*source.input_files, *source.expected_files))
     if item.getparent(ArtefactFile) is not None:
         files.add(item.path)
-    paths = {path for one in files for path in (one if isinstance(one, tuple) else [one])}
+    paths = {path for entry in files for path in (entry if isinstance(entry, tuple) else [entry])}
     return {path: _digest(path) for path in paths - models.keys() if path} | models
 
 
-def asked_of(item: pytest.Item, contexts: ContextsAsked) -> Asked | None:
-    """What a run asks of the user's file that a test is run with; None if there is none."""
-    takes = contexts.paths and item.get_closest_marker(TAKES) is not None
-    return _asked(contexts) if takes or item.getparent(ArtefactFile) is not None else None
+def file_options(item: pytest.Item, contexts: ContextOptions) -> Asked | None:
+    """Return the run's options for the user's file of a test; None without one."""
+    takes_file = bool(contexts.paths) and item.get_closest_marker(TAKES) is not None
+    is_file = item.getparent(ArtefactFile) is not None
+    return _file_options(contexts) if takes_file or is_file else None
 
 
 @cache
-def _asked(contexts: ContextsAsked) -> Asked | None:
+def _file_options(contexts: ContextOptions) -> Asked | None:
     from harness.results.record import Asked
 
-    given = {field: getattr(contexts, field) for field in Asked.model_fields}
-    given["tolerance"] = contexts.tolerance or None
-    given["fallback"] = "allow" if contexts.fallback == "allow" else None
-    # what cannot be read is told by its path: the case says so
-    given |= {
-        field: _digest(path) or str(path) for field, path in given.items() if isinstance(path, Path)
+    fields = {name: getattr(contexts, name) for name in Asked.model_fields}
+    fields["tolerance"] = contexts.tolerance or None
+    fields["fallback"] = "allow" if contexts.fallback == "allow" else None
+    # an unreadable file is recorded by its path; its case reports the error
+    fields |= {
+        name: _digest(path) or str(path) for name, path in fields.items() if isinstance(path, Path)
     }
-    asked = Asked(**given)
-    return asked if asked != Asked() else None
+    file_options = Asked(**fields)
+    return file_options if file_options != Asked() else None
 
 
 def _digest(path: Path) -> str | None:
-    """Of a file, or of all files in a folder with their names; None if it cannot be read."""
+    """Return the digest of a file, or of a folder's files and names; None if unreadable."""
     from harness.core.cache import cache_root
     from harness.core.verified_folder import HashCache
 
     is_folder = path.is_dir()
     files = {"": path}
     if is_folder:
-        files = {one.relative_to(path).as_posix(): one for one in path.rglob("*") if one.is_file()}
+        files = {p.relative_to(path).as_posix(): p for p in path.rglob("*") if p.is_file()}
     try:
         hashed = HashCache(cache_root(), path if is_folder else path.parent).hashed(files)
     except InfraError:
         return None
     if not is_folder:
         return hashed[""].sha256
-    return _one_digest([f"{name} {one.sha256}" for name, one in hashed.items()])
+    return _one_digest([f"{name} {entry.sha256}" for name, entry in hashed.items()])
 
 
 def _modules(tests: set[Path]) -> set[Path]:
-    """Files of tests, with what else of their folders is imported, and the conftests above.
+    """Return test modules, modules imported from their folders, and the conftests above.
 
-    Not what is installed: that is told by its version.
+    Installed modules are left out: their version identifies them.
     """
     folders = {path.parent for path in tests}
     above = {folder for path in tests for folder in path.parents}
     installed = {Path(sys.prefix), Path(harness.__file__).parent}
-    found = set(tests)
+    modules = set(tests)
     for module in [*sys.modules.values()]:
         file = getattr(module, "__file__", None)
         path = Path(file) if isinstance(file, str) else Path()
-        beside = path.suffix == ".py" and not folders.isdisjoint(path.parents)
+        is_near = path.suffix == ".py" and not folders.isdisjoint(path.parents)
         if (
-            beside or (path.name == "conftest.py" and path.parent in above)
+            is_near or (path.name == "conftest.py" and path.parent in above)
         ) and installed.isdisjoint(path.parents):
-            found.add(path)
-    return found
+            modules.add(path)
+    return modules
 
 
 def _one_digest(digests: list[str]) -> str:
@@ -532,11 +533,11 @@ def _one_digest(digests: list[str]) -> str:
     return hashlib.sha256(" ".join(sorted(digests)).encode()).hexdigest()
 
 
-def leave_out(
+def deselect(
     config: pytest.Config, items: list[pytest.Item], others: Sequence[pytest.Item]
 ) -> None:
-    """Takes tests out of those that pytest runs, and tells who counts them."""
+    """Deselect tests, and report them to pytest's hook."""
     if others:
-        gone = set(others)
-        items[:] = [item for item in items if item not in gone]
+        removed = set(others)
+        items[:] = [item for item in items if item not in removed]
         config.hook.pytest_deselected(items=others)

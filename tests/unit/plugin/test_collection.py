@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from harness.models.artefact_sources import Given, WholeFile
+from harness.models.artefact_sources import ModelOptions, WholeFile
 from harness.models.context_file import ContextFile
 from harness.models.contexts import SourceList
 from harness.models.onnx_model import OnnxModel
-from harness.plugin import collected
+from harness.plugin import collection
 
 FILES = ("model.bin", "in/a.raw", "in/deeper/a.raw", "out/y.raw", "one.npy", "w.pte", "w-in/x.raw")
 
@@ -22,7 +22,7 @@ FILES = ("model.bin", "in/a.raw", "in/deeper/a.raw", "out/y.raw", "one.npy", "w.
 def items_of(machine: Path, onnx: str = "0" * 64) -> list[Any]:
     """Stand-ins of pytest's items, of cases that take all kinds of files."""
     (machine / "test_it.py").write_text("")
-    given = Given(machine / "w-in", machine / "gone")
+    given = ModelOptions(machine / "w-in", machine / "gone")
     parameters = (
         {"context": ContextFile("model.bin", inputs="in", expected="out")},
         {"contexts": SourceList("x", [ContextFile("model.bin", inputs=["one.npy"])])},
@@ -30,7 +30,7 @@ def items_of(machine: Path, onnx: str = "0" * 64) -> list[Any]:
         {"model": OnnxModel("m", path=machine / "m.onnx", digest=onnx)},
         {"number": 1},
     )
-    return [stand_in_item(machine / "test_it.py", one) for one in parameters]
+    return [stand_in_item(machine / "test_it.py", by_name) for by_name in parameters]
 
 
 def stand_in_item(path: Path, parameters: dict[str, object], artefact: object = None) -> Any:
@@ -43,7 +43,7 @@ def stand_in_item(path: Path, parameters: dict[str, object], artefact: object = 
 
 def digests(machine: Path, onnx: str = "0" * 64) -> dict[str, str]:
     asked: Any = SimpleNamespace(options=SimpleNamespace(known_issues=None))
-    return collected.test_code(items_of(machine, onnx), asked)
+    return collection.test_code(items_of(machine, onnx), asked)
 
 
 @pytest.fixture
@@ -96,27 +96,27 @@ def test_files_of_the_cache_are_not_called_by_what_they_hold(
     (test := tmp_path / "test_it.py").write_text("")
     (tmp_path / "cache").mkdir()
     asked: Any = SimpleNamespace(options=SimpleNamespace(known_issues=None))
-    told = []
+    codes = []
     for number in range(2):
-        (read := tmp_path / f"cache/{number}.raw").write_text(str(number))
-        model = OnnxModel("m", path=tmp_path / "m.onnx", digest="0" * 64, read=(read,))
-        told.append(collected.test_code([stand_in_item(test, {"model": model})], asked))
-    assert {name for name in told[0] if told[0][name] != told[1][name]} == {
+        (inputs := tmp_path / f"cache/{number}.raw").write_text(str(number))
+        model = OnnxModel("m", path=tmp_path / "m.onnx", digest="0" * 64, input_files=(inputs,))
+        codes.append(collection.test_code([stand_in_item(test, {"model": model})], asked))
+    assert {name for name in codes[0] if codes[0][name] != codes[1][name]} == {
         "inputs and expected outputs of models"
     }
-    assert told[0].keys() == told[1].keys()
+    assert codes[0].keys() == codes[1].keys()
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_case_has_another_digest_exactly_if_a_file_of_its_own_holds_something_else(
     machines: list[Path], name: str
 ) -> None:
-    before, same = (list(map(collected.files_sha256, items_of(one))) for one in machines)
+    before, same = (list(map(collection.files_sha256, items_of(machine))) for machine in machines)
     assert before == same
     (machines[1] / name).write_text("other")
     taken_by = {"one.npy": {1}, "model.bin": {0, 1}, "w.pte": {2}, "w-in/x.raw": {2}}
-    after = list(map(collected.files_sha256, items_of(machines[1])))
-    unlike = {at for at, (one, other) in enumerate(zip(before, after, strict=True)) if one != other}
+    after = list(map(collection.files_sha256, items_of(machines[1])))
+    unlike = {i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
     assert unlike == taken_by.get(name, {0})
 
 
@@ -127,5 +127,5 @@ def test_a_file_that_nothing_was_taken_of_has_its_own_digest(
     file = tmp_path / "net.onnx"
     file.write_bytes(b"no model")
     item = stand_in_item(file, {"workload": workload}, artefact=file)
-    assert collected.files_sha256(item) == sha256(b"no model").hexdigest()
-    assert collected.files_sha256(stand_in_item(file, {"number": 1})) is None
+    assert collection.files_sha256(item) == sha256(b"no model").hexdigest()
+    assert collection.files_sha256(stand_in_item(file, {"number": 1})) is None

@@ -1,4 +1,4 @@
-"""What the command of a run asked of a file: inputs, expected outputs and limits (pure)."""
+"""The options that a run's command gives for a file: inputs, expected outputs, limits (pure)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _OPTION: Final = re.compile(
 )
 
 
-def asked_of_files(command: object) -> dict[str, str]:
-    """What was said by options, {name: value}; `run` and pytest have other names for the same.
+def file_options_in(command: object) -> dict[str, str]:
+    """Return the values of these options by name, in the spelling of `run` or pytest.
 
-    `command` is that of run.json; nothing is told of one that is no list of words.
+    `command` is that of run.json; empty if it is no list.
     """
     words = iter([str(word) for word in command] if isinstance(command, list | tuple) else ())
-    found = {}
+    options = {}
     for word in words:
         if (named := _OPTION.fullmatch(word)) is not None:
-            found[named[1]] = named[2] if named[2] is not None else next(words, "")
-    return found
+            options[named[1]] = named[2] if named[2] is not None else next(words, "")
+    return options
 
 
-def for_pytest(asked: Mapping[str, str]) -> Iterator[str]:
-    """The options by which pytest is asked the same."""
-    for name, value in asked.items():
+def pytest_options(options: Mapping[str, str]) -> Iterator[str]:
+    """Yield the same options as pytest spells them."""
+    for name, value in options.items():
         yield f"--qnn-{'contexts-' if name in _CONTEXTS else ''}{name}={value}"

@@ -1,4 +1,4 @@
-"""What pytest and its other plug-ins make of our options and cases, and cannot do for them."""
+"""Conflicts with pytest and other plug-ins over options and cases."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ import pytest
 from harness.core.errors import ConfigError
 from harness.plugin.options import LONG, WITH_VALUE, in_long_forms
 from harness.plugin.pytest_internals import (
+    add_usage_hint,
     names_of_options,
     root_for,
-    say_if_refused,
     take_paths,
 )
 
 _WITH_VALUE: Final = WITH_VALUE | {short for short, name in LONG.items() if name in WITH_VALUE}
 _CLOSE: Final = 0.75
-"""How like an option of ours an unknown one is that may be meant for it."""
+"""The similarity from which an unknown option is taken for a misspelt one of ours."""
 _REPEATING: Final = ("rerunfailures", "pytest-retry")
+"""The plug-ins that repeat tests."""
 _RERUNS: Final = (
-    "what only the lab failed is tried again without it (--retries N), and a verdict about the "
-    "target stands; for how often it fails see `qnn-harness bisect --repeat N`"
+    "after a fault of the lab they are tried again anyway (--retries N), and a verdict about the "
+    "target stands; `qnn-harness bisect --repeat N` measures how often a case fails"
 )
 _TIMEOUT: Final = (
-    "That is no verdict: nobody knows what it would have come to. A plan has a deadline of its "
-    "own, whose end is judged: bench.run(plan, timeout_s=...)"
+    "That is no verdict: the result is not known. Use the deadline of the plan, which gives one: "
+    "bench.run(plan, timeout_s=...)"
 )
 
 
 def ignored_options(config: pytest.Config, cases: Sequence[pytest.Item]) -> list[str]:
-    """What was asked of other plug-ins and is not done for these cases, and what to use instead."""
+    """Return a warning about options of other plug-ins that do not apply to these cases."""
     if not any(map(config.pluginmanager.hasplugin, _REPEATING)):
         return []
-    asked = ["--reruns"] if config.getoption("reruns", None) else []
-    asked += ["--force-reruns"] if config.getoption("force_reruns", None) else []
-    asked += ["reruns of the configuration"] if not asked and _ini(config, "reruns") else []
+    ignored = ["--reruns"] if config.getoption("reruns", None) else []
+    ignored += ["--force-reruns"] if config.getoption("force_reruns", None) else []
+    ignored += ["reruns of the configuration"] if not ignored and _ini(config, "reruns") else []
     marked = [case for case in cases if case.get_closest_marker("flaky") is not None]
-    asked += [f"the mark flaky (on {len(marked)} of them)"] if marked else []
-    for case in marked:  # pytest-retry repeats a test within its report, unless told not to
+    ignored += [f"the mark flaky (on {len(marked)} of them)"] if marked else []
+    for case in marked:  # otherwise pytest-retry repeats a test within its report
         case.add_marker(pytest.mark.flaky(condition=False), append=False)
-    if not asked:
+    if not ignored:
         return []
-    return [f"cases with devices are not repeated for {' and '.join(asked)}: {_RERUNS}"]
+    return [f"cases with devices are not repeated for {' and '.join(ignored)}: {_RERUNS}"]
 
 
 def _ini(config: pytest.Config, name: str) -> object:
@@ -59,40 +60,40 @@ def _ini(config: pytest.Config, name: str) -> object:
         return None
 
 
-def told_by_timeout(failure: BaseException) -> str | None:
-    """What to say of a failure that is a limit of pytest-timeout; None if it is not one."""
-    trace, own, told = failure.__traceback__, "", False
+def timeout_message(failure: BaseException) -> str | None:
+    """Return the message for a failure of pytest-timeout; None for any other failure."""
+    trace, line, is_timeout = failure.__traceback__, "", False
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
-        told = told or module == "pytest_timeout"
-        if not told and module.rpartition(".")[2].startswith("test_"):
+        is_timeout = is_timeout or module == "pytest_timeout"
+        if not is_timeout and module.rpartition(".")[2].startswith("test_"):
             file = PurePath(trace.tb_frame.f_code.co_filename).name
-            own = f", at {file}:{trace.tb_lineno}"
+            line = f", at {file}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return f"{str(failure).rstrip('.')} ended the case{own}. {_TIMEOUT}" if told else None
+    return f"{str(failure).rstrip('.')} ended the case{line}. {_TIMEOUT}" if is_timeout else None
 
 
 def words_after(options: Collection[str], words: Sequence[str]) -> list[tuple[str, str]]:
-    """Those of `options` whose value is a word of its own, with that value (pure).
+    """Return those of `options` whose value is the next word, with that value (pure).
 
-    Behind `--` there are no options.
+    There are no options after `--`.
     """
     words = words[: words.index("--")] if "--" in words else words
-    found, here = [], iter(words)
-    for word in here:
-        if word in options and (value := next(here, None)) is not None:
-            found.append((word, value))
-    return found
+    pairs, remaining = [], iter(words)
+    for word in remaining:
+        if word in options and (value := next(remaining, None)) is not None:
+            pairs.append((word, value))
+    return pairs
 
 
 def known_arguments(
     config: pytest.Config, parser: pytest.Parser, words: Sequence[str]
 ) -> Namespace:
-    """What of its command line pytest knows before it runs a conftest.py; all paths that it has.
+    """Parse the command line before pytest runs a conftest.py, and add all its paths.
 
-    Short forms that nobody has yet are taken for ours; what is wrong with them then may be right
-    when a conftest.py has them. Should pytest refuse what it does not know, it says which option of
-    ours may be meant. Before pytest 9, a path that stands behind an option is still unknown to it.
+    Unclaimed short forms count as ours; an error in one is ignored, since a conftest.py may define
+    it. If pytest refuses an unknown option, it will suggest one of ours. Before pytest 9, a path
+    after an unknown option is unknown, too.
     """
     read, option = parser.parse_known_and_unknown_args, config.option
     try:
@@ -104,31 +105,31 @@ def known_arguments(
     names = (word.partition("=")[0] for word in more if word.startswith("--"))
     ours = [name for pair in LONG.items() for name in pair]
     close = [get_close_matches(name, ours, 1, _CLOSE) for name in names]
-    if meant := ", ".join(name for one in close for name in one):
-        say_if_refused(parser, "did you mean", meant)
+    if meant := ", ".join(name for matches in close for name in matches):
+        add_usage_hint(parser, "did you mean", meant)
     return known
 
 
 def refuse_a_moved_rootdir(config: pytest.Config, known: Namespace) -> None:
-    """Raises UsageError where the value of an option of ours moved pytest's root folder.
+    """Raise UsageError if the value of one of our options has moved pytest's root folder.
 
-    The root folder decides which configuration counts, what tests are called and where reports go.
-    pytest looks for it before plug-ins have options: in `--lab FILE` it takes FILE for a path of
-    tests, but not in `--lab=FILE`.
+    The root folder determines the configuration, the names of tests and the place of reports.
+    pytest finds it before plug-ins add options: in `--lab FILE` it takes FILE for a path of tests,
+    but not in `--lab=FILE`.
     """
     here = config.invocation_params.dir
-    given = [
+    arguments = [
         *shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
         *map(str, config.invocation_params.args),
     ]
-    taken = [(option, value) for option, value in words_after(_WITH_VALUE, given)]
-    paths = [(option, value) for option, value in taken if _is_path(here, value)]
+    options = [(option, value) for option, value in words_after(_WITH_VALUE, arguments)]
+    paths = [(option, value) for option, value in options if _is_path(here, value)]
     if not paths:
         return
-    for option, _ in taken:
-        if option in given:
-            del given[given.index(option) : given.index(option) + 2]
-    tests = [word for word in given if not word.startswith("-") and _is_path(here, word)]
+    for option, _ in options:
+        if option in arguments:
+            del arguments[arguments.index(option) : arguments.index(option) + 2]
+    tests = [word for word in arguments if not word.startswith("-") and _is_path(here, word)]
     root, file = root_for(config, known, tests)
     if (root, file) != (config.rootpath, config.inipath):
         better = " ".join(f"{option}={value}" for option, value in paths)
@@ -139,39 +140,39 @@ def refuse_a_moved_rootdir(config: pytest.Config, known: Namespace) -> None:
 
 
 def refuse_programs_beside_files(config: pytest.Config, known: Namespace) -> None:
-    """Raises UsageError where pytest would run a program because it lies beside a named file.
+    """Raise UsageError if pytest would run a program because it is beside a named file.
 
-    pytest imports the conftest.py of a file's folder and of those above, and takes its options from
-    a pytest.ini there. Beside a file of contexts they may be somebody else's. They are only run in
-    the folder where pytest is called, in those above, and in those that are named themselves.
+    pytest imports the conftest.py of a file's folder and of those above, and reads a pytest.ini
+    there. Beside a context file they may come from somebody else. They are only accepted in the
+    folder where pytest is called, in those above it, and in folders that are named themselves.
     """
     here = config.invocation_params.dir
     paths = [Path(os.path.abspath(here / word.partition("::")[0])) for word in known.file_or_dir]
-    files = [one for one in paths if one.suffix != ".py" and one.is_file()]
-    named = [one for one in paths if one not in files]
+    files = [path for path in paths if path.suffix != ".py" and path.is_file()]
+    named = [path for path in paths if path not in files]
     ours = [here, *named, *([config.rootpath] if known.rootdir else [])]
     for file in files:
         for folder in file.parents:
-            if any(folder == one or folder in one.parents for one in ours):
+            if any(folder == path or folder in path.parents for path in ours):
                 continue
-            if any(one in folder.parents for one in named):
+            if any(path in folder.parents for path in named):
                 continue
             program = folder / "conftest.py"
             ini = config.inipath
             if not known.noconftest and program.is_file():
-                found, how = program, "--noconftest leaves it out"
+                path, advice = program, "--noconftest leaves it out"
             elif ini is not None and not known.inifilename and ini.parent == folder:
-                found, how = ini, f"`-c {os.devnull} --rootdir=.` leaves it out"
+                path, advice = ini, f"`-c {os.devnull} --rootdir=.` leaves it out"
             else:
                 continue
             raise pytest.UsageError(
-                f"pytest would run what {found} says, since it lies beside {file.name}; {how}, "
+                f"pytest would run what {path} says, since it lies beside {file.name}; {advice}, "
                 f"`qnn-harness run` runs no such file, and --rootdir={folder} says that it is yours"
             )
 
 
 def refuse_cases_of_one_name(cases: Sequence[pytest.Item]) -> None:
-    """Raises ConfigError for two cases of one node id: their results could not be told apart.
+    """Raise ConfigError for two cases of one node id, whose results would be mixed up.
 
     pytest names a file by its path below the root folder, or below the path that it was given.
     """

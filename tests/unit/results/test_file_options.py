@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.plugin.options import OPTIONS
-from harness.results.asked_of_files import asked_of_files, for_pytest
+from harness.results.file_options import file_options_in, pytest_options
 
 
 @pytest.mark.parametrize(
@@ -23,25 +23,25 @@ from harness.results.asked_of_files import asked_of_files, for_pytest
     ],
 )
 def test_it_is_read_from_the_command(words: str, asked: dict[str, str]) -> None:
-    assert asked_of_files(words.split()) == asked
-    assert asked_of_files(list(for_pytest(asked))) == asked, "pytest is asked the same"
+    assert file_options_in(words.split()) == asked
+    assert file_options_in(list(pytest_options(asked))) == asked, "pytest is asked the same"
 
 
 def test_options_have_pytests_names() -> None:
     asked = {"graph": "g", "min-sqnr": "40", "inputs": "a b"}
-    assert [*for_pytest(asked)] == [
+    assert [*pytest_options(asked)] == [
         *("--qnn-contexts-graph=g", "--qnn-min-sqnr=40", "--qnn-contexts-inputs=a b")
     ]
 
 
 @pytest.mark.parametrize("command", [None, "run --inputs in", 3, {}])
 def test_a_command_that_is_none_asks_nothing(command: object) -> None:
-    assert asked_of_files(command) == {}
+    assert file_options_in(command) == {}
 
 
 def test_every_name_is_an_option_of_pytest_and_of_run() -> None:
     there = {option.name: option for option in OPTIONS}
-    asked = asked_of_files([f"{name.replace('--contexts-', '--')}=x" for name in there])
-    words = [one.partition("=")[0] for one in for_pytest(asked)]
+    asked = file_options_in([f"{name.replace('--contexts-', '--')}=x" for name in there])
+    words = [one.partition("=")[0] for one in pytest_options(asked)]
     assert len(words) == 9
     assert all(there[one].run for one in words), "`run` has it, too"

@@ -12,12 +12,12 @@ from _pytest.config import _prepareconfig
 from _pytest.config.argparsing import Parser
 
 from harness.core.errors import ConfigError
-from harness.plugin.neighbours import (
+from harness.plugin.options import WITH_VALUE, add_options, nonempty
+from harness.plugin.plugin_compat import (
     ignored_options,
     refuse_cases_of_one_name,
     words_after,
 )
-from harness.plugin.options import WITH_VALUE, add_options, named
 
 
 def test_all_options_that_take_a_value_are_known() -> None:
@@ -124,12 +124,12 @@ def test_cases_of_one_name_are_refused() -> None:
 
 
 def test_no_case_is_repeated_within_its_report(request: pytest.FixtureRequest) -> None:
-    case = pytest.Function.from_parent(request.node.parent, name="test_it", callobj=named)
+    case = pytest.Function.from_parent(request.node.parent, name="test_it", callobj=nonempty)
     case.add_marker(pytest.mark.flaky(retries=2))  # as its `--retries` does to all tests
     names = SimpleNamespace(hasplugin="pytest-retry".__eq__)
     config: Any = SimpleNamespace(pluginmanager=names, getoption=lambda *_: None, getini={}.get)
-    (told,) = ignored_options(config, [case])
-    assert told.startswith("cases with devices are not repeated for the mark flaky (on 1 of them)")
+    (text,) = ignored_options(config, [case])
+    assert text.startswith("cases with devices are not repeated for the mark flaky (on 1 of them)")
     mark = case.get_closest_marker("flaky")
     assert mark is not None
     assert mark.kwargs == {"condition": False}, "this is what pytest-retry looks at"

@@ -1,4 +1,4 @@
-"""What a run is asked for: its lab, its matrix, and the failures that it expects."""
+"""The selection of a run: its lab, its matrix, and the failures that it expects."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ANY: Final = "any"
-"""What stands for the device in the name of a case that any device runs that fits."""
+"""Replaces the device in the name of a case that may run on any suitable device."""
 _PER_PROCESSOR: Final = 4
 
 
 class Selection:
-    """What options, lab and known issues say; each is read when it is first needed."""
+    """Options, lab and known issues; each is read when it is first needed."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.takes_places = False
-        """Whether places of labgrid are reserved, and not only looked at."""
+        self.reserves_places = False
+        """Reserve places of labgrid instead of only listing them."""
         self._session: Session | None = None
         self._named_runtimes: dict[tuple[str, ...], DeviceRuntimes] = {}
         self._addressed: dict[str, str] = {}
 
     @cached_property
     def lab(self) -> Lab:
-        """The lab; raises ConfigError naming file, line and field, InfraError for no places."""
+        """The lab. Raises ConfigError naming file, line and field, InfraError without places."""
         from harness.lab.inventory import load_lab
         from harness.labgrid.session import found_places
 
         addresses = [name for name in self.options.devices if "://" in name]
-        # who names devices by their addresses needs no lab for them
+        # devices that are named by addresses need no lab
         alone = addresses and len(addresses) == len(self.options.devices)
-        find = self._take_places if self.takes_places else found_places
+        find = self._reserve_places if self.reserves_places else found_places
         none = alone and not self.options.lab.exists()
         try:
             lab = None if none else load_lab(self.options.lab, places=None if alone else find)
         except NoLabError as error:
-            above = self.lab_above and f"no such file, but {self.lab_above}"
+            above = self.parent_lab_hint and f"no such file, but {self.parent_lab_hint}"
             raise NoLabError(above or error.problem, file=self.options.lab) from error
         if lab is not None and not addresses:
             return lab
@@ -64,7 +64,7 @@ class Selection:
         from harness.lab.new_devices import with_addresses
 
         def open_lab(lab: Lab) -> OpenLab:
-            # without a lease: it is asked only, also where a worker uses it already
+            # without a lease: the device is only queried, even if a worker uses it
             cache = cache_root()
             return OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache))
 
@@ -72,14 +72,15 @@ class Selection:
         return lab
 
     @property
-    def lab_above(self) -> str | None:
-        """What to do where a folder above has the lab, which pytest took no root from."""
+    def parent_lab_hint(self) -> str | None:
+        """Advice if a parent folder has the lab, but is not pytest's root folder."""
         file = self.options.lab
-        above = next((one for up in file.parents if (one := up / file.name).is_file()), None)
+        candidates = (folder / file.name for folder in file.parents)
+        above = next((path for path in candidates if path.is_file()), None)
         if above is None:
             return None
         return (
-            f"above: --lab={above} names it, and a pytest.ini beside it makes its folder the root"
+            f"found {above} in a parent folder: pass --lab={above}, or add a pytest.ini beside it"
         )
 
     @cached_property
@@ -87,31 +88,31 @@ class Selection:
         _ = self.lab
         return [self._addressed.get(name, name) for name in self.options.devices]
 
-    def _take_places(self, wanted: Wanted) -> FoundPlaces:
+    def _reserve_places(self, request: Wanted) -> FoundPlaces:
         from harness.labgrid.session import Session
 
-        self._session = Session(wanted)
+        self._session = Session(request)
         return self._session.found
 
     def close(self) -> None:
-        """Gives back the places that were reserved."""
+        """Release the places that were reserved."""
         if self._session is not None:
             self._session.close()
 
     @cached_property
     def devices(self) -> Sequence[DeviceConfig]:
-        """The devices asked for, by name or by pool, or all enabled ones."""
+        """The devices selected by name or pool, or all enabled ones."""
         pools: dict[str, list[str]] = {}
         for device in self.lab.in_use():
             pools.setdefault(device.pool or "", []).append(device.name)
-        asked = (pools.get(name, [name]) for name in self._names)
-        return self.lab.select([name for names in asked for name in names] or None)
+        groups = (pools.get(name, [name]) for name in self._names)
+        return self.lab.select([name for names in groups for name in names] or None)
 
     @cached_property
     def sharing(self) -> dict[str, str]:
-        """By device the name under which it shares cases with others, if it does.
+        """The name under which each device shares cases with others, for those that do.
 
-        Those of a pool do if nothing else is said; one asked for by name has cases of its own.
+        By default the devices of a pool share cases; one selected by name has cases of its own.
         """
         from harness.lab.matching import kinds
 
@@ -119,20 +120,20 @@ class Selection:
             case "device":
                 return {}
             case "soc":
-                found = kinds(self.devices)
-                return {name: kind for name, kind in found.items() if kind != name}
+                kind_of = kinds(self.devices)
+                return {name: kind for name, kind in kind_of.items() if kind != name}
             case "any":
                 if any(ANY in (device.name, device.pool) for device in self.lab.devices):
                     problem = f"a device or a pool of {self.options.lab} is called {ANY!r}"
                     raise ConfigError(problem, field="--any-device")
                 return dict.fromkeys((device.name for device in self.devices), ANY)
         named = self._names
-        pooled = ((one.name, one.pool) for one in self.devices if one.name not in named)
+        pooled = ((device.name, device.pool) for device in self.devices if device.name not in named)
         return {name: pool for name, pool in pooled if pool}
 
     @cached_property
     def kinds(self) -> dict[str, str]:
-        """By device its kind: on devices of one kind a case says the same."""
+        """The kind of each device; a case has the same result on devices of one kind."""
         from harness.lab.matching import kinds
 
         if self.options.fan_out == "any":
@@ -141,7 +142,7 @@ class Selection:
 
     @property
     def device_names(self) -> list[str]:
-        """The names of the devices asked for; none if the lab cannot be read."""
+        """The names of the selected devices; empty if the lab cannot be read."""
         try:
             return [device.name for device in self.devices]
         except HarnessError:
@@ -149,26 +150,26 @@ class Selection:
 
     @property
     def most_workers(self) -> int:
-        """One for each device that has a backend asked for; 0 without a lab.
+        """One worker for each device that has a selected backend; 0 without a lab.
 
-        At most four for each of this computer's processors: a worker mostly waits for its device.
-        Of places that are reserved later it is not known yet which these will be.
+        At most four for each processor of this computer, since a worker mostly waits for its
+        device. Places that are reserved later are counted by their number.
         """
         from harness.lab.matching import misfits
 
-        wanted = [{"backend": name} for name in self.options.backends] or [{}]
+        requirements = [{"backend": name} for name in self.options.backends] or [{}]
         try:
-            fit = [one for one in self.devices if not all(misfits(one, each) for each in wanted)]
+            fit = [d for d in self.devices if not all(misfits(d, each) for each in requirements)]
         except HarnessError:
             return 0
-        places = len([one for one in fit if self.lab.place_of(one.name)])
+        places = len([device for device in fit if self.lab.place_of(device.name)])
         reserved = self.lab.labgrid.places if self.lab.labgrid else 0
         workers = len(fit) - max(0, places - reserved)
         return min(workers, _PER_PROCESSOR * (os.cpu_count() or 1))
 
     @cached_property
     def known_issues(self) -> Sequence[KnownIssue]:
-        """The expected failures; raises ConfigError like the lab."""
+        """The expected failures. Raises ConfigError like `lab`."""
         from harness.results.known_issues import load_known_issues
 
         path = self.options.known_issues
@@ -176,7 +177,7 @@ class Selection:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """Where libraries come from. Raises ConfigError for a source that cannot be."""
+        """The sources of libraries. Raises ConfigError for an invalid source."""
         from harness.core.cache import cache_root
         from harness.runtimes.catalog import Catalog
 
@@ -189,13 +190,13 @@ class Selection:
     def placements(
         self, requirements: dict[str, Any], *, compiled: bool = True, made_by: Sequence[str] = ()
     ) -> tuple[list[Placement], list[str]]:
-        """The placements of a test with these requirements, and why the others do not fit.
+        """Return the placements of a test with these requirements, and why others do not fit.
 
-        `compiled`: it may take contexts that are compiled here; `made_by` are the QNN versions that
-        made those it takes out of files. Raises ConfigError for an unknown device, version, backend
+        `compiled`: it may use contexts that are compiled here; `made_by` are the QNN versions that
+        made the contexts in its files. Raises ConfigError for an unknown device, version, backend
         or requirement.
         """
-        from harness.bench.placement import shared
+        from harness.bench.placement import merge_pools
         from harness.core.axes import BACKENDS
         from harness.plugin.axes import placements
 
@@ -211,7 +212,7 @@ class Selection:
             runtimes = self._fitting_executorch(made_by) or runtimes
         if compiled:
             runtimes.require_compilers()
-        found, unfit = placements(
+        fitting, unfit = placements(
             self.devices,
             requirements,
             options.backends,
@@ -219,56 +220,57 @@ class Selection:
             runtimes.orts,
             compiled=compiled,
         )
-        return shared(found, self.sharing), [*unfit, *reasons, *runtimes.reasons]
+        return merge_pools(fitting, self.sharing), [*unfit, *reasons, *runtimes.reasons]
 
     def _runtimes_for(self, named: str | Iterable[str] | None) -> tuple[DeviceRuntimes, list[str]]:
-        """The runtimes of a test that names versions of QNN, or none; and why it has none.
+        """Return the runtimes of a test that may name versions of QNN, and why it has none.
 
-        A test that names some gets these, and if any were asked for, only those among them. A
-        single case (`--only-case`) is run with what is asked for.
+        A test that names versions gets these, limited to the selected ones if `--qnn` is given. A
+        single case (`--only-case`) always runs with the selected ones.
         """
-        from harness.plugin.axes import narrowed
+        from harness.plugin.axes import restricted
 
         specs = _specs(named)
         if not specs or self.options.only_case is not None:
             return self.runtimes, []
         if specs not in self._named_runtimes:
             self._named_runtimes[specs] = self._device_runtimes(specs, "qnn")
-        of_test = self._named_runtimes[specs]
+        test_runtimes = self._named_runtimes[specs]
         if not self.options.qnn_given:
-            return of_test, []
-        both = narrowed(self.runtimes.compilers, of_test.compilers)
+            return test_runtimes, []
+        both = restricted(self.runtimes.compilers, test_runtimes.compilers)
         reasons = [f"{NOT_ASKED} QNN {' or '.join(specs)}, asked for {', '.join(self.options.qnn)}"]
-        found = replace(self.runtimes, compilers=both, reasons=())
-        return found, [] if any(both.values()) else reasons
+        runtimes = replace(self.runtimes, compilers=both, reasons=())
+        return runtimes, [] if any(both.values()) else reasons
 
     def _fitting_executorch(self, made_by: Sequence[str]) -> DeviceRuntimes | None:
-        """Of each device the newest QNN that ExecuTorch takes; None where there is no such one.
+        """Return for each device the newest QNN that ExecuTorch supports; None without one.
 
-        Only contexts made for a user's build tell which QNN that takes.
+        For a user's build, that is the newest QNN that made one of the contexts.
         """
         from harness.core.versions import QnnVersion
         from harness.runtimes.ort import EXECUTORCH_TAKES, EXECUTORCH_VERSION
 
         if self.options.executorch is None:
-            wanted = str(EXECUTORCH_TAKES)
-            why = f"ExecuTorch {EXECUTORCH_VERSION} takes no other"
+            version = str(EXECUTORCH_TAKES)
+            reason = f"ExecuTorch {EXECUTORCH_VERSION} takes no other"
         elif made_by:
-            wanted = max(made_by, key=QnnVersion.parse)
-            why = "it made the contexts; --qnn names another"
+            version = max(made_by, key=QnnVersion.parse)
+            reason = "it made the contexts; --qnn names another"
         else:
             return None
-        if (wanted,) not in self._named_runtimes:
+        if (version,) not in self._named_runtimes:
             try:
-                found = self._device_runtimes((wanted,), "--qnn")
+                runtimes = self._device_runtimes((version,), "--qnn")
             except ConfigError:
-                return None  # no source has it: preflight and the run tell what comes of that
-            newest = {name: dict([*own.items()][-1:]) for name, own in found.compilers.items()}
-            self._named_runtimes[(wanted,)] = replace(found, compilers=newest)
-            chosen = ", ".join(dict.fromkeys(name for own in newest.values() for name in own))
-            if self.takes_places:  # a worker's controller has said so
-                _log.warning("running with QNN %s: %s", chosen, why)
-        return self._named_runtimes[(wanted,)]
+                return None  # no source has it: preflight and the run report the consequences
+            compilers = runtimes.compilers.items()
+            newest = {device: dict([*names.items()][-1:]) for device, names in compilers}
+            self._named_runtimes[(version,)] = replace(runtimes, compilers=newest)
+            chosen = ", ".join(dict.fromkeys(name for names in newest.values() for name in names))
+            if self.reserves_places:  # not a worker, whose controller has logged it
+                _log.warning("running with QNN %s: %s", chosen, reason)
+        return self._named_runtimes[(version,)]
 
     def _device_runtimes(self, qnn: Sequence[str], field: str) -> DeviceRuntimes:
         from harness.plugin.axes import device_runtimes
@@ -279,12 +281,12 @@ class Selection:
         )
 
     def check(self) -> None:
-        """Raises ConfigError for anything wrong in the lab, the known issues or the options."""
+        """Raise ConfigError for an error in the lab, the known issues or the options."""
         _ = self.known_issues
         self.placements({})
 
     def device_record(self, placement: Placement) -> DeviceRecord:
-        """The `device` of a record before the device itself has said anything."""
+        """Return a record's `device` from devices.yaml, before the device was queried."""
         from harness.results.record import DeviceRecord
 
         (config,) = self.lab.select([placement.device])
@@ -292,20 +294,20 @@ class Selection:
         return DeviceRecord.model_validate({key: getattr(config, key) for key in keys})
 
     def fixed(self, record: Callable[[], CaseRecord]) -> Fixed | None:
-        """What a case that passed says of known issues that it was expected to show."""
+        """Return the known issues that a passed case was expected to show, None without any."""
         if not self.known_issues:
             return None
-        from harness.results.known_issues import passed_anyway
+        from harness.results.known_issues import fixed_issues
         from harness.results.record import Fixed
 
-        found = passed_anyway(record(), self.known_issues)
-        if not found:
+        passed = fixed_issues(record(), self.known_issues)
+        if not passed:
             return None
-        names = tuple(issue.id for issue in found)
+        names = tuple(issue.id for issue in passed)
         return Fixed(known_issues=names, fails=self.options.strict_known)
 
     def note_problem(self, error: HarnessError) -> None:
-        """Tells whoever started the run what keeps it from its cases, if that was asked for."""
+        """Write the error that stops the run into `--problem-file`, if there is one."""
         if self.options.problem_file is not None:
             from harness.plugin.problem import Problem, write_problem
 

@@ -1,0 +1,363 @@
+"""A user's own contexts: passed to suites that take some, or run as cases of their file.
+
+`pytest --contexts model.pte` runs every test marked `takes_contexts` on the contexts in that file,
+instead of its own parameters. `pytest model.pte` collects the file itself, as if it were a module
+with a test of `builtin_tests.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, cast
+
+import pytest
+
+from harness.core.axes import ENGINES, ORT, QNN, Engine
+from harness.core.errors import ConfigError
+from harness.plugin.options import ContextOptions, Options, rounds_option
+from harness.plugin.pytest_internals import FileOfTests
+from harness.results.case_names import split_node_id
+
+if TYPE_CHECKING:
+    from harness.bench.placement import Need
+    from harness.bench.workbench import Workbench
+    from harness.containers.artefact import Artefact
+    from harness.models.artefact_sources import ModelOptions
+    from harness.models.contexts import SourceList
+    from harness.models.source import Residency
+
+_log = logging.getLogger(__name__)
+
+TAKES: Final = "takes_contexts"
+
+TESTS: Final = frozenset(engine.test for engine in ENGINES.values())
+"""The tests that a user's file can have."""
+
+_RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
+_UNNAMED: Final = ("[", "::")
+_DEFAULTS: Final = (None, 0.0, "refuse")
+_MADE_UP: Final = (
+    "expected outputs are compared with those of generated inputs; pass your inputs by --inputs DIR"
+)
+
+
+def isolated_arguments(root: Path) -> list[str]:
+    """Return pytest's arguments for a file from somebody else: no program beside it is run.
+
+    A conftest.py or a pytest.ini there may be somebody else's.
+    """
+    return ["-c", os.devnull, "--noconftest", f"--rootdir={root}"]
+
+
+def is_of_a_file(case: str) -> bool:
+    """Return whether a case belongs to a user's file instead of a test in Python (pure)."""
+    file, _, test = split_node_id(case)[0].partition("::")
+    return not file.endswith(".py") and test in TESTS
+
+
+class ArtefactFile(FileOfTests):
+    """A user's file that was named on pytest's command line."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that executes it; with `--only-case` the one in the name of the case."""
+        only_case = self.config.getoption("--qnn-only-case")
+        if only_case is not None:
+            others = (engine for engine in ENGINES.values() if not engine.takes_contexts)
+            return next((engine for engine in others if f"::{engine.test}" in only_case), QNN)
+        name = self.config.getoption("--qnn-engine")
+        return ENGINES[name] if name is not None else default_engine(self.path)
+
+    def module_of_tests(self) -> ModuleType:
+        """Return the module with the tests of all engines."""
+        from harness.plugin import builtin_tests
+
+        return builtin_tests
+
+    def is_test(self, name: str) -> bool:
+        """Return whether a function of that module is the test of the engine."""
+        return name == self.engine.test
+
+
+@cache
+def default_engine(path: Path) -> Engine:
+    """Return the engine of a file by default: that of a bundle, the one that compiles such files.
+
+    For all others it is the probe.
+    """
+    from harness.containers.open import open_artefact
+
+    try:
+        artefact = open_artefact(path)
+    except ConfigError:
+        return QNN  # its case reports the error
+    if artefact.pieces:
+        return QNN
+    if artefact.facts.get("model") and (plan := artefact.facts["plan"]):
+        return ENGINES[plan.engine]
+    return next((engine for engine in ENGINES.values() if engine.compiles == artefact.kind), QNN)
+
+
+def collect_artefact(file: Path, parent: pytest.Collector) -> ArtefactFile | None:
+    """Collect a file if it was named on the command line and may contain contexts.
+
+    Its name in node ids is its path relative to the root folder; pytest has no name for a file
+    outside of that.
+    """
+    if file.suffix == ".py" or not parent.session.isinitpath(file):
+        return None
+    if not _may_be_one(file):
+        return None
+    name = Path(os.path.relpath(file, parent.config.rootpath)).as_posix()
+    collector: ArtefactFile = ArtefactFile.from_parent(parent, path=file, nodeid=name)
+    return collector
+
+
+def _may_be_one(file: Path) -> bool:
+    from harness.containers.open import SUFFIXES, UnknownFileError, open_artefact
+
+    try:
+        if file.suffix.lower() not in SUFFIXES:
+            open_artefact(file)
+    except UnknownFileError:
+        return False
+    except ConfigError:
+        pass  # its case reports the error
+    return True
+
+
+def suite_of(item: pytest.Item) -> str:
+    """Return the name of a test's file in records."""
+    module = item.getparent(ArtefactFile)
+    return module.engine.suite if module is not None else item.path.stem.removeprefix("test_")
+
+
+def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
+    """Parametrize a test with the user's contexts instead of its own, if there are any for it.
+
+    If one of several files is invalid, its case reports that. Raises ConfigError if the only file
+    is, or if an option does not match it.
+    """
+    file = metafunc.definition.getparent(ArtefactFile)
+    marker = metafunc.definition.get_closest_marker(TAKES)
+    if file is not None and not file.engine.takes_contexts:
+        wholes = _read_or_note(file, lambda: _whole_files(file.path, file.engine, options.contexts))
+        for whole in wholes:
+            whole.rounds = rounds_option(options.contexts.rounds, options.contexts.warmup)
+        _parametrize(metafunc, "workload", wholes)
+    elif file is not None:
+        (contexts,) = _read_or_note(file, lambda: [_contexts_of_file(file.path, options.contexts)])
+        contexts.rounds = rounds_option(options.contexts.rounds, options.contexts.warmup)
+        variants = _variants(options, contexts)
+        _parametrize(metafunc, "workload", [contexts])
+        _parametrize(metafunc, "residency,contexts", variants)
+    elif marker is not None and options.contexts.paths:
+        _parametrize(metafunc, marker.args[0], _contexts_of_paths(options.contexts))
+
+
+def _read_or_note(file: ArtefactFile, read: Callable[[], list[SourceList]]) -> list[SourceList]:
+    """Read a file; an unreadable one of several gives a list with its error."""
+    from harness.models.artefact_sources import WholeFile
+
+    try:
+        return read()
+    except ConfigError as error:
+        if len(file.config.args) < 2:
+            raise
+        return [WholeFile.unreadable(file.path.name, error)]
+
+
+@cache
+def _whole_files(path: Path, engine: Engine, options: ContextOptions) -> list[SourceList]:
+    """Return the cases of a file for an engine other than the probe. Raises ConfigError."""
+    from harness.plugin.builtin_tests import WHOLE_FILES
+
+    artefact, options = _open(path, options)
+    path = artefact.path
+    if options.numbers or options.residencies:
+        all_at_once = f"{engine.title} loads what a file holds, all at once"
+        problem = f"{all_at_once}: it takes no number of contexts and no residency"
+        raise ConfigError(problem, file=path)
+    wholes = WHOLE_FILES[engine.name](path, _model_options(path, engine, options))
+    return [_with_bundle(whole, artefact) for whole in wholes]
+
+
+def _open(path: Path, options: ContextOptions) -> tuple[Artefact, ContextOptions]:
+    """Open a file; a bundle with a model gives the model and the options it was packed with.
+
+    Raises ConfigError and InfraError.
+    """
+    from harness.containers.extract import unpacked_model
+    from harness.containers.open import open_artefact
+    from harness.core.cache import cache_root
+
+    packed = open_artefact(path)
+    if packed.pieces or not packed.facts.get("model"):
+        return packed, options
+    model, plan = unpacked_model(packed, cache_root()), packed.facts["plan"]
+    artefact = open_artefact(model)
+    artefact = replace(artefact, facts={**packed.facts, **artefact.facts})
+    if plan is None:
+        return artefact, options
+    root = model.parents[len(Path(packed.facts["model"][0][0].file).parts) - 1]
+    folders = {name: root / name for name in ("inputs", "expected") if (root / name).is_dir()}
+    limits = ("tolerance", "graph", "max_error", "min_cosine", "min_sqnr")
+    packed_with = folders | {name: getattr(plan, name) for name in limits}
+    packed_with["fallback"] = "allow" if plan.fallback else "refuse"
+    unset = [name for name in packed_with if getattr(options, name) in _DEFAULTS]
+    return artefact, replace(options, **{name: packed_with[name] for name in unset})
+
+
+def _with_bundle(sources: SourceList, artefact: Artefact) -> SourceList:
+    """Return these sources with the plan and the expected end of a bundle."""
+    plan, expects = (artefact.facts.get(name) for name in ("plan", "expects"))
+    sources.plan, sources.expects = plan or sources.plan, expects or sources.expects
+    return sources
+
+
+def _model_options(path: Path, engine: Engine, options: ContextOptions) -> ModelOptions:
+    from harness.models.artefact_sources import ModelOptions
+    from harness.models.source import ClosenessLimits
+
+    allowed = options.fallback == "allow"
+    if allowed and engine != ORT:
+        problem = f"{engine.title} has no fallback to the CPU except for what the file leaves to it"
+        choices = ["--engine ort", "--fallback refuse"]
+        raise ConfigError(problem, file=path, field="--fallback", choices=choices)
+    for field, folder in (("inputs", options.inputs), ("expected", options.expected)):
+        if folder is not None and not folder.exists():
+            problem = f"there is no {folder.absolute()}, the folder with their files"
+            raise ConfigError(problem, file=path, field=field)
+    if options.expected is not None and options.inputs is None:
+        _log.warning("%s: %s", path.name, _MADE_UP)
+    closeness = ClosenessLimits(
+        options.max_error, options.min_cosine, options.min_sqnr, options.reference
+    )
+    return ModelOptions(
+        options.inputs, options.expected, options.tolerance, options.graph, allowed, closeness
+    )
+
+
+def refuse_wrong_files(
+    items: Sequence[pytest.Item], needs: Sequence[Need], workbench: Workbench
+) -> None:
+    """Raise the first error if the files of all cases of the run are wrong.
+
+    Otherwise each wrong file has a record of its own.
+    """
+    from_files = [item for item in items if item.getparent(ArtefactFile) is not None]
+    if len(from_files) == len(items) == len(needs):
+        pairs = zip(items, needs, strict=True)
+        wrong = [file_error(item) or workbench.wrong_input(need) for item, need in pairs]
+        if (error := wrong[0]) is not None and all(wrong):
+            raise error
+
+
+def file_error(item: pytest.Item) -> ConfigError | None:
+    """Return the error of a case's file, None if it was read."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return next(filter(None, (getattr(parameter, "wrong", None) for parameter in parameters)), None)
+
+
+def tests_without_contexts(items: Sequence[pytest.Item], options: Options) -> list[pytest.Item]:
+    """Return the device tests that take no contexts, if the user's are to be run."""
+    if not options.contexts.paths:
+        return []
+    return [
+        item
+        for item in items
+        if item.get_closest_marker("device")
+        and not item.get_closest_marker(TAKES)
+        and item.getparent(ArtefactFile) is None
+    ]
+
+
+def _parametrize(metafunc: pytest.Metafunc, names: str, values: Sequence[object]) -> None:
+    """Set the values of a test's parameters, replacing its own."""
+    marks = metafunc.definition.own_markers
+    ids = str if "," not in names else None
+    new = pytest.mark.parametrize(names, values, ids=ids).mark
+    for index, mark in enumerate(marks):
+        if mark.name == "parametrize" and mark.args[0] == names:
+            marks[index] = new
+            return
+    marks.append(new)
+
+
+@cache
+def _contexts_of_paths(options: ContextOptions) -> list[SourceList]:
+    from harness.models.artefact_sources import artefacts_with_contexts
+
+    return [_contexts_in(artefact, options) for artefact in artefacts_with_contexts(options.paths)]
+
+
+@cache
+def _contexts_of_file(path: Path, options: ContextOptions) -> SourceList:
+    artefact, options = _open(path, options)
+    return _with_bundle(_contexts_in(artefact, options), artefact)
+
+
+def _contexts_in(artefact: Artefact, options: ContextOptions) -> SourceList:
+    """Return the contexts of an artefact. Raises ConfigError and InfraError."""
+    from harness.core.cache import cache_root
+    from harness.models.artefact_sources import contexts_of
+
+    require_name(artefact.path)
+    tensors = _model_options(artefact.path, QNN, options)
+    if artefact.kind != "onnx":
+        packed = any(piece.expected for piece in artefact.pieces)
+        (tensors.require_no_original if packed else tensors.require_expected)(artefact.path)
+    return contexts_of(artefact, cache_root(), tensors)
+
+
+def require_name(path: Path) -> None:
+    """Raise ConfigError for a file whose path cannot be part of a case's name."""
+    if any(text in str(path) for text in _UNNAMED):
+        problem = "a path with [ or :: cannot be part of the name of a case: rename it"
+        raise ConfigError(problem, file=path)
+
+
+def _variants(options: Options, contexts: SourceList) -> list[tuple[str, int]]:
+    """Return residency and number of contexts of each case of a file.
+
+    A single case (`--only-case`) has those in its name. Raises ConfigError.
+    """
+    from harness.models.source import RESIDENCIES
+
+    named = named_variant(options.only_case or "")
+    if named is not None:
+        return [named]
+    numbers = context_numbers(options.contexts.numbers, "--contexts-number") or [len(contexts)]
+    samples = any(getattr(source, "sample", "") for source in contexts)  # not all at once
+    usual = (contexts.plan.residency if contexts.plan else "sequential" if samples else "resident",)
+    residencies = list(dict.fromkeys(options.contexts.residencies or usual))
+    for residency in residencies:
+        if residency not in RESIDENCIES:
+            problem = f"no residency {residency!r}"
+            raise ConfigError(problem, field="--contexts-residency", choices=RESIDENCIES)
+    return [(residency, number) for residency in residencies for number in numbers]
+
+
+def named_variant(case: str) -> tuple[Residency, int] | None:
+    """Return residency and number of contexts at the end of a case's name, None without them."""
+    match = _RUN.search(case)
+    return (cast("Residency", match[1]), int(match[2])) if match else None
+
+
+def context_numbers(texts: Sequence[str], option: str) -> list[int]:
+    """Parse an option's numbers of contexts, each once, because cases need distinct names.
+
+    Raises ConfigError, naming the option, for a text that is no number.
+    """
+    for text in texts:
+        if not (text.isdecimal() and len(text) < 7 and int(text)):
+            problem = f"{text[:40]!r} is no number of contexts: 1 to 999999"
+            raise ConfigError(problem, field=option)
+    return list(dict.fromkeys(map(int, texts)))

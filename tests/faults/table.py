@@ -117,7 +117,7 @@ CASES = (
         "error",
         "infra",
         5,
-        "exited within an event",
+        "ended by itself, and within an event",
     ),
     Fault(
         "probe_binary_garbage",

@@ -140,7 +140,10 @@ def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
     [
         (["none.onnx"], "none.onnx"),
         (["a.onnx", "--against", "2.1"], "--against"),
-        (["a.onnx", "--against", "2.51.0", "--qnn", "2.51.0"], "name another version"),
+        (
+            ["a.onnx", "--against", "2.51.0", "--qnn", "2.51.0"],
+            "is the tested version: name another one",
+        ),
         (["a.onnx", "--against", "npu"], "unknown QNN version 'npu'"),
         (["a.onnx", "--against", "gpu", "--reference", "other.onnx"], "leave out --against"),
         (["a.onnx", "--device", "nobody"], "no device 'nobody'"),

@@ -45,13 +45,13 @@ def test_taking_in_twice_changes_nothing(tmp_path: Path) -> None:
     run_folder(tmp_path, attempt("a passed"), attempt("b failed id=x"))
     run_folder(tmp_path, attempt("a error"), attempt("a passed n=2"))
     file = tmp_path / "history.sqlite"
-    assert said("import", "--reports", tmp_path)[1].startswith("2 runs of 2 taken in")
+    assert said("import", "--reports", tmp_path)[1].startswith("2 runs of 2 imported")
     before = held(file)
     assert len(before) == 4
-    assert said("import", tmp_path, "--reports", tmp_path)[1].startswith("0 runs of 2 taken in")
+    assert said("import", tmp_path, "--reports", tmp_path)[1].startswith("0 runs of 2 imported")
     assert held(file) == before
     file.unlink()
-    assert said("import", "--reports", tmp_path)[1].startswith("2 runs of 2 taken in")
+    assert said("import", "--reports", tmp_path)[1].startswith("2 runs of 2 imported")
     assert held(file) == before, "journals make it again"
 
 
@@ -311,8 +311,8 @@ def test_another_run_of_the_same_id_is_told_and_kept_apart(tmp_path: Path) -> No
         folders.append(folder)
     database = tmp_path / "h"
     outputs = [said("import", one, "--database", database)[1] for one in folders]
-    assert ["1 run of 1 taken in" in one for one in outputs] == [True] * 3
-    assert ["is another run than" in one for one in outputs] == [False, True, True]
+    assert ["1 run of 1 imported" in one for one in outputs] == [True] * 3
+    assert ["has the same id as another run" in one for one in outputs] == [False, True, True]
     done = [import_run(open_database(str(database)), one) for one in folders]
     assert [one.changed for one in done] == [False] * 3, "each is known again"
     assert done[0].run == name

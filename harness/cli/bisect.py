@@ -47,7 +47,7 @@ from harness.cli.say import say, say_json, say_result
 from harness.core.axes import BACKENDS, VERSIONS, AxisName
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, HarnessError
-from harness.core.outgoing_text import counted, outgoing
+from harness.core.outgoing_text import counted, one_line, outgoing
 from harness.lab.inventory import load_lab
 from harness.runtimes.catalog import Catalog
 
@@ -217,7 +217,7 @@ def _search_text(task: Task) -> str:
 
 
 def _short(text: str) -> str:
-    plain = " ".join(outgoing(text).split())
+    plain = one_line(text)
     return plain if len(plain) <= _WHY_CHARS else plain[:_WHY_CHARS] + "..."
 
 

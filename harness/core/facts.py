@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from harness.core.outgoing_text import counted, outgoing
+from harness.core.outgoing_text import counted, one_line
 
 Fact = str | int | float
 Facts = dict[str, Fact]
@@ -21,11 +21,6 @@ FACTS: Final = _TEXTS | _NUMBERS
 PLAIN_EVERY_S: Final = 30.0
 
 
-def one_line(text: object) -> str:
-    """A text of anybody's as one line that steers no terminal, of bounded length."""
-    return " ".join(outgoing(str(text)[:MAX_CHARS]).split())[:MAX_CHARS]
-
-
 def cleaned(facts: Mapping[str, object]) -> dict[str, Fact | None]:
     """The facts that are known, bounded, since each may come from a device."""
     found: dict[str, Fact | None] = {}
@@ -33,7 +28,7 @@ def cleaned(facts: Mapping[str, object]) -> dict[str, Fact | None]:
         if name in FACTS and value is None:
             found[name] = None
         elif name in _TEXTS and isinstance(value, str):
-            found[name] = one_line(value)
+            found[name] = one_line(value, MAX_CHARS)
         elif name in _NUMBERS and isinstance(value, int | float) and abs(value) < _MOST:
             found[name] = value
     return found
@@ -51,7 +46,7 @@ class Lines:
 
         None if there are more devices than any lab has.
         """
-        device = one_line(device) or THIS_COMPUTER
+        device = one_line(str(device), MAX_CHARS) or THIS_COMPUTER
         new = cleaned(facts)
         if isinstance(name := new.pop("name", None), str) and len(self._names) < _MAX_DEVICES:
             self._names[device] = name

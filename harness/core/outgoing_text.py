@@ -284,6 +284,12 @@ def outgoing(text: str) -> str:
     return _GROUP.sub(_broken, without_commands(printable(without_secrets(text))))
 
 
+def one_line(text: str, most: int | None = None) -> str:
+    """Return `text` as it may be printed on one line: of `most` characters, if that is given."""
+    bounded = text if most is None else text[:most]  # a slice of a `Command` is none
+    return " ".join(outgoing(bounded).split())[:most]
+
+
 CONTINUED: Final = "  | "
 """What a line begins with that continues one, so that it is none of its own."""
 

@@ -508,10 +508,8 @@ class FetchedFiles:
         path, note = self.path(name), read_note(self._note_path(name)) or {}
         if not path.exists():
             return self._fetched(name, bring, what, expected)
-        status, sha256 = path.stat(), expected or str(note.get("sha256"))
-        is_as_noted = (sha256, status.st_size, status.st_mtime_ns) == tuple(
-            note.get(key) for key in ("sha256", "size", "mtime_ns")
-        )
+        sha256 = expected or str(note.get("sha256"))
+        is_as_noted = _noted(path, sha256).items() <= note.items()
         damage = None if is_as_noted else self._damage(name, expected)
         if damage is None:
             if not is_as_noted:
@@ -566,9 +564,14 @@ class FetchedFiles:
         return self.path(f"{name}{self._note}")
 
     def _write_note(self, name: str, file: Path, sha256: str, more: Mapping[str, Any]) -> None:
-        status, fetched = file.stat(), datetime.now(UTC).isoformat(timespec="seconds")
-        own = {"sha256": sha256, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-        write_json(self._note_path(name), {"fetched": fetched, **more, **own})
+        fetched = datetime.now(UTC).isoformat(timespec="seconds")
+        write_json(self._note_path(name), {"fetched": fetched, **more, **_noted(file, sha256)})
+
+
+def _noted(file: Path, sha256: str) -> dict[str, str | int]:
+    """Return the part of a file's note by which it is taken to be unchanged."""
+    status = file.stat()
+    return {"sha256": sha256, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
 def _key(name: str) -> str:

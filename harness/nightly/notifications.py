@@ -23,7 +23,7 @@ from harness.core.bounded_json import parse_json
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.guard import RUN_GRACE_S, spawn_guarded
-from harness.core.outgoing_text import INSTEAD, outgoing, without_secrets
+from harness.core.outgoing_text import INSTEAD, one_line, outgoing, without_secrets
 from harness.lab.fields import NotifyChannel, load_channels
 from harness.report.document import shortened
 
@@ -92,13 +92,8 @@ def send(
     `sent` is a file of earlier messages, which are not sent again: each by its title and first
     line.
     """
-    title, first_line = (
-        _safe(shortened(" ".join(outgoing(text).split()), most))
-        for text, most in (
-            (message.title, _TITLE_CHARS),
-            (message.body.partition("\n")[0], _LINE_CHARS),
-        )
-    )
+    title = _safe(shortened(one_line(message.title), _TITLE_CHARS))
+    first_line = _safe(shortened(one_line(message.body.partition("\n")[0]), _LINE_CHARS))
     before = _lines(sent)
     deadline = Deadline(SEND_S)
     failures: dict[str, str | None] = {}

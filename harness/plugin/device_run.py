@@ -41,15 +41,10 @@ if TYPE_CHECKING:
     from harness.bench.target import Target
     from harness.bench.workbench import Workbench
     from harness.lab.attach import LabDevice
+    from harness.lab.health import LabEvent
     from harness.lab.lease import DeviceHeld, Missed
     from harness.plugin.collection import Collected
     from harness.plugin.terminal import Live
-
-
-if TYPE_CHECKING:
-    from harness.core.ending import Ending
-    from harness.lab.health import LabEvent
-    from harness.plugin.selection import Selection
     from harness.results.known_issues import CollectedTests
     from harness.results.record import CaseRecord, DeviceEvent
     from harness.results.run_folder import RunFolder

@@ -21,6 +21,7 @@ from harness.core.outgoing_text import (
     OutgoingStream,
     continued,
     counted,
+    one_line,
     outgoing,
 )
 from harness.plugin.options import with_our_options
@@ -330,11 +331,11 @@ class Live:
     def _say_failed(self, report: pytest.TestReport) -> None:
         if self._show is None or self._verbosity:
             return
-        from harness.core.facts import one_line
+        from harness.core.facts import MAX_CHARS
 
-        reason = message_of(report).partition("\n")[0]
+        case, reason = report.nodeid, message_of(report).partition("\n")[0]
         word = "ERROR" if getattr(report, LAB_ERROR, None) else "FAILED"
-        self._say(f"{word} {one_line(report.nodeid)} - {one_line(reason)}", red=True)
+        self._say(f"{word} {one_line(case, MAX_CHARS)} - {one_line(reason, MAX_CHARS)}", red=True)
 
     def _say(self, line: str, **markup: bool) -> None:
         self._reporter.ensure_newline()

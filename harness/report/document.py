@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from harness.core.outgoing_text import outgoing
+from harness.core.outgoing_text import one_line
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -169,7 +169,7 @@ def as_code(text: str, most: int = 200) -> str:
 
     Two backticks are put on each side of a text with some, so that a command stays as it is.
     """
-    plain = re.sub("`+", "`", " ".join(outgoing(text).split()))
+    plain = re.sub("`+", "`", one_line(text))
     line = shortened(plain, most) or " "
     return f"`` {line} ``" if "`" in line else f"`{line}`"
 
@@ -219,7 +219,7 @@ def as_text(line: Line) -> str:
 def _span_markdown(span: Span) -> str:
     if span.style == "code":
         return as_code(span.text, sys.maxsize)
-    text = " ".join(outgoing(span.text).split()).replace("<", "&lt;")
+    text = one_line(span.text).replace("<", "&lt;")
     return f"**{text}**" if span.style == "strong" else text
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Final, Literal, Protocol, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, get_args
 
 from pydantic import Field, StrictInt
 
@@ -172,12 +172,25 @@ class Coverage(Part):
         return f"{self.headline}: {', '.join(parts)}" if parts else self.headline
 
 
+class _LastAttempt(NamedTuple):
+    """The part of a case's last attempt that counts, since records are large.
+
+    `place` is the attempt's index among all that were added.
+    """
+
+    number: int
+    place: int
+    standing: Standing
+    fits: bool
+    breaks_strictness: bool
+    files_sha256: str | None
+
+
 class Tally:
     """Counts of the attempts of a run; the last attempt at each case counts."""
 
     def __init__(self, attempts: Iterable[Ended] = ()) -> None:
-        # only what counts of each case, since records are large
-        self._last: dict[str, tuple[int, int, Standing, bool, bool, str | None]] = {}
+        self._last: dict[str, _LastAttempt] = {}
         self._failed = set[str]()
         self._count = 0
         for attempt in attempts:
@@ -185,38 +198,45 @@ class Tally:
 
     def add(self, attempt: Ended) -> None:
         """Add an attempt."""
-        number, *_, files = self._last.get(attempt.case, (0, attempt.files_sha256))
-        is_later, same_files = attempt.attempt >= number, attempt.files_sha256 == files
+        last = self._last.get(attempt.case)
+        is_later = last is None or attempt.attempt >= last.number
+        same_files = last is None or attempt.files_sha256 == last.files_sha256
         if is_later and not same_files:
             self._failed.discard(attempt.case)
         if attempt.standing == "failed" and (is_later or same_files):
             self._failed.add(attempt.case)
         if is_later:
-            fits, strict = attempt.device is not None, attempt.breaks_strictness
-            last = attempt.attempt, self._count, attempt.standing, fits, strict
-            self._last[attempt.case] = (*last, attempt.files_sha256)
+            self._last[attempt.case] = _LastAttempt(
+                attempt.attempt,
+                self._count,
+                attempt.standing,
+                attempt.device is not None,
+                attempt.breaks_strictness,
+                attempt.files_sha256,
+            )
         self._count += 1
 
     @property
     def last(self) -> list[int]:
         """The indexes of the last attempts, in the order in which their cases first appeared."""
-        return [place for _, place, *_ in self._last.values()]
+        return [last.place for last in self._last.values()]
 
     def coverage(self, info: Mapping[str, Any] | None = None) -> Coverage:
         """Return the coverage; `info` is run.json, which says how many cases the run had.
 
         Without `info` there are no cases but these.
         """
-        last = self._last.values()
-        counts: Counter[str] = Counter(standing for _, _, standing, *_ in last)
-        selected: int | None = len(last)
+        attempts = self._last.values()
+        counts: Counter[str] = Counter(last.standing for last in attempts)
+        selected: int | None = len(attempts)
         if info is not None:
-            selected = selected_of(info, len(last), sum(not fits for *_, fits, _, _ in last))
+            unfit = sum(not last.fits for last in attempts)
+            selected = selected_of(info, len(attempts), unfit)
         return Coverage(
             selected=selected,
-            not_run=0 if selected is None else selected - len(last),
-            strict=sum(strict for *_, strict, _ in last),
-            flaky=sum(self._last[case][2] == "passed" for case in self._failed),
+            not_run=0 if selected is None else selected - len(attempts),
+            strict=sum(last.breaks_strictness for last in attempts),
+            flaky=sum(self._last[case].standing == "passed" for case in self._failed),
             **counts,
         )
 

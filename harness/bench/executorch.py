@@ -439,10 +439,10 @@ def call_runner(
             due_s = timeout_s * 3 / 4  # connecting and starting take no longer than the rest
             timed_out = alive_at_deadline(
                 partial_transcript,
-                error.found,
+                error.processes,
                 due_s,
                 late_bytes=error.late_bytes,
-                heard_out=error.heard_out,
+                read_to_end=error.read_to_end,
             )
             if not timed_out:
                 raise

@@ -200,7 +200,7 @@ def shells(trial: Trial) -> Answer:
         way.shell("sleep 60", timeout_s=2.0)
         problems.append("`sleep 60` ended within 2 s")
     except ScriptTimeout as timeout:
-        if not timeout.found.ended:
+        if not timeout.processes.ended:
             problems.append("a process past its deadline could not be terminated")
     if problems:
         return Answer(

@@ -36,7 +36,7 @@ from harness.evidence.answers import (
 )
 from harness.evidence.text import EvidenceFile, clean, fit, redact
 from harness.transport.device import Transport
-from harness.transport.questions import Section, sections_with
+from harness.transport.questions import Section, split_sections
 from harness.transport.shell import END_GRACE_S, ScriptTimeout
 
 SUMMARY: Final = "evidence.json"
@@ -78,7 +78,7 @@ def take_baseline(device: Transport, *, timeout_s: float) -> Baseline:
         max_output_bytes=_STATE_BYTES,
         doing="ask for its clock",
     )
-    baseline = baseline_of(sections_with(answer.stdout, token))
+    baseline = baseline_of(split_sections(answer.stdout, token))
     if baseline is None:
         raise DeviceError(
             "it does not tell its clock and uptime", serial=device.serial, output=answer.stdout
@@ -118,7 +118,7 @@ class CaseEvidence:
         script = look_script(
             token, pid, file_bytes=self.limits.file_bytes, seconds=max(1.0, timeout_s - 0.5)
         )
-        self._process = sections_with(self._ask(script, timeout_s, sections=6), token)
+        self._process = split_sections(self._ask(script, timeout_s, sections=6), token)
         if not self._process:
             self._note(f"process {pid} could not be looked at before it ended")
 
@@ -140,7 +140,7 @@ class CaseEvidence:
         answer = self._ask(
             script, _leaving_time_to_end(deadline), sections=5 + self.limits.tombstones
         )
-        sections = sections_with(answer, token)
+        sections = split_sections(answer, token)
         if not sections:
             self._note("the device answered nothing")
         report = Report(self._note, self.baseline, last_s, self.limits.file_bytes)
@@ -185,7 +185,7 @@ class CaseEvidence:
             problem = error.problem if isinstance(error, DeviceError) else str(error)
             self._note(f"the device did not tell everything: {problem}")
             # a script that was found running was too slow; the device was not out of reach
-            if not (isinstance(error, ScriptTimeout) and error.found.states):
+            if not (isinstance(error, ScriptTimeout) and error.processes.states):
                 self._lost = self._lost or self._notes[-1]
         return bytes(answer)
 

@@ -16,10 +16,10 @@ from harness.lab.attach import AttachedDevice
 from harness.lab.facts import VITALS_QUESTIONS, Vitals, clock_skew, parse_vitals
 from harness.transport.questions import (
     MAX_PATH,
-    access_of,
     first_line,
-    script_of,
-    sections_of,
+    parse_access,
+    parse_sections,
+    query_script,
 )
 
 _ASK_S: Final = 20.0
@@ -77,7 +77,7 @@ class DeviceAnswers:
 
 def script_for(platform: Platform, workdir: str, *, root: str = "") -> str:
     """The script that asks everything of a device of this kind."""
-    script = script_of(
+    script = query_script(
         f"{VITALS_QUESTIONS} {QUESTIONS}",
         interpreter=platform.interpreter,
         libraries=" ".join(platform.library_folders),
@@ -93,7 +93,7 @@ def script_for(platform: Platform, workdir: str, *, root: str = "") -> str:
 
 def parse_answers(text: str) -> DeviceAnswers | None:
     """Reads the answer to the script, None if it is not whole; what is malformed is left out."""
-    sections = sections_of(text)
+    sections = parse_sections(text)
     vitals = parse_vitals(text)
     if vitals is None:
         return None
@@ -108,14 +108,14 @@ def parse_answers(text: str) -> DeviceAnswers | None:
         denials=tuple(line[:_MAX_DENIAL] for line in sections.get("denials", [])[-16:]),
         daemons=tuple(name for name in running if name == _DAEMON),
         sees_processes=bool(running),
-        rpc_libraries=access_of(sections, "rpc"),
+        rpc_libraries=parse_access(sections, "rpc"),
         rpc_builds=dict(map(_build, sections.get("rpc-builds", [])[:_MAX_LISTED])),
         signatures=tuple(
             line.rsplit("/", 1)[-1][:MAX_PATH] for line in sections.get("signatures", [])[:8]
         ),
-        shells=access_of(sections, "shells"),
-        skels=access_of(sections, "skels"),
-        opencl=access_of(sections, "opencl"),
+        shells=parse_access(sections, "shells"),
+        skels=parse_access(sections, "skels"),
+        opencl=parse_access(sections, "opencl"),
         exec_exit=int(ended[1]) if ended else None,
         exec_said=executed[:300],
         has_interpreter=first_line(sections, "interpreter") == "there",

@@ -16,14 +16,14 @@ from typing import Final, cast
 from harness.core.socs import Target, target_of
 from harness.simulator.programs import SIMULATED_HARDWARE
 from harness.transport.questions import (
-    access_of,
-    boot_of,
     first_line,
     free_storage,
     integer,
     memory,
-    script_of,
-    sections_of,
+    parse_access,
+    parse_boot_id,
+    parse_sections,
+    query_script,
 )
 
 _MAX_SIGNS: Final = 32
@@ -33,7 +33,7 @@ _MAX_ABIS = 16
 _ABI = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _PROPERTY = re.compile(r"^\[([^\]]{1,128})\]: \[(.*)\]$")
 
-SCRIPT: Final = script_of(
+SCRIPT: Final = query_script(
     "machine kernel libc pages properties release memory storage soc soc-id gpu soc-serial "
     "machine-id boot coprocessors"
 )
@@ -84,7 +84,7 @@ class DeviceFacts:
 
 def parse_facts(text: str) -> DeviceFacts:
     """Reads the answer to SCRIPT; whatever is missing or malformed becomes None."""
-    sections = sections_of(text)
+    sections = parse_sections(text)
     properties = _properties(sections.get("properties", []))
     machine = first_line(sections, "machine")
     libc = first_line(sections, "libc")
@@ -103,7 +103,7 @@ def parse_facts(text: str) -> DeviceFacts:
         ram_bytes=memory(sections, "MemTotal"),
         serial_number=serial,
         identity=_identity(serial, sections),
-        boot=boot_of(sections),
+        boot=parse_boot_id(sections),
         android_api=integer(properties.get("ro.build.version.sdk")) if android else None,
         target_reason=reason,
         libc=libc,
@@ -299,8 +299,8 @@ VITALS_QUESTIONS: Final = (
     "boot booted uptime user memory writable storage battery supplies zones clocks thermal screen "
     "remoteprocs nodes ready clock"
 )
-VITALS_SCRIPT: Final = script_of(VITALS_QUESTIONS)
-LOAD_SCRIPT: Final = script_of("before after")
+VITALS_SCRIPT: Final = query_script(VITALS_QUESTIONS)
+LOAD_SCRIPT: Final = query_script("before after")
 """How busy the processors are takes two looks at the same counters."""
 
 
@@ -340,7 +340,7 @@ class Vitals:
 
 def parse_vitals(text: str) -> Vitals | None:
     """Reads the answer to SCRIPT, None if it is not whole; what is malformed becomes None."""
-    sections = sections_of(text)
+    sections = parse_sections(text)
     if "end" not in sections:
         return None
     percent, charging, battery_c = _battery(sections)
@@ -354,7 +354,7 @@ def parse_vitals(text: str) -> Vitals | None:
     user = integer(first_line(sections, "user"))
     written = sections.get("writable", [])
     return Vitals(
-        boot_id=boot_of(sections),
+        boot_id=parse_boot_id(sections),
         booted=None if booted is None else booted == "1",
         uptime_s=_decimal((first_line(sections, "uptime") or "").partition(" ")[0]),
         is_root=None if user is None else user == 0,
@@ -370,7 +370,7 @@ def parse_vitals(text: str) -> Vitals | None:
         screen_on=_screen(first_line(sections, "screen")),
         remoteprocs=_remoteprocs(sections.get("remoteprocs", [])),
         fastrpc={
-            path.rsplit("/", 1)[-1]: how for path, how in access_of(sections, "nodes").items()
+            path.rsplit("/", 1)[-1]: how for path, how in parse_access(sections, "nodes").items()
         },
         clock_s=integer(first_line(sections, "clock")),
         ready=parse_readiness(sections),
@@ -390,7 +390,7 @@ def clock_skew(clock_s: int | None, before: float, after: float) -> float | None
 
 def parse_load(text: str) -> float | None:
     """How busy all processors were, 0 to 1, from the answer to LOAD_SCRIPT."""
-    sections = sections_of(text)
+    sections = parse_sections(text)
     before = _counters(first_line(sections, "before"))
     after = _counters(first_line(sections, "after"))
     if before is None or after is None:

@@ -21,7 +21,7 @@ from harness.core.notices import at_work, followed
 from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan, loads
 from harness.probe.transcript import Transcript
-from harness.transport.shell import Completed, Found, ScriptTimeout
+from harness.transport.shell import Completed, RemoteProcesses, ScriptTimeout
 from harness.transport.this_computer import ThisComputer
 
 if TYPE_CHECKING:
@@ -51,26 +51,26 @@ def with_deadline(plan: Plan, timeout_s: float, *, lingers: bool = False) -> Pla
 
 def alive_at_deadline(
     transcript: Transcript,
-    state: Found,
+    state: RemoteProcesses,
     due_s: float,
     *,
     late_bytes: int = 0,
-    heard_out: bool = True,
+    read_to_end: bool = True,
 ) -> bool:
     """Return whether the state of a process proves that it was still running after `due_s`.
 
     Both times are by the device's own clock: when the probe had read its plan, and when its process
     was found. It may only have been blocked, because of the link, as nobody read its output. That
     is ruled out if less than a pipe's size arrived after the deadline (`late_bytes`), and then the
-    end of the stream (`heard_out`). One damaged byte can make a daemon wait forever to send more. A
-    process in the kernel (D) waits for no reader, and cannot be ended either.
+    end of the stream (`read_to_end`). One damaged byte can make a daemon wait forever to send more.
+    A process in the kernel (D) waits for no reader, and cannot be ended either.
     """
     if transcript.start is None or transcript.accepted is None or state.uptime_s is None:
         return False
     pid = transcript.start.pid
     is_there = bool(state.states) if pid is None else pid in state.states
     alive_s = state.uptime_s - transcript.accepted.boot_us / 1e6
-    reads_all = heard_out or (pid is not None and state.states.get(pid) == "D")
+    reads_all = read_to_end or (pid is not None and state.states.get(pid) == "D")
     alive = is_there and not transcript.done and alive_s >= due_s
     return alive and late_bytes < PIPE_BYTES and reads_all
 
@@ -197,10 +197,10 @@ def run_plan(
         completed = error.completed
         alive = alive_at_deadline(
             parser.transcript,
-            error.found,
+            error.processes,
             _due_s(plan, timeout_s),
             late_bytes=error.late_bytes,
-            heard_out=error.heard_out,
+            read_to_end=error.read_to_end,
         )
         timed_out = completed is None and (alive or parser.transcript.deadline)
         if completed is None and not timed_out:

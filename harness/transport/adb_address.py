@@ -1,8 +1,8 @@
-"""Where an adb server listens: on a TCP port, on a Unix socket that only its owner reaches, or
+"""Addresses of adb servers: a TCP port, a Unix socket that only its owner can open, or a server
 behind ssh.
 
-Seen of an adb server 36: `host:mdns:services` has lines of name, type and address, and
-`host:connect` takes the name, which stays, and finds the port of now.
+As adb server 36 does it: `host:mdns:services` has lines of name, type and address, and
+`host:connect` takes the name, which stays the same, and finds the current port.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 USER_PORT: Final = 5037
-"""Where adb listens unless it is told otherwise."""
+"""The port on which adb listens by default."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TcpAddress:
 
 @dataclass(frozen=True)
 class UnixAddress:
-    """A Unix socket; who may connect is said by the modes of the file and its folder."""
+    """A Unix socket; the modes of the file and its folder decide who may connect."""
 
     path: str
     host: ClassVar[str] = "localhost"
@@ -107,7 +107,7 @@ class SshAddress:
     @property
     def spec(self) -> str:
         """This computer's end of the tunnel, as `adb -L` takes it while there is one."""
-        # most who read addresses have no need of it, and it brings ctypes
+        # few users of addresses need it, and it imports ctypes
         from harness.core.socket_folder import host_file
 
         return UnixAddress(str(host_file(self, "socket"))).spec
@@ -118,9 +118,9 @@ class SshAddress:
 
     @property
     def tunnel(self) -> SharedConnection:
-        """The connection of ssh whose socket leads to the server.
+        """The ssh connection whose socket leads to the server.
 
-        It may take 15 s to be begun, whatever time its users have: others wait for it, too.
+        Starting it may take 15 s, whatever timeout its users have: others wait for it, too.
         """
         from harness.transport.ssh_connection import shared_connection
 
@@ -135,7 +135,7 @@ class SshAddress:
 ServerAddress = TcpAddress | UnixAddress | SshAddress
 
 USER_SERVER: Final = TcpAddress()
-"""Where the user's own adb server listens."""
+"""The address of the user's own adb server."""
 
 
 def _bracketed(host: str) -> str:
@@ -143,7 +143,7 @@ def _bracketed(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is one of this computer's own, as far as it says so itself."""
+    """Return whether an address is a loopback address, or `localhost`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -157,12 +157,12 @@ ADVICE: Final = (
 
 
 def has_address(serial: str) -> bool:
-    """Whether a serial says where adb finds a device on the network, so that it is connected."""
+    """Return whether a serial is a network address, so that adb has to connect the device."""
     return ":" in serial or TLS in serial
 
 
-def where_now(serial: str, services: str) -> str:
-    """What the announced services say of a device that cannot be connected; "" if nothing."""
+def address_hint(serial: str, services: str) -> str:
+    """Return a hint from the announced services for a device that cannot be connected, or ""."""
     if TLS in serial:
         return f"; {ADVICE}"
     host = serial.rpartition(":")[0]

@@ -1,6 +1,6 @@
 """adbutils as the harness uses it: subclasses with what it lacks (2.12), and why.
 
-- Importing it loads Pillow and requests: 60 ms and 11 MB of each worker (`_Later`).
+- Importing it loads Pillow and requests: 60 ms and 11 MB of each worker (`_LazyModule`).
 - It starts a server where none answers, by the adb on PATH; it knows no Unix sockets, and sleeps
   10 ms to close a connection (`Connection`).
 - Its timeouts are for each receive, so that a device that says a little now and then is waited for
@@ -49,14 +49,14 @@ from harness.transport.files import (
     Progress,
     PushItem,
     RemoteStat,
-    opened,
+    open_content,
     path_bytes,
-    take_file,
+    receive_file,
 )
 
 
-class _Later(ModuleType):
-    """Stands for a module while another is imported, and loads it when it is used."""
+class _LazyModule(ModuleType):
+    """A placeholder for a module, which is imported at its first use."""
 
     def __getattr__(self, name: str) -> Any:
         if sys.modules.get(self.__name__) is self:  # an annotation that is evaluated
@@ -66,15 +66,15 @@ class _Later(ModuleType):
 
 @contextlib.contextmanager
 def _loaded_later(*names: str) -> Iterator[None]:
-    standing = {name: _Later(name) for name in names if name not in sys.modules}
-    sys.modules.update(standing)
+    placeholders = {name: _LazyModule(name) for name in names if name not in sys.modules}
+    sys.modules.update(placeholders)
     try:
         yield
     except ValueError as error:
         field = "ANDROID_ADB_SERVER_PORT"  # it is read when adbutils is imported
         raise ConfigError(f"not a port: {os.environ.get(field)!r}", field=field) from error
     finally:
-        for name in standing:
+        for name in placeholders:
             del sys.modules[name]
 
 
@@ -91,7 +91,7 @@ _STAT_V2: Final = struct.Struct("<IQQIIIIQqqq")
 
 
 class Refusal(AdbFailError, adbutils.AdbError):  # type: ignore[misc]  # adbutils carries no types
-    """What the server said behind FAIL, for the harness and for adbutils' own methods."""
+    """The server's text after FAIL, for the harness and for adbutils' own methods."""
 
 
 class Connection(adbutils.AdbConnection):  # type: ignore[misc]
@@ -102,13 +102,13 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
 
     def __init__(self, address: ServerAddress, deadline: Deadline) -> None:
         self._address, self._deadline = address, deadline
-        self._unheard = None if address.is_here else Reach(address)
+        self._reach = None if address.is_here else Reach(address)
         super().__init__(address.host, address.port)
 
     def _safe_connect(self) -> Channel:
         """As adbutils' method, which starts a server."""
-        # a server elsewhere that was not reached is not tried by everybody
-        address, deadline, reach = self._address, self._deadline, self._unheard
+        # a remote server that was unreachable a moment ago is not tried by every process
+        address, deadline, reach = self._address, self._deadline, self._reach
         timeout_s = deadline.remaining() or 1e-3
         if reach is not None:
             reach.require()
@@ -117,9 +117,9 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
         except OSError as error:
             late = isinstance(error, TimeoutError)
             why = f"adb server at {address} is out of reach: {error.strerror or error}"
-            # who had no time to wait has learned nothing
+            # a caller that had no time to wait has learned nothing
             if reach is not None and (not late or timeout_s >= _PATIENT_S):
-                reach.lost(str(error) if isinstance(error, OutOfReachError) else why)
+                reach.mark_lost(str(error) if isinstance(error, OutOfReachError) else why)
             if isinstance(error, OutOfReachError):
                 raise
             # a Unix socket says EAGAIN at once where a TCP port lets one wait in line
@@ -130,34 +130,34 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
             raise NoServerError(why) from error
 
     def close(self) -> None:
-        """Closes it at once; safe to call twice."""
+        """Close it at once; safe to call twice."""
         self.conn.close()
 
     def read(self, n: int) -> bytes:
-        """Exactly `n` bytes, or EOFError."""
+        """Return exactly `n` bytes. Raises EOFError if the connection ends before."""
         # ssh takes connections also where nobody listens at the other end of its tunnel
         try:
             data: bytes = self.conn.recv(n)
         except (ConnectionError, EOFError) as error:
-            if self._unheard is None:
+            if self._reach is None:
                 raise
             why = f"{NO_SERVER}{self._address}: {error}"
-            self._unheard.lost(why)
+            self._reach.mark_lost(why)
             raise NoServerError(why) from error
-        if self._unheard is not None:
-            self._unheard.found()
-            self._unheard = None
+        if self._reach is not None:
+            self._reach.mark_reached()
+            self._reach = None
         return data
 
     def send_command(self, cmd: str | bytes) -> None:
-        """Queues a request, which may be of any bytes. Raises ProtocolError if it is too long."""
+        """Queue a request, which may be of any bytes. Raises ProtocolError if it is too long."""
         text = cmd.encode("utf-8", "surrogateescape") if isinstance(cmd, str) else cmd
         if len(text) > MAX_REQUEST_BYTES:
             raise ProtocolError(f"a request of {len(text)} bytes does not fit")
         self.conn.queue(b"%04x%b" % (len(text), text))
 
     def check_okay(self) -> None:
-        """Reads the status of the last request."""
+        """Read the status of the last request."""
         status = self.read(4)
         if status == b"FAIL":
             raise Refusal(self.read_string_block())
@@ -173,11 +173,11 @@ class Client(adbutils.AdbClient):  # type: ignore[misc]
         self._address, self._deadline = address, deadline
 
     def make_connection(self, timeout: float | None = None) -> Connection:
-        """A connection, for which `timeout` says nothing."""
+        """Return a new connection; `timeout` is ignored."""
         return Connection(self._address, self._deadline)
 
     def open(self, *requests: str | bytes) -> Connection:
-        """A connection on which each of the requests was taken."""
+        """Return a connection on which the server accepted each of the requests."""
         connection = self.make_connection()
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(connection.close)
@@ -188,7 +188,7 @@ class Client(adbutils.AdbClient):  # type: ignore[misc]
         return connection
 
     def query(self, request: str) -> str:
-        """The answer to a request that adbutils has no method for."""
+        """Return the answer to a request that adbutils has no method for."""
         with self.open(request) as connection:
             answer: str = connection.read_string_block()
             return answer
@@ -202,7 +202,7 @@ class Device(adbutils.AdbDevice):  # type: ignore[misc]
     """A device for one action."""
 
     def open_transport(self, command: str | None = None, timeout: float = 0) -> Connection:
-        """A connection for services of the device, or with a `command` to the server about it."""
+        """Connect to services of the device, or with a `command` to the server about it."""
         way = f"host-serial:{self.serial}:{command}" if command else self._transport
         connection: Connection = self._client.open(way)
         return connection
@@ -212,14 +212,14 @@ class Device(adbutils.AdbDevice):  # type: ignore[misc]
         return f"host:transport:{self.serial}"  # every server knows it
 
     def open_service(self, service: str | bytes) -> Channel:
-        """A channel to a service of the device's own."""
+        """Open a channel to one of the device's services."""
         channel: Channel = self._client.open(self._transport, service).conn
         return channel
 
 
 @dataclass
-class _Sent:
-    """A file on its way; once `whole`, all of it is queued, so that the device may take it."""
+class _Outgoing:
+    """A file being sent; once `whole`, all of it is queued, so that the device may answer."""
 
     item: PushItem
     size: int = 0
@@ -229,8 +229,8 @@ class _Sent:
 class SyncStream(adbutils.Sync):  # type: ignore[misc]
     """File operations on a device, all over one connection and under one deadline.
 
-    After an error other than that a file is missing, it is of no more use. Raises DeviceRefused
-    with the device's own words, DeviceLost, DeviceTimeout, DeviceError where what arrived is not
+    After an error other than a missing file it cannot be used any more. Raises DeviceRefused with
+    the device's own text, DeviceLost, DeviceTimeout, DeviceError where what arrived differs from
     what was sent, InfraError where a local file cannot be read or written.
     """
 
@@ -238,7 +238,7 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         super().__init__(device)
         self._serial = device.serial
         self._command = "sync:"
-        self._unanswered: deque[_Sent] = deque()
+        self._unanswered: deque[_Outgoing] = deque()
         with device_faults(self._serial, self._command):
             self.conn = device.open_service(self._command)
 
@@ -249,12 +249,12 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         self.close()
 
     def close(self) -> None:
-        """Closes the stream, which makes the device drop a file that came only in part."""
+        """Close the stream, which makes the device drop a file that arrived only in part."""
         self.conn.close()
 
     @contextlib.contextmanager
     def _prepare_sync(self, path: str, cmd: str) -> Iterator[SyncStream]:
-        """As adbutils' method, which opens a connection for each file; its users read from us."""
+        """As adbutils' method, but over this stream: adbutils opens a connection for each file."""
         self._request(path, cmd)
         yield self
         if cmd == "RECV":
@@ -265,16 +265,16 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         self.conn.queue(cmd.encode() + struct.pack("<I", len(encoded)) + encoded)
 
     def read(self, length: int) -> bytes:
-        """Exactly so many bytes."""
+        """Return exactly `length` bytes."""
         with device_faults(self._serial, self._command):
             return self.conn.recv(length)
 
     def read_string(self, length: int) -> str:
-        """The word that a message begins with. Raises DeviceRefused for FAIL."""
+        """Return the word that a message begins with. Raises DeviceRefused for FAIL."""
         word = self.read(length)
         if word == b"FAIL":
             text = self.read(*struct.unpack("<I", self.read(4))).decode("utf-8", "replace")
-            raise self._error(text or "the device refused without a word", DeviceRefused)
+            raise self._error(text or "the device refused and gave no reason", DeviceRefused)
         return word.decode("ascii", "replace")
 
     def _error(self, problem: str, kind: type[DeviceError] = DeviceError) -> DeviceError:
@@ -287,17 +287,17 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         """As `Transport.stat`."""
         self._command = f"stat {path}"
         self._ask_stat(path, follow=follow)
-        found = self._told_stat()
-        if found.is_missing:
+        status = self._read_stat()
+        if status.is_missing:
             return None
-        if found.error:
-            raise self._error(os.strerror(found.error), DeviceRefused)
-        return found
+        if status.error:
+            raise self._error(os.strerror(status.error), DeviceRefused)
+        return status
 
     def _ask_stat(self, path: str, *, follow: bool) -> None:
         self._request(path, "STA2" if follow else "LST2")
 
-    def _told_stat(self) -> RemoteStat:
+    def _read_stat(self) -> RemoteStat:
         word = self.read_string(4)
         if word not in ("STA2", "LST2"):
             raise self._strange(word)
@@ -305,20 +305,20 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         return RemoteStat(mode, size, mtime_s, error)
 
     def pull(self, remote: str, local: Path, max_bytes: int) -> None:
-        """Fetches one file, as `Transport.pull`."""
+        """Fetch one file, as `Transport.pull`."""
 
-        def fetch(take: Callable[[bytes], None]) -> None:
+        def fetch(sink: Callable[[bytes], None]) -> None:
             self._command = f"pull {remote}"
             try:
                 for content in self.iter_content(remote):
-                    take(content)
+                    sink(content)
             except adbutils.AdbError as error:
                 raise self._strange(str(error.args[-1])) from error
 
-        take_file(remote, local, max_bytes, self.stat(remote), fetch, serial=self._serial)
+        receive_file(remote, local, max_bytes, self.stat(remote), fetch, serial=self._serial)
 
     def push(self, items: Iterable[PushItem], progress: Progress | None = None) -> None:
-        """As `Transport.push`, without waiting in between; sizes are asked back."""
+        """As `Transport.push`, without waiting between files; the size of each is checked."""
         handed_over = reported = 0
 
         def report() -> None:
@@ -329,8 +329,8 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
                 progress(reported)
 
         for item in items:
-            sent = _Sent(item)
-            with opened(item) as content:
+            sent = _Outgoing(item)
+            with open_content(item) as content:
                 while len(self._unanswered) >= _MAX_UNANSWERED:
                     self._take_answer()
                     report()
@@ -359,13 +359,13 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         report()
 
     def _take_answer(self) -> None:
-        """Reads the answer to the first of the files that have none."""
+        """Read the answer to the first file that has none yet."""
         sent = self._unanswered[0]
         self._command = f"push {sent.item.remote}"
         if (word := self.read_string(4)) != "OKAY" or not sent.whole:
             raise self._strange(word)
         self.read(4)  # a length of nothing
-        arrived = self._told_stat()
+        arrived = self._read_stat()
         if arrived.size != sent.size or arrived.error:
             raise self._error(f"{sent.size} bytes were sent, {arrived.size} arrived")
         self._unanswered.popleft()

@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceRefused, InfraError, InternalError
-from harness.transport.adb_address import has_address, where_now
+from harness.transport.adb_address import address_hint, has_address
 from harness.transport.adb_client import MAX_REQUEST_BYTES, Device, SyncStream
 from harness.transport.adb_server import AdbServer, state_advice
 from harness.transport.channel import Channel
@@ -20,7 +20,7 @@ from harness.transport.shell import ShellCall
 from harness.transport.shell_protocol import v2_script
 
 UNPLUGGED: Final = "is unplugged or switched off"
-"""What the error says of a device that its adb server does not see."""
+"""The words of the error for a device that its adb server does not see."""
 
 _RECONNECT_S: Final = 3.0
 _KNOWN_STATES: Final = ("device", "offline")
@@ -36,7 +36,7 @@ class AdbDevice(Transport):
         self._is_asked = False
 
     def _require_features(self, deadline: Deadline) -> None:
-        """Raises DeviceRefused for a daemon that is older than Android 8; asks it once."""
+        """Raise DeviceRefused for a daemon older than Android 8; it is asked only once."""
         if self._is_asked:
             return
         with device_faults(self.serial, "features"):
@@ -71,11 +71,13 @@ class AdbDevice(Transport):
         """As `Transport.connect`: by its adb server, where it has an address."""
         if has_address(self.serial):
             self._connect(timeout_s)
-        states = {seen.serial: seen.state for seen in self.server.devices()}
+        states = {device.serial: device.state for device in self.server.devices()}
         if self.serial not in states:
-            there = ", ".join(f"{name} ({state})" for name, state in states.items()) or "no device"
-            where = f"it is not attached to the {self.server}, which sees {there}"
-            raise InfraError(f"device {self.serial} {UNPLUGGED}: {where}")
+            attached = (
+                ", ".join(f"{name} ({state})" for name, state in states.items()) or "no device"
+            )
+            reason = f"it is not attached to the {self.server}, which sees {attached}"
+            raise InfraError(f"device {self.serial} {UNPLUGGED}: {reason}")
         if (state := states[self.serial]) != "device":
             advice = state_advice(state, self.serial, "see `adb devices -l`")
             raise InfraError(f"device {self.serial} is {state}: {advice}")
@@ -86,7 +88,7 @@ class AdbDevice(Transport):
             self.server.disconnect(self.serial)
             self._connect(timeout_s)
         elif self.server.state(self.serial, timeout_s=_RECONNECT_S) in _KNOWN_STATES:
-            # whether it helped is for the one to say who uses the device next
+            # the next user of the device finds out whether it helped
             with contextlib.suppress(InfraError):
                 self.server.reconnect(self.serial, deadline=Deadline(_RECONNECT_S))
 
@@ -97,14 +99,14 @@ class AdbDevice(Transport):
             services = ""
             with contextlib.suppress(InfraError):
                 services = self.server.query("host:mdns:services", deadline=Deadline(SHORT_S))
-            raise InfraError(f"{error}{where_now(self.serial, services)}") from error
+            raise InfraError(f"{error}{address_hint(self.serial, services)}") from error
 
     def is_there(self, *, timeout_s: float) -> bool:
-        """Whether its adb server says so. Raises InfraError if that does not answer."""
+        """Return whether the adb server lists it as `device`. Raises InfraError."""
         return self.server.state(self.serial, timeout_s=timeout_s) == "device"
 
     def disconnect(self) -> None:
-        """Has the adb server drop a device that is connected by TCP."""
+        """Make the adb server drop a device that is connected by TCP."""
         self.server.disconnect(self.serial)
 
     def reboot(self, *, timeout_s: float) -> None:
@@ -115,7 +117,7 @@ class AdbDevice(Transport):
                 pass
 
     def sync(self, *, timeout_s: float) -> SyncStream:
-        """One stream for several file operations, all under one deadline."""
+        """Open one stream for several file operations, all under one deadline."""
         deadline = Deadline(timeout_s)
         self._require_features(deadline)
         return SyncStream(self._client(deadline))

@@ -1,4 +1,4 @@
-"""A running adb server: what it sees, connecting devices to it, opening services on them."""
+"""A running adb server: list its devices, connect devices to it, restart it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ STATE_ADVICE: Final[Mapping[str, str]] = {
     "sideload": "boot it into the system: `adb reboot`",
     "bootloader": "boot it into the system: `fastboot reboot`",
 }
-"""What to do about a device that is in one of adb's states and not in `device`."""
+"""Advice for a device in one of adb's states other than `device`."""
 
 _HEAL: Final = "`qnn-harness devices heal` connects it anew, and reboots it if that does not help"
 
 
 def state_advice(state: str, serial: str, other: str) -> str:
-    """What to do about a device in such a state, `other` where nobody knows (pure)."""
-    # one that is reached by an address, as simulated ones are, hangs on no cable
+    """Return the advice for a device in that state, `other` if there is none (pure)."""
+    # a device reached by an address, as simulated ones are, has no cable
     if state == "offline" and has_address(serial):
         return _HEAL
     return STATE_ADVICE.get(state, other)
@@ -69,9 +69,9 @@ class AdbServer:
     def _client(
         self, deadline: Deadline, doing: str = "", *, but: tuple[type[BaseException], ...] = ()
     ) -> Iterator[Client]:
-        """adbutils' client for one action; what goes wrong is InfraError, except for `but`."""
-        there = "" if self.address.is_here else f" on {self.address.host}"
-        start = f"{self.address.start_command}{there}"
+        """adbutils' client for one action; its errors become InfraError, except for `but`."""
+        host = "" if self.address.is_here else f" on {self.address.host}"
+        start = f"{self.address.start_command}{host}"
         with server_faults(f"{self}{doing}", but=but, start=start):
             yield self.client(deadline)
 
@@ -80,7 +80,7 @@ class AdbServer:
         return Client(self.address, deadline)
 
     def is_running(self, *, timeout_s: float = _REQUEST_S) -> bool:
-        """Whether an adb server answers there."""
+        """Return whether an adb server answers at the address."""
         with contextlib.suppress(InfraError):
             return self.version(deadline=Deadline(timeout_s)) > 0
         return False
@@ -91,12 +91,12 @@ class AdbServer:
             return int(client.server_version())
 
     def query(self, request: str, *, deadline: Deadline) -> str:
-        """The answer to one host request. Raises InfraError with the server's words if it fails."""
+        """Return the answer to a host request. Raises InfraError with the server's text on FAIL."""
         with self._client(deadline) as client:
             return client.query(request)
 
     def devices(self, *, timeout_s: float = _REQUEST_S) -> list[SeenDevice]:
-        """Every device the server knows, whatever its state. Raises InfraError."""
+        """Return every device the server knows, whatever its state. Raises InfraError."""
         with self._client(Deadline(timeout_s)) as client:
             infos = client.list(extended=True)
         # the one state of two words, of which adbutils takes the first
@@ -107,12 +107,12 @@ class AdbServer:
         ]
 
     def state(self, serial: str, *, timeout_s: float) -> str | None:
-        """The state of one device, None if the server does not know it. Raises InfraError."""
-        seen = self.devices(timeout_s=timeout_s)
-        return next((device.state for device in seen if device.serial == serial), None)
+        """Return a device's state, None if the server does not know it. Raises InfraError."""
+        devices = self.devices(timeout_s=timeout_s)
+        return next((device.state for device in devices if device.serial == serial), None)
 
     def connect(self, address: str, *, deadline: Deadline) -> None:
-        """Connects a device by TCP address and returns once its state is `device`.
+        """Connect a device by TCP address and return once its state is `device`.
 
         A device that does not listen yet is tried again until the deadline; one that refuses our
         key fails at once. `adb connect` reports success also for an offline device, so only the
@@ -146,7 +146,7 @@ class AdbServer:
         raise InfraError(f"{address} did not become ready in {deadline.seconds:g} s: {why}")
 
     def _settled_state(self, address: str, deadline: Deadline) -> str | None:
-        """The device's state once it is no longer on its way to another one."""
+        """Return the device's state once it is neither `connecting` nor `authorizing`."""
         while True:
             # the list itself is quick: it gets a moment even where the deadline has just passed
             state = self.state(address, timeout_s=max(0.5, deadline.remaining()))
@@ -155,13 +155,13 @@ class AdbServer:
             time.sleep(min(0.02, deadline.remaining()))
 
     def reconnect(self, serial: str, *, deadline: Deadline) -> None:
-        """Has a connection to a device opened anew, and waits for that. Raises InfraError."""
+        """Reopen the connection to a device and wait for it. Raises InfraError."""
         with self._client(deadline, f", reconnecting {serial}") as client:
             client.query(f"host-serial:{serial}:reconnect")
             client.wait_for(serial)
 
     def restart(self, *, deadline: Deadline) -> None:
-        """Ends the server, if it answers, and starts one at its address. Raises InfraError."""
+        """End the server, if it answers, and start one at its address. Raises InfraError."""
         with contextlib.suppress(InfraError):
             self.query("host:kill", deadline=deadline.at_most(_REQUEST_S))
         # another version than that on PATH would be ended by the user's next command
@@ -170,7 +170,7 @@ class AdbServer:
         run_outliving(command, what="`adb start-server`", within_s=deadline.remaining())
 
     def disconnect(self, address: str) -> None:
-        """Drops a device connected by TCP, if it is there. Raises InfraError if nobody answers."""
+        """Drop a device connected by TCP, if it is there. Raises InfraError if nobody answers."""
         with self._client(Deadline(_REQUEST_S), f", disconnecting {address}") as client:
             client.disconnect(address)
 

@@ -1,4 +1,4 @@
-"""Both directions of one socket at once, without ever waiting beyond a deadline."""
+"""A socket that sends and receives at once, and never waits beyond a deadline."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ class Channel:
         self._socket = connected
         self._deadline = deadline
         self._queue: deque[memoryview] = deque()
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._poll = select.poll()
         self._watched = 0
         self.queued_bytes = 0
-        self.deaf: OSError | None = None
+        self.send_error: OSError | None = None
 
     def queue(self, *buffers: bytes | memoryview) -> None:
-        """Queues output; nothing is sent before the next `flush_some` or `receive`."""
-        if self.deaf is not None:
+        """Queue output; nothing is sent before the next `flush_some` or `receive`."""
+        if self.send_error is not None:
             return
         for buffer in filter(len, buffers):
             self._queue.append(memoryview(buffer))
             self.queued_bytes += len(buffer)
 
-    def go_on(self, deadline: Deadline) -> None:
-        """From now on another deadline holds; what was queued is not sent any more."""
+    def stop_sending(self, deadline: Deadline) -> None:
+        """Drop the queued output, and go on with another deadline."""
         self._deadline = deadline
         self._queue.clear()
         self.queued_bytes = 0
 
     def flush_some(self) -> None:
-        """Sends as much as the socket takes without waiting.
+        """Send as much as the socket takes without waiting.
 
-        A send that fails makes the channel `deaf`: the answer may already be on its way, so what
-        can still be received decides what happened.
+        A send that fails sets `send_error` and raises nothing: the answer may already be on its
+        way, so what can still be received decides what happened.
         """
         while self._queue:
             batch = [self._queue[i] for i in range(min(len(self._queue), _MAX_BUFFERS))]
@@ -63,7 +63,7 @@ class Channel:
             except BlockingIOError:
                 return
             except OSError as error:
-                self.deaf = error
+                self.send_error = error
                 self._queue.clear()
                 self.queued_bytes = 0
                 return
@@ -80,34 +80,34 @@ class Channel:
             self._queue.popleft()
 
     def recv(self, count: int) -> bytes:
-        """Exactly so many bytes. Raises ProtocolError for more than a message may have, 64 KiB."""
+        """Return exactly `count` bytes. Raises ProtocolError for more than a message's 64 KiB."""
         if not 0 <= count <= _MAX_MESSAGE_BYTES:
             raise ProtocolError(f"a message of {count} bytes")
-        while len(self._held) < count:
-            self._held += self._receive(0)
-        data = bytes(self._held[:count])
-        del self._held[:count]
+        while len(self._buffer) < count:
+            self._buffer += self._receive(0)
+        data = bytes(self._buffer[:count])
+        del self._buffer[:count]
         return data
 
     @property
     def has_input(self) -> bool:
-        """Whether input has arrived that nobody has taken yet."""
-        return bool(self._held)
+        """True if received input is waiting in the buffer."""
+        return bool(self._buffer)
 
     def make_room(self, below: int) -> None:
-        """Sends until fewer bytes are queued, and takes in what has arrived."""
-        self._held += self._receive(below)
-        while self.deaf is None and self.queued_bytes >= below:
-            self._held += self._receive(below)
+        """Send until fewer than `below` bytes are queued; input that arrives is buffered."""
+        self._buffer += self._receive(below)
+        while self.send_error is None and self.queued_bytes >= below:
+            self._buffer += self._receive(below)
 
     def receive(self, *, room_below: int = 0) -> bytes:
-        """What has arrived, waiting for it if need be; b"" when output may be queued again.
+        """Return the input that has arrived, waiting for it if need be.
 
         With `room_below`, returns b"" as soon as fewer bytes of output are queued, so that a sender
         of much data can go on. Without it, returns only with input.
         """
-        if self._held:
-            data, self._held = bytes(self._held), bytearray()
+        if self._buffer:
+            data, self._buffer = bytes(self._buffer), bytearray()
             return data
         return self._receive(room_below)
 
@@ -117,12 +117,12 @@ class Channel:
             if self._deadline.expired:
                 raise TimeoutError(f"not done within {self._deadline.seconds:g} s")
             self.flush_some()
-            if self.deaf is None and self.queued_bytes < room_below:
+            if self.send_error is None and self.queued_bytes < room_below:
                 return self._receive_now()
-            wanted = select.POLLIN | (select.POLLOUT if self._queue else 0)
-            if wanted != self._watched:
-                self._poll.register(self._socket, wanted)
-                self._watched = wanted
+            mask = select.POLLIN | (select.POLLOUT if self._queue else 0)
+            if mask != self._watched:
+                self._poll.register(self._socket, mask)
+                self._watched = mask
             # rounded up: a wait of 0.4 ms must not become a busy loop of 0 ms
             events = self._poll.poll(int(self._deadline.remaining() * 1000) + 1)
             if events and events[0][1] & ~select.POLLOUT:
@@ -138,5 +138,5 @@ class Channel:
         return data
 
     def close(self) -> None:
-        """Closes the socket at once."""
+        """Close the socket at once."""
         self._socket.close()

@@ -1,7 +1,7 @@
-"""Turns every way a connection can break into our errors; which servers cannot be reached at all.
+"""Map broken connections to the harness's errors; remember servers that cannot be reached.
 
-Whoever connects to a computer that is gone waits for nothing. So one process looks, and the others
-are told at once what it found, until it is time to look again.
+Connecting to a computer that is gone wastes time. So one process tries it, and the others get its
+answer at once, until it is time to try again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.core.socket_folder import host_file
 from harness.core.whole_file import read_json
 
 NO_SERVER: Final = "no adb server at "
-"""How the message of each NoServerError begins; then comes the address."""
+"""The beginning of each NoServerError's message; the address follows."""
 _SERVER: Final = re.compile(
     rf"\b(?:{NO_SERVER}(?P<gone>\S+)"
     r"|adb server at (?P<silent>\S+?)(?:: | is out of reach| does not answer))"
@@ -32,8 +32,8 @@ _SERVER: Final = re.compile(
 def server_lost(message: str) -> str | None:
     """Return the address of the adb server that a message says is gone or silent; None of one that
     only names the server of a device that is lost."""
-    found = _SERVER.search(message)
-    return (found["gone"] or found["silent"]).rstrip(":;,.") if found else None
+    match = _SERVER.search(message)
+    return (match["gone"] or match["silent"]).rstrip(":;,.") if match else None
 
 
 class AdbFailError(Exception):
@@ -41,11 +41,11 @@ class AdbFailError(Exception):
 
 
 class NoServerError(ConnectionError):
-    """Nobody listens where the adb server should; the argument names the address."""
+    """Nothing listens at the adb server's address, which the argument names."""
 
 
 class OutOfReachError(NoServerError):
-    """The way to another computer is not there; the argument says why, and what to do about it."""
+    """Another computer cannot be reached; the argument says why, and what to do about it."""
 
 
 class ProtocolError(ValueError):
@@ -53,7 +53,7 @@ class ProtocolError(ValueError):
 
 
 BROKEN = (OSError, EOFError, struct.error, AssertionError, AdbFailError, ValueError, OverflowError)
-"""What sockets and parsers raise when the other side breaks off or talks nonsense."""
+"""Errors of sockets and parsers when the other side closes or sends what is invalid."""
 
 
 def reason(error: BaseException) -> str:
@@ -66,10 +66,9 @@ def reason(error: BaseException) -> str:
 def device_faults(
     serial: str, command: str | None, received: Callable[[], bytes] = bytes
 ) -> Iterator[None]:
-    """Maps every failure inside to DeviceLost, DeviceTimeout or DeviceRefused.
+    """Map every failure inside to DeviceLost, DeviceTimeout or DeviceRefused.
 
-    `received` gives the output so far. Errors of the harness's own family pass unchanged, so that
-    the place that knows more can say it.
+    `received` returns the output so far. An InfraError passes unchanged: its origin knew more.
     """
     try:
         yield
@@ -98,11 +97,11 @@ def device_faults(
 
 @contextmanager
 def server_faults(
-    what: str, *, but: tuple[type[BaseException], ...] = (), start: str = "adb start-server"
+    request: str, *, but: tuple[type[BaseException], ...] = (), start: str = "adb start-server"
 ) -> Iterator[None]:
-    """Maps every failure of a request to the adb server to InfraError naming `what`.
+    """Map every failure of a request to the adb server to InfraError naming `request`.
 
-    Those in `but` pass unchanged. `start` is the command that starts such a server.
+    Errors in `but` pass unchanged. `start` is the command that starts such a server.
     """
     passed: tuple[type[BaseException], ...] = (InfraError, *but)
     try:
@@ -110,31 +109,31 @@ def server_faults(
     except passed:
         raise
     except TimeoutError as error:
-        raise InfraError(f"{what}: no answer in time: {reason(error)}") from error
+        raise InfraError(f"{request}: no answer in time: {reason(error)}") from error
     except NoServerError as error:
-        # it names the server already
+        # its message names the server already
         if isinstance(error, OutOfReachError):
             raise InfraError(reason(error)) from error
         raise InfraError(f"{reason(error)}; is it running? `{start}` starts it") from error
     except BROKEN as error:
-        raise InfraError(f"{what}: {reason(error)}") from error
+        raise InfraError(f"{request}: {reason(error)}") from error
 
 
 _PAUSE_S: Final = (0.5, 15.0)
-# whoever looks has so long before another one does
+# a process that tries the server has this long before another one does
 _LOOK_S: Final = 5.0
 _LOCK_S: Final = 5.0
 _MAX_BYTES: Final = 16 << 10
 
 
 class Reach:
-    """What is known of the way to one server."""
+    """The state of the connection to one server, as all processes of this account know it."""
 
     def __init__(self, address: Hashable) -> None:
         self._file = host_file(address, "away")
 
     def require(self) -> None:
-        """Raises OutOfReachError if the server was not reached and it is not time to look again."""
+        """Raise OutOfReachError if the server was unreachable and it is too early to try again."""
         if self._file.exists():
             with self._locked():
                 why, until, pause_s = self._read()
@@ -147,15 +146,15 @@ class Reach:
     def is_lost(self) -> bool:
         return self._file.exists()
 
-    def lost(self, why: str) -> None:
-        """Somebody did not reach it."""
+    def mark_lost(self, why: str) -> None:
+        """Record that the server could not be reached."""
         with self._locked():
             _, _, pause_s = self._read()
             pause_s = min(max(_PAUSE_S[0], 2 * pause_s), _PAUSE_S[1])
             self._write(why, time.time() + pause_s, pause_s)
 
-    def found(self) -> None:
-        """Somebody reached it."""
+    def mark_reached(self) -> None:
+        """Record that the server was reached."""
         if self._file.exists():
             self._file.unlink(missing_ok=True)
 

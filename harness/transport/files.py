@@ -1,4 +1,4 @@
-"""Files on their way to and from a device: what is sent, what a device says of one, what comes."""
+"""Files that are sent to a device and fetched from it, and their attributes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MAX_PATH_BYTES: Final = 1024
 """adbd refuses longer paths."""
 
 PSEUDO_FOLDERS: Final = ("/proc/", "/sys/", "/dev/")
-"""Sizes there say nothing about content."""
+"""Folders whose files report sizes that are not those of their content."""
 
 BLOCK_BYTES: Final = 256 << 10
-"""So much of a local file is read at a time."""
+"""The size of one read of a local file."""
 
 _LATEST_S: Final = 1 << 33
 """The latest time of a file: a device may say anything."""
@@ -35,10 +35,10 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class PushItem:
-    """One file to send: content or a local path, where to, permission bits.
+    """One file to send: its content or local path, remote path and permission bits.
 
-    The modification time is the local file's, or now for content from memory. `size` is what a
-    local file had when it was looked at; if that has changed, it is not sent.
+    The modification time is the local file's, or now for content from memory. `size` is the
+    expected size of a local file; if that has changed, the file is not sent.
     """
 
     source: Path | bytes
@@ -49,7 +49,7 @@ class PushItem:
 
 @dataclass(frozen=True)
 class RemoteStat:
-    """What a device says about a file; `mtime_s` is seconds since 1970.
+    """A file's attributes as a device reports them; `mtime_s` is seconds since 1970.
 
     `error` is the device's errno, 0 if there was none.
     """
@@ -69,7 +69,7 @@ class RemoteStat:
 
 
 def path_bytes(path: str) -> bytes:
-    """A path as a device takes it. Raises InfraError for one that none can."""
+    """Encode a path for a device. Raises InfraError for one that is not valid there."""
     encoded = path.encode("utf-8", "surrogateescape")
     if not encoded.startswith(b"/") or b"\0" in encoded or len(encoded) > MAX_PATH_BYTES:
         raise InfraError(f"not a path for a device: {path[:80]!r} ({len(encoded)} bytes)")
@@ -78,7 +78,7 @@ def path_bytes(path: str) -> bytes:
 
 @contextlib.contextmanager
 def local_faults(path: Path) -> Iterator[None]:
-    """Turns the host's own refusal (no such file, disk full) into InfraError naming the file."""
+    """Map the host's own errors (no such file, disk full) to InfraError naming the file."""
     try:
         yield
     except OSError as error:
@@ -87,7 +87,7 @@ def local_faults(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Content:
-    """What a `PushItem` sends: its size, its modification time, and the blocks it comes in."""
+    """The content of a `PushItem`: size, modification time, and blocks of data."""
 
     size: int
     mtime_s: float
@@ -95,10 +95,10 @@ class Content:
 
 
 @contextlib.contextmanager
-def opened(item: PushItem) -> Iterator[Content]:
-    """The content of a file to be sent.
+def open_content(item: PushItem) -> Iterator[Content]:
+    """Open the content of a file to be sent.
 
-    Raises InfraError where it cannot be read, also in the midst of it.
+    Raises InfraError if it cannot be read, also in the middle.
     """
     if isinstance(item.source, bytes):
         whole = item.source
@@ -123,41 +123,42 @@ def _blocks(source: io.FileIO, path: Path, size: int) -> Iterator[bytes]:
         yield block
 
 
-def is_sized(found: RemoteStat | None, remote: str, max_bytes: int, *, serial: str) -> bool:
-    """Whether a file to be fetched has the size that the device tells; others have any (pure).
+def check_size(status: RemoteStat | None, remote: str, max_bytes: int, *, serial: str) -> bool:
+    """Return whether the reported size of a file to be fetched can be relied on (pure).
 
-    Raises DeviceRefused where there is no such file, DeviceError for one of more than `max_bytes`.
+    Raises DeviceRefused if there is no such file, DeviceError if it has more than `max_bytes`.
     """
-    told: dict[str, Any] = {"serial": serial, "command": f"pull {remote}"}
-    if found is None:
-        raise DeviceRefused("No such file or directory", **told)
-    if not found.is_file:
-        raise DeviceRefused("not a regular file", **told)
+    context: dict[str, Any] = {"serial": serial, "command": f"pull {remote}"}
+    if status is None:
+        raise DeviceRefused("No such file or directory", **context)
+    if not status.is_file:
+        raise DeviceRefused("not a regular file", **context)
     sized = not remote.startswith(PSEUDO_FOLDERS)
-    if sized and found.size > max_bytes:
-        raise DeviceError(f"{found.size} bytes, more than the {max_bytes} allowed", **told)
+    if sized and status.size > max_bytes:
+        raise DeviceError(f"{status.size} bytes, more than the {max_bytes} allowed", **context)
     return sized
 
 
-def take_file(
+def receive_file(
     remote: str,
     local: Path,
     max_bytes: int,
-    found: RemoteStat | None,
+    status: RemoteStat | None,
     fetch: Callable[[Callable[[bytes], None]], None],
     *,
     serial: str,
 ) -> None:
-    """Takes a file that a device was asked for: `fetch` hands on its content, piece by piece.
+    """Write a file from a device to `local`: `fetch` passes on its content, piece by piece.
 
-    It is written beside `local`, which appears only when it is complete. `found` is what the device
-    says of it. Raises DeviceError for more than `max_bytes`, or less than the device said.
+    It is written to a temporary file beside `local`, which appears only when it is complete.
+    `status` is the file's attributes on the device. Raises DeviceError for more than `max_bytes`,
+    or for another size than the device reported.
     """
-    sized = is_sized(found, remote, max_bytes, serial=serial)
-    assert found is not None
+    sized = check_size(status, remote, max_bytes, serial=serial)
+    assert status is not None
     with IncomingFile(local) as file:
 
-        def take(data: bytes) -> None:
+        def write(data: bytes) -> None:
             if file.size + len(data) > max_bytes:
                 raise _wrong(f"more than the {max_bytes} bytes allowed")
             file.write(data)
@@ -165,14 +166,14 @@ def take_file(
         def _wrong(problem: str) -> DeviceError:
             return DeviceError(problem, serial=serial, command=f"pull {remote}")
 
-        fetch(take)
-        if sized and found.size != file.size:
-            raise _wrong(f"{file.size} bytes came, not {found.size}")
-        file.keep(found)
+        fetch(write)
+        if sized and status.size != file.size:
+            raise _wrong(f"{file.size} bytes came, not {status.size}")
+        file.commit(status)
 
 
 class IncomingFile:
-    """A file that comes piece by piece: it stands beside its place until all of it is there."""
+    """A file that arrives in pieces, kept under a temporary name until it is complete."""
 
     def __init__(self, local: Path) -> None:
         self._local = local
@@ -189,15 +190,15 @@ class IncomingFile:
         self._partial.unlink(missing_ok=True)
 
     def write(self, data: bytes) -> None:
-        """Takes the next piece. Raises InfraError if the disk does not."""
+        """Append the next piece. Raises InfraError if it cannot be written."""
         self.size += len(data)
         with local_faults(self._partial):
             self._file.write(data)
 
-    def keep(self, found: RemoteStat) -> None:
-        """Gives it its name, and modification time and permission bits as on the device."""
+    def commit(self, status: RemoteStat) -> None:
+        """Give the file its name, and the device's modification time and permission bits."""
         with local_faults(self._local):
-            self._partial.chmod(stat.S_IMODE(found.mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
-            mtime_s = min(max(0, found.mtime_s), _LATEST_S)
+            self._partial.chmod(stat.S_IMODE(status.mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
+            mtime_s = min(max(0, status.mtime_s), _LATEST_S)
             os.utime(self._partial, (mtime_s, mtime_s))
             self._partial.replace(self._local)

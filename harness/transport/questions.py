@@ -1,11 +1,11 @@
-"""What devices are asked, and how an answer is cut into its parts and read without trust (pure).
+"""Questions to devices, and parsers of their answers, which are not trusted (pure).
 
-`questions.sh` is the table of questions; `script_of` makes a script of those that somebody needs,
-so that all of them take one round trip.
+`questions.sh` is the table of questions; `query_script` makes one script of several, so that they
+take one round trip.
 
-A part of an answer begins behind a line of `PREFIX` and its name, and ends at the next one. If it
-holds what anybody may have written, such as a log, a token that nobody can guess stands before the
-name. Such a part ends with a line break that is not its own and the name `=`.
+A section of an answer begins after a line of `PREFIX` and its name, and ends at the next one. For
+sections with untrusted text, such as a log, a random token precedes the name. Such a section ends
+with a line break that is not part of it and the name `=`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from itertools import zip_longest
 from typing import Final
 
 PREFIX: Final = "@qnn-harness:"
-"""What begins each line of a script that is meant for us; here, the one in front of a part."""
+"""The beginning of each output line that is meant for the harness, here of a section's heading."""
 MAX_PATH: Final = 200
 _MAX_LISTED: Final = 64
 _FREE_BLOCKS: Final = re.compile(r"\bfree (\d{1,18}) (\d{1,9})\s*\Z", re.ASCII)
 
 
-def script_of(names: str, **words: str) -> str:
-    """A script that asks these questions, whose names stand behind each other.
+def query_script(names: str, **words: str) -> str:
+    """Return a script that asks the questions of these names, which are separated by blanks.
 
-    Its answer has a part for each, and last the part `end`. $1 is the work folder, $2 stands before
-    every path of the device (empty but in tests). `words` are variables of the shell that single
+    Its answer has a section for each, and `end` as the last one. $1 is the work folder, $2 a prefix
+    of every path on the device (empty but in tests). `words` are shell variables that single
     questions use.
     """
     table = _table()
-    given = [f"{name}={shlex.quote(value)}\n" for name, value in words.items()]
-    asked = [f'echo "${{m}}{name}"\n{table[name]}' for name in names.split()]
-    return "".join((table[""], *given, *asked, 'echo "${m}end"\n'))
+    assignments = [f"{name}={shlex.quote(value)}\n" for name, value in words.items()]
+    questions = [f'echo "${{m}}{name}"\n{table[name]}' for name in names.split()]
+    return "".join((table[""], *assignments, *questions, 'echo "${m}end"\n'))
 
 
 @cache
@@ -47,68 +47,68 @@ def _table() -> dict[str, str]:
 
 @cache
 def shell_text(package: str, name: str) -> str:
-    """A script of a package as a device gets it: without comments and what begins its lines."""
+    """Return a package's shell script for a device: without comments and indentation."""
     text = files(f"harness.{package}").joinpath(f"{name}.sh").read_text("ascii")
     return re.sub(r"^ *#[^:\n].*\n|^ +|^\n", "", text, flags=re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Section:
-    """One part of an answer; `whole` unless the answer ended within it."""
+    """One section of an answer; `whole` unless the answer ended within it."""
 
     content: bytes
     whole: bool
 
 
-def sections_with(answer: bytes, token: str) -> dict[str, Section]:
-    """The parts of an answer by name, as far as it came; `token` may be empty."""
+def split_sections(answer: bytes, token: str) -> dict[str, Section]:
+    """Return the sections of an answer by name, as far as it arrived; `token` may be empty."""
     before = f"{PREFIX}{token} " if token else PREFIX
     mark = re.compile(rb"(?:\A|\n)" + re.escape(before.encode()) + rb"([^\n]{0,200})(?=\n)")
     sections: dict[str, Section] = {}
     marks = list(mark.finditer(answer))
-    for found, following in zip_longest(marks, marks[1:]):
-        name = found[1].decode("utf-8", "replace")
+    for match, following in zip_longest(marks, marks[1:]):
+        name = match[1].decode("utf-8", "replace")
         if name != "=":
-            content = answer[found.end() + 1 : following.start() if following else None]
+            content = answer[match.end() + 1 : following.start() if following else None]
             sections[name] = Section(content, whole=following is not None)
     return sections
 
 
-def sections_of(text: str) -> dict[str, list[str]]:
-    """{name: its lines, stripped, without empty ones} of an answer whose parts have no token."""
+def parse_sections(text: str) -> dict[str, list[str]]:
+    """Return {name: stripped lines, without empty ones} of an answer without a token."""
     lines = text.replace("\r\n", "\n") + "\n"
-    found = sections_with(lines.encode("utf-8", "replace"), "")
+    sections = split_sections(lines.encode("utf-8", "replace"), "")
     return {
         name.strip(): [
             line.strip() for line in section.content.decode().split("\n") if line.strip()
         ]
-        for name, section in found.items()
+        for name, section in sections.items()
     }
 
 
 def first_line(sections: Mapping[str, list[str]], name: str) -> str | None:
-    """The first line of a part, at most 200 characters; None if there is none."""
+    """Return the first line of a section, at most 200 characters; None if there is none."""
     return (sections.get(name) or [""])[0][:200] or None
 
 
 def integer(text: str | None) -> int | None:
-    """A plain decimal number of at most 18 digits, else None."""
+    """Parse a plain decimal number of at most 18 digits; None for other text."""
     return int(text) if text and re.fullmatch(r"\d{1,18}", text) else None
 
 
 def free_storage(lines: list[str]) -> int | None:
-    """Bytes free as `df -k` says for one folder, and behind it `stat -f -c 'free %a %S'`.
+    """Return the free bytes by `df -k` of one folder, followed by `stat -f -c 'free %a %S'`.
 
-    The smaller one holds: to root, toybox's df gives what is kept back for the system, too, and a
-    simulated device's limit is known to its df only.
+    The smaller number counts: for root, toybox's df includes the blocks reserved for the system,
+    and only df knows a simulated device's limit.
     """
     text = " ".join(lines[1:])
-    told = _FREE_BLOCKS.search(text)
-    free = [int(told[1]) * int(told[2])] if told else []
-    # Long device names make some df break a row in two: the numbers are found from the right.
+    match = _FREE_BLOCKS.search(text)
+    free = [int(match[1]) * int(match[2])] if match else []
+    # some df break a row with a long device name in two: the numbers are counted from the right
     fields = text.split()
     for index in range(len(fields) - 1, 2, -1):
-        # what is left can be less than nothing, where root may write on
+        # negative where only root may still write
         if re.fullmatch(r"\d{1,3}%", fields[index]) and re.fullmatch(
             r"-?\d{1,18}", fields[index - 1], re.ASCII
         ):
@@ -118,21 +118,21 @@ def free_storage(lines: list[str]) -> int | None:
 
 
 def memory(sections: Mapping[str, list[str]], name: str) -> int | None:
-    """Bytes that a line of /proc/meminfo tells, e.g. MemTotal."""
-    found = re.search(rf"^{name}: +(\d{{1,15}}) kB$", "\n".join(sections.get("memory", [])), re.M)
-    return int(found[1]) * 1024 if found else None
+    """Return the bytes in a line of /proc/meminfo, e.g. MemTotal."""
+    match = re.search(rf"^{name}: +(\d{{1,15}}) kB$", "\n".join(sections.get("memory", [])), re.M)
+    return int(match[1]) * 1024 if match else None
 
 
-def boot_of(sections: Mapping[str, list[str]]) -> str | None:
-    """What names a device's present boot."""
+def parse_boot_id(sections: Mapping[str, list[str]]) -> str | None:
+    """Return the identifier of a device's current boot."""
     return " ".join(sections.get("boot", []))[:200] or None
 
 
-def access_of(sections: Mapping[str, list[str]], name: str) -> dict[str, str]:
-    """{path: whether it may be read (r) and written (w)} of a part."""
-    found = {}
+def parse_access(sections: Mapping[str, list[str]], name: str) -> dict[str, str]:
+    """Return {path: "r", "w", "rw" or ""} of a section: whether it may be read and written."""
+    access = {}
     for line in sections.get(name, [])[:_MAX_LISTED]:
-        how, _, path = line.partition(" ")
-        if re.fullmatch(r"-|-?r?w?", how) and path:
-            found[path[:MAX_PATH]] = how.lstrip("-")
-    return found
+        rights, _, path = line.partition(" ")
+        if re.fullmatch(r"-|-?r?w?", rights) and path:
+            access[path[:MAX_PATH]] = rights.lstrip("-")
+    return access

@@ -1,4 +1,4 @@
-"""One script run on a device: input, output, exit status, and its certain end at the deadline."""
+"""Run one script on a device: input, output, exit status, and a certain end at the deadline."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from harness.transport.shell_protocol import (
 
 @dataclass(frozen=True)
 class ShellCall:
-    """A script to be begun; `command` names it in errors.
+    """A script to be started; `command` names it in errors.
 
-    With `token`, all that it starts carries that, and it tells its process group first
+    With a `token`, all its processes carry that, and it prints its process group first
     (`shell_protocol.Banner`).
     """
 
@@ -58,9 +58,9 @@ class Link(Protocol):
     def serial(self) -> str: ...
 
     def open(self, call: ShellCall) -> Channel:
-        """Begins a script and returns the channel to it, which the caller closes.
+        """Start a script and return the channel to it, which the caller closes.
 
-        Raises DeviceLost if the device is not there, DeviceRefused if we are not let in,
+        Raises DeviceLost if the device cannot be reached, DeviceRefused if it denies access,
         DeviceTimeout at the deadline.
         """
         ...
@@ -69,20 +69,20 @@ class Link(Protocol):
 END_GRACE_S: Final = 2.0
 """Seconds beyond its deadline that a call may take to find its processes, and again to end them."""
 
-_MAX_SAID_BYTES: Final = 64 * 1024
+_MAX_REPLY_BYTES: Final = 64 * 1024
 _LOOKED: Final = re.compile(rb"^looked (\d{1,12}\.\d\d)\r?$", re.MULTILINE)
 _FOUND: Final = re.compile(rb"^found (\d{1,10}) ([A-Za-z])\r?$", re.MULTILINE)
 _ENDED: Final = re.compile(rb"^ended\r?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was found of a call on the device before anything of it was ended.
+class RemoteProcesses:
+    """The processes of a call on the device, before any of them was ended.
 
-    `uptime_s` is the device's own clock (seconds since it booted, sleep included) just before it
-    looked; None if the device did not answer. `states` has the state letter of /proc by process
-    id: R runs, S sleeps, D is in the kernel, T is stopped; what has ended is not among them.
-    `ended`: nothing is left, for certain.
+    `uptime_s` is the device's own clock (seconds since boot, sleep included) just before it looked
+    for them; None if the device did not answer. `states` has the state letter of /proc by process
+    id (R running, S sleeping, D in the kernel, T stopped), without processes that have ended.
+    `ended`: certainly none is left.
     """
 
     uptime_s: float | None = None
@@ -91,12 +91,12 @@ class Found:
 
 
 def find_script(token: str) -> str:
-    """A script that tells which processes carry the token of a call, and the device's clock.
+    """Return a script that prints the processes with the token of a call, and the device's clock.
 
-    Runs in dash, mksh, bash and busybox. The token is looked for in the environment of processes
-    and in the command line of the shell that set it.
+    Runs in dash, mksh, bash and busybox. The token is searched in the environment of processes and
+    in the command line of the shell that set it.
     """
-    # the bracket keeps the pattern from matching the process that looks for it
+    # the bracket keeps the pattern from matching the process that searches for it
     pattern = shlex.quote(f"{TOKEN_VARIABLE}=[{token[0]}]{token[1:]}")
     return (
         'g() { read -r s <"/proc/$1/stat" 2>/dev/null||s="x) x x 0";'
@@ -108,12 +108,11 @@ def find_script(token: str) -> str:
 
 
 def end_script(token: str, group: int | None) -> str:
-    """`find_script`, which then ends a call's process group and whatever else carries its token.
+    """Return `find_script`, which then ends a call's group and other processes with its token.
 
-    `group` is to be given only right after the call: numbers are used again. Prints `ended` when
-    nothing is left. `kill -9 -N` is the one way to name a group that all shells take. Each
-    process's group goes with it, unless that is also our own: a daemon that makes no groups must
-    not be hit.
+    Pass `group` only right after the call: numbers are reused. Prints `ended` when none is left.
+    `kill -9 -N` is the only syntax for a group that all shells accept. Each process's group is
+    ended as well, unless it is the script's own: a daemon that makes no groups must not be hit.
     """
     kill_group = "" if group is None else f"kill -9 -{group} 2>/dev/null;"
     return (
@@ -124,34 +123,34 @@ def end_script(token: str, group: int | None) -> str:
     )
 
 
-def parse_found(said: bytes) -> Found:
-    """What one of the scripts said, as far as it came (pure). A line cut off is not believed."""
-    looked = _LOOKED.search(said)
-    if looked is None:
-        return Found()
-    states = {int(pid): state.decode() for pid, state in _FOUND.findall(said, 0, looked.start())}
-    # a process that ended between being listed and being asked has no state
+def parse_processes(output: bytes) -> RemoteProcesses:
+    """Parse the output of one of the scripts, as far as it arrived; ignore a cut line (pure)."""
+    match = _LOOKED.search(output)
+    if match is None:
+        return RemoteProcesses()
+    states = {int(pid): state.decode() for pid, state in _FOUND.findall(output, 0, match.start())}
+    # a process that ended between being listed and being read has no state
     alive = {pid: state for pid, state in states.items() if state not in "xXZ"}
-    return Found(float(looked[1]), alive, _ENDED.search(said) is not None)
+    return RemoteProcesses(float(match[1]), alive, _ENDED.search(output) is not None)
 
 
-def ask_for_processes(link: Link, script: str, *, timeout_s: float = END_GRACE_S) -> Found:
-    """What one of the scripts says on a device; never raises because of the device."""
-    return parse_found(_said(link, script, Deadline(timeout_s)))
+def query_processes(link: Link, script: str, *, timeout_s: float = END_GRACE_S) -> RemoteProcesses:
+    """Run one of the scripts on a device; never raises because of the device."""
+    return parse_processes(_script_output(link, script, Deadline(timeout_s)))
 
 
-def _said(link: Link, script: str, deadline: Deadline) -> bytes:
-    said, words = bytearray(), "end the processes of a call"
-    with contextlib.suppress(InfraError), device_faults(link.serial, words):
-        channel = link.open(ShellCall(script, deadline, words))
+def _script_output(link: Link, script: str, deadline: Deadline) -> bytes:
+    output, command = bytearray(), "end the processes of a call"
+    with contextlib.suppress(InfraError), device_faults(link.serial, command):
+        channel = link.open(ShellCall(script, deadline, command))
         reader = PacketReader()
         with contextlib.closing(channel):
-            while b"ended" not in said and len(said) < _MAX_SAID_BYTES:
+            while b"ended" not in output and len(output) < _MAX_REPLY_BYTES:
                 for kind, data in reader.feed(channel.receive()):
                     if kind == EXIT:
-                        return bytes(said)
-                    said += data
-    return bytes(said)
+                        return bytes(output)
+                    output += data
+    return bytes(output)
 
 
 DRAIN_GRACE_S = 2.0
@@ -169,11 +168,11 @@ Sink = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class Completed:
-    """How a script ended and what it wrote.
+    """The exit status and the output of a script.
 
-    Exactly one of `exit_code` and `signal` is set, but for a truncated run, which has neither: it
-    was ended because it wrote more than it was allowed to. A status of 129 to 192 counts as a
-    signal (128 + n), be it that of the shell or of the last program it ran.
+    Exactly one of `exit_code` and `signal` is set; a truncated run, which was ended because it
+    wrote too much, has neither. A status of 129 to 192 counts as a signal (128 + n), be it that of
+    the shell or of the last program it ran.
     """
 
     stdout: bytes
@@ -188,12 +187,12 @@ class Completed:
 
 
 class ScriptTimeout(DeviceTimeout):
-    """The deadline of a script passed, and what the device said about it then.
+    """The deadline of a script passed, with the state of the script on the device.
 
-    `found` is what was found of its processes before they were ended. `completed` is its result if
-    it had ended by itself all the same: then only the link was late. `late_bytes` is how much of
-    its output came after the deadline, `heard_out` whether the output was read to its end once all
-    processes were ended.
+    `processes` are those found before they were ended. `completed` is the result if the script had
+    ended by itself: then only the link was late. `late_bytes` is how much of its output came after
+    the deadline, `read_to_end` whether the output was read to its end once the processes were
+    ended.
     """
 
     def __init__(
@@ -203,20 +202,20 @@ class ScriptTimeout(DeviceTimeout):
         serial: str,
         command: str,
         output: bytes,
-        found: Found,
+        processes: RemoteProcesses,
         completed: Completed | None,
         late_bytes: int,
-        heard_out: bool,
+        read_to_end: bool,
     ) -> None:
         super().__init__(problem, serial=serial, command=command, output=output)
-        self.found = found
+        self.processes = processes
         self.completed = completed
         self.late_bytes = late_bytes
-        self.heard_out = heard_out
+        self.read_to_end = read_to_end
 
 
 class _Output:
-    """What a call has written so far, bounded."""
+    """The output of a call so far, bounded."""
 
     def __init__(
         self, limit: int, on_stdout: Sink | None, on_stderr: Sink | None, *, collect: bool = True
@@ -228,17 +227,17 @@ class _Output:
         self._collect = collect
         self._on = {STDOUT: on_stdout, STDERR: on_stderr}
 
-    def take(self, kind: int, data: bytes) -> None:
+    def add(self, kind: int, data: bytes) -> None:
         if len(data) > self._room:
             data = data[: self._room]
             self.full = True
         if not data:
             return
         self._room -= len(data)
-        kept = self.stdout if kind == STDOUT else self.stderr
-        kept.extend(data)
+        collected = self.stdout if kind == STDOUT else self.stderr
+        collected.extend(data)
         if not self._collect:
-            del kept[:-_END_BYTES]
+            del collected[:-_END_BYTES]
         sink = self._on[kind]
         if sink is not None:
             sink(data)
@@ -262,18 +261,18 @@ class _Call:
     def output(
         self, channel: Channel, stdin: bytes | Iterable[bytes]
     ) -> Iterator[tuple[int, bytes]]:
-        """Feeds stdin and gives (stream, data) until the exit status is there."""
+        """Feed stdin and yield (stream, data) until the exit status arrives."""
         chunks = _chunks([stdin] if isinstance(stdin, bytes) else stdin)
-        left = True
+        has_input = True
         while True:
-            while left and channel.queued_bytes < _QUEUED_BYTES:
+            while has_input and channel.queued_bytes < _QUEUED_BYTES:
                 chunk = next(chunks, None)
                 if chunk is None:
                     channel.queue(CLOSE_STDIN_PACKET)
-                    left = False
+                    has_input = False
                 else:
                     channel.queue(header(STDIN, len(chunk)), chunk)
-            yield from self._received(channel, room_below=_QUEUED_BYTES // 2 if left else 0)
+            yield from self._received(channel, room_below=_QUEUED_BYTES // 2 if has_input else 0)
             if self.status is not None:
                 return
 
@@ -287,9 +286,9 @@ class _Call:
         except EOFError:
             yield STDERR, self._banner.rest()
             raise
-        yield from self._take(received)
+        yield from self._split(received)
 
-    def _take(self, received: bytes) -> Iterator[tuple[int, bytes]]:
+    def _split(self, received: bytes) -> Iterator[tuple[int, bytes]]:
         for kind, data in self._reader.feed(received):
             if kind == EXIT:
                 yield STDERR, self._banner.rest()
@@ -306,7 +305,7 @@ def _chunks(pieces: Iterable[bytes]) -> Iterator[memoryview]:
 
 @functools.cache
 def call_mark(serial: str) -> str:
-    """Eight hex digits that the tokens of all calls from this computer to a device begin with."""
+    """Return the eight hex digits that begin the tokens of all calls from here to a device."""
     return hashlib.sha256(f"{socket.gethostname()}\0{serial}".encode()).hexdigest()[:8]
 
 
@@ -324,73 +323,73 @@ def run_script(
     doing: str = "",
     collect: bool = True,
 ) -> Completed:
-    """Runs `script` in the device's shell; see `Transport.shell`.
+    """Run `script` in the device's shell; see `Transport.shell`.
 
-    `stdin` is whole, or comes in pieces as they are wanted. `abandoned` gets the token of a call
-    whose processes may have been left running, for `end_script` to find them by when the device can
-    be reached again. `before_end` is as for `Transport.shell`. Behind it the rest of the stream is
-    read, and ScriptTimeout is raised.
+    `stdin` is whole, or an iterable that is read as needed. `abandoned` gets the token of a call
+    whose processes may still run, so that `end_script` can find them when the device can be reached
+    again. After `before_end`, see `Transport.shell`, the rest of the stream is read, and
+    ScriptTimeout is raised.
     """
     serial = link.serial
     token = call_mark(serial) + secrets.token_hex(6)
     output = _Output(max_output_bytes, on_stdout, on_stderr, collect=collect)
-    words = doing or script
+    command = doing or script
     call = _Call(token)
-    begun = False
-    asked = functools.partial(ask_for_processes, link)
+    is_open = False
+    query = functools.partial(query_processes, link)
 
-    def end() -> Found:
-        ending = asked(end_script(token, call.group))
+    def end() -> RemoteProcesses:
+        ending = query(end_script(token, call.group))
         if not ending.ended:
             abandoned(token)
         return ending
 
     with contextlib.ExitStack() as cleanup:
         try:
-            channel = link.open(ShellCall(script, deadline, words, token))
+            channel = link.open(ShellCall(script, deadline, command, token))
             cleanup.callback(channel.close)
-            begun = True
-            for kind, data in _mapped(call.output(channel, stdin), serial, words, output):
-                output.take(kind, data)
+            is_open = True
+            for kind, data in _mapped(call.output(channel, stdin), serial, command, output):
+                output.add(kind, data)
                 if output.full:
                     break
         except (DeviceLost, DeviceRefused):
-            if begun:
+            if is_open:
                 abandoned(token)
             raise
         except BaseException as error:
-            # the deadline, Ctrl-C, or an error of the caller's in a sink
-            late = begun and isinstance(error, DeviceTimeout)
-            found, ending = Found(), Found()
+            # the deadline, Ctrl-C, or an error in a callback
+            late = is_open and isinstance(error, DeviceTimeout)
+            processes, ending = RemoteProcesses(), RemoteProcesses()
             try:
                 if before_end is not None and late:
-                    found = asked(find_script(token))
-                    if found.states:
+                    processes = query(find_script(token))
+                    if processes.states:
                         with contextlib.suppress(InfraError):
                             before_end(Deadline(LOOK_GRACE_S))
             finally:
                 ending = end()
             if not isinstance(error, DeviceTimeout):
                 raise
-            found = replace(found, ended=ending.ended) if found.states else ending
+            processes = replace(processes, ended=ending.ended) if processes.states else ending
             late_bytes = 0
-            if late and found.uptime_s is not None:
-                late_bytes = _drain(call, channel, serial, words, output)
-                if found.ended and not found.states and call.status is None:
-                    # it may only just have begun: the next script looks again
+            if late and processes.uptime_s is not None:
+                late_bytes = _drain(call, channel, serial, command, output)
+                if processes.ended and not processes.states and call.status is None:
+                    # it may have started only just now: the next script searches again
                     abandoned(token)
             completed = _completed(call, output)
-            ours = bool(found.states) and completed.signal == signals.SIGKILL
-            ended_itself = call.status is not None and not output.full and not ours
+            killed_by_us = bool(processes.states) and completed.signal == signals.SIGKILL
+            ended_itself = call.status is not None and not output.full and not killed_by_us
             raise ScriptTimeout(
-                f"not done within {deadline.seconds:g} s; {_end_in_words(found, ended_itself)}",
+                f"not done within {deadline.seconds:g} s; {_end_in_words(processes, ended_itself)}",
                 serial=serial,
-                command=words,
+                command=command,
                 output=output.so_far(),
-                found=found,
+                processes=processes,
                 completed=completed if ended_itself else None,
                 late_bytes=late_bytes,
-                heard_out=call.status is not None,
+                read_to_end=call.status is not None,
             ) from error
         if output.full:
             end()
@@ -398,13 +397,13 @@ def run_script(
 
 
 def _drain(call: _Call, channel: Channel, serial: str, script: str, output: _Output) -> int:
-    """Reads the rest of the stream of a call that was ended; returns its length in bytes."""
+    """Read the rest of the stream of a call that was ended, and return its length in bytes."""
     count = 0
-    channel.go_on(Deadline(DRAIN_GRACE_S))
+    channel.stop_sending(Deadline(DRAIN_GRACE_S))
     with contextlib.suppress(InfraError):
         for kind, data in _mapped(call.rest(channel), serial, script, output):
             count += len(data)
-            output.take(kind, data)
+            output.add(kind, data)
             if output.full:
                 break
     return count
@@ -422,10 +421,10 @@ def _completed(call: _Call, output: _Output) -> Completed:
     )
 
 
-def _end_in_words(found: Found, ended_itself: bool) -> str:
+def _end_in_words(processes: RemoteProcesses, ended_itself: bool) -> str:
     if ended_itself:
-        return "it had ended by itself, and its end was heard of too late"
-    return "its processes were ended" if found.ended else "its processes may still run"
+        return "it had ended by itself, but its exit status arrived too late"
+    return "its processes were ended" if processes.ended else "its processes may still run"
 
 
 def _mapped(

@@ -1,7 +1,7 @@
-"""A board with sshd and no adbd: its shell and its files, by one shared connection.
+"""A board with sshd and no adbd: its shell and its files, over one shared connection.
 
-The connection is that of `ssh`, which vouches for each byte: what comes is what was sent, or the
-connection has ended. Files travel as a tar on stdin, which every board can take apart.
+The connection is that of `ssh`, which checks each byte: what arrives is what was sent, or the
+connection has ended. Files are sent as a tar on stdin, which every board can unpack.
 """
 
 from __future__ import annotations
@@ -27,37 +27,38 @@ from harness.transport.files import (
     Progress,
     PushItem,
     RemoteStat,
-    opened,
+    open_content,
     path_bytes,
 )
 from harness.transport.shell import ShellCall
-from harness.transport.shell_protocol import TOKEN_VARIABLE, ToldStreams, told_script
+from harness.transport.shell_protocol import TOKEN_VARIABLE, MarkedStreams, marked_script
 from harness.transport.ssh_connection import SshLogin, shared_connection
 from harness.transport.this_computer import Bridge
 
 _BLOCK: Final = 512
 _RETRY_S: Final = 0.5
-_ANY_BYTES: Final = 1 << 62  # who takes them counts them
+_ANY_BYTES: Final = 1 << 62  # `receive_file` has the limit
 _END_S: Final = 2.0
 _REBOOT: Final = (
     f"(unset {TOKEN_VARIABLE};command -v setsid >/dev/null&&s=setsid;"
     "exec $s sh -c 'reboot||sudo -n reboot')& wait $!"
 )
 _STAT: Final = re.compile(rb"([0-9a-f]{1,8}) ([0-9]{1,19}) ([0-9]{1,11})(?:\.[0-9]*)?\n")
-_TAR_SAYS_BYTES: Final = 5 * MAX_PATH_BYTES
+_TAR_LINE_BYTES: Final = 5 * MAX_PATH_BYTES
 _HOPELESS: Final = (
     *("Permission denied", "Too many authentication failures", "Host key verification failed"),
     *("Could not resolve", "Bad port"),
 )
-"""What ssh says where it is no use to try again at once."""
+"""Messages of ssh after which it is no use to try again at once."""
 _MAX_SCRIPT_BYTES: Final = 100_000
-"""Linux takes 128 KiB as one word of a command line."""
+"""Linux accepts at most 128 KiB as one word of a command line."""
 
 
 class SshBoard(PacketTransport):
     """A board by its address; `serial` is that address.
 
-    Calls share one connection, begun by the first of them and for as long as this process lives.
+    Calls share one connection, which the first of them opens and which lasts as long as this
+    process.
     """
 
     def __init__(self, login: SshLogin) -> None:
@@ -71,8 +72,8 @@ class SshBoard(PacketTransport):
     def open(self, call: ShellCall) -> Channel:
         """As `Link.open`. Raises ConfigError where this computer has no ssh."""
         mark = secrets.token_hex(8)
-        told = f"exec sh -c {shlex.quote(told_script(call.script, call.token, mark))}"
-        if len(os.fsencode(told)) > _MAX_SCRIPT_BYTES or "\0" in told:
+        command = f"exec sh -c {shlex.quote(marked_script(call.script, call.token, mark))}"
+        if len(os.fsencode(command)) > _MAX_SCRIPT_BYTES or "\0" in command:
             raise InternalError(
                 f"a script of {len(call.script)} characters does not fit into one word, or has a "
                 "NUL; pass its data by stdin"
@@ -80,24 +81,24 @@ class SshBoard(PacketTransport):
         with device_faults(self.serial, call.command):
             self._connection.require(call.deadline.remaining() or 1e-3)
         try:
-            bridge = Bridge(self._connection.command(told), told=ToldStreams(mark))
+            bridge = Bridge(self._connection.command(command), streams=MarkedStreams(mark))
         except OSError as error:
             raise ConfigError(f"ssh cannot be run: {error}") from error
         return Channel(bridge.socket, call.deadline)
 
     def connect(self, *, timeout_s: float) -> None:
-        """As `Transport.connect`: we are let in, and its login shell runs what it is given.
+        """As `Transport.connect`: check that we can log in, and that its login shell runs commands.
 
-        A board that boots is tried until the deadline.
+        A board that is booting is tried until the deadline.
         """
         deadline, lost = Deadline(timeout_s), None
         while True:
             try:
                 with device_faults(self.serial, "connect"):
                     self._connection.require(deadline.remaining() or 1e-3)
-                done = self.shell("echo here", timeout_s=deadline.remaining(), doing="connect")
+                completed = self.shell("echo here", timeout_s=deadline.remaining(), doing="connect")
             except DeviceTimeout as error:
-                # why it was lost before says more than that the last try took too long
+                # the earlier reason says more than that the last attempt took too long
                 raise lost or error from None
             except DeviceLost as error:
                 lost = error
@@ -105,37 +106,37 @@ class SshBoard(PacketTransport):
                 if hopeless or deadline.remaining() < _RETRY_S:
                     raise
             else:
-                if done.stdout == b"here\n":
+                if completed.stdout == b"here\n":
                     return
-                raise self._refused("its login shell runs no commands", "connect", done.stderr)
+                raise self._refused("its login shell runs no commands", "connect", completed.stderr)
             time.sleep(_RETRY_S)
 
     def reconnect(self, *, timeout_s: float) -> None:
-        """As `Transport.reconnect`, for all who share the connection."""
+        """As `Transport.reconnect`, for all that share the connection."""
         deadline = Deadline(timeout_s)
         self._connection.end(timeout_s=deadline.at_most(_END_S).seconds)
         self.connect(timeout_s=deadline.remaining())
 
     def is_there(self, *, timeout_s: float) -> bool:
-        """Whether it answers."""
+        """Return whether it answers."""
         with contextlib.suppress(InfraError):
             return self.shell("true", timeout_s=timeout_s).ok
         return False
 
     def disconnect(self) -> None:
-        """Ends the shared connection."""
+        """End the shared connection."""
         self._connection.end(timeout_s=_END_S)
 
     def reboot(self, *, timeout_s: float) -> None:
-        """As `Transport.reboot`, by the command of that name, which takes root or sudo.
+        """As `Transport.reboot`, by the command `reboot`, which needs root or sudo.
 
-        It outlives the call, so that neither its length nor the end of the connection keeps the
-        caller from waiting for the board.
+        The command outlives the call, so that the caller can wait for the board although the
+        command is slow or the connection ends.
         """
         with contextlib.suppress(DeviceLost, DeviceTimeout):
-            done = self.shell(_REBOOT, timeout_s=timeout_s, doing="reboot")
-            if not done.ok:
-                raise self._refused("it does not reboot", "reboot", done.stderr)
+            completed = self.shell(_REBOOT, timeout_s=timeout_s, doing="reboot")
+            if not completed.ok:
+                raise self._refused("it does not reboot", "reboot", completed.stderr)
 
     def push(
         self, files: Sequence[PushItem], *, timeout_s: float, progress: Progress | None = None
@@ -144,18 +145,18 @@ class SshBoard(PacketTransport):
         if not files:
             return
         command = f"push {files[0].remote}" + (f" and {len(files) - 1} more" * (len(files) > 1))
-        done = self.shell(
+        completed = self.shell(
             "tar -x -v -p -o -f - -C /",
             stdin=_tar(files, progress),
             timeout_s=timeout_s,
-            max_output_bytes=_TAR_SAYS_BYTES * (1 + len(files)),
+            max_output_bytes=_TAR_LINE_BYTES * (1 + len(files)),
             doing=command,
         )
-        if not done.ok:
-            raise self._refused("it does not take them", command, done.stderr)
-        # tar tells of each that it has written; whoever waits for them may have taken them since
-        if (told := done.stdout.count(b"\n")) < len(files):
-            problem = f"its tar has written {told} of {counted(len(files), 'file')}"
+        if not completed.ok:
+            raise self._refused("its tar did not unpack the files", command, completed.stderr)
+        # tar lists each file it has written; their user on the board may have moved them since
+        if (written := completed.stdout.count(b"\n")) < len(files):
+            problem = f"its tar has written {written} of {counted(len(files), 'file')}"
             raise self._error(problem, command)
 
     def stat(
@@ -164,46 +165,46 @@ class SshBoard(PacketTransport):
         """As `Transport.stat`."""
         path_bytes(remote)
         command, path = f"stat {remote}", shlex.quote(remote)
-        there = f"[ -e {path} ]" if follow else f"[ -e {path} ]||[ -h {path} ]"
+        exists = f"[ -e {path} ]" if follow else f"[ -e {path} ]||[ -h {path} ]"
         option = "-L " if follow else ""
-        done = self.shell(
-            f"{there}||{{ echo none;exit; }};stat {option}-c '%f %s %Y' -- {path}",
+        completed = self.shell(
+            f"{exists}||{{ echo none;exit; }};stat {option}-c '%f %s %Y' -- {path}",
             timeout_s=timeout_s,
             doing=command,
         )
-        if done.ok and done.stdout == b"none\n":
+        if completed.ok and completed.stdout == b"none\n":
             return None
-        said = _STAT.fullmatch(done.stdout)
-        if said is None:
-            raise self._refused("it does not say", command, done.stderr)
-        return RemoteStat(int(said[1], 16), int(said[2]), int(said[3]))
+        match = _STAT.fullmatch(completed.stdout)
+        if match is None:
+            raise self._refused("its stat gave no attributes", command, completed.stderr)
+        return RemoteStat(int(match[1], 16), int(match[2]), int(match[3]))
 
     def _fetch(
-        self, remote: str, take: Callable[[bytes], None], deadline: Deadline, command: str
+        self, remote: str, sink: Callable[[bytes], None], deadline: Deadline, command: str
     ) -> None:
-        done = self.shell(
+        completed = self.shell(
             f"cat -- {shlex.quote(remote)}",
             timeout_s=deadline.remaining(),
-            on_stdout=take,
+            on_stdout=sink,
             max_output_bytes=_ANY_BYTES,
             doing=command,
             collect=False,
         )
-        if not done.ok:
-            raise self._refused("it does not give it", command, done.stderr)
+        if not completed.ok:
+            raise self._refused("its cat did not read the file", command, completed.stderr)
 
 
 def _tar(files: Iterable[PushItem], progress: Progress | None) -> Iterator[bytes]:
-    """The files as one tar, piece by piece; `progress` hears of each when the next is wanted.
+    """Yield the files as one tar, piece by piece; call `progress` once a piece was consumed.
 
-    Raises InfraError where a file cannot be read.
+    Raises InfraError if a file cannot be read.
     """
     sent = 0
     for file in files:
         path_bytes(file.remote)
         info = tarfile.TarInfo(file.remote.lstrip("/"))
         info.mode = file.mode & 0o7777
-        with opened(file) as content:
+        with open_content(file) as content:
             info.size, info.mtime = content.size, int(content.mtime_s)
             yield info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
             for block in content.blocks:

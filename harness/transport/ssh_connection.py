@@ -1,9 +1,9 @@
-"""Connections to other computers, held by the system's own ssh.
+"""Connections to other computers, kept by the system's own ssh.
 
-There is one for each purpose, whatever number of processes of this account use it. Each of them
-holds the writing end of a pipe, whose other end is the stdin of ssh's guardian. When the last of
-them has ended, however it ended, so does the connection. Whoever finds it gone begins it anew; one
-that is just ending is waited for, under the lock that its guardian holds for that.
+There is one for each purpose, however many processes of this account use it. Each process holds the
+writing end of a pipe, whose other end is the stdin of ssh's guardian. When the last process has
+ended, in whatever way, so does the connection. A process that finds it gone reopens it, after
+waiting for one that is just ending, by the lock that its guardian holds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPTIONS: Final = (
     *("ServerAliveInterval=5", "ServerAliveCountMax=3"),
     *("StreamLocalBindUnlink=yes", "StreamLocalBindMask=0177"),
     *("ForwardAgent=no", "ForwardX11=no"),
-    # shared by commands of ours alone: a connection that the user shares may end at any time
+    # shared by the harness's commands only: a connection of the user's may end at any time
     "ControlPersist=no",
 )
 
@@ -60,9 +60,9 @@ class SshLogin:
         return self.login.rpartition("@")[2]
 
     def __str__(self) -> str:
-        user, at, host = self.login.rpartition("@")
+        user, separator, host = self.login.rpartition("@")
         host = f"[{host}]" if ":" in host else host
-        return f"{user}{at}{host}" + ("" if self.port is None else f":{self.port}")
+        return f"{user}{separator}{host}" + ("" if self.port is None else f":{self.port}")
 
     @property
     def advice(self) -> str:
@@ -70,7 +70,7 @@ class SshLogin:
         return f"`ssh {port}{self.login} true` must work without asking anything"
 
     def command(self, shared: Path, *more: str, words: tuple[str, ...] = ()) -> list[str]:
-        """ssh to it, by the connection whose socket is `shared`, with more options (pure)."""
+        """Return the ssh command over the connection with the socket `shared` (pure)."""
         options = [word for option in (*_OPTIONS, *more) for word in ("-o", option)]
         port = [] if self.port is None else ["-p", str(self.port)]
         escaped = str(shared).replace("%", "%%")
@@ -78,15 +78,15 @@ class SshLogin:
 
 
 def login_at(computer: str) -> SshLogin | None:
-    """The computer at `[user@]host[:port]`, None if it is written in another way."""
-    found = SSH_COMPUTER.fullmatch(computer)
-    if found is None or not is_port(found[2]):
+    """Parse `[user@]host[:port]`; None if it is written in another way."""
+    match = SSH_COMPUTER.fullmatch(computer)
+    if match is None or not is_port(match[2]):
         return None
-    return SshLogin(re.sub(r"[\[\]]", "", found[1]), None if found[2] is None else int(found[2]))
+    return SshLogin(re.sub(r"[\[\]]", "", match[1]), None if match[2] is None else int(match[2]))
 
 
 def is_port(port: str | None) -> bool:
-    """Whether digits are the number of a port; None, for one that is not named, is."""
+    """Return whether digits are a port number; None, for the default port, is."""
     return port is None or 0 < int(port) < 65536
 
 
@@ -99,26 +99,26 @@ _FOR_A_COMMAND: Final = (
 )
 
 
-_held: Final[dict[Hashable, SharedConnection]] = {}
-_holding: Final = threading.Lock()
+_connections: Final[dict[Hashable, SharedConnection]] = {}
+_connections_lock: Final = threading.Lock()
 
 
 def shared_connection(
     login: SshLogin, key: Hashable, *, forward: str | None = None, name: str, least_s: float = 0.0
 ) -> SharedConnection:
-    """This process's one hold on the connection of that key; see `SharedConnection`."""
-    with _holding:
-        if key not in _held:
-            _held[key] = SharedConnection(login, key, forward, name, least_s)
-        return _held[key]
+    """Return this process's only `SharedConnection` for that key."""
+    with _connections_lock:
+        if key not in _connections:
+            _connections[key] = SharedConnection(login, key, forward, name, least_s)
+        return _connections[key]
 
 
 class SharedConnection:
-    """This process's hold on a connection.
+    """This process's share of a connection.
 
-    `key` says what it is for; whoever has an equal key shares it. `forward` is where, seen from
-    there, a Unix socket of ours leads to, as `ssh -L` takes it; None: it is only for commands.
-    `name` is what errors call it. At least `least_s` are given to beginning it, since others wait
+    `key` says what it is for; processes with equal keys share it. `forward` is the remote end of a
+    local Unix socket, as `ssh -L` takes it; None for a connection that is only for commands. `name`
+    is the connection's name in errors. Opening it may take at least `least_s`, since others wait
     for it, too.
     """
 
@@ -137,7 +137,7 @@ class SharedConnection:
         self._least_s = least_s
         self._users: int | None = None
         self._ssh: GuardedProcess | None = None
-        self._due = Deadline(0)
+        self._start_deadline = Deadline(0)
         self._log: IO[bytes] | None = None
 
     @property
@@ -153,9 +153,9 @@ class SharedConnection:
         return str(self._shared if self._forward is None else host_file(self._key, "socket"))
 
     def connect(self, timeout_s: float) -> socket.socket:
-        """A connection to its socket; it is begun if it is not there.
+        """Connect to its socket, and open the shared connection first if there is none.
 
-        Raises OutOfReachError with what ssh said, TimeoutError.
+        Raises OutOfReachError with ssh's message, TimeoutError.
         """
         if self._users is not None:
             with contextlib.suppress(*_NONE):
@@ -165,26 +165,26 @@ class SharedConnection:
             with FileLock(self._lock, timeout=deadline.seconds):
                 return self._connected(deadline)
         except Timeout as error:
-            raise TimeoutError("another process begins the connection") from error
+            raise TimeoutError("another process is opening the connection") from error
 
     def require(self, timeout_s: float) -> None:
-        """Begins it if it is not there; as `connect`."""
+        """Open it if there is none; raises as `connect`."""
         self.connect(timeout_s).close()
 
     def command(self, script: str) -> list[str]:
-        """What runs a script of the login shell there, by this connection.
+        """Return the command that runs a script in the remote login shell over this connection.
 
-        ssh must not begin another connection by itself.
+        ssh must not open another connection by itself.
         """
         return [*self._login.command(self._shared, *_FOR_A_COMMAND), script]
 
     def end(self, *, timeout_s: float) -> None:
-        """Ends it for all who share it; the next to use it begins it anew."""
+        """End it for all processes that share it; the next user reopens it."""
         argv = self._login.command(self._shared, words=("-O", "exit"))
         nothing = subprocess.DEVNULL
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(argv, timeout=timeout_s, stdin=nothing, stdout=nothing, stderr=nothing)
-        # where it stands still and hears nothing, whoever comes next must not find it
+        # the next user must not find one that hangs and did not react
         self._shared.unlink(missing_ok=True)
         self._stop()
 
@@ -204,26 +204,26 @@ class SharedConnection:
             return unix_connection(self._socket, deadline.remaining() or 1e-3)
         if shutil.which("ssh") is None:
             raise ConfigError("this computer has no ssh: apt install openssh-client")
-        # one that was begun and is not there yet is waited for, until it has had its time
-        if self._ssh is None or not self._ssh.running or self._due.expired:
+        # one that is starting is awaited until its own deadline
+        if self._ssh is None or not self._ssh.running or self._start_deadline.expired:
             self._begin(pipe)
         assert self._ssh is not None
         while self._ssh.running and not deadline.expired:
             with contextlib.suppress(*_NONE):
                 return unix_connection(self._socket, deadline.remaining() or 1e-3)
             time.sleep(_POLL_S)
-        if self._ssh.running and self._due.remaining() > 1:
+        if self._ssh.running and self._start_deadline.remaining() > 1:
             raise TimeoutError(f"no connection within {deadline.seconds:.2g} s")
         ended = self._ssh.exit_code
         self._stop()
         assert self._log is not None
         self._log.seek(0)
-        said = " ".join(self._log.read(4000).decode("utf-8", "replace").split())[-500:]
-        if not said:
+        output = " ".join(self._log.read(4000).decode("utf-8", "replace").split())[-500:]
+        if not output:
             none = f"no connection in {_START_S:g} s"
-            said = none if ended is None else f"ssh ended with {ended}"
+            output = none if ended is None else f"ssh ended with {ended}"
         raise OutOfReachError(
-            f"{self._name} is out of reach: {said.rstrip('.')}. {self._login.advice}"
+            f"{self._name} is out of reach: {output.rstrip('.')}. {self._login.advice}"
         )
 
     def _begin(self, pipe: Path) -> None:
@@ -233,18 +233,18 @@ class SharedConnection:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  it is kept as long as ssh runs
         stdin = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            # ssh shares nothing where one that was killed has left its socket
+            # ssh shares nothing if one that was killed has left its socket
             self._shared.unlink(missing_ok=True)
             self._ssh = spawn_guarded(
                 self._holder(), stdin=stdin, stderr=self._log, lock=self._lock
             )
         finally:
             os.close(stdin)
-        self._due = Deadline(_START_S)
+        self._start_deadline = Deadline(_START_S)
 
     def _holder(self) -> list[str]:
         if self._forward is None:
-            # what else the user has ssh do there is not for us
+            # without the forwards and commands of the user's own configuration
             only = ("ControlMaster=yes", "RemoteCommand=none", "ClearAllForwardings=yes")
             return self._login.command(self._shared, *only, words=("-N",))
         forward = ("-N", "-L", f"{self._socket}:{self._forward}")

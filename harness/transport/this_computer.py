@@ -24,7 +24,7 @@ from harness.transport.files import (
     Progress,
     PushItem,
     RemoteStat,
-    opened,
+    open_content,
     path_bytes,
 )
 from harness.transport.shell import ShellCall
@@ -34,8 +34,8 @@ from harness.transport.shell_protocol import (
     STDERR,
     STDIN,
     STDOUT,
+    MarkedStreams,
     PacketReader,
-    ToldStreams,
     header,
     v2_script,
 )
@@ -46,12 +46,12 @@ _POLL_MS: Final = 10
 
 
 class Bridge:
-    """Begins a process of ours, and a thread between it and a `socket` that speaks shell_v2.
+    """A local process, and a thread between it and a `socket` that speaks shell_v2.
 
-    The exit packet tells the process's own status; with `told`, the status that its streams tell.
+    The exit packet has the process's own status, or with `streams` the status that they report.
     Without a status the socket is closed after the last output, as if the connection broke. When
-    the socket is closed the process is ended, with its group; `leaves_nothing`: its group is ended
-    in any case. Raises OSError or ValueError if the process cannot be begun.
+    the socket is closed, the process and its group are ended; with `leaves_nothing` its group is
+    ended in any case. Raises OSError or ValueError if the process cannot be started.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Bridge:
         argv: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        told: ToldStreams | None = None,
+        streams: MarkedStreams | None = None,
         leaves_nothing: bool = False,
     ) -> None:
         pipe = subprocess.PIPE
@@ -75,95 +75,95 @@ class Bridge:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        self._process, self._told, self._leaves_nothing = process, told, leaves_nothing
+        self._process, self._streams, self._leaves_nothing = process, streams, leaves_nothing
         self._stdin, self._stdin_ends = process.stdin, False
         self._kinds = {process.stdout.fileno(): STDOUT, process.stderr.fileno(): STDERR}
         self._packets = PacketReader((STDIN, CLOSE_STDIN))
-        self._left = memoryview(b"")
-        self._ours, self.socket = socket.socketpair()
+        self._pending = memoryview(b"")
+        self._inner, self.socket = socket.socketpair()
         for fd in (self._stdin.fileno(), *self._kinds):
             os.set_blocking(fd, False)
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
-        with self._ours, self._process, contextlib.suppress(OSError):
-            heard_out = False
+        with self._inner, self._process, contextlib.suppress(OSError):
+            read_to_end = False
             try:
-                heard_out = self._carry()
+                read_to_end = self._relay()
             finally:
-                if self._leaves_nothing or not heard_out:
-                    # it is not reaped yet, so that the number is still its group's
+                if self._leaves_nothing or not read_to_end:
+                    # it is not reaped yet, so the number still belongs to its group
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.killpg(self._process.pid, signal.SIGKILL)
-            status = self._status() if heard_out else None
+            status = self._status() if read_to_end else None
             if status is not None:
                 self._send(EXIT, bytes([status & 0xFF]))
 
-    def _carry(self) -> bool:
-        """Carries until the process has closed its outputs, and has ended if it is to tell how.
+    def _relay(self) -> bool:
+        """Relay data until the process has closed its outputs, and ended if its status is needed.
 
-        False if the socket was closed before.
+        Return False if the socket was closed before.
         """
-        ours = self._ours.fileno()
-        while self._kinds or (self._told is None and not has_ended(self._process)):
+        inner_fd = self._inner.fileno()
+        while self._kinds or (self._streams is None and not has_ended(self._process)):
             poll = select.poll()
             for fd in self._kinds:
                 poll.register(fd, select.POLLIN)
-            # without room for more only its end is waited for
-            poll.register(ours, select.POLLIN if len(self._left) < _QUEUED_BYTES else 0)
-            if self._left and not self._stdin.closed:
+            # with a full queue only the end of the socket is awaited
+            poll.register(inner_fd, select.POLLIN if len(self._pending) < _QUEUED_BYTES else 0)
+            if self._pending and not self._stdin.closed:
                 poll.register(self._stdin, select.POLLOUT)
             ready = dict(poll.poll(None if self._kinds else _POLL_MS))
-            if ready.get(ours, 0) & select.POLLIN:
-                if not self._take():
+            if ready.get(inner_fd, 0) & select.POLLIN:
+                if not self._read_input():
                     return False
-            elif ours in ready:
+            elif inner_fd in ready:
                 return False
             for fd in [fd for fd in self._kinds if fd in ready]:
-                if not self._give(fd):
+                if not self._forward(fd):
                     del self._kinds[fd]
             self._feed()
         return True
 
     def _status(self) -> int | None:
-        if self._told is not None:
-            return self._told.status
+        if self._streams is not None:
+            return self._streams.status
         ended = self._process.wait()
         return ended if ended >= 0 else 128 - ended
 
-    def _take(self) -> bool:
-        received = self._ours.recv(_READ_BYTES)
+    def _read_input(self) -> bool:
+        received = self._inner.recv(_READ_BYTES)
         data = b""
         for kind, part in self._packets.feed(received):
             data += part
             self._stdin_ends |= kind == CLOSE_STDIN
-        self._left = memoryview(bytes(self._left) + data)
+        self._pending = memoryview(bytes(self._pending) + data)
         return bool(received)
 
     def _feed(self) -> None:
         try:
-            while self._left and not self._stdin.closed:
-                written = os.write(self._stdin.fileno(), self._left)
-                self._left = self._left[written:]
+            while self._pending and not self._stdin.closed:
+                written = os.write(self._stdin.fileno(), self._pending)
+                self._pending = self._pending[written:]
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._left = memoryview(b"")
+            self._pending = memoryview(b"")
             self._stdin_ends = True
-        if self._stdin_ends and not self._left and not self._stdin.closed:
+        if self._stdin_ends and not self._pending and not self._stdin.closed:
             self._stdin.close()
 
-    def _give(self, fd: int) -> bool:
+    def _forward(self, fd: int) -> bool:
         data, kind = os.read(fd, _READ_BYTES), self._kinds[fd]
-        said = data
-        if self._told is not None:
-            said = self._told.feed(kind, data) if data else self._told.rest(kind)
-        self._send(kind, said)
+        output = data
+        if self._streams is not None:
+            output = self._streams.feed(kind, data) if data else self._streams.rest(kind)
+        self._send(kind, output)
         return bool(data)
 
     def _send(self, kind: int, data: bytes) -> None:
         if data:
-            self._ours.sendall(header(kind, len(data)) + data)
+            self._inner.sendall(header(kind, len(data)) + data)
 
 
 SERIAL: Final = "this-computer"
@@ -179,16 +179,16 @@ class ThisComputer(PacketTransport):
 
     @classmethod
     def for_plans(cls, env: Mapping[str, str]) -> ThisComputer:
-        """This computer for plans that need no device: `env` and PATH are all of their environment.
+        """Return this computer for plans that need no device; their environment is `env` and PATH.
 
-        What they have begun ends with them. `end_leftovers` of a device that is this computer, too,
-        does not touch it.
+        Their processes end with them. `end_leftovers` of a lab's device that is this computer does
+        not touch them.
         """
-        made = cls()
-        made.serial = "this-host"
-        made._env = {"PATH": os.environ.get("PATH", os.defpath), **env}
-        made._leaves_nothing = True
-        return made
+        computer = cls()
+        computer.serial = "this-host"
+        computer._env = {"PATH": os.environ.get("PATH", os.defpath), **env}
+        computer._leaves_nothing = True
+        return computer
 
     def open(self, call: ShellCall) -> Channel:
         """As `Link.open`. Raises InfraError if no shell can be started."""
@@ -202,20 +202,20 @@ class ThisComputer(PacketTransport):
         return Channel(bridge.socket, call.deadline)
 
     def connect(self, *, timeout_s: float) -> None:
-        """Nothing: it is here."""
+        """Do nothing: there is no connection."""
 
     def reconnect(self, *, timeout_s: float) -> None:
-        """Nothing: it is here."""
+        """Do nothing: there is no connection."""
 
     def disconnect(self) -> None:
-        """Nothing: there is no connection."""
+        """Do nothing: there is no connection."""
 
     def is_there(self, *, timeout_s: float) -> bool:
-        """Whether it can be asked: it is here."""
+        """Return True: it is always reachable."""
         return True
 
     def reboot(self, *, timeout_s: float) -> None:
-        """Raises DeviceRefused: whoever runs the tests runs here, too."""
+        """Raise DeviceRefused: the tests run here, too."""
         raise self._refused("this computer is not rebooted", "reboot")
 
     def push(
@@ -225,7 +225,7 @@ class ThisComputer(PacketTransport):
         deadline, sent = Deadline(timeout_s), 0
         for file in files:
             command = f"push {file.remote}"
-            with self._faults(command), opened(file) as content:
+            with self._faults(command), open_content(file) as content:
                 path = path_bytes(file.remote)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with contextlib.suppress(FileNotFoundError):
@@ -254,18 +254,18 @@ class ThisComputer(PacketTransport):
         """As `Transport.stat`."""
         with self._faults(f"stat {remote}"):
             try:
-                found = os.stat(path_bytes(remote), follow_symlinks=follow)
+                status = os.stat(path_bytes(remote), follow_symlinks=follow)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-        return RemoteStat(found.st_mode, found.st_size, int(found.st_mtime))
+        return RemoteStat(status.st_mode, status.st_size, int(status.st_mtime))
 
     def _fetch(
-        self, remote: str, take: Callable[[bytes], None], deadline: Deadline, command: str
+        self, remote: str, sink: Callable[[bytes], None], deadline: Deadline, command: str
     ) -> None:
         with self._faults(command), open_regular(Path(remote)) as source:
             blocks = iter(lambda: source.read(BLOCK_BYTES), b"")
             for block in self._in_time(blocks, deadline, command):
-                take(block)
+                sink(block)
 
     @contextlib.contextmanager
     def _faults(self, command: str) -> Iterator[None]:

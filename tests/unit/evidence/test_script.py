@@ -16,7 +16,7 @@ from harness.evidence.answers import (
     state_script,
 )
 from harness.transport.adb_client import MAX_REQUEST_BYTES
-from harness.transport.questions import sections_with
+from harness.transport.questions import split_sections
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 from tests.unit.deploy.store_device import SHELLS, needing_shell, with_all_programs
 
@@ -70,7 +70,7 @@ def test_the_next_debugger_is_tried_where_one_fails(kind: str, tmp_path: Path) -
             command, env={"PATH": str(tmp_path)}, capture_output=True, check=False
         )
         looked_at.kill()
-    answer = sections_with(done.stdout, TOKEN)["stack"].content.decode().strip()
+    answer = split_sections(done.stdout, TOKEN)["stack"].content.decode().strip()
     assert answer.endswith(said) if said else answer == ""
 
 
@@ -94,7 +94,7 @@ def answered(
         capture_output=True,
         check=False,
     )
-    found = sections_with(done.stdout, TOKEN)
+    found = split_sections(done.stdout, TOKEN)
     assert all(section.whole for section in found.values())
     return {name: section.content for name, section in found.items()}
 
@@ -188,7 +188,7 @@ def test_shells_of_devices_understand_them(name: str, tmp_path: Path) -> None:
         command = [*device.shell, "-c", SCRIPTS[script]]
         done = subprocess.run(command, env=ours, capture_output=True, timeout=60, check=False)
         assert b"syntax" not in done.stderr
-        found = sections_with(done.stdout, TOKEN)
+        found = split_sections(done.stdout, TOKEN)
         assert all(section.whole for section in found.values())
         assert b"epoch_s=" in found["clock"].content
         told[script] = set(found)

@@ -24,7 +24,7 @@ from harness.lab.facts import (
     parse_vitals,
 )
 from harness.lab.health import HealthRules, TimedGate, gate_problem, judge_health
-from harness.transport.questions import sections_of
+from harness.transport.questions import parse_sections
 from tests.properties import damaged, reached, reaches
 from tests.unit.deploy.store_device import SHELLS, needing_shell, with_all_programs
 
@@ -87,7 +87,7 @@ def answered(*, battery: str = "", thermal: str = "", ready: str = "") -> Readin
         f"@qnn-harness:battery\n{battery}@qnn-harness:thermal\n{thermal}"
         f"@qnn-harness:ready\n{ready}@qnn-harness:end\n"
     )
-    return parse_readiness(sections_of(text))
+    return parse_readiness(parse_sections(text))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_timed_case_waits_while_android_throttles(status: int | None, waits: b
     )
 )
 def test_any_text_is_survived(text: str) -> None:
-    found = parse_readiness(sections_of(text))
+    found = parse_readiness(parse_sections(text))
     if found.thermal_status is not None:
         reached()
         assert 0 <= found.thermal_status <= 6

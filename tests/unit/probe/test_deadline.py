@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import LOOK_S, alive_at_deadline, with_deadline
 from harness.probe.transcript import Accepted, Done, Start, Transcript
-from harness.transport.shell import Found
+from harness.transport.shell import RemoteProcesses
 
 NOTHING = Plan((Step("noop"),))
 
@@ -52,7 +52,7 @@ def test_a_plans_own_deadline_stays() -> None:
 
 
 ALIVE: dict[str, Any] = {"pid": 7, "accepted": 100_000_000, "finished": None}
-FOUND = Found(105.0, {7: "S", 8: "R"})
+FOUND = RemoteProcesses(105.0, {7: "S", 8: "R"})
 
 
 @pytest.mark.parametrize(
@@ -60,28 +60,28 @@ FOUND = Found(105.0, {7: "S", 8: "R"})
     [
         ({}, FOUND, 0, True),
         ({}, FOUND, None, False),
-        ({}, Found(105.0, {7: "D"}), None, True),
-        ({}, Found(105.0, {7: "S", 8: "D"}), None, False),
-        ({}, Found(104.99, {7: "D"}), None, False),
-        ({}, Found(105.0, {7: "D"}), 4096, False),
-        ({"pid": None}, Found(105.0, {8: "D"}), None, False),
-        ({}, Found(105.0, {7: "T"}, ended=True), 0, True),
-        ({}, Found(104.99, {7: "S"}), 0, False),
-        ({}, Found(105.0, {8: "R"}), 0, False),
-        ({}, Found(105.0, {}, ended=True), 0, False),
-        ({}, Found(), 0, False),
+        ({}, RemoteProcesses(105.0, {7: "D"}), None, True),
+        ({}, RemoteProcesses(105.0, {7: "S", 8: "D"}), None, False),
+        ({}, RemoteProcesses(104.99, {7: "D"}), None, False),
+        ({}, RemoteProcesses(105.0, {7: "D"}), 4096, False),
+        ({"pid": None}, RemoteProcesses(105.0, {8: "D"}), None, False),
+        ({}, RemoteProcesses(105.0, {7: "T"}, ended=True), 0, True),
+        ({}, RemoteProcesses(104.99, {7: "S"}), 0, False),
+        ({}, RemoteProcesses(105.0, {8: "R"}), 0, False),
+        ({}, RemoteProcesses(105.0, {}, ended=True), 0, False),
+        ({}, RemoteProcesses(), 0, False),
         # as much as a pipe takes at the least, one page
         ({}, FOUND, 4095, True),
         ({}, FOUND, 4096, False),
         ({"accepted": None}, FOUND, 0, False),
         ({"accepted": 100_000_001}, FOUND, 0, False),
         ({"finished": Done(1, 0)}, FOUND, 0, False),
-        ({"pid": None}, Found(105.0, {8: "R"}), 0, True),
-        ({"pid": None}, Found(105.0, {}), 0, False),
+        ({"pid": None}, RemoteProcesses(105.0, {8: "R"}), 0, True),
+        ({"pid": None}, RemoteProcesses(105.0, {}), 0, False),
     ],
 )
 def test_what_proves_that_a_process_was_alive(
-    said: dict[str, Any], found: Found, late_bytes: int | None, alive: bool
+    said: dict[str, Any], found: RemoteProcesses, late_bytes: int | None, alive: bool
 ) -> None:
     """`late_bytes` is None where the stream was not read to its end."""
     told = ALIVE | said
@@ -89,7 +89,7 @@ def test_what_proves_that_a_process_was_alive(
     at_us = told.pop("accepted")
     accepted = None if at_us is None else Accepted(checksum=1, steps=1, boot_us=at_us)
     transcript = Transcript(start=start, accepted=accepted, **told)
-    late = {"late_bytes": late_bytes or 0, "heard_out": late_bytes is not None}
+    late = {"late_bytes": late_bytes or 0, "read_to_end": late_bytes is not None}
     assert alive_at_deadline(transcript, found, 5.0, **late) is alive  # type: ignore[arg-type]
 
 

@@ -110,7 +110,7 @@ def test_files_are_pulled_one_after_another(tmp_path: Path) -> None:
         (b"\xff\xff\xff\xff", DeviceError, "not asked for"),
         (TAKEN, DeviceError, "not asked for: 'OKAY'"),
         (message(b"FAIL", b"Permission denied"), DeviceRefused, "Permission denied"),
-        (message(b"FAIL", b""), DeviceRefused, "without a word"),
+        (message(b"FAIL", b""), DeviceRefused, "gave no reason"),
         (message(b"DATA", bytes(11)), DeviceError, "more than the 10 bytes allowed"),
         (message(b"DATA", b"ab"), DeviceLost, "the connection ended early"),
         (b"", DeviceLost, "the connection ended early"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.transport.adb_address import has_address, where_now
+from harness.transport.adb_address import address_hint, has_address
 
 NAME = "adb-1A2B3C4D-aBcDeF"
 SERVICES = (
@@ -41,11 +41,11 @@ def test_who_is_connected_by_the_network(serial: str, has: bool) -> None:
     ],
 )
 def test_where_it_is_now(serial: str, services: str, said: str) -> None:
-    found = where_now(serial, services)
+    found = address_hint(serial, services)
     assert said in found
     assert bool(found) == bool(said)
 
 
 @given(st.text(alphabet="a\t:\n._tcp1"), st.text(alphabet="a:._1"))
 def test_any_list_is_survived(services: str, serial: str) -> None:
-    assert len(where_now(serial, services)) < 500 + len(services)
+    assert len(address_hint(serial, services)) < 500 + len(services)

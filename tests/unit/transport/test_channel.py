@@ -94,7 +94,7 @@ def test_the_last_word_is_heard_after_sending_failed() -> None:
         far.close()
         channel.queue(bytes(64 << 20))
         assert channel.receive() == b"last word"
-        assert channel.deaf is not None
+        assert channel.send_error is not None
         with pytest.raises(EOFError):
             channel.receive()
 

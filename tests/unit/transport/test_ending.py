@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 
-from harness.transport.shell import Found, end_script, find_script, parse_found
+from harness.transport.shell import RemoteProcesses, end_script, find_script, parse_processes
 from harness.transport.shell_protocol import Banner, v2_script
 from tests.properties import damaged, reached, reaches
 
@@ -28,26 +28,29 @@ SHELLS = [
 @pytest.mark.parametrize(
     ("said", "found"),
     [
-        (b"", Found()),
-        (b"looked 12.34\nended\n", Found(12.34, {}, True)),
-        (b"found 7 S\nfound 81 T\nlooked 12.34\n", Found(12.34, {7: "S", 81: "T"}, False)),
-        (b"found 7 S\r\nlooked 12.34\r\nended\r\n", Found(12.34, {7: "S"}, True)),
-        (b"found 7 x\nfound 8 Z\nlooked 12.34\nended\n", Found(12.34, {}, True)),
-        (b"found 7 S\n", Found()),
-        (b"found 7 S\nlooked 12.3", Found()),
-        (b"ended\n", Found()),
-        (b"sh: not found\nlooked 1.00\nnot ended\n", Found(1.0, {}, False)),
-        (b"looked 1.00\nfound 7 S\n", Found(1.0, {}, False)),
+        (b"", RemoteProcesses()),
+        (b"looked 12.34\nended\n", RemoteProcesses(12.34, {}, True)),
+        (
+            b"found 7 S\nfound 81 T\nlooked 12.34\n",
+            RemoteProcesses(12.34, {7: "S", 81: "T"}, False),
+        ),
+        (b"found 7 S\r\nlooked 12.34\r\nended\r\n", RemoteProcesses(12.34, {7: "S"}, True)),
+        (b"found 7 x\nfound 8 Z\nlooked 12.34\nended\n", RemoteProcesses(12.34, {}, True)),
+        (b"found 7 S\n", RemoteProcesses()),
+        (b"found 7 S\nlooked 12.3", RemoteProcesses()),
+        (b"ended\n", RemoteProcesses()),
+        (b"sh: not found\nlooked 1.00\nnot ended\n", RemoteProcesses(1.0, {}, False)),
+        (b"looked 1.00\nfound 7 S\n", RemoteProcesses(1.0, {}, False)),
     ],
 )
-def test_what_is_said_is_believed_if_it_is_whole(said: bytes, found: Found) -> None:
-    assert parse_found(said) == found
+def test_what_is_said_is_believed_if_it_is_whole(said: bytes, found: RemoteProcesses) -> None:
+    assert parse_processes(said) == found
 
 
 @reaches(0.1)
 @given(damaged("found 7 S\nfound 81 T\nlooked 12.34\nended\n"))
 def test_nothing_that_is_said_raises(said: str) -> None:
-    found = parse_found(said.encode())
+    found = parse_processes(said.encode())
     if found.states:
         reached()
     for pid, state in found.states.items():
@@ -82,7 +85,7 @@ def test_a_stopped_call_is_found_and_stays(shell: list[str]) -> None:
         said = subprocess.run(
             [*shell, "-c", find_script(TOKEN)], capture_output=True, timeout=60, check=False
         )
-        found = parse_found(said.stdout)
+        found = parse_processes(said.stdout)
         assert (dict(found.states), found.ended) == ({call.pid: "T"}, False)
         assert found.uptime_s is not None
         # /proc/uptime has hundredths
@@ -112,7 +115,7 @@ def test_everything_a_call_started_is_ended(shell: list[str]) -> None:
         )
         # its pipes close only when the last of them is gone
         assert call.stdout.read() == b""
-    found = parse_found(ended.stdout)
+    found = parse_processes(ended.stdout)
     assert (found.ended, call.pid in found.states) == (True, True)
 
 
@@ -123,5 +126,5 @@ def test_a_call_is_found_without_its_group(shell: list[str]) -> None:
             [*shell, "-c", end_script(TOKEN, None)], capture_output=True, timeout=60, check=False
         )
         assert call.wait(60) == -9
-    found = parse_found(ended.stdout)
+    found = parse_processes(ended.stdout)
     assert (found.ended, list(found.states)) == (True, [call.pid])

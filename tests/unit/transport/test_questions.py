@@ -11,8 +11,8 @@ from harness.transport.questions import (
     free_storage,
     integer,
     memory,
-    sections_of,
-    sections_with,
+    parse_sections,
+    split_sections,
 )
 from tests.properties import damaged, reached, reaches
 
@@ -34,12 +34,12 @@ CONTENTS = st.binary(max_size=60) | st.just(b"\n@qnn-harness:bad =\n")
 @given(st.dictionaries(NAMES, CONTENTS, max_size=5))
 def test_what_was_sent_is_found(parts: dict[str, bytes]) -> None:
     expected = {name: Section(content, whole=True) for name, content in parts.items()}
-    assert sections_with(b"noise" + answer(parts), TOKEN) == expected
+    assert split_sections(b"noise" + answer(parts), TOKEN) == expected
 
 
 @given(st.dictionaries(NAMES, CONTENTS, max_size=5), st.integers(0, 500))
 def test_an_answer_cut_anywhere(parts: dict[str, bytes], length: int) -> None:
-    found = sections_with(answer(parts)[:length], TOKEN)
+    found = split_sections(answer(parts)[:length], TOKEN)
     assert list(found) == list(parts)[: len(found)]
     assert all(section.whole for section in list(found.values())[:-1])
     for name, section in found.items():
@@ -50,18 +50,18 @@ def test_an_answer_cut_anywhere(parts: dict[str, bytes], length: int) -> None:
 @reaches(0.3)
 @given(damaged(answer({"a": b"one\ntwo", "b": b""}).decode()))
 def test_no_answer_upsets_it(text: str) -> None:
-    for section in sections_with(text.encode(), TOKEN).values():
+    for section in split_sections(text.encode(), TOKEN).values():
         reached()
         assert section.content in text.encode()
-    for lines in sections_of(text).values():
+    for lines in parse_sections(text).values():
         assert all(line and line in text for line in lines)
 
 
 def test_parts_without_a_token_end_where_the_next_one_begins() -> None:
     text = "noise\r\n@qnn-harness:a\r\n one \r\n\r\ntwo\r\n@qnn-harness:b\r\n@qnn-harness:c\r\n"
-    assert sections_of(text) == {"a": ["one", "two"], "b": [], "c": []}
-    assert sections_of("@qnn-harness:end") == {"end": []}
-    assert sections_of("a @qnn-harness:end") == {}
+    assert parse_sections(text) == {"a": ["one", "two"], "b": [], "c": []}
+    assert parse_sections("@qnn-harness:end") == {"end": []}
+    assert parse_sections("a @qnn-harness:end") == {}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_plain_numbers(text: str | None, number: int | None) -> None:
 
 
 def test_what_a_line_of_meminfo_tells() -> None:
-    sections = sections_of("@qnn-harness:memory\nMemTotal:  9 kB\nMemFree:   7 kB\nOdd: x kB\n")
+    sections = parse_sections("@qnn-harness:memory\nMemTotal:  9 kB\nMemFree:   7 kB\nOdd: x kB\n")
     assert [memory(sections, name) for name in ("MemTotal", "MemFree")] == [9216, 7168]
     assert [memory(sections, name) for name in ("Mem", "Odd")] == [None, None]
     assert memory({}, "MemTotal") is None

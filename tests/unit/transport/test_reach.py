@@ -33,7 +33,7 @@ def test_one_looks_and_the_others_are_told(monkeypatch: pytest.MonkeyPatch) -> N
     others.require()
     pauses = []
     for _ in range(7):
-        ours.lost("it is gone")
+        ours.mark_lost("it is gone")
         assert others.is_lost
         began = now[0]
         while True:
@@ -49,7 +49,7 @@ def test_one_looks_and_the_others_are_told(monkeypatch: pytest.MonkeyPatch) -> N
             ours.require()
         pauses.append(now[0] - began)
     assert pauses == [0.5, 1, 2, 4, 8, 15, 15]
-    others.found()
+    others.mark_reached()
     ours.require()
     assert not ours.is_lost
 

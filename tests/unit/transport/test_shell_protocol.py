@@ -16,11 +16,11 @@ from harness.transport.shell_protocol import (
     STDOUT,
     Banner,
     LastMark,
+    MarkedStreams,
     PacketReader,
-    ToldStreams,
     exit_status,
     header,
-    told_script,
+    marked_script,
     v2_script,
 )
 
@@ -144,11 +144,11 @@ def test_wrapped_scripts_end_as_they_would_alone(
 def test_what_tells_the_status_of_a_script_is_not_of_its_group(
     shell: list[str], script: str, status: int
 ) -> None:
-    told = told_script(f"echo $QNN_HARNESS_CALL $$;{script}", TOKEN, "feed")
+    told = marked_script(f"echo $QNN_HARNESS_CALL $$;{script}", TOKEN, "feed")
     # a login shell may print before it does what it is told
     noisy = f"echo welcome;echo 'no \x1e mark' >&2;{told}"
     done = subprocess.run([*shell, "-c", noisy], capture_output=True, check=False)
-    streams, banner = ToldStreams("feed"), Banner(TOKEN)
+    streams, banner = MarkedStreams("feed"), Banner(TOKEN)
     printed = streams.feed(STDOUT, done.stdout) + streams.rest(STDOUT)
     said = banner.feed(streams.feed(STDERR, done.stderr) + streams.rest(STDERR))
     assert streams.status == status or (status == 2 and streams.status in (1, 2))
@@ -161,15 +161,15 @@ def test_what_tells_the_status_of_a_script_is_not_of_its_group(
 
 
 def test_who_tells_outlives_a_group_that_is_ended() -> None:
-    told = told_script("kill -9 -$$", TOKEN, "feed")
+    told = marked_script("kill -9 -$$", TOKEN, "feed")
     done = subprocess.run(["sh", "-c", told], capture_output=True, check=False)
-    streams = ToldStreams("feed")
+    streams = MarkedStreams("feed")
     streams.feed(STDERR, done.stderr)
     assert streams.status == 137
 
 
 def test_what_a_login_shell_says_that_runs_nothing_is_all_there_is() -> None:
-    streams = ToldStreams("feed")
+    streams = MarkedStreams("feed")
     assert streams.feed(STDOUT, b"not available\n") == b""
     assert streams.rest(STDOUT) == b"not available\n"
     assert (streams.rest(STDERR), streams.status) == (b"", None)

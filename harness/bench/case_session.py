@@ -234,7 +234,7 @@ class CaseSession:
 
     @cached_property
     def _surroundings(self) -> dict[str, object]:
-        return self._provisioned.watch.surroundings(self._provisioned.lab_device)
+        return self._provisioned.watch.environment(self._provisioned.lab_device)
 
     @property
     def device_check(self) -> str:
@@ -269,7 +269,9 @@ class CaseSession:
         Raises InfraError if that takes longer than the lab's `gate` allows, and DeviceHot at once
         for a case that `may_move` to another device.
         """
-        settled = self._provisioned.watch.settle(self._provisioned.lab_device, may_move=may_move)
+        settled = self._provisioned.watch.wait_until_idle(
+            self._provisioned.lab_device, may_move=may_move
+        )
         if settled:
             self.notes.measurements[_GATE] = settled
 

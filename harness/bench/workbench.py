@@ -40,7 +40,7 @@ from harness.deploy.instances import Instances
 from harness.deploy.layout import own_claim
 from harness.lab.attach import AttachedDevice, LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
-from harness.lab.health import KnownState, KnownStates, LabEvent, Quarantine, State, Tell
+from harness.lab.health import EventHandler, KnownState, KnownStates, LabEvent, Quarantine, State
 from harness.lab.inventory import Lab
 from harness.lab.lease import DeviceHeld, Leases, Missed
 from harness.models.contexts import Source
@@ -118,7 +118,7 @@ class Workbench:
         lab: Lab,
         *,
         cache: Path,
-        on_event: Tell = lambda event: None,
+        on_event: EventHandler = lambda event: None,
         leases: Leases | None = None,
         lease_wait_s: float = 0.0,
         catalog: Catalog | None = None,
@@ -154,7 +154,7 @@ class Workbench:
             Quarantine(quarantine_root(cache)),
             probe_problem=_probe_problem,
             thorough=lambda device: built_probe_problem(probes, device.attach()),
-            tell=on_event,
+            on_event=on_event,
             is_over=lambda: self._tasks.is_over,
         )
         self._on_event = on_event
@@ -171,7 +171,7 @@ class Workbench:
         self._tasks.close()
         for device, provisioned in self._devices.items():
             with contextlib.suppress(InfraError):
-                if device.fitness.is_fit and not self.is_busy(device) and not device.try_hold():
+                if device.fitness.is_fit and not self.is_busy(device) and not device.try_acquire():
                     provisioned.release()
                     device.give_back()
         self._devices.clear()
@@ -185,9 +185,9 @@ class Workbench:
         """
         if self.is_busy(device):
             return self._missed(device)
-        if (missed := device.try_hold()) is not None or device.is_ours:
+        if (missed := device.try_acquire()) is not None or device.is_ours:
             return missed
-        known = self._known.take(device.key)
+        known = self._known.pop(device.key)
         is_old = time.time() - known.fitness.checked > _FRESH_S
         if not known.fitness.epoch or known.fitness.epoch != device.fitness.epoch:
             self._forget(device)
@@ -215,7 +215,7 @@ class Workbench:
             deployed = here | self._deployed.get(device, frozenset())
             ids = frozenset(device.device_id.known)
             state = KnownState(device.fitness, deployed, device.identity, ids)
-            self._known.keep(device.key, state)
+            self._known.save(device.key, state)
         device.give_back()
 
     def is_busy(self, device: LabDevice) -> bool:
@@ -227,7 +227,7 @@ class Workbench:
         device = self.lab.device(placement.device)
         if device in self._devices and placement in self._devices[device].ready:
             return True
-        return not device.is_ours and placement.deployment_key in self._known.look(device.key).lies
+        return not device.is_ours and placement.deployment_key in self._known.read(device.key).lies
 
     def wait_for(self, attempt: Callable[[], Sequence[Missed]], *, wait: bool = True) -> None:
         """Wait until a device is free, as `Leases.wait_for`."""
@@ -254,7 +254,7 @@ class Workbench:
         """
         self.make_fit(placement, patience_s)
         device = self.lab.device(placement.device)
-        device.hold()
+        device.acquire()
         provisioned = self._device_for(placement)
         if placement not in provisioned.ready and placement not in provisioned.failed:
             try:
@@ -283,8 +283,8 @@ class Workbench:
         None if it is usable, or due to be checked again.
         """
         device = self.lab.device(placement.device)
-        if (out := device.fitness.out) is not None:
-            return None if self._watch.is_due(device) else out.error
+        if (offline := device.fitness.offline) is not None:
+            return None if self._watch.is_due(device) else offline.error
         error = self._devices[device].failed.get(placement) if device in self._devices else None
         return error if isinstance(error, DeviceFull) else None
 
@@ -296,7 +296,7 @@ class Workbench:
         """
         device = self.lab.device(placement.device)
         if not device.fitness.is_fit:
-            if device.is_out:
+            if device.is_offline:
                 self._forget(device)
             self._tasks.run(device, partial(self._watch.require, device), patience_s)
 
@@ -307,7 +307,7 @@ class Workbench:
 
     def _missed(self, device: LabDevice) -> Missed:
         assert self.lab.leases is not None
-        return Missed(device.name, device.lease_key, self.lab.leases.held_here())
+        return Missed(device.name, device.lease_key, self.lab.leases.own_holding())
 
     def provisioned(self, device: LabDevice) -> ProvisionedDevice:
         """Return a device of the lab with what the run has deployed there."""

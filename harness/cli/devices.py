@@ -226,11 +226,11 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> List
         row.problem = str(error)
     row.host = device.far_host
     try:
-        device.hold()
+        device.acquire()
         health = check(device, lambda device: None)
     except DeviceHeld as error:
-        row.state, row.lease = "leased", error.held
-        row.findings = [] if error.held.holder else [str(error)]
+        row.state, row.lease = "leased", error.holding
+        row.findings = [] if error.holding.holder else [str(error)]
         return row
     if row.quarantine and row.quarantine.until == "answers" and health.state != "bad":
         quarantine.lift(device.key)
@@ -266,7 +266,7 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> List
 def unlisted_devices(lab: OpenLab, rows: list[ListedDevice]) -> list[ListedDevice]:
     """Return the devices of the user's adb server, if it runs, that are not in the lab."""
     known = {row.serial for row in rows}
-    others = [device for device in lab.seen() if device.serial not in known]
+    others = [device for device in lab.listed_devices() if device.serial not in known]
     return [
         ListedDevice(
             serial=each.serial, state=each.state, configured=False, enabled=False, simulated=False
@@ -376,7 +376,7 @@ def reserve(name: str, how_long: str, why: str, lab_file: Path) -> None:
     purpose = f"devices reserve{': ' if why else ''}{why}"
     with open_lab(lab, purpose, loan_s=loan_s) as opened:
         device = opened.device(name)
-        device.hold()
+        device.acquire()
         ends = Deadline(loan_s)
         say(f"{name} is yours for {how_long}; Ctrl-C gives it back")
         try:
@@ -437,12 +437,12 @@ def heal(
             quarantine,
             probe_problem=lambda device: None,
             thorough=lambda device: built_probe_problem(builder, device.attach()),
-            tell=report,
+            on_event=report,
         )
         for name in dict.fromkeys(names):
             device = opened.device(name)
             try:
-                device.hold()
+                device.acquire()
                 before = quarantine.find(device.key)
                 health = watch.heal(device)
             except DeviceHeld as error:

@@ -96,7 +96,7 @@ def init(
         say_json(LabWritten(file=str(lab_file), devices=rows))
         return
     for device in devices:
-        say(f"{device.name} ({device.serial}): {device.problem or device.told}")
+        say(f"{device.name} ({device.serial}): {device.problem or device.description}")
     first = next((device.name for device in devices if device.device), SIMULATED)
     say(f"written: {lab_file}; next: qnn-harness doctor {first}")
 

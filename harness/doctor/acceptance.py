@@ -46,7 +46,7 @@ from harness.doctor.examine import examine
 from harness.doctor.smoke import try_backend, verdict_answer
 from harness.evidence.case_evidence import CaseEvidence
 from harness.lab.attach import AttachedDevice, LabDevice
-from harness.lab.device_answers import ask
+from harness.lab.device_answers import query_device
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import Lab, load_lab
 from harness.lab.recovery import Recovery, ask_vitals
@@ -360,7 +360,7 @@ def _run(trial: Trial, name: str, plan: Plan, timeout_s: float) -> tuple[Verdict
 def fastrpc(trial: Trial) -> Answer:
     """Check the way to the DSP, and that the backend's first call to it returns."""
     device = trial.device
-    examined = ExaminedDevice(device, ask(device), trial.lab_device.health_rules)
+    examined = ExaminedDevice(device, query_device(device), trial.lab_device.health_rules)
     if examined.no_dsp is not None:
         return Answer("not-applicable", examined.no_dsp)
     name, runtime = _runtime(trial)
@@ -443,7 +443,7 @@ def reboot(trial: Trial) -> Answer:
         return Answer("not-applicable", "devices.yaml forbids it: `recovery: {reboot: false}`")
     device, start = trial.device, time.monotonic()
     before = ask_vitals(device.transport, device.workdir).boot_id
-    Recovery(trial.lab_device, trial.rules, come_back=Deadline(0)).take("reboot")
+    Recovery(trial.lab_device, trial.rules, come_back=Deadline(0)).run("reboot")
     seconds, device = time.monotonic() - start, trial.device
     if before is not None and ask_vitals(device.transport, device.workdir).boot_id == before:
         return Answer("fail", "it is the same boot as before", "reboot it by hand")

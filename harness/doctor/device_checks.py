@@ -395,7 +395,7 @@ def _selinux(examined: ExaminedDevice) -> Answer:
     if mode is None and not answers.denials:
         glibc = examined.platform.libc == "glibc"
         return Answer("not-applicable", "there is none") if glibc else Answer("unknown", "not told")
-    context = re.search(r"context=(\w+:\w+:\w+)", answers.who or "")
+    context = re.search(r"context=(\w+:\w+:\w+)", answers.account or "")
     source = f"scontext={context[1]}" if context else "scontext="
     refused = [line for line in answers.denials if "permissive=1" not in line]
     ours = [line for line in refused if source in line and _NEEDED.search(line)]
@@ -448,12 +448,12 @@ def _rpc_library(examined: ExaminedDevice) -> Answer:
 
 
 def _domain(examined: ExaminedDevice) -> Answer:
-    user = examined.answers.who or ("root" if examined.answers.vitals.is_root else "not told")
+    user = examined.answers.account or ("root" if examined.answers.vitals.is_root else "not told")
     text = f"domain 3 (cdsp), asked for by {user}"
     if examined.answers.vitals.is_root and examined.platform.libc == "bionic":
         advice = "if it is refused (0x80000416), use adb's shell user: `adb unroot`"
         return Answer("warn", text, advice)
-    return Answer("ok", text) if examined.answers.who else Answer("unknown", text)
+    return Answer("ok", text) if examined.answers.account else Answer("unknown", text)
 
 
 def _unsigned_pd(examined: ExaminedDevice) -> Answer:

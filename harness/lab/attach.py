@@ -1,4 +1,4 @@
-"""The devices of the lab in use: what is configured of each, who has it, and how it is reached."""
+"""The devices of the lab in use: their configuration, leases and connections."""
 
 from __future__ import annotations
 
@@ -42,21 +42,22 @@ from harness.transport.ssh_board import SshBoard
 from harness.transport.this_computer import ThisComputer
 
 
-def unknown_arch(config: DeviceConfig, told: str | None, file: Path | None) -> ConfigError:
-    """What is wrong in `file` with a device whose HTP nobody knows; `told` is its SoC by itself."""
+def unknown_arch(config: DeviceConfig, own_soc: str | None, file: Path | None) -> ConfigError:
+    """Return the mistake of `file` in a device of unknown HTP; `own_soc`: as it reports it."""
     line = None
     with contextlib.suppress(ConfigError):
         document = read_document(file) if file else None
-        for at, one in entries_of(document, "devices").items() if document else ():
-            if document and one.get("name") == config.name:
-                line = document.line(("devices", at, "soc"))
-    soc = config.soc or told
-    problem = f"its SoC is not known: set `soc` or `htp_arch`{f', it says {told}' if told else ''}"
+        for index, entry in entries_of(document, "devices").items() if document else ():
+            if document and entry.get("name") == config.name:
+                line = document.line(("devices", index, "soc"))
+    soc = config.soc or own_soc
+    hint = f", it says {own_soc}" if own_soc else ""
+    problem = f"its SoC is not known: set `soc` or `htp_arch`{hint}"
     if soc in SOCS:
         problem = f"{soc} has no HTP"
     elif config.soc:
-        meant = f", the device says {told}" if told in SOCS else did_you_mean(config.soc, SOCS)
-        problem = f"soc {config.soc} is unknown{meant or '; if it is right, set `htp_arch`'}"
+        hint = f", the device says {own_soc}" if own_soc in SOCS else did_you_mean(config.soc, SOCS)
+        problem = f"soc {config.soc} is unknown{hint or '; if it is right, set `htp_arch`'}"
     return ConfigError(f"{config.name}: {problem}", file=file, line=line)
 
 
@@ -65,7 +66,7 @@ _MAX_FACTS_BYTES: Final = 1 << 20
 
 
 def transport_of(lab: Lab, config: DeviceConfig) -> Transport:
-    """How a real device of the lab is reached; nothing is asked of it."""
+    """Return the transport of a real device, without connecting to it."""
     if config.login is not None:
         return SshBoard(config.login)
     if config.transport == "adb":
@@ -74,20 +75,20 @@ def transport_of(lab: Lab, config: DeviceConfig) -> Transport:
 
 
 def require_own_folder(device: Transport, folder: str) -> None:
-    """Makes the work folder if it is not there; it has to be of our account there, and only ours.
+    """Create the work folder if it is missing; only our account may own it and write there.
 
-    Else another account of a board could exchange what runs as us. Raises DeviceRefused.
+    Else another account of a board could replace what runs as us. Raises DeviceRefused.
     """
     path = shlex.quote(folder)
-    done = device.shell(
+    finished = device.shell(
         f"mkdir -p {path}&&[ -O {path} ]&&[ ! -h {path} ]&&"
         f"case $(ls -ld {path}) in ????????w*)exit 1;;esac",
         timeout_s=_FACTS_S,
         doing="look whose its work folder is",
     )
-    if not done.ok:
-        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
-        why = f": {said}" if said else ", or others may write there"
+    if not finished.ok:
+        message = finished.stderr.decode("utf-8", "replace").strip()[-300:]
+        why = f": {message}" if message else ", or others may write there"
         raise DeviceRefused(
             f"its work folder {folder} is not that of the account that we have there{why}; name "
             "another `workdir`",
@@ -96,7 +97,7 @@ def require_own_folder(device: Transport, folder: str) -> None:
 
 
 def read_facts(device: Transport, folder: str) -> DeviceFacts:
-    """Asks a device about itself in one round trip; `folder` is where the harness will work.
+    """Ask a device about itself in one round trip; `folder` is where the harness will work.
 
     Raises DeviceError if it does not answer in time or answers endlessly.
     """
@@ -110,14 +111,14 @@ def read_facts(device: Transport, folder: str) -> DeviceFacts:
 
 
 CONNECT_S = 20.0
-"""How long an adb server may take to connect a device."""
+"""Time limit for an adb server to connect a device."""
 
 
 class DeviceStorage(Protocol):
     """Storage for simulated devices that only one run has."""
 
     def key(self, name: str) -> str:
-        """What all processes of the run call a device."""
+        """Return the name of a device among all processes of the run."""
         ...
 
     def storage(self, name: str) -> Path:
@@ -139,7 +140,7 @@ class Simulation:
     def __init__(
         self, *, key_folder: Path, storage_root: Path, instances: DeviceStorage | None = None
     ) -> None:
-        """Devices are those that last, below `storage_root`, or else `instances`."""
+        """Keep devices below `storage_root`, or in `instances` if that is given."""
         self.devices: dict[str, SimulatedDevice] = {}
         self.server: PrivateAdbServer | None = None
         self._key_folder = key_folder
@@ -150,22 +151,22 @@ class Simulation:
         self._beginning = threading.RLock()
 
     def lease_key(self, name: str) -> str:
-        """What is leased of a device: of those of one run, one process uses one at a time."""
+        """Return the key to lease; devices of one run are used by one process at a time."""
         return self.key(name) if self._instances is None else self._instances.key(name)
 
     def key(self, name: str) -> str:
-        """What a device is on this computer: its folder, whatever a lab calls it."""
+        """Return a device's identity on this computer: its folder, whatever a lab calls it."""
         return f"simulated:{(self._storage_root / name).resolve()}"
 
     def start(self, config: DeviceConfig) -> tuple[AdbServer, str, str]:
-        """Starts a device that is not running, and connects it: its server, serial and workdir.
+        """Start a device unless it runs, and connect it. Return its server, serial and workdir.
 
         Raises InfraError, also after `close`.
         """
         with self._beginning:
             if self._closed:
                 raise InfraError(f"{config.name} is not begun: its run has ended")
-            server, device, storage = self._begun(config)
+            server, device, storage = self._start_device(config)
         server.connect(device.address, deadline=Deadline(CONNECT_S))
         return server, device.address, str(storage / DEFAULT_WORKDIR.strip("/"))
 
@@ -175,22 +176,22 @@ class Simulation:
         return None if config.dsp is None or device is None else dsp_folder(device.storage)
 
     def end(self, name: str) -> bool:
-        """Ends a device; whether it had been started."""
+        """End a device. Return whether it had been started."""
         device = self.devices.pop(name, None)
         if device is not None:
             device.stop()
         return device is not None
 
     def end_server(self) -> None:
-        """Ends the adb server; the next device that starts starts it again."""
+        """End the adb server; the next device that starts starts it again."""
         server, self.server = self.server, None
         if server is not None:
             server.stop()
 
     def close(self) -> None:
-        """Ends all of it; safe to call twice.
+        """End all of it; safe to call twice.
 
-        What another thread is beginning meanwhile is ended, too, and nothing begins afterwards.
+        A device that another thread is starting is ended, too; none can be started afterwards.
         """
         with self._beginning:
             self._closed = True
@@ -201,7 +202,7 @@ class Simulation:
         if self._instances is not None:
             self._instances.close()
 
-    def _begun(self, config: DeviceConfig) -> tuple[AdbServer, SimulatedDevice, Path]:
+    def _start_device(self, config: DeviceConfig) -> tuple[AdbServer, SimulatedDevice, Path]:
         soc = SOCS[config.soc or ""]
         key = harness_key(self._key_folder)
         if self.server is None or not self.server.running:
@@ -209,8 +210,9 @@ class Simulation:
             self._cleanup.callback(private.stop)
             private.start()
             self.server = private
-        own, server = self._instances, self.server.server
-        storage = self._storage_root / config.name if own is None else own.storage(config.name)
+        server, storage = self.server.server, self._storage_root / config.name
+        if self._instances is not None:
+            storage = self._instances.storage(config.name)
         started = self.devices.get(config.name)
         if started is not None and started.running:
             return server, started, storage
@@ -233,7 +235,7 @@ class Simulation:
         return server, device, storage
 
     def _board(self, config: DeviceConfig) -> Board | None:
-        """What a device runs on whose programs are not this computer's."""
+        """Return the emulated board of a device whose programs this computer cannot run itself."""
         if config.target != EMULATED_TARGET:
             return None
         soc = SOCS[config.soc or ""]
@@ -248,7 +250,7 @@ _SWITCHING_S: Final = 60.0
 
 @dataclass(frozen=True)
 class AttachedDevice:
-    """A device of the lab that is reachable now, and what it said about itself.
+    """A device of the lab that is reachable now, and the facts it reported.
 
     `simulated_dsp` is the folder on this computer of its DSP where that is simulated.
     """
@@ -291,7 +293,7 @@ class AttachedDevice:
 
     def identity(self) -> dict[str, object]:
         """The `device` object of a result record."""
-        shown = self.facts.coprocessors
+        coprocessors = self.facts.coprocessors
         return {
             "name": self.name,
             "serial": self.transport.serial,
@@ -300,17 +302,17 @@ class AttachedDevice:
             "target": self.target,
             "simulated": self.simulated,
             "os_build": self.facts.os_build,
-            "coprocessors": None if shown is None else asdict(shown),
+            "coprocessors": None if coprocessors is None else asdict(coprocessors),
         }
 
 
 class LabDevice:
-    """A device of the lab in use: what is configured of it, and all that is found out meanwhile.
+    """A device of the lab in use: its configuration, and all that is learnt about it in the run.
 
     Whoever works with a device holds this; its name is for people. `device_id` is what was left on
-    it, `fitness` how it has done so far, `answered` whether it was ever reached, so that it is
+    it, `fitness` how it has done so far, `was_reached` whether it was ever reached, so that it is
     worth waiting for, and `probe` the path of the probe there, once it was tried. `identity` is
-    what it said it is, the most telling words first.
+    how it identified itself, the most specific name first.
     """
 
     def __init__(self, lab: OpenLab, config: DeviceConfig) -> None:
@@ -320,7 +322,7 @@ class LabDevice:
         self.place = lab.described.place_of(config.name)
         self.fitness = Fitness()
         self.device_id = CarriedId()
-        self.answered = False
+        self.was_reached = False
         self.probe: str | None = None
         self._patience_s = lab.lease_wait_s
         self._leased: list[str] = []
@@ -335,9 +337,9 @@ class LabDevice:
         return self.config.name
 
     def unknown_arch(self) -> ConfigError:
-        """Why its HTP architecture is not known, which is a mistake in devices.yaml."""
-        told = self._attached.facts.soc if self._attached is not None else None
-        return unknown_arch(self.config, told, self._described._file)
+        """Return the mistake in devices.yaml that leaves its HTP architecture unknown."""
+        actual = self._attached.facts.soc if self._attached is not None else None
+        return unknown_arch(self.config, actual, self._described._file)
 
     @property
     def health_rules(self) -> HealthRules:
@@ -349,16 +351,16 @@ class LabDevice:
 
     @property
     def may_reboot(self) -> bool:
-        """Whether it may be rebooted to bring it back.
+        """Return whether it may be rebooted to recover it.
 
-        Not the computer that we are on, nor a phone whose adb over Wi-Fi ends with that.
+        This computer may not, nor a phone whose adb over Wi-Fi ends with a reboot.
         """
         stays = self.config.transport != "local" and not self._loses_adb
         return self.recovery_rules.reboot and stays
 
     @property
     def may_restart_server(self) -> bool:
-        """Whether the user's own adb server, on which it hangs, may be restarted."""
+        """Return whether the user's own adb server that it is attached to may be restarted."""
         if self.config.transport != "adb" or self.is_ours:
             return False
         at_home = self._described.server_of(self.config) == USER_SERVER
@@ -397,7 +399,7 @@ class LabDevice:
 
     @property
     def can_power_cycle(self) -> bool:
-        """Whether its power can be switched, and is not to blame for its host."""
+        """Return whether its power can be switched; False if it is its host that is lost."""
         has_port = self.place is not None and self.place.has_power_port
         if not (has_port or self.config.power) or self.lost_host is not None:
             return False
@@ -405,7 +407,7 @@ class LabDevice:
         return not by_adb or AdbServer(self._described.server_of(self.config)).is_running()
 
     def power_cycle(self) -> None:
-        """Switches it off and on. Raises InfraError."""
+        """Switch it off and on. Raises InfraError."""
         if self.config.power is not None:
             command = ["sh", "-c", self.config.power]
             run_outliving(command, what="the command of `power`", within_s=_SWITCHING_S)
@@ -413,35 +415,35 @@ class LabDevice:
             self.place.power_cycle()
 
     @property
-    def is_out(self) -> bool:
-        return self.fitness.out is not None
+    def is_offline(self) -> bool:
+        return self.fitness.offline is not None
 
     @property
     def is_held(self) -> bool:
-        """Whether this process holds it, or leases are not kept."""
+        """Return whether this process holds it, or leases are not kept."""
         return self.lab.leases is None or bool(self._leased)
 
     @property
     def is_taken(self) -> bool:
-        """Whether another process has it now, as far as its address tells.
+        """Return whether another process has it now, judged by its address.
 
-        Where leases cannot be read, whoever takes it is told.
+        False where leases cannot be read: acquiring the device reports that.
         """
         leases = self.lab.leases
         with contextlib.suppress(InfraError):
-            return leases is not None and leases.look(self.lease_key) is not None
+            return leases is not None and leases.find_holding(self.lease_key) is not None
         return False
 
     @property
     def lease_key(self) -> str:
-        """Its address, or what a simulated one is: known before it answers."""
+        """The key to lease before it answers: its address, or the folder of a simulated device."""
         return self.lab.simulation.lease_key(self.name) if self.is_ours else self.key
 
-    def try_hold(self) -> Missed | None:
-        """Takes its leases if they are kept and free: of its address, and of what it said it is.
+    def try_acquire(self) -> Missed | None:
+        """Take the leases of its address and of its identity if leases are kept and both are free.
 
-        Returns who has it otherwise; at once if it is held here. Raises DeviceHeld if labgrid does
-        not let us have it.
+        Returns the holder otherwise, None at once if it is held here. Raises DeviceHeld if
+        labgrid does not let us have it.
         """
         if self.place is not None:
             if (why := self.place.why_not()) is not None:
@@ -451,30 +453,30 @@ class LabDevice:
         if self.lab.leases is None:
             return None
         for key in (self.lease_key, self._device_key):
-            if key is not None and (held := self._lease(key)) is not None:
+            if key is not None and (holding := self._lease(key)) is not None:
                 self._free()
-                return Missed(self.name, self.lease_key, held)
+                return Missed(self.name, self.lease_key, holding)
         self._patience_s = self.lab.lease_wait_s
         return None
 
-    def hold(self) -> None:
-        """Takes it; waits for another process that has it, which is said.
+    def acquire(self) -> None:
+        """Acquire it, waiting for another process that has it, and report the wait.
 
-        Raises DeviceHeld if that takes too long; who waited in vain once is not kept waiting again.
+        Raises DeviceHeld if that takes too long; after one wait in vain, later calls do not wait.
         """
 
         def attempt() -> list[Missed]:
-            missed = self.try_hold()
+            missed = self.try_acquire()
             return [] if missed is None else [missed]
 
         patience_s, self._patience_s = self._patience_s, 0.0
         if self.lab.leases is None:
-            self.try_hold()
+            self.try_acquire()
         else:
             self.lab.leases.wait_for(attempt, wait_s=patience_s)
 
     def give_back(self) -> None:
-        """Lets others have it. It stays as it is, and is believed again once it is held."""
+        """Give back its leases. Its facts are kept, and are valid again once it is acquired."""
         self._free()
         self._changes = None
 
@@ -482,20 +484,20 @@ class LabDevice:
         leases = self.lab.leases
         if leases is None or key in self._leased:
             return None
-        if (held := leases.try_take(key, self.name)) is None:
+        if (holding := leases.try_acquire(key, self.name)) is None:
             self._leased.append(key)
-        return held
+        return holding
 
-    def _free(self, keep: tuple[str | None, ...] = ()) -> None:
-        for key in [one for one in self._leased if one not in keep]:
+    def _free(self, except_keys: tuple[str | None, ...] = ()) -> None:
+        for key in [leased_key for leased_key in self._leased if leased_key not in except_keys]:
             self._leased.remove(key)
             if self.lab.leases is not None:
                 self.lab.leases.free(key)
 
     def require_held(self) -> None:
-        """Raises LeaseLost if another process may have got it while this one uses it.
+        """Raise LeaseLost if another process may have acquired it in the meantime.
 
-        It is given up then: the next `attach` takes it anew, if it can be had.
+        It is released then: the next `attach` acquires it again, if it is free.
         """
         try:
             if self.place is not None:
@@ -512,38 +514,38 @@ class LabDevice:
             raise
 
     def attach(self) -> AttachedDevice:
-        """Connects it and asks it for its facts; what it said before, while it stays connected.
+        """Connect it and read its facts; return the same object while it stays connected.
 
-        Raises WrongTarget for a target that cannot be told, DeviceHeld if another process uses it,
-        LeaseLost if one may have begun to, InfraError if it does not become ready.
+        Raises WrongTarget for an unknown target, DeviceHeld if another process uses it,
+        LeaseLost if one may have started to, InfraError if it does not become ready.
         """
         if self._attached is not None and self.is_held:
             self.require_held()
             return self._attached
-        self.hold()
+        self.acquire()
         while self._attached is None:
-            found = self._ask()
-            if self._is_claimed(found):
-                self._attached = found
-            else:  # what it said is old once it is had
+            device = self._connect()
+            if self._is_claimed(device):
+                self._attached = device
+            else:  # its facts may be outdated once it is acquired
                 self._free()
                 self.release()
-                self.hold()
+                self.acquire()
         return self._attached
 
     def detach(self) -> None:
-        """Forgets what it said without ending it; the next `attach` asks it anew."""
+        """Forget its facts without ending it; the next `attach` reads them again."""
         self._attached = None
 
     def release(self) -> None:
-        """Lets go of it: a simulated one is ended, the next `attach` attaches it anew."""
+        """Release it: a simulated device is ended; the next `attach` connects it again."""
         attached, self._attached, self._changes = self._attached, None, None
         if self.lab.simulation.end(self.name) and attached is not None:
             with contextlib.suppress(InfraError):
                 attached.transport.disconnect()
 
     def reconnect(self, *, within_s: float = CONNECT_S) -> None:
-        """Connects a real device anew; a simulated one need not be.
+        """Reconnect a real device; a simulated one needs no reconnection.
 
         Raises InfraError if one with an address is not back in `within_s` or 20 s, or its adb
         server does not answer.
@@ -552,23 +554,23 @@ class LabDevice:
         if not self.is_ours:
             self._way.reconnect(timeout_s=min(within_s, CONNECT_S))
 
-    def _is_claimed(self, found: AttachedDevice) -> bool:
-        """Leases what it says it is, too; False if another process has that.
+    def _is_claimed(self, attached: AttachedDevice) -> bool:
+        """Lease its reported identity, too. Return False if another process has it.
 
-        A simulated device is what its folder is, which is leased already.
+        A simulated device is identified by its folder, which is leased already.
         """
         if self.lab.leases is None or self.is_ours:
             return True
-        said = next(iter(found.facts.identity), None)
-        if said is None:
-            own_id = self.device_id.look(found.transport, found.workdir)
-            said = None if own_id is None else f"device id {own_id.text}"
+        identity = next(iter(attached.facts.identity), None)
+        if identity is None:
+            own_id = self.device_id.look(attached.transport, attached.workdir)
+            identity = None if own_id is None else f"device id {own_id.text}"
         # images are copied with the machine-id in them: only the boot tells such devices apart
-        self._device_key = None if said is None else f"{said} boot {found.facts.boot}"
-        self._free(keep=(self.lease_key, self._device_key))
+        self._device_key = None if identity is None else f"{identity} boot {attached.facts.boot}"
+        self._free(except_keys=(self.lease_key, self._device_key))
         return self._device_key is None or self._lease(self._device_key) is None
 
-    def _ask(self) -> AttachedDevice:
+    def _connect(self) -> AttachedDevice:
         config, workdir = self.config, self.config.workdir
         if self.is_ours:
             server, serial, workdir = self.lab.simulation.start(config)
@@ -584,10 +586,10 @@ class LabDevice:
         if not self.is_ours and config.transport == "adb":
             require_serial(serial, facts.serial_number)
         require_same_device(serial, self.identity, facts.identity)
-        # what was damaged on its way once may be told the next time
+        # a name that was damaged in transmission may arrive whole the next time
         self.identity = max(self.identity, facts.identity, key=len)
         self._loses_adb |= facts.loses_adb and has_address(serial)
-        self.answered = True
+        self.was_reached = True
         target = require_target(config, facts, serial)
         dsp = self.lab.simulation.dsp_of(config)
         return AttachedDevice(config, transport, facts, target, workdir, dsp)
@@ -598,7 +600,7 @@ class LabDevice:
 
 
 class OpenLab:
-    """The lab in use: starts what must be started on first need and ends it on `close`.
+    """The lab in use: starts what is needed on first use and ends it on `close`.
 
     Simulated devices and the adb server they hang on are ours; devices with a serial are reached
     through the server they are already attached to (the user's, or a remote one).
@@ -614,7 +616,7 @@ class OpenLab:
         leases: Leases | None = None,
         lease_wait_s: float = 0.0,
     ) -> None:
-        """Simulated devices are those that last, below `storage_root`, or else `instances`.
+        """Keep simulated devices below `storage_root`, or in `instances` if that is given.
 
         `leases` keeps other processes off the devices in use, from `attach` until `close`.
 
@@ -634,7 +636,7 @@ class OpenLab:
         self.close()
 
     def close(self) -> None:
-        """Ends the simulated devices and our adb server; safe to call twice."""
+        """End the simulated devices and our adb server; safe to call twice."""
         self.simulation.close()
         for device in self.devices:
             device.detach()
@@ -642,7 +644,7 @@ class OpenLab:
             self.leases.close()
 
     def device(self, name: str) -> LabDevice:
-        """The device of that name. Raises ConfigError for one that the lab does not have."""
+        """Return the device of that name. Raises ConfigError if the lab does not have it."""
         if name not in self._devices:
             (config,) = self.described.select([name])
             self._devices[name] = LabDevice(self, config)
@@ -650,7 +652,7 @@ class OpenLab:
 
     @property
     def devices(self) -> Iterable[LabDevice]:
-        """Those that were asked for so far."""
+        """The devices that were requested so far."""
         return tuple(self._devices.values())
 
     @property
@@ -659,13 +661,13 @@ class OpenLab:
         return [self.device(config.name) for config in self.described.in_use()]
 
     def restart_server(self) -> None:
-        """Ends our adb server; the next device that hangs on it starts it again."""
+        """End our adb server; the next device that hangs on it starts it again."""
         for device in self.devices:
             if device.is_ours:
                 device.detach()
         self.simulation.end_server()
 
-    def seen(self) -> list[SeenDevice]:
-        """What the user's own adb server reports; nothing where it is not running."""
+    def listed_devices(self) -> list[SeenDevice]:
+        """Return the devices that the user's own adb server lists; none if it is not running."""
         server = AdbServer()
         return server.devices() if server.is_running() else []

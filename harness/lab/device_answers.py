@@ -1,4 +1,4 @@
-"""All that a device can be asked, in one round trip, and how the answer is read without trust."""
+"""The doctor's questions to a device, asked in one round trip; answers are parsed defensively."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _FRESH_S: Final = 600
 # An ELF note of the linker's, in the hexadecimal digits of a file's head: NT_GNU_BUILD_ID of "GNU".
 _BUILD_ID: Final = re.compile(r"04000000(?:08|10|14)00000003000000474e5500([0-9a-f]{16,40})")
 NEEDED_PROGRAMS: Final = ("sha256sum", "tar", "ln", "df", "head", "id", "chmod")
-"""What the scripts of the store on a device call besides what every shell has."""
+"""Programs that the scripts of the store on a device call, besides those of every shell."""
 
 SIGNED_SHELL: Final = "fastrpc_shell_3"
 UNSIGNED_SHELL: Final = "fastrpc_shell_unsigned_3"
-"""What the DSP runs a process in that is not signed; seen in logs as opened for it
+"""The shell that the DSP runs an unsigned process in; logs show it being opened
 (github.com/qualcomm/GenieX/issues/989, github.com/qualcomm/fastrpc/issues/400)."""
 
 QUESTIONS: Final = (
@@ -46,11 +46,11 @@ QUESTIONS: Final = (
 
 @dataclass(frozen=True)
 class DeviceAnswers:
-    """What a device said to the doctor; empty or None where it did not say.
+    """A device's answers to the doctor; empty or None where it gave none.
 
     Mappings are path or name to whether the shell user may read (r) and write (w) it. `exec_exit`
     is how a script that exits with 7 ended in the work folder, `exec_said` what was printed.
-    `who` is what `id` says, `denials` what
+    `account` is the output of `id`, `denials` what
     SELinux refused of late, `rpc_builds` the file behind each libcdsprpc.so and its build id.
     `daemons` are those of the DSP that run; `sees_processes` whether others' are in sight at all.
     """
@@ -58,7 +58,7 @@ class DeviceAnswers:
     vitals: Vitals
     owners: tuple[str, ...] = ()
     selinux: str | None = None
-    who: str | None = None
+    account: str | None = None
     denials: tuple[str, ...] = ()
     daemons: tuple[str, ...] = ()
     sees_processes: bool = False
@@ -76,7 +76,7 @@ class DeviceAnswers:
 
 
 def script_for(platform: Platform, workdir: str, *, root: str = "") -> str:
-    """The script that asks everything of a device of this kind."""
+    """Return the script that asks a device of this kind everything."""
     script = query_script(
         f"{VITALS_QUESTIONS} {QUESTIONS}",
         interpreter=platform.interpreter,
@@ -92,19 +92,19 @@ def script_for(platform: Platform, workdir: str, *, root: str = "") -> str:
 
 
 def parse_answers(text: str) -> DeviceAnswers | None:
-    """Reads the answer to the script, None if it is not whole; what is malformed is left out."""
+    """Parse the answer to the script; None if it is incomplete. Malformed parts are left out."""
     sections = parse_sections(text)
     vitals = parse_vitals(text)
     if vitals is None:
         return None
     running = list(dict.fromkeys(sections.get("daemons", [])[:_MAX_LISTED]))
     executed = " ".join(sections.get("executable", []))
-    ended = re.search(r"\bexit (\d{1,3})$", executed)
+    exit_match = re.search(r"\bexit (\d{1,3})$", executed)
     return DeviceAnswers(
         vitals=vitals,
         owners=tuple(line[:MAX_PATH] for line in sections.get("owners", [])[:20]),
         selinux=_selinux(first_line(sections, "selinux")),
-        who=(first_line(sections, "who") or "")[:300] or None,
+        account=(first_line(sections, "who") or "")[:300] or None,
         denials=tuple(line[:_MAX_DENIAL] for line in sections.get("denials", [])[-16:]),
         daemons=tuple(name for name in running if name == _DAEMON),
         sees_processes=bool(running),
@@ -116,7 +116,7 @@ def parse_answers(text: str) -> DeviceAnswers | None:
         shells=parse_access(sections, "shells"),
         skels=parse_access(sections, "skels"),
         opencl=parse_access(sections, "opencl"),
-        exec_exit=int(ended[1]) if ended else None,
+        exec_exit=int(exit_match[1]) if exit_match else None,
         exec_said=executed[:300],
         has_interpreter=first_line(sections, "interpreter") == "there",
         missing_programs=tuple(
@@ -127,7 +127,7 @@ def parse_answers(text: str) -> DeviceAnswers | None:
 
 
 def _build(line: str) -> tuple[str, str]:
-    """A library's path, and what is known of its build: the file's own name, its build id."""
+    """Return a library's path, and its build: the name of the file itself and its build id."""
     name, _, rest = line.partition(" ")
     head, _, path = rest.partition(" ")
     note = _BUILD_ID.search(head)
@@ -139,8 +139,8 @@ def _selinux(line: str | None) -> str | None:
     return {"1": "Enforcing", "0": "Permissive"}.get(line or "", line)
 
 
-def ask(device: AttachedDevice) -> DeviceAnswers:
-    """All that is asked of a device, in one round trip. Raises DeviceError."""
+def query_device(device: AttachedDevice) -> DeviceAnswers:
+    """Ask a device all questions in one round trip. Raises DeviceError."""
     script = script_for(PLATFORMS[device.target], device.workdir)
     before = time.time()
     answer = device.transport.shell(
@@ -149,7 +149,7 @@ def ask(device: AttachedDevice) -> DeviceAnswers:
     after = time.time()
     answers = parse_answers(answer.stdout.decode("utf-8", "replace"))
     if answers is None:
-        said = answer.stdout[-400:]
-        raise DeviceError("its answer is not whole", serial=device.transport.serial, output=said)
+        tail = answer.stdout[-400:]
+        raise DeviceError("its answer is not whole", serial=device.transport.serial, output=tail)
     skew_s = clock_skew(answers.vitals.clock_s, before, after)
     return replace(answers, vitals=replace(answers.vitals, skew_s=skew_s))

@@ -1,4 +1,4 @@
-"""Keeps the devices of a run fit: checks them, brings them back, or takes them out of use."""
+"""Health of a run's devices: checks them, recovers them, or takes them out of use."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from harness.core.notices import working
 from harness.lab.attach import LabDevice
 from harness.lab.health import (
     AROUND,
+    EventHandler,
     EventKind,
     Health,
     HealthFinding,
     LabEvent,
-    Out,
+    Offline,
     Quarantine,
-    Tell,
     Until,
     gate_problem,
     unreachable,
@@ -39,27 +39,27 @@ from harness.lab.recovery import (
     recovery_steps,
 )
 
-# one that does not answer may be back at any time, another one waits for a person
+# a device that does not answer may be back at any time, others wait for a person
 _LOOK_AGAIN_S: Final[Mapping[Until, float]] = {"answers": 15.0, "healed": 60.0}
-# of the time of a run that has lost a device, looks at it take a fifth at most
+# checks of a lost device take at most a fifth of the run's time
 _LOOKS_SHARE: Final = 0.2
 _CASES_IN_A_ROW: Final = 3
-# how many failures in a row get something done against them; without retries each ends a case
+# the number of failures in a row that recovery is tried after; without retries each ends a case
 _STEPS: Final = 4
 _GATE_POLL_S: Final = 5.0
-# a device that did not come back by being switched may do so later: 10, 20 ... 160 minutes
+# a device that a power cycle did not bring back is switched again after 10, 20 ... 160 minutes
 _SWITCH_AGAIN_S: Final = 600.0
 _PAUSE_S: Final = (0.5, 10.0)
-# a device that is ours comes back when it is started, or not at all
+# a simulated device comes back when it is started, or not at all
 _ROUNDS_OF_OURS: Final = 2
 
 
 class DeviceWatch:
-    """What a run knows about the health of its devices.
+    """The health of a run's devices.
 
     A device is checked before its first use and after each failure of the lab on it. When it is
     bad, or fails again and again, the recovery steps are taken; where they do not help it ends in
-    quarantine, which outlasts the run and ends with a check that finds the device well.
+    quarantine, which outlasts the run and ends with a check that finds the device healthy.
     """
 
     def __init__(
@@ -67,73 +67,73 @@ class DeviceWatch:
         quarantine: Quarantine,
         *,
         probe_problem: ProbeProblem,
-        tell: Tell,
+        on_event: EventHandler,
         thorough: ProbeProblem | None = None,
         clock: Callable[[], float] = time.time,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`thorough` puts the probe there first; it is asked before a quarantine ends.
+        """`thorough` deploys the probe first; it is called before a quarantine ends.
 
-        Once all `is_over`, a device is neither brought back nor given up.
+        Once the run `is_over`, devices are neither recovered nor given up.
         """
         self._quarantine = quarantine
         self._thorough = thorough or probe_problem
         self._probe_problem = probe_problem
-        self._tell = tell
+        self._on_event = on_event
         self._clock = clock
         self._is_over = is_over
-        # those of one adb server, which is begun anew for all of them
+        # simulated devices share one adb server, which is restarted for all of them
         self._ours = threading.Lock()
 
     def require(self, device: LabDevice) -> None:
-        """Makes sure that a device may be used; at once if it was found well before.
+        """Make sure that a device may be used; return at once if it was found healthy before.
 
-        A device that was given up is looked at again once in a while. Raises InfraError saying why
+        A device that was given up is checked again once in a while. Raises InfraError saying why
         it may not be used.
         """
         if device.fitness.is_fit:
             return
-        if (out := device.fitness.out) is not None:
+        if (offline := device.fitness.offline) is not None:
             if not self.is_due(device):
-                raise out.error
+                raise offline.error
             device.release()
         try:
-            device.hold()
+            device.acquire()
             self._make_fit(device)
-        except DeviceHeld as held:
+        except DeviceHeld as error:
             # nothing is wrong with it, so it is not put into quarantine
-            self.keep_out(device, held)
+            self.keep_out(device, error)
             raise
 
     def is_due(self, device: LabDevice) -> bool:
-        """Whether a device that was given up is to be looked at again."""
-        out = device.fitness.out
-        return out is not None and self._clock() >= out.look_at
+        """Return whether a device that was given up should be checked again."""
+        offline = device.fitness.offline
+        return offline is not None and self._clock() >= offline.look_at
 
     def _make_fit(self, device: LabDevice) -> None:
-        began, health = self._clock(), self._check(device, even_good=True)
-        entry, is_out = self._quarantine.find(device.key), device.is_out
-        if health.state == "bad" and not is_out and (entry is None or device.answered):
+        start, health = self._clock(), self._check(device, even_good=True)
+        entry, is_offline = self._quarantine.find(device.key), device.is_offline
+        if health.state == "bad" and not is_offline and (entry is None or device.was_reached):
             health = self._recover(device, health, strikes=1)
-        elif health.state == "bad" and is_out:
+        elif health.state == "bad" and is_offline:
             recovery = Recovery(device, device.recovery_rules, come_back=Deadline(0))
             health = self._switch(device, health, recovery)
-        was_unwell = is_out or (entry is not None and entry.until != "answers")
+        was_unwell = is_offline or (entry is not None and entry.until != "answers")
         if health.state != "bad" and was_unwell:
             health = self._look(device, self._thorough)
         if health.state == "bad":
-            raise self._give_up(device, health, look_s=self._clock() - began if is_out else 0.0)
+            raise self._give_up(device, health, look_s=self._clock() - start if is_offline else 0.0)
         self._take_back(device, health)
 
     def failed(self, device: LabDevice, *, case_over: bool) -> bool:
-        """To be called after each failure of the lab on a device; whether it can be used again.
+        """Handle a failure of the lab on a device. Return whether it can be used again.
 
         `case_over`: the case is not tried again on it. A device that was reached before gets
         `come_back_s` to be reached again. One that is bad and stays so is given up, and so is one
-        that looks well but gave no verdict to several cases in a row, whatever was done.
+        that looks healthy but gave no verdict to several cases in a row, whatever was done.
         """
         fitness = device.fitness
-        if device.is_out:
+        if device.is_offline:
             return False
         fitness.is_fit = False
         fitness.strikes += 1
@@ -144,8 +144,8 @@ class DeviceWatch:
             strikes = 1 if _is_gone(health) else fitness.strikes
             with self._ours if device.is_ours else contextlib.nullcontext():
                 health = self._recover(device, health, strikes=strikes)
-        except DeviceHeld as held:
-            self.keep_out(device, held)
+        except DeviceHeld as error:
+            self.keep_out(device, error)
             return False
         in_vain = fitness.strikes > _STEPS and fitness.cases_lost >= _CASES_IN_A_ROW
         if health.state != "bad" and in_vain:
@@ -162,13 +162,13 @@ class DeviceWatch:
     def keep_out(
         self, device: LabDevice, error: InfraError, *, until: Until = "answers", look_s: float = 0.0
     ) -> None:
-        """Has no case use a device before it is looked at again."""
+        """Keep cases off a device until it is checked again."""
         pause_s = max(_LOOK_AGAIN_S[until], look_s * (1 / _LOOKS_SHARE - 1))
         device.fitness.is_fit = False
-        device.fitness.out = Out(error, self._clock() + pause_s)
+        device.fitness.offline = Offline(error, self._clock() + pause_s)
 
     def heal(self, device: LabDevice) -> Health:
-        """Checks a device, takes all recovery steps if it is bad, and takes it back if it is not.
+        """Check a device, recover it if it is bad, and put it back into use if it is healthy.
 
         Raises DeviceHeld if another process uses it.
         """
@@ -181,17 +181,17 @@ class DeviceWatch:
             self._take_back(device, health)
         return health
 
-    def settle(self, device: LabDevice, *, may_move: bool = False) -> dict[str, object]:
-        """Waits until a device is cool and idle enough for a timed case; what it was like then.
+    def wait_until_idle(self, device: LabDevice, *, may_move: bool = False) -> dict[str, object]:
+        """Wait until a device is cool and idle enough for a timed case. Return its state then.
 
-        Returns {} for a device without a gate. Raises InfraError if it does not become so. A case
+        Returns {} for a device without a gate. Raises InfraError after `wait_s` of the gate. A case
         that `may_move` to another device does not wait until it is cool: raises DeviceHot.
         """
         name, gate = device.name, device.gate
         if gate is None:
             return {}
-        began, started = self._clock(), datetime.now(UTC)
-        with working(name) as tell:
+        start, started = self._clock(), datetime.now(UTC)
+        with working(name) as report:
             while True:
                 attached = device.attach()
                 vitals = ask_vitals(attached.transport, attached.workdir)
@@ -200,40 +200,40 @@ class DeviceWatch:
                     raise DeviceHot(f"device {name} is too hot for a timed case: {heat}")
                 busy = ask_load(attached.transport)
                 why = gate_problem(vitals, busy, gate)
-                waited_s = round(self._clock() - began, 1)
+                waited_s = round(self._clock() - start, 1)
                 if why is None:
                     return {"waited_s": waited_s, "hottest_c": vitals.hottest_c, "busy": busy}
-                tell(f"waiting: {why}")
+                report(f"waiting: {why}")
                 if waited_s >= gate.wait_s:
                     text = f"device {name} is not fit for a timed case after {waited_s:g} s: {why}"
-                    self._tell(
+                    self._on_event(
                         LabEvent(name, "gate", "suspect", ("gate",), text, started, waited_s)
                     )
                     raise InfraError(text)
                 time.sleep(min(_GATE_POLL_S, max(0.1, gate.wait_s - waited_s)))
 
-    def surroundings(self, device: LabDevice) -> dict[str, object]:
-        """What a case that begins on a device has around it; nobody is asked for it.
+    def environment(self, device: LabDevice) -> dict[str, object]:
+        """Return the environment of a case that starts on a device, from the last check (no I/O).
 
-        `cases_before` is how many began there before it. What the device said of itself is of the
-        last look at it, `seen_s` before.
+        `cases_before` is the number of cases started there before it. The figures are of the
+        last check, `seen_s` ago.
         """
-        found: dict[str, object] = {"cases_before": device.fitness.cases}
+        shown: dict[str, object] = {"cases_before": device.fitness.cases}
         device.fitness.cases += 1
         if device.fitness.vitals is not None:
-            at, vitals = device.fitness.vitals
-            found |= {k: said for k in AROUND if (said := getattr(vitals, k)) is not None}
-            found["seen_s"] = round(self._clock() - at, 1)
-        return found
+            checked, vitals = device.fitness.vitals
+            shown |= {key: value for key in AROUND if (value := getattr(vitals, key)) is not None}
+            shown["seen_s"] = round(self._clock() - checked, 1)
+        return shown
 
     def _recover(self, device: LabDevice, health: Health, *, strikes: int) -> Health:
-        """Takes steps until the device is well; its health after the last one.
+        """Take steps until the device is healthy. Return its health after the last one.
 
         A device that was reached and is gone, if only since the last step, is waited for; a host
-        that is gone only once, whatever number of devices it has.
+        that is gone is waited for only once, however many devices it has.
         """
         rules, ours = device.recovery_rules, device.is_ours
-        patient = not ours and device.answered and not _host_is_out(device)
+        patient = not ours and device.was_reached and not _host_is_out(device)
         come_back = Deadline(rules.come_back_s if patient else 0)
         recovery = Recovery(device, rules, come_back=come_back)
         pause_s, most_s = _PAUSE_S
@@ -253,20 +253,20 @@ class DeviceWatch:
                     health = self._take_step(device, step, health, recovery)
                     if health.state != "bad":
                         return health
-            over = number >= _ROUNDS_OF_OURS if ours else come_back.expired
-            if over or not _is_gone(health):
+            is_last = number >= _ROUNDS_OF_OURS if ours else come_back.expired
+            if is_last or not _is_gone(health):
                 break
             time.sleep(min(pause_s, come_back.remaining()))
             pause_s, strikes = min(2 * pause_s, most_s), 1
         return self._switch(device, health, recovery)
 
     def _switch(self, device: LabDevice, health: Health, recovery: Recovery) -> Health:
-        """Switches a bad device off and on where that may help, ever more seldom; its health."""
+        """Power-cycle a bad device where that may help, ever less often. Return its health."""
         fitness, now = device.fitness, self._clock()
-        may = device.may_reboot or device.config.power is not None
+        is_allowed = device.may_reboot or device.config.power is not None
         helps = health.state == "bad" and is_worth_trying("power-cycle", _codes(health))
-        due = now >= fitness.switch_at and not self._is_over()
-        if not (may and helps and due and device.can_power_cycle):
+        is_due = now >= fitness.switch_at and not self._is_over()
+        if not (is_allowed and helps and is_due and device.can_power_cycle):
             return health
         fitness.switch_at = now + _SWITCH_AGAIN_S * 2 ** min(fitness.switches, 4)
         fitness.switches += 1
@@ -275,21 +275,21 @@ class DeviceWatch:
     def _take_step(
         self, device: LabDevice, step: RecoveryStep, health: Health, recovery: Recovery
     ) -> Health:
-        """Takes one step and says so; the device's health afterwards."""
-        began, problem = self._clock(), None
-        with working(device.name) as tell:
-            tell(f"recovering: {step}")
+        """Take one step and report it. Return the device's health afterwards."""
+        start, problem = self._clock(), None
+        with working(device.name) as report:
+            report(f"recovering: {step}")
             try:
-                recovery.take(step)
+                recovery.run(step)
                 health = self._look(device)
             except DeviceHeld:
                 raise
             except InfraError as error:
                 problem = str(error)
-                # out of reach is what it is after a step that had waited for it
+                # a step that waited for the device in vain has shown that it is unreachable
                 waited = step in ("reconnect", "restart-server", "power-cycle")
                 health = _still(health, problem) if waited else self._look(device)
-        self._say(device, step, health, began, problem)
+        self._say(device, step, health, start, problem)
         return health
 
     def _look(self, device: LabDevice, probe_problem: ProbeProblem | None = None) -> Health:
@@ -299,9 +299,9 @@ class DeviceWatch:
         return health
 
     def _check(self, device: LabDevice, *, even_good: bool = False) -> Health:
-        began, health = self._clock(), self._look(device)
+        start, health = self._clock(), self._look(device)
         if health.state != "good" or even_good:
-            self._say(device, "health", health, began)
+            self._say(device, "health", health, start)
         return health
 
     def _say(
@@ -309,23 +309,23 @@ class DeviceWatch:
         device: LabDevice,
         event: EventKind,
         health: Health,
-        began: float | None = None,
+        start: float | None = None,
         problem: str | None = None,
     ) -> None:
-        """Tells of what was done to a device since `began`, or just now."""
+        """Report what was done to a device since `start`, or just now."""
         codes = tuple(finding.code for finding in health.findings)
         detail = str(health)
         if problem is not None and problem not in detail:
             detail = f"{problem}; {detail}"
-        took_s = 0.0 if began is None else round(max(0.0, self._clock() - began), 3)
+        took_s = 0.0 if start is None else round(max(0.0, self._clock() - start), 3)
         started = datetime.now(UTC) - timedelta(seconds=took_s)
-        said = health.vitals
-        self._tell(LabEvent(device.name, event, health.state, codes, detail, started, took_s, said))
+        name, state, vitals = device.name, health.state, health.vitals
+        self._on_event(LabEvent(name, event, state, codes, detail, started, took_s, vitals))
 
     def _give_up(self, device: LabDevice, health: Health, *, look_s: float = 0.0) -> InfraError:
-        """Takes a device out of use, and says so if that is news."""
+        """Take a device out of use, and report it if that is news."""
         why = "; ".join(finding.text for finding in health.findings)
-        # what the harness starts itself has no cable that somebody might plug in
+        # a simulated device has no cable that somebody might plug in
         is_gone = _is_gone(health) and not device.is_ours
         if is_gone:
             why = f"it does not answer: {why}"
@@ -334,33 +334,33 @@ class DeviceWatch:
             until: Until = "answers" if is_gone else "healed"
             entry = self._quarantine.put(device.key, why, until=until)
             self._say(device, "quarantine", health)
-        what = "is in quarantine" if entry.until == "healed" else "is not used"
-        error = InfraError(f"device {device.name} {what}: {why}. {entry.end(device.name)}")
+        status = "is in quarantine" if entry.until == "healed" else "is not used"
+        error = InfraError(f"device {device.name} {status}: {why}. {entry.end(device.name)}")
         self.keep_out(device, error, until=entry.until, look_s=look_s)
         device.release()
         return error
 
     def _take_back(self, device: LabDevice, health: Health) -> None:
         fitness = device.fitness
-        if self._quarantine.lift(device.key) or device.is_out:
+        if self._quarantine.lift(device.key) or device.is_offline:
             self._say(device, "healed", health)
-        fitness.out = None
+        fitness.offline = None
         fitness.succeeded()
         fitness.is_fit, fitness.checked = True, self._clock()
 
 
 def _others_run(device: LabDevice) -> bool:
-    alike = [one for one in device.lab.all_devices if one.is_ours == device.is_ours]
+    alike = [other for other in device.lab.all_devices if other.is_ours == device.is_ours]
     return any(
-        one.fitness.is_fit or (not one.is_ours and one.is_taken)
-        for one in alike
-        if one is not device
+        other.fitness.is_fit or (not other.is_ours and other.is_taken)
+        for other in alike
+        if other is not device
     )
 
 
 def _host_is_out(device: LabDevice) -> bool:
-    host, others = device.lost_host, device.lab.devices
-    return host is not None and any(one.fitness.out and one.lost_host == host for one in others)
+    host, known = device.lost_host, device.lab.devices
+    return host is not None and any(d.fitness.offline and d.lost_host == host for d in known)
 
 
 def _still(health: Health, problem: str) -> Health:

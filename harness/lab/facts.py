@@ -1,4 +1,4 @@
-"""What a device says of itself, of its health and settings: asked and parsed without trust.
+"""Facts, health and settings that a device reports, parsed defensively.
 
 Words and numbers are those of AOSP's sources for Android 13 to 16 (frameworks/base:
 BatteryService, DeviceIdleController, ThermalManagerService, Settings.Global, Owners of the device
@@ -41,7 +41,7 @@ SCRIPT: Final = query_script(
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What was learnt; None where the device did not say.
+    """Facts that a device reported; None where it did not report one.
 
     `soc` is the marketing-free name (ro.soc.model or /sys/devices/soc0/machine), `soc_id` the
     kernel's number, which is not the soc_model id that QNN uses. `free_storage_bytes` is that of
@@ -75,15 +75,15 @@ class DeviceFacts:
 
     @property
     def glibc(self) -> str | None:
-        """Its version as in 2.35; None if the C library is another, or not known."""
-        said = re.fullmatch(
+        """The version of glibc, as in 2.35; None if the C library is another or unknown."""
+        match = re.fullmatch(
             r"(?:glibc|ldd \(.+\)) (\d{1,4}\.\d{1,4})[.\d]*", self.libc or "", re.ASCII
         )
-        return said[1] if said else None
+        return match[1] if match else None
 
 
 def parse_facts(text: str) -> DeviceFacts:
-    """Reads the answer to SCRIPT; whatever is missing or malformed becomes None."""
+    """Parse the answer to SCRIPT; whatever is missing or malformed becomes None."""
     sections = parse_sections(text)
     properties = _properties(sections.get("properties", []))
     machine = first_line(sections, "machine")
@@ -134,8 +134,8 @@ def _abis(properties: dict[str, str]) -> tuple[str, ...]:
 
 
 def _adreno(text: str | None) -> str | None:
-    found = re.search(r"(\d{3,4})", text or "")
-    return found[1] if found else None
+    match = re.search(r"(\d{3,4})", text or "")
+    return match[1] if match else None
 
 
 def _os_build(properties: dict[str, str], sections: dict[str, list[str]]) -> str | None:
@@ -150,12 +150,12 @@ def _os_build(properties: dict[str, str], sections: dict[str, list[str]]) -> str
 
 
 def _identity(serial: str | None, sections: dict[str, list[str]]) -> tuple[str, ...]:
-    said = (
+    names = (
         ("serial number", serial),
         ("SoC serial number", _name(first_line(sections, "soc-serial"))),
         ("machine-id", _name(first_line(sections, "machine-id"))),
     )
-    return tuple(f"{kind} {name}" for kind, name in said if name is not None)
+    return tuple(f"{kind} {name}" for kind, name in names if name is not None)
 
 
 def _name(text: str | None) -> str | None:
@@ -166,7 +166,7 @@ def _name(text: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Coprocessors:
-    """Paths that show a DSP for HTP and a GPU for OpenCL; none: the device shows none.
+    """Paths that show a DSP for HTP and a GPU for OpenCL; empty if the device shows none.
 
     `gpu_compiler` is what libQnnGpu.so for x86-64 takes for an offline compiler: with it that
     backend prepares graphs, and executes none.
@@ -178,25 +178,25 @@ class Coprocessors:
 
 
 def parse_coprocessors(sections: Mapping[str, Sequence[str]]) -> Coprocessors | None:
-    """What a device's answer says of them; None if the device did not answer it to the end."""
+    """Parse the section of coprocessors; None if the device's answer is incomplete."""
     lines = sections.get("coprocessors", [])
     if "looked" not in lines:
         return None
-    found: dict[str, list[str]] = {"dsp": [], "gpu": [], "gpu_compiler": []}
+    paths: dict[str, list[str]] = {"dsp": [], "gpu": [], "gpu_compiler": []}
     for line in lines:
         sign = _SIGN.fullmatch(line)
-        if sign and len(found[sign[1]]) < _MAX_SIGNS:
-            found[sign[1]].append(sign[2])
-    return Coprocessors(*map(tuple, found.values()))
+        if sign and len(paths[sign[1]]) < _MAX_SIGNS:
+            paths[sign[1]].append(sign[2])
+    return Coprocessors(*map(tuple, paths.values()))
 
 
 THERMAL: Final = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
-"""What `Thermal Status` counts (PowerManager.THERMAL_STATUS_*), also each sensor's mStatus."""
+"""Levels of `Thermal Status` (PowerManager.THERMAL_STATUS_*), and of each sensor's mStatus."""
 SEVERE: Final = 3
 DOZING: Final = frozenset({"IDLE", "IDLE_MAINTENANCE"})
 """The states of `dumpsys deviceidle get deep` in which nothing may run but now and then."""
 KEY_DAYS: Final = 7.0
-"""After how long without adb Android 11 and later forget a computer's key, where nothing is set."""
+"""Days without adb after which Android 11 and later forget a computer's key by default."""
 ADVICE: Final[Mapping[str, str]] = {
     "hot": "let it cool down: air, out of its case",
     "throttled": "let it cool down: air, out of its case",
@@ -206,7 +206,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "developer-off": "switch its developer options and USB debugging on",
     "other-user": "switch to its owner; end the others: their apps run beside the cases",
 }
-"""What to do about a finding, by its code."""
+"""Advice for a finding, by its code."""
 
 _DAY_MS: Final = 86_400_000
 _MAX_LINES: Final = 100
@@ -221,7 +221,7 @@ _NAME: Final = re.compile(r"\bmName=([\w. -]{1,60})", re.ASCII)
 
 @dataclass(frozen=True)
 class Readiness:
-    """What a phone said; None where it did not.
+    """Settings and states that a phone reported; None where it did not report one.
 
     `is_plugged`: something powers it. `charge_limit` is the setting that keeps it from being
     charged fully. `battery_held`: its battery's figures are those of somebody's `dumpsys battery
@@ -246,45 +246,45 @@ class Readiness:
 
 
 def parse_readiness(sections: Mapping[str, list[str]]) -> Readiness:
-    """Reads the parts `battery`, `thermal` and `ready` of an answer."""
+    """Parse the parts `battery`, `thermal` and `ready` of an answer."""
     battery, thermal = sections.get("battery", []), sections.get("thermal", [])
-    said: dict[str, str] = {}
+    values: dict[str, str] = {}
     users = []
     for line in sections.get("ready", [])[:_MAX_LINES]:
         key, _, value = line.partition("=")
         if key == "users" and (number := integer(value)) is not None:
             users.append(number)
-        said.setdefault(key, value.strip()[:200])
+        values.setdefault(key, value.strip()[:200])
     powered = [line.endswith("true") for line in battery if " powered: " in line]
-    limits = [f"{key}={said[key]}" for key, on in _LIMITS.items() if said.get(key) in on]
+    limits = [f"{key}={values[key]}" for key, on in _LIMITS.items() if values.get(key) in on]
     status, hottest = _thermal(thermal)
-    answers = bool(said)
-    key_ms = integer(said.get("adb_allowed_connection_time"))
+    has_answered = bool(values)
+    key_ms = integer(values.get("adb_allowed_connection_time"))
     return Readiness(
         is_plugged=any(powered) if powered else None,
         charge_limit=limits[0] if limits else None,
         battery_held=any("UPDATES STOPPED" in line for line in battery),
-        doze=_word(said.get("doze")),
+        doze=_word(values.get("doze")),
         thermal_status=status,
         throttled=hottest,
         thermal_held="IsStatusOverride: true" in thermal,
-        user=integer(said.get("user")),
+        user=integer(values.get("user")),
         users=tuple(users),
-        update=said.get("update") or None,
-        developer={"1": True, "0": False}.get(said.get("development_settings_enabled", "")),
-        key_days=key_ms / _DAY_MS if key_ms is not None else KEY_DAYS if answers else None,
+        update=values.get("update") or None,
+        developer={"1": True, "0": False}.get(values.get("development_settings_enabled", "")),
+        key_days=key_ms / _DAY_MS if key_ms is not None else KEY_DAYS if has_answered else None,
     )
 
 
 def _thermal(lines: list[str]) -> tuple[int | None, str | None]:
-    """The status of all, and the sensor that has the worst of its own."""
+    """Return the status of the device, and the name of the sensor with the worst status."""
     of_all, worst, name = None, 0, None
     for line in lines[: 4 * _MAX_LINES]:
         if line.startswith("Thermal Status:"):
             of_all = integer(line.partition(":")[2].strip())
-        elif (found := _STATUS.search(line)) and int(found[1]) > worst:
+        elif (match := _STATUS.search(line)) and int(match[1]) > worst:
             sensor = _NAME.search(line)
-            worst, name = int(found[1]), sensor[1].strip() if sensor else None
+            worst, name = int(match[1]), sensor[1].strip() if sensor else None
     return None if of_all is None or of_all >= len(THERMAL) else of_all, name
 
 
@@ -301,15 +301,15 @@ VITALS_QUESTIONS: Final = (
 )
 VITALS_SCRIPT: Final = query_script(VITALS_QUESTIONS)
 LOAD_SCRIPT: Final = query_script("before after")
-"""How busy the processors are takes two looks at the same counters."""
+"""Asks twice for the processors' counters; the difference is their load."""
 
 
 @dataclass(frozen=True)
 class Vitals:
-    """What a device said; None or empty where it did not say.
+    """Vital signs that a device reported; None or empty where it did not report one.
 
     `booted` is False only if an Android device says that it has not booted yet. `write_problem`
-    is what it said when a file could not be written into the work folder, None if it could.
+    is its error when a file could not be written into the work folder, None if it could.
     `hottest_c` is the hottest believable sensor in degrees Celsius and `hottest` its name.
     `clock_limit_khz` is what its fastest processors may clock at now, `governor` what clocks them.
     `remoteprocs` maps names to states, `fastrpc` device nodes to whether we may
@@ -339,7 +339,7 @@ class Vitals:
 
 
 def parse_vitals(text: str) -> Vitals | None:
-    """Reads the answer to SCRIPT, None if it is not whole; what is malformed becomes None."""
+    """Parse the answer to VITALS_SCRIPT; None if it is incomplete. Malformed parts become None."""
     sections = parse_sections(text)
     if "end" not in sections:
         return None
@@ -370,7 +370,8 @@ def parse_vitals(text: str) -> Vitals | None:
         screen_on=_screen(first_line(sections, "screen")),
         remoteprocs=_remoteprocs(sections.get("remoteprocs", [])),
         fastrpc={
-            path.rsplit("/", 1)[-1]: how for path, how in parse_access(sections, "nodes").items()
+            path.rsplit("/", 1)[-1]: access
+            for path, access in parse_access(sections, "nodes").items()
         },
         clock_s=integer(first_line(sections, "clock")),
         ready=parse_readiness(sections),
@@ -378,9 +379,9 @@ def parse_vitals(text: str) -> Vitals | None:
 
 
 def clock_skew(clock_s: int | None, before: float, after: float) -> float | None:
-    """How far a clock that showed so many whole seconds is ahead, at least.
+    """Return the least number of seconds by which a device's clock is ahead of this computer's.
 
-    It was read between the two moments; 0 where it can have been right.
+    The clock showed `clock_s` whole seconds between the two times; 0 if it may have been right.
     """
     if clock_s is None:
         return None
@@ -389,7 +390,7 @@ def clock_skew(clock_s: int | None, before: float, after: float) -> float | None
 
 
 def parse_load(text: str) -> float | None:
-    """How busy all processors were, 0 to 1, from the answer to LOAD_SCRIPT."""
+    """Parse the load of all processors, 0 to 1, from the answer to LOAD_SCRIPT."""
     sections = parse_sections(text)
     before = _counters(first_line(sections, "before"))
     after = _counters(first_line(sections, "after"))
@@ -402,8 +403,8 @@ def parse_load(text: str) -> float | None:
 
 
 def _counters(line: str | None) -> list[int] | None:
-    found = re.fullmatch(r"cpu\s+((?:\d{1,18}\s*){5,12})", line or "")
-    return [int(number) for number in found[1].split()[:8]] if found else None
+    match = re.fullmatch(r"cpu\s+((?:\d{1,18}\s*){5,12})", line or "")
+    return [int(number) for number in match[1].split()[:8]] if match else None
 
 
 def _decimal(text: str) -> float | None:
@@ -411,31 +412,31 @@ def _decimal(text: str) -> float | None:
 
 
 def _named(lines: list[str]) -> dict[str, dict[str, str]]:
-    """`.../NAME/FIELD:value` lines as {NAME: {FIELD: value}}."""
-    found: dict[str, dict[str, str]] = {}
+    """Parse lines of `.../NAME/FIELD:value` into {NAME: {FIELD: value}}."""
+    fields: dict[str, dict[str, str]] = {}
     for line in lines[: 8 * _MAX_LISTED]:
         path, _, value = line.partition(":")
         *_, name, key = ("", "", *path.split("/"))
-        if name and key and len(found) < 4 * _MAX_LISTED:
-            found.setdefault(name, {})[key] = value.strip()[:100]
-    return found
+        if name and key and len(fields) < 4 * _MAX_LISTED:
+            fields.setdefault(name, {})[key] = value.strip()[:100]
+    return fields
 
 
 def _battery(
     sections: Mapping[str, list[str]],
 ) -> tuple[int | None, bool | None, float | None]:
-    """(percent, charging, degrees) as dumpsys says, else as /sys says."""
-    said: dict[str, str] = {}
+    """Return (percent, charging, degrees Celsius) from dumpsys, else from /sys."""
+    values: dict[str, str] = {}
     for line in sections.get("battery", []):
         key, _, value = line.partition(":")
-        said.setdefault(key.strip(), value.strip())
-    if said.get("present") == "false":
+        values.setdefault(key.strip(), value.strip())
+    if values.get("present") == "false":
         return None, None, None
-    percent = integer(said.get("level"))
+    percent = integer(values.get("level"))
     if percent is not None:
         # 2 is charging, 5 full: BatteryManager.BATTERY_STATUS_*
-        charging = {"2": True, "5": True, "3": False, "4": False}.get(said.get("status", ""))
-        tenths = _decimal(said.get("temperature", ""))
+        charging = {"2": True, "5": True, "3": False, "4": False}.get(values.get("status", ""))
+        tenths = _decimal(values.get("temperature", ""))
         return percent, charging, None if tenths is None else tenths / 10
     for supply in _named(sections.get("supplies", [])).values():
         percent = integer(supply.get("capacity"))
@@ -448,36 +449,36 @@ def _battery(
 
 
 def _zones(lines: list[str]) -> dict[str, float]:
-    """Kernels give thousandths of a degree; some vendors' zones tenths or whole degrees."""
-    found = {}
+    """Parse zones; kernels give thousandths of a degree, some vendors tenths or whole degrees."""
+    temperatures = {}
     for name, zone in _named(lines).items():
         number = _decimal(zone.get("temp", ""))
         if number is None or number <= 0:
-            continue  # a sensor that is switched off says 0 or something impossible
+            continue  # a sensor that is switched off shows 0 or something impossible
         degrees = number / 1000 if number >= 1000 else number / 10 if number > 200 else number
-        found[zone.get("type") or name] = degrees
-    return found
+        temperatures[zone.get("type") or name] = degrees
+    return temperatures
 
 
 def _clocks(lines: list[str]) -> tuple[int | None, str | None]:
     policies = _named(lines).values()
-    fastest = max(policies, key=lambda one: integer(one.get("scaling_max_freq")) or 0, default={})
+    fastest = max(policies, key=lambda p: integer(p.get("scaling_max_freq")) or 0, default={})
     return integer(fastest.get("scaling_max_freq")), fastest.get("scaling_governor") or None
 
 
 def _thermal_service(lines: list[str]) -> dict[str, float]:
-    found = {}
+    temperatures = {}
     for line in lines[: 4 * _MAX_LISTED]:
         value = re.search(r"mValue=(-?\d{1,6}(?:\.\d{1,8})?)", line)
         name = re.search(r"mName=([\w. -]{1,60})", line)
         if value and name:
-            found[name[1].strip()] = float(value[1])
-    return found
+            temperatures[name[1].strip()] = float(value[1])
+    return temperatures
 
 
 def _screen(line: str | None) -> bool | None:
-    found = re.search(r"mWakefulness=(\w+)", line or "")
-    return None if found is None else found[1] not in ("Asleep", "Dozing")
+    match = re.search(r"mWakefulness=(\w+)", line or "")
+    return None if match is None else match[1] not in ("Asleep", "Dozing")
 
 
 def _remoteprocs(lines: list[str]) -> dict[str, str]:

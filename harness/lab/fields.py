@@ -35,33 +35,33 @@ from harness.core.yaml_document import (
     read_document,
 )
 from harness.dsp.dsp import DspLimits
-from harness.labgrid.session import Place, Wanted
+from harness.labgrid.session import Place, PlaceRequest
 from harness.transport.adb_address import USER_PORT, SshAddress, TcpAddress
 from harness.transport.ssh_connection import HOST, SSH_COMPUTER, is_port, login_at
 
 _ADB_SERIAL: Final = r'[!"$-.0->@-~]{1,128}'  # of a URL: without / ? and #
 DEVICE_URL: Final = re.compile(rf"(adb|ssh)://{SSH_COMPUTER.pattern}/({_ADB_SERIAL})", re.ASCII)
 DEVICE_URLS: Final = ("adb://HOST[:PORT]/SERIAL", "ssh://LOGIN[:PORT]/SERIAL, LOGIN: [user@]host")
-"""How the address of a device is written that hangs on an adb server elsewhere."""
+"""Forms of the address of a device that is attached to an adb server elsewhere."""
 
 
 def ssh_address(
     computer: str, behind: str = "127.0.0.1", port: int = USER_PORT
 ) -> SshAddress | None:
-    """The server behind `[user@]host[:port]`, None if it is written in another way."""
-    found = login_at(computer)
-    return None if found is None else SshAddress(found.login, found.port, behind, port)
+    """Return the adb server behind `[user@]host[:port]`; None if `computer` has another form."""
+    login = login_at(computer)
+    return None if login is None else SshAddress(login.login, login.port, behind, port)
 
 
-def device_at(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
-    """The server and the serial that `url` names, None if it is no address of a device."""
-    found = DEVICE_URL.fullmatch(url)
-    if found is None or (found[1] == "adb" and "@" in found[2]) or not is_port(found[3]):
+def parse_device_url(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
+    """Return the server and the serial that `url` names; None if it is no address of a device."""
+    match = DEVICE_URL.fullmatch(url)
+    if match is None or (match[1] == "adb" and "@" in match[2]) or not is_port(match[3]):
         return None
-    if found[1] == "adb":
-        return TcpAddress(found[2].strip("[]"), int(found[3] or USER_PORT)), found[4]
-    server = ssh_address(url[len("ssh://") : found.end(3) if found[3] else found.end(2)])
-    return None if server is None else (server, found[4])
+    if match[1] == "adb":
+        return TcpAddress(match[2].strip("[]"), int(match[3] or USER_PORT)), match[4]
+    server = ssh_address(url[len("ssh://") : match.end(3) if match[3] else match.end(2)])
+    return None if server is None else (server, match[4])
 
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
@@ -86,7 +86,7 @@ def _workdir(text: str) -> str:
 
 
 def _device_url(text: str) -> str:
-    if device_at(text) is None:
+    if parse_device_url(text) is None:
         choices = {"choices": list(DEVICE_URLS)}
         raise PydanticCustomError("device_url", "must be the address of a device", choices)
     return text
@@ -164,7 +164,7 @@ Adreno = Annotated[Word, BeforeValidator(_adreno), WithJsonSchema({"type": ["str
 
 
 class DspFields(BaseModel):
-    """What a simulated board's DSP has; what is not said is as a phone's."""
+    """Resources of a simulated board's DSP; the default is those of a phone."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -187,11 +187,11 @@ class DspFields(BaseModel):
     """Whether programs without a vendor's signature may open it."""
 
     def limits(self, arch: int | None, vtcm_mb: int | None) -> DspLimits:
-        """All of its limits, on a SoC with that HTP (73 for v73) and so much VTCM (MiB)."""
+        """Return all limits, on a SoC with this HTP (73 for v73) and VTCM (MiB)."""
         of_soc = {"arch": arch, "vtcm_mb": vtcm_mb}
-        told = {name: value for name, value in self.model_dump().items() if value is not None}
-        given = {name: int(value) for name, value in (of_soc | told).items() if value is not None}
-        return DspLimits(**given)
+        fields = {key: value for key, value in self.model_dump().items() if value is not None}
+        limits = {key: int(value) for key, value in (of_soc | fields).items() if value is not None}
+        return DspLimits(**limits)
 
 
 Dsp = Annotated[
@@ -279,7 +279,7 @@ Filters = Annotated[dict[str, str], BeforeValidator(_filters), WithJsonSchema(_I
 
 
 class PlaceDevice(BaseModel, extra="forbid", frozen=True):
-    """What is known of the devices of all places; tags of a place of these names win."""
+    """Defaults for the devices of all places; a place's tags of the same names win."""
 
     soc: Word | None = None
     """As of a device; here, or as tag `soc` of a place."""
@@ -316,36 +316,36 @@ class LabgridConfig(BaseModel, extra="forbid", frozen=True):
     """What is known of the devices of all places."""
 
     @property
-    def wanted(self) -> Wanted:
+    def request(self) -> PlaceRequest:
         bare = self.coordinator.rpartition("]")[2]
         address = self.coordinator if ":" in bare else f"{self.coordinator}:{_PORT}"
-        return Wanted(address, self.filters, self.places, self.wait_s)
+        return PlaceRequest(address, self.filters, self.places, self.wait_s)
 
 
-def described(place: Place, known: PlaceDevice) -> dict[str, Any]:
-    """The entry of `devices` that a place is.
+def device_entry(place: Place, known: PlaceDevice) -> dict[str, Any]:
+    """Return the entry of `devices` for a place.
 
     A service is an adb server if the place has a tag `adb_serial`, else the device's own adbd.
-    Raises ValueError saying why a place is no device.
+    Raises ValueError if the place cannot be used as a device.
     """
-    named = [one for one in place.services if one.name == "adb"]
-    found = named or list(place.services)
-    if len(found) != 1:
-        what = (
-            f"{counted(len(found), 'service')}, and not one that is named adb"
-            if found
+    adb_services = [service for service in place.services if service.name == "adb"]
+    services = adb_services or list(place.services)
+    if len(services) != 1:
+        problem = (
+            f"{counted(len(services), 'service')}, and not one that is named adb"
+            if services
             else "no service"
         )
-        raise ValueError(f"its exporter shows {what}")
-    host = f"[{found[0].address}]" if ":" in found[0].address else found[0].address
-    at, serial = f"{host}:{found[0].port}", place.tags.get("adb_serial")
+        raise ValueError(f"its exporter shows {problem}")
+    host = f"[{services[0].address}]" if ":" in services[0].address else services[0].address
+    address, serial = f"{host}:{services[0].port}", place.tags.get("adb_serial")
     tagged = {key: place.tags[key] for key in ("soc", "target", "pool") if key in place.tags}
     name = re.sub(r"[^a-z0-9._-]", "-", place.name.lower())
     return {
         "name": name,
         **known.model_dump(exclude_defaults=True),
         **tagged,
-        **({"address": f"adb://{at}/{serial}"} if serial else {"serial": at}),
+        **({"address": f"adb://{address}/{serial}"} if serial else {"serial": address}),
     }
 
 
@@ -354,7 +354,7 @@ SourceKind = Literal["qairt", "folder", "aar", "maven"]
 PACKAGE_INDEX: Final = "pypi"
 """The source that no lab has to name; it is asked last."""
 
-# What each kind needs, and what it may have besides.
+# The required and the optional fields of each kind.
 _FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = MappingProxyType(
     {
         "qairt": (frozenset({"path"}), frozenset({"toolchain"})),
@@ -424,12 +424,12 @@ class RuntimeSource(BaseModel, extra="forbid", frozen=True):
     """A Maven repository: a folder (relative to that of devices.yaml), or an http(s) URL."""
 
     def located(self, folder: Path) -> Path:
-        """Its folder or file as an absolute path, relative ones being below `folder`."""
+        """Return its folder or file as an absolute path; a relative one is below `folder`."""
         return (folder / Path(self.path or self.repository or "").expanduser()).absolute()
 
 
 def mistakes_of_sources(document: Document) -> Iterator[ConfigError]:
-    """What a source of its kind lacks or cannot have, and names that are taken twice."""
+    """Yield missing and superfluous fields of sources, and duplicate names."""
     sources = entries_of(document, "runtimes")
     yield from names_taken_twice(document, "runtimes", sources, "name")
     for index, entry in sources.items():

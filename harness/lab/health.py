@@ -1,8 +1,8 @@
-"""Whether a device is fit to be used, and what is known of it from case to case and run to run.
+"""Health of devices: rules, findings, quarantine, and the state kept between cases and runs.
 
-Who takes the device takes the file with it, and writes it anew when it gives the device back. So
-what the file says was seen by the last holder; after one that died there is none, and the device is
-looked at anew.
+Whoever acquires a device removes its file, and writes a new one when giving the device back. So
+the file tells what the last holder saw; after a holder that died there is none, and the device is
+checked again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COMPUTE_DSP: Final = "cdsp"
 
 
 class HealthRules(BaseModel, extra="forbid", frozen=True):
-    """From when on a device is not healthy."""
+    """Limits beyond which a device is not healthy."""
 
     min_free_storage_mb: Annotated[StrictInt, Field(ge=0)] = 50
     """Less free storage (10^6 bytes) in the file system of its work folder makes it suspect."""
@@ -51,7 +51,7 @@ class HealthRules(BaseModel, extra="forbid", frozen=True):
 
 
 class RecoveryRules(BaseModel, extra="forbid", frozen=True):
-    """What may be done to a device that does not answer, or keeps failing."""
+    """Steps that are allowed to recover a device that does not answer, or keeps failing."""
 
     reboot: StrictBool = True
     """Whether it may be rebooted."""
@@ -67,7 +67,7 @@ class RecoveryRules(BaseModel, extra="forbid", frozen=True):
 
 
 class TimedGate(BaseModel, extra="forbid", frozen=True):
-    """What is waited for before a case marked `timed`, so that its figures can be compared."""
+    """Conditions to wait for before a case marked `timed`, so that its figures can be compared."""
 
     max_temperature_c: Annotated[StrictInt, Field(ge=1, le=150)] = 50
     """The hottest sensor must not show more (degrees Celsius)."""
@@ -90,7 +90,7 @@ class HealthFinding:
 
 @dataclass(frozen=True)
 class Health:
-    """How a device is doing: the worst of the findings, `good` if there are none."""
+    """The health of a device: the worst of the findings, `good` if there are none."""
 
     findings: tuple[HealthFinding, ...] = ()
     vitals: Vitals | None = None
@@ -106,8 +106,8 @@ class Health:
 
 
 @dataclass(frozen=True)
-class Out:
-    """Why a device takes no cases, and when (in seconds since 1970) it is looked at again."""
+class Offline:
+    """Why a device takes no cases, and the time of its next check (seconds since 1970)."""
 
     error: InfraError
     look_at: float
@@ -115,13 +115,13 @@ class Out:
 
 @dataclass
 class Fitness:
-    """How a device has done so far. Times are in seconds since 1970.
+    """The history of a device in a run. Times are in seconds since 1970.
 
-    `is_fit` if it may be used without a look, since the one at `checked`. `strikes` are the
+    `is_fit` if it may be used without another check after that at `checked`. `strikes` are the
     failures of the lab on it in a row, `cases_lost` the cases that they ended; `switches`: how
-    often it was switched off and on since it was last well, and `switch_at` from when on it may be
-    again. `vitals` are the last, with the time of the look. `cases` began there. What was found out
-    of what lies there holds while `epoch` stays the same.
+    often it was power-cycled since it was last healthy, and `switch_at` from when on it may be
+    again. `vitals` are the last ones with their time. `cases` started there. What is known
+    of the files there is valid while `epoch` stays the same.
     """
 
     is_fit: bool = False
@@ -130,27 +130,27 @@ class Fitness:
     cases_lost: int = 0
     switches: int = 0
     switch_at: float = 0.0
-    out: Out | None = None
+    offline: Offline | None = None
     vitals: tuple[float, Vitals] | None = None
     cases: int = 0
     epoch: str = ""
 
     def succeeded(self) -> None:
-        """A case was survived: a fresh start."""
+        """Clear the counters after a case that ended well."""
         self.strikes, self.cases_lost, self.switches, self.switch_at = 0, 0, 0, 0.0
 
 
 def unreachable(why: str) -> Health:
-    """The health of a device that did not answer."""
+    """Return the health of a device that did not answer."""
     return Health((HealthFinding("bad", "unreachable", why),))
 
 
 def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health:
-    """Judges what a device said. `has_dsp`: whether it should have nodes to reach its DSP."""
-    found: list[HealthFinding] = []
+    """Judge a device by its vitals. With `has_dsp` it must have nodes to reach its DSP."""
+    findings: list[HealthFinding] = []
 
     def say(state: State, code: str, text: str) -> None:
-        found.append(HealthFinding(state, code, text))
+        findings.append(HealthFinding(state, code, text))
 
     if vitals.booted is False:
         say("bad", "booting", "it has not finished booting")
@@ -160,48 +160,48 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
         say("suspect", "storage-full", f"its storage is full: {vitals.write_problem}")
     elif vitals.write_problem is not None:
         say("bad", "not-writable", f"its work folder cannot be written: {vitals.write_problem}")
-    for code, what, free, least_mb in (
+    for code, kind, free, least_mb in (
         ("low-storage", "storage", vitals.free_storage_bytes, rules.min_free_storage_mb),
         ("low-memory", "memory", vitals.free_ram_bytes, rules.min_free_ram_mb),
     ):
         if free is not None and free < least_mb * _MB:
-            say("suspect", code, f"{free / _MB:.0f} MB of {what} are free, less than {least_mb}")
+            say("suspect", code, f"{free / _MB:.0f} MB of {kind} are free, less than {least_mb}")
     percent, heat, limit = vitals.battery_percent, vitals.hottest_c, rules.max_temperature_c
     if percent is not None and percent < rules.min_battery_percent:
-        how = "charging" if vitals.battery_charging else "not charging"
-        text = f"its battery has {percent} % and is {how}"
+        charging = "charging" if vitals.battery_charging else "not charging"
+        text = f"its battery has {percent} % and is {charging}"
         say("suspect" if vitals.battery_charging else "bad", "low-battery", text)
     if heat is not None and heat > limit:
         text = f"{vitals.hottest} has {heat:.1f} C, more than {limit}"
         say("bad" if heat > limit + 10 else "suspect", "hot", text)
-    found += readiness_findings(vitals)
+    findings += readiness_findings(vitals)
     if vitals.uptime_s is not None and vitals.uptime_s < _JUST_BOOTED_S:
         say("suspect", "just-booted", f"it booted {vitals.uptime_s:.0f} s ago")
     for name, state in vitals.remoteprocs.items():
         if _COMPUTE_DSP in name and state not in ("running", "attached", "ONLINE"):
             say("bad", "dsp-down", f"remote processor {name} is {state}")
-    if has_dsp and not any("r" in how for how in vitals.fastrpc.values()):
+    if has_dsp and not any("r" in access for access in vitals.fastrpc.values()):
         listed = ", ".join(vitals.fastrpc)
         why = f"no permission for {listed}" if listed else "no fastrpc node in /dev"
         say("suspect", "no-fastrpc", f"the DSP may be out of reach: {why}")
-    return Health(tuple(found), vitals)
+    return Health(tuple(findings), vitals)
 
 
 def readiness_findings(vitals: Vitals) -> Iterator[HealthFinding]:
-    """What a phone's settings and states object to."""
+    """Yield the problems in a phone's settings and states."""
     ready, status, skew_s = vitals.ready, vitals.ready.thermal_status or 0, vitals.skew_s or 0.0
     sensor = f" by {ready.throttled}" if ready.throttled else ""
-    what, how = "thermal status", "thermalservice"
+    overridden, service = "thermal status", "thermalservice"
     if ready.battery_held:
-        what, how = "battery's figures", "battery"
-    ahead = "ahead of" if skew_s > 0 else "behind"
-    for is_so, code, text in (
+        overridden, service = "battery's figures", "battery"
+    direction = "ahead of" if skew_s > 0 else "behind"
+    for applies, code, text in (
         (status >= SEVERE, "throttled", f"Android throttles it: {THERMAL[status]}{sensor}"),
         (ready.doze in DOZING, "doze", f"it is in doze ({ready.doze}), and does not wake"),
         (
             ready.battery_held or ready.thermal_held,
             "overridden",
-            f"its {what} were set by hand: `adb shell cmd {how} reset`",
+            f"its {overridden} were set by hand: `adb shell cmd {service} reset`",
         ),
         (
             ready.update is not None,
@@ -217,17 +217,17 @@ def readiness_findings(vitals: Vitals) -> Iterator[HealthFinding]:
         (
             abs(skew_s) > MOST_SKEW_S,
             "clock-wrong",
-            f"its clock is {abs(skew_s):.0f} s {ahead} this computer's",
+            f"its clock is {abs(skew_s):.0f} s {direction} this computer's",
         ),
     ):
-        if is_so:
+        if applies:
             yield HealthFinding(
                 "bad" if status >= _EMERGENCY and code == "throttled" else "suspect", code, text
             )
 
 
 def gate_problem(vitals: Vitals, busy: float | None, gate: TimedGate) -> str | None:
-    """Why a timed case must wait, None if it need not. `busy` is 0 to 1, None if not known."""
+    """Return why a timed case must wait, None if it need not. `busy` is 0 to 1, None if unknown."""
     if vitals.hottest_c is not None and vitals.hottest_c > gate.max_temperature_c:
         return f"{vitals.hottest} has {vitals.hottest_c:.1f} C, more than {gate.max_temperature_c}"
     if status := vitals.ready.thermal_status:
@@ -253,7 +253,7 @@ EventKind = Literal[
 
 @dataclass(frozen=True)
 class LabEvent:
-    """One check of a device or one thing done to it, and how the device was afterwards.
+    """A check of a device or a step taken on it, and the device's health afterwards.
 
     `codes` are those of the findings, `detail` says it all for people; `vitals` is what the device
     said of itself, None if it did not answer or was not asked. `pushed_bytes` is how much a push
@@ -271,7 +271,7 @@ class LabEvent:
     pushed_bytes: int | None = None
 
 
-Tell = Callable[[LabEvent], None]
+EventHandler = Callable[[LabEvent], None]
 
 
 _MAX_QUARANTINE_BYTES = 64 << 10
@@ -283,7 +283,7 @@ Until = Literal["healed", "answers"]
 
 @dataclass(frozen=True)
 class Quarantined:
-    """Since when (RFC 3339, UTC) a device takes no cases, and why.
+    """A quarantine: since when (RFC 3339, UTC) a device takes no cases, and why.
 
     `until` is what ends it: a check that finds the device well, or for one that was only out of
     reach, that it answers again.
@@ -294,33 +294,33 @@ class Quarantined:
     until: Until = "healed"
 
     def end(self, name: str) -> str:
-        """What ends it, for a person who knows the device as `name`."""
+        """Return how the quarantine ends, for a person who knows the device as `name`."""
         if self.until == "answers":
             return f"{name} is used again as soon as it answers"
         return f"When it is mended: qnn-harness devices heal {name}"
 
 
 class Quarantine:
-    """A folder with one small file per device; `device` is what makes a device unique."""
+    """A folder with one small file per device; `device` is the device's unique key."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def find(self, device: str) -> Quarantined | None:
-        """The entry of a device, None if it has none. A damaged one still counts as one."""
+        """Return the entry of a device, None if it has none. A damaged entry counts, too."""
         try:
-            said = read_json(self._file(device), _MAX_QUARANTINE_BYTES)
-            since, why = str(said["since"])[:40], str(said["why"])[:_MAX_CHARS]
+            entry = read_json(self._file(device), _MAX_QUARANTINE_BYTES)
+            since, why = str(entry["since"])[:40], str(entry["why"])[:_MAX_CHARS]
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._problem("read", error) from error
         except (ValueError, TypeError, KeyError):
             return Quarantined("an unknown time", "the entry cannot be read")
-        return Quarantined(since, why, "answers" if said.get("until") == "answers" else "healed")
+        return Quarantined(since, why, "answers" if entry.get("until") == "answers" else "healed")
 
     def put(self, device: str, why: str, *, until: Until = "healed") -> Quarantined:
-        """Writes an entry. Raises InfraError if that is impossible."""
+        """Write an entry. Raises InfraError if that is impossible."""
         since = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         entry, file = Quarantined(since, why[:_MAX_CHARS], until), self._file(device)
         try:
@@ -331,7 +331,7 @@ class Quarantine:
         return entry
 
     def lift(self, device: str) -> bool:
-        """Removes a device's entry; whether there was one."""
+        """Remove a device's entry. Return whether there was one."""
         try:
             self._file(device).unlink()
         except FileNotFoundError:
@@ -340,9 +340,9 @@ class Quarantine:
             raise self._problem("remove", error) from error
         return True
 
-    def _problem(self, what: str, error: OSError) -> InfraError:
+    def _problem(self, action: str, error: OSError) -> InfraError:
         return InfraError(
-            f"cannot {what} which devices are in quarantine in {self._folder}: {error.strerror}; "
+            f"cannot {action} which devices are in quarantine in {self._folder}: {error.strerror}; "
             f"remove what is there, or set {QUARANTINE_VARIABLE} to a folder that can be written"
         )
 
@@ -354,14 +354,14 @@ _MAX_BYTES: Final = 256 << 10
 _COUNTS: Final = ("strikes", "cases_lost", "switches", "cases")
 _TIMES: Final = ("checked", "switch_at")
 AROUND: Final = ("hottest_c", "clock_limit_khz", "governor")
-"""What is kept of what a device said of itself."""
+"""The vitals that are kept between runs and recorded with each case."""
 
 
 @dataclass
 class KnownState:
-    """How a device has done, and which sets of files (`lies`) were put there.
+    """The fitness of a device, and the sets of files (`lies`) that were deployed there.
 
-    `identity` and `device_ids` are what it said it is in the run that asks.
+    `identity` and `device_ids` are how it identified itself in this run.
     """
 
     fitness: Fitness = field(default_factory=Fitness)
@@ -371,34 +371,34 @@ class KnownState:
 
 
 class KnownStates:
-    """A folder with one small file per device; `device` is what makes a device unique."""
+    """A folder with one small file per device; `device` is the device's unique key."""
 
     def __init__(self, folder: Path, run: str) -> None:
-        """Cases are counted for each `run`, in which a device has to stay the same one."""
+        """Count cases for each `run`, in which a device must keep its identity."""
         self._folder, self._run = folder, run
 
-    def take(self, device: str) -> KnownState:
-        """Reads and removes what is known of a device that is held; nothing is known of others."""
-        state = self.look(device)
+    def pop(self, device: str) -> KnownState:
+        """Read and remove the state of a device that this process holds."""
+        state = self.read(device)
         with contextlib.suppress(OSError):
             self._file(device).unlink()
         return state
 
-    def look(self, device: str) -> KnownState:
-        """What is known of a device that nobody holds. Damaged files say nothing."""
+    def read(self, device: str) -> KnownState:
+        """Return the state of a device that nobody holds; an empty one if the file is damaged."""
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-            said = read_json(self._file(device), _MAX_BYTES)
-            state = _parsed(said)
-            if said["run"] != self._run:
+            content = read_json(self._file(device), _MAX_BYTES)
+            state = _parsed(content)
+            if content["run"] != self._run:
                 state.fitness.cases = 0
                 state.identity, state.device_ids = (), frozenset()
             return state
         return KnownState()
 
-    def keep(self, device: str, state: KnownState) -> None:
-        """Writes down what is known of a device that is about to be given back.
+    def save(self, device: str, state: KnownState) -> None:
+        """Write the state of a device that is about to be given back.
 
-        Where that is impossible, whoever comes next looks anew.
+        If that fails, the next holder checks the device again.
         """
         file, fitness = self._file(device), state.fitness
         plain: dict[str, Any] = {
@@ -408,8 +408,8 @@ class KnownStates:
             "device_ids": sorted(state.device_ids),
             "run": self._run,
         }
-        if fitness.out is not None:
-            plain["out"] = [str(fitness.out.error), fitness.out.look_at]
+        if fitness.offline is not None:
+            plain["out"] = [str(fitness.offline.error), fitness.offline.look_at]
         if fitness.vitals is not None:
             seen_at, vitals = fitness.vitals
             plain["vitals"] = [seen_at, {name: getattr(vitals, name) for name in AROUND}]
@@ -421,19 +421,19 @@ class KnownStates:
         return self._folder / f"{device_file(device)}.json"
 
 
-def _parsed(said: Any) -> KnownState:
-    fitness = Fitness(is_fit=said["is_fit"] is True, epoch=str(said["epoch"]))
+def _parsed(content: Any) -> KnownState:
+    fitness = Fitness(is_fit=content["is_fit"] is True, epoch=str(content["epoch"]))
     for name in _COUNTS:
-        setattr(fitness, name, int(said[name]))
+        setattr(fitness, name, int(content[name]))
     for name in _TIMES:
-        setattr(fitness, name, float(said[name]))
-    if (out := said.get("out")) is not None:
-        fitness.out = Out(InfraError(str(out[0])), float(out[1]))
-    if (seen := said.get("vitals")) is not None:
-        fitness.vitals = float(seen[0]), Vitals(**{name: seen[1][name] for name in AROUND})
+        setattr(fitness, name, float(content[name]))
+    if (offline := content.get("out")) is not None:
+        fitness.offline = Offline(InfraError(str(offline[0])), float(offline[1]))
+    if (stored := content.get("vitals")) is not None:
+        fitness.vitals = float(stored[0]), Vitals(**{name: stored[1][name] for name in AROUND})
     return KnownState(
         fitness,
-        frozenset(map(str, said["lies"])),
-        tuple(map(str, said["identity"])),
-        frozenset(map(str, said["device_ids"])),
+        frozenset(map(str, content["lies"])),
+        tuple(map(str, content["identity"])),
+        frozenset(map(str, content["device_ids"])),
     )

@@ -1,6 +1,6 @@
-"""Whether it is the same device that answers: by what it says it is, and by an id left on it.
+"""Identity of devices: the names they report, and an id that is stored on them.
 
-Addresses are given to other devices, cables are moved. What a device says (its serial number) is
+Addresses are given to other devices, cables are moved. A device's own name (its serial number) is
 compared when it is attached; its device id, a random line in the harness's folder on it, when it is
 attached and by the shell that starts each probe, which costs no round trip.
 """
@@ -22,7 +22,7 @@ _TIMEOUT_S = 15.0
 _NAME = ".device-badge"
 _EXIT_ANOTHER = 96
 
-# `ln` is what makes a file appear whole or not at all, and only one of two hosts'
+# `ln` makes a file appear whole or not at all, and only that of one of two hosts
 _SCRIPT = """
 f=$1/NAME; n=$f.$$
 mkdir -p "$1" 2>/dev/null && read -r i </proc/sys/kernel/random/uuid || exit 0
@@ -34,14 +34,14 @@ if [ -s "$f" ]; then echo old; else
 
 @dataclass(frozen=True)
 class DeviceId:
-    """What is written on a device; `found` if it had been there before."""
+    """The id stored on a device; `existed` if it had been there before."""
 
     path: str
     text: str
-    found: bool
+    existed: bool
 
     def check(self) -> str:
-        """Shell text, without any program, that exits where the device id is not the right one."""
+        """Return shell code, using builtins only, that exits if the device has another id."""
         return (
             f"m=;read -r m 2>/dev/null <{shlex.quote(self.path)};"
             f'[ "$m" = {shlex.quote(self.text)} ]||{{ echo "another device answers, or somebody '
@@ -51,7 +51,7 @@ class DeviceId:
 
 
 def give_device_id(way: Transport, workdir: str) -> DeviceId | None:
-    """A device's id, made if it has none; None where nothing can be written.
+    """Return a device's id, created if it has none; None where nothing can be written.
 
     Raises DeviceError if the device does not answer.
     """
@@ -62,15 +62,15 @@ def give_device_id(way: Transport, workdir: str) -> DeviceId | None:
     lines = answer.stdout.decode("utf-8", "replace").split()
     if len(lines) != 2 or not re.fullmatch(r"[0-9a-f-]{8,64}", lines[1]):
         return None
-    return DeviceId(f"{workdir}/{_NAME}", lines[1], found=lines[0] == "old")
+    return DeviceId(f"{workdir}/{_NAME}", lines[1], existed=lines[0] == "old")
 
 
 def require_same_id(serial: str, known: Collection[str], now: DeviceId | None) -> None:
-    """Raises DeviceError if a device shows an id that is none of those `known` for it.
+    """Raise DeviceError if a device shows an id that is none of those `known` for it.
 
-    One that has none is believed: somebody may have emptied it.
+    A device without an id is accepted: somebody may have emptied it.
     """
-    if known and now is not None and now.found and now.text not in known:
+    if known and now is not None and now.existed and now.text not in known:
         raise DeviceError(
             f"another device answers here: it carries the device id {now.text}, not "
             + " or ".join(sorted(known)),
@@ -86,7 +86,7 @@ class CarriedId:
         self.known: set[str] = set()
 
     def look(self, way: Transport, workdir: str) -> DeviceId | None:
-        """Looks at the device's id in one round trip, and gives it one if it has none.
+        """Return the device's id in one round trip, created if it has none.
 
         None where nothing can be written.
 
@@ -100,45 +100,45 @@ class CarriedId:
         return own_id
 
     def check(self) -> str:
-        """What the shell runs that starts a probe there; see `DeviceId.check`."""
+        """Return the code that a shell runs before it starts a probe; see `DeviceId.check`."""
         return self._last.check() if self._last is not None else ""
 
 
 def require_same_device(serial: str, first: Sequence[str], now: Sequence[str]) -> None:
-    """Raises DeviceError if a device says that it is another one than before.
+    """Raise DeviceError if a device identifies itself as another one than before.
 
     `first` and `now` are its own words, the most telling ones first (`DeviceFacts.identity`). What
     it said only once proves nothing: the first kind of name that both have decides.
     """
-    was = {kind: name for kind, _, name in (one.rpartition(" ") for one in first)}
-    for kind, _, name in (one.rpartition(" ") for one in now):
-        if kind in was:
-            if name != was[kind]:
+    known = {kind: name for kind, _, name in (entry.rpartition(" ") for entry in first)}
+    for kind, _, name in (entry.rpartition(" ") for entry in now):
+        if kind in known:
+            if name != known[kind]:
                 raise DeviceError(
                     f"another device answers here: it says it is {kind} {name}, "
-                    f"it was {kind} {was[kind]}",
+                    f"it was {kind} {known[kind]}",
                     serial=serial,
                 )
             return
 
 
-def require_serial(serial: str, said: str | None) -> None:
-    """Raises DeviceError if a device on USB calls itself by another serial number than adb does."""
-    if said is None or ":" in serial or serial.startswith(("emulator-", "adb-")):
+def require_serial(serial: str, reported: str | None) -> None:
+    """Raise DeviceError if a device on USB reports another serial number than adb."""
+    if reported is None or ":" in serial or serial.startswith(("emulator-", "adb-")):
         return
-    if said != serial:
-        raise DeviceError(f"another device answers here: it says it is {said}", serial=serial)
+    if reported != serial:
+        raise DeviceError(f"another device answers here: it says it is {reported}", serial=serial)
 
 
 class WrongTarget(DeviceRefused):
-    """A device says that it is something that nothing here is built for, or not what its lab says.
+    """A device's target is unsupported, or differs from that in devices.yaml.
 
-    Who is wrong nobody knows: its words are no mistake of the user's.
+    Nobody knows which is wrong, so that it is no mistake of the user's.
     """
 
 
 def require_target(config: DeviceConfig, facts: DeviceFacts, serial: str) -> Target:
-    """What the device says; devices.yaml may say the same, or what a device cannot tell.
+    """Return the target that the device reports, or that of devices.yaml if it reports none.
 
     Raises WrongTarget.
     """

@@ -1,7 +1,7 @@
-"""devices.yaml: which devices the lab has, where they hang, and what is known of them.
+"""devices.yaml: the devices of the lab, their addresses and properties.
 
-Until a device has answered, its address is all that is known of it. What differs only in spelling
-is one address: `localhost:5555`, `127.0.0.1:05555` and `[::1]:5555`.
+Until a device has answered, its address is its only identity. Spellings that mean the same
+are one address: `localhost:5555`, `127.0.0.1:05555` and `[::1]:5555`.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ from harness.lab.fields import (
     SshComputer,
     Word,
     Workdir,
-    described,
-    device_at,
+    device_entry,
     mistakes_of_sources,
+    parse_device_url,
     ssh_address,
 )
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
-from harness.labgrid.session import FoundPlace, FoundPlaces, Wanted, found_places
+from harness.labgrid.session import FoundPlace, FoundPlaces, PlaceRequest, found_places
 from harness.simulator.board import why_no_board
 from harness.transport import this_computer
 from harness.transport.adb_address import USER_SERVER, ServerAddress, TcpAddress, UnixAddress
@@ -77,13 +77,13 @@ LOCAL: Final = "local"
 """The canonical name of the computer that an address is looked up on."""
 
 _LOCAL_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
-# what `adb connect` takes where no port is given
+# the default port of `adb connect`
 _DEFAULT_PORT: Final = 5555
 _EMULATOR: Final = re.compile(r"emulator-(\d{4,5})")
 
 
 def split_address(serial: str) -> tuple[str, str] | None:
-    """Host and port of a serial that is an address, None if it is none.
+    """Return host and port of a serial that is an address, None if it is none.
 
     An emulator listens for adb on the port after the one in its name.
     """
@@ -100,7 +100,7 @@ def split_address(serial: str) -> tuple[str, str] | None:
 
 
 def canonical_host(host: str) -> str:
-    """`local` for this computer's loopback, else one spelling for all of a host's (pure).
+    """Return `local` for this computer's loopback, else one spelling of the host's name (pure).
 
     Addresses are read as `getaddrinfo` does for adb: leading zeros make a number octal. Of the
     loopback network only 127.0.0.1 is `local`: others may be ends of tunnels to different devices.
@@ -116,7 +116,7 @@ def canonical_host(host: str) -> str:
 
 
 def device_address(serial: str, server_host: str, server_port: int) -> str:
-    """One name for the device that an adb server knows as `serial`.
+    """Return one name for the device that an adb server knows as `serial`.
 
     An address on the network means the same device to every server. Serial numbers, and what is on
     the server's own computer, mean something only together with the server: a port of this computer
@@ -133,7 +133,7 @@ def device_address(serial: str, server_host: str, server_port: int) -> str:
 
 
 def service_address(kind: str, host: str, port: int) -> str:
-    """One name for what listens on a device itself, such as an sshd."""
+    """Return one name for a server that runs on a device itself, such as sshd."""
     return f"{kind}:{canonical_host(host)}:{port}"
 
 
@@ -164,29 +164,29 @@ _FORBIDDEN_IF_SIMULATED: Final = ("transport", "serial", "address", "host", "wor
 
 
 def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
-    """What no single field can tell; works on whatever parts have the right shape."""
+    """Yield mistakes that involve several fields; checks the parts that are well-formed."""
     hosts, devices = entries_of(document, "hosts"), entries_of(document, "devices")
     yield from names_taken_twice(document, "hosts", hosts, "name")
     yield from names_taken_twice(document, "devices", devices, "name")
     yield from names_taken_twice(document, "notify", entries_of(document, "notify"), "name")
-    by_ssh = {at: one for at, one in devices.items() if one.get("transport") == "ssh"}
-    here = {at: one for at, one in devices.items() if one.get("transport") == "local"}
-    others = {at: one for at, one in devices.items() if at not in by_ssh}
+    by_ssh = {index: d for index, d in devices.items() if d.get("transport") == "ssh"}
+    local = {index: d for index, d in devices.items() if d.get("transport") == "local"}
+    others = {index: device for index, device in devices.items() if index not in by_ssh}
     yield from names_taken_twice(document, "devices", others, "address")
     yield from names_taken_twice(document, "devices", by_ssh, "address", named=_board)
-    yield from names_taken_twice(document, "devices", here, "transport")
+    yield from names_taken_twice(document, "devices", local, "transport")
     # The same serial may well exist behind two adb servers.
     yield from names_taken_twice(document, "devices", devices, "serial", "host", named=_address)
     yield from _unlike_pools(document, devices)
     named = (host.get("name") for host in hosts.values())
     names = list(dict.fromkeys(name for name in named if isinstance(name, str)))
-    for index, one in hosts.items():
-        said = [field for field in ("socket", "host", "ssh") if one.get(field) is not None]
-        if not said:
+    for index, host in hosts.items():
+        present = [field for field in ("socket", "host", "ssh") if host.get(field) is not None]
+        if not present:
             problem = "is missing, and so are `ssh` and `socket`"
             yield document.mistake(("hosts", index, "host"), problem)
-        elif said[0] == "socket" and len(said) > 1:
-            yield document.mistake(("hosts", index, "socket"), f"stands in place of `{said[1]}`")
+        elif present[0] == "socket" and len(present) > 1:
+            yield document.mistake(("hosts", index, "socket"), f"stands in place of `{present[1]}`")
     for index, device in devices.items():
         is_simulated = device.get("simulated", False)
         wrong = [*_wrong_host(device, names), *_wrong_soc(device)]
@@ -201,7 +201,7 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
 def _unlike_pools(
     document: Document, devices: Mapping[int, Mapping[str, object]]
 ) -> Iterator[ConfigError]:
-    """Pools whose devices could come to different verdicts, or that are called like a device."""
+    """Yield pools whose devices could give different verdicts, or that are named like a device."""
     named = (device.get("name") for device in devices.values())
     names = {name for name in named if isinstance(name, str)}
     first: dict[str, Mapping[str, object]] = {}
@@ -237,8 +237,8 @@ def _wrong_host(device: Mapping[str, object], names: list[str]) -> Iterator[_Wro
 def _wrong_soc(device: Mapping[str, object]) -> Iterator[_Wrong]:
     soc, arch = SOCS.get(str(device.get("soc"))), device.get("htp_arch")
     if soc is not None and isinstance(arch, int) and arch in HTP_ARCHS and arch != soc.htp_arch:
-        has = f"has HTP v{soc.htp_arch}" if soc.htp_arch else "has no HTP"
-        yield _Wrong("htp_arch", f"is {arch}, but {soc.name} {has}")
+        actual = f"has HTP v{soc.htp_arch}" if soc.htp_arch else "has no HTP"
+        yield _Wrong("htp_arch", f"is {arch}, but {soc.name} {actual}")
     if device.get("prepares_gpu") is True and not (
         device.get("simulated") is True
         and device.get("target", PREPARING_TARGET) == PREPARING_TARGET
@@ -248,23 +248,25 @@ def _wrong_soc(device: Mapping[str, object]) -> Iterator[_Wrong]:
 
 
 def _wrong_address(device: Mapping[str, object]) -> Iterator[_Wrong]:
-    """What of a real device's address does not go with its transport."""
+    """Yield what in a real device's address contradicts its transport."""
     transport, address = device.get("transport", "adb"), device.get("address")
-    said = [field for field in ("serial", "host") if device.get(field) is not None]
+    present = [field for field in ("serial", "host") if device.get(field) is not None]
     if transport == "local":
-        there = [field for field in ("address", "power") if device.get(field) is not None]
-        yield from (_Wrong(field, "this computer has none of its own") for field in (*said, *there))
+        more = [field for field in ("address", "power") if device.get(field) is not None]
+        yield from (
+            _Wrong(field, "this computer has none of its own") for field in (*present, *more)
+        )
     elif transport == "ssh":
         if address is None:
             yield _Wrong("address", "is missing: where does ssh find it? [user@]host[:port]")
         elif "://" in str(address):
             yield _Wrong("address", "with `transport: ssh` it is [user@]host[:port], without //")
-        yield from (_Wrong(field, "`address` says that already") for field in said)
+        yield from (_Wrong(field, "`address` says that already") for field in present)
     elif address is not None:
         if transport == "adb" and "://" not in str(address):
             hint = f"must be {' or '.join(DEVICE_URLS)}; [user@]host[:port] needs `transport: ssh`"
             yield _Wrong("address", hint)
-        yield from (_Wrong(field, "`address` says that already") for field in said)
+        yield from (_Wrong(field, "`address` says that already") for field in present)
     elif "://" in str(device.get("serial")):
         yield _Wrong("serial", "is the address of a device: write it as `address`")
     elif device.get("serial") is None:
@@ -316,8 +318,8 @@ def _wrong_dsp(device: Mapping[str, object], soc: object) -> Iterator[_Wrong]:
 
 
 def _board(address: str) -> str:
-    at = login_at(address)
-    return address if at is None else service_address("ssh", at.host, at.port or 22)
+    login = login_at(address)
+    return address if login is None else service_address("ssh", login.host, login.port or 22)
 
 
 def _address(serial: str) -> str:
@@ -368,7 +370,7 @@ class AdbHost(_Strict):
 
     @property
     def address(self) -> ServerAddress:
-        """Where its server listens."""
+        """The address that its server listens on."""
         if self.socket is not None:
             return UnixAddress(self.socket)
         behind_ssh = ssh_address(self.ssh, self.host, self.port) if self.ssh else None
@@ -463,15 +465,15 @@ class DeviceConfig(_Strict):
         if not isinstance(data, Mapping):
             return data
         filled = {key: value for key, value in data.items() if value is not None}
-        if (at := device_at(str(filled.get("address")))) is not None:
-            filled.setdefault("serial", at[1])
+        if (location := parse_device_url(str(filled.get("address")))) is not None:
+            filled.setdefault("serial", location[1])
         if filled.get("transport") in ("ssh", "local"):
             filled.setdefault("workdir", BOARD_WORKDIR)
         if filled.get("transport") == "local":
             filled.setdefault("serial", this_computer.SERIAL)
-        at_ssh = login_at(str(filled.get("address"))) if filled.get("transport") == "ssh" else None
-        if at_ssh is not None:
-            filled.setdefault("serial", str(at_ssh))
+        login = login_at(str(filled.get("address"))) if filled.get("transport") == "ssh" else None
+        if login is not None:
+            filled.setdefault("serial", str(login))
         soc = SOCS.get(str(filled.get("soc")))
         if soc is not None and soc.htp_arch is not None:
             filled.setdefault("htp_arch", soc.htp_arch)
@@ -489,7 +491,7 @@ def _at_least_one(
     devices: tuple[DeviceConfig, ...], info: ValidationInfo
 ) -> tuple[DeviceConfig, ...]:
     # As a length constraint pydantic would also complain when all of them are wrong.
-    # What is wrong in `labgrid` is told by itself; the key is missing then.
+    # Mistakes in `labgrid` are reported separately; the key is missing then.
     if not devices and ("labgrid", None) in info.data.items():
         raise PydanticCustomError("devices", "must list at least one device")
     return devices
@@ -532,7 +534,7 @@ class Lab(_Strict):
     _places: Mapping[str, FoundPlace] = PrivateAttr(default_factory=dict)
 
     def why_off(self, device: DeviceConfig) -> str | None:
-        """Why a device is not used; None if it is."""
+        """Return why a device is not used; None if it is."""
         if _is_left_to_the_computer(device):
             lacking = self._lacking or (device.dsp and self._lacking_of_dsps)
             if lacking:
@@ -540,11 +542,11 @@ class Lab(_Strict):
         return None if device.enabled else "is disabled"
 
     def in_use(self) -> list[DeviceConfig]:
-        """The devices that are on, which may be none."""
+        """Return the enabled devices, which may be none."""
         return [device for device in self.devices if self.why_off(device) is None]
 
     def select(self, names: Iterable[str] | None = None) -> list[DeviceConfig]:
-        """The devices of these names, in the order asked for and each once; None: all enabled.
+        """Return the devices of these names, in the given order, each once; None: all enabled.
 
         Raises ConfigError for a name that the lab does not have or that is off, saying why, and
         if no device is enabled.
@@ -559,7 +561,7 @@ class Lab(_Strict):
         device = self._by_name.get(name)
         why_off = None if device is None else self.why_off(device)
         if device is None or why_off is not None:
-            enabled = [one.name for one in self.in_use()]
+            enabled = [other.name for other in self.in_use()]
             why = why_off or f"is not in the lab{did_you_mean(name, enabled)}"
             raise self._problem(f"device {shown(name)!r} {why}", choices=enabled)
         return device
@@ -569,19 +571,19 @@ class Lab(_Strict):
         return {device.name: device for device in self.devices}
 
     def place_of(self, name: str) -> FoundPlace | None:
-        """The place of labgrid that a device hangs on; None if labgrid has no say in it."""
+        """Return the labgrid place of a device; None if it belongs to none."""
         return self._places.get(name)
 
     def health_of(self, device: DeviceConfig) -> HealthRules:
-        """The rules for the health of a device."""
+        """Return the health rules of a device."""
         return device.health or self.health
 
     def recovery_of(self, device: DeviceConfig) -> RecoveryRules:
-        """What may be done to a device."""
+        """Return the recovery rules of a device."""
         return device.recovery or self.recovery
 
     def gate_of(self, device: DeviceConfig) -> TimedGate | None:
-        """What timed cases on a device wait for, None: nothing."""
+        """Return the gate of timed cases on a device, None if they need not wait."""
         return device.gate or (None if device.simulated else self.gate)
 
     @property
@@ -589,7 +591,7 @@ class Lab(_Strict):
         return self._file.absolute().parent if self._file else Path.cwd()
 
     def host(self, name: str) -> AdbHost:
-        """The adb host of that name. Raises ConfigError if there is none."""
+        """Return the adb host of that name. Raises ConfigError if there is none."""
         hosts = {host.name: host for host in self.hosts}
         if name not in hosts:
             problem = f"adb host {name!r} is not in the lab"
@@ -597,23 +599,23 @@ class Lab(_Strict):
         return hosts[name]
 
     def with_devices(self, more: Iterable[DeviceConfig]) -> Lab:
-        """The lab with more devices."""
+        """Return the lab with more devices."""
         lab = self.model_copy(update={"devices": (*self.devices, *more)})
         lab.__dict__.pop("_by_name", None)  # the copy has that of this one
         return lab
 
     def server_of(self, device: DeviceConfig) -> ServerAddress:
-        """Where the adb server listens that a real device hangs on. Raises ConfigError."""
-        if device.address is not None and (at := device_at(device.address)) is not None:
-            return at[0]
+        """Return the address of a real device's adb server. Raises ConfigError."""
+        if device.address is not None and (place := parse_device_url(device.address)) is not None:
+            return place[0]
         return USER_SERVER if device.host is None else self.host(device.host).address
 
     def address_of(self, device: DeviceConfig) -> str:
-        """One name for where a real device hangs, however it was written. Raises ConfigError."""
+        """Return the canonical address of a real device. Raises ConfigError."""
         if device.transport == "local":
             return LOCAL
-        if (at := device.login) is not None:
-            return service_address("ssh", at.host, at.port or 22)
+        if (login := device.login) is not None:
+            return service_address("ssh", login.host, login.port or 22)
         server = self.server_of(device)
         return device_address(device.serial or "", server.host, server.port)
 
@@ -621,8 +623,10 @@ class Lab(_Strict):
         return ConfigError(problem, file=self._file, field="devices", choices=choices)
 
 
-def load_lab(path: Path, *, places: Callable[[Wanted], FoundPlaces] | None = found_places) -> Lab:
-    """Reads devices.yaml, and looks whether this computer can simulate what it leaves to that.
+def load_lab(
+    path: Path, *, places: Callable[[PlaceRequest], FoundPlaces] | None = found_places
+) -> Lab:
+    """Read devices.yaml, and find out which `enabled: auto` devices this computer can simulate.
 
     `places` finds places of labgrid if the lab names one; None leaves them out. Raises one
     ConfigError that names every mistake by file, line, field and valid choices; InfraError if
@@ -642,47 +646,49 @@ def load_lab(path: Path, *, places: Callable[[Wanted], FoundPlaces] | None = fou
 
 
 def shipped_lab(names: Iterable[str]) -> Path | None:
-    """The lab of this computer's simulated devices, if it has all of these names.
+    """Return the lab of this computer's simulated devices, if it has all of these names.
 
     Raises ConfigError for a name that can only be meant for one of them.
     """
     known = [device.name for device in load_lab(SIMULATED_LAB).devices]
     unknown = [name for name in names if name not in known]
     for name in unknown:
-        if (meant := did_you_mean(name, known)) or name.startswith("sim-"):
-            problem = f"this computer simulates no {name!r}{meant}"
+        if (hint := did_you_mean(name, known)) or name.startswith("sim-"):
+            problem = f"this computer simulates no {name!r}{hint}"
             raise ConfigError(problem, field="--device", choices=known)
     return None if unknown else SIMULATED_LAB
 
 
-def _with_places(lab: Lab, config: LabgridConfig, find: Callable[[Wanted], FoundPlaces]) -> Lab:
-    """The lab with the devices of labgrid's places besides its own."""
+def _with_places(
+    lab: Lab, config: LabgridConfig, find: Callable[[PlaceRequest], FoundPlaces]
+) -> Lab:
+    """Return the lab with the devices of labgrid's places added to its own."""
     try:
-        found = find(config.wanted)
+        search = find(config.request)
     except ConfigError as error:
         raise ConfigError(
             error.problem, file=lab._file, field=error.field, choices=error.choices
         ) from None
-    taken: dict[str, FoundPlace] = {}
+    found_places: dict[str, FoundPlace] = {}
     devices: list[DeviceConfig] = []
-    for place in found.places:
+    for place in search.places:
         field = f"labgrid, place {place.name}"
         try:
-            device = DeviceConfig.model_validate(described(place, config.device))
+            device = DeviceConfig.model_validate(device_entry(place, config.device))
         except ValidationError as error:
-            said = "; ".join(f"{one['loc'][0]} {one['msg']}" for one in error.errors())
-            raise ConfigError(said, file=lab._file, field=field) from None
+            message = "; ".join(f"{detail['loc'][0]} {detail['msg']}" for detail in error.errors())
+            raise ConfigError(message, file=lab._file, field=field) from None
         except ValueError as error:
             _log.warning(f"place {place.name} of labgrid is left out: {error}")
             continue
-        if device.name in taken or device.name in lab._by_name:
+        if device.name in found_places or device.name in lab._by_name:
             problem = f"is a second device called {device.name}"
             raise ConfigError(problem, file=lab._file, field=field)
         devices.append(device)
-        taken[device.name] = FoundPlace(place, found)
-    all_of_it = lab.with_devices(devices)
-    all_of_it._places = taken
-    return all_of_it
+        found_places[device.name] = FoundPlace(place, search)
+    extended = lab.with_devices(devices)
+    extended._places = found_places
+    return extended
 
 
 def _is_left_to_the_computer(device: DeviceConfig) -> bool:

@@ -1,15 +1,15 @@
 """One holder per device among all processes and users of this computer, for one case at a time.
 
 A lease is a lock (flock) on a file that all users share, so the kernel frees it at once when its
-holder ends in any way. The file tells who holds it; its time of modification is a heartbeat, by
-which a holder that was stopped or hangs can be told from one that works. Who takes the file away
-from under its holder lets a second one in: each holder looks at every beat whether its file is
-still in its place, and gives the device up if it is not. Those who wait stand in line.
+holder ends in any way. The file names its holder; its time of modification is a heartbeat, by
+which a stopped or hung holder can be told from one that works. Removing the file
+from under its holder lets a second one in: each holder checks at every beat whether its file is
+still in place, and gives the device up if it is not. Waiting processes stand in line.
 
 A claim is a file beside that of the lease, locked in the same way: it ends with its process, and
-one that has not moved for long counts no more. While there are claims, nobody but the first
-claimant takes the device. Their files sort in that order: persons come before runs, and of these
-who came first.
+one without a heartbeat for long does not count. While there are claims, nobody but the first
+claimant takes the device. Their files sort in that order: persons before runs, and within each
+kind first come, first served.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from harness.core.notices import working
 
 HEARTBEAT_S: Final = 5.0
 STALE_S: Final = 4 * HEARTBEAT_S
-# Whoever only looks holds a lock for some microseconds; that is no holder.
+# A process that only reads locks the file for some microseconds; that is no holder.
 _GLANCES: Final = 5
 _GLANCE_S: Final = 0.005
 
@@ -78,22 +78,22 @@ class Holder:
         return False
 
     def content(self) -> bytes:
-        """One line for the file."""
+        """Return the line of the file."""
         return json.dumps(asdict(self)).encode()[: MAX_BYTES - 1] + b"\n"
 
 
 def parse_holder(content: bytes) -> Holder | None:
-    """Reads a lease's file; None if it is empty, half-written or nonsense."""
+    """Parse a lease's file; None if it is empty, half-written or malformed."""
     try:
-        said = parse_json(content[:MAX_BYTES])
-        texts = {name: _word(said[name]) for name in _TEXTS}
-        return Holder(pid=int(said["pid"]), until=_word(said.get("until", "")), **texts)
+        fields = parse_json(content[:MAX_BYTES])
+        texts = {name: _word(fields[name]) for name in _TEXTS}
+        return Holder(pid=int(fields["pid"]), until=_word(fields.get("until", "")), **texts)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
 def device_file(key: str) -> str:
-    """A file's name for what makes a device unique: readable, and never that of another device."""
+    """Return a file's name for a device's key: readable and unique."""
     readable = re.sub(r"[^A-Za-z0-9.-]+", "_", key)[-60:].strip("._-")
     return f"{readable}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
@@ -106,18 +106,18 @@ def _word(value: object) -> str:
 
 @dataclass(frozen=True)
 class Held:
-    """A lease of somebody else's. `holder` is None if its file makes no sense.
+    """A lease of another process. `holder` is None if its file is malformed.
 
-    `silent_s` is how long ago its holder last showed that it is alive.
+    `silent_s` is the time since its holder's last heartbeat.
     """
 
     holder: Holder | None
     silent_s: float
 
     def __str__(self) -> str:
-        who = str(self.holder) if self.holder else "a process that does not say who it is"
+        holder = str(self.holder) if self.holder else "a process that does not say who it is"
         silent = f", which has not moved for {self.silent_s:.0f} s"
-        return who + (silent if self.silent_s > STALE_S else "")
+        return holder + (silent if self.silent_s > STALE_S else "")
 
 
 class LockedFile:
@@ -126,11 +126,11 @@ class LockedFile:
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
-        self._lock = threading.Lock()  # between the heart and whoever lets go of it
+        self._lock = threading.Lock()  # between the heartbeat and `close`
         _locked.add(self)
 
     def touch(self) -> None:
-        """Shows that its holder is alive."""
+        """Show that its holder is alive."""
         with contextlib.suppress(OSError), self._lock:
             os.utime(self._descriptor)
 
@@ -140,7 +140,7 @@ class LockedFile:
             return self._descriptor >= 0 and not _in_place(self._descriptor, self._path)
 
     def close(self) -> None:
-        """Frees it; safe to call twice."""
+        """Free it; safe to call twice."""
         _locked.discard(self)
         with self._lock:
             descriptor, self._descriptor = self._descriptor, -1
@@ -153,7 +153,7 @@ class LockedFile:
             os.close(descriptor)
 
     def drop_in_child(self) -> None:
-        """Closes what a forked child got of it, so that it does not outlive its holder there."""
+        """Close a forked child's copy, so that the lock does not outlive its holder there."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -170,8 +170,8 @@ def _drop_all_in_child() -> None:
 os.register_at_fork(after_in_child=_drop_all_in_child)
 
 
-def take_file(path: Path, content: bytes) -> int | Held:
-    """Locks a file, which is made if it is not there: its descriptor, or who has it.
+def lock_file(path: Path, content: bytes) -> int | Held:
+    """Lock a file, created if it is missing. Return its descriptor, or its holder.
 
     Raises InfraError if such files cannot be kept.
     """
@@ -184,7 +184,7 @@ def take_file(path: Path, content: bytes) -> int | Held:
                 if not _lock(descriptor):
                     return _read_held(descriptor)
                 if not _in_place(descriptor, path):
-                    continue  # whoever held it took its file away meanwhile
+                    continue  # its holder removed the file in the meantime
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, content, 0)
             except OSError as error:
@@ -194,8 +194,8 @@ def take_file(path: Path, content: bytes) -> int | Held:
         return descriptor
 
 
-def held_file(path: Path) -> Held | None:
-    """Who has locked a file, None if nobody has. Raises InfraError."""
+def find_holding(path: Path) -> Held | None:
+    """Return the holder of a file's lock, None if it is free. Raises InfraError."""
     descriptor = _open_file(path, create=False)
     if descriptor is None:
         return None
@@ -206,7 +206,7 @@ def held_file(path: Path) -> Held | None:
 
 
 def locked_by(descriptor: int) -> Held | None:
-    """Who has locked an open file; None if nobody has, and nobody can until it is closed."""
+    """Return the holder of an open file's lock; None if it is free, and kept free until closed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -215,7 +215,7 @@ def locked_by(descriptor: int) -> Held | None:
 
 
 def _read_held(descriptor: int) -> Held:
-    """Who has locked an open file; who has just done so is given the time to say who it is."""
+    """Read the holder of an open file's lock; a new holder gets some time to write its name."""
     for _ in range(_GLANCES):
         silent_s = max(0.0, time.time() - os.fstat(descriptor).st_mtime)
         holder = parse_holder(os.pread(descriptor, MAX_BYTES, 0))
@@ -226,7 +226,7 @@ def _read_held(descriptor: int) -> Held:
 
 
 def _open_file(path: Path, *, create: bool) -> int | None:
-    """A file's descriptor; None if it is not there and not to be made. Raises InfraError."""
+    """Open a lease's file; None if it is missing and `create` is False. Raises InfraError."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         _make_folder(path.parent)
@@ -269,10 +269,10 @@ def _make_folder(folder: Path) -> None:
 
 
 def _unsafe(folder: os.stat_result) -> str | None:
-    """Why leases in a folder could be taken away by others than their holders, None if not.
+    """Return why others than their holders could remove leases from a folder, None if they cannot.
 
     In a sticky folder only the owner of a file, that of the folder, and root can do that; another
-    user's is taken if it was made for everybody.
+    user's folder is accepted if everybody may write to it.
     """
     if not stat.S_ISDIR(folder.st_mode):
         return "its folder is no folder"
@@ -285,12 +285,12 @@ def _unsafe(folder: os.stat_result) -> str | None:
 
 
 def _in_place(descriptor: int, path: Path) -> bool:
-    here = os.fstat(descriptor)
+    opened = os.fstat(descriptor)
     try:
-        there = os.stat(path, follow_symlinks=False)
+        current = os.stat(path, follow_symlinks=False)
     except OSError:
         return False
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+    return (opened.st_dev, opened.st_ino) == (current.st_dev, current.st_ino)
 
 
 def _lock(descriptor: int) -> bool:
@@ -313,10 +313,10 @@ class Claimant:
     """A process with a claim; `file` is the name of its file."""
 
     file: str
-    held: Held
+    holding: Held
 
     @property
-    def asks(self) -> bool:
+    def is_person(self) -> bool:
         return self.file.partition(_MARK)[2].startswith("asks-")
 
 
@@ -327,7 +327,7 @@ class Claim(LockedFile):
         """Come behind all earlier claims of the same kind. Raise InfraError."""
         now, token = time.monotonic_ns(), secrets.token_hex(4)
         self.file = f"{device_file(key)}{_MARK}{kind}-{now:020}-{token}"
-        descriptor = take_file(folder / self.file, content)
+        descriptor = lock_file(folder / self.file, content)
         assert isinstance(descriptor, int)
         super().__init__(descriptor, folder / self.file)
 
@@ -342,25 +342,25 @@ def claimants(folder: Path, key: str, before: Claim | None = None) -> list[Claim
         names = sorted(name for name in os.listdir(folder) if name.startswith(prefix))
     except OSError:
         return []
-    found = []
+    claims = []
     for name in names[:_MOST]:
         if before is not None and name >= before.file:
             break
         with contextlib.suppress(OSError):
-            held = _holder_of(folder / name)
-            if held is not None and held.silent_s <= STALE_S:
-                found.append(Claimant(name, held))
-    return found
+            holding = _claim_holding(folder / name)
+            if holding is not None and holding.silent_s <= STALE_S:
+                claims.append(Claimant(name, holding))
+    return claims
 
 
-def _holder_of(path: Path) -> Held | None:
+def _claim_holding(path: Path) -> Held | None:
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     descriptor = os.open(path, flags)
     try:
-        held = locked_by(descriptor)
-        if held is None:
+        holding = locked_by(descriptor)
+        if holding is None:
             os.unlink(path)
-        return held
+        return holding
     finally:
         os.close(descriptor)
 
@@ -371,33 +371,33 @@ _HOST: Final = socket.gethostname()
 _POLL_S: Final = (0.01, 0.05)
 _SURE_S: Final = 5.0
 _LONGEST_LOAN_S: Final = 604800.0
-"""So long a person may keep a device."""
+"""The longest time that a person may keep a device."""
 
 
 class DeviceHeld(InfraError):
     """A device is held by another process; the text names it."""
 
-    def __init__(self, text: str, held: Held) -> None:
-        self.held = held
+    def __init__(self, text: str, holding: Held) -> None:
+        self.holding = holding
         super().__init__(text)
 
 
 class LeaseLost(InfraError):
-    """A device may have got a second holder: what it answered since is not to be believed."""
+    """A device may have a second holder: its answers since then cannot be trusted."""
 
 
 class Missed(NamedTuple):
-    """A device that could not be had: by which key it is waited for, and who has it."""
+    """A device that could not be acquired: the key to wait for, and its holder."""
 
     name: str
     key: str
-    held: Held
+    holding: Held
 
 
 class Lease(LockedFile):
     """A device held by this process, until `close` or its end.
 
-    A warning tells once if the lease is lost.
+    A lost lease is logged once as a warning.
     """
 
     def __init__(self, descriptor: int, path: Path, name: str) -> None:
@@ -407,13 +407,13 @@ class Lease(LockedFile):
         self._lost = False
 
     def beat(self) -> None:
-        """Shows that its holder is alive, or says that the lease is lost."""
+        """Show that its holder is alive, or warn that the lease is lost."""
         with contextlib.suppress(LeaseLost):
             self.require()
             self.touch()
 
     def require(self) -> None:
-        """Raises LeaseLost if its file is not in its place, now or at any look before."""
+        """Raise LeaseLost if its file is not in place, now or at any check before."""
         known = self._lost
         self._lost = known or self.is_gone
         if not self._lost:
@@ -430,7 +430,7 @@ class Lease(LockedFile):
 class Leases:
     """The leases of this process; `purpose` tells others what it does with the devices.
 
-    Two names of one device share its lease: one process uses it after all.
+    Two names of one device share its lease, since one process uses it.
     """
 
     def __init__(
@@ -444,46 +444,46 @@ class Leases:
         self._purpose = purpose
         self._of_run = of_run
         self._loan_s = loan_s
-        self._own: dict[str, Lease] = {}
+        self._leases: dict[str, Lease] = {}
         self._claims: dict[str, Claim] = {}
-        self._changing = threading.RLock()  # between the heart and who takes and frees
+        self._changing = threading.RLock()  # between the heartbeat and `acquire` and `free`
         self._ended, self._closed = threading.Event(), threading.Event()
         self._heart: threading.Thread | None = None
 
     def require(self, key: str) -> None:
-        """Raises LeaseLost if a device that this object took has lost its lease."""
-        if key in self._own:
-            self._own[key].require()
+        """Raise LeaseLost if a device acquired by this object has lost its lease."""
+        if key in self._leases:
+            self._leases[key].require()
 
-    def take(self, key: str, name: str, *, wait_s: float = 0.0) -> None:
-        """Takes the device `key`, called `name`; waits for it as `wait_for`."""
+    def acquire(self, key: str, name: str, *, wait_s: float = 0.0) -> None:
+        """Acquire the device `key`, called `name`, waiting as `wait_for` does."""
 
         def attempt() -> list[Missed]:
-            held = self.try_take(key, name)
-            return [] if held is None else [Missed(name, key, held)]
+            holding = self.try_acquire(key, name)
+            return [] if holding is None else [Missed(name, key, holding)]
 
         self.wait_for(attempt, wait_s=wait_s)
 
-    def try_take(self, key: str, name: str) -> Held | None:
-        """Takes a device if it is free and nobody stands in line before us; else who has it.
+    def try_acquire(self, key: str, name: str) -> Held | None:
+        """Acquire a device if it is free and nobody is ahead of us in line; else return its holder.
 
         Raises InfraError if leases cannot be kept.
         """
         with self._changing:
-            if key in self._own:
-                self._own[key].holders += 1
+            if key in self._leases:
+                self._leases[key].holders += 1
                 return None
             path = self._folder / device_file(key)
-            if front := claimants(self._folder, key, self._claims.get(key)):
-                return held_file(path) or front[0].held
-            found = take_file(path, self._holder().content())
-            if isinstance(found, Held):
-                return found
-            lease = Lease(found, path, name)
-            if front := claimants(self._folder, key, self._claims.get(key)):
+            if first_claims := claimants(self._folder, key, self._claims.get(key)):
+                return find_holding(path) or first_claims[0].holding
+            taken_file = lock_file(path, self._holder().content())
+            if isinstance(taken_file, Held):
+                return taken_file
+            lease = Lease(taken_file, path, name)
+            if first_claims := claimants(self._folder, key, self._claims.get(key)):
                 lease.close()  # somebody came in between the look at the line and the lock
-                return front[0].held
-            self._own[key] = lease
+                return first_claims[0].holding
+            self._leases[key] = lease
             if self._heart is None or not self._heart.is_alive():
                 self._ended.clear()
                 self._heart = threading.Thread(target=self._beat, name="leases", daemon=True)
@@ -491,107 +491,109 @@ class Leases:
             return None
 
     def wait_for(self, attempt: Callable[[], Sequence[Missed]], *, wait_s: float | None) -> None:
-        """Tries again, standing in line, until an attempt to take one of several devices succeeds.
+        """Stand in line until an attempt to acquire one of several devices succeeds.
 
-        Who has them is said. No holder is waited for longer than `wait_s` seconds, which does not
+        Holders are reported. No holder is waited for longer than `wait_s` seconds, which does not
         count the time of a loan; a process of our own run is waited for in any case, unless
         `wait_s` is None. Raises DeviceHeld naming a holder.
         """
-        began, told, warned = time.monotonic(), "", ""
+        start, reported, warned = time.monotonic(), "", ""
         since: dict[str, tuple[str, float]] = {}
         with contextlib.ExitStack() as waits:
             waits.callback(self._leave_line)
             while missed := attempt():
                 now = time.monotonic()
-                for name, _, held in missed:
-                    if name not in since or since[name][0] != str(held.holder):
-                        since[name] = str(held.holder), now
-                foreign = [one for one in missed if not self._is_ours(one.held)]
+                for name, _, holding in missed:
+                    if name not in since or since[name][0] != str(holding.holder):
+                        since[name] = str(holding.holder), now
+                foreign = [miss for miss in missed if not self._is_ours(miss.holding)]
                 if wait_s is None:
                     left_s = 0.0
                 elif len(foreign) < len(missed):
                     left_s = math.inf  # a process of our own run is waited for in any case
                 else:
                     left_s = max(
-                        since[name][1] + self._patience_s(held, wait_s) - now
-                        for name, _, held in missed
+                        since[name][1] + self._patience_s(holding, wait_s) - now
+                        for name, _, holding in missed
                     )
                 if left_s <= 0:
-                    name, _, held = missed[0]
-                    waited = f" (waited {now - began:.1f} s)" if wait_s else ""
-                    raise DeviceHeld(f"device {name} is held by {held}{waited}", held)
+                    name, _, holding = missed[0]
+                    waited = f" (waited {now - start:.1f} s)" if wait_s else ""
+                    raise DeviceHeld(f"device {name} is held by {holding}{waited}", holding)
                 for _, key, _ in missed:
                     self._stand_in_line(key)
-                ours = [one for one in missed if one not in foreign]
-                name, _, held = (ours or missed)[0]
-                # who has just taken one, or gives one back, does not say who it is
-                unsure = now - began < _SURE_S and any(one.held.holder is None for one in missed)
-                if str(held.holder) != told and not unsure:
-                    told = str(held.holder)
-                    waits.enter_context(working(name))(f"waiting: held by {held}")
+                ours = [miss for miss in missed if miss not in foreign]
+                name, _, holding = (ours or missed)[0]
+                # a process that is just acquiring or freeing one has not written its name
+                is_unknown = any(miss.holding.holder is None for miss in missed)
+                unclear = is_unknown and now - start < _SURE_S
+                if str(holding.holder) != reported and not unclear:
+                    reported = str(holding.holder)
+                    waits.enter_context(working(name))(f"waiting: held by {holding}")
                     if not ours:
                         warned = name
-                        is_loan = held.holder is not None and held.holder.is_loan
-                        most = "" if self._loan_s or is_loan else f" up to {wait_s:g} s"
-                        _log.warning(f"waiting{most} for device {name}: held by {held}")
+                        is_loan = holding.holder is not None and holding.holder.is_loan
+                        limit = "" if self._loan_s or is_loan else f" up to {wait_s:g} s"
+                        _log.warning(f"waiting{limit} for device {name}: held by {holding}")
                 if self._closed.wait(min(left_s, random.uniform(*_POLL_S))):
-                    raise DeviceHeld(f"device {name} is not waited for any more", held)
+                    raise DeviceHeld(f"device {name} is not waited for any more", holding)
             if warned:
-                waited_s = time.monotonic() - began
+                waited_s = time.monotonic() - start
                 _log.warning(f"device {warned} is waited for no more, after {waited_s:.0f} s")
 
     def free(self, key: str) -> None:
-        """Gives a device back when its last holder here does; nothing if it is not held."""
+        """Free a device when its last user here frees it; do nothing if it is not held."""
         with self._changing:
-            lease = self._own.get(key)
+            lease = self._leases.get(key)
             if lease is not None:
                 lease.holders -= 1
                 if not lease.holders:
-                    del self._own[key]
+                    del self._leases[key]
                     lease.close()
 
     def close(self) -> None:
-        """Gives all devices back, and ends what waits for one; safe to call twice."""
+        """Free all devices and end all waits; safe to call twice."""
         self._ended.set()
         waits, self._closed = self._closed, threading.Event()
         waits.set()
         with self._changing:
-            for held in (*self._own.values(), *self._claims.values()):
-                held.close()
-            self._own.clear()
+            for file in (*self._leases.values(), *self._claims.values()):
+                file.close()
+            self._leases.clear()
             self._claims.clear()
 
-    def look(self, key: str) -> Held | None:
-        """Who else holds a device, or will next, None if nobody does."""
-        if key in self._own:
+    def find_holding(self, key: str) -> Held | None:
+        """Return the other process that holds a device or is next in line, None if nobody does."""
+        if key in self._leases:
             return None
-        held = held_file(self._folder / device_file(key))
-        others = claimants(self._folder, key) if held is None else []
-        return others[0].held if others else held
+        holding = find_holding(self._folder / device_file(key))
+        others = claimants(self._folder, key) if holding is None else []
+        return others[0].holding if others else holding
 
-    def held_here(self) -> Held:
-        """What others are told of what this process holds."""
+    def own_holding(self) -> Held:
+        """Return this process as the holder that others see."""
         return Held(self._holder(), 0.0)
 
-    def _is_ours(self, held: Held) -> bool:
-        who = held.holder
-        if who is None or not self._of_run or held.silent_s > STALE_S:
+    def _is_ours(self, holding: Held) -> bool:
+        holder = holding.holder
+        if holder is None or not self._of_run or holding.silent_s > STALE_S:
             return False
-        return (who.host, who.purpose) == (_HOST, self._purpose)
+        return (holder.host, holder.purpose) == (_HOST, self._purpose)
 
     @staticmethod
-    def _patience_s(held: Held, wait_s: float) -> float:
-        is_loan = held.holder is not None and held.holder.is_loan
+    def _patience_s(holding: Held, wait_s: float) -> float:
+        is_loan = holding.holder is not None and holding.holder.is_loan
         return _LONGEST_LOAN_S if wait_s and is_loan else wait_s
 
     def _stand_in_line(self, key: str) -> None:
-        """Has nobody take a device who comes later; once for all processes of a run."""
+        """Claim a device, so that later processes wait; one claim serves all processes of a run."""
         with self._changing:
             if (claim := self._claims.get(key)) is not None and not claim.is_gone:
                 claim.touch()
                 return
             line = claimants(self._folder, key)
-            if self._loan_s or not any(self._is_ours(one.held) and not one.asks for one in line):
+            runs = (claimant.holding for claimant in line if not claimant.is_person)
+            if self._loan_s or not any(map(self._is_ours, runs)):
                 kind: ClaimKind = "asks" if self._loan_s else "waits"
                 self._claims[key] = Claim(self._folder, key, self._holder().content(), kind)
 
@@ -608,7 +610,7 @@ class Leases:
 
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_S):
-            for lease in tuple(self._own.values()):
+            for lease in tuple(self._leases.values()):
                 lease.beat()
 
 

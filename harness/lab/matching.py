@@ -1,4 +1,4 @@
-"""Which device fits a test: its marker's requirements against what the lab says (pure)."""
+"""Matching of tests and devices: a marker's requirements against devices.yaml (pure)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _Check = Callable[[DeviceConfig, tuple[object, ...]], str | None]
 
 
 def misfits(device: DeviceConfig, requirements: Mapping[str, object]) -> list[str]:
-    """Why a device does not satisfy a marker's keywords; an empty list means that it does.
+    """Return why a device does not satisfy a marker's keywords; empty if it does.
 
     A requirement is one value, several of which one must hold (`htp_arch=(73, 75)`), or None for
-    no requirement. `tags` must all be there. What the lab does not say of a device does not
+    no requirement. All `tags` must be present. A property that the lab does not state does not
     satisfy anything. Raises ConfigError as `required` does.
     """
-    every = required(requirements).items()
-    answers = (_CHECKS[keyword][1](device, wanted) for keyword, wanted in every)
+    items = required(requirements).items()
+    answers = (_CHECKS[keyword][1](device, values) for keyword, values in items)
     return [reason for reason in answers if reason is not None]
 
 
 def required(requirements: Mapping[str, object]) -> dict[str, tuple[object, ...]]:
-    """What a marker's keywords require, each as the values of which one must hold.
+    """Return what a marker's keywords require: for each, the values of which one must match.
 
     Raises ConfigError for an unknown keyword or a value that cannot exist, on whatever device.
     """
-    found = {}
+    allowed = {}
     for keyword, value in requirements.items():
         if keyword not in _CHECKS:
             raise ConfigError(
@@ -41,15 +41,15 @@ def required(requirements: Mapping[str, object]) -> dict[str, tuple[object, ...]
                 field=keyword,
                 choices=_CHECKS,
             )
-        wanted = tuple(value) if isinstance(value, tuple | list | set | frozenset) else (value,)
-        if value is not None and wanted:
-            _refuse_impossible(keyword, wanted)
-            found[keyword] = wanted
-    return found
+        values = tuple(value) if isinstance(value, tuple | list | set | frozenset) else (value,)
+        if value is not None and values:
+            _refuse_impossible(keyword, values)
+            allowed[keyword] = values
+    return allowed
 
 
 def alike(device: DeviceConfig, others: Iterable[DeviceConfig]) -> list[DeviceConfig]:
-    """Those of `others` on which a verdict says the same as on this device.
+    """Return those of `others` on which a verdict means the same as on this device.
 
     They agree in all that tests may require; there is none for a device of unknown SoC.
     """
@@ -61,7 +61,7 @@ def alike(device: DeviceConfig, others: Iterable[DeviceConfig]) -> list[DeviceCo
 
 
 def kinds(devices: Iterable[DeviceConfig]) -> dict[str, str]:
-    """What each device is, so that a verdict says the same on all that are called the same.
+    """Return the kind of each device; a verdict means the same on all devices of one kind.
 
     That is the SoC in lower case, as names are, with the target behind it and a number if devices
     of one SoC differ; its own name for a device whose SoC the lab does not tell.
@@ -70,16 +70,16 @@ def kinds(devices: Iterable[DeviceConfig]) -> dict[str, str]:
     of_soc: dict[str, dict[tuple[object, ...], DeviceConfig]] = {}
     for device in listed:
         of_soc.setdefault(device.soc or "", {}).setdefault(_kind(device), device)
-    taken = {device.name for device in listed}
+    names = {device.name for device in listed}
     known: dict[tuple[object, ...], str] = {}
     numbered: dict[str, Iterator[str]] = {}  # each name is tried once, however many kinds there are
-    for soc, own in of_soc.items():
-        for kind, device in own.items():
-            whole = soc.lower() if len(own) == 1 else f"{soc.lower()}-{device.target}"
-            tried = numbered.setdefault(whole, chain([whole], _numbered(whole)))
-            known[kind] = next(name for name in tried if name not in taken)
-            taken.add(known[kind])
-    return {one.name: known[_kind(one)] if one.soc else one.name for one in listed}
+    for soc, devices_of_soc in of_soc.items():
+        for kind, device in devices_of_soc.items():
+            name = soc.lower() if len(devices_of_soc) == 1 else f"{soc.lower()}-{device.target}"
+            tried = numbered.setdefault(name, chain([name], _numbered(name)))
+            known[kind] = next(name for name in tried if name not in names)
+            names.add(known[kind])
+    return {device.name: known[_kind(device)] if device.soc else device.name for device in listed}
 
 
 def _numbered(name: str) -> Iterator[str]:
@@ -87,13 +87,13 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 def _kind(device: DeviceConfig) -> tuple[object, ...]:
-    told = (getattr(device, field) for field in ALIKE)
-    return tuple(tuple(sorted(one)) if isinstance(one, tuple) else one for one in told)
+    values = (getattr(device, field) for field in ALIKE)
+    return tuple(tuple(sorted(value)) if isinstance(value, tuple) else value for value in values)
 
 
-def _refuse_impossible(keyword: str, wanted: tuple[object, ...]) -> None:
+def _refuse_impossible(keyword: str, values: tuple[object, ...]) -> None:
     choices = _CHECKS[keyword][0]
-    for value in wanted:
+    for value in values:
         fits = isinstance(value, str) if choices is None else value in choices
         # True == 1 in Python, but htp_arch=True and simulated=1 are mistakes.
         if not fits or (isinstance(value, bool) is not (keyword == "simulated")):
@@ -102,37 +102,37 @@ def _refuse_impossible(keyword: str, wanted: tuple[object, ...]) -> None:
             raise ConfigError(problem, field=keyword, choices=choices)
 
 
-def _backend(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
+def _backend(device: DeviceConfig, values: tuple[object, ...]) -> str | None:
     # Only HTP can be ruled out beforehand; what GPU and CPU libraries say is itself a result.
-    if wanted == ("htp",) and device.soc in SOCS and device.htp_arch is None:
+    if values == ("htp",) and device.soc in SOCS and device.htp_arch is None:
         return f"{device.soc} has no HTP"
     return None
 
 
-def _one_of(keyword: str, device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
-    has = getattr(device, keyword)
-    if has in wanted:
+def _one_of(keyword: str, device: DeviceConfig, values: tuple[object, ...]) -> str | None:
+    actual = getattr(device, keyword)
+    if actual in values:
         return None
-    listed = " or ".join(str(value) for value in wanted)
-    if has is None:
+    listed = " or ".join(str(choice) for choice in values)
+    if actual is None:
         return f"needs {keyword} {listed}, and the lab does not say which it has"
-    return f"needs {keyword} {listed}, has {has}"
+    return f"needs {keyword} {listed}, has {actual}"
 
 
-def _tags(device: DeviceConfig, wanted: tuple[object, ...]) -> str | None:
-    missing = [str(tag) for tag in wanted if tag not in device.tags]
+def _tags(device: DeviceConfig, values: tuple[object, ...]) -> str | None:
+    missing = [str(tag) for tag in values if tag not in device.tags]
     return f"lacks tag {', '.join(missing)}" if missing else None
 
 
 _CHECKS: Final[Mapping[str, tuple[tuple[object, ...] | None, _Check]]] = {
     "backend": (BACKENDS, _backend),
-    "engine": (tuple(ENGINES), lambda device, wanted: None),
-    "compilers": (("own", "all"), lambda device, wanted: None),
-    "qnn": (None, lambda device, wanted: None),
+    "engine": (tuple(ENGINES), lambda device, values: None),
+    "compilers": (("own", "all"), lambda device, values: None),
+    "qnn": (None, lambda device, values: None),
     "htp_arch": (HTP_ARCHS, partial(_one_of, "htp_arch")),
     "soc": (None, partial(_one_of, "soc")),
     "target": (TARGETS, partial(_one_of, "target")),
     "simulated": ((True, False), partial(_one_of, "simulated")),
     "tags": (None, _tags),
 }
-"""What can be required: its values (None: any text), and why a device does not have them."""
+"""Keywords: their values (None: any text), and a function saying why a device does not match."""

@@ -1,4 +1,4 @@
-"""Asks devices how they are; which steps may bring one back, in what order, and taking them."""
+"""Health checks of devices, and the steps that may recover one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _WAKE: Final = (
 
 RecoveryStep = Literal["reconnect", "end-leftovers", "restart-server", "reboot", "power-cycle"]
 
-# Nothing but time, or a person, helps against these.
+# Only time or a person helps against these.
 _BEYOND_OUR_POWER: Final = frozenset({"hot", "low-battery"})
 _NEED_A_CONNECTION: Final[frozenset[RecoveryStep]] = frozenset({"end-leftovers", "reboot"})
 
@@ -59,7 +59,7 @@ ProbeProblem = Callable[[LabDevice], str | None]
 
 
 def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
-    """Asks a device how it is, in one round trip. Raises DeviceError."""
+    """Read a device's vitals in one round trip. Raises DeviceError."""
     script = f"set -- {shlex.quote(workdir)} ''\n{VITALS_SCRIPT}"
     before = time.time()
     answer = way.shell(
@@ -75,16 +75,16 @@ def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) ->
 
 
 def wake(way: Transport) -> None:
-    """Has a phone leave doze by what adb's shell may do, all of which is undone by itself.
+    """Wake a phone from doze by means of adb's shell, whose effects end by themselves.
 
-    A screen that goes on ends doze only behind no lock; to switch doze off ends it at once
+    Switching the screen on ends doze only if it is not locked; disabling doze ends it at once
     (DeviceIdleController, its command `disable`). Raises DeviceError.
     """
     way.shell(_WAKE, timeout_s=_LEFTOVERS_S, max_output_bytes=4096, doing="wake it from doze")
 
 
 def ask_load(way: Transport) -> float | None:
-    """How busy a device's processors are within one second, 0 to 1. Raises DeviceError."""
+    """Measure the load of a device's processors for one second, 0 to 1. Raises DeviceError."""
     answer = way.shell(
         f"set -- '' ''\n{LOAD_SCRIPT}",
         timeout_s=15,
@@ -95,9 +95,9 @@ def ask_load(way: Transport) -> float | None:
 
 
 def check(device: LabDevice, probe_problem: ProbeProblem) -> Health:
-    """Attaches a device if it is not, and asks how it is.
+    """Attach a device if necessary, and judge its health.
 
-    Raises ConfigError, and DeviceHeld if it turns out to be one that another process uses.
+    Raises ConfigError, and DeviceHeld if another process turns out to use it.
     """
     try:
         attached = device.attach()
@@ -116,8 +116,8 @@ def check(device: LabDevice, probe_problem: ProbeProblem) -> Health:
         return unreachable(str(error))
     if why is None:
         return health
-    found = HealthFinding("bad", "probe-fails", f"the probe does not run: {why}")
-    return Health((*health.findings, found), vitals)
+    finding = HealthFinding("bad", "probe-fails", f"the probe does not run: {why}")
+    return Health((*health.findings, finding), vitals)
 
 
 def recovery_steps(
@@ -128,10 +128,10 @@ def recovery_steps(
     may_reboot: bool,
     may_restart: bool = False,
 ) -> tuple[RecoveryStep, ...]:
-    """The steps to try one after the other until the device is well; none: only quarantine helps.
+    """Return the steps to try in turn until the device is healthy; none: only quarantine helps.
 
-    `codes` are what is wrong with it (none: it looks well), `strikes` counts the failures of the
-    lab on it since a case last went well, this one included: a step that a device looked well
+    `codes` are what is wrong with it (none: it looks healthy), `strikes` counts the failures of the
+    lab on it since a case last went well, this one included: a step that a device looked healthy
     after, and then failed again, is not taken twice. `may_restart`: the user's adb server, whose
     other devices are cut off, too; so only where it does not reach this one.
     """
@@ -146,7 +146,7 @@ def recovery_steps(
 
 
 def is_worth_trying(step: RecoveryStep, codes: Collection[str]) -> bool:
-    """Whether a step may help a device of which `codes` are wrong by now."""
+    """Return whether a step may help a device with these findings."""
     if codes and _BEYOND_OUR_POWER.issuperset(codes):
         return False
     return not ("unreachable" in codes and step in _NEED_A_CONNECTION)
@@ -155,7 +155,7 @@ def is_worth_trying(step: RecoveryStep, codes: Collection[str]) -> bool:
 class Recovery:
     """The recovery steps, taken on one device.
 
-    `come_back` is until when it is waited for if it is gone.
+    `come_back` is the deadline for a device that is gone to come back.
     """
 
     def __init__(self, device: LabDevice, rules: RecoveryRules, *, come_back: Deadline) -> None:
@@ -170,8 +170,8 @@ class Recovery:
             "power-cycle": self._power_cycle,
         }
 
-    def take(self, step: RecoveryStep) -> None:
-        """Takes one step, within a bound of its own. Raises InfraError if it cannot be done."""
+    def run(self, step: RecoveryStep) -> None:
+        """Take one step, within a bound of its own. Raises InfraError if it cannot be done."""
         self._steps[step]()
 
     def _power_cycle(self) -> None:
@@ -180,11 +180,11 @@ class Recovery:
         self._wait_for(Deadline(self._rules.reboot_timeout_s))
 
     def _wait_for(self, deadline: Deadline, before: str | None = None) -> None:
-        """Until it has booted and answers, and is not the boot that it was `before`."""
+        """Wait until it has booted and answers; its boot id must differ from `before`."""
         device, is_lost = self._device, True
         while True:
             try:
-                if is_lost:  # one that is booting is left to it
+                if is_lost:  # a device that is booting is left alone
                     device.release()
                     device.reconnect(within_s=max(_LEAST_S, deadline.remaining()))
                 device.detach()
@@ -243,7 +243,7 @@ class Recovery:
 
 
 _ALWAYS: Final = frozenset({"developer-off", "doze"})
-"""What nothing but hands ends, however well the device does meanwhile."""
+"""Findings that only a person can end, even if the device works."""
 _ADVICE: Final[Mapping[str, str]] = {
     **ADVICE,
     "low-battery": "charge it: another cable, port or charger",
@@ -260,7 +260,7 @@ _SIMULATED: Final = "`qnn-harness devices heal {name}` restarts it; see `qnn-har
 
 @dataclass(frozen=True)
 class Hands:
-    """What a person must do for a device, and why; each is one line."""
+    """A manual action for a device, and the reason; one line each."""
 
     do: str
     why: str
@@ -269,10 +269,10 @@ class Hands:
 def needs_hands(
     name: str, findings: Iterable[HealthFinding], *, simulated: bool = False
 ) -> Hands | None:
-    """What the device with these findings needs; None: nothing.
+    """Return the manual action that these findings call for, None if there is none.
 
-    To be asked once the steps of recovery were taken: what they mend is not for hands. One that is
-    `simulated` here has neither cable nor screen.
+    To be called after the recovery steps: what they repair needs no person. A device that is
+    `simulated` has neither cable nor screen.
     """
     for finding in findings:
         if finding.state == "bad" or finding.code in _ALWAYS:
@@ -286,9 +286,9 @@ def needs_hands(
 
 
 def unreachable_advice(why: str) -> str | None:
-    """What to do about a device that was not reached, by what was said of it; None: nobody knows.
+    """Return advice for a device that was not reached, by its error message; None if unknown.
 
-    It is the same whoever tells it. What has an address hangs on no cable of ours.
+    Callers share this advice. A device with an address has no cable to this computer.
     """
     serial = next((one for word in why.split() if has_address(one := word.strip(":;,."))), "")
     for state in STATE_ADVICE:
@@ -298,4 +298,4 @@ def unreachable_advice(why: str) -> str | None:
         return "plug it in, switch it on; if it is, another cable or port"
     if "no adb server" in why:
         return "see why its adb server does not answer"
-    return _NOT_THERE if serial and any(one in why for one in _REFUSED) else None
+    return _NOT_THERE if serial and any(phrase in why for phrase in _REFUSED) else None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.core.bounded_json import parse_json
 from harness.core.errors import ConfigError, HarnessError
-from harness.labgrid.session import Wanted, tell
+from harness.labgrid.session import PlaceRequest, tell
 
 _NEEDS = "needs labgrid 26 or newer: pip install 'qnn-harness[labgrid]'"
 
@@ -21,7 +21,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # without a buffer, which would take the end of stdin for itself
     with open(0, "rb", buffering=0, closefd=False) as stdin:
-        wanted = Wanted(**parse_json(stdin.readline()))
+        wanted = PlaceRequest(**parse_json(stdin.readline()))
     try:
         try:
             from harness.labgrid.keeper import Keeper

@@ -46,8 +46,8 @@ from harness.labgrid.session import (
     MAX_BYTES,
     OWNER,
     Place,
+    PlaceRequest,
     Service,
-    Wanted,
     changes,
     lost_file,
     no_place,
@@ -361,7 +361,7 @@ class _Lost:
 class Keeper:
     """The places of one session, from the queue to their release."""
 
-    def __init__(self, wanted: Wanted, folder: Path) -> None:
+    def __init__(self, wanted: PlaceRequest, folder: Path) -> None:
         self._wanted = wanted
         self._folder = folder
         self._user, self._name = own_names()

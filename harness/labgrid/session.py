@@ -62,7 +62,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PlaceRequest:
     """What a session asks of a lab: none of its `places` means that they are only listed."""
 
     coordinator: str
@@ -78,7 +78,7 @@ def waiting_text(filters: Mapping[str, str], holders: Collection[str], wait_s: f
     return f"waiting up to {wait_s:g} s for a place of labgrid with {asked}{who}"
 
 
-def no_place(wanted: Wanted, places: Sequence[Place]) -> str:
+def no_place(wanted: PlaceRequest, places: Sequence[Place]) -> str:
     """Why no place fits, with the tags that there are."""
     asked = " ".join(f"{key}={value}" for key, value in wanted.filters.items())
     if not places:
@@ -212,7 +212,7 @@ def is_alive(folder: Path) -> bool:
 class Session:
     """The places that this process took, until `close` or its end."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: PlaceRequest) -> None:
         """Waits for its places. Raises ConfigError and InfraError."""
         self._wanted = wanted
         self._ends = threading.Event()
@@ -265,7 +265,7 @@ class Session:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def found_places(wanted: Wanted) -> FoundPlaces:
+def found_places(wanted: PlaceRequest) -> FoundPlaces:
     """The places of the session that this process belongs to, else all that fit, as they are.
 
     Raises ConfigError where the extra is not installed or no place fits, InfraError where the
@@ -276,7 +276,7 @@ def found_places(wanted: Wanted) -> FoundPlaces:
         held = read_json(folder / HELD, MAX_BYTES)
         if held["wanted"] == asdict(wanted):
             return FoundPlaces(places_of(held), "", folder)
-    keeper = _start(Wanted(wanted.coordinator, wanted.filters), Path())
+    keeper = _start(PlaceRequest(wanted.coordinator, wanted.filters), Path())
     try:
         told = _answer(keeper, _START_S)
         return FoundPlaces(places_of(told), str(told["user"]))
@@ -285,7 +285,7 @@ def found_places(wanted: Wanted) -> FoundPlaces:
         keeper.wait()
 
 
-def _start(wanted: Wanted, folder: Path, *inherited: int) -> subprocess.Popen[bytes]:
+def _start(wanted: PlaceRequest, folder: Path, *inherited: int) -> subprocess.Popen[bytes]:
     keeper = subprocess.Popen(
         [sys.executable, "-P", "-m", "harness.labgrid", str(folder)],
         stdin=subprocess.PIPE,

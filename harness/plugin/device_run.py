@@ -604,7 +604,7 @@ class Run:
         from harness.core.errors import DeviceError, DeviceRefused, InfraError
 
         places = (placement.on(name) for placement in placements for name in placement.candidates)
-        if any(self.devices.device(place).is_out for place in places):
+        if any(self.devices.device(place).is_offline for place in places):
             return
         lost = [error for error in errors if isinstance(error, DeviceError)]
         if all(isinstance(error, DeviceRefused) for error in lost):

@@ -17,7 +17,7 @@ from harness.plugin.terminal import NOT_ASKED
 if TYPE_CHECKING:
     from harness.bench.placement import Placement
     from harness.lab.inventory import DeviceConfig, Lab
-    from harness.labgrid.session import FoundPlaces, Session, Wanted
+    from harness.labgrid.session import FoundPlaces, PlaceRequest, Session
     from harness.plugin.axes import DeviceRuntimes
     from harness.results.known_issues import KnownIssue
     from harness.results.record import CaseRecord, DeviceRecord, Fixed
@@ -88,7 +88,7 @@ class Selection:
         _ = self.lab
         return [self._addressed.get(name, name) for name in self.options.devices]
 
-    def _reserve_places(self, request: Wanted) -> FoundPlaces:
+    def _reserve_places(self, request: PlaceRequest) -> FoundPlaces:
         from harness.labgrid.session import Session
 
         self._session = Session(request)

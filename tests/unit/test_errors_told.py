@@ -68,9 +68,9 @@ def test_a_full_disk_keeps_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     leases = Leases(tmp_path / "leases", purpose="a test")
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(InfraError, match=r"cannot keep a lease in .*: No space left on device"):
-        leases.take("local:x", "phone")
+        leases.acquire("local:x", "phone")
     monkeypatch.undo()
-    leases.take("local:x", "phone")
+    leases.acquire("local:x", "phone")
     leases.close()
 
 

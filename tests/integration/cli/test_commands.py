@@ -153,7 +153,7 @@ def test_healing_goes_on_past_a_device_that_is_held(simulated_lab: Path) -> None
     with opened(simulated_lab) as lab:
         key = lab.device("sim-test").key
     leases = Leases(lease_root(), purpose="a test")
-    leases.take(key, "sim-test")
+    leases.acquire(key, "sim-test")
     done = qnn_harness("devices", "heal", "sim-test", "sim-other", "--lab", simulated_lab, "--json")
     leases.close()
     assert done.returncode == 3

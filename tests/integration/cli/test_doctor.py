@@ -172,7 +172,7 @@ def test_a_device_that_another_process_holds_is_left_alone(
     file = simulated_lab
     describe_on_host(file, adb, start_device(), "name: held, target: linux-x64, soc: QCS8550")
     leases = Leases(lease_root(), purpose="a test")
-    leases.take(key_of(file, "held"), "held")
+    leases.acquire(key_of(file, "held"), "held")
     try:
         done, checks = run("--lab", file)
     finally:

@@ -97,7 +97,7 @@ def test_another_address_is_no_way_around_a_lease(
             second.device("at-0").attach()
         # nothing of it is kept, so that the holder may use the other address, too
         both = open_at(f"{daemon}-third", link.address)
-        both.device("at-0").hold()
+        both.device("at-0").acquire()
         both.close()
         first.close()
         again = second.device("at-0").attach()

@@ -43,7 +43,7 @@ if user:
     os.setuid(user)
 leases = Leases(Path(sys.argv[1]), purpose="a test")
 try:
-    leases.take("local:R5CX1234", "phone", wait_s=float(sys.argv[3]))
+    leases.acquire("local:R5CX1234", "phone", wait_s=float(sys.argv[3]))
 except Exception as error:
     print(error, flush=True)
     sys.exit(1)
@@ -83,12 +83,12 @@ def test_a_held_device_is_refused_with_the_holders_name(folder: Path) -> None:
     with holding(folder) as (process, said):
         assert said == "holds"
         with pytest.raises(DeviceHeld, match=rf"phone is held by .*{process.pid} \(a test\)"):
-            mine.take(KEY, "phone")
-        held = mine.look(KEY)
+            mine.acquire(KEY, "phone")
+        held = mine.find_holding(KEY)
         assert held is not None
         assert held.holder is not None
         assert held.holder.pid == process.pid
-        mine.take("local:another", "tablet")
+        mine.acquire("local:another", "tablet")
     mine.close()
 
 
@@ -97,17 +97,17 @@ def test_a_killed_holder_frees_it_at_once(folder: Path) -> None:
     with holding(folder) as (process, _):
         process.kill()
         process.wait()
-        mine.take(KEY, "phone")
+        mine.acquire(KEY, "phone")
     with holding(folder) as (_, said):
         assert f"{os.getpid()} (mine)" in said
     mine.close()
-    assert mine.look(KEY) is None
+    assert mine.find_holding(KEY) is None
 
 
 def test_waiting_ends_when_it_is_free_or_at_the_deadline(folder: Path, logged: Logged) -> None:
     mine = Leases(folder, purpose="mine")
     with holding(folder, hold_s=1):
-        mine.take(KEY, "phone", wait_s=30)
+        mine.acquire(KEY, "phone", wait_s=30)
     first, last = logged.warnings
     assert first.startswith("waiting up to 30 s for device phone: held by ")
     assert last.startswith("device phone is waited for no more, after ")
@@ -115,7 +115,7 @@ def test_waiting_ends_when_it_is_free_or_at_the_deadline(folder: Path, logged: L
     with holding(folder):
         began = time.monotonic()
         with pytest.raises(DeviceHeld, match=r"\(waited \d+(\.\d)? s\)"):
-            mine.take(KEY, "phone", wait_s=0.5)
+            mine.acquire(KEY, "phone", wait_s=0.5)
         assert 0.5 <= time.monotonic() - began < SLACK_S
 
 
@@ -127,12 +127,12 @@ def test_a_holder_that_was_stopped_is_told_from_one_that_works(folder: Path) -> 
         long_ago = time.time() - 500
         os.utime(file, (long_ago, long_ago))
         with pytest.raises(DeviceHeld, match=r"has not moved for 5\d\d s"):
-            mine.take(KEY, "phone")
+            mine.acquire(KEY, "phone")
 
 
 def test_a_child_does_not_keep_it(folder: Path) -> None:
     mine = Leases(folder, purpose="mine")
-    mine.take(KEY, "phone")
+    mine.acquire(KEY, "phone")
     child = os.fork()
     if child == 0:
         time.sleep(20)
@@ -140,7 +140,7 @@ def test_a_child_does_not_keep_it(folder: Path) -> None:
     try:
         mine.close()
         other = Leases(folder, purpose="other")
-        other.take(KEY, "phone")
+        other.acquire(KEY, "phone")
         other.close()
     finally:
         os.kill(child, signal.SIGKILL)
@@ -154,7 +154,7 @@ def test_another_user_waits_for_the_same_file(folder: Path) -> None:
         if parent.stat().st_uid == 0 and "pytest" in str(parent):
             parent.chmod(parent.stat().st_mode | 0o055)
     mine = Leases(folder, purpose="mine")
-    mine.take(KEY, "phone")
+    mine.acquire(KEY, "phone")
     (file,) = folder.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
     assert stat.S_IMODE(file.stat().st_mode) == 0o666
@@ -164,7 +164,7 @@ def test_another_user_waits_for_the_same_file(folder: Path) -> None:
     with holding(folder, user=65534) as (process, said):
         assert said == "holds"
         with pytest.raises(DeviceHeld, match=str(process.pid)):
-            mine.take(KEY, "phone")
+            mine.acquire(KEY, "phone")
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def open_folder() -> Iterator[Path]:
 def test_another_user_gets_it_when_it_is_free(open_folder: Path) -> None:
     folder = open_folder / "leases"
     mine = Leases(folder, purpose="mine")
-    mine.take(KEY, "phone")
+    mine.acquire(KEY, "phone")
 
     def first() -> str:
         with holding(folder, user=65534, wait_s=60) as (_, said):
@@ -191,7 +191,7 @@ def test_another_user_gets_it_when_it_is_free(open_folder: Path) -> None:
         assert not waits.done(), waits.result()
         mine.close()
         assert waits.result() == "holds"
-    mine.take(KEY, "phone")
+    mine.acquire(KEY, "phone")
     mine.close()
 
 
@@ -200,7 +200,7 @@ def test_one_of_many_gets_it(folder: Path) -> None:
 
     def attempt(leases: Leases) -> bool:
         try:
-            leases.take(KEY, "phone")
+            leases.acquire(KEY, "phone")
         except DeviceHeld:
             return False
         return True
@@ -214,7 +214,7 @@ def test_one_of_many_gets_it(folder: Path) -> None:
 @pytest.mark.parametrize("what", ["link", "folder", "fifo", "garbage"])
 def test_what_somebody_put_there(folder: Path, tmp_path: Path, what: str) -> None:
     mine = Leases(folder, purpose="mine")
-    mine.take(KEY, "phone")
+    mine.acquire(KEY, "phone")
     (file,) = folder.iterdir()
     mine.close()
     assert not file.exists()
@@ -222,7 +222,7 @@ def test_what_somebody_put_there(folder: Path, tmp_path: Path, what: str) -> Non
     victim.write_text("precious")
     if what == "garbage":
         file.write_bytes(os.urandom(100_000))
-        mine.take(KEY, "phone")
+        mine.acquire(KEY, "phone")
         assert json.loads(file.read_bytes())["pid"] == os.getpid()
         mine.close()
         return
@@ -233,7 +233,7 @@ def test_what_somebody_put_there(folder: Path, tmp_path: Path, what: str) -> Non
     else:
         os.mkfifo(file)
     with pytest.raises(InfraError, match="QNN_HARNESS_LEASES"):
-        mine.take(KEY, "phone")
+        mine.acquire(KEY, "phone")
     assert victim.read_text() == "precious"
 
 
@@ -245,7 +245,7 @@ def test_who_lost_its_lease_is_told_and_gives_up(
     told = SimpleQueue[str]()
     monkeypatch.setattr(lease_module._log, "warning", told.put)
     mine, other = Leases(folder, purpose="mine"), Leases(folder, purpose="other")
-    mine.take(KEY, "phone")
+    mine.acquire(KEY, "phone")
     mine.require(KEY)
     (file,) = folder.iterdir()
     match how:
@@ -259,15 +259,15 @@ def test_who_lost_its_lease_is_told_and_gives_up(
         case "folder-renamed":
             folder.rename(folder.with_name("away"))
     assert "the lease of device phone is lost" in told.get(timeout=60)
-    other.take(KEY, "phone")
+    other.acquire(KEY, "phone")
     with pytest.raises(LeaseLost, match="removed or replaced"):
         mine.require(KEY)
     mine.free(KEY)
     with pytest.raises(DeviceHeld, match=r"\(other\)"):
-        mine.take(KEY, "phone")
+        mine.acquire(KEY, "phone")
     other.require(KEY)
     other.close()
-    mine.take(KEY, "phone")
+    mine.acquire(KEY, "phone")
     mine.require(KEY)
     mine.close()
     assert told.empty()  # who lets go has lost nothing
@@ -276,7 +276,7 @@ def test_who_lost_its_lease_is_told_and_gives_up(
 def test_a_lost_lease_stays_lost_when_its_file_is_put_back(folder: Path, logged: Logged) -> None:
     """Meanwhile another process may have held the device."""
     mine = Leases(folder, purpose="mine")
-    mine.take(KEY, "phone")
+    mine.acquire(KEY, "phone")
     (file,) = folder.iterdir()
     away = file.rename(folder / "away")
     with pytest.raises(LeaseLost):
@@ -300,10 +300,10 @@ def test_a_file_that_goes_while_it_is_locked_is_no_lease(
         return real_lock(descriptor)
 
     monkeypatch.setattr(lease_module, "_lock", late_lock)
-    mine.take(KEY, "phone")
+    mine.acquire(KEY, "phone")
     mine.require(KEY)
     with pytest.raises(DeviceHeld):
-        Leases(folder, purpose="other").take(KEY, "phone")
+        Leases(folder, purpose="other").acquire(KEY, "phone")
     mine.close()
 
 
@@ -330,11 +330,11 @@ def test_a_folder_that_others_can_take_leases_from(
         os.chown(folder, owner, -1)
     mine = Leases(folder, purpose="mine")
     if why is None:
-        mine.take(KEY, "phone")
+        mine.acquire(KEY, "phone")
         mine.close()
         return
     with pytest.raises(InfraError, match=why):
-        mine.take(KEY, "phone")
+        mine.acquire(KEY, "phone")
     assert not list(folder.iterdir())
 
 
@@ -344,14 +344,14 @@ def test_a_file_with_a_second_name_is_not_written_to(folder: Path, tmp_path: Pat
     victim.write_text("precious")
     os.link(victim, folder / device_file(KEY))
     with pytest.raises(InfraError, match="regular file of one name"):
-        Leases(folder, purpose="mine").take(KEY, "phone")
+        Leases(folder, purpose="mine").acquire(KEY, "phone")
     assert victim.read_text() == "precious"
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "leases").symlink_to(tmp_path)
     with pytest.raises(InfraError, match="no folder"):
-        Leases(tmp_path / "leases", purpose="mine").take(KEY, "phone")
+        Leases(tmp_path / "leases", purpose="mine").acquire(KEY, "phone")
 
 
 MEETING_SUITE = '''"""Ends only while another run is at the same case."""
@@ -386,7 +386,7 @@ def test_two_runs_use_a_simulated_device_at_the_same_time(lab: DeviceRuns, tmp_p
     suite = written(tmp_path, MEETING_SUITE)
     (tmp_path / "here").mkdir()
     leases = Leases(lab.folder / "leases", purpose="a person at the desk")
-    leases.take(f"simulated:{(lab.folder / 'simulated/sim-v73').resolve()}", "sim-v73")
+    leases.acquire(f"simulated:{(lab.folder / 'simulated/sim-v73').resolve()}", "sim-v73")
     with ThreadPoolExecutor(2) as pool:
         runs = [
             pool.submit(
@@ -430,7 +430,7 @@ def test_a_run_that_does_not_get_its_device(kept: tuple[DeviceRuns, str], tmp_pa
     lab, key = kept
     suite = written(tmp_path, MEETING_SUITE)
     leases = Leases(lab.folder / "leases", purpose="a person at the desk")
-    leases.take(key, "kept")
+    leases.acquire(key, "kept")
     done = lab.run("--lease-timeout", "0.5", suites=suite)
     leases.close()
     assert done.code == 3, done.output
@@ -461,7 +461,7 @@ def test_losing(bench, how):
     SEEN.add(how)
     (LEASES / device_file(os.environ["LEASE_KEY"])).unlink()
     if how == "taken":
-        THIEF.take(os.environ["LEASE_KEY"], "it")
+        THIEF.acquire(os.environ["LEASE_KEY"], "it")
     else:
         pytest.fail("whatever a case finds then, it shared its device")
 '''

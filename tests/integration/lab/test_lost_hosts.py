@@ -34,7 +34,7 @@ def test_a_host_is_waited_for_once_and_brings_its_devices_back(
         watch = DeviceWatch(
             Quarantine(tmp_path / "quarantine"),
             probe_problem=lambda device: None,
-            tell=events.append,
+            on_event=events.append,
             clock=lambda: now[0],
         )
         for name in ("far-0", "far-1"):

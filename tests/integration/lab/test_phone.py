@@ -82,7 +82,7 @@ def test_it_comes_back_when_it_is_plugged_in_again(
 ) -> None:
     lab, events = open_lab(phone), list[LabEvent]()
     watch = DeviceWatch(
-        Quarantine(tmp_path / "out"), probe_problem=lambda device: None, tell=events.append
+        Quarantine(tmp_path / "out"), probe_problem=lambda device: None, on_event=events.append
     )
     watch.require(lab.device("phone"))
     phone.link.cut()

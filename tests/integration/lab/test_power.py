@@ -67,7 +67,7 @@ class Desk:
         self._watch = DeviceWatch(
             Quarantine(self.folder / "quarantine"),
             probe_problem=lambda device: None,
-            tell=self.events.append,
+            on_event=self.events.append,
             clock=lambda: self.now,
         )
         self._watch.require(self.lab.device(DESK))

@@ -48,7 +48,7 @@ class Ward:
         self.watch = DeviceWatch(
             self.quarantine,
             probe_problem=lambda device: None,
-            tell=self.events.append,
+            on_event=self.events.append,
             clock=lambda: self.now,
         )
 
@@ -114,7 +114,7 @@ def test_a_reboot_is_waited_for(ward: Ward) -> None:
     device = ward.device.attach()
     before = ask_vitals(device.transport, device.workdir).boot_id
     device.transport.shell("sleep 1000 >/dev/null 2>&1 &", timeout_s=60)
-    Recovery(ward.device, ward.device.recovery_rules, come_back=Deadline(0)).take("reboot")
+    Recovery(ward.device, ward.device.recovery_rules, come_back=Deadline(0)).run("reboot")
     device = ward.device.attach()
     after = ask_vitals(device.transport, device.workdir).boot_id
     assert before
@@ -184,7 +184,7 @@ def test_a_device_that_cannot_come_back(ward: Ward, tmp_path: Path) -> None:
 
 
 def test_the_gate_is_off_for_simulated_devices(ward: Ward) -> None:
-    assert ward.watch.settle(ward.device) == {}
+    assert ward.watch.wait_until_idle(ward.device) == {}
 
 
 def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
     simulated_lab.write_text(simulated_lab.read_text() + gate)
     ward = Ward(simulated_lab, tmp_path)
     with ward.lab:
-        settled = ward.watch.settle(ward.device)
+        settled = ward.watch.wait_until_idle(ward.device)
         ward.now = 7.0
-        first, second = (ward.watch.surroundings(ward.device) for _ in range(2))
+        first, second = (ward.watch.environment(ward.device) for _ in range(2))
     assert settled["waited_s"] == 0
     assert isinstance(settled["busy"], float)
     assert (first["seen_s"], first["cases_before"], second["cases_before"]) == (7.0, 0, 1)
@@ -202,10 +202,10 @@ def test_a_gate_of_its_own(simulated_lab: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_around_a_case_is_what_was_seen_last(ward: Ward) -> None:
-    assert ward.watch.surroundings(ward.device) == {"cases_before": 0}
+    assert ward.watch.environment(ward.device) == {"cases_before": 0}
     ward.watch.require(ward.device)
     ward.now = 5.0
-    around = ward.watch.surroundings(ward.device)
+    around = ward.watch.environment(ward.device)
     assert (around["seen_s"], around["cases_before"]) == (5.0, 1)
     (checked,) = ward.events
     assert checked.vitals is not None
@@ -223,7 +223,7 @@ def test_who_follows_is_told_why_a_timed_case_waits(simulated_lab: Path, tmp_pat
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         with ward.lab, followed_by(follow), pytest.raises(InfraError, match="not fit"):
-            ward.watch.settle(ward.device)
+            ward.watch.wait_until_idle(ward.device)
     finally:
         busy.kill()
         busy.wait()
@@ -271,7 +271,7 @@ def test_a_quarantine_does_not_end_before_the_probe_has_run(ward: Ward) -> None:
         ward.quarantine,
         probe_problem=lambda device: None,
         thorough=fails,
-        tell=ward.events.append,
+        on_event=ward.events.append,
     )
     watch.require(ward.device)
     assert asked == []  # a device that was well is not kept waiting
@@ -366,7 +366,7 @@ def test_a_second_fault_while_a_device_is_brought_back_is_waited_out(
             attached = device.attach()
             ask_vitals(attached.transport, attached.workdir)
 
-    watch = DeviceWatch(ward.quarantine, probe_problem=fails_twice, tell=ward.events.append)
+    watch = DeviceWatch(ward.quarantine, probe_problem=fails_twice, on_event=ward.events.append)
     assert watch.failed(ward.device, case_over=True)
     assert looks >= 3
     assert ward.told[-1] == ("reconnect", "good")

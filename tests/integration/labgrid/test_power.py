@@ -18,7 +18,7 @@ from harness.lab.attach import OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import LabEvent, Quarantine
 from harness.lab.inventory import load_lab
-from harness.labgrid.session import FoundPlaces, Session, Wanted
+from harness.labgrid.session import FoundPlaces, PlaceRequest, Session
 from tests.integration.device_runs import DeviceRuns, Finished
 from tests.integration.labgrid.rack import Rack
 from tests.integration.labgrid.test_runs import steps
@@ -96,7 +96,7 @@ class Ward:
         runs = DeviceRuns(folder)
         rack.describe(runs, recovery=recovery, places=2)
 
-        def take(wanted: Wanted) -> FoundPlaces:
+        def take(wanted: PlaceRequest) -> FoundPlaces:
             session = Session(wanted)
             ends.callback(session.close)
             return session.found
@@ -109,7 +109,7 @@ class Ward:
         self.watch = DeviceWatch(
             Quarantine(folder / "quarantine"),
             probe_problem=lambda device: None,
-            tell=self.events.append,
+            on_event=self.events.append,
             clock=lambda: self.now,
         )
         for name in ("p1", "p2"):

@@ -15,7 +15,7 @@ import pytest
 
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError
-from harness.labgrid.session import Wanted, found_places, lost_file
+from harness.labgrid.session import PlaceRequest, found_places, lost_file
 from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns
 from tests.integration.labgrid.rack import Rack, wait_until
 
@@ -340,7 +340,7 @@ def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
         there = f"127.0.0.1:{other.server_address[1]}"
         told = f"labgrid.coordinator: what listens at {there} is no coordinator that labgrid "
         with pytest.raises(ConfigError, match=told):
-            found_places(Wanted(there, {}, 1, 0.0))
+            found_places(PlaceRequest(there, {}, 1, 0.0))
         other.shutdown()
 
 
@@ -361,4 +361,4 @@ def test_where_labgrid_is_not_installed(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "labgrid.py").write_text("raise ImportError('it is not here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(ConfigError, match=r"pip install 'qnn-harness\[labgrid\]' \(it is not here"):
-        found_places(Wanted("127.0.0.1:1", {}))
+        found_places(PlaceRequest("127.0.0.1:1", {}))

@@ -314,7 +314,7 @@ def test_the_script_on_a_real_shell(target: str, tmp_path: Path) -> None:
     build = "libcdsprpc.so.1.0.0, build id a1b2c3d4e5f60718293a4b5c6d7e8f9000112233"
     assert found.rpc_builds == {f"{root}/{files[3]}": build}
     assert (found.daemons, found.sees_processes) == (("cdsprpcd",), True)
-    assert (found.who or "").startswith("uid=")
+    assert (found.account or "").startswith("uid=")
     assert found.signatures == (("testsig-0x1a.so",) if system.dsp_folders else ())
     assert len(found.shells) == len(found.skels) == min(1, len(system.dsp_folders))
     assert list(found.opencl) == [f"{root}{system.opencl[0]}"]
@@ -373,7 +373,7 @@ def test_shells_and_programs_of_devices_understand_every_question(
     assert found.vitals.write_problem is None
     assert found.exec_exit == 7
     assert found.vitals.clock_s is not None
-    assert (found.who or "").startswith("uid=")
+    assert (found.account or "").startswith("uid=")
     asked = {line for line in answer.splitlines() if line.startswith("@qnn-harness:")}
     facts = ask(f"set -- {shlex.quote(str(device.workdir))}\n{FACTS_SCRIPT}")
     told = parse_facts(facts)

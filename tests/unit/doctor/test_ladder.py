@@ -151,7 +151,9 @@ OF_A_BOARD = (
 )
 def test_what_selinux_refuses(line: str, who: str | None, mode: str | None, status: str) -> None:
     one = examined(PHONE)
-    answers = replace(one.answers, denials=(line,), selinux=mode, who=who or one.answers.who)
+    answers = replace(
+        one.answers, denials=(line,), selinux=mode, account=who or one.answers.account
+    )
     found = climbed(replace(one, answers=answers))
     assert found["SELinux"].status == status
     assert one_line(line) in found["SELinux"].found

@@ -23,7 +23,7 @@ from harness.lab.new_devices import (
     FoundDevice,
     find_devices,
     free_name,
-    told_soc,
+    identify_soc,
     with_addresses,
 )
 from harness.transport.adb_address import USER_SERVER, TcpAddress
@@ -75,7 +75,7 @@ def loaded(
 def test_what_a_device_is(
     said: str | None, number: int | None, skels: list[str], name: str, arch: int, why: str
 ) -> None:
-    told = told_soc(replace(FACTS, soc=said, soc_id=number), skels)
+    told = identify_soc(replace(FACTS, soc=said, soc_id=number), skels)
     assert (told.name, told.htp_arch) == (name, arch)
     assert why in told.why
 

@@ -68,9 +68,9 @@ def test_the_serial_of_a_device_on_usb(serial: str, said: str | None, same: bool
     ("now", "same"),
     [
         (None, True),
-        (DeviceId("/f", "a", found=True), True),
-        (DeviceId("/f", "b", found=True), False),
-        (DeviceId("/f", "b", found=False), True),  # emptied, and given a new one
+        (DeviceId("/f", "a", existed=True), True),
+        (DeviceId("/f", "b", existed=True), False),
+        (DeviceId("/f", "b", existed=False), True),  # emptied, and given a new one
     ],
 )
 def test_the_id_on_a_device(now: DeviceId | None, same: bool) -> None:
@@ -94,7 +94,7 @@ def test_the_shell_that_starts_a_probe_checks_it(
     path = tmp_path / "it's a file"
     if there is not None:
         path.write_text(there)
-    script = DeviceId(str(path), "right", found=True).check() + "echo started"
+    script = DeviceId(str(path), "right", existed=True).check() + "echo started"
     done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout == "started\n") is fine
     assert ("another device answers" in done.stderr) is not fine

@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.errors import InfraError
 from harness.lab.facts import Vitals
-from harness.lab.health import Fitness, KnownState, KnownStates, Out
+from harness.lab.health import Fitness, KnownState, KnownStates, Offline
 
 KEY = "local:R5CX1234"
 FITNESS = Fitness(
@@ -20,7 +20,7 @@ FITNESS = Fitness(
     cases_lost=1,
     switches=3,
     switch_at=2000.0,
-    out=Out(InfraError("it is away"), 3000.0),
+    offline=Offline(InfraError("it is away"), 3000.0),
     vitals=(900.0, Vitals(hottest_c=41.5, clock_limit_khz=1000, governor="walt")),
     cases=7,
     epoch="abc",
@@ -29,24 +29,24 @@ FITNESS = Fitness(
 
 def test_who_takes_a_device_takes_what_is_known_of_it(tmp_path: Path) -> None:
     states = KnownStates(tmp_path / "known", "run")
-    assert states.take(KEY) == KnownState()
-    states.keep(KEY, KnownState(FITNESS, frozenset({"htp-2.51.0"}), ("serial 1",), frozenset("ab")))
-    seen = states.look(KEY)
+    assert states.pop(KEY) == KnownState()
+    states.save(KEY, KnownState(FITNESS, frozenset({"htp-2.51.0"}), ("serial 1",), frozenset("ab")))
+    seen = states.read(KEY)
     assert (seen.lies, seen.identity, seen.device_ids) == ({"htp-2.51.0"}, ("serial 1",), {*"ab"})
-    found = states.take(KEY).fitness
-    assert found.out is not None
-    assert (str(found.out.error), found.out.look_at) == ("it is away", 3000.0)
-    found.out = FITNESS.out
+    found = states.pop(KEY).fitness
+    assert found.offline is not None
+    assert (str(found.offline.error), found.offline.look_at) == ("it is away", 3000.0)
+    found.offline = FITNESS.offline
     assert found == FITNESS
-    assert states.take(KEY) == KnownState(), "after a holder that died nothing is known"
+    assert states.pop(KEY) == KnownState(), "after a holder that died nothing is known"
     assert list((tmp_path / "known").iterdir()) == []
 
 
 def test_cases_are_counted_for_each_run_and_another_may_have_another_device(tmp_path: Path) -> None:
-    KnownStates(tmp_path, "run").keep(KEY, KnownState(FITNESS, identity=("serial 1",)))
-    other = KnownStates(tmp_path, "other").look(KEY)
+    KnownStates(tmp_path, "run").save(KEY, KnownState(FITNESS, identity=("serial 1",)))
+    other = KnownStates(tmp_path, "other").read(KEY)
     assert (other.fitness.cases, other.identity) == (0, ())
-    assert KnownStates(tmp_path, "run").look(KEY).fitness.cases == 7
+    assert KnownStates(tmp_path, "run").read(KEY).fitness.cases == 7
 
 
 @pytest.mark.parametrize(
@@ -55,10 +55,10 @@ def test_cases_are_counted_for_each_run_and_another_may_have_another_device(tmp_
 )
 def test_a_damaged_file_says_nothing(tmp_path: Path, content: bytes) -> None:
     states = KnownStates(tmp_path, "run")
-    states.keep(KEY, KnownState(FITNESS))
+    states.save(KEY, KnownState(FITNESS))
     (file,) = tmp_path.iterdir()
     file.write_bytes(content)
-    assert states.take(KEY) == KnownState()
+    assert states.pop(KEY) == KnownState()
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_a_damaged_file_says_nothing(tmp_path: Path, content: bytes) -> None:
 )
 def test_a_field_that_makes_no_sense_spoils_all(tmp_path: Path, field: str, value: object) -> None:
     states = KnownStates(tmp_path, "run")
-    states.keep(KEY, KnownState(FITNESS))
+    states.save(KEY, KnownState(FITNESS))
     (file,) = tmp_path.iterdir()
     file.write_text(json.dumps(json.loads(file.read_text()) | {field: value}))
-    assert states.take(KEY) == KnownState()
+    assert states.pop(KEY) == KnownState()
 
 
 def test_where_nothing_can_be_written_the_next_one_looks_anew(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     states = KnownStates(tmp_path / "file", "run")
-    states.keep(KEY, KnownState(FITNESS))
-    assert states.take(KEY) == KnownState()
+    states.save(KEY, KnownState(FITNESS))
+    assert states.pop(KEY) == KnownState()

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from harness.core.errors import ConfigError
-from harness.lab.fields import LabgridConfig, PlaceDevice, described
+from harness.lab.fields import LabgridConfig, PlaceDevice, device_entry
 from harness.lab.inventory import load_lab
-from harness.labgrid.session import FoundPlaces, Place, Service, Wanted
+from harness.labgrid.session import FoundPlaces, Place, PlaceRequest, Service
 from harness.transport.adb_address import TcpAddress
 from tests.logged import Logged
 
@@ -22,9 +22,9 @@ LABGRID = "schema: 1\nlabgrid:\n  coordinator: lab\n  filters: {board: x, rack: 
 def lab_of(folder: Path, text: str, *places: Place, user: str = "desk/me"):
     file = folder / "devices.yaml"
     file.write_text(text)
-    asked: list[Wanted] = []
+    asked: list[PlaceRequest] = []
 
-    def find(wanted: Wanted) -> FoundPlaces:
+    def find(wanted: PlaceRequest) -> FoundPlaces:
         asked.append(wanted)
         return FoundPlaces(places, user)
 
@@ -60,7 +60,7 @@ def lab_of(folder: Path, text: str, *places: Place, user: str = "desk/me"):
     ],
 )
 def test_what_a_place_is(place: Place, known, device) -> None:
-    assert described(place, PlaceDevice(**known)) == device
+    assert device_entry(place, PlaceDevice(**known)) == device
 
 
 @pytest.mark.parametrize(
@@ -78,19 +78,19 @@ def test_a_place_that_is_no_device_is_left_out(
 
 def test_what_is_asked_for(tmp_path: Path) -> None:
     lab, asked = lab_of(tmp_path, LABGRID, Place("p", {"adb_serial": "1a2b"}, [ADBD]))
-    assert asked == [Wanted("lab:20408", {"board": "x", "rack": "3"}, 1, 600.0)]
+    assert asked == [PlaceRequest("lab:20408", {"board": "x", "rack": "3"}, 1, 600.0)]
     (device,) = lab.devices
     assert lab.server_of(device) == TcpAddress("10.0.0.7", 5555)
     assert device.serial == "1a2b"
     assert lab.select(["p"]) == [device]
     other = LABGRID.replace("lab\n", "'[::1]:99'\n  places: 3\n  wait_s: 0\n", 1)
     _, asked = lab_of(tmp_path, other)
-    assert asked == [Wanted("[::1]:99", {"board": "x", "rack": "3"}, 3, 0.0)]
+    assert asked == [PlaceRequest("[::1]:99", {"board": "x", "rack": "3"}, 3, 0.0)]
 
 
 def test_what_is_asked_of_a_lab_is_the_same_for_all_of_a_run() -> None:
     asked = LabgridConfig(coordinator="lab")
-    assert asked.wanted == Wanted("lab:20408", {}, 1, 600.0)
+    assert asked.request == PlaceRequest("lab:20408", {}, 1, 600.0)
     with pytest.raises(ValidationError, match="frozen"):
         asked.places = 2  # type: ignore[misc]
     with pytest.raises(ValidationError, match="frozen"):

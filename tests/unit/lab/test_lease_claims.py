@@ -58,7 +58,7 @@ def test_persons_come_before_runs_and_then_who_came_first(
     assert [claimant.file for claimant in claimants(folder, KEY)] == expected
     for number, own in enumerate(sorted(claims, key=lambda claim: claim.file)):
         assert len(claimants(folder, KEY, own)) == number
-    asking = [claimant.asks for claimant in claimants(folder, KEY)]
+    asking = [claimant.is_person for claimant in claimants(folder, KEY)]
     assert asking == [kind == "asks" for kind in sorted(kinds)]
     if len(set(kinds)) > 1:
         reached()
@@ -117,10 +117,10 @@ def test_what_somebody_put_there_keeps_nobody_back(folder: Path, tmp_path: Path,
 def test_without_a_claim_nobody_gets_what_others_have_one_on(folder: Path) -> None:
     early, late = claim(folder, "waits"), Leases(folder, purpose="late")
     with pytest.raises(DeviceHeld, match="phone is held by"):
-        late.take(KEY, "phone")
-    assert late.look(KEY) is not None
+        late.acquire(KEY, "phone")
+    assert late.find_holding(KEY) is not None
     early.close()
-    late.take(KEY, "phone")
+    late.acquire(KEY, "phone")
     late.close()
 
 
@@ -128,7 +128,7 @@ def waiting(leases: Leases, had: list[str], name: str) -> Thread:
     """Somebody who waits for the phone, and writes it down once it is had."""
 
     def wait() -> None:
-        leases.take(KEY, "phone", wait_s=60)
+        leases.acquire(KEY, "phone", wait_s=60)
         had.append(name)
 
     thread = Thread(target=wait)
@@ -142,7 +142,7 @@ def test_who_waits_has_it_after_one_case_of_the_others(folder: Path) -> None:
     first, second = (Leases(folder, purpose="a night", of_run=True) for _ in range(2))
     third = Leases(folder, purpose="a night", of_run=True)
     run, person = Leases(folder, purpose="a bisection"), Leases(folder, purpose="desk", loan_s=60)
-    first.take(KEY, "phone")
+    first.acquire(KEY, "phone")
     line = list[Thread]()
     for leases, name in ((second, "second"), (third, "third"), (run, "run")):
         line.append(waiting(leases, had, name))
@@ -170,13 +170,13 @@ def test_one_of_several_is_had_and_none_is_claimed_any_more(folder: Path) -> Non
     other, run = Leases(folder, purpose="other"), Leases(folder, purpose="a run")
     keys = {name: f"local:{name}" for name in ("one", "two")}
     for name, key in keys.items():
-        other.take(key, name)
+        other.acquire(key, name)
     taken = list[str]()
 
     def attempt() -> list[Missed]:
         missed = list[Missed]()
         for name, key in keys.items():
-            if (held := run.try_take(key, name)) is None:
+            if (held := run.try_acquire(key, name)) is None:
                 taken.append(name)
                 return []
             missed.append(Missed(name, key, held))
@@ -199,27 +199,27 @@ def test_who_gives_it_back_after_each_case_is_waited_for_and_who_keeps_it_is_not
 ) -> None:
     run, other = Leases(folder, purpose="a run"), Leases(folder, purpose="other")
     third, ends = Leases(folder, purpose="third"), time.monotonic() + 60
-    other.take(KEY, "phone")
-    thread = Thread(target=lambda: third.take(KEY, "phone", wait_s=60))
+    other.acquire(KEY, "phone")
+    thread = Thread(target=lambda: third.acquire(KEY, "phone", wait_s=60))
     thread.start()
     wait_for(lambda: bool(claimants(folder, KEY)))
     began = time.monotonic()
     with pytest.raises(DeviceHeld, match=r"other\), since .* \(waited 0.. s\)"):
-        run.take(KEY, "phone", wait_s=0.3)
+        run.acquire(KEY, "phone", wait_s=0.3)
     assert time.monotonic() - began < 30 < ends
     other.free(KEY)
     thread.join(60)
     third.close()
-    run.take(KEY, "phone")
+    run.acquire(KEY, "phone")
     run.close()
     other.close()
 
 
 def test_those_of_ones_own_run_are_waited_for_in_any_case(folder: Path) -> None:
     one, two = (Leases(folder, purpose="a run", of_run=True) for _ in range(2))
-    one.take(KEY, "phone")
+    one.acquire(KEY, "phone")
     had = list[str]()
-    thread = Thread(target=lambda: (two.take(KEY, "phone", wait_s=0.1), had.append("two")))
+    thread = Thread(target=lambda: (two.acquire(KEY, "phone", wait_s=0.1), had.append("two")))
     thread.start()
     time.sleep(0.5)
     assert not had
@@ -229,20 +229,20 @@ def test_those_of_ones_own_run_are_waited_for_in_any_case(folder: Path) -> None:
     two.close()
     with pytest.raises(DeviceHeld):
         Leases(folder, purpose="a run").wait_for(
-            lambda: [Missed("phone", KEY, two.held_here())], wait_s=0
+            lambda: [Missed("phone", KEY, two.own_holding())], wait_s=0
         )
 
 
 def test_the_time_of_a_loan_comes_on_top(folder: Path) -> None:
     """Nobody is failed by a person who has said how long it takes; but who waits for nothing is."""
     run, anna = Leases(folder, purpose="a run"), Leases(folder, purpose="by hand", loan_s=2)
-    anna.take(KEY, "phone", wait_s=60)
+    anna.acquire(KEY, "phone", wait_s=60)
     began = time.monotonic()
     with pytest.raises(DeviceHeld):
-        run.take(KEY, "phone", wait_s=0.3)
+        run.acquire(KEY, "phone", wait_s=0.3)
     assert time.monotonic() - began > 1  # what a person says is told by the second
     with pytest.raises(DeviceHeld):
-        run.take(KEY, "phone")
+        run.acquire(KEY, "phone")
     anna.close()
     run.close()
     assert not list(folder.iterdir())
@@ -254,12 +254,12 @@ def test_what_waits_in_another_thread_ends_with_its_leases(
     warnings = list[str]()
     monkeypatch.setattr(lease._log, "warning", warnings.append)
     other, run = Leases(folder, purpose="other"), Leases(folder, purpose="a run")
-    other.take(KEY, "phone")
+    other.acquire(KEY, "phone")
     said: list[str] = []
 
     def wait() -> None:
         try:
-            run.take(KEY, "phone", wait_s=600)
+            run.acquire(KEY, "phone", wait_s=600)
         except DeviceHeld as error:
             said.append(str(error))
 
@@ -271,5 +271,5 @@ def test_what_waits_in_another_thread_ends_with_its_leases(
     assert said == ["device phone is not waited for any more"]
     other.close()
     assert not list(folder.iterdir())
-    run.take(KEY, "phone")
+    run.acquire(KEY, "phone")
     run.close()

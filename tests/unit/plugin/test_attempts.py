@@ -23,7 +23,7 @@ class MockDevice:
     """What is asked of a device; `out`: it is not used, `taken`: another process has it."""
 
     def __init__(self, name: str, out: bool, taken: bool) -> None:
-        self.name, self.is_out, self.is_taken, self.verdicts = name, out, taken, 0
+        self.name, self.is_offline, self.is_taken, self.verdicts = name, out, taken, 0
         self.full = self.held = False
         self.fitness: Any = self
 
@@ -64,7 +64,7 @@ class MockWorkbench:
 
     def problem(self, placement: Placement) -> InfraError | None:
         device = self.devices[placement.device]
-        if device.is_out:
+        if device.is_offline:
             return InfraError("is out")
         return DeviceFull("full", serial="") if device.full else None
 
@@ -104,14 +104,14 @@ class MockWorkbench:
             raise DeviceFull("no room", serial="")
 
     def keep_out(self, device: MockDevice, held: DeviceHeld) -> None:
-        device.is_out = True
+        device.is_offline = True
 
     def distrust(self, device: MockDevice) -> None:
         self.distrusted.append(device.name)
 
     def recover(self, device: MockDevice, *, case_over: bool, background: bool) -> None:
         self.over.append(case_over)
-        device.is_out = self.breaks
+        device.is_offline = self.breaks
 
 
 def made(

@@ -21,7 +21,7 @@ VERSION = VersionError("there is no such version")
 
 
 @pytest.mark.parametrize(
-    ("errors", "is_out", "raised"),
+    ("errors", "is_offline", "raised"),
     [
         ([VERSION, VERSION], False, VERSION),
         ([INDEX], False, INDEX),
@@ -35,10 +35,10 @@ VERSION = VersionError("there is no such version")
     ],
 )
 def test_only_where_a_device_is_to_blame_cases_are_tried(
-    errors: list[HarnessError], is_out: bool, raised: HarnessError | None
+    errors: list[HarnessError], is_offline: bool, raised: HarnessError | None
 ) -> None:
     run = Run(cast(Options, None))
-    lab = SimpleNamespace(device=lambda name: SimpleNamespace(is_out=is_out))
+    lab = SimpleNamespace(device=lambda name: SimpleNamespace(is_offline=is_offline))
     run._workbench = cast(Workbench, SimpleNamespace(lab=lab))
     if raised is None:
         run._nothing_ready([PLACEMENT], errors)

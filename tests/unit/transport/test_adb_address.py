@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.lab.fields import device_at
+from harness.lab.fields import parse_device_url
 from harness.transport.adb_address import (
     USER_SERVER,
     ServerAddress,
@@ -85,7 +85,7 @@ def test_an_address_behind_ssh_in_words(address: SshAddress, shown: str, host: s
     ],
 )
 def test_what_is_the_address_of_a_device(url: str, found: object) -> None:
-    assert device_at(url) == found
+    assert parse_device_url(url) == found
 
 
 def test_what_holds_a_tunnel() -> None:

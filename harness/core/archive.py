@@ -1,7 +1,7 @@
-"""Takes zip archives (wheels, AARs, DLCs) apart without trusting a byte of them.
+"""Unpacking of zip archives (wheels, AARs, DLCs) that are not trusted.
 
-Nothing else in the harness unpacks archives. Only deflate is accepted: it is unpacked piece by
-piece, where bzip2 makes 850 MB of 428 bytes at once.
+Nothing else in the harness unpacks archives. Only deflate is accepted: it is unpacked in pieces,
+while bzip2 expands 428 bytes to 850 MB at once.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _END_BYTES = 22
 _END_MAGIC = b"PK\x05\x06"
 _ZIP64_LOCATOR_BYTES = 20
 _ZIP64_LOCATOR_MAGIC = b"PK\x06\x07"
-# members on this disk and in all, size and place of the directory, behind what tells of versions
+# after the versions: members on this disk and in all, size and offset of the directory
 _ZIP64_END: Final = struct.Struct("<4s28xQQ8x")
 _ZIP64_END_MAGIC = b"PK\x06\x06"
 _LOCAL_HEADER_BYTES = 30
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
 
-# What reading a damaged zip raises, by experiment with fuzzed ones (tests/unit/runtimes).
+# Exceptions from reading damaged archives, found with fuzzed ones (tests/unit/runtimes).
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -60,9 +60,9 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class ArchiveLimits:
-    """Bounds of what is unpacked (bytes); the libraries of QNN 2.51 need a tenth of each.
+    """Limits for unpacking (bytes); the libraries of QNN 2.51 need a tenth of each.
 
-    A directory of 2 MiB is 20 MB of memory when it was read. `zip64` are archives beyond 4 GB.
+    A directory of 2 MiB takes 20 MB of memory. `zip64` allows archives beyond 4 GB.
     """
 
     members: int = 10_000
@@ -75,28 +75,28 @@ class ArchiveLimits:
 
 
 class ArchiveError(Exception):
-    """An archive that is damaged, or of which nothing is unpacked; the text says why."""
+    """An archive is damaged or not accepted; the text says why."""
 
 
 def unpack(
     archive: Path,
     folder: Path,
-    wanted: Callable[[str], bool],
+    is_wanted: Callable[[str], bool],
     limits: ArchiveLimits = ArchiveLimits(),
 ) -> dict[str, str]:
-    """Writes the wanted files of a zip archive below `folder`, which must be new and empty.
+    """Write the wanted files of a zip archive below `folder`, which must be new and empty.
 
-    Their names there, and the sha256 of each. The whole archive is judged before the first byte is
-    written, whatever is wanted of it. Refused: names of `name_problem`, links and devices,
+    Return {name: sha256}. The whole archive is checked before the first byte is written, including
+    members that are not wanted. Refused: names with a `name_problem`, links and devices,
     duplicates, names that are file and folder at once, encryption, methods other than deflate,
-    zip64, members that overlap, and what exceeds `limits`. Raises
-    InfraError saying what is wrong; what was written until then is the caller's to remove.
+    zip64, overlapping members, and more than `limits`. Raises InfraError with the reason; the
+    caller removes files written until then.
     """
     with _open(archive, limits) as opened:
         return {
             member.filename: _write(opened, member, folder)
             for member in _named(opened)
-            if not member.is_dir() and wanted(member.filename)
+            if not member.is_dir() and is_wanted(member.filename)
         }
 
 
@@ -104,41 +104,41 @@ def unpacked_once(
     archive: Path,
     folder: Path,
     facts: Mapping[str, Any],
-    wanted: Callable[[str], bool],
+    is_wanted: Callable[[str], bool],
     data_of: Callable[[Path, Collection[str]], Mapping[str, Any]],
     *,
-    what: str,
+    title: str,
 ) -> VerifiedFolder:
-    """The wanted files of an archive as a verified folder: unpacked once, anew where it changed.
+    """Return the wanted files of an archive as a verified folder, unpacked if absent or changed.
 
-    `facts` tell what it is made from. `data_of` gets the new folder and the names in it; it returns
-    what to keep besides, or refuses by InfraError. Raises InfraError as `unpack` does.
+    `facts` identify the folder's source. `data_of` gets the new folder and the names in it, and
+    returns the manifest's `data`, or raises InfraError. Raises InfraError as `unpack` does.
     """
 
     def make() -> None:
         with work_folder(folder.parent) as work:
             unfinished = work / "unpacked"
             unfinished.mkdir()
-            files = unpack(archive, unfinished, wanted)
+            files = unpack(archive, unfinished, is_wanted)
             if any(name.split("/")[0] == MANIFEST for name in files):
-                raise InfraError(f"{archive.name} has a {MANIFEST}, which is what tells of it here")
+                raise InfraError(f"{archive.name} has a {MANIFEST}, a name that is reserved here")
             write_manifest(unfinished, facts, data_of(unfinished, files), files)
             publish(unfinished, folder)
 
-    return made_once(folder, facts, make, doing=f"unpacking {what}", timeout_s=_TIMEOUT_S)
+    return made_once(folder, facts, make, doing=f"unpacking {title}", timeout_s=_TIMEOUT_S)
 
 
 def names_of(archive: Path, limits: ArchiveLimits = ArchiveLimits()) -> list[str]:
-    """The names of the files of an archive, judged as in `unpack`. Raises InfraError."""
+    """Return the names of an archive's files, checked as in `unpack`. Raises InfraError."""
     with _open(archive, limits) as opened:
         return [member.filename for member in _named(opened) if not member.is_dir()]
 
 
 @contextmanager
 def opened_archive(file: IO[bytes], limits: ArchiveLimits) -> Iterator[zipfile.ZipFile]:
-    """A zip whose members lie within it and can be read in bounded memory; names may be anything.
+    """Open a zip whose members lie within it and fit in bounded memory; names are not checked.
 
-    Raises ArchiveError, also for what is found in the block, and OSError.
+    Raises ArchiveError, also for damage found in the block, and OSError.
     """
     try:
         _bound_directory(file, limits)
@@ -159,39 +159,42 @@ def _open(archive: Path, limits: ArchiveLimits) -> Iterator[zipfile.ZipFile]:
 
 
 def _bound_directory(file: IO[bytes], limits: ArchiveLimits) -> None:
-    """Refuses an archive whose directory would be large to read, before zipfile reads it."""
+    """Refuse an archive whose directory is too large, before zipfile reads it."""
     size = file.seek(0, os.SEEK_END)
     if size > limits.archive_bytes:
         raise ValueError(f"{size} bytes")
     tail_bytes = min(size, _ZIP64_LOCATOR_BYTES + _END_BYTES + 0xFFFF)
     file.seek(size - tail_bytes)
     tail = file.read(tail_bytes)
-    # The same choice as zipfile makes: an end without comment first, else the last that is found.
-    at = len(tail) - _END_BYTES
-    if at < 0 or tail[at : at + 4] != _END_MAGIC or tail[-2:] != b"\0\0":
-        at = tail.rfind(_END_MAGIC)
-    if at < 0 or len(tail) - at < _END_BYTES:
+    # the same choice as zipfile's: an end without a comment first, else the last one found
+    position = len(tail) - _END_BYTES
+    if position < 0 or tail[position : position + 4] != _END_MAGIC or tail[-2:] != b"\0\0":
+        position = tail.rfind(_END_MAGIC)
+    if position < 0 or len(tail) - position < _END_BYTES:
         raise zipfile.BadZipFile("it is no zip archive, or one that was cut short")
-    entries, directory_bytes = struct.unpack_from("<HI", tail, at + 10)
-    locator = tail[max(0, at - _ZIP64_LOCATOR_BYTES) : at]
+    entries, directory_bytes = struct.unpack_from("<HI", tail, position + 10)
+    locator = tail[max(0, position - _ZIP64_LOCATOR_BYTES) : position]
     if locator[:4] == _ZIP64_LOCATOR_MAGIC:
         if not limits.zip64:
             raise ValueError("it is a zip64 archive, which nothing of this size needs")
-        entries, directory_bytes = _zip64_end(file, locator, size - len(tail) + at - len(locator))
+        entries, directory_bytes = _zip64_end(
+            file, locator, size - len(tail) + position - len(locator)
+        )
     if entries > limits.members or directory_bytes > limits.directory_bytes:
         raise ValueError(f"{entries} members in a directory of {directory_bytes} bytes")
     file.seek(0)
 
 
 def _zip64_end(file: IO[bytes], locator: bytes, locator_at: int) -> tuple[int, int]:
-    """Members and size of the directory of an archive beyond 4 GB.
+    """Return the number of members and the directory's size of an archive beyond 4 GB.
 
-    Some versions of zipfile look right before the locator, others where that says: it must be one.
+    Some versions of zipfile look right before the locator, others where it points to: both must be
+    the same position.
     """
-    at = locator_at - _ZIP64_END.size
-    if at < 0 or struct.unpack_from("<Q", locator, 8) != (at,):
+    position = locator_at - _ZIP64_END.size
+    if position < 0 or struct.unpack_from("<Q", locator, 8) != (position,):
         raise ValueError("its zip64 end is not where it says")
-    file.seek(at)
+    file.seek(position)
     magic, entries, directory_bytes = _ZIP64_END.unpack(file.read(_ZIP64_END.size))
     if magic != _ZIP64_END_MAGIC:
         raise ValueError("its zip64 end is not where it says")
@@ -215,7 +218,7 @@ def _judge(opened: zipfile.ZipFile, limits: ArchiveLimits) -> None:
 
 
 def _named(opened: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """The members. Each name is that of a file inside a folder."""
+    """Return the members, after checking that each name is that of a file inside a folder."""
     members = opened.infolist()
     for member in members:
         if problem := name_problem(member.orig_filename.removesuffix("/")):
@@ -256,9 +259,9 @@ def _refuse_collisions(members: list[zipfile.ZipInfo]) -> None:
 
 
 def _refuse_overlaps(members: list[zipfile.ZipInfo], directory_at: int) -> None:
-    """Members that share packed bytes make small archives unpack to petabytes."""
+    """Raise ValueError for members that share bytes: small archives could unpack to petabytes."""
     end = 0
-    for member in sorted(members, key=lambda one: one.header_offset):
+    for member in sorted(members, key=lambda info: info.header_offset):
         if member.header_offset < end:
             raise ValueError(f"{member.filename[:120]!r} overlaps another member")
         end = member.header_offset + _LOCAL_HEADER_BYTES + member.compress_size

@@ -1,4 +1,4 @@
-"""What cases of one test differ in: axes, engines and backends, an entry for each."""
+"""Tables of the axes of a matrix, and of engines and backends."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ RPC_LIBRARY: Final = "libcdsprpc.so"
 
 
 def backend_of(name: str) -> Backend | None:
-    """The backend of that name; None if there is none."""
+    """Return the backend of that name, None if there is none."""
     return next((backend for backend in BACKENDS if backend == name), None)
 
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine. `name` is what markers, options and records call it, `title` what people do.
+    """One engine: `name` in markers, options and records, `title` in texts for people.
 
-    `test` is the test of `plugin/builtin_tests.py` that runs a user's file with it. `suite` is
-    what records call the suite of such cases. `option` chooses its version, None: it has none.
+    `test` is the test of `plugin/builtin_tests.py` that runs a user's file with it, `suite` the
+    suite of such cases in records. `option` chooses its version; None if it has none.
 
-    `takes_contexts`: contexts are given to it one by one, made by a compiler or taken out of files.
-    Any other engine loads a file as it is. `takes_models`: it makes graphs on the device itself.
-    `compiles` is the kind of artefact that it compiles here, before anything of it is loaded there.
-    `runs_whole` is the kind with contexts of which it runs all else, too.
+    `takes_contexts`: it loads contexts one by one, from a compiler or extracted from files; other
+    engines load a file as it is. `takes_models`: it builds graphs on the device itself. `compiles`
+    is the kind of artefact that is compiled on the host before it is loaded on the device.
+    `runs_whole` is the kind of file with contexts whose other parts it runs, too.
 
-    `libraries` is the entry of `needed_files.ENGINES` whose libraries it takes; None: that of its
-    name, or one of several that depends on what there is. `backends` are those that it runs on.
+    `libraries` is the entry of `needed_files.ENGINES` with its libraries; None for the entry of its
+    own name, or one that depends on the available files. `backends` are those it runs on.
     """
 
     name: str
@@ -87,21 +87,21 @@ LITERT: Final = Engine(
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
     {engine.name: engine for engine in (QNN, ORT, EXECUTORCH, LITERT)}
 )
-"""All of them by name, the usual one first."""
+"""All engines by name, the default first."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis. `name` is what records, conditions of known issues and `--axis` call it.
+    """One axis; `name` is its name in records, conditions of known issues and `--axis`.
 
-    `option` of pytest chooses its values, None: they follow from another axis. `type` says how a
-    value is read. A "version" is looked for among those that there are, and its commas may be of a
-    range. A "name" stands for itself, and lists of names are split at commas. `values` are all
-    names that there are, empty where only the lab or the catalog knows.
+    `option` is the pytest option for its values; None if they follow from another axis. A value of
+    `type` "version" is matched against the available versions, and may be a range with commas; a
+    "name" stands for itself, and lists of names are split at commas. `values` are all names, or
+    empty if only the lab or the catalog knows them.
 
-    `in_axes`: a record has it among its `axes`, null where the case takes none of it. The others
-    stand in fields of their own. `mark` stands before its value in the name of a case, which tells
-    it only where it is not the usual one.
+    `in_axes`: records have it among their `axes`, null for a case without it; other axes are fields
+    of their own. `mark` precedes its value in the name of a case, which has only values other than
+    the default.
     """
 
     name: str
@@ -126,13 +126,13 @@ AXES: Final[Mapping[str, Axis]] = MappingProxyType(
         )
     }
 )
-"""All axes by name. No parameter of a test is called like one."""
+"""All axes by name. No parameter of a test has the name of an axis."""
 
 VERSIONS: Final = tuple(axis.name for axis in AXES.values() if axis.type == "version")
 """The axes whose values are versions: a bisection searches along these."""
 
 IN_AXES: Final = tuple(axis.name for axis in AXES.values() if axis.in_axes)
-"""The axes that stand among the `axes` of every record."""
+"""The axes that are among the `axes` of every record."""
 
 
 if TYPE_CHECKING:

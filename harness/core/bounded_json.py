@@ -1,7 +1,7 @@
-"""The one reader of JSON: bounded before memory is taken, and clear about what is wrong (pure).
+"""The only reader of JSON: bounds are checked before memory is allocated (pure).
 
-Whoever wrote it may be anybody: it may be nested without end, hold millions of small values, halves
-of characters, or numbers that nothing can calculate with.
+The text is not trusted: it may be nested without end, hold millions of small values, unpaired
+surrogates, or numbers too large to calculate with.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 500_000
 INTEGERS: Final = 1 << 64
-"""Counters of 64 bits are less; whatever reads JSON elsewhere may hold no more."""
+"""The limit of integers: other readers of JSON may have no more than 64 bits."""
 _TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 _TOKEN: Final = re.compile(_TEXT.pattern + rb"|[\[{]|[\]}]")
 _BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
@@ -29,13 +29,13 @@ _T = TypeVar("_T")
 
 
 class JsonError(ValueError):
-    """Text that is no JSON, or more of it than is read; says where, and what would be valid."""
+    """Text that is not JSON, or exceeds a limit; the message says where."""
 
 
 def parse_json(content: bytes | str) -> Any:
-    """Return the value that JSON says. Raise JsonError.
+    """Return the value of a JSON text. Raises JsonError.
 
-    Its numbers are finite, and its whole ones have 64 bits.
+    Numbers must be finite, and integers must have at most 64 bits.
     """
     from pydantic_core import from_json
 
@@ -68,10 +68,10 @@ def parse_model(
 def parse_model(
     model: type[_M] | TypeAdapter[_T], content: bytes | str, most_values: int = MAX_VALUES
 ) -> _M | _T:
-    """Return the instance of a model that JSON says. Raise JsonError or ValidationError.
+    """Return an instance of a model from a JSON text. Raises JsonError or ValidationError.
 
-    Both are ValueErrors that `problem_in` puts into words. What is no number is none in any field:
-    neither true nor "1".
+    Both are ValueErrors that `problem_in` describes. Validation is strict: neither true nor "1" is
+    accepted as a number.
     """
     bounded = _bounded(content, most_values)
     if isinstance(model, type):
@@ -80,24 +80,24 @@ def parse_model(
 
 
 def problem_in(error: ValueError) -> str:
-    """Say in one line why a file was not read: of a model, its first field that is wrong."""
+    """Describe in one line why a file was not read, e.g. by the first field that is wrong."""
     from pydantic_core import ValidationError
 
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False)[0]
-    where = ".".join(map(str, first["loc"]))
+    field = ".".join(map(str, first["loc"]))
     if first["loc"][-1:] == ("schema",) and first["type"] == "literal_error":
         return other_schema(first["input"], int(first["ctx"]["expected"]))
     if first["type"] == "json_invalid":
         return f"is no JSON: {first['ctx']['error']}"
-    return f"{where}: {first['msg']}" if where else first["msg"]
+    return f"{field}: {first['msg']}" if field else first["msg"]
 
 
 def require_bounded(content: bytes, most_values: int) -> None:
-    """Raise JsonError for JSON that is nested too deep or has too many values, without reading it.
+    """Raise JsonError for JSON that is nested too deep or has too many values, without parsing it.
 
-    Values are counted by what stands before each outside of texts: small ones take much more
+    Values are counted by the brackets and commas outside of strings: small values take much more
     memory than text.
     """
     opened = content.count(b"[") + content.count(b"{")
@@ -112,14 +112,14 @@ def require_bounded(content: bytes, most_values: int) -> None:
     brackets = plain.translate(_BRACKETS, _OTHERS)
     for _ in range(MAX_DEPTH):
         brackets = brackets.replace(b"[]", b"")  # the innermost of all
-    if brackets and (place := next(_depths(content), None)) is not None:
-        line, column = content.count(b"\n", 0, place) + 1, place - content.rfind(b"\n", 0, place)
-        where = f"at line {line} column {column}"
-        raise JsonError(f"is nested deeper than {MAX_DEPTH} levels {where}")
+    if brackets and (offset := next(_depths(content), None)) is not None:
+        line, column = content.count(b"\n", 0, offset) + 1, offset - content.rfind(b"\n", 0, offset)
+        position = f"at line {line} column {column}"
+        raise JsonError(f"is nested deeper than {MAX_DEPTH} levels {position}")
 
 
 def without_depths(content: bytes) -> bytes:
-    """Return JSON with null instead of what is nested too deep in it."""
+    """Return JSON with null in place of values that are nested too deep."""
     places = [0, *_depths(content), None]
     parts = zip(places[::2], places[1::2], strict=False)
     return b"null".join(content[begin:end] for begin, end in parts)
@@ -133,14 +133,14 @@ def _bounded(content: bytes | str, most_values: int) -> bytes:
 
 
 def _depths(content: bytes) -> Iterator[int]:
-    """Where each value begins that is nested too deep, and where it ends."""
+    """Yield the start and the end of each value that is nested too deep."""
     depth = 0
-    for found in _TOKEN.finditer(content):
-        if found[0] in b"[{":
+    for match in _TOKEN.finditer(content):
+        if match[0] in b"[{":
             depth += 1
             if depth == MAX_DEPTH + 1:
-                yield found.start()
-        elif found[0] in b"]}":
+                yield match.start()
+        elif match[0] in b"]}":
             depth -= 1
             if depth == MAX_DEPTH:
-                yield found.end()
+                yield match.end()

@@ -1,6 +1,6 @@
-"""Where the harness keeps what it need not make twice, and what outlives a run.
+"""The folders of the harness: its cache, and the state that outlives a run.
 
-Much of it is programs that are run here, so nobody else may write there.
+They hold programs that are executed, so no other account may write there.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ import platformdirs
 from harness.core.errors import ConfigError, InfraError
 
 PRIVATE: Final = 0o700
-"""Mode of folders that we make for ourselves."""
+"""Mode of private folders."""
 
 HOME_VARIABLE: Final = "QNN_HARNESS_HOME"
-"""The folder of all folders of state; a variable of one of them wins."""
+"""The parent of all folders of state; the variable of a single folder wins."""
 
 CACHE_VARIABLE: Final = "QNN_HARNESS_CACHE"
 SIMULATED_VARIABLE: Final = "QNN_HARNESS_SIMULATED"
 QUARANTINE_VARIABLE: Final = "QNN_HARNESS_QUARANTINE"
 LEASES_VARIABLE: Final = "QNN_HARNESS_LEASES"
 BOARDS: Final = "boards"
-"""In the cache: what simulated boards need that was built."""
+"""The folder in the cache for programs built for simulated boards."""
 
 _ALL_USERS: Final = Path("/tmp/qnn-harness-leases")
 
 
 def cache_root() -> Path:
-    """The folder of everything cached: QNN_HARNESS_CACHE or `cache` in QNN_HARNESS_HOME if set,
-    else the user's cache folder.
+    """Return the cache folder: QNN_HARNESS_CACHE or `cache` in QNN_HARNESS_HOME if set, else the
+    user's cache folder.
 
-    Absolute and private (`private_folder`). All of it can be deleted while the harness is not
-    running: what is missing is fetched, built or compiled again. Raises ConfigError.
+    It is absolute and private (`private_folder`). It can be deleted while the harness is not
+    running: missing files are fetched, built or compiled again. Raises ConfigError.
     """
     chosen = _chosen(CACHE_VARIABLE, "cache")
     if chosen is not None:
         return _private(chosen)
     default = cache_path()
-    # one that an earlier version made with the modes of other files
+    # an earlier version may have made it with the default mode
     with contextlib.suppress(OSError):
         if default.stat().st_uid == os.geteuid():
             default.chmod(PRIVATE)
@@ -50,14 +50,14 @@ def cache_root() -> Path:
 
 
 def cache_problem(error: OSError, problem: str = "cannot write to the cache") -> InfraError:
-    """What to raise where something in the cache could not be written (pure)."""
-    where = f": {error.filename}" if error.filename else ""
-    why = f"{error.strerror or error}{where}"
+    """Return the error for a failed write to the cache (pure)."""
+    path = f": {error.filename}" if error.filename else ""
+    why = f"{error.strerror or error}{path}"
     return InfraError(f"{problem}: {why}; {CACHE_VARIABLE} names another folder")
 
 
 def cache_path() -> Path:
-    """The folder of `cache_root`, neither made nor looked at."""
+    """Return the folder of `cache_root` without creating or checking it."""
     chosen = _chosen(CACHE_VARIABLE, "cache")
     if chosen is not None:
         return chosen[0]
@@ -65,7 +65,7 @@ def cache_path() -> Path:
 
 
 def simulated_root(cache: Path) -> Path:
-    """The folder with the storage of the simulated devices.
+    """Return the folder with the storage of the simulated devices.
 
     QNN_HARNESS_SIMULATED or `simulated` in QNN_HARNESS_HOME if set, else in the cache. Raises
     ConfigError.
@@ -75,7 +75,7 @@ def simulated_root(cache: Path) -> Path:
 
 
 def quarantine_root(cache: Path) -> Path:
-    """The folder that remembers which devices take no cases.
+    """Return the folder with the state of quarantined devices.
 
     QNN_HARNESS_QUARANTINE or `quarantine` in QNN_HARNESS_HOME if set, else in the cache. Raises
     ConfigError.
@@ -85,24 +85,24 @@ def quarantine_root(cache: Path) -> Path:
 
 
 def known_root(cache: Path) -> Path:
-    """The folder with what is known of devices from case to case."""
+    """Return the folder for facts about devices that are kept between cases."""
     return cache / "devices"
 
 
 def lease_root() -> Path:
-    """The folder of the leases, which may be for all users, so that others may write there.
+    """Return the folder of the leases, in which other users may write.
 
-    QNN_HARNESS_LEASES or `leases` in QNN_HARNESS_HOME if set, else one that all users share.
+    QNN_HARNESS_LEASES or `leases` in QNN_HARNESS_HOME if set, else a folder shared by all users.
     """
     chosen = _chosen(LEASES_VARIABLE, "leases")
     return chosen[0] if chosen is not None else _ALL_USERS
 
 
 def private_folder(folder: Path, *, field: str | None = None) -> Path:
-    """Makes a folder that no other account can enter; one that is there keeps its mode.
+    """Create a folder that no other account can enter; an existing one keeps its mode.
 
-    Whoever writes into it is told if it cannot be made. Raises ConfigError, naming `field`, if
-    others can change what is in it.
+    If it cannot be created, the first write to it fails. Raises ConfigError, naming `field`, if
+    other accounts can change its content.
     """
     with contextlib.suppress(OSError):
         folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
@@ -113,18 +113,18 @@ def private_folder(folder: Path, *, field: str | None = None) -> Path:
 
 
 def open_to_others(folder: Path) -> str | None:
-    """Who but root and us can change what is in a folder, and what to do about it; None: nobody.
+    """Describe who else than root and this user can change a folder's content, and the remedy.
 
-    None too for a folder that is not there.
+    None if nobody can, also for a folder that does not exist.
     """
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return None
-    if found.st_uid not in (0, os.geteuid()):
-        return f"belongs to user {found.st_uid}, who could change programs that are run from there"
-    if found.st_mode & 0o022:
-        mode = stat.S_IMODE(found.st_mode)
+    if status.st_uid not in (0, os.geteuid()):
+        return f"belongs to user {status.st_uid}, who could change programs that are run from there"
+    if status.st_mode & 0o022:
+        mode = stat.S_IMODE(status.st_mode)
         return (
             f"other accounts can write to it (mode {mode:o}), hence change programs that are run "
             f"from there: `chmod go-w {folder}`"
@@ -138,7 +138,7 @@ def _private(chosen: tuple[Path, str]) -> Path:
 
 
 def _chosen(variable: str, name: str) -> tuple[Path, str] | None:
-    """The folder that its own variable names, else the one for all; and which variable did."""
+    """Return the folder that an environment variable names, and that variable."""
     if named := os.environ.get(variable):
         return Path(named).expanduser().absolute(), variable
     if home := os.environ.get(HOME_VARIABLE):

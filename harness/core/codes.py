@@ -10,8 +10,8 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
-# First code of each range and its component; a range ends where the thousand does, but for the
-# system library's. Source: the MIN and MAX symbols in error-codes.tsv.
+# First and last code of each range and its component. Source: the MIN and MAX symbols in
+# error-codes.tsv.
 _RANGES: Final[tuple[tuple[int, int, str], ...]] = (
     (1000, 1999, "common"),
     (2000, 2999, "property"),
@@ -32,7 +32,7 @@ _RANGES: Final[tuple[tuple[int, int, str], ...]] = (
     (60000, 60999, "interface"),
 )
 RANGE_ENDS: Final = tuple(last for _, last, _ in _RANGES)
-"""Last numbers of the ranges, which libraries return although they have no meaning (6999)."""
+"""The last code of each range, which libraries return although it has no meaning (6999)."""
 
 # Errors of the DSP's runtime arrive as 0x80000400 + n.
 _AEE_FIRST, _AEE_LAST = 0x80000400, 0x80000FFF
@@ -48,10 +48,10 @@ _GPU_NAMES: Final = (
     "UNPRODUCED_TENSOR OPENGL TARGET_SERVER"
 )
 GPU_ERRORS: Final[Mapping[int, str]] = MappingProxyType(
-    {at: f"GPU_ERROR_{name}" for at, name in enumerate(_GPU_NAMES.split(), _GPU_FIRST)}
+    {number: f"GPU_ERROR_{name}" for number, name in enumerate(_GPU_NAMES.split(), _GPU_FIRST)}
 )
-"""Numbers of the GPU library's own, in its log lines only. The names are those in libQnnGpu.so, in
-their order there; 13 of the numbers were seen beside their name (QNN 2.47.0 to 2.51.0, x86-64)."""
+"""The GPU library's own codes, only in its log lines. The names are those in libQnnGpu.so, in that
+order; 13 of the codes were seen beside their name (QNN 2.47.0 to 2.51.0, x86-64)."""
 
 _BOUNDARY = re.compile(r"_(?:MIN|MAX)_?ERROR$")
 _MAX = re.compile(r"_MAX_?ERROR$")
@@ -59,11 +59,11 @@ _MAX = re.compile(r"_MAX_?ERROR$")
 
 @dataclass(frozen=True)
 class CodeInfo:
-    """What is known of one code.
+    """An error code with its component and names.
 
-    `raw` is the number as it came and `code` what counts of it: its low 16 bits, or n of a DSP
+    `raw` is the number as returned and `code` its significant part: the low 16 bits, or n of a DSP
     error 0x80000400 + n. `symbols` are all names of the code, `symbol` the one that fits the call;
-    `note` says so if the number carries no meaning.
+    `note` says so if the number has no meaning.
     """
 
     raw: int
@@ -79,12 +79,12 @@ class CodeInfo:
 
 
 def describe(raw: int, *, api: str | None = None) -> CodeInfo:
-    """Explains a code returned by `api` (e.g. QnnContext_createFromBinary).
+    """Explain a code returned by `api` (e.g. QnnContext_createFromBinary).
 
     Several components share numbers: 1002 is QNN_COMMON_ERROR_MEM_ALLOC and, with the same number,
     QNN_CONTEXT_ERROR_MEM_ALLOC and six more. The component that owns the range wins, as in the
     libraries' own QnnError_getMessage (checked with 2.47.0 and 2.51.0), then that of the API
-    called. What the library said itself is still better: callers that have its symbol keep it.
+    called. A symbol in the library's own message is still better: callers that have it keep it.
     """
     if _AEE_FIRST <= raw & 0xFFFFFFFF <= _AEE_LAST:
         number = (raw & 0xFFFFFFFF) - _AEE_FIRST
@@ -107,24 +107,24 @@ def describe(raw: int, *, api: str | None = None) -> CodeInfo:
 
 
 def same_code(raw: int | None, other: int | None) -> bool:
-    """Whether two numbers are one code: of QNN's the low 16 bits count, of the DSP's all."""
-    return _counting(raw) == _counting(other)
+    """Return whether two numbers are the same code: QNN's by the low 16 bits, the DSP's by all."""
+    return _significant(raw) == _significant(other)
 
 
-def _counting(raw: int | None) -> int | None:
+def _significant(raw: int | None) -> int | None:
     if raw is None or _AEE_FIRST <= raw & 0xFFFFFFFF <= _AEE_LAST:
         return raw if raw is None else raw & 0xFFFFFFFF
     return raw & 0xFFFF
 
 
 def dsp_error(number: int) -> int:
-    """The code as which error `number` of the DSP's runtime arrives: 0x80000406 for 6."""
+    """Return the code of error `number` of the DSP's runtime: 0x80000406 for 6."""
     return _AEE_FIRST + number
 
 
 @cache
 def dsp_errors() -> Mapping[int, tuple[str, str]]:
-    """Number to name and meaning, from qualcomm/fastrpc's AEEStdErr.h (read on first use)."""
+    """Return {number: (name, meaning)} from qualcomm/fastrpc's AEEStdErr.h (read on first use)."""
     text = files("harness.core").joinpath("dsp-errors.tsv").read_text("utf-8")
     rows = (line.split("\t") for line in reversed(text.splitlines()[1:]))
     return MappingProxyType({int(code, 0): (name, meaning) for code, name, meaning in rows})
@@ -132,14 +132,14 @@ def dsp_errors() -> Mapping[int, tuple[str, str]]:
 
 @cache
 def symbol_table() -> Mapping[int, tuple[str, ...]]:
-    """Code to symbols, from the table shipped beside this module (read on first use)."""
+    """Return {code: symbols} from the table shipped beside this module (read on first use)."""
     text = files("harness.core").joinpath("error-codes.tsv").read_text("utf-8")
     rows = (line.split("\t") for line in text.splitlines()[1:] if line)
     return MappingProxyType({int(code): tuple(symbols.split()) for code, symbols in rows})
 
 
 def _choose(symbols: Sequence[str], component: str, api: str | None) -> str | None:
-    # Every part of the system library shares the range: there only the API tells them apart.
+    # all parts of the system library share one range: only the API distinguishes them
     called = _component_of_api(api)
     owners = [called] if component == "system" else [component, called]
     for owner in owners:
@@ -151,9 +151,9 @@ def _choose(symbols: Sequence[str], component: str, api: str | None) -> str | No
 
 
 def _component_of_api(api: str | None) -> str:
-    found = re.match(r"Qnn([A-Z][A-Za-z]*)_", api or "")
+    match = re.match(r"Qnn([A-Z][A-Za-z]*)_", api or "")
     # QnnSystemContext_getMetadata -> SYSTEM_CONTEXT
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", found[1]) if found else ""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", match[1]) if match else ""
 
 
 def _note(symbols: tuple[str, ...], component: str) -> str:
@@ -203,8 +203,8 @@ _NUMBER: Final = re.compile(
     re.I,
 )
 _LEVEL: Final = re.compile(r"^\s*(?:<[EWIVD]>\s*)+")
-# Where in the library a line comes from, in front of it, of a part of it, or behind: of no use to
-# whoever compares two versions.
+# The source location in a line, before it, before a part of it or after it: it only gets in the way
+# of comparing two versions.
 _PLACE_BEHIND: Final = re.compile(r"\s*\[[\w./-]+\.(?:cc|cpp|h|hpp):\d+ [^\]]*\]\s*$")
 _PLACE_BEFORE: Final = re.compile(
     r"(?:^|(?<=: ))/?(?:[\w.-]+/)*[\w.-]+\.(?:cc|cpp|h):\d+ "
@@ -215,12 +215,11 @@ _PLACE_BEFORE: Final = re.compile(
 
 @dataclass(frozen=True)
 class OrtError:
-    """A failed call of ORT's.
+    """A failed call of ORT.
 
-    `code` and `name` are ORT's own, which tell the kind of call rather than the cause. `qnn_code`
-    is the number of QNN's that the texts hold, `qnn_symbol` its name if they hold that. `chain` is
-    everything that was said, the first cause first: with ORT the last text is often about
-    something else.
+    `code` and `name` are ORT's own, which name the kind of call rather than the cause. `qnn_code`
+    is the QNN code in the texts, `qnn_symbol` its name if they have that. `chain` is every message,
+    the first cause first: ORT's last message is often about something else.
     """
 
     code: int
@@ -230,56 +229,56 @@ class OrtError:
     chain: tuple[str, ...]
 
 
-def take_apart(code: int, message: str, logged: Iterable[str] = ()) -> OrtError:
-    """What a failed call comes to: its OrtErrorCode and message, and the errors logged meanwhile.
+def parse_ort_error(code: int, message: str, logged: Iterable[str] = ()) -> OrtError:
+    """Parse a failed call's OrtErrorCode and message, and the errors logged meanwhile.
 
-    QNN's code is the one in the message; else the one that was logged last.
+    The QNN code is the one in the message, else the one that was logged last.
     """
     chain = chain_of([*logged, message])
-    found = next(filter(None, map(qnn_code_in, [message, *reversed(chain)])), None)
+    qnn_code = next(filter(None, map(qnn_code_in, [message, *reversed(chain)])), None)
     return OrtError(
         code=code,
         name=ORT_CODES.get(code, "unknown"),
-        qnn_code=found[0] if found else None,
-        qnn_symbol=found[1] if found else None,
+        qnn_code=qnn_code[0] if qnn_code else None,
+        qnn_symbol=qnn_code[1] if qnn_code else None,
         chain=chain,
     )
 
 
 def chain_of(texts: Sequence[str]) -> tuple[str, ...]:
-    """Each text once, without levels and places in source files; none is part of a later one."""
+    """Return each text once, without log levels and source locations, and no part of another."""
     lines = list(
         dict.fromkeys(line for text in texts for part in text.splitlines() if (line := plain(part)))
     )
-    kept = [
+    distinct = [
         line
         for line in lines
         if len(line) < _LEAST_REPEATED or not any(line in other for other in lines if other != line)
     ]
     most = MAX_CHAIN - 1
-    return tuple(kept[:most] + kept[most:][-1:])
+    return tuple(distinct[:most] + distinct[most:][-1:])
 
 
 def plain(line: str) -> str:
-    """A line of ORT's or QNN's log without its level and where in the library it comes from."""
+    """Return a line of ORT's or QNN's log without its level and source location."""
     text = _LEVEL.sub("", line[:_MAX_LINE_CHARS]).strip()
     return _PLACE_BEFORE.sub("", _PLACE_BEHIND.sub("", text)).strip()
 
 
 def qnn_code_in(text: str) -> tuple[int, str | None] | None:
-    """The QNN code in a text of ORT's or QNN's, and its symbol if that is there; None if none is.
+    """Return the QNN code in a text of ORT or QNN, and its symbol if the text has it; or None.
 
-    A number counts if a word such as "error" or "status" announces it and it lies in one of QNN's
+    A number counts if a word such as "error" or "status" precedes it and it lies in one of QNN's
     ranges. The ends of a range, such as 6999, are included, since libraries do return them.
     """
-    for found in _SYMBOL.finditer(text):
+    for match in _SYMBOL.finditer(text):
         codes = {symbol: code for code, symbols in symbol_table().items() for symbol in symbols}
-        if found[0] in codes:
-            return codes[found[0]], found[0]
-    for found in _NUMBER.finditer(text):
-        raw = int(found["number"], 16 if found["number"][:2].lower() == "0x" else 10)
+        if match[0] in codes:
+            return codes[match[0]], match[0]
+    for match in _NUMBER.finditer(text):
+        raw = int(match["number"], 16 if match["number"][:2].lower() == "0x" else 10)
         if describe(raw).component not in ("none", "unknown"):
-            # a DSP error keeps its high bits, which tell it from one of QNN's
+            # a DSP error keeps its high bits, which distinguish it from a QNN code
             return (raw if describe(raw).component == "dsp" else raw & 0xFFFF), None
     return None
 
@@ -301,7 +300,7 @@ TENSOR_MEMORIES: Final[tuple[TensorMemory, ...]] = get_args(TensorMemory)
 
 @dataclass(frozen=True)
 class Documented:
-    """When I/O is allocated, and whether it is copied at each inference."""
+    """The documented handling of I/O memory: time of allocation, and copies at each inference."""
 
     at_load: bool
     at_first_inference: bool

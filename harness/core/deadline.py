@@ -1,4 +1,4 @@
-"""One overall deadline for a remote action, handed down to every blocking step of it."""
+"""One overall deadline for a remote action, passed to every blocking step of it."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ import time
 
 
 class Deadline:
-    """A moment on the monotonic clock, a number of seconds from its making.
+    """A time on the monotonic clock, a number of seconds after its creation.
 
-    Raises ValueError for a number of seconds that is negative or not finite: a remote action
-    without an end does not exist here.
+    Raises ValueError for seconds that are negative or not finite: every remote action must end.
     """
 
-    __slots__ = ("_at", "seconds")
+    __slots__ = ("_expires", "seconds")
 
     def __init__(self, seconds: float) -> None:
         if not math.isfinite(seconds) or seconds < 0:
             raise ValueError(f"a deadline needs a finite number of seconds >= 0, not {seconds!r}")
         self.seconds = seconds
-        self._at = time.monotonic() + seconds
+        self._expires = time.monotonic() + seconds
 
     def remaining(self) -> float:
-        """Seconds left, 0.0 once it has passed."""
-        return max(0.0, self._at - time.monotonic())
+        """Return the seconds left, 0.0 once it has passed."""
+        return max(0.0, self._expires - time.monotonic())
 
     @property
     def expired(self) -> bool:
-        return time.monotonic() >= self._at
+        return time.monotonic() >= self._expires
 
     def at_most(self, seconds: float) -> Deadline:
-        """A deadline `seconds` from now, but never later than this one."""
+        """Return a deadline `seconds` from now, but not later than this one."""
         return Deadline(min(seconds, self.remaining()))
 
     def __repr__(self) -> str:

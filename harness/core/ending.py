@@ -1,4 +1,4 @@
-"""Being told to end: by Ctrl-C, the SIGTERM of a CI system, or a terminal that is closed."""
+"""Signals that end the program: Ctrl-C, the SIGTERM of a CI system, a closed terminal."""
 
 from __future__ import annotations
 
@@ -13,73 +13,73 @@ from collections.abc import Generator
 from types import FrameType
 from typing import Final
 
-_OBEYED_WITHIN_S: Final = 10.0
-_TOLD_TO_END: Final = (signal.SIGTERM, signal.SIGHUP)
+_GRACE_S: Final = 10.0
+_END_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ended by a signal, which pytest shows in one line.
+    """Interruption by a signal, which pytest shows in one line.
 
-    Of a plain KeyboardInterrupt it shows the line of code that happened to be at work, as if that
-    was at fault.
+    For a plain KeyboardInterrupt it shows the line of code that was running, as if that was at
+    fault.
     """
 
     __module__ = "builtins"  # a name without a module
 
 
 class Ending:
-    """Ends a program in order, and once: a second signal does not cut its end short.
+    """Ends a program in order: a second signal does not interrupt its cleanup.
 
     SIGINT, SIGTERM and SIGHUP raise a KeyboardInterrupt; SIGTERM also where SIGINT is ignored, as
-    in a background job of a shell. More of them are passed over while the first one is obeyed: only
-    who asks again after ten seconds cuts that short. It is a plug-in of pytest, too.
+    in a background job of a shell. Further signals are ignored for ten seconds, so that the cleanup
+    after the first one can finish. It is a pytest plug-in, too.
     """
 
     def __init__(self, *, interrupt: bool = True) -> None:
         self._interrupt = interrupt
-        self._asked_at: float | None = None
-        self._held = False
+        self._signalled_at: float | None = None
+        self._is_uninterrupted = False
         self._replaced: dict[int, object] = {}
 
     def watch(self) -> None:
-        """Watches for signals from now on, but for those that somebody else handles."""
+        """Handle the signals from now on, except those that have another handler already."""
         if self._replaced or threading.current_thread() is not threading.main_thread():
             return
-        usual: dict[signal.Signals, object] = dict.fromkeys(_TOLD_TO_END, signal.SIG_DFL)
+        usual: dict[signal.Signals, object] = dict.fromkeys(_END_SIGNALS, signal.SIG_DFL)
         if self._interrupt:
             usual[signal.SIGINT] = signal.default_int_handler
         for number, handler in usual.items():
             now = signal.getsignal(number)
             if now is handler or isinstance(getattr(now, "__self__", None), Ending):
-                self._replaced[number] = signal.signal(number, self._asked)
+                self._replaced[number] = signal.signal(number, self._handle)
 
-    def _asked(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
             _forget_closed_terminal()
         now = time.monotonic()
-        obeyed = self._asked_at is not None and now - self._asked_at < _OBEYED_WITHIN_S
-        if not self._held and not obeyed:
-            self._asked_at = now
+        obeyed = self._signalled_at is not None and now - self._signalled_at < _GRACE_S
+        if not self._is_uninterrupted and not obeyed:
+            self._signalled_at = now
             raise Interrupted(signal.Signals(number).name)
 
     @contextlib.contextmanager
-    def held(self) -> Generator[None]:
-        """Nothing interrupts what is done in this block, which must be short and come last."""
-        self._held = True
+    def uninterrupted(self) -> Generator[None]:
+        """Ignore signals in this block, which must be short and come last."""
+        self._is_uninterrupted = True
         try:
             yield
         finally:
-            self._held = False
+            self._is_uninterrupted = False
 
     def pytest_unconfigure(self) -> None:
-        """Signals are again what they were."""
+        """Restore the handlers of the signals."""
         for number, handler in self._replaced.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
         self._replaced.clear()
 
 
 def _forget_closed_terminal() -> None:
-    """Have what is written to a terminal that is gone go nowhere: it would be an error."""
+    """Redirect descriptors of a terminal that is gone to /dev/null: writing would be an error."""
     for descriptor in map(int, os.listdir("/dev/fd")):
         try:
             termios.tcgetattr(descriptor)

@@ -1,8 +1,8 @@
-"""Every error the harness raises on purpose, divided by who is at fault.
+"""The errors that the harness raises, by cause.
 
-The cause decides what a test's record says (`cause`) and how a command ends (`exit_code`):
-2 when the user's input is wrong, 3 when the lab or the harness itself failed. A fault of the
-tested software is never an exception of this family: it is a result.
+The cause becomes the `cause` of a test's record and decides a command's `exit_code`: 2 if the
+user's input is wrong, 3 if the lab or the harness itself failed. A fault of the tested software is
+never an exception of this family: it is a result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.core.outgoing_text import continued, outgoing
 Cause = Literal["target", "infra", "config", "harness"]
 
 NO_ROOM: Final = "No space left on device"
-"""What devices say that are full."""
+"""The error message of a device that is full."""
 
 _MAX_CHOICES = 24
 _MAX_COMMAND = 200
@@ -25,26 +25,25 @@ _SCRIPT = re.compile(r"[;{}\n]|\$\(|&&|\|\||[\"$]\d")
 
 
 class HarnessError(Exception):
-    """Base of the family; `cause` and `exit_code` are fixed per subclass.
+    """Base class; each subclass has its `cause` and `exit_code`.
 
-    Its text can be printed as it is, whatever a device or a file put into it: of several lines, all
-    but the first one are indented and marked.
+    The text can be printed as it is, whatever a device or a file put into it: all lines but the
+    first are indented and marked.
     """
 
     cause: ClassVar[Cause] = "harness"
     exit_code: ClassVar[int] = 3
 
     def __init__(self, text: str = "", *more: str) -> None:
-        """`more` are further texts, each of which begins a line."""
-        super().__init__("\n".join(continued(outgoing(one)) for one in (text, *more)))
+        """Take further texts in `more`, each of which begins a line."""
+        super().__init__("\n".join(continued(outgoing(part)) for part in (text, *more)))
 
 
 class ConfigError(HarnessError):
-    """The user's input is wrong: says what, where, and what would be valid.
+    """The user's input is wrong; the message says what, where, and what would be valid.
 
-    `file` and `line` (1-based) point into the file that holds the mistake, `field` is the dotted
-    path inside it, `choices` are the valid values if they can be listed, `more` what else is
-    wrong, a line each.
+    `file` and `line` (1-based) locate the mistake, `field` is the dotted path inside the file,
+    `choices` are the valid values if they can be listed, `more` further mistakes, a line each.
     """
 
     cause: ClassVar[Cause] = "config"
@@ -69,25 +68,25 @@ class ConfigError(HarnessError):
         super().__init__(self._text(), *more)
 
     def _text(self) -> str:
-        where = ""
+        position = ""
         if self.file is not None:
-            where = f"{self.file}:{self.line}: " if self.line is not None else f"{self.file}: "
+            position = f"{self.file}:{self.line}: " if self.line is not None else f"{self.file}: "
         field = f"{self.field}: " if self.field else ""
         listed = [*(self.choices or ())[:_MAX_CHOICES]]
         if self.choices and len(self.choices) > _MAX_CHOICES:
             listed.append(f"and {len(self.choices) - _MAX_CHOICES} more")
         choices = f" (valid: {', '.join(listed)})" if listed else ""
-        return f"{where}{field}{self.problem}{choices}"
+        return f"{position}{field}{self.problem}{choices}"
 
 
 class NoLabError(ConfigError):
-    """There is no file that says which devices the lab has."""
+    """There is no lab file (devices.yaml)."""
 
 
 class VersionError(ConfigError):
-    """A version that cannot be had here, or versions that do not go together.
+    """A version that is not available, or versions that do not go together.
 
-    With other versions the same may be fine: whoever tries several goes on with the next.
+    Other versions may work: callers that try several continue with the next.
     """
 
 
@@ -99,15 +98,15 @@ class InfraError(HarnessError):
 
 
 class NotYet(InfraError):
-    """A device is still being seen to: nothing is wrong, and its case may go elsewhere."""
+    """A device is not ready yet: nothing is wrong, and its case may run on another device."""
 
 
 class DeviceError(InfraError):
     """Something went wrong between the host and one device.
 
-    It has what an engineer needs to go on: the device's serial, what was being done (a command, a
-    path, or words), and the output before the failure, possibly cut. That is in no text: half an
-    answer tells a reader nothing, and it differs each time.
+    It has the device's serial, the `command` (also a path, or a description), and the output before
+    the failure, possibly cut. The output is not part of the message: half an answer is of no use,
+    and it differs each time.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class DeviceError(InfraError):
         if command is not None:
             shown = " ".join(command.split())
             if _SCRIPT.search(command) or len(shown) > _MAX_COMMAND:
-                shown = "in a shell script"  # which says nobody what was being done
+                shown = "in a shell script"  # its text would not help a reader
             text += f" [{shown}]"
         super().__init__(text)
 
@@ -131,31 +130,31 @@ class DeviceLost(DeviceError):
 
 
 class DeviceTimeout(DeviceError):
-    """The overall deadline of a remote action passed: the device was slow, or only unheard."""
+    """The overall deadline of a remote action passed: the device or its link was too slow."""
 
 
 class DeviceRefused(DeviceError):
-    """The device answered and said no (no space left, permission denied, no such file...)."""
+    """The device answered with an error (no space left, permission denied, no such file...)."""
 
 
 class DeviceFull(DeviceRefused):
-    """It has no room for what it was to keep; nothing else is wrong with it."""
+    """The device has no space left; nothing else is wrong with it."""
 
     @classmethod
-    def or_refused(cls, problem: str, **what: Any) -> DeviceRefused:
-        """The error for what a device said when it refused something; `what` as in `DeviceError`.
+    def or_refused(cls, problem: str, **details: Any) -> DeviceRefused:
+        """Return the error for a device's message; `details` as in `DeviceError`.
 
-        Raises nothing.
+        DeviceFull if the message says that the device is full. Nothing is raised.
         """
-        return (cls if NO_ROOM in problem else DeviceRefused)(problem, **what)
+        return (cls if NO_ROOM in problem else DeviceRefused)(problem, **details)
 
 
 class DeviceHot(InfraError):
-    """It is too hot for a timed case that another one can run; nothing else is wrong with it."""
+    """The device is too hot for a timed case, which another one can run; nothing else is wrong."""
 
 
 class InternalError(HarnessError):
-    """A bug of the harness: something that its own code should have made impossible."""
+    """A bug of the harness: a state that its own code should have made impossible."""
 
     cause: ClassVar[Cause] = "harness"
     exit_code: ClassVar[int] = 3

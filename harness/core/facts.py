@@ -1,4 +1,4 @@
-"""What is told of a run while it goes on: how far it is, and what each device is at (pure)."""
+"""The progress of a run and of each of its devices (pure)."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ PLAIN_EVERY_S: Final = 30.0
 
 
 def cleaned(facts: Mapping[str, object]) -> dict[str, Fact | None]:
-    """The facts that are known, bounded, since each may come from a device."""
-    found: dict[str, Fact | None] = {}
+    """Return the facts with known names, with bounds, since each may come from a device."""
+    known: dict[str, Fact | None] = {}
     for name, value in facts.items():
         if name in FACTS and value is None:
-            found[name] = None
+            known[name] = None
         elif name in _TEXTS and isinstance(value, str):
-            found[name] = one_line(value, MAX_CHARS)
+            known[name] = one_line(value, MAX_CHARS)
         elif name in _NUMBERS and isinstance(value, int | float) and abs(value) < _MOST:
-            found[name] = value
-    return found
+            known[name] = value
+    return known
 
 
 class Lines:
-    """The facts of each device, put together."""
+    """The current facts of each device."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._lines: dict[str, Facts] = {}
 
     def merge(self, device: str, facts: Mapping[str, object]) -> tuple[str, Facts] | None:
-        """Takes what was told of a device by any of its names; its name and all of its facts.
+        """Merge facts of a device, by any of its names; return its name and all of its facts.
 
         None if there are more devices than any lab has.
         """
@@ -62,13 +62,13 @@ class Lines:
 
 
 def number(facts: Facts, name: str) -> float:
-    """A fact that is a number; 0 if it was not told."""
+    """Return a fact that is a number; 0 if it is unknown."""
     fact = facts.get(name, 0)
     return 0.0 if isinstance(fact, str) else fact
 
 
 def details(facts: Facts) -> str:
-    """The facts of a device in words, without what is done of `doing`."""
+    """Describe the facts of a device, without the progress of `doing`."""
     parts = [str(facts.get("doing", ""))]
     if not parts[0] and (contexts := number(facts, "contexts")):
         parts.append(f"{number(facts, 'loaded'):.0f}/{contexts:.0f} contexts")
@@ -81,41 +81,41 @@ def details(facts: Facts) -> str:
 
 
 class RunCounts:
-    """How far a run is. Each of its cases is over once."""
+    """The progress of a run. Each of its cases is counted once."""
 
     def __init__(self, cases: Collection[str]) -> None:
-        self._left = set(cases)
-        self.total = len(self._left)
-        self.done = self.failed = self.lab_errors = 0
+        self._pending = set(cases)
+        self.total = len(self._pending)
+        self.finished = self.failed = self.lab_errors = 0
 
     def ended(self, case: str, *, failed: bool = False, lab: bool = False) -> None:
-        """Counts a case that is over: whether it failed unexpectedly, or the lab failed it."""
-        if case in self._left:
-            self._left.remove(case)
-            self.done += 1
+        """Count a finished case: `failed` unexpectedly, or for a reason of the `lab`."""
+        if case in self._pending:
+            self._pending.remove(case)
+            self.finished += 1
             self.failed += failed
             self.lab_errors += lab and not failed
 
     def bad(self) -> str:
-        """The cases that are to be looked at, in words."""
+        """Describe the cases that need attention."""
         counts = {"failed unexpectedly": self.failed, "without a verdict": self.lab_errors}
         return ", ".join(f"{count} {words}" for words, count in counts.items() if count)
 
     def plain_line(self, seconds: float) -> str:
-        """How far a run is after so many seconds, for a log."""
-        parts = [f"{self.done} of {counted(self.total, 'case')}", self.bad()]
-        if self.done:
-            parts.append(f"about {clock(seconds / self.done * len(self._left))} left")
+        """Return a log line with the progress of the run after so many seconds."""
+        parts = [f"{self.finished} of {counted(self.total, 'case')}", self.bad()]
+        if self.finished:
+            parts.append(f"about {clock(seconds / self.finished * len(self._pending))} left")
         return f"qnn-harness: {', '.join(filter(None, parts))}"
 
 
-def plain_is_due(done: int, total: int, since_s: float, done_since: int) -> bool:
-    """Whether a plain line is due for a log: after 30 s and a tenth of all cases."""
-    return since_s >= PLAIN_EVERY_S and done_since * 10 >= total and done < total
+def plain_is_due(finished: int, total: int, since_s: float, finished_since: int) -> bool:
+    """Return whether a log line is due: after 30 s and a tenth of all cases."""
+    return since_s >= PLAIN_EVERY_S and finished_since * 10 >= total and finished < total
 
 
 def clock(seconds: float) -> str:
-    """As in 0:07, 12:30 and 1:02:03."""
+    """Format a duration, as in 0:07, 12:30 and 1:02:03."""
     if seconds >= 360_000:
         return "100 h+"
     whole = math.ceil(max(0.0, seconds))

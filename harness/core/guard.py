@@ -17,7 +17,7 @@ from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
 
 RUN_GRACE_S = 30.0
-"""What a run may take to write its reports once it is told to end."""
+"""Seconds that a run may take to write its reports after a signal."""
 
 _STOP_S = 2 * guardian.GRACE_S + 1.0
 
@@ -56,14 +56,14 @@ class GuardedProcess:
         return None
 
     def wait(self, deadline: Deadline) -> int | None:
-        """Waits for the end; the exit code, or None if the deadline passed first."""
+        """Wait for the end; the exit code, or None if the deadline passed first."""
         try:
             return self._popen.wait(deadline.remaining())
         except subprocess.TimeoutExpired:
             return None
 
     def stop(self) -> int | None:
-        """Ends the command and everything it started; safe to call twice.
+        """End the command and everything it started; safe to call twice.
 
         Takes at most about 5 s and the command's grace, and that only if it ignores SIGTERM and
         SIGKILL has to be waited for.
@@ -93,14 +93,14 @@ def spawn_guarded(
     lock: Path | None = None,
     grace_s: float = guardian.GRACE_S,
 ) -> GuardedProcess:
-    """Starts `argv` in a session of its own, with no stdin, to be ended when we end.
+    """Start `argv` in a session of its own, without stdin; it is ended when this process ends.
 
-    `env` is the whole environment of the command (None: ours); `stdout` and `stderr` are as for
-    subprocess. The command is ended when `stdin` ends, by default a pipe of ours. `pass_fds` reach
-    it under their numbers. `remove` is a folder of files that is removed at its end. When `stdin`
-    ends, the command is ended under `lock`, unless somebody who had the lock has opened it anew.
-    From SIGTERM to SIGKILL it has `grace_s`. Raises InfraError if nothing can be started at all; a
-    command that does not exist ends with exit code 127.
+    `env` is the whole environment of the command (None: that of this process); `stdout` and
+    `stderr` are as for subprocess. The command is ended when `stdin` is closed, by default a pipe
+    of this process. `pass_fds` keep their numbers. `remove` is a folder of files that is removed
+    afterwards. The command is ended under `lock`, unless a process that had the lock has opened
+    `stdin` again. From SIGTERM to SIGKILL it has `grace_s`. Raises InfraError if nothing can be
+    started at all; a command that does not exist ends with exit code 127.
     """
     command = [os.fspath(part) for part in argv]
     options = [guardian.GRACE, str(grace_s)]
@@ -130,34 +130,34 @@ _TAIL_BYTES = 2000
 def run_outliving(
     command: Sequence[str],
     *,
-    what: str,
+    title: str,
     within_s: float,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Runs a command in a session of its own, ended only after `within_s`.
+    """Run a command in a session of its own, ended only after `within_s`.
 
-    Raises InfraError that calls it `what` if it does not start, not end, or not end with 0, with
-    the last line that it printed.
+    Raises InfraError that calls it `title` if it does not start, does not end, or ends with a
+    status other than 0, with the last line that it printed.
     """
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         try:
             started = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
                 env=environment,
             )
         except OSError as error:
-            raise InfraError(f"{what} does not start: {error}") from error
+            raise InfraError(f"{title} does not start: {error}") from error
         try:
             code = started.wait(within_s)
         except subprocess.TimeoutExpired:
             os.killpg(started.pid, signal.SIGKILL)
             started.wait()
-            raise InfraError(f"{what} took more than {within_s:g} s") from None
-        said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        why = said.read().decode("utf-8", "replace").strip()
+            raise InfraError(f"{title} took more than {within_s:g} s") from None
+        output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        why = output.read().decode("utf-8", "replace").strip()
     if code:
-        raise InfraError(f"{what} ended with {code}: {why.rpartition(chr(10))[2]}")
+        raise InfraError(f"{title} ended with {code}: {why.rpartition(chr(10))[2]}")

@@ -1,9 +1,9 @@
-"""Runs a command and ends all of it when its own stdin closes: the program behind guard.py.
+"""The program behind guard.py: run a command, and end all of it when the own stdin is closed.
 
-Standard library only, so that it starts with `python -I -S` in a few milliseconds. Whoever starts
-it keeps the other end of its stdin open. When that process dies, however it dies, the kernel closes
-the pipe, and the command is ended. Its process group gets SIGTERM, and SIGKILL some seconds later;
-then every descendant that had left the group is ended.
+Standard library only, so that it starts with `python -I -S` in a few milliseconds. The parent keeps
+the other end of its stdin open. When the parent dies, in whatever way, the kernel closes the pipe,
+and the command is ended. Its process group gets SIGTERM, and SIGKILL some seconds later; then every
+descendant that had left the group is ended.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ import time
 from types import FrameType
 
 REMOVE = "--remove"
-"""Stands before the command: the folder named next is removed when the command has ended."""
+"""Option before the command: remove the folder named next when the command has ended."""
 
 LOCK = "--lock"
-"""Stands before the command: its end begins and is over while the file named next is locked.
+"""Option before the command: end the command while holding a lock on the file named next.
 
-Whoever opens the other end of our stdin under that lock has a command that stays, or none.
+A process that opens the other end of stdin under that lock finds a command that stays, or none.
 """
 
 GRACE = "--grace"
-"""Stands before the command: the seconds between SIGTERM and SIGKILL come next."""
+"""Option before the command: the seconds between SIGTERM and SIGKILL."""
 
 GRACE_S = 2.0
-"""These seconds where nobody says so."""
+"""The default of these seconds."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 class _Ward:
-    """The guarded command: its process group, and what is known of its end."""
+    """The guarded command: its process group and its exit code."""
 
     def __init__(self, argv: list[str]) -> None:
         libc = ctypes.CDLL(None)
-        # orphans of the command come to us instead of to init, so that none gets away
+        # orphans of the command become our children instead of init's, so that none escapes
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         guardian = os.getpid()
 
@@ -62,7 +62,7 @@ class _Ward:
         self.exit_code: int | None = None
 
     def reap(self) -> None:
-        """Collects whatever has ended; notes the command's own exit code."""
+        """Reap all children that have ended; note the command's own exit code."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -76,7 +76,7 @@ class _Ward:
                 self._child.returncode = code
 
     def signal_group(self, number: int) -> bool:
-        """Sends the signal; whether the group still had members."""
+        """Send the signal to the group; return whether it still had members."""
         try:
             os.killpg(self._child.pid, number)
         except (ProcessLookupError, PermissionError):
@@ -84,7 +84,7 @@ class _Ward:
         return True
 
     def children(self) -> list[int]:
-        """Our remaining children, adopted ones included."""
+        """Return the pids of the remaining children, adopted ones included."""
         try:
             with open("/proc/thread-self/children") as listing:
                 return [int(pid) for pid in listing.read().split()]
@@ -93,19 +93,19 @@ class _Ward:
 
 
 def main(argv: list[str]) -> int:
-    """Runs `argv`; returns its exit code (128 + signal number if a signal ended it)."""
-    given: dict[str, str] = {}
+    """Run `argv`; return its exit code (128 + signal number if a signal ended it)."""
+    options: dict[str, str] = {}
     while argv[0] in (REMOVE, LOCK, GRACE):
-        given[argv[0]], argv = argv[1], argv[2:]
+        options[argv[0]], argv = argv[1], argv[2:]
     try:
-        return _guard(argv, given.get(LOCK), float(given.get(GRACE, GRACE_S)))
+        return _guard(argv, options.get(LOCK), float(options.get(GRACE, GRACE_S)))
     finally:
-        if REMOVE in given:
-            remove_folder(given[REMOVE])
+        if REMOVE in options:
+            remove_folder(options[REMOVE])
 
 
 def remove_folder(folder: str) -> None:
-    """Removes a folder that holds nothing but files, as far as that can be done."""
+    """Remove a folder that has only files, as far as possible."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
@@ -148,17 +148,17 @@ def _guard(argv: list[str], lock: str | None, grace_s: float) -> int:
 
 
 def _locked_and_left(lock: str) -> bool:
-    # the lock is kept until we end; False: somebody holds it, or our stdin, and it is asked again
+    # the lock is kept until the end; False: another process has the lock or stdin: try again later
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        left = bool(select.select([0], [], [], 0)[0]) and not os.read(0, 4096)
+        is_closed = bool(select.select([0], [], [], 0)[0]) and not os.read(0, 4096)
     except BlockingIOError:
         time.sleep(0.02)
-        left = False
-    if not left:
+        is_closed = False
+    if not is_closed:
         os.close(descriptor)
-    return left
+    return is_closed
 
 
 def _end(ward: _Ward, woken: int, grace_s: float) -> None:
@@ -191,10 +191,10 @@ def _drain(descriptor: int) -> None:
             pass
 
 
-def _close_inherited(kept: set[int]) -> None:
+def _close_inherited(keep_open: set[int]) -> None:
     # a listening socket passed through to the command must not stay open here as well
     for name in os.listdir("/proc/self/fd"):
-        if int(name) not in kept:
+        if int(name) not in keep_open:
             with contextlib.suppress(OSError):
                 os.close(int(name))
 

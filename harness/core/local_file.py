@@ -1,4 +1,4 @@
-"""Files on this computer: their large parts copied, sets of them for devices, lines appended."""
+"""Files on this computer: copies of ranges, sets of files for devices, appended lines."""
 
 from __future__ import annotations
 
@@ -19,73 +19,70 @@ from harness.core.whole_file import disk_errors
 
 _CHUNK: Final = 1 << 20
 _MOST_AT_ONCE: Final = 1 << 30
-# what a file system answers that cannot do it, or not to that other one
+# errors of a file system that cannot copy this way, or not to that target
 _NOT_HERE: Final = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF}
 
 
 def sha256_of_range(source: BinaryIO, offset: int, size: int) -> str:
-    """The sha256 of so many bytes, in hex. Raises OSError, EOFError if the file ends before."""
-    digest, left = hashlib.sha256(), size
+    """Return the sha256 of `size` bytes, in hex. Raises OSError, EOFError at the end."""
+    digest, remaining = hashlib.sha256(), size
     source.seek(offset)
-    while left and (part := source.read(min(left, _CHUNK))):
+    while remaining and (part := source.read(min(remaining, _CHUNK))):
         digest.update(part)
-        left -= len(part)
-    if left:
-        raise EOFError(f"it ends {left} bytes early")
+        remaining -= len(part)
+    if remaining:
+        raise EOFError(f"it ends {remaining} bytes early")
     return digest.hexdigest()
 
 
 def copy_range(read: BinaryIO, offset: int, size: int, write: BinaryIO) -> None:
-    """Writes `size` bytes of a file from `offset` on into another one, which is empty.
+    """Copy `size` bytes of a file from `offset` on to another file, which is empty.
 
     Raises OSError, EOFError if the file ends before; what was written until then stays.
     """
     write.truncate(size)
-    at, end = offset, offset + size
-    while at < end:
-        begin, at = _next_data(read, at, end)
-        _copy(read, begin, write, begin - offset, at - begin)
+    position, end = offset, offset + size
+    while position < end:
+        begin, position = _next_data(read, position, end)
+        _copy(read, begin, write, begin - offset, position - begin)
     if os.fstat(read.fileno()).st_size < end:
         raise EOFError(f"it ends {end - os.fstat(read.fileno()).st_size} bytes early")
 
 
-def hold(file: Path, target: Path) -> None:
-    """Gives a file another name, by a hard link or else a copy, unless that name is taken.
-
-    Raises OSError.
-    """
+def link_or_copy(file: Path, target: Path) -> None:
+    """Make a hard link to a file, or else a copy, unless the target exists. Raises OSError."""
     try:
         os.link(file.resolve(), target)
     except FileExistsError:
         return
     except OSError:  # another file system, or one without links
-        beside = target.with_name(f".{target.name}.{os.getpid()}")
-        with file.open("rb") as read, beside.open("wb") as write:
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        with file.open("rb") as read, temporary.open("wb") as write:
             copy_range(read, 0, os.fstat(read.fileno()).st_size, write)
-        beside.replace(target)
+        temporary.replace(target)
 
 
-def _next_data(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
-    """Where bytes that are no hole begin and end; nothing at `end` if only holes are left."""
+def _next_data(file: BinaryIO, position: int, end: int) -> tuple[int, int]:
+    """Return start and end of the next bytes that are no hole; (end, end) if there are none."""
     try:
-        begin = min(os.lseek(file.fileno(), at, os.SEEK_DATA), end)
+        begin = min(os.lseek(file.fileno(), position, os.SEEK_DATA), end)
         return begin, min(os.lseek(file.fileno(), begin, os.SEEK_HOLE), end)
     except OSError as error:
-        # ENXIO: no data behind it; EINVAL: a file system that knows of no holes
+        # ENXIO: no data after it; EINVAL: a file system without holes
         if error.errno == errno.ENXIO:
             return end, end
         if error.errno == errno.EINVAL:
-            return at, end
+            return position, end
         raise
 
 
-def _copy(read: BinaryIO, at: int, write: BinaryIO, to: int, size: int) -> None:
+def _copy(read: BinaryIO, position: int, write: BinaryIO, to: int, size: int) -> None:
     source, target = read.fileno(), write.fileno()
     by_range = sys.platform == "linux"
     while size:
         if sys.platform == "linux" and by_range:
             try:
-                done = os.copy_file_range(source, target, min(size, _MOST_AT_ONCE), at, to)
+                count = os.copy_file_range(source, target, min(size, _MOST_AT_ONCE), position, to)
             except OSError as error:
                 if error.errno not in _NOT_HERE:
                     raise
@@ -93,17 +90,17 @@ def _copy(read: BinaryIO, at: int, write: BinaryIO, to: int, size: int) -> None:
                 continue
         elif sys.platform == "linux":
             os.lseek(target, to, os.SEEK_SET)
-            done = os.sendfile(target, source, at, min(size, _MOST_AT_ONCE))
+            count = os.sendfile(target, source, position, min(size, _MOST_AT_ONCE))
         else:
-            done = os.pwrite(target, os.pread(source, min(size, _CHUNK), at), to)
-        if not done:
+            count = os.pwrite(target, os.pread(source, min(size, _CHUNK), position), to)
+        if not count:
             raise EOFError(f"it ends {size} bytes early")
-        at, to, size = at + done, to + done, size - done
+        position, to, size = position + count, to + count, size - count
 
 
 @dataclass(frozen=True)
 class LocalFile:
-    """A file on this computer that goes to devices, and its name in the set it is of (slashes).
+    """A file on this computer to be deployed; `name` is relative to its set, with slashes.
 
     `size` in bytes, `sha256` in hex, `mode` as on the device.
     """
@@ -116,12 +113,12 @@ class LocalFile:
 
     @classmethod
     def of(cls, file: VerifiedFile) -> LocalFile:
-        """A file of a verified folder, by its name there."""
+        """Make one from a file of a verified folder."""
         return cls(file.path, file.name, file.size, file.sha256)
 
 
 def content_key(files: Iterable[LocalFile]) -> str:
-    """A name for a set of files by their names, hashes and modes: hex, the same in any order."""
+    """Return a hash of a set of files by their names, hashes and modes, in any order (hex)."""
     lines = sorted(f"{file.name}\0{file.sha256}\0{file.mode:o}\n" for file in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -130,17 +127,17 @@ class AppendedLines:
     """A file to which lines are appended, by one process or by several at once.
 
     A line is one `write` on a descriptor opened for appending. So lines of several processes do not
-    mix, and what was appended survives the death of this process. Against the death of the machine
-    it is synced to disk when `sync_every_s` have passed since the last time, and on `close`.
+    mix, and appended lines survive the death of this process. They are synced to disk when
+    `sync_every_s` have passed since the last time, and on `close`.
 
-    If an earlier writer died within a line, that line is ended first, so that it spoils no other.
-    Where one process at a time writes (`alone`), that line is taken out.
+    If an earlier writer died within a line, that line is ended first, so that it damages no other.
+    If only one process at a time writes (`alone`), that line is removed.
     """
 
     def __init__(self, path: Path, *, alone: bool = False, sync_every_s: float = 0.0) -> None:
-        """Opens or creates the file.
+        """Open or create the file.
 
-        Raises InfraError if that is impossible, BlockingIOError if another process has it `alone`.
+        Raises InfraError if that fails, BlockingIOError if another process has it `alone`.
         """
         self.path = path
         self._every_s, self._synced_at = sync_every_s, time.monotonic()
@@ -161,10 +158,10 @@ class AppendedLines:
             raise
 
     def append(self, line: bytes) -> None:
-        """Writes a line, which ends with its end; then it survives the death of this process.
+        """Write a line, including its newline; then it survives the death of this process.
 
         Raises InternalError once it is closed, InfraError if it cannot be written (the next line
-        then begins anew).
+        then begins on a new line).
         """
         if self._file < 0:
             raise InternalError(f"{self.path} is closed already")
@@ -173,13 +170,13 @@ class AppendedLines:
             written = os.write(self._file, content)
         self._torn = written < len(content)
         if self._torn:
-            # Only a full disk writes less than it was asked to.
+            # only a full disk makes a write shorter than requested
             raise InfraError(f"cannot write {self.path}: no space left on the disk")
         if time.monotonic() - self._synced_at >= self._every_s:
             self._sync()
 
     def close(self) -> None:
-        """Syncs and closes; safe to call twice."""
+        """Sync and close; safe to call twice."""
         if self._file >= 0:
             self._sync()
             os.close(self._file)
@@ -192,14 +189,14 @@ class AppendedLines:
 
 
 def lines_of(stream: BinaryIO, most_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file, each with where it begins; the last may lack its end.
+    """Yield (offset, line) for each line of a file; the last may lack its newline.
 
-    A line that has more than `most_bytes` is cut behind the first byte too many.
+    A line of more than `most_bytes` is cut after the first byte too many.
     """
-    at = 0
+    offset = 0
     while line := stream.readline(most_bytes + 1):
-        yield at, line
-        at += len(line)
+        yield offset, line
+        offset += len(line)
         while len(line) > most_bytes and not line.endswith(b"\n"):
             line = stream.readline(most_bytes + 1)
-            at += len(line)
+            offset += len(line)

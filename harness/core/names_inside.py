@@ -1,8 +1,8 @@
-"""Names that somebody else wrote, as files inside a folder: for all that reads and writes there.
+"""Untrusted names of files inside a folder: check, open and create them safely.
 
 Archives, manifests, models, journals and devices name files. `name_problem` says why a name cannot
-be that of a file inside a folder. Whoever opens or creates one here enters the folder part by part,
-and follows no link below it: a folder of somebody else may hold links to anywhere.
+be that of a file inside a folder. Files are opened and created by entering the folder part by part,
+and no link below it is followed: it may have links to anywhere.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _LINK: Final = "is a link, and links in a folder are not followed: put the file 
 
 
 class NotInsideError(OSError):
-    """A name of no file inside its folder, or a link in its place; `strerror` says which."""
+    """A name that cannot be inside its folder, or a link in its place; `strerror` says which."""
 
     def __init__(self, problem: str, name: str) -> None:
         super().__init__(errno.EINVAL, problem, name)
 
 
 def name_problem(name: str, *, flat: bool = False) -> str | None:
-    """Why no file inside a folder may have a name, to be said behind it; None if one may (pure).
+    """Return why a name is not allowed for a file inside a folder, None if it is (pure).
 
-    Parts are separated by slashes. What other systems, or normalised texts, take for a way out is
-    refused, too, and so is what a command takes for an option. With `flat` the file must lie right
-    in the folder.
+    The problem is worded to follow the name. Parts are separated by slashes. Names that lead
+    outside on other systems or after normalisation are refused, too, and names that a command would
+    take for an option. With `flat` the file must lie directly in the folder.
     """
     if len(name) <= MAX_NAME_BYTES and not flat and _PLAIN.fullmatch(name):
         return None
@@ -53,12 +53,12 @@ def name_problem(name: str, *, flat: bool = False) -> str | None:
         return "has bytes in its name that are no UTF-8"
     if size > MAX_NAME_BYTES or any(len(p.encode()) > _MAX_PART_BYTES for p in name.split("/")):
         return "has too long a name"
-    for seen in (name, unicodedata.normalize("NFKC", name)):
-        if seen.startswith("/") or "\\" in seen or ":" in seen:
+    for form in (name, unicodedata.normalize("NFKC", name)):
+        if form.startswith("/") or "\\" in form or ":" in form:
             return "has an absolute name or one of another system"
-        if any(part in ("", ".", "..") for part in seen.split("/")):
+        if any(part in ("", ".", "..") for part in form.split("/")):
             return "has a name that leads elsewhere"
-        if seen.count("/") != name.count("/"):
+        if form.count("/") != name.count("/"):
             return "has a character in its name that looks like a slash"
     if flat and "/" in name:
         return "lies in a folder"
@@ -73,21 +73,21 @@ def name_problem(name: str, *, flat: bool = False) -> str | None:
 
 
 def inner_name(name: str) -> str:
-    """The name, if a file inside a folder may have it (pure). Raises ValueError."""
+    """Return the name if a file inside a folder may have it (pure). Raises ValueError."""
     if (problem := name_problem(name)) is not None:
         raise ValueError(f"must be a path inside the folder, and {problem}")
     return name
 
 
 def flat_name(name: str) -> str:
-    """The name, if a file right in a folder may have it (pure). Raises ValueError."""
+    """Return the name if a file directly in a folder may have it (pure). Raises ValueError."""
     if (problem := name_problem(name, flat=True)) is not None:
         raise ValueError(f"must be a name in the folder, and {problem}")
     return name
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The path of a name in a folder (pure; `open_inside` follows no links on the way).
+    """Return the path of a name in a folder (pure; links are only checked by `open_inside`).
 
     Raises NotInsideError.
     """
@@ -97,22 +97,22 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def open_inside(folder: Path, name: str) -> BufferedReader:
-    """Opens a file of a folder, which may itself be a link.
+    """Open a file of a folder, which may itself be a link.
 
-    Raises NotInsideError for a name that is none, for links, and for what is no file; OSError.
+    Raises NotInsideError for an invalid name, a link, or what is not a regular file; OSError.
     """
     inside(folder, name)
     return open_below(folder, name)
 
 
 def open_below(folder: Path, name: str) -> BufferedReader:
-    """As `open_inside`, by a name that was found in the folder itself, which may be any name."""
+    """As `open_inside`, without a check of the name, which was found in the folder itself."""
     *folders, last = name.split("/")
-    with _entered(folder, folders) as held:
-        # what is no file is not opened: a FIFO would wait, a device may do anything
-        if not stat.S_ISREG(_mode(held, last, name)):
+    with _entered(folder, folders) as directory:
+        # only regular files are opened: a FIFO would wait, a device may do anything
+        if not stat.S_ISREG(_mode(directory, last, name)):
             raise NotInsideError(_NO_FILE, name)
-        opened = os.open(last, _READ, dir_fd=held)
+        opened = os.open(last, _READ, dir_fd=directory)
     try:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise NotInsideError(_NO_FILE, name)
@@ -123,22 +123,22 @@ def open_below(folder: Path, name: str) -> BufferedReader:
 
 
 def create_inside(folder: Path, name: str, *, replace: bool = False) -> BinaryIO:
-    """Creates a file of a folder, with the folders above it; what is there is never written to.
+    """Create a file in a folder, with its parent folders; existing files are never written to.
 
-    With `replace` a file or a link that is there goes before. Raises NotInsideError,
+    With `replace` an existing file or link is removed first. Raises NotInsideError,
     FileExistsError, OSError.
     """
     inside(folder, name)
     *folders, last = name.split("/")
-    with _entered(folder, folders, make=True) as held:
+    with _entered(folder, folders, create=True) as directory:
         if replace:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(last, dir_fd=held)
-        return open(os.open(last, _CREATE, 0o666, dir_fd=held), "wb")
+                os.unlink(last, dir_fd=directory)
+        return open(os.open(last, _CREATE, 0o666, dir_fd=directory), "wb")
 
 
 def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
-    """The content of a file of a folder. Raises as `open_inside`, and EFBIG beyond `most_bytes`."""
+    """Read a file of a folder. Raises as `open_inside`, and EFBIG beyond `most_bytes`."""
     with open_inside(folder, name) as stream:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -147,17 +147,17 @@ def read_inside(folder: Path, name: str, most_bytes: int) -> bytes:
 
 
 def stays_inside(folder: Path, path: Path) -> bool:
-    """Whether what was found in a folder lies there, perhaps by links within it. Raises OSError.
+    """Return whether a path found in a folder lies there once links are resolved. Raises OSError.
 
-    For folders that are links and files in themselves, such as SDKs and builds.
+    For folders with links of their own, such as SDKs and builds.
     """
     return path.resolve(strict=True).is_relative_to(folder.resolve(strict=True))
 
 
 def refuse_links(folder: Path, *, below: bool = True) -> None:
-    """Raises NotInsideError if a link lies in a folder, or below it; OSError.
+    """Raise NotInsideError if there is a link in a folder, or below it; OSError.
 
-    Whoever goes on writing there by paths would follow the link.
+    Writing there by paths would follow the link.
     """
     for entry in os.scandir(folder):
         if entry.is_symlink():
@@ -167,28 +167,28 @@ def refuse_links(folder: Path, *, below: bool = True) -> None:
 
 
 def listed_inside(folder: Path, name: str) -> list[str]:
-    """What lies in a folder of a folder. Raises as `open_inside`."""
+    """List a folder inside a folder. Raises as `open_inside`."""
     inside(folder, name)
-    with _entered(folder, name.split("/")) as held:
-        return os.listdir(held)
+    with _entered(folder, name.split("/")) as directory:
+        return os.listdir(directory)
 
 
 @contextlib.contextmanager
-def _entered(folder: Path, folders: list[str], *, make: bool = False) -> Iterator[int]:
-    """A descriptor of a folder inside a folder, reached by no link."""
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _entered(folder: Path, folders: list[str], *, create: bool = False) -> Iterator[int]:
+    """Open a descriptor of a folder inside a folder without following links."""
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for at, part in enumerate(folders):
-            if make:
+        for index, part in enumerate(folders):
+            if create:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=held)
-            _mode(held, part, "/".join(folders[: at + 1]))
-            below = os.open(part, _ENTER, dir_fd=held)
-            os.close(held)
-            held = below
-        yield held
+                    os.mkdir(part, dir_fd=directory)
+            _mode(directory, part, "/".join(folders[: index + 1]))
+            below = os.open(part, _ENTER, dir_fd=directory)
+            os.close(directory)
+            directory = below
+        yield directory
     finally:
-        os.close(held)
+        os.close(directory)
 
 
 def _mode(folder: int, part: str, name: str) -> int:

@@ -1,7 +1,7 @@
-"""What slow work tells its user: rooms log it, and whoever talks to the user shows it.
+"""Messages and progress of slow work for the user, by way of logging and followers.
 
-Progress is logged as INFO, and seen where somebody is looking; what must be seen, even in a pipe,
-is a WARNING. `at_work` tells how far the work is, many times a second, to whoever follows it.
+Progress is logged as INFO, and shown on a terminal; messages that must be seen, even in a pipe, are
+WARNINGs. `at_work` reports progress, many times a second, to the followers.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-# Below what any handler takes. pytest hangs its own behind ours, and would repeat in the report of
-# a case, or on a terminal, what was shown, with all that a device said in it.
+# Below every handler's level: pytest's own handlers come after ours, and would repeat a message
+# that was shown already, with a device's raw text in it, on the terminal or in a case's report.
 _SHOWN: Final = -1
 
 Follower = Callable[[str, Mapping[str, object]], None]
-"""Takes a device, by its name or as its adb server calls it ("": this computer), and facts."""
+"""A function of a device, by its name or its adb serial ("": this computer), and of facts."""
 
 _followers: Final[list[Follower]] = []
 
 
 ONCE: Final[Mapping[str, object]] = {"once": True}
-"""The `extra` of a warning that is to be seen once, however often it is logged."""
+"""The `extra` of a warning that is shown once, however often it is logged."""
 
 
 class Notices(logging.Handler):
-    """Shows what is logged with two functions, which take one line each, without its end."""
+    """Handler that shows messages with two functions, which take one line without its newline."""
 
     def __init__(self, *, progress: Callable[[str], None], warn: Callable[[str], None]) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Notices(logging.Handler):
         self._shown = set[str]()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Shows it; what goes wrong in that, such as a closed pipe, is raised."""
+        """Show a record; errors, such as a closed pipe, are raised."""
         show = self._warn if record.levelno >= logging.WARNING else self._progress
         record.levelno = _SHOWN
         message = record.getMessage()
@@ -48,7 +48,7 @@ class Notices(logging.Handler):
 
 @contextlib.contextmanager
 def shown_by(handler: logging.Handler) -> Iterator[None]:
-    """Has this handler alone show what the harness logs, and none of those of the root logger."""
+    """Make this handler the only one for the harness's log messages."""
     logger = logging.getLogger("harness")
     before = logger.handlers, logger.propagate, logger.level
     logger.handlers, logger.propagate = [handler], False
@@ -61,32 +61,32 @@ def shown_by(handler: logging.Handler) -> Iterator[None]:
 
 
 def followed() -> bool:
-    """Whether anybody wants to know how far something is."""
+    """Return whether there is any follower of progress."""
     return bool(_followers)
 
 
 def at_work(device: str, **facts: object) -> None:
-    """Tells what a device is at: facts replace those told before, None takes one back.
+    """Report facts about a device's work: they replace earlier ones, None removes one.
 
-    `name` is what the lab calls the device. `case` is its case, which takes back what was told of
-    the case before. `step` of `steps` is under way, `verb` says what it does, and `loaded` of
-    `contexts` are loaded. `doing` is anything else, of which `done` of `total` is done (`unit` is
-    MB where these are bytes). `degrees` is how hot it was when it last said so.
+    `name` is the device's name in the lab. `case` is its case, which removes the facts of the case
+    before. `step` of `steps` is running, `verb` says what it does, and `loaded` of `contexts` are
+    loaded. `doing` is any other work, of which `done` of `total` is done (`unit` is MB if these are
+    bytes). `degrees` is the temperature last reported.
     """
     for follower in tuple(_followers):
         follower(device, facts)
 
 
-def far(doing: str | None, done: int = 0, total: int = 0, unit: str = "") -> dict[str, object]:
-    """The facts that say how far something is; None: it is over."""
+def far(doing: str | None, completed: int = 0, total: int = 0, unit: str = "") -> dict[str, object]:
+    """Return the facts for the progress of `doing`; None if it is over."""
     if doing is None:
         return dict.fromkeys(("doing", "done", "total", "unit"))
-    return {"doing": doing, "done": done, "total": total, "unit": unit}
+    return {"doing": doing, "done": completed, "total": total, "unit": unit}
 
 
 @contextlib.contextmanager
 def working(device: str) -> Iterator[Callable[..., None]]:
-    """Gives what tells how far a device's work is, as `far`; the work ends with the block."""
+    """Yield a function that reports a device's progress, as `far`; the work ends with the block."""
     try:
         yield lambda *how_far: at_work(device, **far(*how_far))
     finally:
@@ -95,7 +95,7 @@ def working(device: str) -> Iterator[Callable[..., None]]:
 
 @contextlib.contextmanager
 def followed_by(follower: Follower) -> Iterator[None]:
-    """Tells this follower, too, until the block ends."""
+    """Report to this follower, too, until the block ends."""
     _followers.append(follower)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What only Linux can tell of time and processes, and what stands in for it elsewhere."""
+"""Functions of Linux for time and processes, with fallbacks for other systems."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from harness.core.deadline import Deadline
 
 
 def boot_clock_s() -> float:
-    """A clock in seconds that goes on while this computer sleeps, where it has one."""
+    """Return seconds of a clock that goes on while this computer sleeps, if it has one."""
     if sys.platform == "linux":
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a child of ours has ended; on Linux it keeps its number until it is reaped."""
+    """Return whether a child process has ended; on Linux it is not reaped, so its pid stays."""
     if sys.platform == "linux":
-        how = os.WEXITED | os.WNOWAIT | os.WNOHANG
-        return os.waitid(os.P_PID, process.pid, how) is not None
+        options = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        return os.waitid(os.P_PID, process.pid, options) is not None
     return process.poll() is not None
 
 
 def short_path(descriptor: int, folder: Path) -> str:
-    """A path of an open folder that is as short as a socket's address must be, on Linux."""
+    """Return a path of an open folder; on Linux it is short enough for a socket's address."""
     return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
 
 
 def locking_process(path: Path) -> str:
-    """The process that keeps a file locked, in words."""
+    """Describe the process that keeps a file locked."""
     with contextlib.suppress(OSError):
         status = path.stat()
         file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
@@ -46,9 +46,9 @@ def locking_process(path: Path) -> str:
 
 
 def is_free(path: Path, seconds: float) -> bool:
-    """Return False if a process keeps a file locked for so long.
+    """Return False if a process keeps a file locked for that many seconds.
 
-    What a killed process had begun takes a moment to end. Raises OSError.
+    Children of a killed process take a moment to end. Raises OSError.
     """
     deadline = Deadline(seconds)
     with path.open("rb") as log:
@@ -64,13 +64,13 @@ def is_free(path: Path, seconds: float) -> bool:
 
 
 def children() -> frozenset[int]:
-    """The processes that this one began and that have not been reaped. Raises OSError."""
+    """Return the pids of this process's children that have not been reaped. Raises OSError."""
     if sys.platform == "linux":
-        found: list[str] = []
+        pids: list[str] = []
         for thread in Path("/proc/self/task").iterdir():
             with contextlib.suppress(OSError):  # it has ended
-                found += (thread / "children").read_text().split()
-        return frozenset(map(int, found))
-    said = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], stdout=subprocess.PIPE, check=False)
-    pairs = (tuple(map(int, line.split())) for line in said.stdout.splitlines())
+                pids += (thread / "children").read_text().split()
+        return frozenset(map(int, pids))
+    listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], stdout=subprocess.PIPE, check=False)
+    pairs = (tuple(map(int, line.split())) for line in listing.stdout.splitlines())
     return frozenset(pid for pid, parent in pairs if parent == os.getpid())

@@ -1,4 +1,4 @@
-"""The `schema` that JSON files of ours begin with, as a field of their models."""
+"""The `schema` field of the models of the harness's JSON files."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ OTHER_SCHEMA: Final = "is of schema "
 
 
 def other_schema(schema: object, known: int) -> str:
-    """Say that the `schema` of a file is not the one that is `known`, and what to do.
+    """Describe a `schema` other than the `known` one, and what to do.
 
-    A `schema` that is no number is damage: no version of the harness wrote it.
+    A `schema` that is not an integer is damage: no version of the harness wrote it.
     """
     reads = f"this version reads schema {known}"
     if type(schema) is not int:  # true is one for isinstance

@@ -1,10 +1,10 @@
-"""Live lines of a run on a terminal: a bar for it, and one for each device at work, by rich.
+"""Live progress of a run on a terminal: a bar for it, and one for each busy device, by rich.
 
-What pytest writes meanwhile goes above them. rich takes whole lines only, so that of an unfinished
-one (the dots of a file) is shown as the first of the live lines.
+Output of pytest appears above them. rich takes whole lines only, so an unfinished one (the dots of
+a file) is shown as the first of the live lines.
 
-No worker ever waits for it: what cannot be sent at once is dropped. Each message has all that is
-known of a device, so that the next one makes up for it.
+No worker ever waits for it: a message that cannot be sent at once is dropped. Each message has all
+facts of a device, so the next one makes up for it.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ _MOST_AT_ONCE: Final = 1000
 
 @contextlib.contextmanager
 def _address(folder: Path) -> Iterator[str]:
-    """The socket in a folder, however long the folder's path is: addresses are short."""
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    """Yield the address of the socket in a folder, short even if the folder's path is long."""
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        yield f"{short_path(held, folder)}/{_NAME}"
+        yield f"{short_path(directory, folder)}/{_NAME}"
     finally:
-        os.close(held)
+        os.close(directory)
 
 
 def _socket(folder: Path, join: Callable[[socket.socket, str], None]) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    made.setblocking(False)
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    connected.setblocking(False)
     try:
         with _address(folder) as address:
-            join(made, address)
+            join(connected, address)
     except OSError:
-        made.close()
+        connected.close()
         raise
-    return made
+    return connected
 
 
 class Listener:
-    """The controller's end, in a folder that only its user can enter. Raises OSError."""
+    """The controller's socket, in a folder that only its user can enter. Raises OSError."""
 
     def __init__(self, folder: Path) -> None:
         self._socket = _socket(folder, socket.socket.bind)
 
     def waiting(self) -> Iterator[tuple[str, Mapping[str, object]]]:
-        """The messages that are there: devices and all of their facts.
+        """Yield the waiting messages: devices and all of their facts.
 
-        What a message leaves out is None, as for `at_work` (core/notices.py): it is over.
+        Facts that a message leaves out are None, as for `at_work` (core/notices.py): removed.
         """
         for _ in range(_MOST_AT_ONCE):
             try:
@@ -71,17 +71,17 @@ class Listener:
             except OSError:
                 return
             with contextlib.suppress(ValueError):
-                said = None if flags & socket.MSG_TRUNC else parse_json(data)
-                if isinstance(said, list) and len(said) == 2 and isinstance(said[1], dict):
-                    yield str(said[0]), dict.fromkeys(FACTS) | said[1]
+                message = None if flags & socket.MSG_TRUNC else parse_json(data)
+                if isinstance(message, list) and len(message) == 2 and isinstance(message[1], dict):
+                    yield str(message[0]), dict.fromkeys(FACTS) | message[1]
 
     def close(self) -> None:
-        """Closes it, which whoever still sends does not notice."""
+        """Close it; senders do not notice."""
         self._socket.close()
 
 
 class Sender:
-    """A worker's end, a `Follower` (`core/notices.py`)."""
+    """A worker's socket, a `Follower` (`core/notices.py`)."""
 
     def __init__(self, folder: Path) -> None:
         self._lines = Lines()
@@ -94,7 +94,7 @@ class Sender:
                 self._socket.send(json.dumps(merged, ensure_ascii=False).encode())
 
     def close(self) -> None:
-        """Sends no more."""
+        """Close the socket."""
         self._socket.close()
 
 
@@ -107,7 +107,7 @@ _MB: Final = 1_000_000
 
 
 class _Terminal(io.TextIOWrapper):
-    """A file whose terminal may go: that is not the run's fault."""
+    """A file whose terminal may go away without an error of the run."""
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
@@ -131,13 +131,13 @@ class _Bar(BarColumn):
         return super().render(task) if task.total else Text()
 
 
-class _Said(ProgressColumn):
+class _Details(ProgressColumn):
     def render(self, task: Task) -> RenderableType:
         parts = [task.fields.get("said", "")]
         if task.fields.get("measured") and task.total:
             scale, unit, digits = (_MB, " MB", 1) if task.fields["unit"] == "MB" else (1, "", 0)
-            done, total = (f"{x / scale:.{digits}f}" for x in (task.completed, task.total))
-            parts.append(f"{done}/{total}{unit}")
+            completed, total = (f"{x / scale:.{digits}f}" for x in (task.completed, task.total))
+            parts.append(f"{completed}/{total}{unit}")
             if unit and task.speed:
                 parts.append(f"{task.speed / scale:.1f}{unit}/s")
             if task.time_remaining:
@@ -146,14 +146,14 @@ class _Said(ProgressColumn):
 
 
 class Show(Progress):
-    """The live lines of a run, from `start` to `stop`, and the file that pytest writes to then."""
+    """The live lines of a run, from `start` to `stop`, and pytest's output file meanwhile."""
 
     def __init__(
         self, counts: RunCounts, file: TextIO, *, colours: bool, listener: Listener | None
     ) -> None:
-        """`file` is that of a terminal, else it raises OSError.
+        """Take the `file` of a terminal. Raises OSError for another file.
 
-        It is written to by a descriptor of its own: what tests print is captured.
+        It is written to by a descriptor of its own, since the output of tests is captured.
         """
         file.flush()
         raw = os.fdopen(os.dup(file.fileno()), "wb")
@@ -165,7 +165,7 @@ class Show(Progress):
         self._unfinished = ""
         self._is_over = True
         self._following = contextlib.ExitStack()
-        self._wide = _Name(), _Bar(bar_width=_BAR_CELLS), _Said()
+        self._wide = _Name(), _Bar(bar_width=_BAR_CELLS), _Details()
         super().__init__(
             *self._wide,
             console=Console(
@@ -183,15 +183,15 @@ class Show(Progress):
         self._run = self.add_task("", total=counts.total, measured=True, unit="")
 
     def start(self) -> None:
-        """Draw, and take what devices are at, until `stop`."""
+        """Draw the lines, and follow the progress of devices, until `stop`."""
         self._is_over = False
         self._following.enter_context(followed_by(self._follow))
         super().start()
 
     def stop(self, *, clear: bool = True) -> None:
-        """Take the lines away, and leave the line that pytest has begun where it will go on.
+        """Remove the lines, and print the line that pytest has begun.
 
-        Without `clear` nothing is written: somebody else has written below the lines.
+        Without `clear` nothing is written: other output is below the lines already.
         """
         if self._is_over:
             return
@@ -205,9 +205,9 @@ class Show(Progress):
             self._file.close()
 
     def ended(self, case: str, *, failed: bool, lab: bool) -> None:
-        """Count a case that is over."""
+        """Count a finished case."""
         self._counts.ended(case, failed=failed, lab=lab)
-        self.update(self._run, completed=self._counts.done, said=self._counts.bad())
+        self.update(self._run, completed=self._counts.finished, said=self._counts.bad())
 
     def write(self, text: str) -> int:
         """Write whole lines above the bars; the rest waits for its end."""
@@ -218,10 +218,10 @@ class Show(Progress):
         return len(text)
 
     def flush(self) -> None:
-        """Nothing waits here but the end of a line."""
+        """Do nothing: only an unfinished line is buffered."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """The line that pytest has begun, the run, and the devices at work."""
+        """Yield the line that pytest has begun, and the bars of the run and of busy devices."""
         columns = rows = 0
         if not self._is_over:
             with contextlib.suppress(OSError):
@@ -252,10 +252,10 @@ class Show(Progress):
         doing = facts.get("doing")
         if self._tasks[task].fields["doing"] != doing:
             self.reset(task, total=None, doing=doing)
-        done, total = ("done", "total") if doing else ("loaded", "contexts")
+        completed, total = ("done", "total") if doing else ("loaded", "contexts")
         self.update(
             task,
-            completed=number(facts, done),
+            completed=number(facts, completed),
             total=number(facts, total),
             visible=bool(facts),
             said=details(facts),

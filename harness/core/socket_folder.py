@@ -1,4 +1,4 @@
-"""Folders of ours alone for sockets, and for what processes tell each other of a server."""
+"""Private folders for sockets, and for files that processes share about a server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.core.errors import InfraError
 from harness.core.guardian import remove_folder
 
 MAX_SOCKET_PATH_BYTES: Final = 107
-"""What fits into `sun_path` with the zero at its end (unix(7))."""
+"""The size of `sun_path` without the zero at its end (unix(7))."""
 
 _PREFIX: Final = "qnn-harness-adb-"
 _NAME: Final = "server"
@@ -26,26 +26,26 @@ _LEFT_OVER_S: Final = 60.0
 
 
 def host_file(server: object, kind: str) -> Path:
-    """A file of what processes of this account tell each other of a server.
+    """Return the path of a file that processes of this account share about a server.
 
     Raises InfraError.
     """
-    # ssh appends 17 characters to the name of a socket while it makes it
+    # ssh appends 17 characters to the name of a socket while it creates it
     longest = f"{_HOSTS}{os.geteuid()}/0123456789.ssh.0123456789abcdef"
     folder = socket_base(longest) / f"{_HOSTS}{os.geteuid()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise InfraError(f"{folder} is not a folder of ours alone (mode 0700); remove it")
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise InfraError(f"{folder} is not a private folder of this user (mode 0700); remove it")
     return folder / f"{hashlib.sha256(repr(server).encode()).hexdigest()[:10]}.{kind}"
 
 
 def new_socket_path() -> Path:
-    """A path for a socket in a new folder of mode 0700, below XDG_RUNTIME_DIR or among the
-    temporary files. Whoever uses it removes the folder.
+    """Return a path for a socket in a new folder of mode 0700, below XDG_RUNTIME_DIR or among the
+    temporary files. The caller removes the folder.
 
-    Folders of earlier servers that nobody could remove any more go first. Raises InfraError.
+    Folders left by earlier servers are removed first. Raises InfraError.
     """
     # mkdtemp adds eight characters
     base = socket_base(f"{_PREFIX}12345678/{_NAME}")
@@ -57,7 +57,7 @@ def new_socket_path() -> Path:
 
 
 def socket_base(longest: str) -> Path:
-    """A folder below which others cannot touch a socket of ours, at the relative path `longest`.
+    """Return a folder where other accounts cannot replace a socket at the relative path `longest`.
 
     Raises InfraError.
     """
@@ -69,7 +69,7 @@ def socket_base(longest: str) -> Path:
             return folder
     raise InfraError(
         f"no folder for a socket: in {tempfile.gettempdir()} and {_LAST_RESORT} "
-        "other accounts can rename our files (no sticky bit), or the path is too long; set "
+        "other accounts can rename files (no sticky bit), or the path is too long; set "
         "XDG_RUNTIME_DIR to a folder of yours with mode 0700"
     )
 
@@ -80,9 +80,9 @@ def _fits(longest: Path) -> bool:
 
 def _is_ours_alone(folder: Path) -> bool:
     with contextlib.suppress(OSError):
-        found = folder.stat()
-        ours = found.st_uid == os.geteuid() and not found.st_mode & 0o077
-        return ours and stat.S_ISDIR(found.st_mode)
+        status = folder.stat()
+        ours = status.st_uid == os.geteuid() and not status.st_mode & 0o077
+        return ours and stat.S_ISDIR(status.st_mode)
     return False
 
 
@@ -94,13 +94,13 @@ def _keeps_others_off(folder: Path) -> bool:
 
 
 def _sweep(base: Path) -> None:
-    """Removes what is left of servers whose guardian was killed with them."""
+    """Remove the folders of servers whose guardian was killed with them."""
     for folder in base.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            found = folder.lstat()
-            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+            status = folder.lstat()
+            ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
             # a young one may be about to listen
-            old = time.time() - found.st_mtime > _LEFT_OVER_S
+            old = time.time() - status.st_mtime > _LEFT_OVER_S
             if ours and old and not _listens(folder / _NAME):
                 remove_folder(str(folder))
 
@@ -118,7 +118,7 @@ def _listens(path: Path) -> bool:
 
 
 def unix_connection(path: str, timeout_s: float) -> socket.socket:
-    """A new connection, its timeout set. Raises OSError."""
+    """Open a connection with a timeout. Raises OSError."""
     connected = socket.socket(socket.AF_UNIX)
     try:
         connected.settimeout(timeout_s)

@@ -1,6 +1,6 @@
-"""What is known of Qualcomm SoCs, of the systems on them, and of simulated ones.
+"""Tables of Qualcomm SoCs, of the systems on them, and of the limits of simulated ones.
 
-Everything that is done differently on Android than on a Linux board is looked up here.
+All differences between Android and Linux boards are looked up here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.core.versions import QnnVersion
 
 @dataclass(frozen=True)
 class Soc:
-    """One SoC by the name its maker prints on it.
+    """One SoC by its marketing part number.
 
     `htp_arch` is 73 for v73, None for a DSP without HTP. `soc_model` is the id that QNN and ORT
     use, which is not the kernel's /sys/devices/soc0/soc_id. `vtcm_mb` in MiB, `adreno` the GPU's
@@ -59,7 +59,7 @@ _TABLE: Final = (
     Soc("SM8250", None, 21),
 )
 
-# What kernels show in /sys/devices/soc0/soc_id: include/dt-bindings/arm/qcom,ids.h of Linux.
+# The ids in /sys/devices/soc0/soc_id: include/dt-bindings/arm/qcom,ids.h of Linux.
 KERNEL_SOC_IDS: Final[Mapping[str, int]] = MappingProxyType(
     {
         "SM8350": 439,
@@ -77,7 +77,7 @@ KERNEL_SOC_IDS: Final[Mapping[str, int]] = MappingProxyType(
 )
 
 DEVICE_PD_BYTES: Final = 3840 << 20
-"""What one protection domain of a DSP holds: 4 GiB of addresses, of which about 3.75 are usable.
+"""The size of a DSP's protection domain: 4 GiB of addresses, of which about 3.75 are usable.
 
 QAIRT SDK docs, "Multiple cDSP Sessions". One context cannot span two.
 """
@@ -89,7 +89,7 @@ HTP_ARCHS: Final[tuple[int, ...]] = tuple(
 
 
 def near_socs(name: str) -> list[str]:
-    """The names in the table that are close to an unknown name."""
+    """Return the names in the table that are close to an unknown name."""
     return difflib.get_close_matches(name.upper()[:40], SOCS, n=3, cutoff=0.6)
 
 
@@ -99,12 +99,12 @@ TARGETS: Final[tuple[Target, ...]] = get_args(Target)
 
 @dataclass(frozen=True)
 class Platform:
-    """What a target's system is like.
+    """The system of a target.
 
-    `libc` and `interpreter` are what its programs are linked with; `machine` is the ELF machine.
-    `dsp_folders` are where fastrpc looks for code of the DSP besides the folders that it is given.
-    `library_folders` are where the vendor's own libraries lie (libcdsprpc.so): a program of the
-    shell finds them without a library path. `opencl` are the places of an OpenCL driver.
+    Its programs are linked with `libc` and `interpreter`; `machine` is the ELF machine.
+    `dsp_folders` are those in which fastrpc looks for code of the DSP by default.
+    `library_folders` are those of the vendor's own libraries (libcdsprpc.so): a program started
+    from the shell finds them without a library path. `opencl` are the paths of an OpenCL driver.
     """
 
     libc: Literal["glibc", "bionic"]
@@ -196,28 +196,30 @@ PLATFORMS: Final[Mapping[str, Platform]] = MappingProxyType(
 
 
 def target_of(machine: str | None, *, android: bool, abis: Sequence[str]) -> tuple[str | None, str]:
-    """The target of a device by what it reports, and why; None where none fits (pure).
+    """Return a device's target, None if there is none, and the reason (pure).
 
-    `machine` is what `uname -m` says, `android` whether it has Android's linker, `abis` the list
-    in ro.product.cpu.abilist, which only Android has. A 64-bit kernel may run a 32-bit system: then
-    the list knows it, and no library of 64 bits would load.
+    `machine` is the output of `uname -m`, `android` whether it has Android's linker, `abis` the
+    list in ro.product.cpu.abilist, which only Android has. A 64-bit kernel may run a 32-bit system,
+    which the list shows, and which could not load a 64-bit library.
     """
-    said = f"machine {machine or 'unknown'}" + (f", ABIs {','.join(abis)}" if abis else "")
+    description = f"machine {machine or 'unknown'}" + (f", ABIs {','.join(abis)}" if abis else "")
     if machine in ("aarch64", "arm64"):
         if not android:
-            return "linux-arm64", said
+            return "linux-arm64", description
         if abis and "arm64-v8a" not in abis:
-            return None, f"{said}: an Android of 32 bits"
-        return "android-arm64", said
+            return None, f"{description}: an Android of 32 bits"
+        return "android-arm64", description
     if machine == "x86_64":
-        return (None, f"{said}: an Android for x86") if android else ("linux-x64", said)
+        return (
+            (None, f"{description}: an Android for x86") if android else ("linux-x64", description)
+        )
     if machine and machine.startswith("arm"):
-        return None, f"{said}: a system of 32 bits"
-    return None, said
+        return None, f"{description}: a system of 32 bits"
+    return None, description
 
 
 def process_environment(target: str, folders: Sequence[str]) -> dict[str, str]:
-    """What a process needs in its environment to use libraries in these folders there (pure)."""
+    """Return the environment variables of a process that uses the libraries in folders (pure)."""
     return {
         "LD_LIBRARY_PATH": ":".join(folders),
         "ADSP_LIBRARY_PATH": ";".join((*folders, *PLATFORMS[target].dsp_folders)),
@@ -225,24 +227,24 @@ def process_environment(target: str, folders: Sequence[str]) -> dict[str, str]:
 
 
 LIMITED_SINCE: Final = "2.49.40"
-"""The first QNN whose HTP simulator enforces the budget of a protection domain; seen by trial."""
+"""The first QNN whose HTP simulator enforces the size of a protection domain; found by trial."""
 _MEMORY: Final = 1002
 
 Claim = Literal["capacity", "version", "speed"]
-"""How much fits; which version changed something; how long something takes."""
+"""Kinds of conclusions: how much fits; the version of a change; how long something takes."""
 
 
 def claim_of(code: int | None) -> Claim:
-    """The claim that a change between versions is, by the code of its failure."""
+    """Return the kind of claim for a change between versions, by the code of its failure."""
     return "capacity" if code is not None and same_code(code, _MEMORY) else "version"
 
 
 def limits_of_simulation(
     claim: Claim, target: str | None, versions: Iterable[str | None], *, simulated: bool = True
 ) -> str | None:
-    """What a claim leaves open that rests on simulated devices alone; None if it does not.
+    """Describe the limits of a claim that rests on simulated devices alone; None if it does not.
 
-    `target` is what their libraries are built for, `versions` are those of QNN that ran.
+    `target` is that of their libraries, `versions` are the QNN versions that ran.
     """
     if not simulated:
         return None

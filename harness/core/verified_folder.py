@@ -1,12 +1,12 @@
-"""Folders and files made or fetched once and used many times: whole or absent.
+"""Folders and files that are made or fetched once and used many times: complete or absent.
 
-A verified folder holds its files and a manifest. That has the size, sha256 and modification time of
-each, what the folder was made from (`facts`), and what its maker wants to keep (`data`). A file
-whose size and time are as the manifest says is taken to be unchanged; any other is hashed again.
+A verified folder has its files and a manifest, with the size, sha256 and modification time of each
+file, the folder's source (`facts`), and other data of its maker (`data`). A file whose size and
+time are those in the manifest is assumed to be unchanged; any other is hashed again.
 
-Beside each fetched file stands a note with its sha256, size and modification time, which are
-believed likewise. A file gets its name last, when it is whole and its note is written. A process
-that is killed earlier leaves at most a part, which the next one removes.
+Each fetched file has a note beside it with its sha256, size and modification time, which are used
+likewise. A file gets its name last, when it is complete and its note is written. A process that is
+killed earlier leaves at most a part, which the next one removes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _UNFINISHED = ".unfinished-"
 
 
 class FolderChangedError(Exception):
-    """A verified folder is there, but not as it was made; the text says what differs."""
+    """A verified folder exists, but was changed; the text says what differs."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class VerifiedFile:
 
 @dataclass(frozen=True)
 class VerifiedFolder:
-    """A folder whose files were found to be what its manifest says."""
+    """A folder whose files were checked against its manifest."""
 
     path: Path
     files: Mapping[str, VerifiedFile]
@@ -86,7 +86,7 @@ class VerifiedFolder:
 
 
 def valid_name(name: str) -> bool:
-    """Whether a file may be called so inside a set: no spaces, no `..`, nothing a shell expands."""
+    """Return whether a file in a set may have a name: no spaces, `..` or shell metacharacters."""
     parts = name.split("/")
     return bool(_FILE_NAME.fullmatch(name)) and not any(
         part in (".", "..") or part.startswith("-") for part in parts
@@ -94,9 +94,9 @@ def valid_name(name: str) -> bool:
 
 
 def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | None:
-    """The folder if it is there, made from exactly these facts, and unchanged; None if absent.
+    """Open a folder that was made from exactly these facts and is unchanged; None if absent.
 
-    Raises FolderChangedError if it is there and differs in any way.
+    Raises FolderChangedError if it exists and differs in any way.
     """
     try:
         raw = read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES)
@@ -120,7 +120,7 @@ def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | No
 
 
 def damage_of(folder: Path) -> list[str]:
-    """What of a verified folder is not as it was made, every byte read; none if it is not there."""
+    """Return the changes of a verified folder, reading every byte; none if it does not exist."""
     try:
         manifest = _parse(read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES))
     except FolderChangedError as damage:
@@ -129,13 +129,13 @@ def damage_of(folder: Path) -> list[str]:
         return [f"{MANIFEST} is missing"] if folder.exists() else []
     except OSError as error:
         return [f"{MANIFEST} cannot be read: {error}"]
-    found = []
+    damages = []
     for name, entry in manifest["files"].items():
         try:
             _check(folder, name, entry | {"mtime_ns": -1})
         except FolderChangedError as damage:
-            found.append(str(damage))
-    return found
+            damages.append(str(damage))
+    return damages
 
 
 def write_manifest(
@@ -144,7 +144,7 @@ def write_manifest(
     data: Mapping[str, Any] | None = None,
     hashes: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes the manifest of a folder that is complete; `hashes` saves hashing known files again.
+    """Write the manifest of a complete folder; files with a known hash in `hashes` are not read.
 
     Raises OSError.
     """
@@ -165,9 +165,9 @@ def write_manifest(
 
 @contextmanager
 def work_folder(parent: Path) -> Iterator[Path]:
-    """A new folder below `parent` to make things in, gone when the block ends.
+    """Create a temporary folder below `parent`, which is removed when the block ends.
 
-    Raises InfraError if the disk does not allow it, also for an OSError inside the block.
+    Raises InfraError if that fails, also for an OSError inside the block.
     """
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ def work_folder(parent: Path) -> Iterator[Path]:
 
 
 def publish(folder: Path, final: Path) -> None:
-    """Gives a complete folder its name; what was there before is removed then, not earlier.
+    """Give a complete folder its final name; an older folder of that name is removed only then.
 
     Both must be on one file system. Raises OSError.
     """
@@ -196,10 +196,10 @@ def publish(folder: Path, final: Path) -> None:
 
 
 @contextmanager
-def locked(lock: Path, what: str, *, timeout_s: float) -> Iterator[None]:
-    """Holds a lock file while others who want the same wait; a dead holder's lock is free.
+def locked(lock: Path, doing: str, *, timeout_s: float) -> Iterator[None]:
+    """Hold a lock file in the block, while other processes wait; a dead holder's lock is free.
 
-    Who waits says within a second for whom, and since when that is at it. Raises InfraError if
+    After half a second of waiting, the holder and its start are logged. Raises InfraError if
     another process holds it for more than `timeout_s`.
     """
     holder = filelock.FileLock(lock)
@@ -208,7 +208,7 @@ def locked(lock: Path, what: str, *, timeout_s: float) -> Iterator[None]:
         try:
             holder.acquire(timeout=min(_LOOK_S, timeout_s))
         except filelock.Timeout:
-            _wait(holder, lock, what, timeout_s)
+            _wait(holder, lock, doing, timeout_s)
         write_json(_note(lock), {"pid": os.getpid(), "since": time.strftime("%H:%M:%S")})
     except OSError as error:
         holder.release()
@@ -220,22 +220,22 @@ def locked(lock: Path, what: str, *, timeout_s: float) -> Iterator[None]:
         holder.release()
 
 
-def _wait(holder: filelock.BaseFileLock, lock: Path, what: str, timeout_s: float) -> None:
-    begun = time.monotonic()
-    _log.warning(f"waiting for {_holder_of(lock)}, at {what}")
-    with working("") as tell:
-        while (waited := time.monotonic() - begun + _LOOK_S) < timeout_s:
-            tell(f"waiting for {_holder_of(lock)}, at {what}", int(waited), int(timeout_s), "s")
+def _wait(holder: filelock.BaseFileLock, lock: Path, doing: str, timeout_s: float) -> None:
+    start = time.monotonic()
+    _log.warning(f"waiting for {_holder_of(lock)}, at {doing}")
+    with working("") as report:
+        while (waited := time.monotonic() - start + _LOOK_S) < timeout_s:
+            report(f"waiting for {_holder_of(lock)}, at {doing}", int(waited), int(timeout_s), "s")
             try:
                 holder.acquire(timeout=_LOOK_S)
                 return
             except filelock.Timeout:
                 pass
-    raise InfraError(f"{_holder_of(lock)} is at {what} and did not finish within {timeout_s:g} s")
+    raise InfraError(f"{_holder_of(lock)} is at {doing} and did not finish within {timeout_s:g} s")
 
 
 def holder_of(lock: Path) -> str | None:
-    """Who holds a lock of `locked`, and since when; None if nobody does."""
+    """Describe the holder of a lock of `locked`, and since when it holds it; None if it is free."""
     if not lock.exists():
         return None
     try:
@@ -259,24 +259,24 @@ def _note(lock: Path) -> Path:
 
 
 def key_of(made_from: object) -> str:
-    """A short name that changes with what a file is made from: anything whose repr tells it all."""
+    """Return a short hash of the inputs of a file, which need a complete repr."""
     return hashlib.sha256(repr(made_from).encode()).hexdigest()[:24]
 
 
 def lock_of(file: Path) -> Path:
-    """The lock that `made_file` holds while it makes a file."""
+    """Return the path of the lock that `made_file` holds while it makes a file."""
     return file.with_name(f"{file.name}.lock")
 
 
-def made_file(file: Path, make: Callable[[Path], Path], *, what: str, timeout_s: float) -> Path:
-    """A file that is made once: `make` makes it in an empty folder, and says where it is there.
+def made_file(file: Path, make: Callable[[Path], Path], *, doing: str, timeout_s: float) -> Path:
+    """Return a file that is made once: `make` makes it in an empty folder, and returns its path.
 
-    One process makes it while others wait; `what` says to people what is made. Raises InfraError
-    like `locked` and `work_folder`, and what `make` raises.
+    One process makes it while others wait; `doing` describes that to people. Raises InfraError
+    like `locked` and `work_folder`, and the errors of `make`.
     """
     if not file.is_file():
         with (
-            locked(lock_of(file), what, timeout_s=timeout_s),
+            locked(lock_of(file), doing, timeout_s=timeout_s),
             work_folder(file.parent) as work,
         ):
             if not file.is_file():
@@ -292,28 +292,28 @@ def made_once(
     doing: str,
     timeout_s: float,
 ) -> VerifiedFolder:
-    """The verified folder made from `facts`; `make` makes it where it is absent or was changed.
+    """Return the verified folder made from `facts`; `make` makes it if it is absent or changed.
 
-    One process makes it while others wait; `doing` says to people what that is, as in "unpacking
-    x.whl". Raises InfraError like `locked` and what `make` raises.
+    One process makes it while others wait; `doing` describes that to people, as in "unpacking
+    x.whl". Raises InfraError like `locked`, and the errors of `make`.
     """
     lock = folder.parent / ".locks" / f"{folder.name}.lock"
     with locked(lock, doing, timeout_s=timeout_s):
         try:
-            found = open_verified(folder, facts)
+            verified = open_verified(folder, facts)
         except FolderChangedError as damage:
             _log.warning(f"{folder.name} in the cache is not as it was ({damage}); {doing} again")
-            found = None
-        if found is None:
+            verified = None
+        if verified is None:
             make()
-            found = open_verified(folder, facts)
-    if found is None:
-        raise InfraError(f"{folder} went away while it was being used")
-    return found
+            verified = open_verified(folder, facts)
+    if verified is None:
+        raise InfraError(f"{folder} was removed while it was being used")
+    return verified
 
 
 def _check(folder: Path, name: str, entry: dict[str, Any]) -> bool:
-    """Whether the file had to be hashed since its time differs; `entry` is brought up to date."""
+    """Check a file; return True if it was hashed, since its time differs, and `entry` updated."""
     try:
         with open_below(folder, name) as file:
             status = os.fstat(file.fileno())
@@ -321,13 +321,13 @@ def _check(folder: Path, name: str, entry: dict[str, Any]) -> bool:
                 raise FolderChangedError(f"{name} has {status.st_size} bytes, not {entry['size']}")
             if status.st_mtime_ns == entry["mtime_ns"]:
                 return False
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except NotInsideError as error:
         raise FolderChangedError(f"{name} {error.strerror}") from error
     except OSError as error:
         raise FolderChangedError(f"{name}: {error.strerror or error}") from error
-    if found != entry["sha256"]:
-        raise FolderChangedError(f"{name} has sha256 {found}, not {entry['sha256']}")
+    if sha256 != entry["sha256"]:
+        raise FolderChangedError(f"{name} has sha256 {sha256}, not {entry['sha256']}")
     entry["mtime_ns"] = status.st_mtime_ns
     return True
 
@@ -362,7 +362,7 @@ _MAX_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Hashed:
-    """What one file was when it was last read (size in bytes, sha256 in hex)."""
+    """The state of a file when it was last read (size in bytes, sha256 in hex)."""
 
     size: int
     mtime_ns: int
@@ -370,9 +370,9 @@ class Hashed:
 
 
 class HashCache:
-    """The hashes of the files below one folder, kept in a file of the cache.
+    """The hashes of the files below one folder, stored in a file of the cache.
 
-    A file whose size and time are as they were is taken to be unchanged; any other is read again. A
+    A file whose size and time are the same is assumed to be unchanged; any other is read again. A
     cache that is lost or damaged costs only time.
     """
 
@@ -381,31 +381,31 @@ class HashCache:
         self._path = cache_root / "ledgers" / f"{name}.json"
 
     def hashed(self, files: Mapping[str, Path]) -> dict[str, Hashed]:
-        """Size and hash of each file, by the same keys. Raises InfraError."""
+        """Return the size and hash of each file, by the same keys. Raises InfraError."""
         known = self._read()
-        found = {}
+        hashes = {}
         for key, path in files.items():
-            found[key] = self._look(path, known.get(str(path)))
-        new = {str(path): found[key] for key, path in files.items()}
+            hashes[key] = self._look(path, known.get(str(path)))
+        new = {str(path): hashes[key] for key, path in files.items()}
         if any(known.get(path) != entry for path, entry in new.items()):
             self._write(known | new)
-        return found
+        return hashes
 
     def changed(self, files: Mapping[str, Path]) -> list[str]:
-        """Which files are not what they were when they were last used, every byte read."""
+        """Return the problems of files changed since their last use, reading every byte."""
         known = self._read()
-        found = []
+        changes = []
         for key, path in files.items():
             entry = known.get(str(path))
             try:
                 if entry is not None and sha256_of(path) != entry.sha256:
-                    found.append(f"{key} is not what it was when it was last used")
+                    changes.append(f"{key} is not what it was when it was last used")
             except OSError as error:
-                found.append(f"{key}: {error.strerror or error}")
-        return found
+                changes.append(f"{key}: {error.strerror or error}")
+        return changes
 
     def _look(self, path: Path, known: Hashed | None) -> Hashed:
-        # what is looked at and what is read are one file, also if it is swapped meanwhile
+        # status and content are those of one file, even if it is replaced meanwhile
         with disk_errors(f"cannot read {path}"), open_regular(path) as file:
             status = os.fstat(file.fileno())
             same = known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
@@ -416,8 +416,8 @@ class HashCache:
 
     def _read(self) -> dict[str, Hashed]:
         try:
-            said = read_json(self._path, _MAX_BYTES)
-            return {str(path): _entry(entry) for path, entry in said["files"].items()}
+            content = read_json(self._path, _MAX_BYTES)
+            return {str(path): _entry(entry) for path, entry in content["files"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
@@ -433,16 +433,16 @@ class HashCache:
             raise cache_problem(error) from error
 
 
-def _entry(said: Any) -> Hashed:
-    if len(bytes.fromhex(said["sha256"])) != 32:
+def _entry(fields: Any) -> Hashed:
+    if len(bytes.fromhex(fields["sha256"])) != 32:
         raise ValueError("not a sha256")
-    return Hashed(int(said["size"]), int(said["mtime_ns"]), str(said["sha256"]))
+    return Hashed(int(fields["size"]), int(fields["mtime_ns"]), str(fields["sha256"]))
 
 
 Bring = Callable[[Path], tuple[Path, Mapping[str, str]]]
-"""Brings a file into an empty folder, and returns what its note is to say besides.
+"""A function that fetches a file into an empty folder, and returns it and fields of its note.
 
-Raises InfraError; OSError.
+Raises InfraError, OSError.
 """
 
 INCOMING: Final = ".incoming"
@@ -450,14 +450,14 @@ INCOMING: Final = ".incoming"
 
 @dataclass(frozen=True)
 class FetchedFile:
-    """A file whose hash was right when it was looked at."""
+    """A file whose hash was checked."""
 
     path: Path
     sha256: str
 
 
 class FetchedFiles:
-    """Files below `root` by their names there; those of notes end in `note`.
+    """Fetched files below `root`, by their names there; the names of notes end in `note`.
 
     One process fetches a file while others wait, `timeout_s` seconds at most.
     """
@@ -469,20 +469,20 @@ class FetchedFiles:
         self._looked_at: dict[str, FetchedFile] = {}
 
     def path(self, name: str) -> Path:
-        """Where a file is, or would be. Raises NotInsideError."""
+        """Return the path of a file, which may not exist. Raises NotInsideError."""
         return inside(self._root, name)
 
     def is_cached(self, name: str) -> bool:
-        """Whether the file is there with its note; it is not hashed for this."""
+        """Return whether the file and its note exist, without hashing it."""
         return self.path(name).is_file() and self.noted_sha256(name) is not None
 
     def noted_sha256(self, name: str) -> str | None:
-        """What the file should have, also where only its note is left."""
+        """Return the sha256 in the file's note, even if the file is gone."""
         note = read_note(self._note_path(name))
         return None if note is None else str(note["sha256"])
 
     def damage(self, name: str, expected: str | None = None) -> list[str]:
-        """What is wrong with a file, every byte read; nothing for one that is not there.
+        """Return the problems of a file, reading every byte; none if it does not exist.
 
         `expected` is the sha256 that it must have, else that of its note.
         """
@@ -490,24 +490,30 @@ class FetchedFiles:
         return [] if damage is None else [f"{self.path(name).name}: {damage}"]
 
     def get(
-        self, name: str, bring: Bring, *, what: str, expected: str | None = None, anew: bool = False
+        self,
+        name: str,
+        bring: Bring,
+        *,
+        title: str,
+        expected: str | None = None,
+        anew: bool = False,
     ) -> FetchedFile:
-        """The file, fetched if it is not there or damaged, or `anew` in any case.
+        """Return the file, fetched if it is absent or damaged, or `anew` in any case.
 
-        It is hashed if it is not as its note says. `what` names it to people; `expected` is the
-        sha256 that it must have. Raises InfraError if it does not come, or has another hash.
+        It is hashed if it differs from its note. `title` names it to people; `expected` is the
+        sha256 that it must have. Raises InfraError if it cannot be fetched or has another hash.
         """
         if anew or name not in self._looked_at:
             lock = self._root / ".locks" / f"{_key(name)}.lock"
-            with locked(lock, f"fetching {what}", timeout_s=self._timeout_s):
-                how = self._fetched if anew else self._kept
-                self._looked_at[name] = how(name, bring, what, expected)
+            with locked(lock, f"fetching {title}", timeout_s=self._timeout_s):
+                load = self._fetched if anew else self._cached
+                self._looked_at[name] = load(name, bring, title, expected)
         return self._looked_at[name]
 
-    def _kept(self, name: str, bring: Bring, what: str, expected: str | None) -> FetchedFile:
+    def _cached(self, name: str, bring: Bring, title: str, expected: str | None) -> FetchedFile:
         path, note = self.path(name), read_note(self._note_path(name)) or {}
         if not path.exists():
-            return self._fetched(name, bring, what, expected)
+            return self._fetched(name, bring, title, expected)
         sha256 = expected or str(note.get("sha256"))
         is_as_noted = _noted(path, sha256).items() <= note.items()
         damage = None if is_as_noted else self._damage(name, expected)
@@ -517,7 +523,7 @@ class FetchedFiles:
                     self._write_note(name, path, sha256, note)
             return FetchedFile(path, sha256)
         try:
-            fetched = self._fetched(name, bring, what, expected)
+            fetched = self._fetched(name, bring, title, expected)
         except InfraError as error:
             raise InfraError(
                 f"cached {path.name} is damaged ({damage}) and could not be fetched again: {error}"
@@ -532,32 +538,32 @@ class FetchedFiles:
         if expected is None:
             return "its sha256 is not known"
         try:
-            found = sha256_of(path)
+            sha256 = sha256_of(path)
         except OSError as error:
             return str(error.strerror or error)
-        return None if found == expected else f"sha256 {found}, expected {expected}"
+        return None if sha256 == expected else f"sha256 {sha256}, expected {expected}"
 
-    def _fetched(self, name: str, bring: Bring, what: str, expected: str | None) -> FetchedFile:
+    def _fetched(self, name: str, bring: Bring, title: str, expected: str | None) -> FetchedFile:
         path, folder = self.path(name), self._root / INCOMING / _key(name)
-        _log.info(f"fetching {what}")
-        began = time.monotonic()
+        _log.info(f"fetching {title}")
+        start = time.monotonic()
         try:
-            with disk_errors(f"{what} cannot be kept in the cache"):
+            with disk_errors(f"{title} cannot be kept in the cache"):
                 shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
                 folder.mkdir(parents=True, exist_ok=True)
-                came, told = bring(folder)
-                digest, size = sha256_of(came), came.stat().st_size
+                fetched, note = bring(folder)
+                digest, size = sha256_of(fetched), fetched.stat().st_size
                 if expected not in (None, digest):
                     raise InfraError(
-                        f"what is served as {what} has sha256 {digest}, expected {expected}; it "
+                        f"what is served as {title} has sha256 {digest}, expected {expected}; it "
                         "was not kept"
                     )
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._write_note(name, came, digest, told)
-                came.replace(path)
+                self._write_note(name, fetched, digest, note)
+                fetched.replace(path)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        _log.info(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - began:.1f} s")
+        _log.info(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - start:.1f} s")
         return FetchedFile(path, digest)
 
     def _note_path(self, name: str) -> Path:

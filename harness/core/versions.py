@@ -32,33 +32,33 @@ QNN_WHEELS: Final[Mapping[str, str]] = MappingProxyType(
 class QnnVersion:
     """A dotted version such as 2.51.0 or 2.28.2.241116 (the last part is the build's date).
 
-    Ordered by its numbers, so a short form comes before every longer one that it begins.
+    Ordered by its numbers, so a short form comes before the longer ones that begin with it.
     """
 
     parts: tuple[int, ...]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads "2.51.0" or "v2.51.0". Raises ConfigError for anything else."""
-        found = _VERSION.fullmatch(text.strip())
-        if found is None:
+        """Parse "2.51.0" or "v2.51.0". Raises ConfigError for anything else."""
+        match = _VERSION.fullmatch(text.strip())
+        if match is None:
             raise ConfigError(f"{text[:80]!r} is not a version: numbers with dots, as in 2.51.0")
-        return cls(tuple(int(part) for part in found[1].split(".")))
+        return cls(tuple(int(part) for part in match[1].split(".")))
 
     @classmethod
     def found_in(cls, text: str | None) -> Self | None:
-        """The version that a file or a library names (2.28.2.241116_103); None if that is none."""
+        """Parse the version in a file or a library (2.28.2.241116_103); None if it is not one."""
         try:
             return cls.parse(text.split("_")[0]) if text else None
         except ConfigError:
             return None
 
     def matches(self, short: QnnVersion) -> bool:
-        """Whether `short` is this version or the beginning of it (2.28.2 of 2.28.2.241116)."""
+        """Return whether `short` is this version or a prefix of it (2.28.2 of 2.28.2.241116)."""
         return self.parts[: len(short.parts)] == short.parts
 
     def is_newer_than(self, other: QnnVersion) -> bool:
-        """Whether it is the newer one, compared as far as both are given."""
+        """Return whether it is newer, compared by the parts that both have."""
         shared = min(len(self.parts), len(other.parts))
         return self.parts[:shared] > other.parts[:shared]
 
@@ -73,40 +73,40 @@ class QnnVersion:
 class VersionRange:
     """Clauses that must all hold, as in ">=2.47,<2.51" or "2.28.2" (which means ==2.28.2).
 
-    Versions are compared as far as both are given: 2.28.2.241116 satisfies ==2.28, <=2.28 and
-    >=2.28.2, and not >2.28. It serves ORT versions as well as QNN's.
+    Versions are compared by the parts that both have: 2.28.2.241116 satisfies ==2.28, <=2.28 and
+    >=2.28.2, and not >2.28. Also used for ORT versions.
     """
 
     clauses: tuple[tuple[str, QnnVersion], ...]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads clauses separated by commas. Raises ConfigError for anything else."""
+        """Parse clauses separated by commas. Raises ConfigError for anything else."""
         clauses = []
         for clause in text.split(","):
-            found = _CLAUSE.fullmatch(clause.strip())
-            if found is None:
+            match = _CLAUSE.fullmatch(clause.strip())
+            if match is None:
                 raise ConfigError(
                     f"{text[:80]!r} is not a version range, as in >=2.47,<2.51 or 2.50.40"
                 )
-            clauses.append((found[1] or "==", QnnVersion.parse(found[2])))
+            clauses.append((match[1] or "==", QnnVersion.parse(match[2])))
         return cls(tuple(clauses))
 
     def __contains__(self, version: QnnVersion) -> bool:
-        return all(_holds(version, operator, bound) for operator, bound in self.clauses)
+        return all(_satisfies(version, operator, bound) for operator, bound in self.clauses)
 
     def __str__(self) -> str:
         return ",".join(f"{operator}{bound}" for operator, bound in self.clauses)
 
 
-def _holds(version: QnnVersion, operator: str, bound: QnnVersion) -> bool:
+def _satisfies(version: QnnVersion, operator: str, bound: QnnVersion) -> bool:
     shared = min(len(version.parts), len(bound.parts))
-    left, right = version.parts[:shared], bound.parts[:shared]
+    first, second = version.parts[:shared], bound.parts[:shared]
     return {
-        "==": left == right,
-        "!=": left != right,
-        ">=": left >= right,
-        "<=": left <= right,
-        ">": left > right,
-        "<": left < right,
+        "==": first == second,
+        "!=": first != second,
+        ">=": first >= second,
+        "<=": first <= second,
+        ">": first > second,
+        "<": first < second,
     }[operator]

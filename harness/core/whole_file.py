@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, with a bound on what is read; scratch folders."""
+"""Atomic writes, bounded reads, and scratch folders."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ _MAX_NOTE_BYTES: Final = 64 << 10
 
 
 def write_whole(path: Path, content: bytes, *, new: bool = False, durable: bool = True) -> None:
-    """Writes beside `path`, then renames: a reader sees the old content or the new, never a part.
+    """Write a temporary file and rename it: readers see the old content or the new, never a part.
 
-    What is not `durable` need not outlive a computer that stops. Raises OSError of `path`, with
-    `new` also where something is there already; nothing stays behind then.
+    Files that are not `durable` may be lost when the computer stops. Raises OSError of `path`, with
+    `new` also if it exists; the temporary file is removed then.
     """
     try:
         with written_whole(path, new=new, durable=durable) as stream:
             stream.write(content)
     except OSError as error:
-        error.filename = os.fspath(path)  # a full disk names none, others the file beside
+        error.filename = os.fspath(path)  # other errors name the temporary file or none
         raise
 
 
 @contextlib.contextmanager
 def written_whole(path: Path, *, new: bool = False, durable: bool = True) -> Iterator[BinaryIO]:
-    """As `write_whole`, for content in pieces: the file is there once the block has ended well."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    """As `write_whole`, for content in pieces: the file appears when the block ends normally."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        with beside.open("xb") as stream:
+        with temporary.open("xb") as stream:
             yield stream
             stream.flush()
             if durable:
                 os.fsync(stream.fileno())
         if new:
-            path.hardlink_to(beside)
-            beside.unlink()
+            path.hardlink_to(temporary)
+            temporary.unlink()
         else:
-            beside.replace(path)
+            temporary.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 @contextlib.contextmanager
 def disk_errors(problem: str) -> Iterator[None]:
-    """Raises an OSError of the block as an error of the lab: `problem`, and why."""
+    """Turn an OSError of the block into an InfraError: `problem`, and the reason."""
     try:
         yield
     except OSError as error:
@@ -68,7 +68,7 @@ def disk_errors(problem: str) -> Iterator[None]:
 
 
 def keep_whole(path: Path, content: bytes) -> None:
-    """Writes a file unless it has this content already. Makes its folder.
+    """Write a file, and create its folder, unless it has this content already.
 
     Raises InfraError.
     """
@@ -84,9 +84,9 @@ def write_json(path: Path, content: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def open_regular(path: Path, size: int | None = None) -> io.FileIO:
-    """Opens a file without waiting: a FIFO in its place would, and a device may be endless.
+    """Open a regular file without blocking on a FIFO or a device in its place.
 
-    Raises OSError, also for what is no regular file, and for one whose size is not `size` any more.
+    Raises OSError, also if it is not a regular file, or its size differs from `size`.
     """
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -103,7 +103,7 @@ def open_regular(path: Path, size: int | None = None) -> io.FileIO:
 
 
 def read_bounded(path: Path, most_bytes: int) -> bytes:
-    """The content of a file. Raises OSError, with EFBIG for one of more than `most_bytes`."""
+    """Read a file. Raises OSError, with EFBIG for more than `most_bytes`."""
     with path.open("rb") as stream:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -117,9 +117,9 @@ def read_json(path: Path, most_bytes: int) -> Any:
 
 
 def read_note(path: Path) -> dict[str, Any] | None:
-    """What was written down of a file when it was fetched, its `sha256` at least.
+    """Read the note of a fetched file, which has at least its `sha256`.
 
-    None if there is no such note, or it makes no sense.
+    None if there is no such note, or it is invalid.
     """
     try:
         note = read_json(path, _MAX_NOTE_BYTES)
@@ -129,7 +129,7 @@ def read_note(path: Path) -> dict[str, Any] | None:
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file, in hex. Raises OSError."""
+    """Return the sha256 of a file, in hex. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -139,34 +139,34 @@ _YOUNG_S: Final = 60.0
 
 
 @contextlib.contextmanager
-def scratch_folder(within: Path | None = None) -> Generator[Path]:
-    """A folder of our own in `within`, by default where temporary files go; gone at the end.
+def scratch_folder(base: Path | None = None) -> Generator[Path]:
+    """Create a private folder in `base`, by default in the one for temporary files; remove it then.
 
-    The folder of a killed process is removed by the next that wants one in the same place. Raises
-    OSError.
+    The folder of a killed process is removed by the next one that creates one in the same place.
+    Raises OSError.
     """
-    parent = within or Path(tempfile.gettempdir())
+    parent = base or Path(tempfile.gettempdir())
     _remove_left(parent)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as name:
-        held = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield Path(name)
         finally:
-            os.close(held)
+            os.close(descriptor)
 
 
 def _remove_left(parent: Path) -> None:
-    """Removes the folders of this user that no process holds any more."""
-    # one that was made just now may not be locked yet
+    """Remove this user's folders that no process has locked."""
+    # a new one may not be locked yet
     youngest = time.time() - _YOUNG_S
     for folder in parent.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
-                status = os.fstat(held)
+                status = os.fstat(descriptor)
                 if status.st_uid == os.getuid() and status.st_mtime < youngest:
-                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(folder, ignore_errors=True)
             finally:
-                os.close(held)
+                os.close(descriptor)

@@ -1,11 +1,11 @@
 """YAML files written by people: read with line numbers, and checked against a pydantic model.
 
-The file is turned into plain values without running any of YAML's constructors, and checked against
-a pydantic model. Whatever is wrong comes out as one ConfigError with a line per mistake.
+The file is turned into plain values without running YAML's constructors for other types. All
+mistakes are reported in one ConfigError with a line for each.
 
 Not ruamel.yaml 0.19, whose values have positions: it takes 8 times as long, 3 s and a
-RecursionError for 10 KB of brackets, ends at the first repeated key, and lets unknown tags, merge
-keys and halves of characters through, so that each check here would be made behind it once more.
+RecursionError for 10 KB of brackets, stops at the first repeated key, and accepts unknown tags,
+merge keys and surrogates, so that each check here would be needed all the same.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 32
 _MAX_VALUES = 100_000
 _MAX_TEXT_CHARS = 10_000
-# PyYAML takes quadratic time for 1:59:59..., and Python refuses to print numbers much longer.
+# PyYAML takes quadratic time for 1:59:59..., and Python refuses to print much longer numbers.
 _MAX_NUMBER_CHARS = 64
-MAX_SAID = 20
-"""How many mistakes a message says; the others are counted."""
+MAX_MISTAKES = 20
+"""The mistakes that a message describes; further ones are counted."""
 _MAX_PROBLEM_CHARS = 500
 _TAG = "tag:yaml.org,2002:"
 _SCALAR_TYPES = (bool, int, float, str, datetime.date, type(None))
@@ -53,7 +53,7 @@ _SCALAR_TYPES = (bool, int, float, str, datetime.date, type(None))
 
 @dataclass(frozen=True)
 class Document:
-    """A file's content: plain values, and the line (1-based) where each of them begins.
+    """A file's content: plain values, and the line (1-based) at which each begins.
 
     `value` is None, a bool, int, float, str or date, or a list or str-keyed dict of these.
     `lines` and `written` are keyed by the path to a value, e.g. ("devices", 0, "name");
@@ -66,7 +66,7 @@ class Document:
     written: Mapping[Location, str]
 
     def line(self, location: Location) -> int:
-        """The line of a value, or of the nearest one around it that the file has."""
+        """Return the line of a value, or of its nearest parent in the file."""
         for end in range(len(location), -1, -1):
             if location[:end] in self.lines:
                 return self.lines[location[:end]]
@@ -75,7 +75,7 @@ class Document:
     def mistake(
         self, location: Location, problem: str, choices: Sequence[object] | None = None
     ) -> ConfigError:
-        """A ConfigError that points at this place; a problem of more than 500 characters is cut."""
+        """Return a ConfigError for this place; a problem of more than 500 characters is cut."""
         return ConfigError(
             shown(problem, _MAX_PROBLEM_CHARS),
             file=self.file,
@@ -86,7 +86,7 @@ class Document:
 
 
 def field_name(location: Location) -> str:
-    """The dotted path of a location: ("devices", 0, "name") -> devices[0].name."""
+    """Return the dotted path of a location: ("devices", 0, "name") -> devices[0].name."""
     text = ""
     for part in location:
         key = part if isinstance(part, int) else shown(part)
@@ -95,32 +95,32 @@ def field_name(location: Location) -> str:
 
 
 def shown(text: str, most: int = 60) -> str:
-    """What a file holds, short enough for a message: at most so many characters."""
-    text = without_secrets(text)  # of a part of a URL nobody sees that it has a password
+    """Shorten a text from a file for a message to at most `most` characters, without secrets."""
+    text = without_secrets(text)  # before the cut: a part of a URL would hide its password
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def all_of(mistakes: Iterable[ConfigError]) -> ConfigError:
-    """One ConfigError that says what these say, a line each, in the order of the file.
+    """Join mistakes into one ConfigError, a line each, in the order of the file.
 
-    What is missing comes last, since it is often what another line misspells. After the first 20
-    it says how many there are more.
+    Missing keys come last, since another line often misspells them. After the first 20 mistakes,
+    only the number of the others follows.
     """
     ordered = sorted(
-        mistakes, key=lambda one: (one.problem.startswith("is missing"), one.line or 0)
+        mistakes, key=lambda mistake: (mistake.problem.startswith("is missing"), mistake.line or 0)
     )
     if len(ordered) == 1:
         return ordered[0]
-    said = list(dict.fromkeys(map(str, ordered)))
-    more = [f"and {len(said) - MAX_SAID} more"] if len(said) > MAX_SAID else []
-    return ConfigError(said[0], more=said[1:MAX_SAID] + more)
+    texts = list(dict.fromkeys(map(str, ordered)))
+    more = [f"and {len(texts) - MAX_MISTAKES} more"] if len(texts) > MAX_MISTAKES else []
+    return ConfigError(texts[0], more=texts[1:MAX_MISTAKES] + more)
 
 
 def read_document(path: Path, absent: ConfigError | None = None) -> Document:
-    """Reads a YAML file of at most 1 MiB; `absent` is what to raise where there is none.
+    """Read a YAML file of at most 1 MiB; `absent` is raised if it does not exist.
 
-    Raises ConfigError if it cannot be read, is no YAML, or holds a repeated key, a merge key,
-    tags of its own, a text of more than 10,000 characters, a number of more than 64, or more than
+    Raises ConfigError if it cannot be read, is not YAML, or has a repeated key, a merge key, custom
+    tags, a text of more than 10,000 characters, a number of more than 64 characters, or more than
     100,000 values (aliases count each time they are used).
     """
     try:
@@ -140,7 +140,7 @@ def read_document(path: Path, absent: ConfigError | None = None) -> Document:
 
 
 def parse_document(text: str, file: str) -> Document:
-    """Like `read_document` for text already read; `file` is the name used in errors."""
+    """As `read_document`, for text already read; `file` is the name used in errors."""
     reader = _Reader(file)
     try:
         root = _root(text, file)
@@ -157,7 +157,7 @@ def parse_document(text: str, file: str) -> Document:
             _syntax_problem(error), file=file, line=mark.line + 1 if mark else None
         ) from error
     except Exception as error:
-        # PyYAML lets through what int() and chr() say of directives and escapes.
+        # PyYAML passes on the errors of int() and chr() for directives and escapes
         raise ConfigError(f"not valid YAML: {shown(str(error))}", file=file) from error
     value = reader.value(root, ()) if root is not None else None
     if reader.mistakes:
@@ -166,7 +166,7 @@ def parse_document(text: str, file: str) -> Document:
 
 
 class _Bounded(Composer):
-    """Composes nodes, but neither deeper nor more of them than anybody needs."""
+    """Composer with limits on the depth and the number of nodes."""
 
     file = ""
     _depth = _count = 0
@@ -191,7 +191,7 @@ class _Bounded(Composer):
 
 
 class _Careful(_Bounded, yaml.SafeLoader):
-    """PyYAML's own parser: it says best what is wrong, and takes 2 ms for a device of a lab."""
+    """PyYAML's own parser, with the best messages; it takes 2 ms for a device of a lab."""
 
 
 class _Fast(_Bounded, CSafeLoader):
@@ -203,7 +203,7 @@ class _Fast(_Bounded, CSafeLoader):
 
 
 def _root(text: str, file: str) -> yaml.Node | None:
-    """The nodes of a text; what libyaml does not take is judged by PyYAML's own parser."""
+    """Return the root node of a text; errors of libyaml are left to PyYAML's own parser."""
     loader: _Bounded = _Fast(text)
     loader.file = file
     try:
@@ -218,7 +218,7 @@ def _root(text: str, file: str) -> yaml.Node | None:
 
 
 class _Reader:
-    """Turns YAML nodes into values; collects mistakes instead of stopping at the first."""
+    """Converts YAML nodes to values, and collects mistakes instead of stopping at the first."""
 
     def __init__(self, file: str) -> None:
         self.mistakes: list[ConfigError] = []
@@ -237,7 +237,7 @@ class _Reader:
                 file=self._file,
                 line=line,
             )
-        if len(self._open) >= _MAX_DEPTH or any(node is around for around in self._open):
+        if len(self._open) >= _MAX_DEPTH or any(node is outer for outer in self._open):
             raise ConfigError(
                 "aliases are nested too deeply, or without end",
                 file=self._file,
@@ -289,7 +289,7 @@ class _Reader:
         self.written[location] = node.value
         value: object = object()
         if node.tag == f"{_TAG}str" or len(node.value) <= _MAX_NUMBER_CHARS:
-            # PyYAML lets through what int(), a dict or a match says of `!!int ''` and `!!bool x`.
+            # PyYAML passes on the errors of int(), a dict or a match for `!!int ''` and `!!bool x`
             with contextlib.suppress(Exception):
                 value = self._scalars.construct_object(node)
         infinite = isinstance(value, float) and not math.isfinite(value)
@@ -305,8 +305,8 @@ class _Reader:
             self._note(node.start_mark.line + 1, location, problem)
 
     def _note(self, line: int, location: Location, problem: str) -> None:
-        where = field_name(location) or None
-        self.mistakes.append(ConfigError(problem, file=self._file, line=line, field=where))
+        field = field_name(location) or None
+        self.mistakes.append(ConfigError(problem, file=self._file, line=line, field=field))
 
 
 def _problem_of_text(text: str) -> str | None:
@@ -322,8 +322,8 @@ def _syntax_problem(error: yaml.MarkedYAMLError) -> str:
     if "'\\t'" in problem:
         return "a tab stands where YAML wants spaces"
     context = f" {error.context}" if error.context else ""
-    said = " ".join(f"not valid YAML: {problem}{context}".split())
-    return shown(said, _MAX_PROBLEM_CHARS)
+    text = " ".join(f"not valid YAML: {problem}{context}".split())
+    return shown(text, _MAX_PROBLEM_CHARS)
 
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
@@ -340,7 +340,7 @@ def _is_known_schema(value: object) -> object:
 
 Text = Annotated[str, StringConstraints(strict=True)]
 SchemaOne = Annotated[Literal[1], BeforeValidator(_is_known_schema), Field(alias="schema")]
-"""The `schema: 1` that every file of ours begins with."""
+"""The `schema: 1` of every YAML file of the harness."""
 
 _TYPE_NAMES = {
     "int_type": "must be a whole number",
@@ -363,8 +363,8 @@ _BOUNDS = {
     "less_than_equal": ("le", "at most"),
     "string_too_long": ("max_length", "text of no more characters than"),
 }
-_Said = tuple[str, Sequence[object] | None]
-"""A problem, and the choices that there are."""
+_Explanation = tuple[str, Sequence[object] | None]
+"""A problem, and the valid choices if there are any."""
 _MOST_CHOICES = 200
 _DIGIT = re.compile(r"[0-9]")
 _LONGEST_WORD = 100
@@ -376,9 +376,9 @@ def check_document(
     *,
     more: Callable[[Document], Iterable[ConfigError]] = lambda _: (),
 ) -> AnyModel:
-    """The document as a model.
+    """Validate a document as an instance of a model.
 
-    `more` adds mistakes that concern several fields at once; it sees the document unchecked, so
+    `more` adds mistakes that concern several fields at once; it gets the document unchecked, so
     that they are reported together with the others. Raises one ConfigError for all of them.
     """
     if not isinstance(document.value, dict):
@@ -388,7 +388,7 @@ def check_document(
     try:
         checked = model.model_validate(document.value)
     except ValidationError as error:
-        mistakes += _explained(document, model, error)
+        mistakes += _explain_all(document, model, error)
     else:
         if not mistakes:
             return checked
@@ -403,25 +403,25 @@ def names_taken_twice(
     *others: str,
     named: Callable[[str], str] = str,
 ) -> Iterator[ConfigError]:
-    """Entries of a section whose field `first` has the value of an earlier one's, as `named` says.
+    """Yield mistakes for entries whose field `first` repeats an earlier entry's, by key `named`.
 
     Entries that differ in one of `others` may share it.
     """
-    seen: dict[tuple[object, ...], int] = {}
+    first_index: dict[tuple[object, ...], int] = {}
     for index, entry in entries.items():
         value, rest = entry.get(first), [entry.get(field) for field in others]
         if not isinstance(value, str) or not all(isinstance(k, str | None) for k in rest):
             continue
         key = (named(value), *rest)
-        if key in seen:
-            line = document.line((section, seen[key], first))
+        if key in first_index:
+            line = document.line((section, first_index[key], first))
             problem = f"{value!r} is taken already by line {line}"
             yield document.mistake((section, index, first), problem)
-        seen.setdefault(key, index)
+        first_index.setdefault(key, index)
 
 
 def entries_of(document: Document, section: str) -> dict[int, Mapping[str, object]]:
-    """The entries of a list that have the right shape, by their place in it."""
+    """Return the entries of a list that are mappings, by their index."""
     value = document.value.get(section) if isinstance(document.value, dict) else None
     listed = value if isinstance(value, list) else []
     return {index: entry for index, entry in enumerate(listed) if isinstance(entry, dict)}
@@ -430,7 +430,7 @@ def entries_of(document: Document, section: str) -> dict[int, Mapping[str, objec
 def matching(
     pattern: re.Pattern[str], kind: LiteralString, problem: LiteralString
 ) -> Callable[[str], str]:
-    """For `AfterValidator`: the whole text must match, or has this `problem`."""
+    """Return a function for `AfterValidator`: raise `problem` unless the whole text matches."""
 
     def check(text: str) -> str:
         if not pattern.fullmatch(text):
@@ -441,44 +441,46 @@ def matching(
 
 
 def did_you_mean(word: str, choices: Collection[object]) -> str:
-    """ ", did you mean 'x'?" if one of the choices is close to the word, else nothing.
+    """Return ", did you mean 'x'?" if one of the choices is close to the word, else "".
 
-    Of choices that differ in digits only, one with the same digits is meant, else the next number.
-    Nothing is looked for among hundreds of choices, whose names are alike: it would take long.
+    Of choices that differ in digits only, one with the same digits wins, else the nearest number.
+    Hundreds of choices, which have similar names, are not searched: it would take long.
     """
     if len(choices) > _MOST_CHOICES or len(word) > _LONGEST_WORD:
         return ""
     names = {str(choice).casefold(): str(choice) for choice in choices}
-    asked = word.casefold()
-    like = [one for one in names if _DIGIT.sub("0", one) == _DIGIT.sub("0", asked)]
-    close = difflib.get_close_matches(asked, names, n=1, cutoff=0.6)
+    folded = word.casefold()
+    like = [name for name in names if _DIGIT.sub("0", name) == _DIGIT.sub("0", folded)]
+    close = difflib.get_close_matches(folded, names, n=1, cutoff=0.6)
     if like:
-        close = [min(like, key=lambda one: (sorted(one) != sorted(asked), _apart(one, asked)))]
+        close = [min(like, key=lambda name: (sorted(name) != sorted(folded), _apart(name, folded)))]
     return f", did you mean {names[close[0]]!r}?" if close else ""
 
 
-def _apart(one: str, other: str) -> int:
-    first, second = (int("".join(_DIGIT.findall(text)) or 0) for text in (one, other))
+def _apart(name: str, other: str) -> int:
+    first, second = (int("".join(_DIGIT.findall(text)) or 0) for text in (name, other))
     return abs(first - second)
 
 
-def _explained(
+def _explain_all(
     document: Document, model: type[BaseModel], error: ValidationError
 ) -> Iterator[ConfigError]:
-    """The mistakes that are said in full; the others, which are counted, as places only."""
+    """Yield the first mistakes in full, and only the places of the others, which are counted."""
     details = error.errors(include_url=False)
-    places = [_in_document(document, one["loc"], one["type"] == "missing") for one in details]
-    ordered = sorted(zip(places, details, strict=True), key=lambda one: document.line(one[0]))
+    places = [
+        _in_document(document, detail["loc"], detail["type"] == "missing") for detail in details
+    ]
+    ordered = sorted(zip(places, details, strict=True), key=lambda pair: document.line(pair[0]))
     for number, (place, detail) in enumerate(ordered):
-        said: _Said = detail["type"], None
-        if number <= MAX_SAID:
-            said = _explain(document.written.get(place), model, place, detail)
-        yield document.mistake(place, *said)
+        explanation: _Explanation = detail["type"], None
+        if number <= MAX_MISTAKES:
+            explanation = _explain(document.written.get(place), model, place, detail)
+        yield document.mistake(place, *explanation)
 
 
 def _explain(
     written: str | None, model: type[BaseModel], location: Location, detail: ErrorDetails
-) -> _Said:
+) -> _Explanation:
     kind = detail["type"]
     if kind == "extra_forbidden":
         keys = _keys(_annotation(model, location[:-1]))
@@ -487,8 +489,8 @@ def _explain(
         return "is missing", None
     if kind in ("literal_error", "enum"):
         choices = _literals(_annotation(model, location))
-        said = shown(str(detail["input"]) if written is None else written)
-        return f"unknown value {said!r}{did_you_mean(said, choices)}", choices
+        word = shown(str(detail["input"]) if written is None else written)
+        return f"unknown value {word!r}{did_you_mean(word, choices)}", choices
     if kind == "string_type":
         quotes = f': put it in quotes, "{shown(written)}"' if written else ", and is empty"
         return f"must be text{'' if written is None else quotes}", None
@@ -501,12 +503,12 @@ def _explain(
 
 
 def _in_document(document: Document, location: Sequence[str | int], missing: bool) -> Location:
-    """Leaves out what pydantic adds to a path: names of union members and of validators."""
-    found: Location = ()
+    """Remove the parts that pydantic adds to a path: names of union members and validators."""
+    known: Location = ()
     for part in location:
-        if (*found, part) in document.lines:
-            found = (*found, part)
-    return (*found, location[-1]) if missing else found
+        if (*known, part) in document.lines:
+            known = (*known, part)
+    return (*known, location[-1]) if missing else known
 
 
 def _keys(annotation: Any) -> list[str]:
@@ -516,7 +518,7 @@ def _keys(annotation: Any) -> list[str]:
 
 
 def _annotation(annotation: Any, location: Location) -> Any:
-    """The declared type at a place inside a model, or None where it cannot be told."""
+    """Return the declared type at a place inside a model, or None if it is unknown."""
     for part in location:
         annotation = _bare(annotation)
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):

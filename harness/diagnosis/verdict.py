@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
-from harness.core.codes import describe, same_code, take_apart
+from harness.core.codes import describe, parse_ort_error, same_code
 from harness.core.errors import Cause
 from harness.diagnosis.chain import call_chain, error_lines, failure_chain
 from harness.diagnosis.diagnosis import EARLIER, NOTHING, Foreseen, diagnosed
@@ -368,7 +368,7 @@ def _ort_error(step: StepResult, code: int, logged: Sequence[str]) -> ErrorRecor
     """Return the record with QNN's code, if the messages have one, and ORT's own code."""
     text = step.data.get("status_text")
     message = text if isinstance(text, str) else step.message or ""
-    error = take_apart(code, message, logged)
+    error = parse_ort_error(code, message, logged)
     return ErrorRecord.of(
         api=step.api,
         code=error.qnn_code,

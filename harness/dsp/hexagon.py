@@ -83,7 +83,7 @@ def build_fastrpc(compiler: Sequence[str], cache: Path) -> Path:
         return folder / FASTRPC
 
     built = cache / f"fastrpc-{key}" / FASTRPC
-    return made_file(built, make, what=f"compiling {FASTRPC}", timeout_s=_COMPILE_S)
+    return made_file(built, make, doing=f"compiling {FASTRPC}", timeout_s=_COMPILE_S)
 
 
 def run_build(
@@ -330,7 +330,7 @@ def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Pa
             )
         return folder / built.name
 
-    return made_file(built, make, what=_DOING, timeout_s=_BUILD_S)
+    return made_file(built, make, doing=_DOING, timeout_s=_BUILD_S)
 
 
 def loader_missing(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:

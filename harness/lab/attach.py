@@ -410,7 +410,7 @@ class LabDevice:
         """Switch it off and on. Raises InfraError."""
         if self.config.power is not None:
             command = ["sh", "-c", self.config.power]
-            run_outliving(command, what="the command of `power`", within_s=_SWITCHING_S)
+            run_outliving(command, title="the command of `power`", within_s=_SWITCHING_S)
         elif self.place is not None:
             self.place.power_cycle()
 

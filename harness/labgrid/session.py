@@ -176,7 +176,9 @@ def _run_client(folder: Path, *words: str) -> None:
     host, _, user = owner["name"].partition("/")
     names = {"LG_HOSTNAME": host, "LG_USERNAME": user, "GRPC_VERBOSITY": "NONE"}
     command = [sys.executable, "-P", "-m", "labgrid.remote.client", "-x", owner["coordinator"]]
-    run_outliving([*command, *words], what=what, within_s=_CLIENT_S, environment=os.environ | names)
+    run_outliving(
+        [*command, *words], title=what, within_s=_CLIENT_S, environment=os.environ | names
+    )
 
 
 def tell(**what: object) -> None:

@@ -537,7 +537,7 @@ class _Outermost:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     run = config.stash[RUN]
     if run.records.folder is not None:
-        with run.ending.held():
+        with run.ending.uninterrupted():
             show_summary(terminalreporter, run, run.records.folder)
     show_skipped(terminalreporter)
 

@@ -112,7 +112,7 @@ def _finish(
     try:
         _close(session, run)
     finally:
-        with run.ending.held():
+        with run.ending.uninterrupted():
             try:
                 code = int(session.exitstatus)
                 for line in run.records.finish(code, problem, other_failures=foreign):

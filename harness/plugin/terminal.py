@@ -353,11 +353,11 @@ class Live:
         since, done_before = self._last_line
         from harness.core.facts import plain_is_due
 
-        since_s, done_since = now - since, counts.done - done_before
+        since_s, done_since = now - since, counts.finished - done_before
         if not self._config.option.verbose and plain_is_due(
-            counts.done, counts.total, since_s, done_since
+            counts.finished, counts.total, since_s, done_since
         ):
-            self._last_line = now, counts.done
+            self._last_line = now, counts.finished
             self._say(counts.plain_line(now - self._started))
 
 

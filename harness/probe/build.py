@@ -349,7 +349,7 @@ class ProbeBuilder:
             copy.chmod(0o755)
             return copy
 
-        return made_file(file, compile_in, what="copying the probe", timeout_s=BUILD_TIMEOUT_S)
+        return made_file(file, compile_in, doing="copying the probe", timeout_s=BUILD_TIMEOUT_S)
 
     def build_with_executorch(self, executorch: Path, identity: str) -> Path:
         """Return the probe for linux-x64 with ExecuTorch, whose libraries belong beside it.
@@ -411,7 +411,7 @@ class ProbeBuilder:
             program.chmod(0o755)
             return program
 
-        return made_file(file, checked, what="building the probe", timeout_s=BUILD_TIMEOUT_S)
+        return made_file(file, checked, doing="building the probe", timeout_s=BUILD_TIMEOUT_S)
 
     def origin(self, target: str) -> str:
         """Return the origin of the probe for a target: its path, or a compiler's command.

@@ -26,7 +26,7 @@ from harness.bisect.search import Search, case_arguments
 from harness.containers.manifest import Expects
 from harness.core.axes import QNN
 from harness.core.errors import ConfigError, InfraError
-from harness.core.local_file import hold
+from harness.core.local_file import link_or_copy
 from harness.core.names_inside import inner_name
 from harness.core.schema_field import Schema1
 from harness.core.whole_file import disk_errors, write_whole
@@ -300,7 +300,7 @@ class Minimization(Loop[Minimum]):
         with disk_errors(f"cannot write to {folder}"):
             folder.mkdir(exist_ok=True)
             for name, file in files.items():
-                hold(file, folder / name)
+                link_or_copy(file, folder / name)
             write_whole(manifest_path, manifest.text().encode())
         name = f"{_SET}/{manifest_path.name}"
         case, plan = f"{name}::{QNN.test}", subject.plan

@@ -56,7 +56,7 @@ class AarStore:
             return {}
 
         folder = self._folder(sha256)
-        unpacked = unpacked_once(aar, folder, facts, _is_wanted, data_of, what=aar.name)
+        unpacked = unpacked_once(aar, folder, facts, _is_wanted, data_of, title=aar.name)
         return {name: file.path for name, file in unpacked.files.items()}
 
     def damage(self, aar: Path) -> list[str]:

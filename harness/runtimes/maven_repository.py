@@ -336,7 +336,7 @@ class Repository:
             return part, {"trust": self._verify(name, part)}
 
         purpose = name.rpartition("/")[2]
-        return self._files.get(name, bring, what=purpose, anew=anew).path
+        return self._files.get(name, bring, title=purpose, anew=anew).path
 
     def _verify(self, name: str, file: Path) -> str:
         """Compare a file with its checksum in the repository; return the kind of checksum."""

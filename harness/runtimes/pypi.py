@@ -197,7 +197,7 @@ class WheelCache:
             wheel = self._from_pip(request, folder)
             return wheel, {"served_as": wheel.name, "trust": trust}
 
-        return self._files.get(name, bring, what=str(request), expected=expected)
+        return self._files.get(name, bring, title=str(request), expected=expected)
 
     def damage(self, request: WheelRequest) -> list[str]:
         """Return the damage of a wheel in the cache; none for one that is missing."""
@@ -289,7 +289,9 @@ class UnpackedWheels:
         names = sorted(name for name in names_of(wheel.path) if is_wanted(name))
         facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}
         folder = self._folder(request)
-        return unpacked_once(wheel.path, folder, facts, is_wanted, lambda *_: {}, what=str(request))
+        return unpacked_once(
+            wheel.path, folder, facts, is_wanted, lambda *_: {}, title=str(request)
+        )
 
     def damage(self, request: WheelRequest) -> list[str]:
         """Return the damage of a wheel and its unpacked files, reading every byte."""

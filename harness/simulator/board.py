@@ -297,7 +297,7 @@ def build_shim(compiler: Sequence[str], cache: Path) -> Path:
         return output
 
     return made_file(
-        built, compile_into, what=f"compiling {SHIM_SOURCE.name}", timeout_s=_PROGRAM_S
+        built, compile_into, doing=f"compiling {SHIM_SOURCE.name}", timeout_s=_PROGRAM_S
     )
 
 
@@ -311,7 +311,7 @@ def why_no_board(cache: Path, environment: Mapping[str, str] = os.environ) -> st
         build_shim(tools.compiler, cache)
         files = (tools.libraries / LOADER, tools.qemu, Path(tools.cross[0]))
         trial = cache / f"trial-{key_of((tools.cross, *map(_identity, files)))}"
-        made_file(trial, partial(_try, tools), what="trying arm64 programs", timeout_s=_PROGRAM_S)
+        made_file(trial, partial(_try, tools), doing="trying arm64 programs", timeout_s=_PROGRAM_S)
     except (HarnessError, OSError) as error:
         return str(error)
     return None

@@ -167,7 +167,7 @@ class AdbServer:
         # another version than that on PATH would be ended by the user's next command
         adb = shutil.which("adb") or str(adb_binary())
         command = [adb, "-L", self.address.spec, "start-server"]
-        run_outliving(command, what="`adb start-server`", within_s=deadline.remaining())
+        run_outliving(command, title="`adb start-server`", within_s=deadline.remaining())
 
     def disconnect(self, address: str) -> None:
         """Drop a device connected by TCP, if it is there. Raises InfraError if nobody answers."""

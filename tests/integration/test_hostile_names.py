@@ -176,7 +176,7 @@ def an_archive(world: Watched, one: Example) -> None:
     content = {one.name: bytes(f"{world.root}/secret/secret.bin", "ascii"), "lib/x.so": b"x"}
     path = packed(world, one.name, content, kinds.get(one.place, stat.S_IFREG))
     names_of(path)
-    unpacked_once(path, world.out / "aar", {}, lambda _: True, lambda _, __: {}, what="it")
+    unpacked_once(path, world.out / "aar", {}, lambda _: True, lambda _, __: {}, title="it")
     assert open_verified(world.out / "aar", {}) is not None
 
 

@@ -92,7 +92,7 @@ def test_a_file_under_another_name(
     if not links:
         monkeypatch.setattr(os, "link", refuse)
     for _ in range(2):
-        under_test.hold(tmp_path / "link", tmp_path / "target")
+        under_test.link_or_copy(tmp_path / "link", tmp_path / "target")
     assert (tmp_path / "target").read_bytes() == b"x" * 9
     assert not (tmp_path / "target").is_symlink()
     assert (tmp_path / "target").samefile(tmp_path / "source") == links

@@ -96,7 +96,7 @@ def test_each_case_counts_once() -> None:
         counts.ended("s.py::no_case", failed=True)
     counts.ended("s.py::test_a[2]", lab=True)
     counts.ended("s.py::test_b[1]", failed=True, lab=True)
-    assert (counts.total, counts.done, counts.failed, counts.lab_errors) == (4, 3, 2, 1)
+    assert (counts.total, counts.finished, counts.failed, counts.lab_errors) == (4, 3, 2, 1)
     assert counts.plain_line(90.0) == (
         "qnn-harness: 3 of 4 cases, 2 failed unexpectedly, 1 without a verdict, about 0:30 left"
     )

@@ -101,10 +101,10 @@ def test_what_is_had_is_whole_whatever_happened(
             assert at["file"].read_bytes() in (b"first", b"other")
             # whole: it is had without anybody to ask
             server.fails, before = "refused begun", server.asked
-            found = files(root).get(NAME, server.bring, what="it", expected=expected)
+            found = files(root).get(NAME, server.bring, title="it", expected=expected)
             assert (found.sha256, server.asked) == (sha256(found.path.read_bytes()), before)
     server.content, server.fails = b"first", ""
-    last = files(root).get(NAME, server.bring, what="it", expected=expected)
+    last = files(root).get(NAME, server.bring, title="it", expected=expected)
     assert last.path.read_bytes() in ((b"first",) if known else (b"first", b"other"))
     assert kept(root) == {"a-1.aar", "a-1.aar.json"} | kept(root / verified_folder.INCOMING)
 
@@ -115,7 +115,7 @@ def get(root: Path, server: FakeServer, fails: str, expected: str | None) -> Non
         if fails == "killed note":
             patch.setattr(Path, "replace", replaced_but_for(root / NAME))
         try:
-            found = files(root).get(NAME, server.bring, what="it", expected=expected)
+            found = files(root).get(NAME, server.bring, title="it", expected=expected)
         except (InfraError, KilledError):
             return
     reached()
@@ -138,9 +138,9 @@ def replaced_but_for(path: Path):  # type: ignore[no-untyped-def]
 def test_it_is_fetched_once_and_hashed_once(tmp_path: Path, logged: Logged) -> None:
     server, opened = FakeServer(), files(tmp_path)
     assert not opened.is_cached(NAME)
-    found = opened.get(NAME, server.bring, what="it")
+    found = opened.get(NAME, server.bring, title="it")
     found.path.write_bytes(b"changed behind our back")
-    assert opened.get(NAME, server.bring, what="it") == found
+    assert opened.get(NAME, server.bring, title="it") == found
     assert (server.asked, opened.is_cached(NAME)) == (1, True)
     assert logged.progress[0] == "fetching it"
     assert kept(tmp_path) == {"a-1.aar", "a-1.aar.json"}
@@ -150,39 +150,39 @@ def test_only_a_file_that_is_not_as_its_note_says_is_hashed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = FakeServer()
-    fetched = files(tmp_path).get(NAME, server.bring, what="it")
+    fetched = files(tmp_path).get(NAME, server.bring, title="it")
     hashed: list[Path] = []
     monkeypatch.setattr(
         verified_folder, "sha256_of", lambda path: hashed.append(path) or sha256(path.read_bytes())
     )
-    assert files(tmp_path).get(NAME, server.bring, what="it", expected=fetched.sha256) == fetched
+    assert files(tmp_path).get(NAME, server.bring, title="it", expected=fetched.sha256) == fetched
     assert hashed == []
     os.utime(fetched.path, ns=(1, 1))
     for _ in range(2):
-        assert files(tmp_path).get(NAME, server.bring, what="it") == fetched
+        assert files(tmp_path).get(NAME, server.bring, title="it") == fetched
     assert (hashed, server.asked) == ([fetched.path], 1)
 
 
 def test_damage_is_named_and_fetched_again(tmp_path: Path, logged: Logged) -> None:
     server = FakeServer()
     assert files(tmp_path).damage(NAME) == []
-    found = files(tmp_path).get(NAME, server.bring, what="it")
+    found = files(tmp_path).get(NAME, server.bring, title="it")
     found.path.write_bytes(b"")
     (damage,) = files(tmp_path).damage(NAME)
     assert damage.startswith("a-1.aar: sha256 ")
     assert damage.endswith(f"expected {found.sha256}")
     server.fails = "refused begun"
     with pytest.raises(InfraError, match=r"is damaged .* could not be fetched again: begun"):
-        files(tmp_path).get(NAME, server.bring, what="it")
+        files(tmp_path).get(NAME, server.bring, title="it")
     assert logged.warnings == []
     server.fails = ""
-    assert files(tmp_path).get(NAME, server.bring, what="it") == found
+    assert files(tmp_path).get(NAME, server.bring, title="it") == found
     assert logged.warnings == [f"cached a-1.aar was damaged: {damage[9:]}; it was fetched again"]
 
 
 def test_another_file_than_the_known_one_is_not_kept(tmp_path: Path) -> None:
     with pytest.raises(InfraError, match=f"expected {'0' * 64}; it was not kept"):
-        files(tmp_path).get(NAME, FakeServer().bring, what="it", expected="0" * 64)
+        files(tmp_path).get(NAME, FakeServer().bring, title="it", expected="0" * 64)
     assert kept(tmp_path) == set()
 
 
@@ -191,21 +191,21 @@ def test_what_a_killed_process_left_is_not_there_for_the_next(tmp_path: Path) ->
     left.parent.mkdir(parents=True)
     left.write_bytes(b"fi")
     server = FakeServer()
-    files(tmp_path).get(NAME, server.bring, what="it")
+    files(tmp_path).get(NAME, server.bring, title="it")
     assert server.continued == []
 
 
 def test_anew_takes_what_is_served_now(tmp_path: Path) -> None:
     server, opened = FakeServer(), files(tmp_path)
-    opened.get(NAME, server.bring, what="it")
+    opened.get(NAME, server.bring, title="it")
     server.content = b"other"
-    assert opened.get(NAME, server.bring, what="it").sha256 == sha256(b"first")
-    assert opened.get(NAME, server.bring, what="it", anew=True).sha256 == sha256(b"other")
+    assert opened.get(NAME, server.bring, title="it").sha256 == sha256(b"first")
+    assert opened.get(NAME, server.bring, title="it", anew=True).sha256 == sha256(b"other")
 
 
 def test_a_name_stays_inside(tmp_path: Path) -> None:
     with pytest.raises(NotInsideError):
-        files(tmp_path).get("../a", FakeServer().bring, what="it")
+        files(tmp_path).get("../a", FakeServer().bring, title="it")
 
 
 def test_processes_that_want_the_same_fetch_it_once(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_processes_that_want_the_same_fetch_it_once(tmp_path: Path) -> None:
         "    print('asked'); time.sleep(0.3); (folder / 'x').write_bytes(b'it')\n"
         "    return folder / 'x', {}\n"
         "files = FetchedFiles(Path(sys.argv[1]), timeout_s=60)\n"
-        "print(files.get('x', bring, what='it').sha256)"
+        "print(files.get('x', bring, title='it').sha256)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]

@@ -9,9 +9,9 @@ from harness.core.codes import (
     MAX_CHAIN,
     ORT_CODES,
     chain_of,
+    parse_ort_error,
     plain,
     qnn_code_in,
-    take_apart,
 )
 from tests.properties import reached, reaches
 
@@ -86,22 +86,24 @@ def test_the_cause_comes_before_what_ort_says_last() -> None:
         f"QNN SetupBackend failed {WRONG_CONFIG} [qnn_provider.cc:2290 GetCapability]",
         f"{MISLEADING} [inference_session.cc:2628 Initialize]",
     ]
-    error = take_apart(1, MISLEADING, logged)
+    error = parse_ort_error(1, MISLEADING, logged)
     assert (error.code, error.name) == (1, "ORT_FAIL")
     assert (error.qnn_code, error.qnn_symbol) == (14001, "QNN_DEVICE_ERROR_INVALID_CONFIG")
     assert error.chain == (*logged[:2], f"QNN SetupBackend failed {WRONG_CONFIG}", MISLEADING)
 
 
 def test_the_code_in_the_message_counts_more_than_one_logged_before() -> None:
-    error = take_apart(1, "QNN graph execute error. Error code: 6999", ["with err 1002"])
+    error = parse_ort_error(1, "QNN graph execute error. Error code: 6999", ["with err 1002"])
     assert error.qnn_code == 6999
-    assert take_apart(1, "no code", ["with err 1002", "with err 5005"]).qnn_code == 5005
+    assert parse_ort_error(1, "no code", ["with err 1002", "with err 5005"]).qnn_code == 5005
 
 
 def test_without_a_code_of_qnns_there_is_none() -> None:
-    error = take_apart(10, "Failed to load from EpContext model. Empty cache file encountered.")
+    error = parse_ort_error(
+        10, "Failed to load from EpContext model. Empty cache file encountered."
+    )
     assert (error.name, error.qnn_code, error.qnn_symbol) == ("ORT_INVALID_GRAPH", None, None)
-    assert take_apart(77, "").name == "unknown"
+    assert parse_ort_error(77, "").name == "unknown"
 
 
 def test_names_are_those_of_the_header() -> None:
@@ -184,7 +186,7 @@ def test_a_long_chain_keeps_its_end() -> None:
 @reaches(0.05)
 @given(st.text(), st.lists(st.text(max_size=40), max_size=8), st.integers(-5, 70000))
 def test_any_text_is_taken(message: str, logged: list[str], code: int) -> None:
-    error = take_apart(code, message, logged)
+    error = parse_ort_error(code, message, logged)
     if error.chain:
         reached()
     assert all(line.strip() == line and line for line in error.chain)

@@ -47,7 +47,7 @@ def test_who_asks_again_later_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     ending.watch()
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
-    monkeypatch.setattr(ending_module, "_OBEYED_WITHIN_S", 0.0)
+    monkeypatch.setattr(ending_module, "_GRACE_S", 0.0)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 
@@ -55,7 +55,7 @@ def test_who_asks_again_later_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_held_is_not_interrupted() -> None:
     ending = Ending()
     ending.watch()
-    with ending.held():
+    with ending.uninterrupted():
         for number in ALL:
             signal.raise_signal(number)
     with pytest.raises(KeyboardInterrupt):
@@ -98,7 +98,7 @@ def test_of_several_in_one_process_the_last_is_heard() -> None:
     outer, inner = Ending(), Ending()
     outer.watch()
     inner.watch()
-    with inner.held():
+    with inner.uninterrupted():
         signal.raise_signal(signal.SIGTERM)
     inner.pytest_unconfigure()
     with pytest.raises(KeyboardInterrupt):

@@ -234,10 +234,10 @@ def test_a_file_is_made_once_and_never_half(tmp_path: Path) -> None:
 
     file = tmp_path / "cache/it"
     with pytest.raises(KeyboardInterrupt):
-        made_file(file, lambda folder: make(folder, ends=False), what="it", timeout_s=5)
+        made_file(file, lambda folder: make(folder, ends=False), doing="it", timeout_s=5)
     assert not file.exists()
     for _ in range(2):
-        assert made_file(file, make, what="it", timeout_s=5).read_bytes() == b"whole"
+        assert made_file(file, make, doing="it", timeout_s=5).read_bytes() == b"whole"
     assert len(made) == 1
     assert {path.name for path in file.parent.iterdir()} == {"it", "it.lock"}
 

@@ -53,6 +53,6 @@ def test_a_command_that_goes_wrong_says_how(tmp_path: Path) -> None:
 
 def test_a_command_that_is_not_there_or_does_not_end() -> None:
     with pytest.raises(InfraError, match="uhubctl does not start"):
-        run_outliving(["/nowhere/uhubctl"], what="uhubctl", within_s=1)
+        run_outliving(["/nowhere/uhubctl"], title="uhubctl", within_s=1)
     with pytest.raises(InfraError, match=r"it took more than 0\.2 s"):
-        run_outliving(["sleep", "60"], what="it", within_s=0.2)
+        run_outliving(["sleep", "60"], title="it", within_s=0.2)

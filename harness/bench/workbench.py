@@ -37,7 +37,7 @@ from harness.core.errors import (
 )
 from harness.deploy.deploy import Deployer, Push
 from harness.deploy.instances import Instances
-from harness.deploy.layout import own_claim
+from harness.deploy.layout import new_claim
 from harness.lab.attach import AttachedDevice, LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import EventHandler, KnownState, KnownStates, LabEvent, Quarantine, State
@@ -161,7 +161,7 @@ class Workbench:
         self._devices: dict[LabDevice, ProvisionedDevice] = {}
         self._deployed: dict[LabDevice, frozenset[str]] = {}
         # one claim for all, so that a device is not claimed twice after a fault
-        self._claim = own_claim(run or "")
+        self._claim = new_claim(run or "")
 
     def close(self) -> None:
         """Remove the run's claims from its devices and end everything it started.
@@ -382,7 +382,7 @@ class Workbench:
             device.workdir,
             cap_bytes=device.config.store_limit_bytes,
             claim=self._claim,
-            tell=lambda push: self._on_event(_pushed(device.name, push)),
+            on_push=lambda push: self._on_event(_pushed(device.name, push)),
         )
 
 
@@ -391,7 +391,7 @@ def _probe_problem(device: LabDevice) -> str | None:
 
 
 def _pushed(device: str, push: Push) -> LabEvent:
-    detail = f"{push.what}: {push.problem}" if push.problem else push.what
+    detail = f"{push.title}: {push.problem}" if push.problem else push.title
     state: State = "suspect" if push.problem else "good"
     took_s = push.duration_s
     return LabEvent(device, "push", state, (), detail, push.started, took_s, pushed_bytes=push.size)

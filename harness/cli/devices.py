@@ -27,7 +27,7 @@ from harness.core.deadline import Deadline
 from harness.core.errors import HarnessError, InfraError
 from harness.core.outgoing_text import counted, outgoing
 from harness.deploy.client import Cleaned, clean as clean_device
-from harness.deploy.layout import holder
+from harness.deploy.layout import describe_claim
 from harness.diagnosis.error import Part
 from harness.dsp.hexagon import loader_missing
 from harness.lab.attach import LabDevice, OpenLab
@@ -89,7 +89,7 @@ class ListedDevice(Part):
     vitals: Vitals | None = None
 
     @property
-    def holder(self) -> str | None:
+    def describe_claim(self) -> str | None:
         """The holder as text."""
         if self.lease is None:
             return None
@@ -348,7 +348,7 @@ def _cleaned_text(cleaned: Cleaned, everything: bool) -> str:
             f"; {cleaned.kept_bytes / 1e6:.1f} MB in {counted(len(cleaned.sets_kept), 'set')} kept"
         )
     if cleaned.holders:
-        holders = ", ".join(holder(claim) for claim in cleaned.holders)
+        holders = ", ".join(describe_claim(claim) for claim in cleaned.holders)
         text += f"; {'was in use' if everything else 'in use'} by {holders}"
     return text
 

@@ -1,24 +1,21 @@
-"""Runs the store's scripts on a device: look, install, check, evict, clean; one round trip each.
+"""The store's scripts on a device: look, install, check, evict, clean; one round trip each.
 
-What is true of all:
+Hosts that share a device run them at the same time, and any of them may end after any command. They
+are safe by the order of their steps, without a lock (its holder may be a host that cannot be
+reached):
 
-Hosts that share a device run them at the same time, and any of them may end after any command.
-What keeps them from harming each other is an order of steps, no lock (a lock's holder may be a
-host that nobody can ask):
+- A user of a file writes its name into its own claim first, and then looks for it.
+- A remover makes a file invisible first, then reads all claims, and removes it only if none names
+  it. So one of the two always sees the other.
+- No name is ever used twice (each has a random end), so a delayed remover cannot hit a newer file.
+- A set is valid once it is listed, by one rename, the last step of making it.
 
-- Whoever wants something writes its name into a claim of its own first, and looks then.
-- Whoever removes something makes it invisible first, reads all claims then, and removes it only if
-  none names it. So one of the two always sees the other.
-- Nothing is ever put under a name that was used before (each has a random end), so a remover that
-  was delayed cannot hit what came after it.
-- A set counts when it is listed, and that is one rename, the last step of making it.
-
-Ages of claims are counted in the device's uptime: its clock may jump. A claim from before a reboot
-is void, since nothing runs any more.
+Ages of claims are counted in the device's uptime, since its clock may jump. A claim from before a
+reboot is void, since its user is gone.
 
 Each script is prelude.sh and its own file, sent as they are; they run in dash, mksh, bash and
-busybox. What is meant for us in their output stands behind `transport.questions.PREFIX`, one thing
-a line, and ends with `done`.
+busybox. Their answers are the output lines that begin with `transport.questions.PREFIX`; the last
+one is `done`.
 """
 
 from __future__ import annotations
@@ -41,14 +38,14 @@ from harness.deploy.layout import (
     FileSet,
     StoreAnswerError,
     StoreView,
-    answer,
     base,
     is_dead,
+    is_safe_name,
     look_input,
+    parse_answer,
     parse_install,
     parse_listed,
     parse_look,
-    plain,
 )
 from harness.transport.device import Transport
 from harness.transport.questions import free_storage
@@ -59,17 +56,17 @@ ScriptName = Literal["look", "install", "check", "inventory", "evict", "remove_a
 
 @cache
 def script(name: ScriptName) -> str:
-    """The text of a script, as a device gets it."""
+    """Return the text of a script for a device."""
     folder = files("harness.deploy").joinpath("device")
-    return "".join(folder.joinpath(f"{one}.sh").read_text("ascii") for one in ("prelude", name))
+    return "".join(folder.joinpath(f"{part}.sh").read_text("ascii") for part in ("prelude", name))
 
 
 @dataclass
 class Inventory:
-    """All that a device holds for us; names as they are in its folders.
+    """The content of a device's store; names as they are in its folders.
 
     `sets`: {set: (last used, entries)} of those listed; `folders`: all folders of sets, listed or
-    not; `used`: what live claims name, without the random ends; `incoming`: {folder: bytes}.
+    not; `used`: names in live claims, without the random ends; `incoming`: {folder: bytes}.
     """
 
     entries: dict[str, int] = field(default_factory=dict)
@@ -87,7 +84,7 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Eviction:
-    """What is to be removed; `size` is that of the entries and incoming files, in bytes."""
+    """Files to be removed; `size` is that of the entries and incoming files, in bytes."""
 
     sets: tuple[str, ...]
     entries: tuple[str, ...]
@@ -95,7 +92,7 @@ class Eviction:
     size: int
 
     def text(self, unclaim: Iterable[str] = ()) -> bytes:
-        """stdin of evict.sh."""
+        """Return the stdin of evict.sh."""
         orders = {"unclaim": unclaim, "set": self.sets, "entry": self.entries, "drop": self.drop}
         lines = (f"{verb} {name}\n" for verb, names in orders.items() for name in names)
         return "".join(lines).encode()
@@ -104,18 +101,18 @@ class Eviction:
 def plan_eviction(
     inventory: Inventory, need_bytes: int | None, *, keep_incoming: Iterable[str] = ()
 ) -> Eviction:
-    """Chooses what to remove until `need_bytes` are freed; all that is not used if None.
+    """Choose files to remove until `need_bytes` are freed; all unused ones if None.
 
-    First what is of no use to anybody: incoming files of nobody, sets that were never finished,
-    entries of no set. Then the sets used longest ago, with the entries that no other set has.
-    Never a set or an entry that a live claim names.
+    First useless ones: incoming files without a claim, incomplete sets, entries of no set. Then the
+    sets used longest ago, with the entries that no other set has. Never a set or an entry that a
+    live claim names.
     """
-    kept = set(keep_incoming)
+    kept_folders = set(keep_incoming)
     drop = tuple(
         sorted(
             folder
             for folder in inventory.incoming
-            if folder not in kept and base(folder) not in inventory.claims
+            if folder not in kept_folders and base(folder) not in inventory.claims
         )
     )
     freed = sum(inventory.incoming[folder] for folder in drop)
@@ -150,38 +147,38 @@ def plan_eviction(
 
 
 def parse_inventory(output: str) -> Inventory:
-    """Reads inventory.sh's answer. Raises StoreAnswerError."""
-    found = Inventory()
+    """Parse inventory.sh's answer. Raises StoreAnswerError."""
+    inventory = Inventory()
     refs: dict[str, set[str]] = {}
-    for line in answer(output):
+    for line in parse_answer(output):
         kind, _, rest = line.partition(" ")
-        if kind in ("store", "list") and (shown := parse_listed(rest)):
-            size, modified, _, path = shown
+        if kind in ("store", "list") and (listed := parse_listed(rest)):
+            size, modified, _, path = listed
             name = path.rpartition("/")[2]
             if path.startswith("store/.incoming/"):
                 folder = path.split("/")[2]
-                if plain(folder):
-                    found.incoming[folder] = found.incoming.get(folder, 0) + size
+                if is_safe_name(folder):
+                    inventory.incoming[folder] = inventory.incoming.get(folder, 0) + size
             elif kind == "store" and path == f"store/{name}" and ENTRY_FILE.fullmatch(name):
-                found.entries[name] = size
-            elif kind == "list" and path == f"listed/{name}" and plain(name):
-                found.sets[name] = (modified, frozenset())
+                inventory.entries[name] = size
+            elif kind == "list" and path == f"listed/{name}" and is_safe_name(name):
+                inventory.sets[name] = (modified, frozenset())
         elif kind == "ref":
             owner, _, entry = rest.partition(" ")
             refs.setdefault(owner, set()).add(entry)
-        elif kind == "folder" and plain(rest):
-            found.folders.add(rest)
-        elif kind == "incoming" and plain(rest):
-            found.incoming.setdefault(rest, 0)
-        elif kind == "claim" and plain(rest):
-            found.claims.add(rest)
+        elif kind == "folder" and is_safe_name(rest):
+            inventory.folders.add(rest)
+        elif kind == "incoming" and is_safe_name(rest):
+            inventory.incoming.setdefault(rest, 0)
+        elif kind == "claim" and is_safe_name(rest):
+            inventory.claims.add(rest)
         elif kind == "used":
-            found.used.add(rest)
+            inventory.used.add(rest)
         elif kind == "df":
-            found.free_bytes = free_storage(["", rest])
-    for name, (modified, _) in found.sets.items():
-        found.sets[name] = (modified, frozenset(refs.get(name, ())))
-    return found
+            inventory.free_bytes = free_storage(["", rest])
+    for name, (modified, _) in inventory.sets.items():
+        inventory.sets[name] = (modified, frozenset(refs.get(name, ())))
+    return inventory
 
 
 _MAX_OUTPUT_BYTES = 32 << 20
@@ -194,8 +191,8 @@ Received = TypeVar("Received")
 class StoreClient:
     """The store below `workdir` of one device.
 
-    Every method raises DeviceError; DeviceRefused, with the script's own words, where the device
-    said no.
+    Every method raises DeviceError; DeviceRefused, with the script's own message, if the device
+    refused.
     """
 
     def __init__(self, device: Transport, workdir: str) -> None:
@@ -205,80 +202,80 @@ class StoreClient:
     def look(
         self, sets: Sequence[FileSet], claim: str, using: Iterable[str], deadline: Deadline
     ) -> StoreView:
-        """Claims what is used, then tells what is there."""
+        """Claim the names in `using`, then return the state of the store."""
         stdin = look_input(sets, using)
-        return self._ask(parse_look, "look", (claim, str(CLAIM_LASTS_S)), stdin, deadline)
+        return self._run(parse_look, "look", (claim, str(CLAIM_LASTS_S)), stdin, deadline)
 
     def install(
-        self, own: str, touch: str, packed: bytes, deadline: Deadline, what: str
+        self, folder: str, touch: str, packed: bytes, deadline: Deadline, title: str
     ) -> dict[str, str]:
-        """Takes in what comes by a tar and lies in our folder of .incoming, then makes the sets.
+        """Store the files of a tar and of `folder` of .incoming, then make the sets.
 
-        Answers as `parse_install`.
+        Returns the result of `parse_install`.
         """
-        return self._ask(parse_install, "install", (own, touch), packed, deadline, what)
+        return self._run(parse_install, "install", (folder, touch), packed, deadline, title)
 
-    def incoming(self, own: str) -> str:
-        """The path of our folder of .incoming."""
-        return f"{self._workdir}/store/.incoming/{own}"
+    def incoming(self, folder: str) -> str:
+        """Return the path of a folder of .incoming."""
+        return f"{self._workdir}/store/.incoming/{folder}"
 
     def check(self, entries: Sequence[str], touch: str, deadline: Deadline) -> None:
-        """Hashes entries; those that are not what their name says are removed."""
+        """Hash entries; remove those whose content differs from their name."""
         stdin = "".join(f"{entry}\n" for entry in entries).encode()
-        self._ask(answer, "check", (touch,), stdin, deadline)
+        self._run(parse_answer, "check", (touch,), stdin, deadline)
 
     def inventory(self, deadline: Deadline) -> Inventory:
-        """All that is there, and what of it is used."""
-        return self._ask(parse_inventory, "inventory", (str(CLAIM_LASTS_S),), b"", deadline)
+        """Return the content of the store, and the names in use."""
+        return self._run(parse_inventory, "inventory", (str(CLAIM_LASTS_S),), b"", deadline)
 
     def evict(self, eviction: Eviction, unclaim: Iterable[str], deadline: Deadline) -> list[str]:
-        """Removes what nobody uses by now; returns what it removed, as `removed KIND NAME`."""
+        """Remove files that are still unused; return the removed ones, as `removed KIND NAME`."""
         arguments = (secrets.token_hex(4), str(CLAIM_LASTS_S), CONDEMNED_TOUCH)
-        said = self._ask(answer, "evict", arguments, eviction.text(unclaim), deadline)
-        return [line for line in said if line.startswith("removed ")]
+        lines = self._run(parse_answer, "evict", arguments, eviction.text(unclaim), deadline)
+        return [line for line in lines if line.startswith("removed ")]
 
     def remove_all(self, deadline: Deadline) -> None:
-        """Removes everything, used or not."""
-        self._ask(answer, "remove_all", (), b"", deadline)
+        """Remove everything, used or not."""
+        self._run(parse_answer, "remove_all", (), b"", deadline)
 
-    def discard(self, own: str) -> None:
-        """Removes our folder of .incoming if the device can be reached."""
-        path = shlex.quote(self.incoming(own))
+    def discard(self, folder: str) -> None:
+        """Remove a folder of .incoming if the device can be reached."""
+        path = shlex.quote(self.incoming(folder))
         with contextlib.suppress(InfraError):
             self._device.shell(f"rm -rf {path}", timeout_s=_CLEANUP_S)
 
     def release(self, claim: str, others: str = "") -> None:
-        """Takes our claim away, and those called as in `others`, if the device can be reached."""
+        """Remove a claim, and those matching `others`, if the device can be reached."""
         folder = shlex.quote(f"{self._workdir}/inuse/")
         with contextlib.suppress(InfraError):
             names = [folder + shlex.quote(claim), *([folder + others] if others else [])]
             self._device.shell(f"rm -f {' '.join(names)}", timeout_s=_RELEASE_S)
 
-    def _ask(
+    def _run(
         self,
         parse: Callable[[str], Received],
         name: ScriptName,
         arguments: Sequence[str],
         stdin: bytes,
         deadline: Deadline,
-        what: str = "",
+        title: str = "",
     ) -> Received:
-        done = self._device.shell(
+        completed = self._device.shell(
             f"set -- {shlex.join((self._workdir, *arguments))}\n{script(name)}",
             stdin=stdin,
             timeout_s=deadline.remaining(),
             max_output_bytes=_MAX_OUTPUT_BYTES,
-            doing=f"see to its store: {name}",
+            doing=f"run the store's script: {name}",
         )
         try:
-            return parse(done.stdout.decode("utf-8", "replace"))
+            return parse(completed.stdout.decode("utf-8", "replace"))
         except StoreAnswerError as error:
-            raise self._refused(f"{what}: {error}" if what else str(error), done) from error
+            raise self._refused(f"{title}: {error}" if title else str(error), completed) from error
 
-    def _refused(self, problem: str, done: Completed) -> DeviceError:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        full = [line for line in said if NO_ROOM in line]
-        detail = f" ({(full or said)[-1][:300]})" if said else ""
+    def _refused(self, problem: str, completed: Completed) -> DeviceError:
+        lines = completed.stderr.decode("utf-8", "replace").strip().splitlines()
+        full = [line for line in lines if NO_ROOM in line]
+        detail = f" ({(full or lines)[-1][:300]})" if lines else ""
         return DeviceFull.or_refused(f"{problem}{detail}", serial=self._device.serial)
 
 
@@ -287,10 +284,10 @@ _TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What was removed from a device's store, and what stays; sizes in bytes.
+    """The removed and the remaining files of a device's store; sizes in bytes.
 
-    `holders` are the claims of those who use what stays. `freed_bytes` counts contents once,
-    however many sets shared them.
+    `holders` are the claims to the remaining files. `freed_bytes` counts contents once, however
+    many sets shared them.
     """
 
     freed_bytes: int
@@ -301,10 +298,10 @@ class Cleaned:
 
 
 def clean(device: Transport, workdir: str, *, everything: bool = False) -> Cleaned:
-    """Removes what no live process uses; with `everything`, also what is in use.
+    """Remove files that no live process uses; with `everything`, also files in use.
 
-    With `everything`, who uses the device meanwhile loses its files; `holders` are then those who
-    did. Marks of processes of this host that are gone do not count. Raises DeviceError.
+    With `everything`, current users of the device lose their files; `holders` are their claims.
+    Claims of dead processes of this host do not count. Raises DeviceError.
     """
     deadline = Deadline(_TIMEOUT_S)
     store = StoreClient(device, workdir.rstrip("/"))
@@ -315,7 +312,7 @@ def clean(device: Transport, workdir: str, *, everything: bool = False) -> Clean
         return _compared(before, Inventory(), holders)
     dead = [claim for claim in before.claims if is_dead(claim)]
     if dead:
-        # their claims go first, so that what only they name counts as unused
+        # dead claims are removed first, so that files named only by them count as unused
         store.evict(plan_eviction(before, 0), dead, deadline)
     plan = plan_eviction(store.inventory(deadline) if dead else before, None)
     if plan.sets or plan.entries or plan.drop:
@@ -324,11 +321,11 @@ def clean(device: Transport, workdir: str, *, everything: bool = False) -> Clean
 
 
 def _compared(before: Inventory, after: Inventory, holders: tuple[str, ...]) -> Cleaned:
-    kept = set(after.sets)
+    sets = set(after.sets)
     return Cleaned(
         freed_bytes=max(0, before.total_bytes - after.total_bytes),
         kept_bytes=after.total_bytes,
-        sets_removed=tuple(sorted(set(before.sets) - kept)),
-        sets_kept=tuple(sorted(kept)),
+        sets_removed=tuple(sorted(set(before.sets) - sets)),
+        sets_kept=tuple(sorted(sets)),
         holders=holders,
     )

@@ -1,15 +1,15 @@
-"""Storage of simulated devices for one run, over contents that all runs share.
+"""Storage of simulated devices for one run, with contents shared by all runs.
 
-Runs never wait for each other's simulated devices: each process of one has its own. Their storage
+Runs never wait for each other's simulated devices: each process of a run has its own. Their storage
 begins with the contents of the lasting device's store, as hard links: they are read-only, so
 nothing is copied, and the store's own scripts find them there (see layout) and make sets of them.
-Contents that a run brings go into the lasting store when it ends; what it removed or found damaged
-goes there, too.
+When a run ends, its new contents are added to the lasting store, and contents that it removed or
+found damaged are removed there, too.
 
     <root>/<name>/             the lasting device, as `qnn-harness simulator start` starts it
     <root>/.runs/<run>/<name>/ an instance of a process of a run, which holds a lock on `<run>`
 
-The folders of a run that was killed are dealt with by the next one that begins.
+The folders of a run that was killed are cleaned up by the next one that begins.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _BEGAN_WITH: Final = ".began-with-"
 
 
 class Instances:
-    """The storage of one run's simulated devices; nothing is made before `storage` is called.
+    """The storage of one run's simulated devices; nothing is created before `storage` is called.
 
-    Processes that name the same `run` and `process` share its devices. Safe to close twice, and by
-    another thread than the one that asks for storage: nothing begins after that.
+    Processes with the same `run` and `process` share its devices. Safe to close twice, and from
+    another thread than the one that calls `storage`: nothing is created after that.
     """
 
     def __init__(self, root: Path, run: str | None = None, process: str = "") -> None:
-        """`run` is any text that no other run has; by default this object is a run of its own.
+        """Take a `run`, any unique text; by default this object is a run of its own.
 
         Each `process` of a run has devices of its own, and uses one only while no other does.
         """
@@ -62,20 +62,20 @@ class Instances:
         self._runs = root / _RUNS
         self._run = run or secrets.token_hex(16)
         self._folder = self._runs / _short(f"{self._run} {process}".strip())
-        self._held: int | None = None
+        self._descriptor: int | None = None
         self._closed = False
-        self._asked = threading.Lock()
+        self._lock = threading.Lock()
 
     def key(self, name: str) -> str:
-        """What all processes of the run call its device `name`."""
+        """Return the key of device `name` that all processes of the run share."""
         return f"simulated:{self._runs / _short(self._run) / name}"
 
     def storage(self, name: str) -> Path:
-        """The storage folder of this run's device `name`. Raises InfraError."""
+        """Return the storage folder of this run's device `name`. Raises InfraError."""
         try:
-            with self._asked:
+            with self._lock:
                 if self._closed:
-                    raise InfraError(f"{name} is not begun: its run has ended")
+                    raise InfraError(f"{name} is not started: its run has ended")
                 return self._storage(name)
         except OSError as error:
             why = f"cannot make an instance of {name} in {self._runs}: {error.strerror or error}"
@@ -83,31 +83,31 @@ class Instances:
 
     def _storage(self, name: str) -> Path:
         with self._alone():
-            if self._held is None:
+            if self._descriptor is None:
                 self._remove_dead()
                 self._folder.mkdir(mode=PRIVATE, exist_ok=True)
-                self._held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-                fcntl.flock(self._held, fcntl.LOCK_SH)
+                self._descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+                fcntl.flock(self._descriptor, fcntl.LOCK_SH)
             storage = self._folder / name
             if not storage.exists():
                 self._begin(name)
             return storage
 
     def close(self) -> None:
-        """Keeps what the devices got and removes them, unless another process still uses them."""
-        with self._asked:
+        """Merge the devices' stores into the lasting ones and remove them, unless still in use."""
+        with self._lock:
             self._closed = True
-            held, self._held = self._held, None
-        if held is None:
+            descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
             return
         with contextlib.suppress(OSError), self._alone():
-            # closing alone leaves it to a child that another thread has just forked
-            fcntl.flock(held, fcntl.LOCK_UN)
-            os.close(held)
+            # closing alone would leave the lock to a child that another thread has just forked
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
             self._remove_dead()
 
     def _begin(self, name: str) -> None:
-        """Makes the storage of an instance; what it begins with is noted for the end."""
+        """Create the storage of an instance, and note its initial contents for the end."""
         storage = self._folder / name
         fresh = self._folder / f".{name}"
         fresh.mkdir(mode=PRIVATE)
@@ -118,15 +118,15 @@ class Instances:
         fresh.rename(storage)
 
     def _remove_dead(self) -> None:
-        """Ends the runs that no process holds any more."""
+        """End the runs that no process has locked."""
         for folder in self._runs.iterdir():
             with contextlib.suppress(OSError):
-                held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
                 try:
-                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     self._end(folder)
                 finally:
-                    os.close(held)
+                    os.close(descriptor)
 
     def _end(self, folder: Path) -> None:
         for note in folder.glob(f"{_BEGAN_WITH}*"):
@@ -137,19 +137,19 @@ class Instances:
                 if not lasting.exists():
                     lasting.mkdir(mode=PRIVATE)
                     (lasting / LOCK_FILE).touch()
-                keep_store(_store_of(folder / name), _store_of(lasting), began_with)
+                merge_store(_store_of(folder / name), _store_of(lasting), began_with)
         shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keeps other processes from beginning or ending instances: it takes milliseconds."""
+        """Lock out other processes that begin or end instances, for milliseconds."""
         self._runs.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-        held = os.open(self._runs, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(self._runs, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(held)
+            os.close(descriptor)
 
 
 def _short(text: str) -> str:
@@ -157,9 +157,9 @@ def _short(text: str) -> str:
 
 
 def _store_of(storage: Path) -> Path:
-    """The store of a device, which may put links anywhere in its storage; nobody follows them.
+    """Return the store of a device, which may have links anywhere in its storage.
 
-    Raises NotInsideError where one stands in the place of the store, or of a folder of it; OSError.
+    Raises NotInsideError if the store, or one of its folders, is a link; OSError.
     """
     for folder in _FOLDERS:
         with contextlib.suppress(FileNotFoundError):
@@ -168,33 +168,33 @@ def _store_of(storage: Path) -> Path:
 
 
 def link_store(source: Path, target: Path) -> set[str]:
-    """Makes the store `target` begin with the contents of `source`; returns their names.
+    """Link the contents of the store `source` into the new store `target`; return their names.
 
-    Nothing where `source` holds no hard links. Raises OSError.
+    Nothing is linked if `source` does not use hard links. Raises OSError.
     """
-    if not _begun(source, target):
+    if not _prepare_store(source, target):
         return set()
     return {name for name in _contents(source) if _link(source, target, name)}
 
 
-def keep_store(source: Path, target: Path, began_with: set[str]) -> None:
-    """Takes over into the store `target` what `source` has got, or lost, since it `began_with`.
+def merge_store(source: Path, target: Path, began_with: set[str]) -> None:
+    """Apply to the store `target` the changes of `source` since it `began_with` some contents.
 
-    Nothing is taken away while somebody uses `target`. Raises OSError.
+    Nothing is removed while `target` is in use. Raises OSError.
     """
-    if not _begun(source, target):
+    if not _prepare_store(source, target):
         return
-    left, there = _contents(source), {base(name) for name in _contents(target)}
-    for name in left - began_with:
-        if base(name) not in there:
+    contents, present = _contents(source), {base(name) for name in _contents(target)}
+    for name in contents - began_with:
+        if base(name) not in present:
             _link(source, target, name)
     if not any((target / "inuse").iterdir()):
-        for name in began_with - left:
+        for name in began_with - contents:
             (target / "store" / name).unlink(missing_ok=True)
 
 
-def _begun(source: Path, target: Path) -> bool:
-    """Makes the folders of a store that links as `source` does; False if it has no hard links."""
+def _prepare_store(source: Path, target: Path) -> bool:
+    """Create the folders of the store `target`; return False if `source` has no hard links."""
     try:
         with open_below(source, _LINKS) as stream:
             links = stream.read(_MOST_LINKS_BYTES)
@@ -204,8 +204,8 @@ def _begun(source: Path, target: Path) -> bool:
         return False
     for folder in _FOLDERS:
         (target / folder).mkdir(parents=True, exist_ok=True)
-    with create_inside(target, _LINKS, replace=True) as made:
-        made.write(links)
+    with create_inside(target, _LINKS, replace=True) as copy:
+        copy.write(links)
     return True
 
 
@@ -216,7 +216,7 @@ def _contents(store: Path) -> set[str]:
 
 
 def _link(source: Path, target: Path, name: str) -> bool:
-    """Links a content; one that is no file, or was removed meanwhile, is left out."""
+    """Link a content; return False if it is not a file or was removed meanwhile."""
     path = source / "store" / name
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISREG(path.lstat().st_mode):

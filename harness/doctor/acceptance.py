@@ -36,7 +36,7 @@ from harness.core.errors import DeviceLost, HarnessError, InfraError
 from harness.core.outgoing_text import log_without_secrets
 from harness.core.whole_file import scratch_folder
 from harness.deploy.deploy import Deployer
-from harness.deploy.layout import own_claim
+from harness.deploy.layout import new_claim
 from harness.diagnosis.verdict import Verdict, judge
 from harness.doctor.archive import lab_words
 from harness.doctor.check import REACHABLE, Answer, Checked
@@ -229,7 +229,7 @@ def push(trial: Trial) -> Answer:
 
 def resume(trial: Trial) -> Answer:
     """Cut a push, and resume it where it ended."""
-    workdir, claim = f"{trial.folder}/resume", own_claim()
+    workdir, claim = f"{trial.folder}/resume", new_claim()
     with scratch_folder() as folder:
         files = _files(folder, _FILES)
         total = sum(path.stat().st_size for path in files.values())

@@ -1,1 +1,1 @@
-"""What a device's logs and properties say of a failure."""
+"""Evidence of failures from a device's logs and properties."""

@@ -1,6 +1,6 @@
-"""Reads what a device answered about a case: facts for a summary, texts for files (pure).
+"""Parsers of a device's answers about a case: facts for a summary, texts for files (pure).
 
-Nothing here raises: logs come from a device, and hold what any program wanted to write.
+Nothing here raises: logs come from a device, and any program may write to them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ TAGS: Final[Mapping[str, str]] = {
     "ExecuTorch": r"qnn executorch|\Aexecutorch",
     "onnxruntime": r"onnxruntime",
 }
-"""The names of the logs worth a file of their own, and what their tags look like in small letters.
+"""The logs that get a file of their own, by name, with patterns of their tags in lower case.
 
-They are those of Qualcomm's DSP transport and runtime (executorch#4973, onnxruntime#19462), of
+The tags are those of Qualcomm's DSP transport and runtime (executorch#4973, onnxruntime#19462), of
 ExecuTorch's delegate, and of bionic, whose `DEBUG` and `libc` report crashes.
 """
 
@@ -45,9 +45,9 @@ _LINE: Final = re.compile(
     [ ][VDIWEFAS][ ](?P<tag>[^:]{0,128}?)[ ]*+:(?:[ ].*)?\Z""",
     re.VERBOSE | re.DOTALL,
 )
-# [12.345678], [12.345678][T123], <6>[12.345678] as `dmesg` prints them
+# [12.345678], [12.345678][T123], <6>[12.345678], as `dmesg` prints them
 _KERNEL: Final = re.compile(r"(?:<[0-9]{1,3}>)?\[ {0,12}([0-9]{1,10}\.[0-9]{1,9})\]")
-# a line of fdinfo, with the name of its file before it or without
+# a line of fdinfo, with or without the name of its file before it
 _FDINFO: Final = re.compile(r"(?:\A|[:/])(pos|ino|size|exp_name):[ \t]*([0-9]{1,19}\b|[^0-9]|\Z)")
 _HALF_A_YEAR: Final = timedelta(days=180)
 
@@ -62,10 +62,9 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClock:
-    """What a device's clocks said at one moment.
+    """The readings of a device's clocks at one moment.
 
-    `local` is as its log prints it, `kernel_s` the clock of its kernel log, None where that is not
-    known.
+    `local` is as its log prints it, `kernel_s` the clock of its kernel log, None if unknown.
     """
 
     local: datetime
@@ -73,18 +72,18 @@ class DeviceClock:
 
 
 def parse_log_line(line: str) -> LogEntry | None:
-    """The entry in a line, None if it is none (a continuation, `--------- beginning of main`)."""
-    found = _LINE.match(line)
+    """Parse a log line; None for other lines (a continuation, `--------- beginning of main`)."""
+    match = _LINE.match(line)
     with contextlib.suppress(ValueError):
-        if found is not None:
-            moment = datetime.strptime(f"1904-{found['time']}", "%Y-%m-%d %H:%M:%S.%f")
-            return LogEntry(moment, found["tag"])
+        if match is not None:
+            moment = datetime.strptime(f"1904-{match['time']}", "%Y-%m-%d %H:%M:%S.%f")
+            return LogEntry(moment, match["tag"])
     return None
 
 
 def age_s(entry: LogEntry, now: DeviceClock) -> float:
-    """How many seconds before `now` an entry was written; negative if after it."""
-    # a line of December can be read in January, and one written meanwhile the other way round
+    """Return the age of an entry in seconds before `now`; negative if it is newer."""
+    # a line of December may be read in January, and one written meanwhile the other way round
     ages = [
         (now.local - moment).total_seconds()
         for year in (now.local.year - 1, now.local.year, now.local.year + 1)
@@ -94,7 +93,7 @@ def age_s(entry: LogEntry, now: DeviceClock) -> float:
 
 
 def window(text: str, now: DeviceClock, last_s: float) -> tuple[str, int]:
-    """The lines of a log that are at most `last_s` seconds old, and how many were left out.
+    """Return the lines of a log that are at most `last_s` seconds old, and the number of others.
 
     A line without a time belongs to the one before it.
     """
@@ -107,34 +106,34 @@ def window(text: str, now: DeviceClock, last_s: float) -> tuple[str, int]:
 
 
 def kernel_window(text: str, since_s: float | None) -> tuple[str, int]:
-    """The lines of a kernel log from a moment of its own clock on, and how many were left out."""
+    """Return the lines of a kernel log since a time of its own clock, and the number of others."""
     if since_s is None:
         return text, 0
 
     def late(line: str) -> bool | None:
-        found = _KERNEL.match(line)
-        return None if found is None else float(found[1]) >= since_s
+        match = _KERNEL.match(line)
+        return None if match is None else float(match[1]) >= since_s
 
     return _part(text, late)
 
 
-def _part(text: str, within: Callable[[str], bool | None]) -> tuple[str, int]:
-    """The lines that are `within`, and how many are not. None: as the line before, else within."""
-    kept: list[str] = []
+def _part(text: str, is_inside: Callable[[str], bool | None]) -> tuple[str, int]:
+    """Return the lines that are inside, and the number of others; None: as the line before."""
+    selected: list[str] = []
     inside = True
     lines = text.split("\n")
     for line in lines:
-        said = within(line)
-        inside = inside if said is None else said
+        verdict = is_inside(line)
+        inside = inside if verdict is None else verdict
         if inside:
-            kept.append(line)
-    return "\n".join(kept), len(lines) - len(kept)
+            selected.append(line)
+    return "\n".join(selected), len(lines) - len(selected)
 
 
 def by_tag(text: str) -> dict[str, str]:
-    """The lines of a log that belong to each of TAGS, for those that have any."""
+    """Return the lines of a log for each of TAGS that has any."""
     patterns = {name: re.compile(pattern) for name, pattern in TAGS.items()}
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     names: list[str] = []
     for line in text.split("\n"):
         entry = parse_log_line(line)
@@ -143,12 +142,12 @@ def by_tag(text: str) -> dict[str, str]:
             names = [name for name, pattern in patterns.items() if pattern.search(tag)]
         for name in names:
             if line:
-                found.setdefault(name, []).append(line)
-    return {name: "\n".join(lines) + "\n" for name, lines in found.items()}
+                by_name.setdefault(name, []).append(line)
+    return {name: "\n".join(lines) + "\n" for name, lines in by_name.items()}
 
 
 def matching(texts: Mapping[str, str], pattern: re.Pattern[str]) -> str:
-    """The lines that a pattern is found in, each with the name of the text it stands in."""
+    """Return the lines that match a pattern, each with the name of its text."""
     lines = [
         f"{name}: {line}\n"
         for name, text in texts.items()
@@ -159,13 +158,13 @@ def matching(texts: Mapping[str, str], pattern: re.Pattern[str]) -> str:
 
 
 def table(text: str) -> dict[str, str]:
-    """Lines of `name=value`; of two with one name the last holds."""
+    """Parse lines of `name=value`; the last one of a name wins."""
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
     return {name: value.strip() for name, _, value in pairs}
 
 
 def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """What differs between two tables, in words."""
+    """Describe the differences between two tables."""
     return [
         f"{name}: {before.get(name, 'not there')} -> {after.get(name, 'not there')}"
         for name in sorted({*before, *after})
@@ -174,16 +173,16 @@ def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 
 def total_dmabuf(lines: Iterable[str]) -> tuple[int, int]:
-    """(number, bytes) of the DMA buffers in the `fdinfo` of a process, each counted once.
+    """Return (number, bytes) of the DMA buffers in the `fdinfo` of a process, each counted once.
 
     The kernel documents the fields (filesystems/proc: `ino`, `size`, `exp_name` of a DMA buffer).
-    `lines` may be those of many descriptors, one behind the other.
+    `lines` may be those of many descriptors, one after the other.
     """
     sizes: dict[str, int] = {}
     inode = size = ""
     for number, line in enumerate(lines):
-        found = _FDINFO.search(line)
-        name, value = (found[1], found[2]) if found else ("", "")
+        match = _FDINFO.search(line)
+        name, value = (match[1], match[2]) if match else ("", "")
         if name == "pos":
             inode = size = ""
         elif name == "ino":
@@ -203,30 +202,30 @@ def _in_year(moment: datetime, year: int) -> datetime | None:
 
 
 DEVICE_READ_BYTES: Final = 16 << 20
-"""How much of a log is looked through on the device for its last part."""
+"""The end of a log in which the device searches for the last part."""
 
 MAX_LINES: Final = 20_000
 NO_STACK: Final = "no-native-stack"
-"""Stands at the end of the section `stack` where no debugger gave one."""
+"""The end of the section `stack` if no debugger printed one."""
 
 JUMP_S: Final = 5
-"""A device's clock that went so many seconds wrong has jumped."""
+"""A device's clock that changed by this many seconds has jumped."""
 
 _COARSE: Final = "adsprpc|qnn|fastrpc|DEBUG|libc|executorch|onnxruntime|SSR|CONN Reset|avc: "
 
 
 def state_script(token: str) -> str:
-    """Asks for the clocks and what the DSPs are doing."""
+    """Return the script that asks for the clocks and the state of the DSPs."""
     return _script("state", k=token)
 
 
 def collect_script(
     token: str, *, last_s: int, boot_epoch_s: int | None, file_bytes: int, tombstones: int
 ) -> str:
-    """Asks for the logs and dumps of the last `last_s` seconds.
+    """Return the script that asks for the logs and dumps of the last `last_s` seconds.
 
-    `boot_epoch_s` is what the device's clock said at its boot when it was asked before. If that has
-    changed, times in logs mean nothing, and their last part is taken instead.
+    `boot_epoch_s` is the time of the device's boot by its own clock, from an earlier answer. If it
+    has changed, times in logs are useless, and their last part is taken instead.
     """
     return _script(
         "collect",
@@ -236,16 +235,17 @@ def collect_script(
         jump_s=JUMP_S,
         max_lines=MAX_LINES,
         read_bytes=DEVICE_READ_BYTES,
-        most=file_bytes + 1,  # so that a cut is seen
+        most=file_bytes + 1,  # so that a cut is detected
         coarse=_COARSE,
         dumps=tombstones,
     )
 
 
 def look_script(token: str, pid: int, *, file_bytes: int, seconds: float) -> str:
-    """Asks what a hung process does, with a native stack where a debugger is there, and ends it.
+    """Return the script that inspects a hung process, with its native stack if there is a debugger,
+    and ends it.
 
-    Only a process that a call of the harness started is looked at, since numbers are used again.
+    Only a process that was started by the harness is inspected, since pids are reused.
     """
     return _script(
         "look",
@@ -259,21 +259,21 @@ def look_script(token: str, pid: int, *, file_bytes: int, seconds: float) -> str
 
 
 def _script(name: str, **variables: str | int) -> str:
-    given = "".join(f"{key}={shlex.quote(str(value))};" for key, value in variables.items())
-    texts = (shell_text("evidence", f"device/{one}") for one in ("prelude", name))
+    assignments = "".join(f"{key}={shlex.quote(str(value))};" for key, value in variables.items())
+    texts = (shell_text("evidence", f"device/{part}") for part in ("prelude", name))
     text = re.sub(r" # .*|\\\n", "", "".join(texts))
-    return given + re.sub(r"(\{|\bdo)?\n", lambda end: f"{end[1]} " if end[1] else ";", text)
+    return assignments + re.sub(r"(\{|\bdo)?\n", lambda end: f"{end[1]} " if end[1] else ";", text)
 
 
 MARGIN_S: Final = 2
-"""A case's window begins so many seconds before the case: some clocks count whole seconds."""
+"""The seconds by which a case's window begins early: some clocks count whole seconds."""
 
 _TAILS: Final = ("logcat", "tags", "dmesg")
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a device was like when nothing had gone wrong yet.
+    """The state of a device before anything went wrong.
 
     `boot_epoch_s` is its clock minus its uptime, `dsps` the state of its remote processors.
     """
@@ -284,10 +284,10 @@ class Baseline:
 
 
 class Report:
-    """Takes the sections of a device's answers, and makes facts and files of them.
+    """Facts and files made of the sections of a device's answers.
 
     `last_s` is the length of the case's window in seconds; a section longer than `file_bytes` was
-    cut on the device. `note` is told what is missing, and why.
+    cut on the device. `note` is called for each missing part, with the reason.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class Report:
         self._process: dict[str, str] = {}
 
     def read(self, sections: Mapping[str, Section]) -> None:
-        """Takes the answer to `collect_script`."""
+        """Read the answer to `collect_script`."""
         texts = self._texts
         for name, section in sections.items():
             if not section.whole:
@@ -328,36 +328,36 @@ class Report:
         for name in ("logcat", "tags"):
             if clock is not None and not jumped and name in texts:
                 texts[name], left_out = window(texts[name], clock, self._last_s)
-                if left_out:  # so all of the window is there
+                if left_out:  # then the window is complete
                     self._cut.discard(name)
         if "dmesg" in texts:
             texts["dmesg"] = self._dmesg(texts["dmesg"], clock)
         if "denied" in texts.get("tombstones", ""):
             self._note(f"no tombstones: {texts['tombstones'].strip().splitlines()[0]}")
-        told = map(integer, texts.get("dmabuf", "").split())
-        sizes = [size for size in told if size is not None]
+        numbers = map(integer, texts.get("dmabuf", "").split())
+        sizes = [size for size in numbers if size is not None]
         self.facts["dmabuf_bytes"] = sum(sizes) if sizes else None
 
     def read_process(self, pid: int, sections: Mapping[str, Section]) -> None:
-        """Takes the answer to `look_script`; without sections, there was none."""
+        """Read the answer to `look_script`; without sections, there was none."""
         self._process = {name: clean(section.content) for name, section in sections.items()}
         count, size = total_dmabuf(self._process.get("fdinfo", "").split("\n"))
         self.facts["hung_process"] = {"pid": pid, "dmabufs": count, "dmabuf_bytes": size}
-        said = self._process.get("stack", "").strip()
-        refused = said.removesuffix(NO_STACK).strip()
+        stack = self._process.get("stack", "").strip()
+        refused = stack.removesuffix(NO_STACK).strip()
         if sections and not refused:
             self._note("no native stack: no debugger on the device, or it took too long")
-        elif refused != said:
+        elif refused != stack:
             self._note(f"no native stack: {refused.splitlines()[0]}")
         self._process["stack"] = refused and f"{refused}\n"
 
     def files(self) -> list[EvidenceFile]:
-        """What is worth keeping, the most telling first: those behind are cut first."""
+        """Return the files to keep, the most useful first: the last ones are cut first."""
         texts, process = self._texts, self._process
         tagged = by_tag(texts.get("tags", ""))
         dumps = {name: text for name, text in texts.items() if name.startswith("tombstone_")}
         logs = {"dmesg": texts.get("dmesg", ""), "logcat": texts.get("tags", "")}
-        # a daemon that logs its commands says our own words
+        # a daemon that logs its commands logs the harness's own scripts
         logs = {name: _without(text, TOKEN_VARIABLE) for name, text in logs.items()}
         return [
             EvidenceFile("process-stack.txt", process.get("stack", "")),
@@ -395,10 +395,10 @@ class Report:
             self._note(f"no kernel log: {refused}")
             return ""
         since = None if clock is None or clock.kernel_s is None else clock.kernel_s - self._last_s
-        kept, left_out = kernel_window(text, since)
+        selected, left_out = kernel_window(text, since)
         if left_out:
             self._cut.discard("dmesg")
-        return kept
+        return selected
 
     def _compare(self, sections: Mapping[str, Section], clock: Mapping[str, str]) -> None:
         if "dsps" in self._texts:
@@ -419,7 +419,7 @@ class Report:
 
 
 def baseline_of(sections: Mapping[str, Section]) -> Baseline | None:
-    """The baseline in an answer, None if the device did not tell its clock."""
+    """Return the baseline in an answer, None if the device did not report its clock."""
     if "clock" not in sections:
         return None
     clock = table(clean(sections["clock"].content))

@@ -1,10 +1,9 @@
-"""What a device can tell about a case that failed, crashed or hung, from the case's own time.
+"""Evidence from a device for a case that failed, crashed or hung, limited to the case's time.
 
-Passing cases pay nothing for it: a case's beginning is a moment on the host's clock. When it has
-gone wrong, the device is asked for its own clocks along with its logs, and counts back from there.
-So a clock may be wrong or drift. What has to be compared with something earlier (has it booted
-since, did its clock jump, what was its DSP doing) is compared with a baseline, taken once for many
-cases.
+Passing cases cost nothing: only the start on the host's clock is noted. After a failure the device
+is asked for its clocks along with its logs, and counts back from there, so a clock may be wrong or
+drift. Reboots, jumps of the clock and changes of the DSP's state are found by comparison with a
+baseline, taken once for many cases.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _MAX_NOTE_CHARS: Final = 500
 
 @dataclass(frozen=True)
 class EvidenceLimits:
-    """Bounds of what is kept for one case; what does not fit is cut, and the file says so."""
+    """Limits of the evidence for one case; a file that exceeds them is cut, and says so."""
 
     file_bytes: int = 1 << 20
     total_bytes: int = 8 << 20
@@ -57,10 +56,10 @@ class EvidenceLimits:
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """What was kept: names in the folder, what was missing and why, and a baseline from now on.
+class CollectedEvidence:
+    """The collected files by name, notes on missing parts, and a new baseline.
 
-    `lost` says how the device was lost while it was asked, None if it was not.
+    `lost` says how the device was lost meanwhile, None if it was not.
     """
 
     files: tuple[str, ...]
@@ -70,7 +69,7 @@ class Gathered:
 
 
 def take_baseline(device: Transport, *, timeout_s: float) -> Baseline:
-    """Asks a device what it is like, in one round trip. Raises DeviceError."""
+    """Ask a device for its baseline, in one round trip. Raises DeviceError."""
     token = secrets.token_hex(8)
     answer = device.shell(
         state_script(token),
@@ -81,26 +80,26 @@ def take_baseline(device: Transport, *, timeout_s: float) -> Baseline:
     baseline = baseline_of(split_sections(answer.stdout, token))
     if baseline is None:
         raise DeviceError(
-            "it does not tell its clock and uptime", serial=device.serial, output=answer.stdout
+            "it does not report its clock and uptime", serial=device.serial, output=answer.stdout
         )
     return baseline
 
 
 @dataclass
 class CaseEvidence:
-    """The evidence of one case, which begins when this is made.
+    """The evidence of one case, which begins when this object is created.
 
-    `look` takes a hung process's stacks while it is there (`on_hang` of `run_plan`); `collect`
-    asks for everything else once the case has gone wrong, and writes it all down. Neither raises
-    because of a device that is gone or does not permit something: what is missing is noted.
-    `dsp` is the folder on this computer of a simulated DSP.
+    `look` reads a hung process's stacks while it exists (`on_hang` of `run_plan`); `collect` asks
+    for everything else after a failure, and writes all of it. Neither raises because a device is
+    gone or denies permission: missing parts are noted. `dsp` is the folder on this computer of a
+    simulated DSP.
     """
 
     device: Transport
     baseline: Baseline | None = None
     limits: EvidenceLimits = EvidenceLimits()
     dsp: Path | None = None
-    _began_s: float = field(default_factory=boot_clock_s, init=False)
+    _started_s: float = field(default_factory=boot_clock_s, init=False)
     _notes: list[str] = field(default_factory=list, init=False)
     _process: dict[str, Section] = field(default_factory=dict, init=False)
     _pid: int | None = field(default=None, init=False)
@@ -110,25 +109,25 @@ class CaseEvidence:
         self._logged = 0 if self.dsp is None else log_size(self.dsp)
 
     def look(self, pid: int, deadline: Deadline) -> None:
-        """Takes the state and the stacks of a process that hangs, and ends it."""
+        """Read the state and the stacks of a hung process, and end it."""
         token = secrets.token_hex(8)
         self._pid = pid
         timeout_s = _leaving_time_to_end(deadline)
-        # a debugger that takes longer leaves some of the time to the rest
+        # a slow debugger must leave some time for the rest
         script = look_script(
             token, pid, file_bytes=self.limits.file_bytes, seconds=max(1.0, timeout_s - 0.5)
         )
-        self._process = split_sections(self._ask(script, timeout_s, sections=6), token)
+        self._process = split_sections(self._run(script, timeout_s, sections=6), token)
         if not self._process:
-            self._note(f"process {pid} could not be looked at before it ended")
+            self._note(f"process {pid} could not be inspected before it ended")
 
-    def collect(self, folder: Path, *, deadline: Deadline) -> Gathered:
-        """Asks for everything from the case's own time, in one round trip, and writes it down.
+    def collect(self, folder: Path, *, deadline: Deadline) -> CollectedEvidence:
+        """Ask for everything from the case's time, in one round trip, and write it to `folder`.
 
-        The whole takes no longer than `deadline`, but for what a slow disk takes.
+        Takes no longer than `deadline`, except for a slow disk.
         """
-        began = time.monotonic()
-        last_s = math.ceil(boot_clock_s() - self._began_s) + MARGIN_S
+        start = time.monotonic()
+        last_s = math.ceil(boot_clock_s() - self._started_s) + MARGIN_S
         token = secrets.token_hex(8)
         script = collect_script(
             token,
@@ -137,7 +136,7 @@ class CaseEvidence:
             file_bytes=self.limits.file_bytes,
             tombstones=self.limits.tombstones,
         )
-        answer = self._ask(
+        answer = self._run(
             script, _leaving_time_to_end(deadline), sections=5 + self.limits.tombstones
         )
         sections = split_sections(answer, token)
@@ -148,12 +147,12 @@ class CaseEvidence:
         if self._pid is not None:
             report.read_process(self._pid, self._process)
         baseline, facts = baseline_of(sections), report.facts
-        facts["took_s"] = round(time.monotonic() - began, 3)
+        facts["took_s"] = round(time.monotonic() - start, 3)
         written = self._write(folder, [*self._of_dsp(), *report.files()], facts)
-        return Gathered(written, tuple(self._notes), baseline, self._lost)
+        return CollectedEvidence(written, tuple(self._notes), baseline, self._lost)
 
     def _of_dsp(self) -> list[EvidenceFile]:
-        """The end of what a simulated DSP has logged since the case began."""
+        """Return the end of a simulated DSP's log since the case began."""
         if self.dsp is None:
             return []
         try:
@@ -167,11 +166,11 @@ class CaseEvidence:
         if len(self._notes) < _MAX_NOTES:
             self._notes.append(redact(without_secrets(clean(text.encode())))[:_MAX_NOTE_CHARS])
 
-    def _ask(self, script: str, timeout_s: float, *, sections: int) -> bytes:
+    def _run(self, script: str, timeout_s: float, *, sections: int) -> bytes:
         answer = bytearray()
         most = (sections + 1) * (self.limits.file_bytes + 4096) + (2 << 20)
         try:
-            done = self.device.shell(
+            completed = self.device.shell(
                 script,
                 timeout_s=timeout_s,
                 on_stdout=answer.extend,
@@ -179,12 +178,12 @@ class CaseEvidence:
                 doing="ask for evidence",
                 collect=False,
             )
-            if done.truncated:
+            if completed.truncated:
                 self._note(f"the device wrote more than {most} bytes and was stopped")
         except InfraError as error:
             problem = error.problem if isinstance(error, DeviceError) else str(error)
-            self._note(f"the device did not tell everything: {problem}")
-            # a script that was found running was too slow; the device was not out of reach
+            self._note(f"the device did not answer completely: {problem}")
+            # if the script was still running, it was too slow; the device was not out of reach
             if not (isinstance(error, ScriptTimeout) and error.processes.states):
                 self._lost = self._lost or self._notes[-1]
         return bytes(answer)
@@ -193,13 +192,13 @@ class CaseEvidence:
         self, folder: Path, files: list[EvidenceFile], facts: dict[str, object]
     ) -> tuple[str, ...]:
         written: dict[str, object] = {}
-        left = self.limits.total_bytes
+        remaining = self.limits.total_bytes
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for file in files:
                 if not file.text.strip():
                     continue
-                content, cut = fit(file, min(left, self.limits.file_bytes))
+                content, cut = fit(file, min(remaining, self.limits.file_bytes))
                 if cut:
                     self._note(f"{file.name}: cut, it would have been larger than allowed")
                 if content and (problem := name_problem(file.name)):
@@ -208,7 +207,7 @@ class CaseEvidence:
                     with create_inside(folder, file.name, replace=True) as stream:
                         stream.write(content)
                     written[file.name] = {"bytes": len(content), "cut": cut}
-                    left -= len(content)
+                    remaining -= len(content)
             summary = {
                 "schema": 1,
                 **facts,
@@ -225,7 +224,7 @@ class CaseEvidence:
 
 
 def telling_lines(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """The lines of the logs that were written: of each that may tell a cause, the last ones."""
+    """Return the last lines of each written log that may show a cause."""
     lines: list[str] = []
     for name in names:
         if name.startswith(_TELLING):

@@ -1,5 +1,5 @@
-"""Makes texts of what a device sent (pure): fit to be read, no larger than allowed, and without
-what says who its owner is and where it stands.
+"""Conversion of a device's output to text (pure): readable, of limited size, and without data that
+identifies its owner or the device.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MAX_ROUNDS: Final = 4
 _WHOLE_LINE: Final = "<line>"
 
 # Every quantifier is bounded or possessive, so that no line can make a pattern run for long. A
-# value never holds < or >: what stands in for one is then never taken for another one.
+# value never contains < or >, so that a replacement is never taken for a value.
 _SEPARATOR: Final = r"""(?:["']?+[ \t]{0,2}+[:=][ \t]{0,2}+|[ \t]{1,2}+(?=["']))"""
 _QUOTED: Final = r"""(?:"[^"<>\n]{1,64}"|'[^'<>\n]{1,64}')"""
 
@@ -24,8 +24,8 @@ _MAC: Final = (
     r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}[0-9A-Fa-f]{2}(?![0-9A-Fa-f])"
 )
 
-# What is taken out, in the order in which it is looked for: accounts, Wi-Fi, and numbers that
-# identify a device or its owner.
+# The redacted data, in the order of the search: accounts, Wi-Fi, and numbers that identify a device
+# or its owner.
 _PATTERNS: Final[dict[str, tuple[str, ...]]] = {
     "account": (
         r"(?i:\bAccount[ \t]?\{name=)(?P<account_0>[^,<>}\n]{1,128})",
@@ -61,9 +61,9 @@ _CUT_BYTES: Final = 64
 
 @dataclass(frozen=True)
 class EvidenceFile:
-    """A text to be kept under a name; of one too large, its beginning or its end.
+    """A text to be kept under a name; if it is too large, its beginning or its end.
 
-    `cut` tells that the device did not give all of it in the first place.
+    `cut`: the device did not send all of it in the first place.
     """
 
     name: str
@@ -73,17 +73,17 @@ class EvidenceFile:
 
 
 def clean(data: bytes) -> str:
-    """Bytes as text without control characters, which a terminal would obey."""
+    """Decode bytes without control characters, which a terminal would obey."""
     return data.decode("utf-8", "replace").replace("\r\n", "\n").translate(_REPLACED)
 
 
 def fit(file: EvidenceFile, most_bytes: int) -> tuple[bytes, bool]:
-    """The redacted text in at most so many bytes of UTF-8, and whether it was cut.
+    """Return the redacted text in at most `most_bytes` of UTF-8, and whether it was cut.
 
-    A cut text says so in its first or last line; it is empty where not even that has room.
+    A cut text says so in its first or last line; it is empty if not even that fits.
     """
-    # redacting what is thrown away later would be a waste; a character has a byte at least
-    text = without_secrets(file.text)  # before a cut hides what one is
+    # cut before the redaction, which is slow; a character has at least one byte
+    text = without_secrets(file.text)  # before a cut splits a secret
     cut = len(text) > most_bytes
     if cut:
         text = text[len(text) - most_bytes :] if file.keep_end else text[:most_bytes]
@@ -105,29 +105,30 @@ def fit(file: EvidenceFile, most_bytes: int) -> tuple[bytes, bool]:
 
 
 def whole_lines(end: bytes) -> bytes:
-    """The end of a text without the part of a line at its beginning, unless that is most of it."""
+    """Return the end of a text without the partial line at its beginning, unless that is most."""
     lines = end.partition(b"\n")[2]
     return lines if len(lines) * 2 > len(end) else end
 
 
 def redact(text: str) -> str:
-    """`text` without what identifies people or a device; applied again, it changes nothing more.
+    """Return `text` without data that identifies people or a device. Idempotent.
 
-    Each occurrence becomes `<what it was>`, a key of `_PATTERNS`. IP addresses stay: versions like
-    2.47.0.1 look the same. Lines stay lines; one made to defy redaction is taken out as a whole.
-    The result is at most twice as long; the time it takes grows with the length of the
-    text only.
+    Each occurrence becomes `<kind>`, a key of `_PATTERNS`. IP addresses stay: versions like
+    2.47.0.1 look the same. Lines stay lines; one made to defy redaction is removed as a whole. The
+    result is at most twice as long; the time depends only on the length of the text.
     """
-    # what stands in for one thing may let another be seen, so one round is not always enough
+    # a replacement may make another match possible, so one round is not always enough
     for _ in range(_MAX_ROUNDS):
-        result = _once(text)
+        result = _redact_once(text)
         if result == text:
             return result
         text = result
-    return "\n".join(line if _once(line) == line else _WHOLE_LINE for line in text.split("\n"))
+    return "\n".join(
+        line if _redact_once(line) == line else _WHOLE_LINE for line in text.split("\n")
+    )
 
 
-def _once(text: str) -> str:
+def _redact_once(text: str) -> str:
     for kind in _PATTERNS:
         needs = _NEEDS.get(kind)
         if needs is None or needs(text):
@@ -151,7 +152,7 @@ def _replacer(kind: str) -> Callable[[re.Match[str]], str]:
         values = [name for name, value in match.groupdict().items() if value is not None]
         if not values:
             return instead
-        # a value is what a match ends with
+        # the value is the end of the match
         return match[0].removesuffix(match[values[0]]) + instead
 
     return replace

@@ -24,7 +24,7 @@ from harness.core.archive import names_of, unpacked_once
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.names_inside import create_inside, listed_inside, open_inside
 from harness.core.verified_folder import FolderChangedError, damage_of, open_verified
-from harness.deploy.instances import keep_store
+from harness.deploy.instances import merge_store
 from harness.evidence.case_evidence import CaseEvidence
 from harness.evidence.text import EvidenceFile
 from harness.history.importing import _digest
@@ -255,7 +255,7 @@ def a_store(world: Watched, one: Example) -> None:
     world.put(world.given / "store", one)
     (world.given / "store" / f"{'a' * 64}.1").write_bytes(CONTEXT)
     world.seen()
-    keep_store(world.given, world.out, set())
+    merge_store(world.given, world.out, set())
     if not (world.out / "store" / one.name).exists():
         raise ValueError("left out")
 

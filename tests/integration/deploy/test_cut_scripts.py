@@ -87,7 +87,7 @@ def deploy_again(device: ScriptDevice, wanted: FileSet, claim: str = MINE) -> No
     """What a Deployer does with whatever it finds."""
     for _ in range(3):
         view = device.look(wanted, claim=claim)
-        if view.found_set(wanted):
+        if view.find_set(wanted):
             break
         adopted = {
             entry_name(file): one
@@ -101,7 +101,7 @@ def deploy_again(device: ScriptDevice, wanted: FileSet, claim: str = MINE) -> No
 
 
 def assert_whole(device: ScriptDevice, wanted: FileSet) -> None:
-    found = device.look(wanted, claim=MINE).found_set(wanted)
+    found = device.look(wanted, claim=MINE).find_set(wanted)
     assert found
     folder = device.workdir / "sets" / found
     for file in wanted.files:
@@ -255,7 +255,7 @@ def run_with_another_in_between(
         device.used_by_other = stopped
         if stopped:
             view = device.look(wanted, claim=MINE)
-            device.told_missing = view.found_set(wanted) is None
+            device.told_missing = view.find_set(wanted) is None
             gate.write_text("go on\n")
         assert process.wait(timeout=60) == 0
     finally:

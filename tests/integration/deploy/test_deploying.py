@@ -162,9 +162,9 @@ def test_a_file_that_was_damaged_on_the_device(
 def test_each_push_is_told(device: CountingDevice, files: dict[str, Path]) -> None:
     told: list[Push] = []
     for _ in range(2):
-        Deployer(device, device.workdir, tell=told.append).deploy_files("one", files)
+        Deployer(device, device.workdir, on_push=told.append).deploy_files("one", files)
     (push,) = told
-    assert (push.what, push.problem) == ("one", None)
+    assert (push.title, push.problem) == ("one", None)
     assert push.size == sum(path.stat().st_size for path in files.values())
     assert push.duration_s >= 0
 
@@ -200,7 +200,7 @@ def test_a_device_that_becomes_full_on_the_way(
     stat.chmod(0o755)
     told: list[Push] = []
     with pytest.raises(DeviceRefused) as caught:
-        deploy_runtime(Deployer(device, device.workdir, tell=told.append), runtime_for("2.51.0"))
+        deploy_runtime(Deployer(device, device.workdir, on_push=told.append), runtime_for("2.51.0"))
     (push,) = told
     assert "No space left on device" in (push.problem or "")
     assert str(caught.value).count("No space left on device") == 1

@@ -11,7 +11,7 @@ import pytest
 
 from harness.core.errors import DeviceError, DeviceLost, InfraError
 from harness.deploy.deploy import Deployer
-from harness.deploy.layout import own_claim
+from harness.deploy.layout import new_claim
 from tests.integration.deploy.conftest import ON_ANDROID, REAL, CountingDevice
 
 FILES, SIZE = 12, 2 << 20
@@ -26,7 +26,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return {path.name: path for path in sorted(folder.iterdir())}
 
 
-CLAIM = own_claim()
+CLAIM = new_claim()
 
 
 def deployer(

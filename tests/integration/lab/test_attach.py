@@ -52,7 +52,7 @@ def test_closed_by_another_thread_it_leaves_nothing_and_begins_nothing(
     goes_on.set()
     beginning.join(60)
     assert list((root / ".runs").iterdir()) == []
-    with pytest.raises(InfraError, match="sim is not begun: its run has ended"):
+    with pytest.raises(InfraError, match="sim is not started: its run has ended"):
         lab.device("sim").attach()
     assert lab.simulation.server is None
     assert lab.simulation.devices == {}

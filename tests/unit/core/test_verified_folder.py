@@ -248,7 +248,7 @@ def test_processes_that_want_the_same_file_make_it_once(tmp_path: Path) -> None:
         "from harness.core.verified_folder import made_file\n"
         "def make(folder):\n"
         "    print('made'); time.sleep(0.3); (folder / 'x').write_text('it'); return folder / 'x'\n"
-        "made_file(Path(sys.argv[1]), make, what='it', timeout_s=60)"
+        "made_file(Path(sys.argv[1]), make, doing='it', timeout_s=60)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "it")]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]

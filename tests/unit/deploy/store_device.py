@@ -20,10 +20,10 @@ from harness.deploy.layout import (
     FileSet,
     Incoming,
     StoreView,
-    answer,
     entry_name,
     look_input,
     names_used,
+    parse_answer,
     parse_install,
     parse_look,
     stored_at,
@@ -102,7 +102,7 @@ class ScriptDevice:
                 source = self.local / file.name.replace("/", "-")
                 source.write_bytes((CONTENTS | dict(contents))[file.name])
                 files[entry_name(file)] = replace(file, path=source)
-        stored = {e: view.found_entry(e, f.size) or f"{e}.{end}" for e, f in files.items()}
+        stored = {e: view.find_entry(e, f.size) or f"{e}.{end}" for e, f in files.items()}
         missing = {e: f for e, f in files.items() if stored[e].endswith(f".{end}")}
         if push is not None:
             missing = {e: f for e, f in missing.items() if e in push or e in adopted}
@@ -123,7 +123,7 @@ class ScriptDevice:
     def check(self, entries: list[str]) -> None:
         stdin = "".join(f"{entry}\n" for entry in entries).encode()
         touch = self.look().stored_at_touch
-        answer(self.run("check", [touch], stdin))
+        parse_answer(self.run("check", [touch], stdin))
 
     def inventory(self) -> Inventory:
         return parse_inventory(self.run("inventory", [str(LASTS_S)], b""))
@@ -131,7 +131,7 @@ class ScriptDevice:
     def evict(self, eviction: Eviction, *unclaim: str) -> list[str]:
         self.deployments += 1
         arguments = [f"f{self.deployments:x}", str(LASTS_S), CONDEMNED_TOUCH]
-        return answer(self.run("evict", arguments, eviction.text(unclaim)))
+        return parse_answer(self.run("evict", arguments, eviction.text(unclaim)))
 
     def leave(self, folder: str, name: str, content: bytes) -> None:
         """Leaves a file in .incoming, as a push does."""
@@ -141,7 +141,7 @@ class ScriptDevice:
         path.chmod(0o555 if "-x." in name else 0o444)
 
     def folder(self, wanted: FileSet) -> Path:
-        found = self.look(wanted).found_set(wanted)
+        found = self.look(wanted).find_set(wanted)
         assert found
         return self.workdir / "sets" / found
 

@@ -15,11 +15,11 @@ from harness.deploy.layout import (
     StoreAnswerError,
     StoreView,
     entry_name,
+    is_safe_name,
     look_input,
     names_used,
     parse_install,
     parse_look,
-    plain,
     stored_at,
 )
 from tests.unit.deploy.store_device import a_set, stored_file
@@ -146,12 +146,12 @@ def test_size_and_time_tell_that_a_file_is_what_its_name_says(
     size: int, at: int | None, good: bool, unchecked: bool
 ) -> None:
     view = StoreView(boot=BOOT, entries={A: [("other", 9, NOW), ("file", size, at)]})
-    assert view.found_entry(A, 5) == ("file" if good else None)
+    assert view.find_entry(A, 5) == ("file" if good else None)
     assert view.unchecked_entry(A, 5) == ("file" if unchecked else None)
-    assert (view.found_entry(B, 5), view.unchecked_entry(B, 5)) == (None, None)
+    assert (view.find_entry(B, 5), view.unchecked_entry(B, 5)) == (None, None)
     wanted = a_set("set-1", "lib/one.so")
     view.sets = {"set-1.8": {}, "set-1.7": {"lib/one.so": (size, at)}, "set-2.7": {}}
-    assert view.found_set(wanted) == ("set-1.7" if good else None)
+    assert view.find_set(wanted) == ("set-1.7" if good else None)
     assert view.instances(wanted) == ["set-1.7", "set-1.8"]
     assert view.store_bytes == 9 + size
 
@@ -183,7 +183,7 @@ def test_what_a_look_is_told() -> None:
     [("a" * 255, True), ("a" * 256, False), ("_x-1.77", True), ("", False), (".x", False)],
 )
 def test_names_that_can_be_told_back_to_a_device(name: str, is_plain: bool) -> None:
-    assert plain(name) is is_plain
+    assert is_safe_name(name) is is_plain
 
 
 def test_a_claim_that_nobody_refreshes_counts_for_a_day() -> None:

@@ -56,7 +56,7 @@ def test_a_new_device_has_nothing(device: ScriptDevice) -> None:
     assert view.claims == {"host-1-00000000"}
     assert view.free_bytes is not None
     assert view.free_bytes > 10**6
-    assert not view.found_set(a_set())
+    assert not view.find_set(a_set())
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -64,9 +64,9 @@ def test_a_set_is_deployed_and_found_again(alone: bool, device: ScriptDevice) ->
     wanted = a_set()
     device.deploy(wanted, alone=alone)
     view = device.look(wanted)
-    found = view.found_set(wanted)
+    found = view.find_set(wanted)
     assert found
-    assert all(view.found_entry(entry_name(file), file.size) for file in wanted.files)
+    assert all(view.find_entry(entry_name(file), file.size) for file in wanted.files)
     folder = device.workdir / "sets" / found
     assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
     assert folder.joinpath("probe").stat().st_mode & 0o777 == 0o555
@@ -91,9 +91,9 @@ def test_the_short_path_on_arm64(arm64_device: ScriptDevice) -> None:
 def test_a_second_set_of_the_same_files_needs_none_of_them(device: ScriptDevice) -> None:
     device.deploy(a_set())
     other = a_set("set-2", "probe", "lib/one.so")
-    assert not device.look(other).found_set(other)
+    assert not device.look(other).find_set(other)
     device.deploy(other, push=())
-    assert device.look(other).found_set(other)
+    assert device.look(other).find_set(other)
 
 
 @pytest.mark.parametrize("where", ["store", "sets"])
@@ -101,16 +101,16 @@ def test_a_changed_file_is_noticed_and_replaced(where: str, device: ScriptDevice
     wanted = a_set()
     device.deploy(wanted)
     file = wanted.files[0]
-    old = device.look(wanted).found_set(wanted)
+    old = device.look(wanted).find_set(wanted)
     assert old
-    entry = device.look(wanted).found_entry(entry_name(file), file.size)
+    entry = device.look(wanted).find_entry(entry_name(file), file.size)
     flip(device.workdir / {"store": f"store/{entry}", "sets": f"sets/{old}/{file.name}"}[where])
     view = device.look(wanted)
-    assert not view.found_set(wanted)
-    assert not view.found_entry(entry_name(file), file.size)
-    assert view.found_entry(entry_name(wanted.files[1]), wanted.files[1].size)
+    assert not view.find_set(wanted)
+    assert not view.find_entry(entry_name(file), file.size)
+    assert view.find_entry(entry_name(wanted.files[1]), wanted.files[1].size)
     device.deploy(wanted, push=[entry_name(file)])
-    found = device.look(wanted).found_set(wanted)
+    found = device.look(wanted).find_set(wanted)
     assert found
     assert found != old
     assert (device.workdir / "sets" / found / file.name).read_bytes() == CONTENTS[file.name]
@@ -122,16 +122,16 @@ def test_a_set_with_a_file_missing_is_made_again(device: ScriptDevice) -> None:
     wanted = a_set()
     device.deploy(wanted)
     (device.folder(wanted) / "probe").unlink()
-    assert not device.look(wanted).found_set(wanted)
+    assert not device.look(wanted).find_set(wanted)
     device.deploy(wanted, push=())
-    assert device.look(wanted).found_set(wanted)
+    assert device.look(wanted).find_set(wanted)
 
 
 def test_a_file_a_run_left_in_a_set_does_not_matter(device: ScriptDevice) -> None:
     wanted = a_set()
     device.deploy(wanted)
     (device.folder(wanted) / "left by a run").write_text("x")
-    assert device.look(wanted).found_set(wanted)
+    assert device.look(wanted).find_set(wanted)
 
 
 @pytest.mark.parametrize("content", [b"f1rst", b"fir", b""])
@@ -147,7 +147,7 @@ def test_what_arrives_damaged_is_told(content: bytes, device: ScriptDevice) -> N
     view = device.look(wanted)
     assert not view.sets
     assert entry not in view.entries
-    assert view.found_entry(entry_name(wanted.files[1]), wanted.files[1].size)
+    assert view.find_entry(entry_name(wanted.files[1]), wanted.files[1].size)
     assert device.deploy(wanted, push=[entry]) == {}
 
 
@@ -165,7 +165,7 @@ def test_what_another_host_left_behind_is_taken_over(device: ScriptDevice) -> No
     assert all(one.idle_s is not None and 0 <= one.idle_s < 60 for one in view.incoming)
     adopted = {one.entry: one for one in view.incoming if one.entry == entry}
     assert device.deploy(wanted, push=[entry_name(wanted.files[1])], adopted=adopted) == {}  # type: ignore[arg-type]
-    assert device.look(wanted).found_set(wanted)
+    assert device.look(wanted).find_set(wanted)
     assert [path.name for path in device.incoming_files] == [f"{entry_name(wanted.files[1])}.77"]
 
 
@@ -220,16 +220,16 @@ def test_after_a_reboot_contents_are_hashed_again(device: ScriptDevice) -> None:
     time = path.stat().st_mtime
     flip(path, keep_time=time)
     view = device.look(wanted)
-    assert not view.found_set(wanted)
+    assert not view.find_set(wanted)
     doubtful = [view.unchecked_entry(entry_name(file), file.size) for file in wanted.files]
     assert all(doubtful)
     device.check([name for name in doubtful if name])
     view = device.look(wanted)
-    assert not view.found_entry(entry_name(lost), lost.size)
+    assert not view.find_entry(entry_name(lost), lost.size)
     assert not view.unchecked_entry(entry_name(lost), lost.size)
-    assert all(view.found_entry(entry_name(file), file.size) for file in wanted.files[1:])
+    assert all(view.find_entry(entry_name(file), file.size) for file in wanted.files[1:])
     assert device.deploy(wanted, push=[entry_name(lost)]) == {}
-    assert device.look(wanted).found_set(wanted)
+    assert device.look(wanted).find_set(wanted)
 
 
 def test_folders_that_cannot_be_made(device: ScriptDevice) -> None:
@@ -243,18 +243,18 @@ def test_without_sha256sum_what_arrives_is_taken(poor_device: ScriptDevice) -> N
     wanted = a_set("set-1", "lib/one.so")
     assert not poor_device.look(wanted).hashing
     assert poor_device.deploy(wanted) == {}
-    assert poor_device.look(wanted).found_set(wanted)
+    assert poor_device.look(wanted).find_set(wanted)
 
 
 def test_without_stat_sizes_count(poor_device: ScriptDevice) -> None:
     poor_device.without("stat")
     wanted = a_set()
     assert poor_device.deploy(wanted) == {}
-    assert poor_device.look(wanted).found_set(wanted)
+    assert poor_device.look(wanted).find_set(wanted)
     path = poor_device.folder(wanted) / "probe"
     path.unlink()
     path.write_text("longer than it was")
-    assert not poor_device.look(wanted).found_set(wanted)
+    assert not poor_device.look(wanted).find_set(wanted)
 
 
 @pytest.mark.parametrize("without", ["hard", "any"])
@@ -272,22 +272,22 @@ def test_where_links_are_not_allowed(without: str, poor_device: ScriptDevice) ->
     assert path.read_bytes() == b"first"
     assert path.stat().st_mode & 0o777 == 0o444
     flip(path)
-    assert not poor_device.look(wanted).found_set(wanted)
+    assert not poor_device.look(wanted).find_set(wanted)
 
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_set_that_is_called_like_a_hash(alone: bool, device: ScriptDevice) -> None:
     wanted = a_set("0-2f128bbe7cd3b2ca10ce")
     assert device.deploy(wanted, alone=alone) == {}
-    assert device.look(wanted).found_set(wanted)
+    assert device.look(wanted).find_set(wanted)
 
 
 def test_many_sets_in_one_look(device: ScriptDevice) -> None:
     sets = [a_set(f"set-{number}") for number in range(60)]
     device.deploy(*sets)
     view = device.look(*sets, a_set("absent"))
-    assert all(view.found_set(one) for one in sets)
-    assert not view.found_set(a_set("absent"))
+    assert all(view.find_set(one) for one in sets)
+    assert not view.find_set(a_set("absent"))
 
 
 def test_what_is_kept_back_for_the_system_is_not_free(device: ScriptDevice) -> None:

@@ -15,8 +15,8 @@ from harness.evidence.answers import Baseline
 from harness.evidence.case_evidence import (
     SUMMARY,
     CaseEvidence,
+    CollectedEvidence,
     EvidenceLimits,
-    Gathered,
     take_baseline,
 )
 from harness.probe.build import ProbeBuilder
@@ -70,7 +70,7 @@ def summary(folder: Path) -> dict[str, Any]:
     return found
 
 
-def collect(evidence: CaseEvidence, folder: Path, seconds: float = COLLECT_S) -> Gathered:
+def collect(evidence: CaseEvidence, folder: Path, seconds: float = COLLECT_S) -> CollectedEvidence:
     collected = evidence.collect(folder, deadline=Deadline(seconds))
     assert sorted(collected.files) == sorted(path.name for path in folder.iterdir())
     return collected
@@ -153,7 +153,7 @@ def test_only_processes_of_ours_are_looked_at(shared: Place, tmp_path: Path) -> 
     evidence.look(pid, Deadline(8))
     assert shared.device.shell(f"kill -0 {pid}&&kill -9 {pid}", timeout_s=60).ok
     collected = collect(evidence, tmp_path)
-    assert any("could not be looked at" in note for note in collected.notes)
+    assert any("could not be inspected" in note for note in collected.notes)
 
 
 def test_a_crash_and_its_tombstone(
@@ -262,7 +262,7 @@ def test_a_log_that_hangs_costs_no_more_than_the_deadline(own_logcat: Any, tmp_p
     collected = collect(CaseEvidence(device), tmp_path, seconds=3)
     assert time.monotonic() - began < 3 + SLACK_S
     assert collected.lost is None, "a slow tool is no lost device"
-    assert "did not tell everything" in collected.notes[0]
+    assert "did not answer completely" in collected.notes[0]
     assert collected.baseline is not None
     assert any("ended in the middle" in note for note in collected.notes)
 

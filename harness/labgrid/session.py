@@ -1,7 +1,7 @@
-"""A session's side of its places: starts the keeper, and sees whether a place is still its own.
+"""A session's side of its places: starts the keeper, and checks that the places are still held.
 
-The keeper's folder is shared by all processes of the session. `held.json` has its places. `lost`
-has a file for each that was taken away, with a line that says so, a line for its return, and so on.
+The keeper's folder is shared by all processes of the session. `held.json` lists its places. `lost`
+has a file for each place that was lost, with a line for the loss, a line for its return, and so on.
 `alive` is locked as long as the keeper lives.
 """
 
@@ -35,7 +35,7 @@ from harness.core.whole_file import read_json
 
 @dataclass(frozen=True)
 class Service:
-    """A `NetworkService` of an exporter: where something listens, and what the place calls it."""
+    """A `NetworkService` of an exporter: its address, and its name in the place."""
 
     name: str
     address: str
@@ -44,9 +44,9 @@ class Service:
 
 @dataclass(frozen=True)
 class Place:
-    """A place of the lab; `acquired` is who has it ("host/user"), "" if nobody has.
+    """A place of the lab; `acquired` is its holder ("host/user"), "" if it is free.
 
-    `power_port` is what it calls the resource that switches its power, "" if it has none.
+    `power_port` is the name of the resource that switches its power, "" if it has none.
     """
 
     name: str
@@ -56,14 +56,14 @@ class Place:
     power_port: str = ""
 
     def fits(self, filters: Mapping[str, str]) -> bool:
-        """Whether a reservation with these filters may be given it."""
-        has = {**self.tags, "name": self.name}
-        return all(has.get(key) == value for key, value in filters.items())
+        """Return whether a reservation with these filters may get it."""
+        tags = {**self.tags, "name": self.name}
+        return all(tags.get(key) == value for key, value in filters.items())
 
 
 @dataclass(frozen=True)
 class PlaceRequest:
-    """What a session asks of a lab: none of its `places` means that they are only listed."""
+    """A session's request to a lab: with 0 `places`, matching places are only listed."""
 
     coordinator: str
     filters: Mapping[str, str]
@@ -72,29 +72,29 @@ class PlaceRequest:
 
 
 def waiting_text(filters: Mapping[str, str], holders: Collection[str], wait_s: float) -> str:
-    """Return the notice for somebody who waits for a place."""
-    asked = " ".join(f"{key}={value}" for key, value in filters.items()) or "any tags"
-    who = f"; they are held by {', '.join(sorted(set(holders)))}" if holders else ""
-    return f"waiting up to {wait_s:g} s for a place of labgrid with {asked}{who}"
+    """Return the notice of a session that waits for a place."""
+    tags = " ".join(f"{key}={value}" for key, value in filters.items()) or "any tags"
+    held_by = f"; they are held by {', '.join(sorted(set(holders)))}" if holders else ""
+    return f"waiting up to {wait_s:g} s for a place of labgrid with {tags}{held_by}"
 
 
-def no_place(wanted: PlaceRequest, places: Sequence[Place]) -> str:
-    """Why no place fits, with the tags that there are."""
-    asked = " ".join(f"{key}={value}" for key, value in wanted.filters.items())
+def no_place(request: PlaceRequest, places: Sequence[Place]) -> str:
+    """Return why no place fits."""
+    tags = " ".join(f"{key}={value}" for key, value in request.filters.items())
     if not places:
-        return f"the coordinator at {wanted.coordinator} has no places"
-    return f"no place of the coordinator at {wanted.coordinator} has {asked}"
+        return f"the coordinator at {request.coordinator} has no places"
+    return f"no place of the coordinator at {request.coordinator} has {tags}"
 
 
 def tags_there(places: Iterable[Place]) -> list[str]:
-    """All tags that places have, as they are written in a filter."""
+    """Return all tags of places, as a filter spells them."""
     return sorted({f"{key}={value}" for place in places for key, value in place.tags.items()})
 
 
 _log = logging.getLogger(__name__)
 
 VARIABLE: Final = "QNN_HARNESS_LABGRID_SESSION"
-"""In the environment of a session's processes: the keeper's folder."""
+"""The environment variable that tells a session's processes the keeper's folder."""
 
 ALIVE: Final = "alive"
 OWNER: Final = "owner.json"
@@ -106,14 +106,14 @@ _END_S: Final = 5.0
 _LOOK_S: Final = 0.1
 _PAUSE_S: Final = 5.0
 _REPLACED_S: Final = 15.0
-"""So long a keeper that died is replaced in."""
+"""Time limit for the replacement of a keeper that died."""
 _CLIENT_S: Final = 60.0
 MAX_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)
 class FoundPlaces:
-    """Places, and whether they are this session's; `user` is what labgrid calls who looked."""
+    """Places, with the folder of the session that holds them; `user` is our name in labgrid."""
 
     places: Sequence[Place]
     user: str
@@ -122,19 +122,19 @@ class FoundPlaces:
 
 @dataclass(frozen=True)
 class FoundPlace:
-    """One of the places that were found."""
+    """A place, with the search that found it."""
 
     place: Place
-    found: FoundPlaces
+    search: FoundPlaces
 
     def why_not(self) -> str | None:
-        """Why it must not be used, None if it may be."""
-        name, holder, folder = self.place.name, self.place.acquired, self.found.folder
+        """Return why it must not be used, None if it may be."""
+        name, holder, folder = self.place.name, self.place.acquired, self.search.folder
         if folder is None:
-            who = f"it is held by {holder}" if holder else "nobody holds it"
+            owner = f"it is held by {holder}" if holder else "nobody holds it"
             acquire = f"a run takes it, and so does `labgrid-client -p {name} acquire`"
-            mine = holder == self.found.user
-            return None if mine else f"place {name} of labgrid is not yours: {who}; {acquire}"
+            is_mine = holder == self.search.user
+            return None if is_mine else f"place {name} of labgrid is not yours: {owner}; {acquire}"
         if (lines := self.changes()) and len(lines) % 2:
             return lines[-1]
         replaced = Deadline(_REPLACED_S)
@@ -145,29 +145,29 @@ class FoundPlace:
         return None
 
     def changes(self) -> list[str]:
-        """What became of it since the session has it: lost, had again, and so on."""
-        return [] if self.found.folder is None else changes(self.found.folder, self.place.name)
+        """Return its changes since the session got it: lost, regained, and so on."""
+        return [] if self.search.folder is None else changes(self.search.folder, self.place.name)
 
     @property
     def has_power_port(self) -> bool:
-        return self.found.folder is not None and bool(self.place.power_port)
+        return self.search.folder is not None and bool(self.place.power_port)
 
     def power_cycle(self) -> None:
-        """Switches it off and on, by labgrid's own client. Raises InfraError."""
-        folder = self.found.folder
+        """Switch it off and on with labgrid's own client. Raises InfraError."""
+        folder = self.search.folder
         assert folder is not None
         command = ["-p", self.place.name, "power", "--name", self.place.power_port]
         try:
             _run_client(folder, *command, "cycle")
         except InfraError:
-            # it may be off by now
+            # it may have been left off
             with contextlib.suppress(InfraError):
                 _run_client(folder, *command, "on")
             raise
 
 
 def _run_client(folder: Path, *words: str) -> None:
-    """Runs labgrid's client as the session. Raises InfraError."""
+    """Run labgrid's client under the session's name. Raises InfraError."""
     what = "labgrid's client"
     try:
         owner = read_json(folder / OWNER, MAX_BYTES)
@@ -181,26 +181,26 @@ def _run_client(folder: Path, *words: str) -> None:
     )
 
 
-def tell(**what: object) -> None:
-    """A line from the keeper to its session."""
-    sys.stdout.write(json.dumps(what) + "\n")
+def send(**message: object) -> None:
+    """Send a line of JSON from the keeper to its session."""
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
 def lost_file(folder: Path, name: str) -> Path:
-    """The file that says why a place was lost, and whether it is back."""
+    """Return the file with the losses and returns of a place."""
     return folder / LOST / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def changes(folder: Path, name: str) -> list[str]:
-    """What became of a place since the session has it."""
+    """Return the changes of a place since the session got it."""
     with contextlib.suppress(OSError):
         return lost_file(folder, name).read_text().splitlines()
     return []
 
 
 def is_alive(folder: Path) -> bool:
-    """Whether the keeper that has a folder still runs."""
+    """Return whether the keeper of a folder still runs."""
     try:
         with open(folder / ALIVE, "rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -212,11 +212,11 @@ def is_alive(folder: Path) -> bool:
 
 
 class Session:
-    """The places that this process took, until `close` or its end."""
+    """The places that this process holds, until `close` or its end."""
 
-    def __init__(self, wanted: PlaceRequest) -> None:
-        """Waits for its places. Raises ConfigError and InfraError."""
-        self._wanted = wanted
+    def __init__(self, request: PlaceRequest) -> None:
+        """Wait for the places. Raises ConfigError and InfraError."""
+        self._request = request
         self._ends = threading.Event()
         self._starting = threading.Lock()
         root = cache_root() / "labgrid"
@@ -225,8 +225,8 @@ class Session:
         (self._folder / LOST).mkdir()
         self._keeper = self._start_keeper()
         try:
-            told = _answer(self._keeper, wanted.wait_s + _START_S)
-            self.found = FoundPlaces(places_of(told), str(told["user"]), self._folder)
+            answer = _answer(self._keeper, request.wait_s + _START_S)
+            self.places = FoundPlaces(places_of(answer), str(answer["user"]), self._folder)
         except BaseException:
             self.close()
             raise
@@ -235,23 +235,23 @@ class Session:
 
     def _start_keeper(self) -> subprocess.Popen[bytes]:
         with open(self._folder / ALIVE, "wb") as lock:
-            # the keeper's from its start on, since a lock belongs to all who share the open file
+            # the keeper inherits the lock, which belongs to all processes that share the open file
             fcntl.flock(lock, fcntl.LOCK_EX)
-            return _start(self._wanted, self._folder, lock.fileno())
+            return _start(self._request, self._folder, lock.fileno())
 
     def _replace(self) -> None:
-        """Has another keeper go on whenever one dies, until `close`."""
+        """Start another keeper whenever one dies, until `close`."""
         while True:
             self._keeper.wait()
             with self._starting, contextlib.suppress(OSError):
                 if self._ends.is_set():
                     return
-                _log.warning("what kept places of labgrid ended; another process goes on with it")
+                _log.warning("the process that holds places of labgrid ended; it is started again")
                 self._keeper = self._start_keeper()
             self._ends.wait(_PAUSE_S)
 
     def close(self) -> None:
-        """Gives the places back; safe to call twice."""
+        """Release the places; safe to call twice."""
         if os.environ.get(VARIABLE) == str(self._folder):
             del os.environ[VARIABLE]
         with self._starting:
@@ -261,33 +261,33 @@ class Session:
         try:
             self._keeper.wait(_END_S)
         except subprocess.TimeoutExpired:
-            _log.warning("labgrid's coordinator does not answer; its places are given back later")
+            _log.warning("labgrid's coordinator does not answer; its places are released later")
             return
         if not (self._folder / OWNER).exists():
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def found_places(wanted: PlaceRequest) -> FoundPlaces:
-    """The places of the session that this process belongs to, else all that fit, as they are.
+def found_places(request: PlaceRequest) -> FoundPlaces:
+    """Return the places of this process's session; without one, all that fit, held or not.
 
     Raises ConfigError where the extra is not installed or no place fits, InfraError where the
     coordinator does not answer.
     """
     folder = Path(os.environ.get(VARIABLE, ""))
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        held = read_json(folder / HELD, MAX_BYTES)
-        if held["wanted"] == asdict(wanted):
-            return FoundPlaces(places_of(held), "", folder)
-    keeper = _start(PlaceRequest(wanted.coordinator, wanted.filters), Path())
+        stored = read_json(folder / HELD, MAX_BYTES)
+        if stored["wanted"] == asdict(request):
+            return FoundPlaces(places_of(stored), "", folder)
+    keeper = _start(PlaceRequest(request.coordinator, request.filters), Path())
     try:
-        told = _answer(keeper, _START_S)
-        return FoundPlaces(places_of(told), str(told["user"]))
+        answer = _answer(keeper, _START_S)
+        return FoundPlaces(places_of(answer), str(answer["user"]))
     finally:
         keeper.kill()
         keeper.wait()
 
 
-def _start(wanted: PlaceRequest, folder: Path, *inherited: int) -> subprocess.Popen[bytes]:
+def _start(request: PlaceRequest, folder: Path, *inherited: int) -> subprocess.Popen[bytes]:
     keeper = subprocess.Popen(
         [sys.executable, "-P", "-m", "harness.labgrid", str(folder)],
         stdin=subprocess.PIPE,
@@ -299,44 +299,44 @@ def _start(wanted: PlaceRequest, folder: Path, *inherited: int) -> subprocess.Po
     )
     assert keeper.stdin is not None
     with contextlib.suppress(BrokenPipeError):
-        keeper.stdin.write(json.dumps(asdict(wanted)).encode() + b"\n")
+        keeper.stdin.write(json.dumps(asdict(request)).encode() + b"\n")
         keeper.stdin.flush()
     return keeper
 
 
 def _answer(keeper: subprocess.Popen[bytes], within_s: float) -> Mapping[str, Any]:
-    """What the keeper has found or taken; what it says before is passed on."""
+    """Return the keeper's answer: the places it listed or acquired. Its notices are logged."""
     assert keeper.stdout is not None
     assert keeper.stderr is not None
-    said, until = bytearray(), time.monotonic() + within_s
-    seen = 0  # so far there is no end of a line
-    while len(said) < MAX_BYTES:
-        if (end := said.find(b"\n", seen)) >= 0:
-            told = parse_json(bytes(said[:end]))
-            del said[: end + 1]
-            seen = 0
-            if "wrong" in told:
-                raise ConfigError(**told["wrong"])
-            if "failed" in told:
-                raise InfraError(told["failed"])
-            if "notice" not in told:
-                return dict(told)
-            _log.warning(told["notice"])
+    output, deadline = bytearray(), time.monotonic() + within_s
+    searched = 0  # there is no end of a line before this position
+    while len(output) < MAX_BYTES:
+        if (end := output.find(b"\n", searched)) >= 0:
+            message = parse_json(bytes(output[:end]))
+            del output[: end + 1]
+            searched = 0
+            if "wrong" in message:
+                raise ConfigError(**message["wrong"])
+            if "failed" in message:
+                raise InfraError(message["failed"])
+            if "notice" not in message:
+                return dict(message)
+            _log.warning(message["notice"])
             continue
-        seen = len(said)
-        if not select.select([keeper.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
+        searched = len(output)
+        if not select.select([keeper.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
             raise InfraError(f"labgrid's coordinator gave no answer within {within_s:g} s")
-        more = os.read(keeper.stdout.fileno(), 1 << 16)
-        if not more:
+        chunk = os.read(keeper.stdout.fileno(), 1 << 16)
+        if not chunk:
             why = keeper.stderr.read(MAX_BYTES)[-2000:].decode("utf-8", "replace").strip()
-            raise InfraError(f"what keeps places of labgrid ended: {why.rpartition(chr(10))[2]}")
-        said += more
-    raise InfraError("labgrid's coordinator says more than a lab can be")
+            raise InfraError(f"the keeper of labgrid's places ended: {why.rpartition(chr(10))[2]}")
+        output += chunk
+    raise InfraError("labgrid's coordinator reports more places than a lab can have")
 
 
-def places_of(told: Mapping[str, Any]) -> list[Place]:
-    """The places that a keeper told of, or has written down."""
+def places_of(message: Mapping[str, Any]) -> list[Place]:
+    """Return the places in a keeper's message or file."""
     return [
-        Place(**{**one, "services": tuple(Service(**service) for service in one["services"])})
-        for one in told["places"]
+        Place(**{**place, "services": tuple(Service(**service) for service in place["services"])})
+        for place in message["places"]
     ]

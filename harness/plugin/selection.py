@@ -92,7 +92,7 @@ class Selection:
         from harness.labgrid.session import Session
 
         self._session = Session(request)
-        return self._session.found
+        return self._session.places
 
     def close(self) -> None:
         """Release the places that were reserved."""

@@ -73,7 +73,7 @@ def test_a_coordinator_that_sends_without_end() -> None:
     finally:
         server.stop(None)
     assert said.startswith("False labgrid's coordinator at 127.0.0.1:")
-    assert said.endswith("says more than a lab can be: over 32 MB of places and resources")
+    assert said.endswith("sent over 32 MB of places and resources")
     assert peak < MOST_KB
 
 

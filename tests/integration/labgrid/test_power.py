@@ -99,7 +99,7 @@ class Ward:
         def take(wanted: PlaceRequest) -> FoundPlaces:
             session = Session(wanted)
             ends.callback(session.close)
-            return session.found
+            return session.places
 
         self.now = 0.0
         self.events: list[LabEvent] = []

@@ -116,7 +116,7 @@ class TestAddresses:
     @pytest.fixture(autouse=True)
     def says(self, monkeypatch: pytest.MonkeyPatch) -> list[FoundDevice]:
         says = [found(workdir="/opt/x")]
-        monkeypatch.setattr(new_devices, "_visited", lambda *mock_arguments: says[0])
+        monkeypatch.setattr(new_devices, "_visit", lambda *mock_arguments: says[0])
         return says
 
     def added(self, lab: Lab | None, *urls: str) -> tuple[Lab, dict[str, str]]:
@@ -227,7 +227,7 @@ def test_the_first_work_folder_that_takes_and_runs_files(
         folders.append(device.workdir)
         return parse_answers(PHONE if device.workdir == good else BOARD)
 
-    monkeypatch.setattr(new_devices, "ask", mock_ask)
+    monkeypatch.setattr(new_devices, "query_device", mock_ask)
     device = found(replace(FACTS, target=target)).device
     assert device is not None
     assert new_devices._with_workdir(device)[0].workdir == chosen

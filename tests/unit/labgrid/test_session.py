@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.labgrid.keeper import own_names
+from harness.labgrid.keeper import user_and_session_names
 from harness.labgrid.session import ALIVE, LOST, FoundPlace, FoundPlaces, Place, lost_file
 
 
@@ -41,7 +41,7 @@ def test_without_its_keeper_no_place_is_ours(found: FoundPlaces, tmp_path: Path)
 def test_two_sessions_of_one_user_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LG_HOSTNAME", "lab-pc")
     monkeypatch.setenv("LG_USERNAME", "anna")
-    (user, one), (_, other) = own_names(), own_names()
+    (user, one), (_, other) = user_and_session_names(), user_and_session_names()
     assert user == "lab-pc/anna"
     assert len({user, one, other}) == 3
     for name in (one, other):

@@ -21,7 +21,7 @@ from harness.core.whole_file import disk_errors, scratch_folder
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict, judge
-from harness.dsp.dsp import Said, forget_said, log_size, read_said
+from harness.dsp.dsp import DspReply, clear_replies, log_size, read_replies
 from harness.evidence.case_evidence import CaseEvidence, telling_lines
 from harness.lab.lease import LeaseLost
 from harness.probe.events import kept_events
@@ -147,7 +147,7 @@ class Notes:
     executions: list[Execution] = field(default_factory=list)
     outputs_compared: bool = False
     surroundings: dict[str, object] = field(default_factory=dict)
-    dsp_replies: list[Said] = field(default_factory=list)
+    dsp_replies: list[DspReply] = field(default_factory=list)
 
     @property
     def outputs(self) -> Outputs | None:
@@ -335,14 +335,14 @@ class CaseSession:
     def _forget_dsp_replies(self) -> None:
         if self.device.simulated_dsp is not None:
             with disk_errors("cannot clear the log of the simulated DSP"):
-                forget_said(self.device.simulated_dsp)
+                clear_replies(self.device.simulated_dsp)
             self._log_start = log_size(self.device.simulated_dsp)
 
-    def _dsp_replies(self) -> tuple[Said, ...]:
+    def _dsp_replies(self) -> tuple[DspReply, ...]:
         if self.device.simulated_dsp is None:
             return ()
         with disk_errors("cannot read the log of the simulated DSP"):
-            return read_said(self.device.simulated_dsp, self._log_start)
+            return read_replies(self.device.simulated_dsp, self._log_start)
 
     @contextlib.contextmanager
     def _current_folder(self) -> Iterator[str]:

@@ -21,7 +21,7 @@ from harness.core.errors import Cause
 from harness.diagnosis.chain import call_chain, error_lines, failure_chain
 from harness.diagnosis.diagnosis import EARLIER, NOTHING, Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord, LoadedLibrary, OrtCode, Outcome
-from harness.dsp.dsp import Said
+from harness.dsp.dsp import DspReply
 from harness.lab.facts import Coprocessors
 from harness.probe.plan_runner import (
     EXIT_BAD_PLAN,
@@ -122,7 +122,7 @@ UNSUPPORTED: Final = (
 )
 
 
-def emulator_lacks(replies: Sequence[Said], error: ErrorRecord | None) -> ErrorRecord | None:
+def emulator_lacks(replies: Sequence[DspReply], error: ErrorRecord | None) -> ErrorRecord | None:
     """Return the instructions that the emulator of a simulated DSP lacks; None if it has all.
 
     `error` is the resulting error, which has the step of the plan: a dead DSP makes calls fail, or
@@ -531,7 +531,7 @@ def judge(
     coprocessors: Coprocessors | None = None,
     *,
     foreseen: Foreseen = NOTHING,
-    dsp_replies: Sequence[Said] = (),
+    dsp_replies: Sequence[DspReply] = (),
     endings: Sequence[ProcessEnding] = ENDINGS,
     blame: Sequence[Blame] = BLAME,
 ) -> Verdict:

@@ -1,4 +1,4 @@
-"""What a simulated board's DSP is told to be, where that lies, and what it left behind."""
+"""A simulated board's DSP: its limits, its folder, and its replies and log."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 FOLDER: Final = "dsp"
-"""Beside what else a boot makes of a board."""
+"""The DSP's folder among a board's files."""
 
 VARIABLE: Final = "QNN_DSP"
-"""Names that folder to libcdsprpc.so."""
+"""The environment variable that tells libcdsprpc.so that folder."""
 
 _LOG: Final = "log"
-_SAID: Final = "said"
+_REPLIES: Final = "said"
 Kind = Literal["kernel", "emulator"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-_MAX_SAID_BYTES: Final = 1 << 17
+_MAX_REPLY_BYTES: Final = 1 << 17
 _MAX_LINES: Final = 500
 _MAX_FIELD_CHARS: Final = 300
 # g_assert_not_reached of GLib, where QEMU takes packets apart
@@ -32,7 +32,7 @@ _BAILED_OUT: Final = re.compile(
 
 @dataclass(frozen=True)
 class DspLimits:
-    """What a DSP has; the defaults are a phone's with a v73 (SM8550).
+    """Limits of a DSP; the defaults are those of a phone with a v73 (SM8550).
 
     `arch` is the Hexagon version (73 is v73); `sessions` are protection domains of all processes
     together (a process has at most 4): the context banks of the CDSP in the kernel's device trees;
@@ -50,21 +50,21 @@ class DspLimits:
     unsigned_pd: int = 1
 
     def text(self) -> str:
-        """The `limits` file that libcdsprpc.so and the DSP's processes read."""
-        return "".join(f"{one.name} {getattr(self, one.name)}\n" for one in fields(self))
+        """Return the `limits` file that libcdsprpc.so and the DSP's processes read."""
+        return "".join(f"{limit.name} {getattr(self, limit.name)}\n" for limit in fields(self))
 
 
 @dataclass(frozen=True)
 class DspPrograms:
-    """What runs as a DSP: the emulator, and the loader that it runs (both absolute paths)."""
+    """The programs of a DSP: the emulator, and the loader that it runs (both absolute paths)."""
 
     emulator: Path
     loader: Path
 
 
 @dataclass(frozen=True)
-class Said:
-    """An answer that is no success and not QNN's own.
+class DspReply:
+    """An unsuccessful reply that does not come from QNN itself.
 
     `kind` is `kernel` for what stands in for kernel, driver and DSP system, `emulator` for what the
     emulator cannot do; `call` is what was asked, `answer` the error as a number or a name, `words`
@@ -78,7 +78,7 @@ class Said:
 
 
 def lay_out_dsp(folder: Path, programs: DspPrograms, limits: DspLimits) -> None:
-    """Makes the folder of a DSP, which must not be there yet. Raises OSError."""
+    """Create the folder of a DSP, which must not exist yet. Raises OSError."""
     folder.mkdir()
     (folder / "slots").mkdir()
     (folder / "qemu-hexagon").symlink_to(programs.emulator)
@@ -87,41 +87,41 @@ def lay_out_dsp(folder: Path, programs: DspPrograms, limits: DspLimits) -> None:
 
 
 def dsp_environment(folder: Path) -> dict[str, str]:
-    """What the environment of programs has besides, so that they find the DSP."""
+    """Return the additional environment by which programs find the DSP."""
     return {VARIABLE: str(folder)}
 
 
-def forget_said(folder: Path) -> None:
-    """Before a process: what was said until now belongs to others. Raises OSError."""
-    (folder / _SAID).unlink(missing_ok=True)
+def clear_replies(folder: Path) -> None:
+    """Remove the replies to earlier processes. Raises OSError."""
+    (folder / _REPLIES).unlink(missing_ok=True)
 
 
-def read_said(folder: Path, logged: int = 0) -> tuple[Said, ...]:
-    """What was said since, oldest first and each once; what is no whole line is left out.
+def read_replies(folder: Path, logged: int = 0) -> tuple[DspReply, ...]:
+    """Return the replies since `clear_replies`, oldest first, each once; skip incomplete lines.
 
-    An emulator that ends at an instruction which it does not know (QEMU 10.0) can say nothing: its
-    last words are looked for behind the first `logged` bytes of the log. Raises OSError, but not
+    An emulator that aborts at an unknown instruction (QEMU 10.0) writes no reply: its
+    message is searched for after the first `logged` bytes of the log. Raises OSError, but not
     where there is no file.
     """
-    text = _end_of(folder / _SAID, 0, _MAX_SAID_BYTES)[0].decode("utf-8", "replace")
+    text = _end_of(folder / _REPLIES, 0, _MAX_REPLY_BYTES)[0].decode("utf-8", "replace")
     whole = text.split("\n")[:-1][:_MAX_LINES]
-    log, _ = log_end(folder, logged, _MAX_SAID_BYTES)
+    log, _ = log_end(folder, logged, _MAX_REPLY_BYTES)
     ended = (
-        Said("emulator", "process", "SIGABRT", f"an instruction ({found[1].decode()})")
-        for found in _BAILED_OUT.finditer(log)
+        DspReply("emulator", "process", "SIGABRT", f"an instruction ({match[1].decode()})")
+        for match in _BAILED_OUT.finditer(log)
     )
-    return tuple(dict.fromkeys([*filter(None, map(_said, whole)), *ended]))
+    return tuple(dict.fromkeys([*filter(None, map(_parse_reply, whole)), *ended]))
 
 
 def log_size(folder: Path) -> int:
-    """How many bytes the DSP's processes have printed; 0 where that cannot be told."""
+    """Return the number of bytes the DSP's processes have printed; 0 if that is unknown."""
     with contextlib.suppress(OSError):
         return (folder / _LOG).lstat().st_size
     return 0
 
 
 def log_end(folder: Path, begin: int, most: int) -> tuple[bytes, bool]:
-    """The end of what they have printed behind `begin`, and whether that is not all of it.
+    """Return the end of the log after `begin`, and whether its beginning was cut off.
 
     Raises OSError, but not where there is no file.
     """
@@ -129,7 +129,7 @@ def log_end(folder: Path, begin: int, most: int) -> tuple[bytes, bool]:
 
 
 def _end_of(file: Path, begin: int, most: int) -> tuple[bytes, bool]:
-    """Reads what a program of the board wrote, who may have put anything there."""
+    """Read the end of a file of the board, which may have any content."""
     try:
         fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -141,10 +141,10 @@ def _end_of(file: Path, begin: int, most: int) -> tuple[bytes, bool]:
         return os.pread(fd, most, first), first > begin
 
 
-def _said(line: str) -> Said | None:
+def _parse_reply(line: str) -> DspReply | None:
     parts = line.split("\t", 3)
     kind, call, answer, words = parts if len(parts) == 4 else ("", "", "", "")
     if kind not in KINDS or not call or not answer:
         return None
     shown = ("".join(c if c.isprintable() else "?" for c in part) for part in (call, answer, words))
-    return Said(kind, *(part[:_MAX_FIELD_CHARS] for part in shown))
+    return DspReply(kind, *(part[:_MAX_FIELD_CHARS] for part in shown))

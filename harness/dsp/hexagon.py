@@ -1,9 +1,9 @@
-"""What a simulated board's DSP runs in: qemu-hexagon, the loader, and how they are built.
+"""The programs of a simulated board's DSP: qemu-hexagon, the loader, and their build.
 
 The loader is built once per source, into the cache.
 
-What it can is tried: a program of a few words for Hexagon v68 is run for each kind of instruction.
-Versions do not tell, since a user may have a build of his own.
+Abilities are tested: a program of a few words for Hexagon v68 is run for each kind of instruction.
+The version is no proof, since a user may have their own build.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from harness.dsp.dsp import DspPrograms
 
 NATIVE: Final = Path(__file__).parent / "native"
 FASTRPC: Final = "libcdsprpc.so"
-_BOTH_SIDES: Final = ("board.c", "wire.c", "packets.c")
+_SHARED_SOURCES: Final = ("board.c", "wire.c", "packets.c")
 
 _FASTRPC_FLAGS: Final = (
     *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"),
@@ -50,17 +50,17 @@ _PIECE_BYTES: Final = 1 << 16
 
 
 def native_sources(*, dsp: bool) -> list[str]:
-    """What is compiled for the board's CPU, or for its DSP."""
+    """Return the sources to compile for the board's CPU, or for its DSP."""
     return [
-        str(one)
-        for one in sorted(NATIVE.glob("*.[cS]"))
-        if one.name in _BOTH_SIDES or one.name.startswith("cdsprpc") is not dsp
+        str(path)
+        for path in sorted(NATIVE.glob("*.[cS]"))
+        if path.name in _SHARED_SOURCES or path.name.startswith("cdsprpc") is not dsp
     ]
 
 
 def key_with_sources(*made_from: object, program: Path | None = None) -> str:
-    """What tells apart what is made from these and the sources by a program. Raises ConfigError."""
-    contents = [one.read_bytes() for one in sorted(NATIVE.glob("*.*"))]
+    """Return a cache key of the arguments, the sources and a program. Raises ConfigError."""
+    contents = [path.read_bytes() for path in sorted(NATIVE.glob("*.*"))]
     try:
         status = program.stat() if program else None
     except OSError as error:
@@ -70,20 +70,20 @@ def key_with_sources(*made_from: object, program: Path | None = None) -> str:
 
 
 def build_fastrpc(compiler: Sequence[str], cache: Path) -> Path:
-    """Our libcdsprpc.so for the CPU that `compiler` compiles for, in a folder of its own.
+    """Return our libcdsprpc.so for the CPU that `compiler` compiles for, in its own folder.
 
     Raises ConfigError if the compiler refuses, InfraError if it hangs or the result cannot be kept.
     """
     command = [*compiler, *_FASTRPC_FLAGS]
     key = key_with_sources(*command, program=Path(compiler[0]))
 
-    def make(folder: Path) -> Path:
+    def build_into(folder: Path) -> Path:
         words = [*command, *native_sources(dsp=False), "-o", FASTRPC]
         run_build(words, folder=folder, timeout_s=_COMPILE_S)
         return folder / FASTRPC
 
     built = cache / f"fastrpc-{key}" / FASTRPC
-    return made_file(built, make, doing=f"compiling {FASTRPC}", timeout_s=_COMPILE_S)
+    return made_file(built, build_into, doing=f"compiling {FASTRPC}", timeout_s=_COMPILE_S)
 
 
 def run_build(
@@ -94,12 +94,12 @@ def run_build(
     environment: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] | None = None,
 ) -> None:
-    """Runs a step of a build in `folder`, and what it starts; all of it ends with this process.
+    """Run a step of a build in `folder`; it ends with this process, with all it has started.
 
-    `on_line` takes each line that it prints. Raises ConfigError with the last of them if it fails,
+    `on_line` is called with each line of output. Raises ConfigError with the last ones if it fails,
     InfraError if it takes longer than `timeout_s` or cannot be started.
     """
-    deadline, said = Deadline(timeout_s), deque[str](maxlen=_KEPT_LINES)
+    deadline, output = Deadline(timeout_s), deque[str](maxlen=_KEPT_LINES)
     name = Path(command[0]).name
     with spawn_guarded(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -110,9 +110,9 @@ def run_build(
             piece = os.read(process.stdout.fileno(), _PIECE_BYTES)
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines if piece else [rest]:
-                said.append(line.decode("utf-8", "replace")[:_KEPT_CHARS].rstrip())
+                output.append(line.decode("utf-8", "replace")[:_KEPT_CHARS].rstrip())
                 if on_line is not None:
-                    on_line(said[-1])
+                    on_line(output[-1])
             rest = rest[-_KEPT_CHARS:]
             if not piece:
                 break
@@ -120,18 +120,18 @@ def run_build(
     if code is None:
         raise InfraError(f"{name} took longer than {timeout_s:g} s")
     if code != 0:
-        raise ConfigError(f"{shlex.join(command[:3])} ended with {code}:\n" + "\n".join(said))
+        raise ConfigError(f"{shlex.join(command[:3])} ended with {code}:\n" + "\n".join(output))
 
 
 VARIABLE: Final = "QNN_HARNESS_QEMU_HEXAGON"
-"""Names a qemu-hexagon of the user's own."""
+"""The environment variable that names a user's own qemu-hexagon."""
 
 SETUP: Final = "qnn-harness simulator build-dsp"
 VECTOR_FLOAT: Final = "vector float"
 HMX: Final = "hmx"
 
 PATCH: Final = Path(__file__).parents[2] / "qemu-hexagon"
-"""What is added to QEMU; only a checkout has it."""
+"""The patch of QEMU; only a checkout has it."""
 
 _SYSTEM: Final = ("qemu-hexagon", "qemu-hexagon-static")
 _EXIT: Final = (0x78004000, 0x7800CBC6, 0x5400C004)  # { r0 = #0; r6 = #94 } { trap0(#1) }
@@ -161,53 +161,53 @@ class Qemu:
 
 
 def find_qemu(cache: Path, environment: Mapping[str, str] = os.environ) -> Qemu:
-    """The one to use: the user's own, else the one built with our patch, else the system's.
+    """Return the user's own qemu-hexagon, else the one built with our patch, else the system's.
 
-    What was tried is remembered in `cache` until the program changes. Raises ConfigError that says
+    Abilities are remembered in `cache` until the program changes. Raises ConfigError that says
     what is wrong with each and how to get one; InfraError if one hangs.
     """
     lacking = []
     for origin, path in _candidates(cache, environment):
         try:
-            return _tried(path, origin, cache)
+            return _probe(path, origin, cache)
         except ConfigError as error:
             if origin == "own":
                 raise ConfigError(str(error), field=VARIABLE) from error
             lacking.append(str(error))
-    found = "; ".join(lacking) or "there is no qemu-hexagon"
+    problems = "; ".join(lacking) or "there is no qemu-hexagon"
     raise ConfigError(
-        f"{found}: `{SETUP}` builds one that runs all of a skel, qemu-user of Debian 13 (apt "
+        f"{problems}: `{SETUP}` builds one that runs all of a skel, qemu-user of Debian 13 (apt "
         f"install qemu-user) runs its integer code, or name your own in {VARIABLE}"
     )
 
 
 def built_qemu(cache: Path) -> Path:
-    """Where the one with this patch is, or would be; without the patch, the newest there is."""
+    """Return the path of the build with this patch; without a patch, that of the newest build."""
     folder = cache / "qemu-hexagon"
     if PATCH.is_dir():
         return folder / patch_key(PATCH) / "qemu-hexagon"
-    there = sorted(folder.glob("*/qemu-hexagon"), key=lambda one: one.stat().st_mtime)
-    return there[-1] if there else folder / "none" / "qemu-hexagon"
+    builds = sorted(folder.glob("*/qemu-hexagon"), key=lambda path: path.stat().st_mtime)
+    return builds[-1] if builds else folder / "none" / "qemu-hexagon"
 
 
 def patch_key(patch: Path) -> str:
-    """What tells one patch from another. Raises ConfigError if it cannot be read."""
-    files = sorted(one for one in patch.rglob("*") if one.is_file() and one.suffix != ".md")
+    """Return the cache key of a patch. Raises ConfigError if it cannot be read."""
+    files = sorted(path for path in patch.rglob("*") if path.is_file() and path.suffix != ".md")
     try:
-        contents = [(one.relative_to(patch).as_posix(), one.read_bytes()) for one in files]
+        contents = [(path.relative_to(patch).as_posix(), path.read_bytes()) for path in files]
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
     return key_of(contents)
 
 
-def what_it_can(path: Path, folder: Path) -> tuple[str, frozenset[str]]:
-    """The version of a qemu-hexagon and what it executes, tried in a folder for that alone.
+def probe_abilities(path: Path, folder: Path) -> tuple[str, frozenset[str]]:
+    """Return the version and the abilities of a qemu-hexagon, tested in a scratch folder.
 
     Raises ConfigError if it is none, or does not run vector code of v68; InfraError if it hangs.
     """
-    said: list[str] = []
-    _run(path, "--version", folder, said)
-    version = _VERSION.search("\n".join(said))
+    output: list[str] = []
+    _run(path, "--version", folder, output)
+    version = _VERSION.search("\n".join(output))
     if version is None:
         raise ConfigError(f"{path} is no qemu-hexagon: it tells no version")
     program = folder / "trial"
@@ -220,7 +220,7 @@ def what_it_can(path: Path, folder: Path) -> tuple[str, frozenset[str]]:
 
 
 def hexagon_program(words: Sequence[int], data: bytes = b"", *, data_at: int = 0x400000) -> bytes:
-    """A program for Hexagon v68 under Linux: code, and data that it may change, at an address."""
+    """Return an ELF program for Hexagon v68 under Linux: code, and writable data at an address."""
     begin, code = 52 + 2 * 32, struct.pack(f"<{len(words)}I", *words)
     head = (2, 164, 1, _AT + begin, 52, 0, 0x68, 52, 32, 2 if data else 1, 40, 0, 0)
     parts = (
@@ -237,19 +237,19 @@ def _candidates(
 ) -> Iterator[tuple[Literal["own", "built", "system"], Path]]:
     path = environment.get("PATH")
     if named := environment.get(VARIABLE, "").strip():
-        found = shutil.which(named, path=path)
-        if found is None:
+        program = shutil.which(named, path=path)
+        if program is None:
             raise ConfigError(f"{named} is no program", field=VARIABLE)
-        yield "own", Path(found).absolute()
+        yield "own", Path(program).absolute()
         return
     if (built := built_qemu(cache)).is_file():
         yield "built", built
     for name in _SYSTEM:
-        if found := shutil.which(name, path=path):
-            yield "system", Path(found).absolute()
+        if program := shutil.which(name, path=path):
+            yield "system", Path(program).absolute()
 
 
-def _tried(path: Path, origin: Literal["own", "built", "system"], cache: Path) -> Qemu:
+def _probe(path: Path, origin: Literal["own", "built", "system"], cache: Path) -> Qemu:
     with disk_errors(f"cannot try {path}"):
         status = path.stat()
         identity = (str(path), status.st_size, status.st_mtime_ns, _ABILITIES)
@@ -259,7 +259,7 @@ def _tried(path: Path, origin: Literal["own", "built", "system"], cache: Path) -
         if known is None:
             note.parent.mkdir(parents=True, exist_ok=True)
             with scratch_folder(note.parent) as folder:
-                version, can = what_it_can(path, folder)
+                version, can = probe_abilities(path, folder)
             write_json(note, {"sha256": key, "version": version, "can": sorted(can)})
             return Qemu(path, version, origin, can)
     return Qemu(path, str(known["version"]), origin, frozenset(known["can"]))
@@ -275,17 +275,17 @@ def _runs(qemu: Path, program: Path, words: Sequence[int]) -> bool:
     return True
 
 
-def _run(qemu: Path, argument: str, folder: Path, said: list[str]) -> None:
+def _run(qemu: Path, argument: str, folder: Path, output: list[str]) -> None:
     command = [str(qemu), argument]
-    run_build(command, folder=folder, timeout_s=_PROGRAM_S, on_line=said.append)
+    run_build(command, folder=folder, timeout_s=_PROGRAM_S, on_line=output.append)
 
 
 DSP_ARCHS: Final = (68, 69, 73, 75, 79)
-"""The Hexagons whose skels the loader takes, of QNN 2.40 to 2.51; v81's brings a C++ library of its
-own, which wants more of the C library than is here."""
+"""Hexagon versions whose skels the loader runs, of QNN 2.40 to 2.51; v81's has a C++ library of its
+own, which needs more of the C library than the loader has."""
 
 COMPILER_VARIABLE: Final = "QNN_HARNESS_HEXAGON_CC"
-"""Names a compiler for hexagon-linux-musl with libc++, and its first words."""
+"""The variable with a compiler for hexagon-linux-musl with libc++, and its first arguments."""
 
 _ZIG: Final = "ziglang"
 _FLAGS: Final = (
@@ -296,20 +296,20 @@ _LIBRARIES: Final = ("-lc++", "-lm")
 _BUILD_S: Final = 1200.0
 _DOING: Final = "compiling the loader of a DSP's code"
 _FILES: Final = 1145
-"""So many files zig 0.17 compiles the first time, its C and C++ libraries among them."""
+"""The number of files that zig 0.17 compiles the first time, with its C and C++ libraries."""
 
 _log = logging.getLogger(__name__)
 
 
 def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """The loader, built into `cache` if it is new; its C++ library is compiled then, too.
+    """Return the loader, built into `cache` if it is new, with its C++ library.
 
     Raises ConfigError if there is no compiler, or if it refuses; InfraError if it hangs or the
     result cannot be kept.
     """
     built = _built(cache, environment)
 
-    def make(folder: Path) -> Path:
+    def build_into(folder: Path) -> Path:
         command = _compiler(environment)
         if command is None:
             raise ConfigError(_lacking())
@@ -320,35 +320,35 @@ def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Pa
             "ZIG_VERBOSE_CC": "1",  # a line for each file, those of the C library among them
         }
         files = itertools.count(1)
-        with working("") as tell:
+        with working("") as report:
             run_build(
                 [*command, *_FLAGS, *native_sources(dsp=True), *_LIBRARIES, "-o", built.name],
                 folder=folder,
                 timeout_s=_BUILD_S,
                 environment={**environment, **zig},
-                on_line=lambda _: tell(_DOING, min(next(files), _FILES), _FILES),
+                on_line=lambda _: report(_DOING, min(next(files), _FILES), _FILES),
             )
         return folder / built.name
 
-    return made_file(built, make, doing=_DOING, timeout_s=_BUILD_S)
+    return made_file(built, build_into, doing=_DOING, timeout_s=_BUILD_S)
 
 
 def loader_missing(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Why a DSP would not begin at once: its loader is to be compiled first, or is being compiled.
+    """Return why a DSP cannot start at once: its loader is not compiled, or is being compiled.
 
-    None where it is there, or nothing can compile it. Raises ConfigError, InfraError.
+    None if it exists, or nothing can compile it. Raises ConfigError, InfraError.
     """
     built = _built(cache, environment)
     if built.is_file() or _compiler(environment) is None:
         return None
-    who = holder_of(lock_of(built))
-    if who is not None:
-        return f"{who} is at {_DOING}"
+    holder = holder_of(lock_of(built))
+    if holder is not None:
+        return f"{holder} is at {_DOING}"
     return "its DSP's loader is not compiled yet: the first run does it, in some minutes"
 
 
 def why_no_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Why there can be no loader, with what to install; None if it is there or can be built."""
+    """Return why no loader can be built, with what to install; None if it exists or can be."""
     if _built(cache, environment).is_file() or _compiler(environment) is not None:
         return None
     return _lacking()
@@ -364,8 +364,8 @@ def _lacking() -> str:
 def _compiler(environment: Mapping[str, str]) -> tuple[str, ...] | None:
     named = shlex.split(environment.get(COMPILER_VARIABLE, ""))
     if named:
-        found = shutil.which(named[0], path=environment.get("PATH"))
-        return None if found is None else (found, *named[1:])
+        program = shutil.which(named[0], path=environment.get("PATH"))
+        return None if program is None else (program, *named[1:])
     if importlib.util.find_spec(_ZIG) is None:
         return None
     return (sys.executable, "-m", _ZIG, "cc", "-target", "hexagon-linux-musl")
@@ -377,9 +377,9 @@ def _built(cache: Path, environment: Mapping[str, str]) -> Path:
 
 
 def dsp_programs(cache: Path, environment: Mapping[str, str] = os.environ) -> DspPrograms:
-    """The emulator, and the loader, which is built into `cache` if it is new.
+    """Return the emulator, and the loader, which is built into `cache` if it is new.
 
-    Raises ConfigError naming what is missing, or what the compiler said; InfraError if one of them
+    Raises ConfigError naming what is missing, or the compiler's errors; InfraError if one of them
     hangs.
     """
     emulator = find_qemu(cache, environment).path
@@ -387,9 +387,9 @@ def dsp_programs(cache: Path, environment: Mapping[str, str] = os.environ) -> Ds
 
 
 def why_no_dsp(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Why no DSP can be simulated here, with what to install; None where one can.
+    """Return why no DSP can be simulated here, with what to install; None if one can.
 
-    Nothing is built for it.
+    Builds nothing.
     """
     try:
         find_qemu(cache, environment)
@@ -399,7 +399,7 @@ def why_no_dsp(cache: Path, environment: Mapping[str, str] = os.environ) -> str 
 
 
 def lacks_floats(cache: Path, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the emulator has no vector instructions for floating point.
+    """Return whether the emulator lacks vector instructions for floating point.
 
     Raises as `dsp_programs`.
     """

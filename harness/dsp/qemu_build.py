@@ -1,8 +1,8 @@
-"""Builds qemu-hexagon with our patch from Debian's source package, once per patch, into the cache.
+"""Build of qemu-hexagon with our patch from Debian's source package, cached per patch.
 
-All of it happens in a folder that goes again, as an ordinary user. apt fetches the source, and
-verifies it by the archive's signature; pip fetches meson, which QEMU wants newer than Debian 12
-has it.
+It runs in a temporary folder, as an ordinary user. apt fetches the source, and
+verifies the archive's signature; pip fetches meson, which QEMU needs newer than in Debian
+12.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from harness.dsp import hexagon
 from harness.dsp.hexagon import run_build
 
 SERIES: Final = "10.0."
-"""How the versions begin that the patch is for: those of Debian 13."""
+"""The prefix of the versions that the patch is for: those of Debian 13."""
 
 _SUITE: Final = "trixie"
 _KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -63,12 +63,12 @@ def build_qemu(
     anew: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Path:
-    """The qemu-hexagon with our patch, built if it is not there, or `anew` in any case.
+    """Return the qemu-hexagon with our patch, built if it is missing, or `anew` in any case.
 
     `source` is an archive of QEMU's source that the user has, else it comes from the Debian
     `mirror`, by default the one that apt uses here. Raises ConfigError naming all that is missing,
-    or what refused; InfraError if something cannot be fetched or kept, or all of it takes longer
-    than an hour. A build that ends early leaves nothing.
+    or the step that failed; InfraError if something cannot be fetched or stored, or it takes longer
+    than an hour. A build that ends early leaves nothing behind.
     """
     if not hexagon.PATCH.is_dir():
         raise ConfigError("is in a checkout of the project: run this from one", file=hexagon.PATCH)
@@ -93,13 +93,13 @@ def build_qemu(
                 )
 
             _check_tools(environment, step, fetched=source is None)
-            archive = source or _fetched(work, mirror, environment, step)
-            _made(work, archive.absolute(), step).replace(built)
+            archive = source or _fetch(work, mirror, environment, step)
+            _compile(work, archive.absolute(), step).replace(built)
     return built
 
 
 def _check_tools(environment: Mapping[str, str], step: _Step, *, fetched: bool) -> None:
-    """Raises ConfigError that names all that is missing, and its packages."""
+    """Raise ConfigError naming all missing tools and their packages."""
     path = environment.get("PATH")
     compilers = shlex.split(environment.get("CC", ""))[:1] or _COMPILERS
     lacking = {
@@ -127,8 +127,8 @@ def _check_tools(environment: Mapping[str, str], step: _Step, *, fetched: bool) 
         )
 
 
-def _fetched(folder: Path, mirror: str | None, environment: Mapping[str, str], step: _Step) -> Path:
-    """QEMU's source from a mirror of Debian, verified, by an apt of our own. Raises InfraError."""
+def _fetch(folder: Path, mirror: str | None, environment: Mapping[str, str], step: _Step) -> Path:
+    """Fetch QEMU's verified source from a mirror of Debian by apt. Raises InfraError."""
     mirror = mirror or _mirror(step)
     if re.fullmatch(r"[a-z+]+:/[^\s\[\]]+", mirror) is None:
         raise ConfigError(f"{mirror!r} is no URL of a Debian mirror", field="--mirror")
@@ -151,27 +151,27 @@ def _fetched(folder: Path, mirror: str | None, environment: Mapping[str, str], s
     with _network_errors("QEMU's source"):
         step(*apt, "update")
         step(*apt, "source", "--download-only", "qemu", folder=folder / "source")
-    found = sorted((folder / "source").glob("qemu_*.orig.tar.xz"))
-    if len(found) != 1:
+    archives = sorted((folder / "source").glob("qemu_*.orig.tar.xz"))
+    if len(archives) != 1:
         raise InfraError(f"what {mirror} has of qemu is no single .orig.tar.xz")
-    return found[0]
+    return archives[0]
 
 
 def _mirror(step: _Step) -> str:
-    """The mirror of Debian that apt uses here. Raises ConfigError if there is none."""
+    """Return the mirror of Debian that apt uses here. Raises ConfigError if there is none."""
     lines: list[str] = []
     step("apt-get", "--print-uris", "update", on_line=lines.append)
     for line in lines:
-        if found := _MIRROR.match(line):
-            return found[1]
+        if match := _MIRROR.match(line):
+            return match[1]
     raise ConfigError(
         "apt knows no mirror of Debian here: name one by --mirror URL, or an archive that you have "
         f"by --source: QEMU {SERIES}x as a .tar.xz"
     )
 
 
-def _made(folder: Path, archive: Path, step: _Step) -> Path:
-    """The program made of the source; raises as `build_qemu`."""
+def _compile(folder: Path, archive: Path, step: _Step) -> Path:
+    """Compile the program from the source; raises as `build_qemu`."""
     _log.info(f"unpacking {archive.name}")
     tree = folder / "tree"
     tree.mkdir()
@@ -180,8 +180,8 @@ def _made(folder: Path, archive: Path, step: _Step) -> Path:
     version = _version(tree, archive)
     shutil.copytree(hexagon.PATCH / "target", tree / "target", dirs_exist_ok=True)
     try:
-        how = ("-p1", "--batch", "--forward", "--fuzz=1")
-        step("patch", *how, "-i", hexagon.PATCH / "glue.patch", folder=tree)
+        options = ("-p1", "--batch", "--forward", "--fuzz=1")
+        step("patch", *options, "-i", hexagon.PATCH / "glue.patch", folder=tree)
     except ConfigError as error:
         raise ConfigError(f"the patch does not fit QEMU {version} any more: {error}") from error
     _bring_meson(tree, step)
@@ -190,16 +190,16 @@ def _made(folder: Path, archive: Path, step: _Step) -> Path:
     build.mkdir()
     step("../configure", f"--python={sys.executable}", *_OPTIONS, folder=build)
     _log.info(f"building qemu-hexagon {version} (some minutes)")
-    with working("") as tell:
+    with working("") as report:
 
-        def told(line: str) -> None:
-            if found := _STEP.match(line):
-                tell("building qemu-hexagon", int(found[1]), int(found[2]))
+        def on_line(line: str) -> None:
+            if match := _STEP.match(line):
+                report("building qemu-hexagon", int(match[1]), int(match[2]))
 
-        step("ninja", "qemu-hexagon", folder=build, on_line=told)
+        step("ninja", "qemu-hexagon", folder=build, on_line=on_line)
     program = build / "qemu-hexagon"
     step("strip", program)
-    can = hexagon.what_it_can(program, folder)[1]
+    can = hexagon.probe_abilities(program, folder)[1]
     if can != {hexagon.VECTOR_FLOAT, hexagon.HMX}:
         raise ConfigError(f"what was built does not execute the patch's instructions, only {can}")
     return program
@@ -216,13 +216,13 @@ def _version(tree: Path, archive: Path) -> str:
 
 
 def _bring_meson(tree: Path, step: _Step) -> None:
-    """The packages of Python that QEMU builds with, where it looks for them."""
+    """Download the Python packages of QEMU's build into its folder for wheels."""
     wheels = tree / "python" / "wheels"
     if any(wheels.glob("meson*.whl")):
         return
     try:
-        wanted = tomllib.loads((tree / "pythondeps.toml").read_text())["meson"]
-        pins = [f"{name}=={said['installed']}" for name, said in wanted.items()]
+        packages = tomllib.loads((tree / "pythondeps.toml").read_text())["meson"]
+        pins = [f"{name}=={package['installed']}" for name, package in packages.items()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"QEMU's pythondeps.toml cannot be read: {error}") from error
     _log.info(f"fetching {', '.join(pins)}")
@@ -232,8 +232,8 @@ def _bring_meson(tree: Path, step: _Step) -> None:
 
 
 @contextlib.contextmanager
-def _network_errors(what: str) -> Iterator[None]:
+def _network_errors(name: str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise InfraError(f"{what} cannot be fetched: {error}") from error
+        raise InfraError(f"{name} cannot be fetched: {error}") from error

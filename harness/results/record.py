@@ -38,7 +38,7 @@ from harness.diagnosis.error import (
     clean_text,
     cut_message,
 )
-from harness.dsp.dsp import Said
+from harness.dsp.dsp import DspReply
 from harness.lab.health import EventKind, LabEvent, State
 from harness.probe.plan import Plan, Step
 from harness.probe.transcript import StepResult, Transcript
@@ -364,7 +364,7 @@ class EmulatedAnswer(Part):
     words: RecordText
 
 
-def emulated_answer(reply: Said) -> EmulatedAnswer:
+def emulated_answer(reply: DspReply) -> EmulatedAnswer:
     """Return the record of a simulated DSP's answer."""
     return EmulatedAnswer(by=reply.kind, call=reply.call, answer=reply.answer, words=reply.words)
 

@@ -1,4 +1,4 @@
-"""Who may connect: only this account of the computer, and only with the harness's RSA key.
+"""Authentication of hosts: only this account of the computer, with the harness's RSA key.
 
 The format of adbkey.pub is that of AOSP's libcrypto_utils (android_pubkey): base64 of word count,
 -1/n[0] mod 2**32, modulus and R**2 mod n in little endian, exponent; then a comment. A TCP port of
@@ -30,9 +30,9 @@ _SHA1_PREFIX: Final = bytes.fromhex("3021300906052b0e03021a05000414")
 
 _ESTABLISHED: Final = 1
 _TABLES: Final = ("tcp", "tcp6")
-# The kernel gives a table in pieces, and a socket can slip from one into another meanwhile.
+# The kernel returns a table in pieces, and a socket can move from one to another in between.
 _LOOKS: Final = 5
-# What stands before an IPv4 address in its own table, and in that of IPv6.
+# The bytes before an IPv4 address in its own table, and in that of IPv6.
 _FORMS: Final = (b"", bytes(10) + b"\xff\xff")
 _WHOLE_MAP: Final = ["0", "0", "4294967295"]
 
@@ -52,7 +52,7 @@ class PublicKey:
 
 
 def parse_public_key(text: bytes) -> PublicKey:
-    """Reads the content of an adbkey.pub file, or what AUTH RSAPUBLICKEY carries.
+    """Parse an adbkey.pub file, or the payload of AUTH RSAPUBLICKEY.
 
     Raises ValueError saying what is wrong with it.
     """
@@ -75,7 +75,7 @@ def parse_public_key(text: bytes) -> PublicKey:
 
 
 def verify(key: PublicKey, token: bytes, signature: bytes) -> bool:
-    """Whether `signature` is the key's PKCS #1 v1.5 signature of `token`.
+    """Return whether `signature` is the key's PKCS #1 v1.5 signature of `token`.
 
     adb signs the 20 random bytes as if they were a SHA-1 digest.
     """
@@ -84,24 +84,24 @@ def verify(key: PublicKey, token: bytes, signature: bytes) -> bool:
     number = int.from_bytes(signature, "big")
     if number >= key.modulus:
         return False
-    found = pow(number, key.exponent, key.modulus).to_bytes(_MODULUS_BYTES, "big")
+    actual = pow(number, key.exponent, key.modulus).to_bytes(_MODULUS_BYTES, "big")
     tail = b"\0" + _SHA1_PREFIX + token
-    wanted = b"\0\1" + b"\xff" * (_MODULUS_BYTES - 2 - len(tail)) + tail
-    return hmac.compare_digest(found, wanted)
+    expected = b"\0\1" + b"\xff" * (_MODULUS_BYTES - 2 - len(tail)) + tail
+    return hmac.compare_digest(actual, expected)
 
 
 def is_ours(connected: socket.socket, proc: Path = Path("/proc")) -> bool:
-    """Whether the other end of an IPv4 connection was opened by the user of this process.
+    """Return whether the other end of an IPv4 connection belongs to the user of this process.
 
-    False where that cannot be told: it has closed already, or /proc does not say.
+    False if that is unknown: it has closed already, or /proc does not list it.
     """
     try:
-        here, there = connected.getsockname(), connected.getpeername()
+        local, remote = connected.getsockname(), connected.getpeername()
         if not _knows_own_user(proc):
             return False
         for _ in range(_LOOKS):
-            user = _user_of(there, here, proc)
-            # The same connection still stands, so it was this one whose user was found: nobody
+            user = _user_of(remote, local, proc)
+            # The connection still stands, so that the user found is that of this connection: nobody
             # else can have used its ports in between.
             state = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
             if state != _ESTABLISHED:
@@ -114,10 +114,10 @@ def is_ours(connected: socket.socket, proc: Path = Path("/proc")) -> bool:
 
 
 def owner_in(table: str, local: HostPort, remote: HostPort) -> int | None:
-    """The user of an established connection in the text of /proc/net/tcp or tcp6.
+    """Return the user of an established connection from the text of /proc/net/tcp or tcp6.
 
-    None if it is not there. One that its process has closed is not: the kernel gives such a socket
-    to root. Raises ValueError for a line that is none.
+    None if it is not listed, or its process has closed it: the kernel gives such a socket
+    to root. Raises ValueError for a malformed line.
     """
     ends = {(_shown(local, form), _shown(remote, form)) for form in _FORMS}
     for line in table.splitlines()[1:]:

@@ -1,10 +1,10 @@
-"""A simulated board of another CPU: what a boot lays out so that its programs run under qemu.
+"""A simulated board of another CPU, whose programs run under qemu.
 
 The shell and the tools of such a device are programs of this host. A small library is preloaded
 into them (native/board.c): it hands every arm64 program that is executed to qemu, and shows the
 host's programs what qemu shows the arm64 ones, so that both see the same board.
 
-That the tools are there does not tell: a cross compiler may come without its C library. So a tiny
+The presence of the tools is not enough: a cross compiler may lack its C library. So a tiny
 program is compiled for the board and run.
 """
 
@@ -35,21 +35,21 @@ from harness.dsp.dsp import (
 from harness.dsp.hexagon import build_fastrpc, dsp_programs
 
 FOLDER: Final = "system/board"
-"""What a boot makes of a board, below the storage folder."""
+"""The folder of a board's files, below the storage folder."""
 
 LOADER: Final = "ld-linux-aarch64.so.1"
 _C_LIBRARY: Final = "libc.so.6"
 _MAX_LIBRARY_BYTES: Final = 16 << 20
 _VERSION: Final = re.compile(rb"GNU C Library [^\0]{1,120}? version (\d{1,2}\.\d{1,3})")
-# Compilers bring these along; no board has them.
+# Compilers ship these; no board has them.
 _NOT_ON_BOARDS: Final = re.compile(r"lib(?:a|hwa|l|t|ub)san\.so.*|lib(?:memusage|pcprofile)\.so")
-# Where programs and people look for libraries on a Linux board.
+# The folders that programs and people search for libraries on a Linux board.
 _LIBRARY_FOLDERS: Final = ("lib", "usr/lib/aarch64-linux-gnu")
 
 
 @dataclass(frozen=True)
 class BoardDsp:
-    """A board's DSP: the library that leads to it, the programs that are it, and what it has."""
+    """A board's DSP: the library to reach it, the programs that emulate it, and its limits."""
 
     library: Path
     programs: DspPrograms
@@ -58,10 +58,10 @@ class BoardDsp:
 
 @dataclass(frozen=True)
 class Board:
-    """What makes a simulated device a Linux board with arm64 programs.
+    """The parts of a simulated Linux board with arm64 programs.
 
     `qemu` is the user-mode emulator, `shim` the built native/board.c, `libraries` the folder with
-    the board's loader and C library. `files` are what it shows besides, by absolute path. `dsp` is
+    the board's loader and C library. `files` are further files by absolute path. `dsp` is
     None for a board without one.
     """
 
@@ -72,19 +72,19 @@ class Board:
     dsp: BoardDsp | None = None
 
     @classmethod
-    def of_plain(cls, said: Mapping[str, Any]) -> Self:
-        """The board that `dataclasses.asdict` and JSON made these of."""
-        paths = {name: Path(said[name]) for name in ("qemu", "shim", "libraries")}
-        dsp = said["dsp"]
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """Return the board from the JSON of `dataclasses.asdict`."""
+        paths = {name: Path(plain[name]) for name in ("qemu", "shim", "libraries")}
+        dsp = plain["dsp"]
         if dsp is not None:
             programs = {name: Path(path) for name, path in dsp["programs"].items()}
             limits = DspLimits(**dsp["limits"])
             dsp = BoardDsp(Path(dsp["library"]), DspPrograms(**programs), limits)
-        return cls(**paths, files=said["files"], dsp=dsp)
+        return cls(**paths, files=plain["files"], dsp=dsp)
 
 
 def soc_files(soc: str, soc_id: int) -> dict[str, str]:
-    """What the kernel of a Qualcomm board tells of its SoC, by path."""
+    """Return the kernel's files about the SoC of a Qualcomm board, by path."""
     return {
         "/sys/devices/soc0/machine": f"{soc}\n",
         "/sys/devices/soc0/soc_id": f"{soc_id}\n",
@@ -93,7 +93,7 @@ def soc_files(soc: str, soc_id: int) -> dict[str, str]:
 
 
 def cpu_files(count: int) -> dict[str, str]:
-    """What the kernel of an arm64 board tells of its processors, by path.
+    """Return the kernel's files about the processors of an arm64 board, by path.
 
     Without it programs read that of this computer, and pytorch/cpuinfo, which ONNX Runtime has in
     it since 1.28 on arm64, follows a null pointer where it names no Arm processor.
@@ -112,23 +112,23 @@ def cpu_files(count: int) -> dict[str, str]:
 
 
 def dsp_files() -> dict[str, str]:
-    """What the kernel of a Qualcomm board tells of its DSP, by path: it runs, and has a node."""
+    """Return the kernel's files about the running DSP of a Qualcomm board, by path."""
     return {
         "/sys/class/remoteproc/remoteproc0/name": "cdsp\n",
         "/sys/class/remoteproc/remoteproc0/state": "running\n",
         "/sys/class/fastrpc/fastrpc-cdsp/uevent": "DEVNAME=fastrpc-cdsp\n",
-        # where ONNX Runtime's plug-in looks for an NPU (onnxruntime/onnxruntime-qnn#557)
+        # ONNX Runtime's plug-in detects an NPU by this node (onnxruntime/onnxruntime-qnn#557)
         "/dev/fastrpc-cdsp": "",
     }
 
 
 def dsp_folder(storage: Path) -> Path:
-    """Where a boot lays out the DSP of a board that has one."""
+    """Return the folder of a board's DSP."""
     return storage / FOLDER / DSP_FOLDER
 
 
 def install_board(board: Board, storage: Path) -> None:
-    """Lays the board out below an empty `system` folder. Raises OSError or ConfigError."""
+    """Create the board's files below an empty `system` folder. Raises OSError or ConfigError."""
     if re.search(r"\s", str(storage)):
         raise ConfigError(f"{str(storage)!r} cannot be in LD_PRELOAD: it has a space")
     folder = storage / FOLDER
@@ -153,21 +153,21 @@ def install_board(board: Board, storage: Path) -> None:
 
 
 def board_environment(board: Board, storage: Path) -> dict[str, str]:
-    """What the environment of a board's commands has besides."""
+    """Return the additional environment of a board's commands."""
     preload = {"LD_PRELOAD": str(storage / FOLDER / "board.so")}
     return preload | ({} if board.dsp is None else dsp_environment(dsp_folder(storage)))
 
 
 def libc_version(libraries: Path) -> str:
-    """Which glibc lies in a folder, e.g. 2.36. Raises ConfigError if that cannot be told."""
+    """Return the version of glibc in a folder, e.g. 2.36. Raises ConfigError if it is unknown."""
     file = libraries / _C_LIBRARY
     try:
-        found = _VERSION.search(read_bounded(file, _MAX_LIBRARY_BYTES))
+        match = _VERSION.search(read_bounded(file, _MAX_LIBRARY_BYTES))
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
-    if found is None:
+    if match is None:
         raise ConfigError("does not say which version of glibc it is", file=file)
-    return found[1].decode()
+    return match[1].decode()
 
 
 SHIM_SOURCE: Final = Path(__file__).parent / "native" / "board.c"
@@ -177,7 +177,7 @@ LIBRARIES_VARIABLE: Final = "QNN_HARNESS_ARM64_LIBRARIES"
 CROSS_COMPILER_VARIABLE: Final = "CC_LINUX_ARM64"
 CROSS_COMPILERS: Final = ("aarch64-linux-gnu-gcc", "zig")
 ZIG_TARGET: Final = "aarch64-linux-gnu.2.28"
-"""With the glibc of the oldest boards that there are device libraries for."""
+"""Has the glibc of the oldest boards that device libraries exist for."""
 
 QEMUS: Final = ("qemu-aarch64", "qemu-aarch64-static")
 _CPP_RUNTIME: Final = "libstdc++.so.6"
@@ -193,7 +193,7 @@ _FLAGS: Final = (
     *("-std=gnu11", "-O2", "-Wall", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"),
     "-fvisibility=hidden",
 )
-# What the probe includes; that it says something shows that it ran.
+# Includes what the probe includes; its output shows that it ran.
 _TRIAL: Final = """#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -205,7 +205,7 @@ _KEPT_CHARS: Final = 2000
 
 @dataclass(frozen=True)
 class Tools:
-    """What a simulated linux-arm64 device needs of this host.
+    """The tools on this host that a simulated linux-arm64 device needs.
 
     `libraries` is the folder with the board's loader and C library; `compiler` is the command of
     the host's compiler, `cross` that of the board's.
@@ -218,7 +218,7 @@ class Tools:
 
 
 def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
-    """Looks for what is needed.
+    """Find the tools.
 
     Raises ConfigError naming all that is missing and the packages that have it (of Debian and
     Ubuntu).
@@ -227,7 +227,7 @@ def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
     qemu = first_program(QEMUS, path)
     chosen = environment.get(LIBRARIES_VARIABLE, "").strip()
     folders = [chosen] if chosen else _HOST_LIBRARY_FOLDERS
-    libraries = next((Path(one) for one in folders if Path(one, LOADER).is_file()), None)
+    libraries = next((Path(folder) for folder in folders if Path(folder, LOADER).is_file()), None)
     cpp = libraries is None or (libraries / _CPP_RUNTIME).exists()
     compiler = _host_compiler(environment)
     named = _words(environment.get(CROSS_COMPILER_VARIABLE, ""))
@@ -235,47 +235,47 @@ def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
     if qemu and libraries and cpp and cross and compiler:
         zig = ("cc", "-target", ZIG_TARGET) if not named and Path(cross).name == "zig" else ()
         return Tools(Path(qemu), libraries, compiler, (cross, *named[1:], *zig))
-    wanted = (
+    needs = (
         (qemu, "qemu-aarch64", "qemu-user"),
         (libraries, "the arm64 C library", "libc6-dev-arm64-cross"),
         (cpp, "its C++ runtime", "libstdc++6-arm64-cross"),
         (cross, "aarch64-linux-gnu-gcc or zig", "gcc-aarch64-linux-gnu"),
         (compiler, "a C compiler", "gcc"),
     )
-    lacking = [f"{what} (apt install {package})" for found, what, package in wanted if not found]
+    lacking = [f"{name} (apt install {package})" for present, name, package in needs if not present]
     raise ConfigError(f"this computer lacks {', '.join(lacking)}")
 
 
 def _host_compiler(environment: Mapping[str, str]) -> tuple[str, ...]:
     path, words = environment.get("PATH"), _words(environment.get("CC", "")) or _HOST_COMPILERS[:1]
-    found = first_program([words[0]], path) or first_program(_HOST_COMPILERS, path)
-    return (found, *words[1:]) if found else ()
+    program = first_program([words[0]], path) or first_program(_HOST_COMPILERS, path)
+    return (program, *words[1:]) if program else ()
 
 
 def first_program(names: Sequence[str], path: str | None) -> str | None:
-    """The first of these programs that is on `path` (as PATH), None if none is."""
-    return next((found for name in names if (found := shutil.which(name, path=path))), None)
+    """Return the first of these programs that is on `path` (as PATH), None if none is."""
+    return next((program for name in names if (program := shutil.which(name, path=path))), None)
 
 
 def make_board(files: Mapping[str, str], *, cache: Path, dsp: DspLimits | None = None) -> Board:
-    """A board that shows `files`, and Arm processors; with `dsp` it has a DSP of these limits.
+    """Return a board with `files` and Arm processors, and a DSP if its limits are given.
 
-    Builds what it needs into `cache` if that is new. Raises ConfigError naming what is missing, or
+    Builds its libraries into `cache` if needed. Raises ConfigError naming what is missing, or
     if the compiler refuses; InfraError if it hangs.
     """
     tools = find_tools()
-    shown = cpu_files(os.cpu_count() or 1) | dict(files)
+    files_shown = cpu_files(os.cpu_count() or 1) | dict(files)
     shim = build_shim(tools.compiler, cache)
-    board = Board(tools.qemu.absolute(), shim.absolute(), tools.libraries.absolute(), shown)
+    board = Board(tools.qemu.absolute(), shim.absolute(), tools.libraries.absolute(), files_shown)
     if dsp is None:
         return board
     library = build_fastrpc(tools.cross, cache).absolute()
-    has = BoardDsp(library, dsp_programs(cache), dsp)
-    return replace(board, files=shown | dsp_files(), dsp=has)
+    board_dsp = BoardDsp(library, dsp_programs(cache), dsp)
+    return replace(board, files=files_shown | dsp_files(), dsp=board_dsp)
 
 
 def build_shim(compiler: Sequence[str], cache: Path) -> Path:
-    """The library that host programs of a board are given, built once per compiler.
+    """Return the library preloaded into a board's host programs, built once per compiler.
 
     Raises ConfigError if the compiler refuses, InfraError if it hangs or the result cannot be kept.
     """
@@ -288,11 +288,11 @@ def build_shim(compiler: Sequence[str], cache: Path) -> Path:
     def compile_into(folder: Path) -> Path:
         output = folder / built.name
         with disk_errors(f"cannot run {compiler[0]}"):
-            done = run_program([*compiler, *_FLAGS, str(SHIM_SOURCE), "-o", str(output), "-ldl"])
-        if done.returncode != 0 or not output.is_file():
-            said = done.stderr[-_KEPT_CHARS:]
+            run = run_program([*compiler, *_FLAGS, str(SHIM_SOURCE), "-o", str(output), "-ldl"])
+        if run.returncode != 0 or not output.is_file():
+            errors = run.stderr[-_KEPT_CHARS:]
             raise ConfigError(
-                f"{shlex.join(compiler)} does not compile {SHIM_SOURCE.name}:\n{said}"
+                f"{shlex.join(compiler)} does not compile {SHIM_SOURCE.name}:\n{errors}"
             )
         return output
 
@@ -302,7 +302,7 @@ def build_shim(compiler: Sequence[str], cache: Path) -> Path:
 
 
 def why_no_board(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Why no board can be simulated here, with what to install; None where one can.
+    """Return why no board can be simulated here, with what to install; None if one can.
 
     A success is remembered in `cache` for these tools.
     """
@@ -318,14 +318,14 @@ def why_no_board(cache: Path, environment: Mapping[str, str] = os.environ) -> st
 
 
 def _try(tools: Tools, folder: Path) -> Path:
-    """Compiles a program for the board and runs it."""
+    """Compile a program for the board and run it."""
     source, program = folder / "trial.c", folder / "trial"
     source.write_text(_TRIAL)
-    done = run_program([*tools.cross, str(source), "-o", str(program), "-ldl", "-pthread"])
-    if done.returncode != 0:
+    compiled = run_program([*tools.cross, str(source), "-o", str(program), "-ldl", "-pthread"])
+    if compiled.returncode != 0:
         raise ConfigError(
             f"{shlex.join(tools.cross)} compiles nothing for arm64 (apt install "
-            f"libc6-dev-arm64-cross): {_first_error(done.stderr)}"
+            f"libc6-dev-arm64-cross): {_first_error(compiled.stderr)}"
         )
     loader, libraries = str(tools.libraries / LOADER), str(tools.libraries)
     ran = run_program([str(tools.qemu), loader, "--library-path", libraries, str(program)])
@@ -337,7 +337,7 @@ def _try(tools: Tools, folder: Path) -> Path:
 def run_program(
     command: Sequence[str], *, timeout_s: float = _PROGRAM_S
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program of this computer without stdin; what it says is in English.
+    """Run a program of this computer without stdin, with output in English.
 
     Raises InfraError if it takes longer, OSError if it cannot be started.
     """
@@ -361,10 +361,10 @@ def _identity(path: Path) -> tuple[str, int, int]:
     return str(path), status.st_size, status.st_mtime_ns
 
 
-def _first_error(said: str) -> str:
-    lines = said.strip().splitlines()
-    found = next((line for line in lines if "error" in line), lines[0] if lines else "no words")
-    return found[:_KEPT_CHARS]
+def _first_error(output: str) -> str:
+    lines = output.strip().splitlines()
+    error = next((line for line in lines if "error" in line), lines[0] if lines else "no words")
+    return error[:_KEPT_CHARS]
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 _Action = tuple[int, int, int] | tuple[int, int, str, int, int]
 
-# Python ignores these two; a command must find them as they are by default.
+# Python ignores these two; a command must start with their default actions.
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
@@ -38,7 +38,7 @@ class Child:
     interactive: bool = False
 
     def kill(self) -> None:
-        """Kills the command's process group, of an interactive shell its jobs as well.
+        """Kill the command's process group, and the jobs of an interactive shell.
 
         Only before `reap`: until then the number cannot belong to anyone else.
         """
@@ -51,7 +51,7 @@ class Child:
                         os.kill(pid, signal.SIGKILL)
 
     def reap(self) -> int:
-        """The exit code of a process that has ended: 128 + signal for one that was killed."""
+        """Return the exit code of an ended process: 128 + signal if it was killed."""
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return code if code >= 0 else 128 - code
 
@@ -59,7 +59,7 @@ class Child:
 def spawn_with_pipes(
     arguments: Sequence[str], environment: Mapping[str, str], *, joined: bool
 ) -> Child:
-    """Starts a command on pipes, with stderr apart or `joined` to stdout.
+    """Start a command on pipes, with stderr separate or `joined` to stdout.
 
     Raises OSError or ValueError.
     """
@@ -67,29 +67,29 @@ def spawn_with_pipes(
     try:
         for _ in range(2 if joined else 3):
             pipes += os.pipe()
-        in_theirs, in_ours, out_ours, out_theirs, *err = pipes
-        err_ours, err_theirs = err or (-1, out_theirs)
+        child_in, our_in, our_out, child_out, *err = pipes
+        our_err, child_err = err or (-1, child_out)
         actions: list[_Action] = [
-            (os.POSIX_SPAWN_DUP2, in_theirs, 0),
-            (os.POSIX_SPAWN_DUP2, out_theirs, 1),
-            (os.POSIX_SPAWN_DUP2, err_theirs, 2),
+            (os.POSIX_SPAWN_DUP2, child_in, 0),
+            (os.POSIX_SPAWN_DUP2, child_out, 1),
+            (os.POSIX_SPAWN_DUP2, child_err, 2),
         ]
         pid = _spawn(arguments, environment, actions)
     except BaseException:
         for fd in pipes:
             os.close(fd)
         raise
-    for fd in {in_theirs, out_theirs, err_theirs}:
+    for fd in {child_in, child_out, child_err}:
         os.close(fd)
-    for fd in (in_ours, out_ours, *err[:1]):
+    for fd in (our_in, our_out, *err[:1]):
         os.set_blocking(fd, False)
-    return Child(pid, os.pidfd_open(pid), in_ours, out_ours, err_ours)
+    return Child(pid, os.pidfd_open(pid), our_in, our_out, our_err)
 
 
 def spawn_with_terminal(
     arguments: Sequence[str], environment: Mapping[str, str], *, raw: bool, interactive: bool
 ) -> Child:
-    """Starts a command on a terminal of its own; a raw one passes every byte unchanged.
+    """Start a command on its own terminal; a raw one passes every byte unchanged.
 
     Raises OSError or ValueError.
     """
@@ -132,12 +132,12 @@ def _spawn(
 
 
 def process_table() -> list[tuple[int, int, int]]:
-    """Every process that can be seen: its pid, its parent's, its session's."""
-    found = []
+    """Return the (pid, parent's pid, session) of every visible process."""
+    processes = []
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError, ValueError, IndexError):
-                # behind the name, which may hold anything: state, parent, group, session
+                # after the name, which may contain anything: state, parent, group, session
                 fields = Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()
-                found.append((int(name), int(fields[1]), int(fields[3])))
-    return found
+                processes.append((int(name), int(fields[1]), int(fields[3])))
+    return processes

@@ -31,7 +31,7 @@ _OPEN_FILES: Final = 16384
 
 
 def lock_storage(folder: Path) -> int:
-    """Makes the folder a device's storage and locks it; the descriptor returned holds the lock.
+    """Make the folder a device's storage and lock it; the returned descriptor holds the lock.
 
     Waits some seconds for a device that is just ending. Raises ConfigError for a folder that holds
     something else, InfraError if another device uses it.
@@ -64,7 +64,7 @@ def lock_storage(folder: Path) -> int:
 
 
 def main() -> int:
-    """Runs a device in the foreground; returns the exit code."""
+    """Run a device in the foreground and return the exit code."""
     try:
         settings = DeviceSettings.from_json(sys.argv[1])
         key = _checked_key(settings)
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def _checked_key(settings: DeviceSettings) -> PublicKey:
-    """The one key that is let in. Raises ConfigError for settings that no device can have."""
+    """Return the only accepted key. Raises ConfigError for impossible settings."""
     if (settings.storage_limit_bytes or 0) < 0:
         raise ConfigError("the storage limit cannot be negative")
     try:
@@ -95,12 +95,12 @@ def _checked_key(settings: DeviceSettings) -> PublicKey:
 
 
 def _raise_file_limit() -> None:
-    """Every running command needs four descriptors of the daemon."""
+    """Raise the limit on open files; every command needs four descriptors of the daemon."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    limit = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < limit:
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 if __name__ == "__main__":

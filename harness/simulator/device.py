@@ -1,4 +1,4 @@
-"""A simulated device as the harness holds it: started, stopped, and never left behind."""
+"""Simulated devices, whose daemons end with this process at the latest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_MESSAGE_BYTES: Final = 4000
 
 @dataclass(frozen=True)
 class DeviceSettings:
-    """What stays the same over all boots of a device, and what its daemon is started with."""
+    """The settings of a device, passed to its daemon and kept over all boots."""
 
     storage: Path
     properties: Mapping[str, str]
@@ -39,27 +39,27 @@ class DeviceSettings:
     prepares_gpu: bool
 
     def to_json(self) -> str:
-        """As `from_json` reads it."""
+        """Return the JSON that `from_json` reads."""
         return json.dumps(asdict(self) | {"properties": dict(self.properties)}, default=str)
 
     @classmethod
     def from_json(cls, text: str) -> DeviceSettings:
-        """What `to_json` has written."""
-        said = parse_json(text)
+        """Return the settings from the JSON of `to_json`."""
+        plain = parse_json(text)
         for name in ("storage", "public_key"):
-            said[name] = Path(said[name])
-        board = said["board"]
-        said["board"] = board and Board.of_plain(board)
-        return cls(**said)
+            plain[name] = Path(plain[name])
+        board = plain["board"]
+        plain["board"] = board and Board.from_plain(board)
+        return cls(**plain)
 
 
 class SimulatedDevice:
-    """A device-side adb daemon of ours, for `adb connect`; use it as a context manager.
+    """A simulated device with its own adb daemon, for `adb connect`; a context manager.
 
-    `storage` is its storage folder, kept over restarts; one device at a time can use it.
-    `public_key` is the only adbkey.pub that is let in. `storage_limit_bytes` makes files that are
-    pushed hit a full flash; `reboot_s` is how long a reboot takes, in seconds. `board` makes it one
-    whose programs are arm64 ones. `prepares_gpu` lets the GPU backend prepare graphs, which it
+    `storage` is its storage folder, kept over restarts; only one device at a time can use it.
+    `public_key` is the only accepted adbkey.pub. `storage_limit_bytes` makes files that are
+    pushed hit a full flash; `reboot_s` is the duration of a reboot in seconds. `board` makes it one
+    with arm64 programs. `prepares_gpu` lets the GPU backend prepare graphs, which it
     cannot execute.
 
     The daemon ends by itself when this process ends, however that happens.
@@ -94,7 +94,7 @@ class SimulatedDevice:
 
     @property
     def address(self) -> str:
-        """Where it listens, `127.0.0.1:PORT`; this is its adb serial too.
+        """The address it listens on, `127.0.0.1:PORT`, which is its adb serial, too.
 
         Raises InfraError while it is not started.
         """
@@ -118,28 +118,28 @@ class SimulatedDevice:
         self.stop()
 
     def start(self) -> None:
-        """Starts it and returns once it listens.
+        """Start it and return once it listens.
 
-        Raises ConfigError for settings it does not take, InfraError if the storage is in use, it
+        Raises ConfigError for settings it does not accept, InfraError if the storage is in use, it
         does not come up in 25 s, or it is started already.
         """
         if self._process is not None:
             raise InfraError(f"simulated device {self.name} is started already")
-        until = time.monotonic() + _START_S
+        deadline = time.monotonic() + _START_S
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - kept for messages()
         self._process = self._spawn(self._errors)
         try:
-            self._port = self._read_port(until)
+            self._port = self._read_port(deadline)
         except BaseException:
-            ended = self._process.poll()
+            exit_code = self._process.poll()
             self.stop()
-            if ended is None:
+            if exit_code is None:
                 raise
-            kind = ConfigError if ended == ConfigError.exit_code else InfraError
+            kind = ConfigError if exit_code == ConfigError.exit_code else InfraError
             raise kind(f"simulated device {self.name}: {self.messages()}") from None
 
     def messages(self) -> str:
-        """The end of what its daemon has printed to stderr since it was started, for diagnosis."""
+        """Return the end of its daemon's stderr since the start, for diagnosis."""
         if self._errors is None:
             return ""
         fd = self._errors.fileno()
@@ -148,7 +148,7 @@ class SimulatedDevice:
         return text.strip().removeprefix("error: ")
 
     def stop(self) -> None:
-        """Ends it with all its commands; safe to call twice."""
+        """End it with all its commands; safe to call twice."""
         process, self._process, self._port = self._process, None, None
         if process is None:
             return
@@ -163,7 +163,7 @@ class SimulatedDevice:
             process.wait()
 
     def command(self) -> list[str]:
-        """What its daemon is started by."""
+        """Return the command line of its daemon."""
         module = "harness.simulator.daemon"
         return [sys.executable, "-P", "-m", module, self._settings.to_json()]
 
@@ -183,19 +183,19 @@ class SimulatedDevice:
         except OSError as error:
             raise InfraError(f"simulated device {self.name}: {error}") from error
 
-    def _read_port(self, until: float) -> int:
+    def _read_port(self, deadline: float) -> int:
         assert self._process is not None
         assert self._process.stdout is not None
         fd, line = self._process.stdout.fileno(), b""
         while not line.endswith(b"\n"):
-            ready, _, _ = select.select([fd], [], [], max(0.0, until - time.monotonic()))
+            ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise InfraError(f"simulated device {self.name} does not come up")
             data = os.read(fd, _MAX_LINE_BYTES)
             line += data
             if not data or len(line) > _MAX_LINE_BYTES:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(max(0.0, until - time.monotonic()))
+                    self._process.wait(max(0.0, deadline - time.monotonic()))
                 raise InfraError(f"simulated device {self.name} ended while starting")
         port = parse_json(line)["port"]
         assert isinstance(port, int)

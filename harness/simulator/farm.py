@@ -41,9 +41,9 @@ def lab_text(socket: str, devices: Iterable[SimulatedDevice]) -> str:
 
 
 class SimulatedFarm:
-    """So many simulated devices and their adb server; a context manager.
+    """`count` simulated devices and their adb server; a context manager.
 
-    `key_folder` has the harness's key. The devices and their storage go with it.
+    `key_folder` has the harness's key. The devices and their storage are removed at its end.
     """
 
     server: AdbServer

@@ -1,6 +1,6 @@
-"""Paths that every phone has and clients write down: /data/local/tmp and /sdcard.
+"""Paths that every phone has and clients rely on: /data/local/tmp and /sdcard.
 
-On the simulated device they are folders of its storage. For files that adb carries, that is a
+On the simulated device they are folders of its storage. For files that adb transfers, that is a
 matter of names (`mapped`). For commands, which run on this computer, a boot gives itself a mount
 namespace in which the folders lie there (`enter_namespace`), and passes it on to its commands. The
 rest of the root stays as it is, so paths of the host keep their meaning. No root is needed where
@@ -28,9 +28,9 @@ _Tree = dict[str, "str | _Tree"]
 
 
 def mapped(root: str) -> dict[str, str]:
-    """Which fixed paths lead to which folders of the storage `root` (real paths).
+    """Return the fixed paths with their folders in the storage `root` (real paths).
 
-    Left out is a path that leads elsewhere on this computer, or to the storage itself.
+    Leaves out a path that is a link on this computer, or leads to the storage itself.
     """
     return {
         path: f"{root}/{folder}"
@@ -40,13 +40,13 @@ def mapped(root: str) -> dict[str, str]:
 
 
 def enter_namespace(paths: Mapping[str, str], base: str) -> str | None:
-    """Gives this process and its children a root in which `paths` lead to those folders.
+    """Give this process and its children a root in which `paths` lead to their folders.
 
-    `base` is an empty folder, empty again afterwards. Returns why that cannot be had on this
+    `base` is an empty folder, empty again afterwards. Returns why that is impossible on this
     computer, None if it was done. The process must have no threads.
     """
     pid = os.fork()
-    if pid == 0:  # tried first: half of it cannot be undone
+    if pid == 0:  # tried in a child first, since half of it cannot be undone
         try:
             _enter(paths, base)
         except OSError as error:
@@ -82,7 +82,7 @@ def _enter(paths: Mapping[str, str], base: str) -> None:
     _mount("tmpfs", base, "tmpfs", _NOSUID | _NODEV)
     for name in ("old", "new"):
         os.mkdir(f"{base}/{name}")
-    # the old root is moved away first: bound from where it is, it would hold the new one
+    # the old root is moved away first: bound in its place, it would contain the new one
     _call("pivot_root", base.encode(), f"{base}/old".encode())
     os.chdir("/")
     _mount("tmpfs", "/new", "tmpfs", _NOSUID | _NODEV, b"mode=755")
@@ -98,17 +98,17 @@ def _tree(paths: Mapping[str, str]) -> _Tree:
     tree: _Tree = {}
     for path, folder in paths.items():
         *parents, last = path.strip("/").split("/")
-        at = tree
+        node = tree
         for parent in parents:
-            below = at.setdefault(parent, {})
-            assert isinstance(below, dict)
-            at = below
-        at[last] = folder
+            child = node.setdefault(parent, {})
+            assert isinstance(child, dict)
+            node = child
+        node[last] = folder
     return tree
 
 
 def _build(old: str, new: str, tree: _Tree) -> None:
-    """Makes `new` show what `old` has, but for what `tree` has in its place."""
+    """Make `new` show the content of `old`, with the folders of `tree` in their places."""
     for name in os.listdir(old) if os.path.isdir(old) else ():
         if name not in tree:
             _show(f"{old}/{name}", f"{new}/{name}")

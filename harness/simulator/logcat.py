@@ -39,7 +39,7 @@ class LoggedLine(NamedTuple):
     message: str
 
     def shown(self, layout: str) -> str:
-        """The entry as `-v` asks."""
+        """Return the entry in a format of `-v`."""
         milliseconds = round(self.seconds * 1000)
         moment = time.strftime("%m-%d %H:%M:%S", time.localtime(milliseconds // 1000))
         stamp = f"{moment}.{milliseconds % 1000:03}"
@@ -48,16 +48,16 @@ class LoggedLine(NamedTuple):
 
 
 def parse_line(line: str) -> LoggedLine | None:
-    """The entry in a stored line, None if it is not one."""
-    found = _LINE.match(line)
-    if found is None:
+    """Return the entry of a stored line, None if it is malformed."""
+    match = _LINE.match(line)
+    if match is None:
         return None
-    seconds, pid, priority, tag, message = found.groups()
+    seconds, pid, priority, tag, message = match.groups()
     return LoggedLine(float(seconds), int(pid), priority, tag, message)
 
 
 def append(path: Path, priority: str, tag: str, text: str, *, pid: int) -> None:
-    """Adds an entry for each line of a text, each cut at MAX_CHARS. Raises OSError."""
+    """Add an entry for each line of a text, each cut at MAX_CHARS. Raises OSError."""
     word = re.sub(r"\s", "_", tag)
     head = f"{time.time():.3f} {pid} {priority} {word}\t"
     lines = re.split(r"[\r\n]+", text.strip("\r\n"))
@@ -70,7 +70,7 @@ def append(path: Path, priority: str, tag: str, text: str, *, pid: int) -> None:
 
 
 class LogFilter:
-    """Which entries are shown: `TAG:PRIORITY` words as logcat takes them."""
+    """A filter of entries by `TAG:PRIORITY` words, as in logcat."""
 
     def __init__(self, words: Sequence[str], *, silent: bool = False) -> None:
         self._least = {"*": "S" if silent else "V"}
@@ -82,13 +82,13 @@ class LogFilter:
             self._least[tag or "*"] = least
 
     def admits(self, entry: LoggedLine) -> bool:
-        """Whether the entry's priority reaches what was asked for its tag."""
+        """Return whether the entry has at least the priority of its tag."""
         least = self._least.get(entry.tag, self._least["*"])
         return least != "S" and PRIORITIES.index(entry.priority) >= PRIORITIES.index(least)
 
 
 def parse_since(text: str, now: float) -> float | int:
-    """What -t and -T take: a number of entries (int) or a time (float, seconds since the epoch).
+    """Parse the value of -t or -T: a number of entries (int) or a time (float, since the epoch).
 
     Times are `MM-DD hh:mm:ss.mmm`. Raises ValueError.
     """
@@ -119,39 +119,39 @@ def _stored(path: str, follow: bool) -> Iterator[LoggedLine]:
 
 
 def logcat(path: str, arguments: list[str]) -> int:
-    """The program `logcat`; returns its exit code."""
+    """Run the program `logcat` and return its exit code."""
     try:
         options, words = getopt.gnu_getopt(arguments, "b:cdhst:T:v:", ["pid="])
-        given = dict(options)
+        values = dict(options)
         buffers = {part for key, value in options if key == "-b" for part in value.split(",")}
-        layout = given.get("-v", "threadtime")
+        layout = values.get("-v", "threadtime")
         if layout not in _FORMATS:
             raise ValueError(f'Invalid parameter "{layout}" to -v')
-        wanted = LogFilter(words, silent="-s" in given)
-        limit = given.get("-t", given.get("-T"))
+        log_filter = LogFilter(words, silent="-s" in values)
+        limit = values.get("-t", values.get("-T"))
         since = None if limit is None else parse_since(limit, time.time())
-        pid = int(given["--pid"]) if "--pid" in given else None
+        pid = int(values["--pid"]) if "--pid" in values else None
     except (getopt.GetoptError, ValueError) as error:
         print(f"logcat: {error}\n{_USAGE}", file=sys.stderr)
         return 1
-    if "-h" in given:
+    if "-h" in values:
         print(_USAGE)
     elif buffers and not buffers & _OUR_BUFFERS:
         return 0
-    elif "-c" in given:
+    elif "-c" in values:
         open(path, "wb").close()
     else:
 
         def admitted(follow: bool) -> Iterator[LoggedLine]:
             for entry in _stored(path, follow):
                 late = not isinstance(since, float) or entry.seconds >= since
-                if late and wanted.admits(entry) and pid in (None, entry.pid):
+                if late and log_filter.admits(entry) and pid in (None, entry.pid):
                     yield entry
 
         skipped = 0
         if isinstance(since, int):
             skipped = max(0, sum(1 for _ in admitted(follow=False)) - since)
-        for number, entry in enumerate(admitted(not given.keys() & {"-d", "-t"})):
+        for number, entry in enumerate(admitted(not values.keys() & {"-d", "-t"})):
             if number == skipped:
                 print("--------- beginning of main")
             if number >= skipped:
@@ -160,23 +160,23 @@ def logcat(path: str, arguments: list[str]) -> int:
 
 
 def log(path: str, arguments: list[str]) -> int:
-    """The program `log`; returns its exit code."""
+    """Run the program `log` and return its exit code."""
     try:
         options, words = getopt.getopt(arguments, "p:t:")
-        given = dict(options)
-        priority = given.get("-p", "i").upper()[:1]
+        values = dict(options)
+        priority = values.get("-p", "i").upper()[:1]
         if priority not in PRIORITIES[:-1] or not priority:
-            raise ValueError(f"bad -p '{given['-p']}'")
+            raise ValueError(f"bad -p '{values['-p']}'")
     except (getopt.GetoptError, ValueError) as error:
         print(f"log: {error}", file=sys.stderr)
         return 1
     text = " ".join(words) if words else sys.stdin.read()
-    append(Path(path), priority, given.get("-t", "log"), text, pid=os.getppid())
+    append(Path(path), priority, values.get("-t", "log"), text, pid=os.getppid())
     return 0
 
 
 def main(arguments: list[str]) -> int:
-    """Runs `log` or `logcat`: the program's name, the log file, then its own arguments."""
+    """Run `log` or `logcat`: the program's name, the log file, then its own arguments."""
     program, path, *rest = arguments
     try:
         return {"log": log, "logcat": logcat}[program](path, rest)

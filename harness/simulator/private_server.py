@@ -1,4 +1,4 @@
-"""The adb server of the harness's own: its socket, which nobody else can reach, and its key."""
+"""The harness's own adb server, with a socket that nobody else can reach, and a key."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _KEYGEN_S = 30.0
 
 
 class PrivateAdbServer:
-    """An adb server of our own for devices connected by TCP; the user's is not touched.
+    """The harness's adb server for devices connected by TCP; the user's is not touched.
 
-    It runs adb of the adbutils wheel with `key_folder` as its HOME, and shows the harness's key. It
+    It runs adb of the adbutils wheel with `key_folder` as its HOME, and the harness's key. It
     looks for no USB devices, emulators or mDNS services, and listens on a Unix socket in a folder
     that no other account can enter. It ends with `stop`, and within 2 s when our process ends in
     any way; the folder goes with it.
@@ -56,13 +56,13 @@ class PrivateAdbServer:
         return None if self._process is None else self._process.command_pid()
 
     def start(self) -> None:
-        """Starts it and returns when it answers. Raises InfraError with what adb said."""
+        """Start it and return when it answers. Raises InfraError with adb's output."""
         if self._process is not None:
             return
         harness_key(self._home)
         with (
             socket.socket(socket.AF_UNIX) as listening,
-            # unnamed: read back for an error message, gone with us
+            # unnamed: read for an error message, and removed with this process
             tempfile.TemporaryFile(dir=self._home) as log,
         ):
             path = new_socket_path()
@@ -88,14 +88,12 @@ class PrivateAdbServer:
                 if not isinstance(error, InfraError):
                     raise
                 log.seek(0)
-                said = log.read(4000).decode("utf-8", "replace").strip()
-                raise InfraError(f"the harness's adb server does not start: {said or error}") from (
-                    error
-                )
+                why = log.read(4000).decode("utf-8", "replace").strip() or error
+                raise InfraError(f"the harness's adb server does not start: {why}") from error
         self._server = server
 
     def stop(self) -> None:
-        """Ends it; safe to call twice."""
+        """End it; safe to call twice."""
         self._server = None
         process, self._process = self._process, None
         if process is not None:
@@ -110,7 +108,7 @@ class PrivateAdbServer:
 
 
 def _private_environment(home: Path) -> dict[str, str]:
-    """The whole environment of our server: no key, port or USB device of the user's."""
+    """Return the whole environment of our server: no key, port or USB device of the user's."""
     return {
         "HOME": str(home),
         "TMPDIR": str(home),
@@ -127,10 +125,10 @@ def _private_environment(home: Path) -> dict[str, str]:
 
 
 def harness_key(folder: Path) -> Path:
-    """The private key file under `folder`, made on first use; its public half is `<key>.pub`.
+    """Return the private key file below `folder`, created on first use; `<key>.pub` is public.
 
     The key lies at `<folder>/.android/adbkey`, where adb looks when `folder` is its HOME. Safe
-    when several processes ask at once. Raises InfraError if it cannot be made.
+    when several processes call it at once. Raises InfraError if it cannot be created.
     """
     home = folder / ".android"
     key, public = home / "adbkey", home / "adbkey.pub"
@@ -155,10 +153,10 @@ def _generate(home: Path, key: Path, public: Path) -> None:
     fresh = home / "adbkey.new"
     fresh_public = home / "adbkey.new.pub"
     command = [str(adb_binary()), "keygen", str(fresh)]
-    # HOME keeps adb from making a key of the user's as well
+    # HOME keeps adb from creating a key for the user as well
     environment = {"HOME": str(home), "PATH": os.defpath, "LANG": "C"}
     try:
-        done = subprocess.run(
+        finished = subprocess.run(
             command,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -168,9 +166,9 @@ def _generate(home: Path, key: Path, public: Path) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise InfraError(f"adb keygen took longer than {_KEYGEN_S:g} s") from error
-    if done.returncode != 0 or not (_has_content(fresh) and _has_content(fresh_public)):
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise InfraError(f"adb keygen failed ({done.returncode}): {said[-500:]}")
+    if finished.returncode != 0 or not (_has_content(fresh) and _has_content(fresh_public)):
+        errors = finished.stderr.decode("utf-8", "replace").strip()
+        raise InfraError(f"adb keygen failed ({finished.returncode}): {errors[-500:]}")
     fresh.chmod(0o600)
     # the private half last: where it is, its public half is there too
     fresh_public.replace(public)

@@ -1,4 +1,4 @@
-"""What a boot puts into the storage folder: programs, property table, log, and empty folders."""
+"""Files that a boot puts into the storage folder: programs, properties, log and folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from harness.simulator.device import DeviceSettings
 from harness.simulator.fixed_paths import FIXED_PATHS
 
 SIMULATED_HARDWARE: Final = "simulator"
-"""What ro.hardware says, as of no phone."""
+"""The value of ro.hardware, which no phone has."""
 _FEATURES: Final = ("shell_v2", "stat_v2", "fixed_push_mkdir")
 _NAME: Final = re.compile(r"[A-Za-z0-9._:@-]{1,255}")
 _MAX_VALUE_CHARACTERS: Final = 4096
@@ -45,24 +45,24 @@ _PLATFORMS: Final[Mapping[str, str]] = MappingProxyType(
 def device_properties(
     name: str, soc: str, *, abi: str = "x86_64", root: bool = False
 ) -> dict[str, str]:
-    """The property table of a device called `name` that poses as having the SoC `soc`.
+    """Return the property table of a device called `name` that pretends to have the SoC `soc`.
 
-    `abi` is the truth about what runs there: the host's own programs; `root` about who they run
-    as: the user of a build for developers, else of one for all.
+    `abi` is that of the programs that really run there; `root` selects a build for developers,
+    else one for users.
     """
     product = soc.lower()
     serial = "SIM" + hashlib.sha256(name.encode()).hexdigest()[:9].upper()
     release, sdk, build = "14", "34", "SIM1.240101.001"
     brand = "qnn-harness"
     build_type = "userdebug" if root else "user"
-    made = f"{brand}/{product}/{product}:{release}/{build}/1"
+    fingerprint = f"{brand}/{product}/{product}:{release}/{build}/1"
     return {
         "ro.adb.secure": "1",
         "ro.board.platform": _PLATFORMS.get(soc, product),
         "ro.boot.hardware": SIMULATED_HARDWARE,
         "ro.boot.serialno": serial,
         "ro.build.display.id": build,
-        "ro.build.fingerprint": f"{made}:{build_type}/test-keys",
+        "ro.build.fingerprint": f"{fingerprint}:{build_type}/test-keys",
         "ro.build.id": build,
         "ro.build.product": product,
         "ro.build.tags": "test-keys",
@@ -90,18 +90,18 @@ def device_properties(
 
 
 def board_properties(name: str, soc: str) -> dict[str, str]:
-    """The property table of a simulated Linux board: few, and none of Android's version.
+    """Return the property table of a simulated Linux board: few, and none of Android's version.
 
     A board's adbd has no properties of its own; these name the device for people and for us. It
     does not tell its SoC here: what it shows of that is in /sys.
     """
     android = device_properties(name, soc, abi="arm64-v8a")
-    kept = ("ro.product.", "ro.serialno", "ro.boot.serialno", "ro.boot.hardware", "ro.adb.secure")
-    return {key: value for key, value in android.items() if key.startswith(kept)}
+    names = ("ro.product.", "ro.serialno", "ro.boot.serialno", "ro.boot.hardware", "ro.adb.secure")
+    return {key: value for key, value in android.items() if key.startswith(names)}
 
 
 def checked_properties(table: Mapping[str, str]) -> dict[str, str]:
-    """The table sorted by name. Raises ValueError for what getprop's format cannot carry."""
+    """Return the table sorted by name. Raises ValueError for what getprop cannot print."""
     for name, value in table.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not the name of a property")
@@ -113,12 +113,12 @@ def checked_properties(table: Mapping[str, str]) -> dict[str, str]:
 
 
 def getprop_text(table: Mapping[str, str]) -> str:
-    """The table as getprop prints it."""
+    """Return the table as getprop prints it."""
     return "".join(f"[{name}]: [{value}]\n" for name, value in sorted(table.items()))
 
 
 def banner(table: Mapping[str, str]) -> bytes:
-    """What the device says about itself in CNXN: three properties and its features."""
+    """Return the device's banner in CNXN: three properties and its features."""
     names = ("ro.product.name", "ro.product.model", "ro.product.device")
     fields = [f"{name}={table.get(name, '').replace(';', '_')}" for name in names]
     fields.append("features=" + ",".join(_FEATURES))
@@ -129,7 +129,7 @@ LOG_FILE: Final = "dev/log/main"
 """The device's log, below the storage folder."""
 
 NEW_ROOT: Final = "dev/root"
-"""An empty folder that a boot uses to make its commands' root."""
+"""An empty folder that a boot uses to build its commands' root."""
 
 _TABLE: Final = "dev/__properties__/table"
 
@@ -167,7 +167,7 @@ _REBOOT: Final = """
 kill -HUP @PID@ && exec sleep 60
 """
 
-# What libQnnGpu.so for x86-64 looks for (`whereis oqclc`): with it on PATH the backend prepares
+# libQnnGpu.so for x86-64 searches for it (`whereis oqclc`): with it on PATH the backend prepares
 # graphs offline. It leaves its sources in the current folder and takes bin.o from there.
 _OFFLINE_COMPILER: Final = """
 # oqclc: stands in for an offline OpenCL compiler, and compiles nothing.
@@ -176,9 +176,9 @@ printf 'no kernel: made by a simulated device of qnn-harness' > bin.o
 
 
 def install(settings: DeviceSettings, reason: str) -> None:
-    """Makes the storage folder what it is right after a boot of this process.
+    """Bring the storage folder into the state right after a boot of this process.
 
-    Files pushed before stay; log, temporary files and changed properties do not.
+    Pushed files stay; log, temporary files and changed properties do not.
     Raises OSError, and ConfigError for a board that cannot be laid out.
     """
     root, limit_bytes = settings.storage, settings.storage_limit_bytes
@@ -187,8 +187,8 @@ def install(settings: DeviceSettings, reason: str) -> None:
     for folder in ("dev", "system"):
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(root / folder)
-    own = ("dev/incoming", "dev/log", NEW_ROOT, "dev/__properties__", "system/bin")
-    for folder in (*FIXED_PATHS.values(), *own):
+    folders = ("dev/incoming", "dev/log", NEW_ROOT, "dev/__properties__", "system/bin")
+    for folder in (*FIXED_PATHS.values(), *folders):
         (root / folder).mkdir(parents=True, exist_ok=True)
     (root / LOG_FILE).touch()
     (root / _TABLE).write_text(getprop_text(checked_properties(table)))
@@ -218,7 +218,7 @@ def install(settings: DeviceSettings, reason: str) -> None:
 
 
 def environment(root: Path, board: Board | None) -> dict[str, str]:
-    """The environment of the device's commands; of the host's only PATH is in it.
+    """Return the environment of the device's commands; only PATH is taken from the host's.
 
     Whatever that is, a device has the programs of a shell.
     """

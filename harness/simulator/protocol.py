@@ -29,7 +29,7 @@ AUTH_SIGNATURE: Final = 2
 AUTH_RSAPUBLICKEY: Final = 3
 
 VERSION: Final = 0x01000001
-"""From this version on both sides leave checksums out (0 is sent, nothing is checked)."""
+"""From this version on both sides omit checksums (0 is sent, nothing is checked)."""
 
 MAX_PAYLOAD: Final = 1 << 20
 """The largest payload this side takes, in bytes."""
@@ -41,9 +41,9 @@ MIN_PAYLOAD: Final = 4096
 """The smallest maximum that any adb ever announced (MAX_PAYLOAD_V1), in bytes."""
 
 MAX_STREAMS: Final = 1024
-"""How many streams one connection may have open; a further OPEN is refused."""
+"""Limit on the open streams of a connection; a further OPEN is refused."""
 
-# How many writes may wait for their OKAY; their data is kept.
+# Limit on the writes that wait for their OKAY; their data is kept.
 _MAX_UNANSWERED: Final = 8
 _HEADER: Final = struct.Struct("<6I")
 HEADER_BYTES: Final = _HEADER.size
@@ -68,26 +68,26 @@ class Packet(NamedTuple):
 
 
 def checksum(parts: Iterable[Payload]) -> int:
-    """The sum of all bytes modulo 2**32; adb calls it a CRC."""
+    """Return the sum of all bytes modulo 2**32; adb calls it a CRC."""
     return sum(sum(part) for part in parts) & 0xFFFFFFFF
 
 
 def header(command: int, arg0: int, arg1: int, length: int, check: int = 0) -> bytes:
-    """The 24 bytes before a payload of `length` bytes."""
+    """Return the 24 bytes before a payload of `length` bytes."""
     return _HEADER.pack(command, arg0, arg1, length, check, command ^ 0xFFFFFFFF)
 
 
 def encode(packet: Packet) -> bytes:
-    """A whole packet as bytes, its `checksum` field as it is."""
+    """Encode a whole packet, its `checksum` field unchanged."""
     command, arg0, arg1, payload, check = packet
     return header(command, arg0, arg1, len(payload), check) + payload
 
 
 class AdbPacketReader:
-    """Finds packets in what is received, without copying payloads.
+    """Splits received bytes into packets, without copying payloads.
 
-    The caller fills `space()`, says how much with `filled`, then takes packets with `next` until
-    it gives None. `max_payload` bounds what a header may announce; memory is about twice that.
+    The caller fills `space()`, reports the count to `filled`, then takes packets with `next` until
+    it returns None. `max_payload` bounds what a header may announce; memory is about twice that.
     """
 
     def __init__(self, max_payload: int) -> None:
@@ -97,31 +97,31 @@ class AdbPacketReader:
         self.resize(max_payload)
 
     def resize(self, max_payload: int) -> None:
-        """Sets another bound; what was received already is kept."""
+        """Set another bound, keeping the bytes that were received."""
         capacity = 2 * (HEADER_BYTES + max_payload)
         if self.max_payload < max_payload:
-            kept = self._view[self._start : self._end]
+            pending = self._view[self._start : self._end]
             fresh = memoryview(bytearray(capacity))
-            fresh[: len(kept)] = kept
-            self._view, self._start, self._end = fresh, 0, len(kept)
+            fresh[: len(pending)] = pending
+            self._view, self._start, self._end = fresh, 0, len(pending)
         self.max_payload = max_payload
 
     def space(self) -> memoryview:
-        """Where the next bytes go, at least one. Payloads handed out before become invalid."""
+        """Return a buffer for the next bytes, at least one. Earlier payloads become invalid."""
         if self._start == self._end:
             self._start = self._end = 0
         elif len(self._view) - self._end < self._missing():
-            kept = self._end - self._start
-            self._view[:kept] = self._view[self._start : self._end]
-            self._start, self._end = 0, kept
+            pending = self._end - self._start
+            self._view[:pending] = self._view[self._start : self._end]
+            self._start, self._end = 0, pending
         return self._view[self._end :]
 
     def filled(self, count: int) -> None:
-        """Says that `count` bytes were put at the beginning of `space()`."""
+        """Account for `count` bytes that were put at the beginning of `space()`."""
         self._end += count
 
     def next(self) -> Packet | None:
-        """The next whole packet, None when more bytes are needed.
+        """Return the next whole packet, None when more bytes are needed.
 
         Its payload points into the buffer and is valid until the next call of `space`. Raises
         ProtocolError when the bytes are not a packet or it is too large.
@@ -141,7 +141,7 @@ class AdbPacketReader:
         return Packet(command, arg0, arg1, self._view[first : self._start], check)
 
     def _missing(self) -> int:
-        """Bytes wanted for the packet under way; its header was checked by `next`."""
+        """Return the bytes missing in the current packet; its header was checked by `next`."""
         available = self._end - self._start
         if available < HEADER_BYTES:
             return HEADER_BYTES - available
@@ -150,26 +150,26 @@ class AdbPacketReader:
 
 
 class Endpoint(Protocol):
-    """What stands behind a stream on the device. None of its methods may block for long."""
+    """The service behind a stream on the device. None of its methods may block for long."""
 
     def received(self, data: memoryview) -> bool:
-        """Takes what the host wrote, valid during this call only.
+        """Take data of the host, valid during this call only.
 
         True once it is consumed; False when `Stream.acknowledge` will be called later.
         """
 
     def writable(self) -> None:
-        """The host has taken the last write: another one may follow."""
+        """Called when the host has taken the last write: another one may follow."""
 
     def closed(self) -> None:
-        """The host closed the stream or the connection ended; nothing can be written any more.
+        """Called when the host closed the stream or the connection ended; nothing can be written.
 
         `Stream.lost` tells which.
         """
 
 
 class Stream:
-    """The device's end of one stream, `local` by its number; `remote` is that of the host's end."""
+    """The device's end of a stream: its number is `local`, that of the host's end `remote`."""
 
     __slots__ = (
         "_streams",
@@ -197,7 +197,7 @@ class Stream:
         return self._streams.max_payload
 
     def write(self, data: Payload) -> None:
-        """Sends data; only while `ready`, which it ends until the endpoint's `writable`.
+        """Send data; only while `ready`, which is False then until the endpoint's `writable`.
 
         The data must not change before that.
         """
@@ -205,13 +205,13 @@ class Stream:
         self._streams.send(WRTE, self.local, self.remote, data)
 
     def acknowledge(self) -> None:
-        """Tells the host that all it wrote is consumed, so that it may write more."""
+        """Tell the host that all it wrote is consumed, so that it may write more."""
         if self.unanswered and not self.closed:
             self.unanswered = 0
             self._streams.send(OKAY, self.local, self.remote, b"")
 
     def close(self) -> None:
-        """Ends the stream from the device's side; the endpoint is not told."""
+        """Close the stream from the device's side, without a call of the endpoint."""
         if not self.closed:
             self._streams.forget(self)
             self._streams.send(CLSE, self.local, self.remote, b"")
@@ -241,7 +241,7 @@ class Streams:
         return len(self._open)
 
     def handle(self, packet: Packet) -> None:
-        """Does what a packet asks for; ones for unknown streams are ignored, as by adbd."""
+        """Handle a packet; packets for unknown streams are ignored, as by adbd."""
         if packet.command == OPEN:
             self._handle_open(packet.arg0, bytes(packet.payload))
             return
@@ -263,7 +263,7 @@ class Streams:
             self._handle_write(stream, memoryview(packet.payload))
 
     def close_all(self) -> None:
-        """The connection is gone: every endpoint is told."""
+        """Close every endpoint after the connection has ended."""
         for stream in list(self._open.values()):
             stream.lost = True
             self.forget(stream)
@@ -271,7 +271,7 @@ class Streams:
                 stream.endpoint.closed()
 
     def forget(self, stream: Stream) -> None:
-        """Takes a stream out of the table."""
+        """Remove a stream from the table."""
         stream.closed = True
         stream.ready = False
         self._open.pop(stream.local, None)

@@ -1,4 +1,4 @@
-"""Which service a host asks for by name, and what it gets.
+"""The services of the device's adb daemon, by name.
 
 The shell protocol v2 is that of AOSP's packages/modules/adb/shell_protocol.h.
 """
@@ -35,9 +35,9 @@ _END_OF_INPUT: Final = b"\x04"  # what a user types into a terminal: ^D
 
 
 class ShellSession:
-    """Connects a command with its stream until both outputs ended and the process is gone.
+    """Connects a command with its stream until both outputs and the process have ended.
 
-    Without `v2` there are neither packets nor an exit code: the bytes go as they are.
+    Without `v2` there are neither packets nor an exit code: bytes are passed unchanged.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ShellSession:
         self._to_stdin = bytearray()
         self._close_stdin_after = False
         self._exited = False
-        self._done = False
+        self._is_finished = False
         self._fed = False
         self._packets = PacketReader(_ALLOWED)
         for fd in self._outputs:
@@ -69,10 +69,10 @@ class ShellSession:
         self._loop.add_reader(child.exit_fd, self._exit)
 
     def received(self, data: memoryview) -> bool:
-        """Takes stdin and control packets; consumed once the command's pipe has them.
+        """Take stdin and control packets; they are consumed once the command's pipe has them.
 
-        The size of the host's terminal is not told to the command. Who sends something else is
-        dropped.
+        The size of the host's terminal is not passed on. A host that sends anything else is
+        disconnected.
         """
         if not self._v2:
             self._feed_stdin(data)
@@ -89,15 +89,15 @@ class ShellSession:
         return not self._to_stdin
 
     def writable(self) -> None:
-        """Sends what came meanwhile, and reads on if it had to wait."""
+        """Send pending output, and resume reading if it was paused."""
         self._flush()
         if len(self._output) < self._stream.max_write:
             self._read_on()
 
     def closed(self) -> None:
-        """Kills the command: its stream is gone.
+        """Kill the command, whose stream is gone.
 
-        One without packets that was given input may finish with that first: to close its stream
+        A command without packets may process its input first: closing the stream
         is the only way in which a host can end the input, as `adb exec-in` does.
         """
         self._output.clear()
@@ -113,8 +113,8 @@ class ShellSession:
         self._finish_if_over()
 
     def kill(self) -> None:
-        """Kills whatever of the command is left."""
-        if not self._done:
+        """Kill what is left of the command."""
+        if not self._is_finished:
             self._child.kill()
 
     def _feed_stdin(self, data: bytes | memoryview) -> None:
@@ -127,7 +127,7 @@ class ShellSession:
                 data = data[os.write(fd, data) :]
             except BlockingIOError:
                 pass
-            except OSError:  # nobody reads it any more: what follows is taken and dropped
+            except OSError:  # nobody reads it any more: further input is dropped
                 self._shut_stdin()
                 return
             if not data:
@@ -202,12 +202,12 @@ class ShellSession:
             if len(self._output) <= size:
                 self._stream.write(self._output)
                 self._output = bytearray()
-                if self._done:  # like adbd, which does not wait for the host to take the last bytes
+                if self._is_finished:  # as adbd, which does not wait for the host to take the rest
                     self._stream.close()
             else:
                 self._stream.write(self._output[:size])
                 del self._output[:size]
-        elif self._done:
+        elif self._is_finished:
             self._stream.close()
 
     def _end_output(self, fd: int) -> None:
@@ -221,11 +221,11 @@ class ShellSession:
         self._finish_if_over()
 
     def _finish_if_over(self) -> None:
-        """Ends the command as adbd does: once it has exited and nobody holds its outputs."""
-        if self._done or not self._exited or self._outputs:
+        """End the command as adbd does: after it has exited and all outputs are closed."""
+        if self._is_finished or not self._exited or self._outputs:
             return
-        self.kill()  # what it left in the background, its outputs elsewhere
-        self._done = True
+        self.kill()  # background processes with other outputs
+        self._is_finished = True
         code = self._child.reap()
         os.close(self._child.exit_fd)
         self._shut_stdin()
@@ -244,7 +244,7 @@ _SHELL_NAME: Final = re.compile(r"shell((?:,[^:]*)?):(.*)\Z", re.DOTALL)
 
 @dataclass(frozen=True)
 class ShellRequest:
-    """What a name beginning with `shell` or `exec` asks for."""
+    """The request in a service name beginning with `shell` or `exec`."""
 
     command: str
     v2: bool
@@ -262,9 +262,9 @@ class ShellRequest:
 
 
 def parse_shell(name: str) -> ShellRequest | None:
-    """Reads a service name such as `shell,v2,TERM=dumb,pty:ls`; None if it is another service.
+    """Parse a service name such as `shell,v2,TERM=dumb,pty:ls`; None if it is another service.
 
-    As in adbd: a terminal where no command is given, and also, but a raw one, where the host does
+    As in adbd: a terminal if no command is given, and a raw terminal if the host does
     not speak protocol v2, since only the end of a terminal reaches the command there.
     """
     if name.startswith("exec:"):
@@ -272,12 +272,12 @@ def parse_shell(name: str) -> ShellRequest | None:
         if not command:
             return None
         return ShellRequest(command, v2=False, terminal=False, raw_terminal=False)
-    found = _SHELL_NAME.match(name)
-    if found is None:
+    match = _SHELL_NAME.match(name)
+    if match is None:
         return None
-    command = found[2]
+    command = match[2]
     v2, terminal, terminal_type = False, not command, None
-    for word in found[1].split(",")[1:]:
+    for word in match[1].split(",")[1:]:
         if word == "v2":
             v2 = True
         elif word in ("raw", "pty"):
@@ -289,17 +289,17 @@ def parse_shell(name: str) -> ShellRequest | None:
 
 
 class Silence:
-    """A service that neither says anything nor ends by itself."""
+    """A service that neither sends anything nor ends by itself."""
 
     def received(self, data: memoryview) -> bool:
-        """Takes whatever is sent, and drops it."""
+        """Drop the data."""
         return True
 
     def writable(self) -> None:
-        """Nothing is ever written."""
+        """Do nothing."""
 
     def closed(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
 
 @dataclass
@@ -316,14 +316,14 @@ class Services:
     _shells: set[ShellSession] = field(default_factory=set)
 
     def find(self, raw_name: bytes) -> StreamService | None:
-        """What starts the service of that name, None if there is no such service."""
+        """Return the function that starts a service, None if there is no such service."""
         name = os.fsdecode(raw_name)
         service = None if "\0" in name else self._find(name)
         self.note(f"{'service' if service else 'no service'} {name}")
         return service
 
     def kill_all(self) -> None:
-        """Kills every running command."""
+        """Kill every running command."""
         for shell in self._shells:
             shell.kill()
 

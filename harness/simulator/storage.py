@@ -1,4 +1,4 @@
-"""The device's storage: one host folder, what may be reached in it and how full it may get.
+"""The device's storage: a folder of the host, with access checks and a size limit.
 
 Also the device's `df`, run as a file of its own (`python -I -S storage.py ROOT LIMIT`), so it
 imports nothing but the standard library.
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 LOCK_FILE: Final = ".simulated-device"
-"""Lies in the storage folder, holds the daemon's pid, and is locked while it runs."""
+"""A file in the storage folder with the daemon's pid, locked while it runs."""
 
 _RESCAN_S: Final = 1.0
-# Made anew at each boot; what lies in them is the simulator's own and costs no storage.
+# Created at each boot; their files belong to the simulator and use no storage.
 _OWN_FOLDERS: Final = frozenset({"dev", "system"})
 _MAX_LINKS: Final = 40
 _INCOMING: Final = "dev/incoming"
@@ -29,9 +29,9 @@ _INCOMING: Final = "dev/incoming"
 class Storage:
     """A folder that acts as all of the device's storage; device paths are host paths.
 
-    `fixed` are those that are not: paths of the device, and the folders of the storage that they
-    lead to. `limit_bytes` is the size of the flash, None for what the host has. All methods raise
-    OSError with the errno that a device would have had.
+    `fixed` are exceptions: paths of the device, and the folders of the storage that they
+    lead to. `limit_bytes` is the size of the flash, None for that of the host. All methods raise
+    OSError with the errno of a real device.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Storage:
         self._uploads = 0
 
     def resolve(self, path: str) -> str:
-        """The real path behind `path`, links followed. PermissionError if it is outside."""
+        """Return the real path behind `path`. Raises PermissionError if it is outside."""
         return self._inside(self._real(os.path.join(self.root, path)), path)
 
     def resolve_entry(self, path: str) -> str:
-        """Like `resolve`, but a link at the end of the path is meant itself."""
+        """Like `resolve`, but do not follow a link at the end of the path."""
         joined = os.path.join(self.root, path).rstrip("/")
         parent, name = os.path.split(joined)
         if name in ("", ".", "..") or self._behind(joined) in self._fixed.values():
@@ -61,7 +61,7 @@ class Storage:
         return self._inside(os.path.join(self._real(parent), name), path)
 
     def _real(self, path: str) -> str:
-        """Links followed, also those that lead to fixed paths."""
+        """Follow links, also those that lead to fixed paths."""
         for _ in range(_MAX_LINKS):
             path = os.path.realpath(path)
             behind = self._behind(path)
@@ -82,7 +82,7 @@ class Storage:
         return real
 
     def open_for_reading(self, path: str) -> int:
-        """Opens a regular file and returns its descriptor."""
+        """Open a regular file and return its descriptor."""
         fd = os.open(self.resolve(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):
@@ -92,7 +92,7 @@ class Storage:
         return fd
 
     def upload(self, path: str, mode: int) -> Upload:
-        """Begins a file that appears at `path` when it is complete; parents are made."""
+        """Start a file that appears at `path` when it is complete; parents are created."""
         target = self.resolve_entry(path)
         parent = os.path.dirname(target)
         if self._lacks_room_for(1):
@@ -106,7 +106,7 @@ class Storage:
         return Upload(self, f"{self.root}/{_INCOMING}/{self._uploads}", target, mode)
 
     def link(self, path: str, points_to: bytes) -> None:
-        """Makes a symbolic link, replacing what is there."""
+        """Create a symbolic link, replacing an existing file."""
         target = self.resolve_entry(path)
         _make_folders(os.path.dirname(target))
         self._uploads += 1
@@ -118,8 +118,8 @@ class Storage:
             os.unlink(fresh)
             raise
 
-    def take(self, count: int) -> None:
-        """Counts `count` more bytes as used, or fewer if negative; ENOSPC if they do not fit."""
+    def reserve(self, count: int) -> None:
+        """Count `count` bytes as used, or as freed if negative; ENOSPC if they do not fit."""
         if count > 0 and self._lacks_room_for(count):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._used += count
@@ -129,13 +129,13 @@ class Storage:
             return False
         if self._used + count <= self.limit_bytes and time.monotonic() - self._scanned < _RESCAN_S:
             return False
-        # commands write and remove files as well: count again before saying no
+        # commands write and remove files as well: count again before refusing
         self._used, self._scanned = used_bytes(self.root), time.monotonic()
         return self._used + count > self.limit_bytes
 
 
 class Upload:
-    """One file being written under a temporary name. Ends with `commit` or `abort`."""
+    """A file being written under a temporary name. Ends with `commit` or `abort`."""
 
     def __init__(self, storage: Storage, temporary: str, target: str, mode: int) -> None:
         self._storage = storage
@@ -146,14 +146,14 @@ class Upload:
         self._written = 0
 
     def write(self, data: memoryview) -> None:
-        """Appends data. Raises OSError, after which only `abort` may follow."""
-        self._storage.take(len(data))
+        """Append data. Raises OSError, after which only `abort` may follow."""
+        self._storage.reserve(len(data))
         self._written += len(data)
         while data:
             data = data[os.write(self._fd, data) :]
 
     def commit(self, mtime: int) -> None:
-        """Gives the file its mode, its time (seconds since the epoch) and its name."""
+        """Set the file's mode, its time (seconds since the epoch) and its name."""
         os.fchmod(self._fd, self._mode)
         os.utime(self._fd, (mtime, mtime))
         os.close(self._fd)
@@ -162,7 +162,7 @@ class Upload:
         self._temporary = ""
 
     def abort(self) -> None:
-        """Removes what was written so far; does nothing after `commit`."""
+        """Remove the unfinished file; do nothing after `commit`."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -170,7 +170,7 @@ class Upload:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary)
             self._temporary = ""
-            self._storage.take(-self._written)
+            self._storage.reserve(-self._written)
 
 
 def _make_folders(path: str) -> None:
@@ -183,8 +183,8 @@ def _make_folders(path: str) -> None:
 
 
 def used_bytes(root: str) -> int:
-    """Sizes of all files under the storage folder, hard links once, in bytes."""
-    used, seen = 0, set[tuple[int, int]]()
+    """Return the size of all files below the storage folder in bytes, hard links once."""
+    used, counted = 0, set[tuple[int, int]]()
     folders = [root]
     while folders:
         folder = folders.pop()
@@ -200,9 +200,9 @@ def used_bytes(root: str) -> int:
                     if not stat.S_ISREG(status.st_mode):
                         continue
                     if status.st_nlink > 1:
-                        if (status.st_dev, status.st_ino) in seen:
+                        if (status.st_dev, status.st_ino) in counted:
                             continue
-                        seen.add((status.st_dev, status.st_ino))
+                        counted.add((status.st_dev, status.st_ino))
                     used += status.st_size
     if os.path.isdir(incoming := os.path.join(root, _INCOMING)):
         with os.scandir(incoming) as entries:
@@ -213,7 +213,7 @@ def used_bytes(root: str) -> int:
 
 
 def df(root: str, limit_bytes: int) -> str:
-    """What `df -k` prints for a flash of `limit_bytes` with the storage folder on it."""
+    """Return the output of `df -k` for a flash of `limit_bytes` with the storage folder on it."""
     size, used = limit_bytes // 1024, -(-used_bytes(root) // 1024)
     free = max(0, size - used)
     percent = -(-used * 100 // (used + free)) if used + free else 100

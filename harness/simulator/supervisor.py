@@ -1,9 +1,9 @@
-"""Boots a simulated device again and again, and leaves nothing of it behind.
+"""Supervision of a simulated device: boots it again and again, and cleans up at the end.
 
 A boot is a process that serves adb until a stop or a reboot. The supervisor is the one process that
-outlives it. Whatever a boot's commands leave behind is handed to the supervisor by the kernel (it
-is their subreaper), so that after a reboot, a crash or the end nothing of the device is left, also
-what has made itself a session of its own. Should the supervisor itself be killed, the boot sees its
+outlives it. The kernel hands processes that a boot's commands leave behind to the supervisor (it
+is their subreaper), so that after a reboot, a crash or the end no process is left, not even one
+in a session of its own. If the supervisor itself is killed, the boot sees its
 lifeline end and kills its commands.
 
 This takes the place of PR_SET_PDEATHSIG, which reaches only direct children, is lost by programs
@@ -47,12 +47,12 @@ from harness.simulator.storage import Storage
 _TRIES: Final = 16
 
 
-class HeldPort:
+class BoundPort:
     """A port of 127.0.0.1, bound as long as this process or a fork of it has it open.
 
     It refuses connections until `listen`, and again after `refuse`. Nobody else can bind it in
     between: Linux lets two sockets share a port that nobody listens on if both say SO_REUSEADDR,
-    whoever they belong to, so this one says it only where it must, at `listen`. There it must,
+    whoever they belong to, so this one sets it only at `listen`, where it is needed,
     since connections that have ended would keep the port from being used again for a minute.
     """
 
@@ -69,31 +69,31 @@ class HeldPort:
         return number
 
     def listen(self) -> None:
-        """Lets connections in. Raises OSError."""
+        """Accept connections. Raises OSError."""
         _share(self.socket, True)
         self.socket.listen(self.BACKLOG)
 
     def refuse(self) -> None:
-        """Lets no connection in any more, in all processes that have it open; safe to call twice.
+        """Refuse connections again, in all processes that have it open; safe to call twice.
 
         None of them may accept connections at this time: one that is accepted now inherits that it
         does not share the port, and keeps it from being used for a minute after its end.
         """
-        # Not after: who waits for this moment could bind the port in between.
+        # Before `shutdown`: another process could bind the port in between.
         _share(self.socket, False)
-        # Only then: one that does not listen would pass it on to its later connections.
+        # Only if listening: else later connections would inherit it.
         if self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             self.socket.shutdown(socket.SHUT_RDWR)
 
 
 def _bound() -> socket.socket:
     for _ in range(_TRIES):
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            address = found.getsockname()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = probe.getsockname()
         bound = socket.socket()
         try:
-            # by number: a port that the kernel chose is given back by `shutdown`
+            # by number: a port that the kernel chose is freed by `shutdown`
             bound.bind(address)
             return bound
         except OSError:
@@ -101,15 +101,15 @@ def _bound() -> socket.socket:
     raise InfraError("no port of 127.0.0.1 can be had")
 
 
-def _share(one: socket.socket, shared: bool) -> None:
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(shared))
+def _share(port: socket.socket, shared: bool) -> None:
+    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(shared))
 
 
 HELLO_S: Final = 10.0
-"""How long a connection may stay without a first packet, in seconds."""
+"""Time limit for the first packet of a connection, in seconds."""
 
 MAX_CONNECTIONS: Final = 64
-"""Above this number the oldest one that has not shown the right key is dropped."""
+"""Above this number the oldest unauthenticated connection is dropped."""
 
 _MAX_SIGNATURES: Final = 256
 _JOINED_BYTES: Final = 16 * 1024
@@ -120,7 +120,7 @@ _HIGH_WATER_BYTES: Final = 16 << 20
 class Connection(asyncio.BufferedProtocol):
     """The device's end of a connection.
 
-    `banner` is what the device tells of itself, `key` the only one that it lets in; `others` holds
+    `banner` describes the device, `key` is the only accepted key; `others` has
     all connections of the device.
     """
 
@@ -151,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._streams is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A host has connected; who is of another account than we are is sent away unheard."""
+        """Accept a host; drop the connection of another account at once."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if not is_ours(transport.get_extra_info("socket")):
@@ -168,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The host is gone."""
+        """Clean up after the host has disconnected."""
         self._others.pop(self, None)
         self._transport = None
         if self._hello is not None:
@@ -176,26 +176,26 @@ class Connection(asyncio.BufferedProtocol):
         self._offline()
 
     def drop(self) -> None:
-        """Ends the connection at once."""
+        """End the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def pause_writing(self) -> None:
-        """The host does not read: until it does, nothing more is taken from it."""
+        """Stop reading from a host that does not read itself."""
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """The host has read."""
+        """Resume reading once the host has read."""
         if self._transport is not None:
             self._transport.resume_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where asyncio puts what arrives next."""
+        """Return the buffer for the next bytes."""
         return self._reader.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handles all packets that are complete now."""
+        """Handle all complete packets."""
         self._reader.filled(nbytes)
         try:
             while self._transport is not None and (packet := self._reader.next()) is not None:
@@ -248,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._challenge()
         elif packet.arg0 == protocol.AUTH_RSAPUBLICKEY and self._streams is None:
-            # A phone would ask its user now. Nobody is asked here: the host stays unauthorized.
+            # A phone would ask its user now. Here the host stays unauthorized.
             try:
                 offered = parse_public_key(payload).fingerprint
             except ValueError as error:
@@ -267,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
             streams.close_all()
 
     def _send_checked(self, command: int, arg0: int, arg1: int, payload: bytes) -> None:
-        """Sends a packet of the handshake, whose checksum any host may want to check."""
+        """Send a packet of the handshake with a checksum, which any host may verify."""
         if self._transport is not None:
             check = protocol.checksum([payload])
             self._transport.write(
@@ -286,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(payload)
 
 
-# Exit code of a boot that wants to be followed by another one.
+# Exit code of a boot that requests another one.
 _REBOOT: Final = 75
 _START_S: Final = 15.0
 _STOP_S: Final = 3.0
@@ -299,14 +299,14 @@ _LOG_LOOK_EVERY: Final = 256
 
 
 class DeviceLog:
-    """The daemon's lines in the device's log; a full log loses its older half."""
+    """The daemon's entries in the device's log; a full log loses its older half."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lines = 0
 
     def note(self, text: str) -> None:
-        """Adds a line; a log that cannot be written is no reason to stop serving."""
+        """Add a line; ignore a log that cannot be written."""
         with contextlib.suppress(OSError):
             logcat.append(self._path, "I", "adbd", text, pid=os.getpid())
             self._lines += 1
@@ -314,9 +314,9 @@ class DeviceLog:
                 self._halve()
 
     def _halve(self) -> None:
-        kept = self._path.read_bytes()[-_MAX_LOG_BYTES // 2 :]
+        newest = self._path.read_bytes()[-_MAX_LOG_BYTES // 2 :]
         fresh = self._path.with_name("fresh")
-        fresh.write_bytes(kept[kept.find(b"\n") + 1 :])
+        fresh.write_bytes(newest[newest.find(b"\n") + 1 :])
         fresh.replace(self._path)
 
 
@@ -324,12 +324,12 @@ def run_boot(
     settings: DeviceSettings,
     key: PublicKey,
     *,
-    port: HeldPort,
+    port: BoundPort,
     lifeline: int,
     ready: int,
     reason: str,
 ) -> int:
-    """Serves on `port` until `lifeline` ends or a reboot is asked for.
+    """Serve on `port` until `lifeline` ends or a reboot is requested.
 
     `lifeline` is a pipe whose other end the supervisor holds, `ready` one that gets a byte once
     the port is open. Returns the exit code for the process. Raises OSError if it cannot start.
@@ -355,7 +355,7 @@ def run_boot(
 
 
 async def _serve(
-    services: Services, greeting: bytes, key: PublicKey, port: HeldPort, lifeline: int, ready: int
+    services: Services, greeting: bytes, key: PublicKey, port: BoundPort, lifeline: int, ready: int
 ) -> int:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
@@ -366,7 +366,7 @@ async def _serve(
 
     def reboot(why: str) -> None:
         services.note(f"rebooting: {why}")
-        # only after the answer to the request has had its turn on the loop
+        # only after the loop has sent the answer to the request
         loop.call_soon(end, _REBOOT)
 
     services.reboot = reboot
@@ -375,7 +375,7 @@ async def _serve(
     server = await loop.create_server(
         lambda: Connection(greeting, key, services.find, services.note, connections),
         sock=port.socket.dup(),  # closed with the server
-        backlog=HeldPort.BACKLOG,
+        backlog=BoundPort.BACKLOG,
     )
     loop.add_reader(lifeline, end, 0)
     loop.add_signal_handler(signal.SIGTERM, end, 0)
@@ -391,7 +391,7 @@ async def _serve(
 
 
 class Supervisor:
-    """Boots the device again and again until stdin ends or a signal says stop."""
+    """Boots the device again and again until stdin ends or a signal stops it."""
 
     def __init__(self, settings: DeviceSettings, key: PublicKey) -> None:
         self._settings = settings
@@ -399,13 +399,13 @@ class Supervisor:
         self._stopped = False
         self._boot = 0
         self._status: int | None = None
-        self._port = HeldPort()
+        self._port = BoundPort()
         self._wake, self._waker = os.pipe()
         for fd in (self._wake, self._waker):
             os.set_blocking(fd, False)
 
     def run(self) -> None:
-        """Returns when the device was told to stop.
+        """Boot the device until it is stopped.
 
         Raises InfraError if it cannot boot, or crashes again and again right after it has.
         """
@@ -445,17 +445,17 @@ class Supervisor:
             self._stopped = True
 
     def _start_boot(self, reason: str) -> int:
-        """Starts a boot and returns the pipe that keeps it alive, once it serves."""
+        """Start a boot and return the pipe that keeps it alive, once it serves."""
         lifeline, ours = os.pipe()
         ready, theirs = os.pipe()
         self._status = None
         self._boot = os.fork()
         if self._boot == 0:
-            os._exit(self._be_the_boot(lifeline, ours, theirs, reason))
+            os._exit(self._run_child(lifeline, ours, theirs, reason))
         os.close(lifeline)
         os.close(theirs)
-        arrived, _, _ = select.select([ready], [], [], _START_S)
-        serves = bool(arrived) and os.read(ready, 1) == b"1"
+        readable, _, _ = select.select([ready], [], [], _START_S)
+        serves = bool(readable) and os.read(ready, 1) == b"1"
         os.close(ready)
         if not serves:
             os.close(ours)
@@ -464,7 +464,7 @@ class Supervisor:
             raise InfraError("the simulated device does not boot; see the lines above")
         return ours
 
-    def _be_the_boot(self, lifeline: int, ours: int, ready: int, reason: str) -> int:
+    def _run_child(self, lifeline: int, ours: int, ready: int, reason: str) -> int:
         try:
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
@@ -487,32 +487,32 @@ class Supervisor:
             return 70
 
     def _wait_for_end(self, seconds: float | None) -> None:
-        """Waits for the boot to end: so long, then it is killed; without a limit until a stop."""
-        until = None if seconds is None else time.monotonic() + seconds
+        """Wait for the boot to end, and kill it after a time limit; without one until a stop."""
+        deadline = None if seconds is None else time.monotonic() + seconds
         while self._status is None:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
+            remaining = None if deadline is None else deadline - time.monotonic()
+            if remaining is not None and remaining <= 0:
                 os.kill(self._boot, signal.SIGKILL)
-                left = 0.01
-            elif until is None and self._stopped:
+                remaining = 0.01
+            elif deadline is None and self._stopped:
                 return
-            self._poll(left)
+            self._poll(remaining)
             self._reap()
 
     def _wait(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while not self._stopped and (left := until - time.monotonic()) > 0:
-            self._poll(left)
+        deadline = time.monotonic() + seconds
+        while not self._stopped and (remaining := deadline - time.monotonic()) > 0:
+            self._poll(remaining)
 
     def _poll(self, seconds: float | None) -> None:
         watched = [self._wake]
         if not self._stopped:
             watched.append(_STDIN)
-        arrived, _, _ = select.select(watched, [], [], seconds)
-        if self._wake in arrived:
+        readable, _, _ = select.select(watched, [], [], seconds)
+        if self._wake in readable:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake, 512)
-        if len(arrived) > (self._wake in arrived) and not os.read(_STDIN, 512):
+        if len(readable) > (self._wake in readable) and not os.read(_STDIN, 512):
             self._stopped = True
 
     def _reap(self) -> None:
@@ -526,9 +526,9 @@ class Supervisor:
 
 
 def end_children(seconds: float) -> None:
-    """Kills and reaps every child of this process, and what becomes its child by that."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    """Kill and reap every child of this process, also those that are handed to it then."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

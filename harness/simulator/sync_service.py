@@ -1,8 +1,8 @@
-"""The service `sync:`: files and folders in and out, one stream for as many as the host likes.
+"""The service `sync:`: transfers of files and folders, any number on one stream.
 
-Messages as in AOSP's packages/modules/adb/SYNC.TXT and file_sync_protocol.h. One generator does the
-talking in plain order. It yields whenever it needs more input or must wait until the host has taken
-what was written, and is resumed by whichever comes.
+Messages as in AOSP's packages/modules/adb/SYNC.TXT and file_sync_protocol.h. A generator runs the
+dialogue. It yields whenever it needs more input or must wait until the host has taken
+the output, and is resumed by either.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _STAT_V1: Final = struct.Struct("<4sIII")
 _STAT_V2: Final = struct.Struct("<4sIQQIIIIQqqq")
 _ENTRY_V1: Final = struct.Struct("<4sIIII")
 
-# What the second versions tell of a file, behind an errno.
-_TOLD: Final = ("dev", "ino", "mode", "nlink", "uid", "gid", "size", "atime", "mtime", "ctime")
+# The fields of a file in the second versions, after an errno.
+_FIELDS: Final = ("dev", "ino", "mode", "nlink", "uid", "gid", "size", "atime", "mtime", "ctime")
 
 
 class _Refused(Exception):
-    """A request cannot be served; `is_last` if what follows it cannot be understood either."""
+    """A request cannot be served; `is_last` if later requests cannot be parsed either."""
 
     def __init__(self, why: str, *, is_last: bool = False) -> None:
         super().__init__(why)
@@ -47,14 +47,14 @@ def _fail(text: str) -> bytes:
     return _MESSAGE.pack(b"FAIL", len(reason)) + reason
 
 
-def _told_by_v1(status: os.stat_result | None) -> tuple[int, ...]:
+def _fields_v1(status: os.stat_result | None) -> tuple[int, ...]:
     if status is None:
         return 0, 0, 0
     return status.st_mode, status.st_size & 0xFFFFFFFF, int(status.st_mtime) & 0xFFFFFFFF
 
 
-def _told_by_v2(status: os.stat_result | None, error: int) -> tuple[int, ...]:
-    return (error, *(int(getattr(status, f"st_{name}", 0)) for name in _TOLD))
+def _fields_v2(status: os.stat_result | None, error: int) -> tuple[int, ...]:
+    return (error, *(int(getattr(status, f"st_{name}", 0)) for name in _FIELDS))
 
 
 def _status(
@@ -76,14 +76,14 @@ class SyncSession:
         self._input = _NOTHING
         self._output = bytearray()
         self._steps = self._serve()
-        self._over = False
+        self._is_over = False
         self._advance()
 
     def received(self, data: memoryview) -> bool:
-        """Takes requests and file contents.
+        """Take requests and file contents.
 
-        Says so before it answers, as adbd does: clients such as adb-shell wait for just that. It
-        holds what it cannot use yet; only while it does must the host wait.
+        Acknowledges before it answers, as adbd does: clients such as adb-shell wait for that. It
+        buffers what it cannot use yet; the host must wait only during that.
         """
         waiting = bool(self._input)
         if waiting:
@@ -97,25 +97,25 @@ class SyncSession:
         return not self._input
 
     def writable(self) -> None:
-        """Sends more of what is waiting."""
+        """Send more of the pending output."""
         self._flush()
         self._advance()
         if not self._input:
             self._stream.acknowledge()
 
     def closed(self) -> None:
-        """Gives up the file under way, if any."""
-        self._over = True
+        """Abort the current file, if any."""
+        self._is_over = True
         self._steps.close()
 
     def _advance(self) -> None:
-        if self._over:
+        if self._is_over:
             self._input = _NOTHING
             return
         try:
             next(self._steps)
         except StopIteration:
-            self._over = True
+            self._is_over = True
             self._input = _NOTHING
             self._stream.close()
 
@@ -171,9 +171,9 @@ class SyncSession:
         resolve = self._storage.resolve if follow else self._storage.resolve_entry
         status, error = _status(path, resolve, follow=follow)
         if request == b"STAT":
-            yield from self._answer(_STAT_V1.pack(request, *_told_by_v1(status)))
+            yield from self._answer(_STAT_V1.pack(request, *_fields_v1(status)))
         else:
-            yield from self._answer(_STAT_V2.pack(request, *_told_by_v2(status, error)))
+            yield from self._answer(_STAT_V2.pack(request, *_fields_v2(status, error)))
 
     def _list(self, request: bytes, path: str) -> Steps:
         try:
@@ -186,7 +186,7 @@ class SyncSession:
             status, _ = _status(os.path.join(folder, name), str)
             raw = os.fsencode(name)
             if status is not None:
-                entries += _ENTRY_V1.pack(b"DENT", *_told_by_v1(status), len(raw)) + raw
+                entries += _ENTRY_V1.pack(b"DENT", *_fields_v1(status), len(raw)) + raw
             if len(entries) >= self._stream.max_write:
                 yield from self._answer(entries)
                 entries.clear()
@@ -208,15 +208,15 @@ class SyncSession:
 
     def _send_content(self, fd: int) -> Steps:
         step = _HEAD + _MAX_DATA
-        most = min(_READ_DATA, (self._stream.max_write - _HEAD) // step)
-        count = max(1, min(most, os.fstat(fd).st_size // _MAX_DATA + 1))
+        limit = min(_READ_DATA, (self._stream.max_write - _HEAD) // step)
+        count = max(1, min(limit, os.fstat(fd).st_size // _MAX_DATA + 1))
         # two blocks in turn: one is read while the other is on its way and must not change
         block, other = (memoryview(bytearray(count * step + _HEAD)) for _ in range(2))
         length, following = _read_messages(fd, block, count), 1
         while following:
             following = _read_messages(fd, other, count) if length else 0
             if not following:
-                # in the same write: adb's server hands a small one after it on 40 ms later,
+                # in the same write: adb's server forwards a small one after it 40 ms later,
                 # once the client has acknowledged the first (Nagle, and delayed ACK)
                 _MESSAGE.pack_into(block, length, b"DONE", 0)
                 length += _HEAD
@@ -236,9 +236,9 @@ class SyncSession:
             raise _Refused(f"bad mode in {spec!r}", is_last=True)
         mode = int(number)
         self._note(f"send {path}")
-        yield from self._take_link(path) if stat.S_ISLNK(mode) else self._take_file(path, mode)
+        yield from self._store_link(path) if stat.S_ISLNK(mode) else self._store_file(path, mode)
 
-    def _take_link(self, path: str) -> Steps:
+    def _store_link(self, path: str) -> Steps:
         request, length = _MESSAGE.unpack((yield from self._exactly(_HEAD)))
         if request != b"DATA" or not 0 < length <= _MAX_PATH:
             raise _Refused("invalid data message: expected ID_DATA", is_last=True)
@@ -252,7 +252,7 @@ class SyncSession:
             raise _Refused(f"failed to create symlink: {_text(error)}") from error
         yield from self._answer(_MESSAGE.pack(b"OKAY", 0))
 
-    def _take_file(self, path: str, mode: int) -> Steps:
+    def _store_file(self, path: str, mode: int) -> Steps:
         upload: Upload | None = None
         try:
             try:
@@ -273,7 +273,7 @@ class SyncSession:
                     piece, self._input = self._input[:number], self._input[number:]
                     number -= len(piece)
                     if upload is None:
-                        continue  # adbd as well reads on after it has said FAIL
+                        continue  # adbd reads on, too, after it has sent FAIL
                     try:
                         upload.write(piece)
                     except OSError as error:
@@ -286,7 +286,7 @@ class SyncSession:
 
 
 def _read_messages(fd: int, block: memoryview, count: int) -> int:
-    """Fills up to so many DATA messages from a file; how long they are, 0 at its end."""
+    """Fill up to `count` DATA messages from a file. Return their length, 0 at its end."""
     step = _HEAD + _MAX_DATA
     size = os.readv(fd, [block[i * step + _HEAD : (i + 1) * step] for i in range(count)])
     whole, rest = divmod(size, _MAX_DATA)

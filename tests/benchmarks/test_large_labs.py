@@ -54,14 +54,14 @@ def places_of_a_coordinator(folder: Path, count: int) -> Callable[[], object]:
 
     made = object.__new__(Coordinator)
     made._lock, made._resources, made._places = threading.Lock(), Resources(), {}
-    made._said_bytes = 0
+    made._received_bytes = 0
     for number in range(count):
         name = f"rack-{number}"
         path = pb.Resource.Path(exporter_name=name, group_name="adb", resource_name="adb")
         shown = pb.Resource(path=path, cls="USBSerialPort", avail=True)
-        made._take(pb.UpdateResponse(resource=shown))
+        made._apply(pb.UpdateResponse(resource=shown))
         match = pb.ResourceMatch(exporter=name, group="adb", cls="*")
-        made._take(pb.UpdateResponse(place=pb.Place(name=name, matches=[match])))
+        made._apply(pb.UpdateResponse(place=pb.Place(name=name, matches=[match])))
     return made.places
 
 

@@ -13,10 +13,10 @@ from harness.core.cache import BOARDS, cache_root
 from harness.dsp.dsp import (
     DspLimits,
     DspPrograms,
-    Said,
+    DspReply,
     dsp_environment,
     lay_out_dsp,
-    read_said,
+    read_replies,
 )
 from harness.dsp.hexagon import FASTRPC, build_fastrpc
 from harness.models.source import Context, Libraries, within_session
@@ -35,7 +35,7 @@ class Outcome:
     """What one process of the probe came to, and what is ours of it."""
 
     run: ProbeRun
-    said: tuple[Said, ...]
+    said: tuple[DspReply, ...]
 
     def codes(self, verb: str) -> list[int | None]:
         """The codes of all steps of a verb."""
@@ -129,7 +129,7 @@ class DspBoard:
             stderr=errors,
             duration_s=0.0,
         )
-        return Outcome(run, read_said(self.dsp))
+        return Outcome(run, read_replies(self.dsp))
 
 
 def loads(contexts: Sequence[Context]) -> list[Step]:

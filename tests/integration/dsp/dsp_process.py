@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from harness.dsp.dsp import DspLimits, DspPrograms, Said, lay_out_dsp, read_said
+from harness.dsp.dsp import DspLimits, DspPrograms, DspReply, lay_out_dsp, read_replies
 
 CHANNEL, MAP, UNMAP, QUEUE = 1, 2, 3, 4
 OPEN, INVOKE, CLOSE = 1, 2, 3
@@ -188,9 +188,9 @@ class DspProcess:
         """What it printed."""
         return (self.dsp / "log").read_text(errors="replace")
 
-    def said(self) -> tuple[Said, ...]:
+    def said(self) -> tuple[DspReply, ...]:
         """What the harness would read."""
-        return read_said(self.dsp)
+        return read_replies(self.dsp)
 
     def _request(
         self, kind: int, *, name: int = -1, flags: int = 0, size: int = 0, send: int | None = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.core.cache import BOARDS, cache_root
-from harness.dsp.dsp import DspLimits, DspPrograms, Said, lay_out_dsp, read_said
+from harness.dsp.dsp import DspLimits, DspPrograms, DspReply, lay_out_dsp, read_replies
 from harness.dsp.hexagon import build_fastrpc
 from tests.needed import C_COMPILERS, need
 from tests.stand_in.fake_dsp import Method, install
@@ -129,9 +129,9 @@ class FastRpc:
         """The error of fastrpc_munmap."""
         return code(self.library.fastrpc_munmap(domain, fd, None, ctypes.c_size_t(0)))
 
-    def said(self) -> tuple[Said, ...]:
+    def said(self) -> tuple[DspReply, ...]:
         """What the harness would read."""
-        return read_said(self.dsp)
+        return read_replies(self.dsp)
 
     def processes(self) -> list[int]:
         """Ids of all processes that were begun as this DSP."""

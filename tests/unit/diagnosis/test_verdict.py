@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from harness.diagnosis.error import ErrorRecord, signature
 from harness.diagnosis.verdict import Verdict, judge
-from harness.dsp.dsp import Said
+from harness.dsp.dsp import DspReply
 from harness.lab.facts import Coprocessors
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import EXIT_BAD_PLAN, EXIT_DONE, EXIT_STEP_FAILED
@@ -373,8 +373,8 @@ def test_what_a_target_cannot_do_is_no_failure(
     assert verdict.error.code == code
 
 
-LACKING = Said("emulator", "invoke", "SIGILL", "vadd(sf,sf) in elementwise_add")
-KERNEL = Said("kernel", "fastrpc_mmap", "0x2", "no more than 4 MB can be mapped")
+LACKING = DspReply("emulator", "invoke", "SIGILL", "vadd(sf,sf) in elementwise_add")
+KERNEL = DspReply("kernel", "fastrpc_mmap", "0x2", "no more than 4 MB can be mapped")
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_what_an_emulator_lacks_is_never_a_failure(
     ],
 )
 def test_the_operands_that_no_emulator_has_are_named(word: str, meaning: str) -> None:
-    said = Said("emulator", "invoke", "SIGILL", f"HMX instruction {word} at x")
+    said = DspReply("emulator", "invoke", "SIGILL", f"HMX instruction {word} at x")
     error = judge(run(START, begin(), end(**FAIL), DONE, exit_code=1), dsp_replies=(said,)).error
     assert error is not None
     first = f"the emulator cannot execute HMX instruction {word} at x (invoke: SIGILL)"

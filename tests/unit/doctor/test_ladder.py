@@ -276,7 +276,7 @@ def test_nodes_of_other_processors_lead_to_none() -> None:
     [
         ({"owners": ()}, "DSP nodes", "fail", "no permission: fastrpc-cdsp (no access)"),
         ({"denials": (), "selinux": "Permissive"}, "SELinux", "ok", "Permissive; no denial"),
-        ({"who": None}, "DSP domain", "unknown", "domain 3 (cdsp), asked for by not told"),
+        ({"account": None}, "DSP domain", "unknown", "domain 3 (cdsp), asked for by not told"),
         ({"signatures": ("/a.so",)}, "DSP signature", "ok", "a test signature is there: /a.so"),
         ({"shells": {}}, "unsigned PD", "unknown", "no fastrpc_shell_unsigned_3 where"),
         ({"rpc_libraries": {"/a/x.so": "r"}}, "libcdsprpc.so", "ok", "/a/x.so"),

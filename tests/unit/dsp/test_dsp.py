@@ -14,13 +14,13 @@ from harness.dsp.dsp import (
     KINDS,
     DspLimits,
     DspPrograms,
-    Said,
+    DspReply,
+    clear_replies,
     dsp_environment,
-    forget_said,
     lay_out_dsp,
     log_end,
     log_size,
-    read_said,
+    read_replies,
 )
 from harness.dsp.hexagon import NATIVE
 from tests.properties import reached, reaches
@@ -53,7 +53,7 @@ def test_the_folder_has_what_the_library_looks_for(tmp_path: Path) -> None:
 
 
 def test_what_was_said_is_read_once_each_until_it_is_forgotten(tmp_path: Path) -> None:
-    assert read_said(tmp_path) == ()
+    assert read_replies(tmp_path) == ()
     lines = (
         "kernel\topen\t0x72\tno session is left",
         "emulator\tinvoke\tSIGILL\tvadd\tat 0x10",
@@ -61,13 +61,13 @@ def test_what_was_said_is_read_once_each_until_it_is_forgotten(tmp_path: Path) -
         *("other\topen\t0x72\tx", "kernel\topen", "kernel\t\t0x1\tx", "", "kernel"),
     )
     (tmp_path / "said").write_text("".join(f"{line}\n" for line in lines) + lines[0])
-    assert read_said(tmp_path) == (
-        Said("kernel", "open", "0x72", "no session is left"),
-        Said("emulator", "invoke", "SIGILL", "vadd?at 0x10"),
+    assert read_replies(tmp_path) == (
+        DspReply("kernel", "open", "0x72", "no session is left"),
+        DspReply("emulator", "invoke", "SIGILL", "vadd?at 0x10"),
     )
-    forget_said(tmp_path)
-    forget_said(tmp_path)
-    assert read_said(tmp_path) == ()
+    clear_replies(tmp_path)
+    clear_replies(tmp_path)
+    assert read_replies(tmp_path) == ()
 
 
 def test_the_end_of_the_log_is_what_was_printed_since(tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ def test_an_emulator_that_bailed_out_is_heard(tmp_path: Path) -> None:
     after = b"loaded\n**\n" + last + b"Bail out! " + last
     (tmp_path / "log").write_bytes(before + after)
     (tmp_path / "said").write_text("kernel\tprocess\t0x8000040d\tended by signal 6\n")
-    assert read_said(tmp_path, len(before)) == (
-        Said("kernel", "process", "0x8000040d", "ended by signal 6"),
-        Said("emulator", "process", "SIGABRT", "an instruction (decode_insns)"),
+    assert read_replies(tmp_path, len(before)) == (
+        DspReply("kernel", "process", "0x8000040d", "ended by signal 6"),
+        DspReply("emulator", "process", "SIGABRT", "an instruction (decode_insns)"),
     )
 
 
@@ -104,7 +104,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("kernel\tx\t1\ty\n")
     (tmp_path / "said").symlink_to(tmp_path / "secret")
     with pytest.raises(OSError, match="said"):
-        read_said(tmp_path)
+        read_replies(tmp_path)
 
 
 FIELD = st.text(alphabet="ab\x1b\u2028\ud7ff", min_size=1, max_size=8)
@@ -119,7 +119,7 @@ def test_whatever_is_in_the_file_becomes_lines_of_a_known_kind(
 ) -> None:
     folder = tmp_path_factory.mktemp("said")
     (folder / "said").write_bytes(lines.encode() + b"\n" + end)
-    for one in read_said(folder):
+    for one in read_replies(folder):
         reached()
         assert one.kind in KINDS
         assert one.call
@@ -131,6 +131,6 @@ def test_a_file_without_an_end_is_read_as_far_as_is_needed(tmp_path: Path) -> No
     (tmp_path / "said").write_text(
         "".join(f"kernel\tmap\t{n:#x}\t{'x' * 500}\n" for n in range(9999))
     )
-    read = read_said(tmp_path)
+    read = read_replies(tmp_path)
     assert 0 < len(read) <= 500
     assert all(len(one.words) == 300 for one in read)

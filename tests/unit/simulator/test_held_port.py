@@ -7,7 +7,7 @@ import errno
 import socket
 import threading
 
-from harness.simulator.supervisor import HeldPort
+from harness.simulator.supervisor import BoundPort
 
 
 def taken_by_another(number: int) -> bool:
@@ -22,7 +22,7 @@ def taken_by_another(number: int) -> bool:
         return True
 
 
-def leave_an_ended_connection(port: HeldPort) -> None:
+def leave_an_ended_connection(port: BoundPort) -> None:
     """The side that closes first keeps the port for a minute (TIME_WAIT)."""
     with socket.create_connection(("127.0.0.1", port.number), timeout=60) as visitor:
         served, _ = port.socket.accept()
@@ -39,7 +39,7 @@ def refused(number: int) -> bool:
 
 
 def test_nobody_else_gets_it_over_several_boots() -> None:
-    port = HeldPort()
+    port = BoundPort()
     number = port.number
     for _ in range(3):
         assert not taken_by_another(number)
@@ -55,7 +55,7 @@ def test_nobody_else_gets_it_over_several_boots() -> None:
 
 
 def test_told_to_refuse_while_it_does_it_serves_later_all_the_same() -> None:
-    port = HeldPort()
+    port = BoundPort()
     for _ in range(2):
         port.refuse()
         port.refuse()
@@ -70,7 +70,7 @@ def test_told_to_refuse_while_it_does_it_serves_later_all_the_same() -> None:
 
 
 def test_hosts_that_come_while_it_begins_to_refuse_do_not_block_it() -> None:
-    port = HeldPort()
+    port = BoundPort()
     over = threading.Event()
 
     def come() -> None:

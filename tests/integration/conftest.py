@@ -84,7 +84,7 @@ def far(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SshHost]:
     """A computer with two simulated devices, or as many as a parameter says, behind ssh."""
-    monkeypatch.setattr(connection, "_held", {})
+    monkeypatch.setattr(connection, "_connections", {})
     folder = tmp_path / "far"
     folder.mkdir()
     with (

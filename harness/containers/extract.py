@@ -35,7 +35,7 @@ from harness.core.names_inside import name_problem
 from harness.core.outgoing_text import counted
 from harness.core.verified_folder import (
     key_of,
-    made_once,
+    make_once,
     publish,
     work_folder,
     write_manifest,
@@ -139,7 +139,7 @@ def unpacked_model(artefact: Artefact, cache_root: Path) -> Path:
             publish(work, folder)
 
     purpose = f"unpacking the model of {artefact.path.name}"
-    unpacked = made_once(folder, hashes, build, doing=purpose, timeout_s=_UNPACK_S)
+    unpacked = make_once(folder, hashes, build, doing=purpose, timeout_s=_UNPACK_S)
     return unpacked.files[files[0][0].file].path
 
 

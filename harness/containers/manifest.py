@@ -26,7 +26,7 @@ from harness.containers.artefact import (
     Piece,
     PieceKind,
 )
-from harness.core.archive import ArchiveError, ArchiveLimits, opened_archive
+from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.errors import ConfigError, InfraError
 from harness.core.names_inside import name_problem
@@ -250,7 +250,7 @@ def read_bundle(data: FileBytes) -> Artefact | None:
 def _files(data: FileBytes) -> Iterator[tuple[str, int, int]]:
     """Yield name, offset and size of each file in a zip that compresses none."""
     try:
-        with data.open() as file, opened_archive(file, _LIMITS) as archive:
+        with data.open() as file, open_archive(file, _LIMITS) as archive:
             members = archive.infolist()
     except (ArchiveError, OSError) as error:
         raise data.error(f"the zip is damaged: {error}", 0) from error

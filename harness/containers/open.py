@@ -36,7 +36,7 @@ from harness.containers.manifest import (
 )
 from harness.containers.pte import PTE_IDENTIFIER, read_pte
 from harness.containers.tflite import TFLITE_IDENTIFIER, read_tflite
-from harness.core.archive import ArchiveError, ArchiveLimits, opened_archive
+from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.names_inside import NotInsideError, inside
 
 _METADATA: Final = "dlc.metadata"
@@ -53,7 +53,7 @@ def read_dlc(data: FileBytes) -> Artefact:
     Raises ArtefactError for a zip that is damaged, or no DLC.
     """
     try:
-        with data.open() as file, opened_archive(file, _LIMITS) as archive:
+        with data.open() as file, open_archive(file, _LIMITS) as archive:
             records = {record.filename: record.file_size for record in archive.infolist()}
             if _METADATA not in records:
                 raise data.error(f"the zip has no {_METADATA}, so it is no DLC", 0)

@@ -25,7 +25,7 @@ from harness.core.outgoing_text import counted
 from harness.core.verified_folder import (
     MANIFEST,
     VerifiedFolder,
-    made_once,
+    make_once,
     publish,
     work_folder,
     write_manifest,
@@ -100,7 +100,7 @@ def unpack(
         }
 
 
-def unpacked_once(
+def unpack_once(
     archive: Path,
     folder: Path,
     facts: Mapping[str, Any],
@@ -125,7 +125,7 @@ def unpacked_once(
             write_manifest(unfinished, facts, data_of(unfinished, files), files)
             publish(unfinished, folder)
 
-    return made_once(folder, facts, make, doing=f"unpacking {title}", timeout_s=_TIMEOUT_S)
+    return make_once(folder, facts, make, doing=f"unpacking {title}", timeout_s=_TIMEOUT_S)
 
 
 def names_of(archive: Path, limits: ArchiveLimits = ArchiveLimits()) -> list[str]:
@@ -135,7 +135,7 @@ def names_of(archive: Path, limits: ArchiveLimits = ArchiveLimits()) -> list[str
 
 
 @contextmanager
-def opened_archive(file: IO[bytes], limits: ArchiveLimits) -> Iterator[zipfile.ZipFile]:
+def open_archive(file: IO[bytes], limits: ArchiveLimits) -> Iterator[zipfile.ZipFile]:
     """Open a zip whose members lie within it and fit in bounded memory; names are not checked.
 
     Raises ArchiveError, also for damage found in the block, and OSError.
@@ -152,7 +152,7 @@ def opened_archive(file: IO[bytes], limits: ArchiveLimits) -> Iterator[zipfile.Z
 @contextmanager
 def _open(archive: Path, limits: ArchiveLimits) -> Iterator[zipfile.ZipFile]:
     try:
-        with archive.open("rb") as file, opened_archive(file, limits) as opened:
+        with archive.open("rb") as file, open_archive(file, limits) as opened:
             yield opened
     except (ArchiveError, OSError) as error:
         raise InfraError(f"{archive.name} cannot be unpacked: {error}") from error

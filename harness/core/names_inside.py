@@ -166,7 +166,7 @@ def refuse_links(folder: Path, *, below: bool = True) -> None:
             refuse_links(Path(entry.path))
 
 
-def listed_inside(folder: Path, name: str) -> list[str]:
+def list_inside(folder: Path, name: str) -> list[str]:
     """List a folder inside a folder. Raises as `open_inside`."""
     inside(folder, name)
     with _entered(folder, name.split("/")) as directory:

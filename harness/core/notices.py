@@ -1,7 +1,7 @@
 """Messages and progress of slow work for the user, by way of logging and followers.
 
 Progress is logged as INFO, and shown on a terminal; messages that must be seen, even in a pipe, are
-WARNINGs. `at_work` reports progress, many times a second, to the followers.
+WARNINGs. `report_progress` reports progress, many times a second, to the followers.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def followed() -> bool:
     return bool(_followers)
 
 
-def at_work(device: str, **facts: object) -> None:
+def report_progress(device: str, **facts: object) -> None:
     """Report facts about a device's work: they replace earlier ones, None removes one.
 
     `name` is the device's name in the lab. `case` is its case, which removes the facts of the case
@@ -77,7 +77,9 @@ def at_work(device: str, **facts: object) -> None:
         follower(device, facts)
 
 
-def far(doing: str | None, completed: int = 0, total: int = 0, unit: str = "") -> dict[str, object]:
+def progress_facts(
+    doing: str | None, completed: int = 0, total: int = 0, unit: str = ""
+) -> dict[str, object]:
     """Return the facts for the progress of `doing`; None if it is over."""
     if doing is None:
         return dict.fromkeys(("doing", "done", "total", "unit"))
@@ -85,12 +87,12 @@ def far(doing: str | None, completed: int = 0, total: int = 0, unit: str = "") -
 
 
 @contextlib.contextmanager
-def working(device: str) -> Iterator[Callable[..., None]]:
-    """Yield a function that reports a device's progress, as `far`; the work ends with the block."""
+def progress_reporter(device: str) -> Iterator[Callable[..., None]]:
+    """Yield a reporter of a device's progress, as `progress_facts`; it is over after the block."""
     try:
-        yield lambda *how_far: at_work(device, **far(*how_far))
+        yield lambda *progress: report_progress(device, **progress_facts(*progress))
     finally:
-        at_work(device, **far(None))
+        report_progress(device, **progress_facts(None))
 
 
 @contextlib.contextmanager

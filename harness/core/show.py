@@ -63,7 +63,7 @@ class Listener:
     def waiting(self) -> Iterator[tuple[str, Mapping[str, object]]]:
         """Yield the waiting messages: devices and all of their facts.
 
-        Facts that a message leaves out are None, as for `at_work` (core/notices.py): removed.
+        Facts that a message leaves out are None, which removes them (`notices.report_progress`).
         """
         for _ in range(_MOST_AT_ONCE):
             try:

@@ -39,7 +39,7 @@ from harness.core.names_inside import (
     open_below,
     read_inside,
 )
-from harness.core.notices import working
+from harness.core.notices import progress_reporter
 from harness.core.whole_file import (
     disk_errors,
     open_regular,
@@ -119,7 +119,7 @@ def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | No
     return VerifiedFolder(folder, files, manifest["data"])
 
 
-def damage_of(folder: Path) -> list[str]:
+def find_damage(folder: Path) -> list[str]:
     """Return the changes of a verified folder, reading every byte; none if it does not exist."""
     try:
         manifest = _parse(read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES))
@@ -223,7 +223,7 @@ def locked(lock: Path, doing: str, *, timeout_s: float) -> Iterator[None]:
 def _wait(holder: filelock.BaseFileLock, lock: Path, doing: str, timeout_s: float) -> None:
     start = time.monotonic()
     _log.warning(f"waiting for {_holder_of(lock)}, at {doing}")
-    with working("") as report:
+    with progress_reporter("") as report:
         while (waited := time.monotonic() - start + _LOOK_S) < timeout_s:
             report(f"waiting for {_holder_of(lock)}, at {doing}", int(waited), int(timeout_s), "s")
             try:
@@ -264,11 +264,11 @@ def key_of(made_from: object) -> str:
 
 
 def lock_of(file: Path) -> Path:
-    """Return the path of the lock that `made_file` holds while it makes a file."""
+    """Return the path of the lock that `make_file` holds while it makes a file."""
     return file.with_name(f"{file.name}.lock")
 
 
-def made_file(file: Path, make: Callable[[Path], Path], *, doing: str, timeout_s: float) -> Path:
+def make_file(file: Path, make: Callable[[Path], Path], *, doing: str, timeout_s: float) -> Path:
     """Return a file that is made once: `make` makes it in an empty folder, and returns its path.
 
     One process makes it while others wait; `doing` describes that to people. Raises InfraError
@@ -284,7 +284,7 @@ def made_file(file: Path, make: Callable[[Path], Path], *, doing: str, timeout_s
     return file
 
 
-def made_once(
+def make_once(
     folder: Path,
     facts: Mapping[str, Any],
     make: Callable[[], None],

@@ -100,7 +100,7 @@ def shown(text: str, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def all_of(mistakes: Iterable[ConfigError]) -> ConfigError:
+def join_mistakes(mistakes: Iterable[ConfigError]) -> ConfigError:
     """Join mistakes into one ConfigError, a line each, in the order of the file.
 
     Missing keys come last, since another line often misspells them. After the first 20 mistakes,
@@ -161,7 +161,7 @@ def parse_document(text: str, file: str) -> Document:
         raise ConfigError(f"not valid YAML: {shown(str(error))}", file=file) from error
     value = reader.value(root, ()) if root is not None else None
     if reader.mistakes:
-        raise all_of(reader.mistakes)
+        raise join_mistakes(reader.mistakes)
     return Document(file, value, reader.lines, reader.written)
 
 
@@ -392,10 +392,10 @@ def check_document(
     else:
         if not mistakes:
             return checked
-    raise all_of(mistakes)
+    raise join_mistakes(mistakes)
 
 
-def names_taken_twice(
+def duplicate_names(
     document: Document,
     section: str,
     entries: Mapping[int, Mapping[str, object]],

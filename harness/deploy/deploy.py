@@ -28,7 +28,7 @@ from harness.core.errors import (
     InternalError,
 )
 from harness.core.local_file import LocalFile, content_key
-from harness.core.notices import working
+from harness.core.notices import progress_reporter
 from harness.core.outgoing_text import counted
 from harness.core.verified_folder import valid_name
 from harness.core.whole_file import disk_errors, open_regular, sha256_of
@@ -419,7 +419,7 @@ class Deployer:
             PushItem(file.path, f"{folder}/{name}", stored_mode(name), size=file.size)
             for name, file in files.items()
         ]
-        with working(self._serial) as report:
+        with progress_reporter(self._serial) as report:
             self._device.push(
                 items,
                 timeout_s=deadline.remaining(),

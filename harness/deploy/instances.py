@@ -31,7 +31,7 @@ from harness.core.errors import InfraError
 from harness.core.names_inside import (
     NotInsideError,
     create_inside,
-    listed_inside,
+    list_inside,
     open_below,
 )
 from harness.deploy.layout import ENTRY_FILE, base
@@ -163,7 +163,7 @@ def _store_of(storage: Path) -> Path:
     """
     for folder in _FOLDERS:
         with contextlib.suppress(FileNotFoundError):
-            listed_inside(storage, f"{_WORKDIR}/{folder}")
+            list_inside(storage, f"{_WORKDIR}/{folder}")
     return storage / _WORKDIR
 
 

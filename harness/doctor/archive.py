@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from pydantic import TypeAdapter
 
 from harness.containers.manifest import undated_entry
-from harness.core.archive import ArchiveError, ArchiveLimits, opened_archive
+from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.errors import ConfigError, InfraError
 from harness.core.names_inside import name_problem, read_inside
@@ -183,7 +183,7 @@ def read_archive(path: Path) -> DoctorReport:
     try:
         with (
             open_regular(path) as file,
-            opened_archive(file, _LIMITS) as opened,
+            open_archive(file, _LIMITS) as opened,
             opened.open(REPORT) as report,
         ):
             data = report.read(_FILE_BYTES + 1)

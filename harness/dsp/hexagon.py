@@ -29,8 +29,8 @@ from typing import Final, Literal
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.guard import spawn_guarded
-from harness.core.notices import working
-from harness.core.verified_folder import holder_of, key_of, lock_of, made_file
+from harness.core.notices import progress_reporter
+from harness.core.verified_folder import holder_of, key_of, lock_of, make_file
 from harness.core.whole_file import disk_errors, read_note, scratch_folder, write_json
 from harness.dsp.dsp import DspPrograms
 
@@ -83,7 +83,7 @@ def build_fastrpc(compiler: Sequence[str], cache: Path) -> Path:
         return folder / FASTRPC
 
     built = cache / f"fastrpc-{key}" / FASTRPC
-    return made_file(built, build_into, doing=f"compiling {FASTRPC}", timeout_s=_COMPILE_S)
+    return make_file(built, build_into, doing=f"compiling {FASTRPC}", timeout_s=_COMPILE_S)
 
 
 def run_build(
@@ -320,7 +320,7 @@ def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Pa
             "ZIG_VERBOSE_CC": "1",  # a line for each file, those of the C library among them
         }
         files = itertools.count(1)
-        with working("") as report:
+        with progress_reporter("") as report:
             run_build(
                 [*command, *_FLAGS, *native_sources(dsp=True), *_LIBRARIES, "-o", built.name],
                 folder=folder,
@@ -330,7 +330,7 @@ def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Pa
             )
         return folder / built.name
 
-    return made_file(built, build_into, doing=_DOING, timeout_s=_BUILD_S)
+    return make_file(built, build_into, doing=_DOING, timeout_s=_BUILD_S)
 
 
 def loader_missing(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:

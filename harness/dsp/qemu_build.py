@@ -22,7 +22,7 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
-from harness.core.notices import working
+from harness.core.notices import progress_reporter
 from harness.core.verified_folder import locked, work_folder
 from harness.dsp import hexagon
 from harness.dsp.hexagon import run_build
@@ -190,7 +190,7 @@ def _compile(folder: Path, archive: Path, step: _Step) -> Path:
     build.mkdir()
     step("../configure", f"--python={sys.executable}", *_OPTIONS, folder=build)
     _log.info(f"building qemu-hexagon {version} (some minutes)")
-    with working("") as report:
+    with progress_reporter("") as report:
 
         def on_line(line: str) -> None:
             if match := _STEP.match(line):

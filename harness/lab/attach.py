@@ -16,7 +16,7 @@ from harness.core.cache import BOARDS
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, DeviceError, DeviceRefused, InfraError
 from harness.core.guard import run_outliving
-from harness.core.notices import at_work
+from harness.core.notices import report_progress
 from harness.core.socs import KERNEL_SOC_IDS, PLATFORMS, SOCS, Target
 from harness.core.yaml_document import did_you_mean, entries_of, read_document
 from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
@@ -579,7 +579,7 @@ class LabDevice:
             transport = self._way
             transport.connect(timeout_s=CONNECT_S)
         serial = transport.serial
-        at_work(serial, name=config.name)
+        report_progress(serial, name=config.name)
         if not self.is_ours and config.transport != "adb":
             require_own_folder(transport, workdir)
         facts = read_facts(transport, workdir)

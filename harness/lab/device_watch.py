@@ -12,7 +12,7 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceHot, InfraError
-from harness.core.notices import working
+from harness.core.notices import progress_reporter
 from harness.lab.attach import LabDevice
 from harness.lab.health import (
     AROUND,
@@ -191,7 +191,7 @@ class DeviceWatch:
         if gate is None:
             return {}
         start, started = self._clock(), datetime.now(UTC)
-        with working(name) as report:
+        with progress_reporter(name) as report:
             while True:
                 attached = device.attach()
                 vitals = ask_vitals(attached.transport, attached.workdir)
@@ -277,7 +277,7 @@ class DeviceWatch:
     ) -> Health:
         """Take one step and report it. Return the device's health afterwards."""
         start, problem = self._clock(), None
-        with working(device.name) as report:
+        with progress_reporter(device.name) as report:
             report(f"recovering: {step}")
             try:
                 recovery.run(step)

@@ -29,9 +29,9 @@ from harness.core.yaml_document import (
     Document,
     Text,
     check_document,
+    duplicate_names,
     entries_of,
     matching,
-    names_taken_twice,
     read_document,
 )
 from harness.dsp.dsp import DspLimits
@@ -431,7 +431,7 @@ class RuntimeSource(BaseModel, extra="forbid", frozen=True):
 def mistakes_of_sources(document: Document) -> Iterator[ConfigError]:
     """Yield missing and superfluous fields of sources, and duplicate names."""
     sources = entries_of(document, "runtimes")
-    yield from names_taken_twice(document, "runtimes", sources, "name")
+    yield from duplicate_names(document, "runtimes", sources, "name")
     for index, entry in sources.items():
         kind = entry.get("kind")
         if not isinstance(kind, str) or kind not in _FIELDS:

@@ -39,8 +39,8 @@ from harness.core.yaml_document import (
     Text,
     check_document,
     did_you_mean,
+    duplicate_names,
     entries_of,
-    names_taken_twice,
     read_document,
     shown,
 )
@@ -166,17 +166,17 @@ _FORBIDDEN_IF_SIMULATED: Final = ("transport", "serial", "address", "host", "wor
 def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
     """Yield mistakes that involve several fields; checks the parts that are well-formed."""
     hosts, devices = entries_of(document, "hosts"), entries_of(document, "devices")
-    yield from names_taken_twice(document, "hosts", hosts, "name")
-    yield from names_taken_twice(document, "devices", devices, "name")
-    yield from names_taken_twice(document, "notify", entries_of(document, "notify"), "name")
+    yield from duplicate_names(document, "hosts", hosts, "name")
+    yield from duplicate_names(document, "devices", devices, "name")
+    yield from duplicate_names(document, "notify", entries_of(document, "notify"), "name")
     by_ssh = {index: d for index, d in devices.items() if d.get("transport") == "ssh"}
     local = {index: d for index, d in devices.items() if d.get("transport") == "local"}
     others = {index: device for index, device in devices.items() if index not in by_ssh}
-    yield from names_taken_twice(document, "devices", others, "address")
-    yield from names_taken_twice(document, "devices", by_ssh, "address", named=_board)
-    yield from names_taken_twice(document, "devices", local, "transport")
+    yield from duplicate_names(document, "devices", others, "address")
+    yield from duplicate_names(document, "devices", by_ssh, "address", named=_board)
+    yield from duplicate_names(document, "devices", local, "transport")
     # The same serial may well exist behind two adb servers.
-    yield from names_taken_twice(document, "devices", devices, "serial", "host", named=_address)
+    yield from duplicate_names(document, "devices", devices, "serial", "host", named=_address)
     yield from _unlike_pools(document, devices)
     named = (host.get("name") for host in hosts.values())
     names = list(dict.fromkeys(name for name in named if isinstance(name, str)))

@@ -40,7 +40,7 @@ from typing import Final, Literal, NamedTuple
 from harness.core.bounded_json import parse_json
 from harness.core.cache import LEASES_VARIABLE
 from harness.core.errors import InfraError
-from harness.core.notices import working
+from harness.core.notices import progress_reporter
 
 HEARTBEAT_S: Final = 5.0
 STALE_S: Final = 4 * HEARTBEAT_S
@@ -529,7 +529,7 @@ class Leases:
                 unclear = is_unknown and now - start < _SURE_S
                 if str(holding.holder) != reported and not unclear:
                     reported = str(holding.holder)
-                    waits.enter_context(working(name))(f"waiting: held by {holding}")
+                    waits.enter_context(progress_reporter(name))(f"waiting: held by {holding}")
                     if not ours:
                         warned = name
                         is_loan = holding.holder is not None and holding.holder.is_loan

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceError, DeviceTimeout, InfraError
-from harness.core.notices import at_work
+from harness.core.notices import report_progress
 from harness.lab.attach import LabDevice
 from harness.lab.facts import (
     ADVICE,
@@ -70,7 +70,7 @@ def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) ->
         raise DeviceError(
             "it does not tell how it is", serial=way.serial, output=answer.stdout[-400:]
         )
-    at_work(way.serial, degrees=vitals.hottest_c)
+    report_progress(way.serial, degrees=vitals.hottest_c)
     return replace(vitals, skew_s=clock_skew(vitals.clock_s, before, after))
 
 

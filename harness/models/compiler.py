@@ -20,7 +20,7 @@ from harness.core.bounded_json import parse_json
 from harness.core.deadline import Deadline
 from harness.core.errors import Cause, HarnessError, InfraError
 from harness.core.guard import GuardedProcess, spawn_guarded
-from harness.core.notices import followed, working
+from harness.core.notices import followed, progress_reporter
 from harness.core.whole_file import read_bounded, scratch_folder
 from harness.runtimes.pypi import CompilerHost
 
@@ -186,7 +186,7 @@ def _wait(worker: GuardedProcess, deadline: Deadline, answers: Path, jobs: int) 
     """Wait for the worker's end, and report meanwhile how many of its jobs are done."""
     if not followed():
         return worker.wait(deadline)
-    with working("") as report:
+    with progress_reporter("") as report:
         while (code := worker.wait(deadline.at_most(_POLL_S))) is None and not deadline.expired:
             finished = sum(event.get("event") != "begin" for event in _events(answers))
             report("compiling", finished, jobs)

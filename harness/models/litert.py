@@ -19,7 +19,7 @@ from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
 from harness.core.guard import spawn_guarded
 from harness.core.socs import SOCS
-from harness.core.verified_folder import made_once, publish, work_folder, write_manifest
+from harness.core.verified_folder import make_once, publish, work_folder, write_manifest
 from harness.core.whole_file import read_bounded, scratch_folder, sha256_of
 from harness.models.compiler import (
     WAIT_S,
@@ -142,7 +142,7 @@ def compile_litert(host: LitertHost, model: Path, soc: str, cache_root: Path) ->
             publish(work, folder)
 
     purpose = f"compiling {model.name} with LiteRT"
-    compiled = made_once(folder, facts, make, doing=purpose, timeout_s=_LOCK_TIMEOUT_S)
+    compiled = make_once(folder, facts, make, doing=purpose, timeout_s=_LOCK_TIMEOUT_S)
     return compiled.files[_MODEL].path
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 from harness.containers.artefact import Blob
 from harness.containers.extract import piece_file
 from harness.core.errors import ConfigError
-from harness.core.names_inside import listed_inside, open_below
+from harness.core.names_inside import list_inside, open_below
 from harness.core.outgoing_text import counted
 from harness.core.whole_file import keep_whole, open_regular
 from harness.core.yaml_document import did_you_mean
@@ -283,7 +283,7 @@ def listed_files(
         return (folder,)
     try:
         below = root and folder.relative_to(root).as_posix()
-        names = listed_inside(root, below) if root and below else os.listdir(folder)
+        names = list_inside(root, below) if root and below else os.listdir(folder)
         paths = [folder / name for name in sorted(names) if not name.startswith(".")]
         if link := next((path for path in paths if path.is_symlink()), None):
             problem = f"{link} is a link, and links in a folder are not followed"

@@ -26,7 +26,7 @@ from harness.core.errors import (
     HarnessError,
     InfraError,
 )
-from harness.core.notices import at_work
+from harness.core.notices import report_progress
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord, Outcome
 from harness.plugin.axes import parameter_axes, sources_in, sources_of, takes_compiled
@@ -340,11 +340,11 @@ def run_case(
     while goes_on:
         place = attempts.begin()
         item.stash[key] = case = Case(item, run, place, attempts.number)
-        at_work(place.device, case=item.nodeid)
+        report_progress(place.device, case=item.nodeid)
         try:
             reports = run_phases(item, nextitem)
         finally:  # the end of the run releases all devices
-            at_work(place.device, case=None)
+            report_progress(place.device, case=None)
         records += run.records.take_events()
         # a fault of the lab does not revoke a verdict
         lost = case.end in ("lab", "full", "hot") and attempts.has_verdict

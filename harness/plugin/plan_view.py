@@ -13,7 +13,7 @@ from harness.bench.provisioner import FileToPush
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.core.schema_field import Schema1
-from harness.core.yaml_document import all_of
+from harness.core.yaml_document import join_mistakes
 from harness.plugin.collection import need_of
 from harness.plugin.terminal import write_line
 
@@ -75,7 +75,7 @@ def show_plan(session: pytest.Session, run: Run) -> None:
         f"{decimal(report.bytes)} if no device has any of them yet; nothing was run",
     )
     if wrong:
-        raise all_of(wrong)
+        raise join_mistakes(wrong)
 
 
 def _plan_of(item: pytest.Item, need: Need, run: Run, wrong: list[ConfigError]) -> CasePlan:

@@ -23,7 +23,7 @@ from typing import Final
 
 from harness.core.errors import ConfigError
 from harness.core.socs import PLATFORMS
-from harness.core.verified_folder import made_file
+from harness.core.verified_folder import make_file
 from harness.core.whole_file import read_bounded
 from harness.probe.plan import SOURCE_FOLDER
 from harness.runtimes.elf import ElfError, ElfFacts, read_elf
@@ -349,7 +349,7 @@ class ProbeBuilder:
             copy.chmod(0o755)
             return copy
 
-        return made_file(file, compile_in, doing="copying the probe", timeout_s=BUILD_TIMEOUT_S)
+        return make_file(file, compile_in, doing="copying the probe", timeout_s=BUILD_TIMEOUT_S)
 
     def build_with_executorch(self, executorch: Path, identity: str) -> Path:
         """Return the probe for linux-x64 with ExecuTorch, whose libraries belong beside it.
@@ -411,7 +411,7 @@ class ProbeBuilder:
             program.chmod(0o755)
             return program
 
-        return made_file(file, checked, doing="building the probe", timeout_s=BUILD_TIMEOUT_S)
+        return make_file(file, checked, doing="building the probe", timeout_s=BUILD_TIMEOUT_S)
 
     def origin(self, target: str) -> str:
         """Return the origin of the probe for a target: its path, or a compiler's command.

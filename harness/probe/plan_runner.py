@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, DeviceError, InfraError
-from harness.core.notices import at_work, followed
+from harness.core.notices import followed, report_progress
 from harness.probe.events import TranscriptParser
 from harness.probe.plan import Plan, loads
 from harness.probe.transcript import Transcript
@@ -272,7 +272,7 @@ class _Progress:
             if step.ok and step.step < len(self._plan.steps):
                 self._loaded += loads(self._plan.steps[step.step])
         now = transcript.steps[-1]
-        at_work(
+        report_progress(
             self._serial,
             step=now.step + 1,
             steps=len(self._plan.steps),

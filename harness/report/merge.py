@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from harness.core.errors import ConfigError
-from harness.core.names_inside import create_inside, listed_inside, open_inside
+from harness.core.names_inside import create_inside, list_inside, open_inside
 from harness.core.whole_file import disk_errors
 from harness.results.journal import Damage, lines_in, without_gc
 from harness.results.record import CaseRecord, DeviceEvent
@@ -96,7 +96,7 @@ def _copy_run(run: RunFolder, merged: RunFolder, numbers: dict[_Key, int]) -> li
         merged.journal.append(line)
     outputs = list[str]()
     with contextlib.suppress(OSError):
-        outputs = listed_inside(run.path, OUTPUTS)
+        outputs = list_inside(run.path, OUTPUTS)
     for name in [f"{OUTPUTS}/{output}" for output in outputs]:
         _copied(run.path, merged.path, name, (name,))
     return [str(run.path / log) for log, copy in copies.items() if copy is None]

@@ -34,10 +34,10 @@ from harness.core.yaml_document import (
     SchemaOne,
     Text,
     check_document,
+    duplicate_names,
     entries_of,
     field_name,
     matching,
-    names_taken_twice,
     read_document,
 )
 from harness.diagnosis.error import ErrorRecord, Part
@@ -332,7 +332,7 @@ def load_known_issues(path: Path) -> tuple[KnownIssue, ...]:
     issues = check_document(
         document,
         KnownIssues,
-        more=lambda _: names_taken_twice(document, "known_issues", entries, "id"),
+        more=lambda _: duplicate_names(document, "known_issues", entries, "id"),
     ).known_issues
     for index, issue in enumerate(issues):
         place = ("known_issues", index, "signature", "message")

@@ -10,10 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from harness.core.archive import unpacked_once
+from harness.core.archive import unpack_once
 from harness.core.errors import ConfigError, InfraError, VersionError
 from harness.core.outgoing_text import outgoing
-from harness.core.verified_folder import HashCache, damage_of
+from harness.core.verified_folder import HashCache, find_damage
 from harness.core.whole_file import read_bounded, sha256_of
 from harness.runtimes.local_sources import FolderSource, local_runtime
 from harness.runtimes.maven_repository import (
@@ -56,13 +56,13 @@ class AarStore:
             return {}
 
         folder = self._folder(sha256)
-        unpacked = unpacked_once(aar, folder, facts, _is_wanted, data_of, title=aar.name)
+        unpacked = unpack_once(aar, folder, facts, _is_wanted, data_of, title=aar.name)
         return {name: file.path for name, file in unpacked.files.items()}
 
     def damage(self, aar: Path) -> list[str]:
         """Return the damage of an AAR's unpacked files in the cache, reading every byte."""
         folder = self._folder(self._sha256(aar))
-        return [f"{folder.name}: {damage}" for damage in damage_of(folder)]
+        return [f"{folder.name}: {damage}" for damage in find_damage(folder)]
 
     def _sha256(self, aar: Path) -> str:
         return HashCache(self._cache_root, aar).hashed({"aar": aar})["aar"].sha256

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Final, Literal, Self
 
-from harness.core.archive import names_of, unpacked_once
+from harness.core.archive import names_of, unpack_once
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError, VersionError
 from harness.core.guard import spawn_guarded
@@ -31,7 +31,7 @@ from harness.core.verified_folder import (
     FetchedFile,
     FetchedFiles,
     VerifiedFolder,
-    damage_of,
+    find_damage,
 )
 from harness.core.versions import QNN_WHEELS, QnnVersion
 from harness.runtimes.runtime import LibrarySource, Runtime
@@ -289,14 +289,12 @@ class UnpackedWheels:
         names = sorted(name for name in names_of(wheel.path) if is_wanted(name))
         facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}
         folder = self._folder(request)
-        return unpacked_once(
-            wheel.path, folder, facts, is_wanted, lambda *_: {}, title=str(request)
-        )
+        return unpack_once(wheel.path, folder, facts, is_wanted, lambda *_: {}, title=str(request))
 
     def damage(self, request: WheelRequest) -> list[str]:
         """Return the damage of a wheel and its unpacked files, reading every byte."""
         folder = self._folder(request)
-        unpacked = [f"{folder.name}: {damage}" for damage in damage_of(folder)]
+        unpacked = [f"{folder.name}: {damage}" for damage in find_damage(folder)]
         return [*self.wheels.damage(request), *unpacked]
 
     def _folder(self, request: WheelRequest) -> Path:

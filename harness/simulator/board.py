@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 
 from harness.core.axes import RPC_LIBRARY
 from harness.core.errors import ConfigError, HarnessError, InfraError
-from harness.core.verified_folder import key_of, made_file
+from harness.core.verified_folder import key_of, make_file
 from harness.core.whole_file import disk_errors, read_bounded
 from harness.dsp.dsp import (
     FOLDER as DSP_FOLDER,
@@ -296,7 +296,7 @@ def build_shim(compiler: Sequence[str], cache: Path) -> Path:
             )
         return output
 
-    return made_file(
+    return make_file(
         built, compile_into, doing=f"compiling {SHIM_SOURCE.name}", timeout_s=_PROGRAM_S
     )
 
@@ -311,7 +311,7 @@ def why_no_board(cache: Path, environment: Mapping[str, str] = os.environ) -> st
         build_shim(tools.compiler, cache)
         files = (tools.libraries / LOADER, tools.qemu, Path(tools.cross[0]))
         trial = cache / f"trial-{key_of((tools.cross, *map(_identity, files)))}"
-        made_file(trial, partial(_try, tools), doing="trying arm64 programs", timeout_s=_PROGRAM_S)
+        make_file(trial, partial(_try, tools), doing="trying arm64 programs", timeout_s=_PROGRAM_S)
     except (HarnessError, OSError) as error:
         return str(error)
     return None

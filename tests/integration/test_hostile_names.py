@@ -20,10 +20,10 @@ from harness.bench.session import open_session
 from harness.containers.artefact import Artefact
 from harness.containers.extract import extract
 from harness.containers.open import open_artefacts
-from harness.core.archive import names_of, unpacked_once
+from harness.core.archive import names_of, unpack_once
 from harness.core.errors import ConfigError, HarnessError
-from harness.core.names_inside import create_inside, listed_inside, open_inside
-from harness.core.verified_folder import FolderChangedError, damage_of, open_verified
+from harness.core.names_inside import create_inside, list_inside, open_inside
+from harness.core.verified_folder import FolderChangedError, find_damage, open_verified
 from harness.deploy.instances import merge_store
 from harness.evidence.case_evidence import CaseEvidence
 from harness.evidence.text import EvidenceFile
@@ -176,7 +176,7 @@ def an_archive(world: Watched, one: Example) -> None:
     content = {one.name: bytes(f"{world.root}/secret/secret.bin", "ascii"), "lib/x.so": b"x"}
     path = packed(world, one.name, content, kinds.get(one.place, stat.S_IFREG))
     names_of(path)
-    unpacked_once(path, world.out / "aar", {}, lambda _: True, lambda _, __: {}, title="it")
+    unpack_once(path, world.out / "aar", {}, lambda _: True, lambda _, __: {}, title="it")
     assert open_verified(world.out / "aar", {}) is not None
 
 
@@ -186,7 +186,7 @@ def a_verified_folder(world: Watched, one: Example) -> None:
     said = {"format": 1, "facts": {}, "data": {}, "files": {one.name: entry}}
     listed(world, json.dumps(said))
     world.seen()
-    assert damage_of(world.given)
+    assert find_damage(world.given)
     open_verified(world.given, {})
 
 
@@ -220,7 +220,7 @@ def a_run(world: Watched, one: Example) -> None:
         assert folder.info() == {}
     assert folder.kept_output(one.name) is None
     with contextlib.suppress(OSError):
-        listed_inside(world.given, OUTPUTS)
+        list_inside(world.given, OUTPUTS)
     read_journal(world.given / JOURNAL)
     _digest(world.given / JOURNAL)
 

@@ -16,7 +16,7 @@ import onnx
 import pytest
 
 from harness.core.errors import ConfigError, InfraError
-from harness.core.notices import far, followed_by
+from harness.core.notices import followed_by, progress_facts
 from harness.models import compile, compiler, worker
 from harness.models.compile import ContextKey, ContextStore
 from harness.models.compiler import (
@@ -249,8 +249,8 @@ def test_a_model_the_compiler_refuses_spoils_no_other(tmp_path: Path, catalog: C
     with followed_by(lambda device, facts: told.append({"device": device, **facts})):
         results = run_jobs(catalog.compiler_host("2.51.0"), jobs)
     first, *_, last = told
-    assert first | {"done": 0} == {"device": "", **far("compiling", 0, 3)}
-    assert last == {"device": "", **far(None)}
+    assert first | {"done": 0} == {"device": "", **progress_facts("compiling", 0, 3)}
+    assert last == {"device": "", **progress_facts(None)}
     assert [one["done"] for one in told[:-1]] == sorted(one["done"] for one in told[:-1])
     assert results["good"] is None
     assert len(list((tmp_path / "good").glob("*.bin"))) == 1

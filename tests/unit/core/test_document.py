@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from harness.core import yaml_document as document
 from harness.core.errors import ConfigError
-from harness.core.yaml_document import all_of, field_name, parse_document, read_document
+from harness.core.yaml_document import field_name, join_mistakes, parse_document, read_document
 from tests.properties import reached, reaches
 
 words = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=6)
@@ -116,13 +116,13 @@ def test_a_mistake_points_at_its_field() -> None:
     parsed = parse_document("a:\n  - b: 1\n", "lab.yaml")
     mistake = parsed.mistake(("a", 0, "b"), "is odd", ["2", "4"])
     assert str(mistake) == "lab.yaml:2: a[0].b: is odd (valid: 2, 4)"
-    assert all_of([mistake]) is mistake
+    assert join_mistakes([mistake]) is mistake
 
 
 def test_what_is_missing_is_said_after_what_may_be_its_misspelling() -> None:
     missing = ConfigError("is missing: a device needs one", line=3, field="a.serial")
     mistakes = [missing, ConfigError("unknown key", line=4, field="a.seriel")]
-    said = str(all_of(mistakes)).splitlines()
+    said = str(join_mistakes(mistakes)).splitlines()
     assert said == ["a.seriel: unknown key", "a.serial: is missing: a device needs one"]
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.core.notices import at_work, far, followed, followed_by
+from harness.core.notices import followed, followed_by, progress_facts, report_progress
 
 
 def test_who_follows_hears_it_and_only_as_long() -> None:
     heard: list[tuple[str, Mapping[str, object]]] = []
     before = followed()
-    at_work("phone", case="a")
+    report_progress("phone", case="a")
     with followed_by(lambda device, facts: heard.append((device, facts))):
         assert followed()
-        at_work("phone", **far("pushing", 1, 2, "MB"))
-        at_work("phone", **far(None))
-    at_work("phone", case="b")
+        report_progress("phone", **progress_facts("pushing", 1, 2, "MB"))
+        report_progress("phone", **progress_facts(None))
+    report_progress("phone", case="b")
     assert followed() == before
     told = {"doing": "pushing", "done": 1, "total": 2, "unit": "MB"}
     assert heard == [("phone", told), ("phone", dict.fromkeys(told))]

@@ -14,7 +14,7 @@ import pyte
 import pytest
 
 from harness.core.facts import RunCounts
-from harness.core.notices import at_work
+from harness.core.notices import report_progress
 from harness.core.show import Listener, Sender, Show
 
 CASES = [f"test_a.py::test[{number}]" for number in range(4)]
@@ -65,7 +65,7 @@ def test_bars_stay_below_what_is_written_and_go(terminal: Emulated) -> None:
     *written, bar = terminal.look()
     assert written == ["a.py ...F", "b.py ."]
     assert "0/4" in bar
-    at_work("", doing="compiling")
+    report_progress("", doing="compiling")
     assert "this computer" in terminal.look()[-1]
     for number in range(20):
         terminal.show.write(f"\n{number} ")
@@ -86,13 +86,13 @@ def test_bars_stay_below_what_is_written_and_go(terminal: Emulated) -> None:
 def test_the_run_and_its_devices(terminal: Emulated) -> None:
     terminal.show.ended(CASES[0], failed=True, lab=False)
     terminal.show.ended(CASES[0], failed=True, lab=False)
-    at_work("R5CX", name="phone", case=CASES[1], loaded=3, contexts=6, degrees=41.4)
+    report_progress("R5CX", name="phone", case=CASES[1], loaded=3, contexts=6, degrees=41.4)
     run, phone = terminal.look()
     assert "1 failed unexpectedly  1/4" in run
     assert re.fullmatch(r"phone ━+[╸╺]?[━ ]* 3/6 contexts  41 C  test\[1\]", phone)
-    at_work("phone", doing="pushing", done=30e6, total=120e6, unit="MB")
+    report_progress("phone", doing="pushing", done=30e6, total=120e6, unit="MB")
     assert "pushing  41 C  test[1]  30.0/120.0 MB" in terminal.look()[1]
-    at_work("phone", case=None, degrees=None)
+    report_progress("phone", case=None, degrees=None)
     assert len(terminal.look()) == 1
 
 
@@ -112,7 +112,7 @@ def test_lines_fit_whatever_is_said(columns: int, rows: int) -> None:
     for number, text in enumerate(
         ["", "[bold]", "x" * 999, "\x1b[2J\n", "🧪" * 80, "[/]", "\0"] * 2
     ):
-        at_work(f"{number}{text}", case=text, doing=text[1:], loaded=1, contexts=3)
+        report_progress(f"{number}{text}", case=text, doing=text[1:], loaded=1, contexts=3)
     terminal.look()
     terminal.look()
     terminal.show.stop()

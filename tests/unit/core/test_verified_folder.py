@@ -17,10 +17,10 @@ from harness.core.notices import followed_by
 from harness.core.verified_folder import (
     MANIFEST,
     FolderChangedError,
-    damage_of,
+    find_damage,
     holder_of,
     locked,
-    made_file,
+    make_file,
     open_verified,
     publish,
     work_folder,
@@ -91,7 +91,7 @@ def test_a_link_in_place_of_the_manifest(folder: Path, tmp_path: Path) -> None:
     (folder / MANIFEST).symlink_to(tmp_path / "elsewhere.json")
     with pytest.raises(FolderChangedError, match="links in a folder are not followed"):
         open_verified(folder, FACTS)
-    (told,) = damage_of(folder)
+    (told,) = find_damage(folder)
     assert "links in a folder are not followed" in told
 
 
@@ -195,29 +195,29 @@ def test_a_lock_is_waited_for_and_free_once_its_holder_is_dead(
 
 
 def test_all_damage_is_named_though_sizes_and_times_are_as_they_were(folder: Path) -> None:
-    assert damage_of(folder) == []
+    assert find_damage(folder) == []
     for name in ("a.so", "deep/b.so"):
         path = folder / name
         before = path.stat()
         path.write_bytes(bytes(before.st_size))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    found = damage_of(folder)
+    found = find_damage(folder)
     assert [name for name in ("a.so", "deep/b.so") if any(name in one for one in found)] == [
         "a.so",
         "deep/b.so",
     ]
     (folder / "a.so").unlink()
-    assert len(damage_of(folder)) == 2
+    assert len(find_damage(folder)) == 2
 
 
 def test_a_folder_that_is_not_there_is_not_damaged_and_one_without_manifest_is(
     folder: Path,
 ) -> None:
-    assert damage_of(folder.parent / "never made") == []
+    assert find_damage(folder.parent / "never made") == []
     (folder / MANIFEST).write_text("{}")
-    assert len(damage_of(folder)) == 1
+    assert len(find_damage(folder)) == 1
     (folder / MANIFEST).unlink()
-    assert damage_of(folder) == [f"{MANIFEST} is missing"]
+    assert find_damage(folder) == [f"{MANIFEST} is missing"]
 
 
 def test_a_file_is_made_once_and_never_half(tmp_path: Path) -> None:
@@ -234,10 +234,10 @@ def test_a_file_is_made_once_and_never_half(tmp_path: Path) -> None:
 
     file = tmp_path / "cache/it"
     with pytest.raises(KeyboardInterrupt):
-        made_file(file, lambda folder: make(folder, ends=False), doing="it", timeout_s=5)
+        make_file(file, lambda folder: make(folder, ends=False), doing="it", timeout_s=5)
     assert not file.exists()
     for _ in range(2):
-        assert made_file(file, make, doing="it", timeout_s=5).read_bytes() == b"whole"
+        assert make_file(file, make, doing="it", timeout_s=5).read_bytes() == b"whole"
     assert len(made) == 1
     assert {path.name for path in file.parent.iterdir()} == {"it", "it.lock"}
 
@@ -245,10 +245,10 @@ def test_a_file_is_made_once_and_never_half(tmp_path: Path) -> None:
 def test_processes_that_want_the_same_file_make_it_once(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from harness.core.verified_folder import made_file\n"
+        "from harness.core.verified_folder import make_file\n"
         "def make(folder):\n"
         "    print('made'); time.sleep(0.3); (folder / 'x').write_text('it'); return folder / 'x'\n"
-        "made_file(Path(sys.argv[1]), make, doing='it', timeout_s=60)"
+        "make_file(Path(sys.argv[1]), make, doing='it', timeout_s=60)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "it")]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]

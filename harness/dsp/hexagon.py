@@ -209,7 +209,7 @@ def probe_abilities(path: Path, folder: Path) -> tuple[str, frozenset[str]]:
     _run(path, "--version", folder, output)
     version = _VERSION.search("\n".join(output))
     if version is None:
-        raise ConfigError(f"{path} is no qemu-hexagon: it tells no version")
+        raise ConfigError(f"{path} is no qemu-hexagon: it prints no version")
     program = folder / "trial"
     if not _runs(path, program, [_VECTORS]):
         raise ConfigError(

@@ -90,7 +90,7 @@ def require_own_folder(device: Transport, folder: str) -> None:
         message = finished.stderr.decode("utf-8", "replace").strip()[-300:]
         why = f": {message}" if message else ", or others may write there"
         raise DeviceRefused(
-            f"its work folder {folder} is not that of the account that we have there{why}; name "
+            f"its work folder {folder} does not belong to the account of the harness{why}; name "
             "another `workdir`",
             serial=device.serial,
         )
@@ -106,7 +106,7 @@ def read_facts(device: Transport, folder: str) -> DeviceFacts:
         script, timeout_s=_FACTS_S, max_output_bytes=_MAX_FACTS_BYTES, doing="ask what it is"
     )
     if answer.truncated:
-        raise DeviceError("its description of itself does not end", serial=device.serial)
+        raise DeviceError("its answer about itself exceeds 1 MiB", serial=device.serial)
     return parse_facts(answer.stdout.decode("utf-8", "replace"))
 
 
@@ -122,7 +122,7 @@ class DeviceStorage(Protocol):
         ...
 
     def storage(self, name: str) -> Path:
-        """The storage folder of a device. Raises InfraError."""
+        """Return the storage folder of a device. Raises InfraError."""
         ...
 
     def close(self) -> None:
@@ -165,13 +165,13 @@ class Simulation:
         """
         with self._beginning:
             if self._closed:
-                raise InfraError(f"{config.name} is not begun: its run has ended")
+                raise InfraError(f"{config.name} is not started: its run has ended")
             server, device, storage = self._start_device(config)
         server.connect(device.address, deadline=Deadline(CONNECT_S))
         return server, device.address, str(storage / DEFAULT_WORKDIR.strip("/"))
 
     def dsp_of(self, config: DeviceConfig) -> Path | None:
-        """The folder on this computer of a started device's DSP; None if it has none."""
+        """Return the folder on this computer of a started device's DSP; None if it has none."""
         device = self.devices.get(config.name)
         return None if config.dsp is None or device is None else dsp_folder(device.storage)
 
@@ -292,7 +292,7 @@ class AttachedDevice:
         return self.config.simulated or self.facts.simulated
 
     def identity(self) -> dict[str, object]:
-        """The `device` object of a result record."""
+        """Return the `device` object of a result record."""
         coprocessors = self.facts.coprocessors
         return {
             "name": self.name,
@@ -657,7 +657,7 @@ class OpenLab:
 
     @property
     def all_devices(self) -> Iterable[LabDevice]:
-        """All that the lab has."""
+        """All devices of the lab."""
         return [self.device(config.name) for config in self.described.in_use()]
 
     def restart_server(self) -> None:

@@ -150,6 +150,6 @@ def query_device(device: AttachedDevice) -> DeviceAnswers:
     answers = parse_answers(answer.stdout.decode("utf-8", "replace"))
     if answers is None:
         tail = answer.stdout[-400:]
-        raise DeviceError("its answer is not whole", serial=device.transport.serial, output=tail)
+        raise DeviceError("its answer is incomplete", serial=device.transport.serial, output=tail)
     skew_s = clock_skew(answers.vitals.clock_s, before, after)
     return replace(answers, vitals=replace(answers.vitals, skew_s=skew_s))

@@ -248,7 +248,7 @@ class DeviceWatch:
                 may_restart=device.may_restart_server and not _others_run(device),
             ):
                 if self._is_over():
-                    raise InfraError(f"device {device.name} is not brought back: the run is over")
+                    raise InfraError(f"device {device.name} is not recovered: the run is over")
                 if is_worth_trying(step, _codes(health)):
                     health = self._take_step(device, step, health, recovery)
                     if health.state != "bad":

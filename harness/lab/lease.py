@@ -321,10 +321,10 @@ class Claimant:
 
 
 class Claim(LockedFile):
-    """A claim on a device, until `close` or the end of this process."""
+    """A claim on a device, held until `close` or the end of this process."""
 
     def __init__(self, folder: Path, key: str, content: bytes, kind: ClaimKind) -> None:
-        """Come behind all earlier claims of the same kind. Raise InfraError."""
+        """Claim a device, after all earlier claims of the same kind. Raise InfraError."""
         now, token = time.monotonic_ns(), secrets.token_hex(4)
         self.file = f"{device_file(key)}{_MARK}{kind}-{now:020}-{token}"
         descriptor = lock_file(folder / self.file, content)
@@ -436,7 +436,7 @@ class Leases:
     def __init__(
         self, folder: Path, *, purpose: str, of_run: bool = False, loan_s: float = 0.0
     ) -> None:
-        """`of_run`: other processes of this purpose belong to us; all stand in line as one.
+        """With `of_run`, other processes of this purpose belong to us, and share one claim.
 
         With `loan_s` a person takes devices for so many seconds, before all runs that wait.
         """
@@ -536,10 +536,10 @@ class Leases:
                         limit = "" if self._loan_s or is_loan else f" up to {wait_s:g} s"
                         _log.warning(f"waiting{limit} for device {name}: held by {holding}")
                 if self._closed.wait(min(left_s, random.uniform(*_POLL_S))):
-                    raise DeviceHeld(f"device {name} is not waited for any more", holding)
+                    raise DeviceHeld(f"no longer waiting for device {name}", holding)
             if warned:
                 waited_s = time.monotonic() - start
-                _log.warning(f"device {warned} is waited for no more, after {waited_s:.0f} s")
+                _log.warning(f"no longer waiting for device {warned}, after {waited_s:.0f} s")
 
     def free(self, key: str) -> None:
         """Free a device when its last user here frees it; do nothing if it is not held."""

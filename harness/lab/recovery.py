@@ -68,7 +68,9 @@ def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) ->
     after, vitals = time.time(), parse_vitals(answer.stdout.decode("utf-8", "replace"))
     if vitals is None:
         raise DeviceError(
-            "it does not tell how it is", serial=way.serial, output=answer.stdout[-400:]
+            "its answer about its health is incomplete",
+            serial=way.serial,
+            output=answer.stdout[-400:],
         )
     report_progress(way.serial, degrees=vitals.hottest_c)
     return replace(vitals, skew_s=clock_skew(vitals.clock_s, before, after))
@@ -206,7 +208,7 @@ class Recovery:
     def _end_leftovers(self) -> None:
         if not self._device.attach().transport.end_leftovers(timeout_s=_LEFTOVERS_S):
             name = self._device.name
-            raise InfraError(f"what earlier runs left on device {name} could not be ended")
+            raise InfraError(f"processes of earlier runs on device {name} could not be ended")
 
     def _restart_server(self) -> None:
         if self._device.is_ours:

@@ -451,7 +451,7 @@ class Keeper:
             raise InfraError(f"no exporter of labgrid shows a service for any of {names} {limit}")
         if not self._places:
             raise InfraError(
-                f"no place of labgrid was to be had within {self._request.wait_s:g} s"
+                f"no place of labgrid became free within {self._request.wait_s:g} s"
                 + (f" ({self._last_notice})" if self._last_notice else "")
             )
         for token in (*self._tokens, *self._passed_over.values()):

@@ -166,7 +166,7 @@ class FoundPlace:
             raise
 
 
-def _run_client(folder: Path, *words: str) -> None:
+def _run_client(folder: Path, *args: str) -> None:
     """Run labgrid's client under the session's name. Raises InfraError."""
     what = "labgrid's client"
     try:
@@ -176,9 +176,7 @@ def _run_client(folder: Path, *words: str) -> None:
     host, _, user = owner["name"].partition("/")
     names = {"LG_HOSTNAME": host, "LG_USERNAME": user, "GRPC_VERBOSITY": "NONE"}
     command = [sys.executable, "-P", "-m", "labgrid.remote.client", "-x", owner["coordinator"]]
-    run_outliving(
-        [*command, *words], title=what, within_s=_CLIENT_S, environment=os.environ | names
-    )
+    run_outliving([*command, *args], title=what, within_s=_CLIENT_S, environment=os.environ | names)
 
 
 def send(**message: object) -> None:

@@ -98,7 +98,7 @@ def _bound() -> socket.socket:
             return bound
         except OSError:
             bound.close()
-    raise InfraError("no port of 127.0.0.1 can be had")
+    raise InfraError("no port of 127.0.0.1 is free")
 
 
 def _share(port: socket.socket, shared: bool) -> None:
@@ -436,7 +436,7 @@ class Supervisor:
                 quick = time.monotonic() - started < _QUICK_CRASH_S
                 quick_crashes = quick_crashes + 1 if quick else 0
                 if quick_crashes >= _MAX_QUICK_CRASHES:
-                    raise InfraError("the simulated device crashes whenever it has booted")
+                    raise InfraError("the simulated device crashes after every boot")
             if not self._stopped:
                 self._wait(self._settings.reboot_s)
 

@@ -110,7 +110,7 @@ def test_waiting_ends_when_it_is_free_or_at_the_deadline(folder: Path, logged: L
         mine.acquire(KEY, "phone", wait_s=30)
     first, last = logged.warnings
     assert first.startswith("waiting up to 30 s for device phone: held by ")
-    assert last.startswith("device phone is waited for no more, after ")
+    assert last.startswith("no longer waiting for device phone, after ")
     mine.close()
     with holding(folder):
         began = time.monotonic()

@@ -215,7 +215,7 @@ def test_a_place_that_nobody_gives_back_is_no_verdict(rack: Rack, tmp_path: Path
     with steps(tmp_path / "a", rack, wait_s=1) as begun:
         code, output, cases = begun.finish()
     assert code == 3, output
-    assert "no place of labgrid was to be had within 1 s" in output
+    assert "no place of labgrid became free within 1 s" in output
     assert not cases
     assert set(rack.holders().values()) == {"desk/bob"}
     for name in rack.names:

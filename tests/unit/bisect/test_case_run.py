@@ -52,7 +52,7 @@ def test_each_whole_line_that_tells_of_waiting_is_passed_on_once(
 def test_what_is_spent_with_waiting_for_a_device_does_not_count(
     tmp_path: Path, left_s: float, code: int | None
 ) -> None:
-    had = b"warning: device phone is waited for no more, after 4 s\n"
+    had = b"warning: no longer waiting for device phone, after 4 s\n"
     process = MockProcess(tmp_path / "output.txt", [WAITS, b"", b"", b"", had, b"", b""])
     assert _wait_for_end(process, tmp_path / "output.txt", left_s) == code  # type: ignore[arg-type]
 

@@ -268,7 +268,7 @@ def test_what_waits_in_another_thread_ends_with_its_leases(
     wait_for(lambda: bool(warnings))
     run.close()
     thread.join(60)
-    assert said == ["device phone is not waited for any more"]
+    assert said == ["no longer waiting for device phone"]
     other.close()
     assert not list(folder.iterdir())
     run.acquire(KEY, "phone")

@@ -275,10 +275,7 @@ def _broken(match: re.Match[str]) -> str:
 
 
 def outgoing(text: str) -> str:
-    """Return `text` without control characters, commands to CI systems and secrets.
-
-    Idempotent.
-    """
+    """Return `text` without control characters, commands to CI systems and secrets (idempotent)."""
     if isinstance(text, Command):
         return text
     return _GROUP.sub(_broken, without_commands(printable(without_secrets(text))))

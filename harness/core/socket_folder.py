@@ -26,10 +26,7 @@ _LEFT_OVER_S: Final = 60.0
 
 
 def host_file(server: object, kind: str) -> Path:
-    """Return the path of a file that processes of this account share about a server.
-
-    Raises InfraError.
-    """
+    """Return a file that this account's processes share about a server. Raises InfraError."""
     # ssh appends 17 characters to the name of a socket while it creates it
     longest = f"{_HOSTS}{os.geteuid()}/0123456789.ssh.0123456789abcdef"
     folder = socket_base(longest) / f"{_HOSTS}{os.geteuid()}"

@@ -68,10 +68,7 @@ def disk_errors(problem: str) -> Iterator[None]:
 
 
 def keep_whole(path: Path, content: bytes) -> None:
-    """Write a file, and create its folder, unless it has this content already.
-
-    Raises InfraError.
-    """
+    """Write a file and its folder unless it has this content already. Raises InfraError."""
     with disk_errors(f"cannot keep {path}"):
         if not path.is_file() or path.read_bytes() != content:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -307,12 +307,12 @@ def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Pa
     Raises ConfigError if there is no compiler, or if it refuses; InfraError if it hangs or the
     result cannot be kept.
     """
-    built = _built(cache, environment)
+    built = _loader_path(cache, environment)
 
     def build_into(folder: Path) -> Path:
         command = _compiler(environment)
         if command is None:
-            raise ConfigError(_lacking())
+            raise ConfigError(_compiler_advice())
         _log.info(f"{_DOING}; the first time takes some minutes")
         zig = {
             "ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"),
@@ -338,7 +338,7 @@ def loader_missing(cache: Path, environment: Mapping[str, str] = os.environ) -> 
 
     None if it exists, or nothing can compile it. Raises ConfigError, InfraError.
     """
-    built = _built(cache, environment)
+    built = _loader_path(cache, environment)
     if built.is_file() or _compiler(environment) is None:
         return None
     holder = holder_of(lock_of(built))
@@ -349,12 +349,12 @@ def loader_missing(cache: Path, environment: Mapping[str, str] = os.environ) -> 
 
 def why_no_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
     """Return why no loader can be built, with what to install; None if it exists or can be."""
-    if _built(cache, environment).is_file() or _compiler(environment) is not None:
+    if _loader_path(cache, environment).is_file() or _compiler(environment) is not None:
         return None
-    return _lacking()
+    return _compiler_advice()
 
 
-def _lacking() -> str:
+def _compiler_advice() -> str:
     return (
         "no compiler for Hexagon: pip install 'qnn-harness[dsp]' has one, or name your own in "
         f"{COMPILER_VARIABLE}"
@@ -371,7 +371,7 @@ def _compiler(environment: Mapping[str, str]) -> tuple[str, ...] | None:
     return (sys.executable, "-m", _ZIG, "cc", "-target", "hexagon-linux-musl")
 
 
-def _built(cache: Path, environment: Mapping[str, str]) -> Path:
+def _loader_path(cache: Path, environment: Mapping[str, str]) -> Path:
     key = key_with_sources(environment.get(COMPILER_VARIABLE), _FLAGS, _LIBRARIES)
     return cache / f"loader-{key}"
 

@@ -411,7 +411,7 @@ def _decimal(text: str) -> float | None:
     return float(text) if re.fullmatch(r"-?\d{1,12}(?:\.\d{1,6})?", text) else None
 
 
-def _named(lines: list[str]) -> dict[str, dict[str, str]]:
+def _group_fields(lines: list[str]) -> dict[str, dict[str, str]]:
     """Parse lines of `.../NAME/FIELD:value` into {NAME: {FIELD: value}}."""
     fields: dict[str, dict[str, str]] = {}
     for line in lines[: 8 * _MAX_LISTED]:
@@ -438,7 +438,7 @@ def _battery(
         charging = {"2": True, "5": True, "3": False, "4": False}.get(values.get("status", ""))
         tenths = _decimal(values.get("temperature", ""))
         return percent, charging, None if tenths is None else tenths / 10
-    for supply in _named(sections.get("supplies", [])).values():
+    for supply in _group_fields(sections.get("supplies", [])).values():
         percent = integer(supply.get("capacity"))
         if supply.get("type") == "Battery" and percent is not None:
             status = supply.get("status", "")
@@ -451,7 +451,7 @@ def _battery(
 def _zones(lines: list[str]) -> dict[str, float]:
     """Parse zones; kernels give thousandths of a degree, some vendors tenths or whole degrees."""
     temperatures = {}
-    for name, zone in _named(lines).items():
+    for name, zone in _group_fields(lines).items():
         number = _decimal(zone.get("temp", ""))
         if number is None or number <= 0:
             continue  # a sensor that is switched off shows 0 or something impossible
@@ -461,7 +461,7 @@ def _zones(lines: list[str]) -> dict[str, float]:
 
 
 def _clocks(lines: list[str]) -> tuple[int | None, str | None]:
-    policies = _named(lines).values()
+    policies = _group_fields(lines).values()
     fastest = max(policies, key=lambda p: integer(p.get("scaling_max_freq")) or 0, default={})
     return integer(fastest.get("scaling_max_freq")), fastest.get("scaling_governor") or None
 
@@ -482,7 +482,7 @@ def _screen(line: str | None) -> bool | None:
 
 
 def _remoteprocs(lines: list[str]) -> dict[str, str]:
-    named = _named(lines)
+    named = _group_fields(lines)
     return {
         part.get("name") or name: part["state"] for name, part in named.items() if "state" in part
     }

@@ -388,7 +388,7 @@ class KnownStates:
         """Return the state of a device that nobody holds; an empty one if the file is damaged."""
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
             content = read_json(self._file(device), _MAX_BYTES)
-            state = _parsed(content)
+            state = _parse_state(content)
             if content["run"] != self._run:
                 state.fitness.cases = 0
                 state.identity, state.device_ids = (), frozenset()
@@ -421,7 +421,7 @@ class KnownStates:
         return self._folder / f"{device_file(device)}.json"
 
 
-def _parsed(content: Any) -> KnownState:
+def _parse_state(content: Any) -> KnownState:
     fitness = Fitness(is_fit=content["is_fit"] is True, epoch=str(content["epoch"]))
     for name in _COUNTS:
         setattr(fitness, name, int(content[name]))

@@ -86,8 +86,8 @@ def parse_holder(content: bytes) -> Holder | None:
     """Parse a lease's file; None if it is empty, half-written or malformed."""
     try:
         fields = parse_json(content[:MAX_BYTES])
-        texts = {name: _word(fields[name]) for name in _TEXTS}
-        return Holder(pid=int(fields["pid"]), until=_word(fields.get("until", "")), **texts)
+        texts = {name: _clean_text(fields[name]) for name in _TEXTS}
+        return Holder(pid=int(fields["pid"]), until=_clean_text(fields.get("until", "")), **texts)
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -98,7 +98,7 @@ def device_file(key: str) -> str:
     return f"{readable}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-def _word(value: object) -> str:
+def _clean_text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
     return "".join(char if char.isprintable() else "?" for char in value)[:_MAX_CHARS]
@@ -260,7 +260,7 @@ def _make_folder(folder: Path) -> None:
         os.mkdir(folder, 0o1777)
         os.chmod(folder, 0o1777)
     except FileExistsError:
-        why = _unsafe(os.lstat(folder))
+        why = _danger(os.lstat(folder))
         if why is not None:
             raise OSError(errno.EPERM, why) from None
     except FileNotFoundError:
@@ -268,7 +268,7 @@ def _make_folder(folder: Path) -> None:
         _make_folder(folder)
 
 
-def _unsafe(folder: os.stat_result) -> str | None:
+def _danger(folder: os.stat_result) -> str | None:
     """Return why others than their holders could remove leases from a folder, None if they cannot.
 
     In a sticky folder only the owner of a file, that of the folder, and root can do that; another
@@ -304,7 +304,7 @@ def _lock(descriptor: int) -> bool:
 
 
 ClaimKind = Literal["asks", "waits"]
-_MOST: Final = 1000
+_MAX_CLAIMS: Final = 1000
 _MARK: Final = "~"
 
 
@@ -343,7 +343,7 @@ def claimants(folder: Path, key: str, before: Claim | None = None) -> list[Claim
     except OSError:
         return []
     claims = []
-    for name in names[:_MOST]:
+    for name in names[:_MAX_CLAIMS]:
         if before is not None and name >= before.file:
             break
         with contextlib.suppress(OSError):
@@ -369,7 +369,7 @@ _log = logging.getLogger(__name__)
 
 _HOST: Final = socket.gethostname()
 _POLL_S: Final = (0.01, 0.05)
-_SURE_S: Final = 5.0
+_SETTLE_S: Final = 5.0
 _LONGEST_LOAN_S: Final = 604800.0
 """The longest time that a person may keep a device."""
 
@@ -526,7 +526,7 @@ class Leases:
                 name, _, holding = (ours or missed)[0]
                 # a process that is just acquiring or freeing one has not written its name
                 is_unknown = any(miss.holding.holder is None for miss in missed)
-                unclear = is_unknown and now - start < _SURE_S
+                unclear = is_unknown and now - start < _SETTLE_S
                 if str(holding.holder) != reported and not unclear:
                     reported = str(holding.holder)
                     waits.enter_context(progress_reporter(name))(f"waiting: held by {holding}")
@@ -605,8 +605,8 @@ class Leases:
 
     def _holder(self) -> Holder:
         now = datetime.now(UTC)
-        until = _shown(now + timedelta(seconds=self._loan_s)) if self._loan_s else ""
-        return Holder(_user(), _HOST, os.getpid(), _shown(now), self._purpose, until)
+        until = _format_time(now + timedelta(seconds=self._loan_s)) if self._loan_s else ""
+        return Holder(_user(), _HOST, os.getpid(), _format_time(now), self._purpose, until)
 
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_S):
@@ -621,5 +621,5 @@ def _user() -> str:
         return f"user {os.getuid()}"
 
 
-def _shown(time: datetime) -> str:
+def _format_time(time: datetime) -> str:
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -144,11 +144,8 @@ def with_addresses(
         (place,) = map(alone.address_of, alone.devices)
         if place not in known:
             visited = _visit(alone, open_lab)
-            names_in_use = [
-                *(known.values()),
-                *({device.pool for device in lab.devices} if lab else ()),
-            ]
-            new = alone.model_copy(update={"devices": (_described(visited, url, names_in_use),)})
+            used = [*known.values(), *({device.pool for device in lab.devices} if lab else ())]
+            new = alone.model_copy(update={"devices": (_config_of(visited, url, used),)})
             lab = new if lab is None else lab.with_devices(new.devices)
             known[place] = new.devices[0].name
         names[url] = known[place]
@@ -157,7 +154,7 @@ def with_addresses(
     return lab, names
 
 
-def _described(visited: FoundDevice, url: str, used_names: Collection[str | None]) -> DeviceConfig:
+def _config_of(visited: FoundDevice, url: str, used_names: Collection[str | None]) -> DeviceConfig:
     """Return the entry of devices.yaml for a device that answered."""
     soc, device = visited.soc, visited.device
     name = free_name(visited.serial, "", used_names)

@@ -292,7 +292,7 @@ def unreachable_advice(why: str) -> str | None:
 
     Callers share this advice. A device with an address has no cable to this computer.
     """
-    serial = next((one for word in why.split() if has_address(one := word.strip(":;,."))), "")
+    serial = next((word for text in why.split() if has_address(word := text.strip(":;,."))), "")
     for state in STATE_ADVICE:
         if f"is {state}" in why:
             return state_advice(state, serial, _ELSE)

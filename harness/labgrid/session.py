@@ -168,15 +168,15 @@ class FoundPlace:
 
 def _run_client(folder: Path, *args: str) -> None:
     """Run labgrid's client under the session's name. Raises InfraError."""
-    what = "labgrid's client"
+    tool = "labgrid's client"
     try:
         owner = read_json(folder / OWNER, MAX_BYTES)
     except (OSError, ValueError) as error:
-        raise InfraError(f"{what} does not start: {error}") from error
+        raise InfraError(f"{tool} does not start: {error}") from error
     host, _, user = owner["name"].partition("/")
     names = {"LG_HOSTNAME": host, "LG_USERNAME": user, "GRPC_VERBOSITY": "NONE"}
     command = [sys.executable, "-P", "-m", "labgrid.remote.client", "-x", owner["coordinator"]]
-    run_outliving([*command, *args], title=what, within_s=_CLIENT_S, environment=os.environ | names)
+    run_outliving([*command, *args], title=tool, within_s=_CLIENT_S, environment=os.environ | names)
 
 
 def send(**message: object) -> None:

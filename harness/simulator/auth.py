@@ -119,7 +119,7 @@ def owner_in(table: str, local: HostPort, remote: HostPort) -> int | None:
     None if it is not listed, or its process has closed it: the kernel gives such a socket
     to root. Raises ValueError for a malformed line.
     """
-    ends = {(_shown(local, form), _shown(remote, form)) for form in _FORMS}
+    ends = {(_table_address(local, form), _table_address(remote, form)) for form in _FORMS}
     for line in table.splitlines()[1:]:
         fields = line.split()
         if len(fields) < 10:
@@ -142,7 +142,7 @@ def _user_of(local: HostPort, remote: HostPort, proc: Path) -> int | None:
     return None
 
 
-def _shown(address: HostPort, form: bytes) -> str:
+def _table_address(address: HostPort, form: bytes) -> str:
     host = form + socket.inet_aton(address[0])
     # the kernel prints each word as a number of this computer's byte order
     words = struct.unpack(f"={len(host) // 4}I", host)

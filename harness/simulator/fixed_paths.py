@@ -1,7 +1,7 @@
 """Paths that every phone has and clients rely on: /data/local/tmp and /sdcard.
 
-On the simulated device they are folders of its storage. For files that adb transfers, that is a
-matter of names (`mapped`). For commands, which run on this computer, a boot gives itself a mount
+On the simulated device they are folders of its storage. For files that adb transfers,
+`map_fixed_paths` translates names. For commands, which run on this computer, a boot enters a mount
 namespace in which the folders lie there (`enter_namespace`), and passes it on to its commands. The
 rest of the root stays as it is, so paths of the host keep their meaning. No root is needed where
 user namespaces are allowed; the user stays who they are.
@@ -27,7 +27,7 @@ _MNT_DETACH: Final = 2
 _Tree = dict[str, "str | _Tree"]
 
 
-def mapped(root: str) -> dict[str, str]:
+def map_fixed_paths(root: str) -> dict[str, str]:
     """Return the fixed paths with their folders in the storage `root` (real paths).
 
     Leaves out a path that is a link on this computer, or leads to the storage itself.

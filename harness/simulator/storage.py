@@ -50,33 +50,33 @@ class Storage:
 
     def resolve(self, path: str) -> str:
         """Return the real path behind `path`. Raises PermissionError if it is outside."""
-        return self._inside(self._real(os.path.join(self.root, path)), path)
+        return self._require_inside(self._follow_links(os.path.join(self.root, path)), path)
 
     def resolve_entry(self, path: str) -> str:
         """Like `resolve`, but do not follow a link at the end of the path."""
         joined = os.path.join(self.root, path).rstrip("/")
         parent, name = os.path.split(joined)
-        if name in ("", ".", "..") or self._behind(joined) in self._fixed.values():
+        if name in ("", ".", "..") or self._map_fixed(joined) in self._fixed.values():
             return self.resolve(path)
-        return self._inside(os.path.join(self._real(parent), name), path)
+        return self._require_inside(os.path.join(self._follow_links(parent), name), path)
 
-    def _real(self, path: str) -> str:
+    def _follow_links(self, path: str) -> str:
         """Follow links, also those that lead to fixed paths."""
         for _ in range(_MAX_LINKS):
             path = os.path.realpath(path)
-            behind = self._behind(path)
+            behind = self._map_fixed(path)
             if behind == path:
                 return path
             path = behind
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
 
-    def _behind(self, path: str) -> str:
+    def _map_fixed(self, path: str) -> str:
         for fixed, folder in self._fixed.items():
             if path == fixed or path.startswith(f"{fixed}/"):
                 return folder + path[len(fixed) :]
         return path
 
-    def _inside(self, real: str, path: str) -> str:
+    def _require_inside(self, real: str, path: str) -> str:
         if real != self.root and not real.startswith(self.root + "/"):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return real

@@ -31,7 +31,7 @@ from harness.simulator import logcat, programs, protocol
 from harness.simulator.auth import TOKEN_BYTES, PublicKey, is_ours, parse_public_key, verify
 from harness.simulator.child import process_table
 from harness.simulator.device import DeviceSettings
-from harness.simulator.fixed_paths import enter_namespace, mapped
+from harness.simulator.fixed_paths import enter_namespace, map_fixed_paths
 from harness.simulator.programs import banner
 from harness.simulator.protocol import (
     AdbPacketReader,
@@ -59,7 +59,7 @@ class BoundPort:
     BACKLOG: Final = 128
 
     def __init__(self) -> None:
-        self.socket = _bound()
+        self.socket = _bind_port()
         # inherited by every connection; asyncio sets it only where the protocol was named
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -70,7 +70,7 @@ class BoundPort:
 
     def listen(self) -> None:
         """Accept connections. Raises OSError."""
-        _share(self.socket, True)
+        _set_shared(self.socket, True)
         self.socket.listen(self.BACKLOG)
 
     def refuse(self) -> None:
@@ -80,13 +80,13 @@ class BoundPort:
         does not share the port, and keeps it from being used for a minute after its end.
         """
         # Before `shutdown`: another process could bind the port in between.
-        _share(self.socket, False)
+        _set_shared(self.socket, False)
         # Only if listening: else later connections would inherit it.
         if self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             self.socket.shutdown(socket.SHUT_RDWR)
 
 
-def _bound() -> socket.socket:
+def _bind_port() -> socket.socket:
     for _ in range(_TRIES):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -101,7 +101,7 @@ def _bound() -> socket.socket:
     raise InfraError("no port of 127.0.0.1 is free")
 
 
-def _share(port: socket.socket, shared: bool) -> None:
+def _set_shared(port: socket.socket, shared: bool) -> None:
     port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(shared))
 
 
@@ -338,7 +338,7 @@ def run_boot(
     os.umask(0o022)
     programs.install(settings, reason)
     log = DeviceLog(settings.storage / programs.LOG_FILE)
-    fixed = mapped(str(settings.storage))
+    fixed = map_fixed_paths(str(settings.storage))
     why_not = enter_namespace(fixed, str(settings.storage / programs.NEW_ROOT))
     if why_not is not None:
         log.note(f"commands do not find {', '.join(fixed)}: {why_not}")

@@ -20,7 +20,7 @@ import os, sys
 sys.path.insert(0, sys.argv[1])
 import fixed_paths
 root = os.getcwd()
-print(fixed_paths.enter_namespace(fixed_paths.mapped(root), root + "/base"), flush=True)
+print(fixed_paths.enter_namespace(fixed_paths.map_fixed_paths(root), root + "/base"), flush=True)
 os.chdir(root)
 os.execv("/bin/sh", ["sh", "-c", sys.argv[2]])
 """
@@ -74,7 +74,7 @@ def test_what_leads_elsewhere_is_left_alone(
     table = {f"{tmp_path}/{name}": name for name in names}
     monkeypatch.setattr(fixed_paths, "FIXED_PATHS", table)
     root = f"{tmp_path}/holds/storage"
-    assert fixed_paths.mapped(root) == {f"{tmp_path}/free": f"{root}/free"}
+    assert fixed_paths.map_fixed_paths(root) == {f"{tmp_path}/free": f"{root}/free"}
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def test_a_named_one_is_not_replaced(tmp_path: Path) -> None:
     mock_qemu(tmp_path / "bin" / "qemu-hexagon", "integer")
     environment = path_with(tmp_path / "bin")
     other = mock_qemu(tmp_path / "other", version="other version 4")
-    for named, why in ((other, "tells no version"), (tmp_path / "none", "is no program")):
+    for named, why in ((other, "prints no version"), (tmp_path / "none", "is no program")):
         with pytest.raises(ConfigError, match=f"^{VARIABLE}: .*{why}"):
             find_qemu(tmp_path / "cache", environment | {VARIABLE: str(named)})
 

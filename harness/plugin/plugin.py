@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pytest
 
+from harness.core import hooks
 from harness.core.ending import Ending
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.plugin.collection import (
@@ -90,6 +91,13 @@ _EXPECTED = (
     "the test went on; if it expects this failure, call `bench.accept_refusal()` after it for a "
     "refusal, or mark it with `@pytest.mark.xfail(raises=TargetFailure, strict=True)`"
 )
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    try:
+        hooks.use(pluginmanager)
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -197,6 +205,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    hooks.leave(config.pluginmanager)
     if RUN in config.stash:
         config.stash[RUN].close()
         config.stash[RUN].records.release()

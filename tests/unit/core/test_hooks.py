@@ -1,0 +1,80 @@
+"""Plug-ins in other packages, found by their entry points."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pluggy
+import pytest
+from harness.core import hooks
+from harness.core.errors import ConfigError
+
+ENGINES_OF_A_PLUG_IN = """
+import pytest
+
+@pytest.hookimpl
+def qnn_engines():
+    return ["an engine"]
+"""
+
+
+def installed(folder: Path, module: str) -> Path:
+    """Install a module with an entry point into a folder, and return the folder."""
+    info = folder / "acme-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[{hooks.GROUP}]\nacme = acme_plugin\n")
+    (folder / "acme_plugin.py").write_text(module)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def forget_module() -> Iterator[None]:
+    yield
+    sys.modules.pop("acme_plugin", None)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pluggy.PluginManager:
+    monkeypatch.syspath_prepend(installed(tmp_path, ENGINES_OF_A_PLUG_IN))
+    return pluggy.PluginManager("pytest")
+
+
+def test_an_installed_module_implements_a_hook(plugin: pluggy.PluginManager) -> None:
+    hooks.use(plugin)
+    assert ["an engine"] in hooks.hooks().qnn_engines()
+    hooks.leave(plugin)
+    hooks.leave(plugin)  # as pytest does where an error ends it early
+    assert ["an engine"] not in hooks.hooks().qnn_engines()
+
+
+def test_a_blocked_module_is_not_loaded(plugin: pluggy.PluginManager) -> None:
+    plugin.set_blocked("acme")  # as `-p no:acme` does
+    hooks.use(plugin)
+    assert ["an engine"] not in hooks.hooks().qnn_engines()
+    hooks.leave(plugin)
+
+
+def test_a_module_that_cannot_be_loaded_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(installed(tmp_path, "import missing_library"))
+    with pytest.raises(ConfigError, match=r"plug-in acme \(acme_plugin\): .*missing_library"):
+        hooks.use(pluggy.PluginManager("pytest"))
+
+
+def test_pytest_names_a_module_that_cannot_be_loaded(tmp_path: Path) -> None:
+    installed(tmp_path, "import missing_library")
+    completed = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", tmp_path],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert completed.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "plug-in acme (acme_plugin): ModuleNotFoundError" in completed.stderr
+    assert "Traceback" not in completed.stderr

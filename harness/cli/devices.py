@@ -89,8 +89,8 @@ class ListedDevice(Part):
     vitals: Vitals | None = None
 
     @property
-    def describe_claim(self) -> str | None:
-        """The holder as text."""
+    def holder(self) -> str | None:
+        """The holder of its lease as text."""
         if self.lease is None:
             return None
         holder = self.lease.holder

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pluggy
 import pytest
+
 from harness.core import hooks
 from harness.core.errors import ConfigError
 

@@ -28,6 +28,8 @@ _EARLIER: Final = 12
 _BETWEEN: Final = 4
 _MOST_BACK: Final = 30
 _MOST_BYTES: Final = 1 << 30
+_PACED_RUNS: Final = 4
+_PACED_BYTES: Final = 32 << 20
 
 
 def previous_of(folder: RunFolder) -> RunFolder:
@@ -167,17 +169,19 @@ def find_failed_run(reports: Path, case: str) -> tuple[str, dict[str, str]]:
     return "", {}
 
 
-def last_durations(path: Path, selection: object) -> dict[str, float]:
-    """Return the seconds of each case in the last run before `path` with the same selection.
+def last_durations(path: Path, selection: object) -> dict[str, dict[str, float]]:
+    """Return the seconds of each case by device, in the last runs before `path` of this selection.
 
-    Empty if there is none. `path` need not exist yet.
+    Only verdicts count, and of several on one device the last. The number and the size of the runs
+    before the very last one are bounded. `path` need not exist yet.
     """
     siblings = run_folders(path.parent)
     before = siblings[: siblings.index(path)] if path in siblings else siblings
-    last: dict[str, tuple[int, float]] = {}
+    seconds: dict[str, dict[str, float]] = {}
     with contextlib.suppress(HarnessError, OSError):
-        for run in islice(_selecting(selection, before[::-1]), 1):
+        runs = list(islice(_selecting(selection, before[::-1]), _PACED_RUNS))
+        for run in reversed([*runs[:1], *_last(runs[1:], _PACED_BYTES)]):
             for _, record in cases_in(run.path / JOURNAL):
-                if record.case not in last or record.attempt >= last[record.case][0]:
-                    last[record.case] = record.attempt, record.duration_s
-    return {case: seconds for case, (_, seconds) in last.items()}
+                if record.device is not None and record.outcome != "error":
+                    seconds.setdefault(record.case, {})[record.device.name] = record.duration_s
+    return seconds

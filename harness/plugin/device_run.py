@@ -126,8 +126,8 @@ class Records:
             )
         return self.folder
 
-    def last_durations(self) -> dict[str, float]:
-        """Return the duration of each case in the last run of the same selection."""
+    def last_durations(self) -> dict[str, dict[str, float]]:
+        """Return the seconds of each case by device, in the last runs of the same selection."""
         from harness.history.previous import last_durations
 
         return last_durations(self.planned_folder, list(selection(sys.argv)))
@@ -284,11 +284,10 @@ _PATIENCE_S: Final = 1.0
 class FreeDevices:
     """Acquires devices for cases, and releases them."""
 
-    def __init__(self, workbench: Workbench, first: int = 0) -> None:
-        """Try devices from number `first` on, so that workers begin with different ones."""
+    def __init__(self, workbench: Workbench) -> None:
         self._workbench = workbench
-        self._first = first
-        self._last = ""
+        self.last = ""
+        """The device that was used last."""
 
     def device(self, placement: Placement) -> LabDevice:
         """Return the device of a placement."""
@@ -317,7 +316,7 @@ class FreeDevices:
         def attempt() -> Sequence[Missed]:
             missed, refused = [], list[DeviceHeld]()
             well = [candidate for candidate in places if self._workbench.problem(candidate) is None]
-            for place in self._in_order(well, tried, preferred or self._last):
+            for place in self._in_order(well, tried, preferred or self.last):
                 try:
                     holder = self._workbench.acquire(self.device(place))
                 except DeviceHeld as error:
@@ -336,7 +335,7 @@ class FreeDevices:
             if all(self._workbench.problem(place) is not None for place in places):
                 return next((place for place in places if place.device not in tried), placement)
             self._workbench.wait_for(attempt, wait=wait)
-        self._last = acquired[0].device
+        self.last = acquired[0].device
         return acquired[0]
 
     def give_back(self, placement: Placement) -> None:
@@ -372,10 +371,7 @@ class FreeDevices:
             self._workbench.recover(device, case_over=shared or not again, background=shared)
 
     def _places(self, placement: Placement) -> list[Placement]:
-        """Return the placement on each candidate, in the order of this worker."""
-        names = placement.candidates
-        begin = self._first % len(names)
-        return [placement.on(name) for name in (*names[begin:], *names[:begin])]
+        return [placement.on(name) for name in placement.candidates]
 
     def _prepare(self, place: Placement) -> bool:
         """Prepare a device that was acquired; release it if that fails and others may do.
@@ -521,6 +517,8 @@ class Run:
         self.problem: HarnessError | None = None
         self.collected: Collected | None = None
         self.live: Live | None = None
+        self.homes: Mapping[str, str] = {}
+        """The device with which a worker of pytest-xdist begins that gets this case first."""
         self._worker = worker
         self._workbench: Workbench | None = None
 
@@ -612,13 +610,13 @@ class Run:
 
     @cached_property
     def devices(self) -> FreeDevices:
-        number = self._worker.removeprefix("gw")
-        return FreeDevices(self.workbench, int(number) if number.isdecimal() else 0)
+        return FreeDevices(self.workbench)
 
     def attempts(self, node_id: str, placement: Placement) -> Attempts:
         """Return the attempts at a case, counted on from those of a resumed run."""
         earlier = self.records.earlier.get(node_id)
         again = (self.records.again or {}).get(node_id, 0)
+        self.devices.last = self.devices.last or self.homes.get(node_id, "")
         was_on = earlier.device.name if again and earlier and earlier.device else ""
         return Attempts(
             self.devices,

@@ -18,6 +18,7 @@ import pytest
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.platform import children
 from harness.core.whole_file import read_json, scratch_folder
+from harness.plugin.case_order import learn_paces
 from harness.plugin.collection import asks_for_devices
 from harness.plugin.plugin_compat import ignored_options
 from harness.plugin.pytest_internals import (
@@ -102,7 +103,7 @@ class Controller:
         self._shared = SharedFolder(self._temporary.enter_context(scratch_folder()))
         self._cases: set[str] = set()
         self._states = defaultdict[str, _CaseState](_CaseState)
-        self._durations: dict[str, float] = {}
+        self._paces: tuple[dict[str, float], dict[str, float]] = {}, {}
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
@@ -152,7 +153,7 @@ class Controller:
     def pytest_xdist_setupnodes(self, config: pytest.Config) -> None:
         """Look up earlier durations for the workers, and listen to their progress."""
         if asks_for_devices(config):
-            self._durations = self._run.records.last_durations()
+            self._paces = learn_paces(self._run.records.last_durations())
         if self._run.live is not None:
             self._run.live.listen(self._shared.path)
 
@@ -236,7 +237,7 @@ class Controller:
         node.workerinput["qnn_harness_run"] = str(self._run.records.planned_folder)
         node.workerinput["qnn_harness_shared"] = str(self._shared.path)
         node.workerinput["qnn_harness_dist"] = node.config.option.dist
-        node.workerinput["qnn_harness_durations"] = self._durations
+        node.workerinput["qnn_harness_paces"] = self._paces
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> Generator[None, object, object]:
@@ -263,7 +264,7 @@ class Controller:
 
 
 def worker_input(config: pytest.Config, key: str) -> Any:
-    """Return `run`, `shared`, `dist` or `durations` of an xdist worker; None elsewhere."""
+    """Return `run`, `shared`, `dist` or `paces` of an xdist worker; None elsewhere."""
     return getattr(config, "workerinput", {}).get(f"qnn_harness_{key}")
 
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import statistics
 import traceback
-from collections.abc import Generator, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -256,20 +254,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort the tests so that workers of pytest-xdist begin with the best ones."""
+    from harness.plugin.case_order import deal, ordered
     from harness.plugin.parallel import worker_input
 
-    durations, dist = worker_input(config, "durations"), worker_input(config, "dist")
+    dist = worker_input(config, "dist")
     placed = {i: placement for i, item in enumerate(items) if (placement := placement_of(item))}
     if not placed or dist not in ("load", "worksteal"):
         return
-
-    known = {n: durations[items[n].nodeid] for n in placed if items[n].nodeid in durations}
+    lengths_by_name, paces = worker_input(config, "paces")
+    names = [item.nodeid for item in items]
+    lengths = {n: lengths_by_name[names[n]] for n in placed if names[n] in lengths_by_name}
     cases = {number: placement.candidates for number, placement in placed.items()}
     if dist == "worksteal":
         workers = int(config.workerinput["workercount"])  # type: ignore[attr-defined]
-        order = dealt(len(items), cases, known, workers)
+        shares = deal(len(items), cases, lengths, paces, workers)
+        order = [number for share in shares for number in share.tests]
+        run = config.stash[RUN]
+        run.homes = {names[number]: share.device for share in shares for number in share.tests}
     else:
-        order = ordered(cases, known)
+        order = ordered(cases, lengths)
         order += [number for number in range(len(items)) if number not in cases]
     items[:] = [items[number] for number in order]
 
@@ -549,61 +552,3 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         with run.ending.uninterrupted():
             show_summary(terminalreporter, run, run.records.folder)
     show_skipped(terminalreporter)
-
-
-_USUAL_S: Final = 1.0
-
-
-@dataclass
-class _Share:
-    """The tests that `--dist worksteal` gives a worker at first, `room` of them in a row."""
-
-    room: int
-    tests: list[int] = field(default_factory=list)
-    seconds: float = 0.0
-
-
-def ordered(cases: Mapping[int, Sequence[Hashable]], seconds: Mapping[int, float]) -> list[int]:
-    """Sort cases, given by number, so that the best ones to begin with come first.
-
-    `cases` has the devices of each. Cases with few devices come first, then long ones by their
-    `seconds`; for unknown durations the median is assumed.
-    """
-    usual_s = statistics.median(seconds.values()) if seconds else _USUAL_S
-    return sorted(cases, key=lambda case: (len(cases[case]), -seconds.get(case, usual_s), case))
-
-
-def dealt(
-    count: int,
-    cases: Mapping[int, Sequence[Hashable]],
-    seconds: Mapping[int, float],
-    workers: int,
-) -> list[int]:
-    """Return the numbers of `count` tests so that each worker begins with the best of its share.
-
-    `--dist worksteal` cuts them into equal shares, one for each worker. Cases of one device go to
-    one share while it has room, so that workers do not wait for each other; else to the share with
-    the least work so far. Other tests come after them, in order.
-    """
-    usual_s = statistics.median(seconds.values()) if seconds else _USUAL_S
-    shares, remaining = list[_Share](), count
-    for worker in range(workers):
-        shares.append(_Share(remaining // (workers - worker)))
-        remaining -= shares[-1].room
-    homes: dict[Hashable, _Share] = {}
-    for device in dict.fromkeys(device for devices in cases.values() for device in devices):
-        homes[device] = shares[len(homes) % workers]
-    for number in ordered(cases, seconds):
-        at_home = [share for device in cases[number] if (share := homes[device]).room]
-        share = min(at_home or [share for share in shares if share.room], key=_work)
-        share.tests.append(number)
-        share.room -= 1
-        share.seconds += seconds.get(number, usual_s)
-    others = iter([number for number in range(count) if number not in cases])
-    for share in shares:
-        share.tests += [next(others) for _ in range(share.room)]
-    return [number for share in shares for number in share.tests]
-
-
-def _work(share: _Share) -> float:
-    return share.seconds

@@ -172,15 +172,21 @@ def test_without_an_earlier_run_nothing_is_called_new(tmp_path: Path) -> None:
     assert "of them new" not in (only.path / "report.html").read_text()
 
 
-def test_how_long_cases_took_is_that_of_their_last_attempts(tmp_path: Path) -> None:
-    first = run_folder(tmp_path, attempt("a failed"), attempt("a passed"), attempt("b passed"))
+def test_durations_are_those_of_the_last_verdicts_on_each_device(tmp_path: Path) -> None:
+    attempts = [attempt("a failed"), attempt("a passed"), attempt("a error"), attempt("b passed")]
+    first = run_folder(tmp_path, *attempts)
     rows = [json.loads(line) for line in (first / "results.jsonl").read_text().splitlines()]
-    for row, seconds in zip(rows, (1.0, 2.0, -3.0), strict=True):
+    for row, seconds in zip(rows, (1.0, 2.0, 9.0, -3.0), strict=True):
         row["duration_s"] = seconds
     lines = [*map(json.dumps, rows), "[]", '{"kind": "case"}', "cut of", '{"kind": "device"}']
     (first / "results.jsonl").write_text("\n".join(lines))
+    second = run_folder(tmp_path, attempt("a passed"))
+    row = json.loads((second / "results.jsonl").read_text())
+    row["device"]["name"] = "other"
+    (second / "results.jsonl").write_text(json.dumps(row | {"duration_s": 5.0}))
     new = RunFolder.open(run_folder(tmp_path, ONE))
-    wanted, known = new.info()["selection"], {rows[1]["case"]: 2.0}
+    wanted = new.info()["selection"]
+    known = {row["case"]: {rows[1]["device"]["name"]: 2.0, "other": 5.0}}
     assert last_durations(new.path, wanted) == known
     assert last_durations(first, wanted) == {}
     shutil.rmtree(new.path)

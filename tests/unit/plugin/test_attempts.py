@@ -212,12 +212,12 @@ def test_a_verdict_ends_it_and_so_does_the_end_of_the_run() -> None:
 
 def test_the_device_used_last_comes_first_and_then_one_that_has_the_files() -> None:
     workbench: Any = MockWorkbench(files="new-b")
-    devices = FreeDevices(workbench, first=2)
+    devices = FreeDevices(workbench)
     assert devices.acquire(SHARED).device == "new-b"
     workbench.give_back(workbench.devices["new-b"])
     workbench.files = ""
     assert devices.acquire(SHARED).device == "new-b"
-    assert devices.acquire(SHARED.on("new-b"), tried=["new-b"]).device == "new-a"
+    assert devices.acquire(SHARED.on("new-b"), tried=["new-b"]).device == "old-a"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,233 @@
+"""The order in which workers of pytest-xdist get cases, and how long a run takes with it."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given, settings, strategies as st
+from xdist.scheduler import WorkStealingScheduling
+
+from harness.plugin.case_order import Share, deal, learn_paces, ordered
+from tests.properties import reached, reaches
+
+DEVICES = ("a", "b", "c", "d")
+EIGHT = tuple("abcdefgh")
+CASES = 48
+
+
+def in_order(shares: Sequence[Share]) -> list[int]:
+    return [number for share in shares for number in share.tests]
+
+
+def test_few_devices_come_first_then_long_cases_then_the_order_of_the_file() -> None:
+    cases = {0: DEVICES, 1: DEVICES, 2: ("a",), 3: DEVICES, 4: ("a", "b"), 5: DEVICES}
+    assert ordered(cases, {}) == [2, 4, 0, 1, 3, 5]
+    # an unknown length is taken for the median
+    assert ordered(cases, {0: 1.0, 3: 9.0, 5: 5.0}) == [2, 4, 3, 1, 5, 0]
+
+
+def test_each_worker_begins_with_a_long_case_and_has_as_much_to_do_as_the_others() -> None:
+    lengths: Mapping[int, float] = {number: float(1 + number) for number in range(40)}
+    shares = deal(40, dict.fromkeys(range(40), DEVICES), lengths, {}, 4)
+    assert sorted(share.tests[0] for share in shares) == [36, 37, 38, 39]
+    for share in shares:
+        assert share.tests[::2] == sorted(share.tests[::2], reverse=True)
+        assert share.tests[1::2] == sorted(share.tests[1::2])
+        assert max(share.tests[1::2]) < min(share.tests[::2])
+        assert share.seconds == sum(lengths[number] for number in share.tests)
+    assert max(share.seconds for share in shares) < 1.1 * min(share.seconds for share in shares)
+
+
+def test_cases_of_one_device_go_to_one_worker() -> None:
+    cases = {number: (DEVICES[number % 4],) for number in range(40)}
+    for share in deal(40, cases, {}, {}, 4):
+        assert {cases[number] for number in share.tests} == {(share.device,)}
+
+
+def test_slow_devices_begin_with_short_cases() -> None:
+    lengths = {number: float(1 + number) for number in range(8)}
+    cases = dict.fromkeys(range(8), ("fast", "slow"))
+    fast, slow = deal(8, cases, lengths, {"fast": 0.5, "slow": 2.0}, 2)
+    assert (fast.device, slow.device) == ("fast", "slow")
+    assert {7, 6, 5} < {*fast.tests}
+    assert sum(lengths[number] for number in slow.tests) < sum(lengths.values()) / 3
+
+
+def test_paces_come_from_cases_that_several_devices_have_run() -> None:
+    lengths, paces = learn_paces(
+        {
+            "one": {"fast": 1.0, "slow": 3.0},
+            "two": {"fast": 4.0, "slow": 12.0},
+            "outlier": {"fast": 5.0, "slow": 5.0},
+            "three": {"slow": 6.0},
+            "four": {"other": 7.0},
+            "nothing": {"other": 0.0},
+        }
+    )
+    assert math.isclose(paces["slow"] / paces["fast"], 3.0)
+    assert paces["other"] == 1.0
+    assert math.isclose(lengths["two"] / lengths["one"], 4.0)
+    assert math.isclose(lengths["three"] / lengths["one"], 2.0)
+    assert lengths["four"] == 7.0
+    assert lengths["nothing"] > 0
+    assert learn_paces({}) == ({}, {})
+
+
+@reaches(0.4)
+@settings(deadline=None)
+@given(
+    devices=st.lists(st.lists(st.sampled_from(DEVICES), unique=True), min_size=8, max_size=30),
+    workers=st.integers(1, 4),
+    known=st.dictionaries(st.integers(0, 29), st.floats(0, 1e4)),
+    paces=st.dictionaries(st.sampled_from(DEVICES), st.floats(0.01, 100)),
+)
+def test_nothing_is_lost_and_other_tests_keep_their_order(
+    devices: list[list[str]], workers: int, known: dict[int, float], paces: dict[str, float]
+) -> None:
+    cases = {number: names for number, names in enumerate(devices) if names}
+    lengths = {number: length for number, length in known.items() if number in cases}
+    shares = deal(len(devices), cases, lengths, paces, workers)
+    order = in_order(shares)
+    assert sorted(order) == list(range(len(devices)))
+    assert order == in_order(deal(len(devices), cases, lengths, paces, workers))
+    others = [number for number in order if number not in cases]
+    assert others == sorted(others)
+    for share in shares:
+        placed = [number for number in share.tests if number in cases]
+        assert share.tests[: len(placed)] == placed, "other tests come behind"
+    if len(cases) > workers:
+        reached()
+
+
+class SimulatedWorker:
+    """A worker of pytest-xdist on simulated time; it holds back its last test until a shutdown."""
+
+    def __init__(self, number: int, farm: SimulatedFarm) -> None:
+        self.gateway = SimpleNamespace(id=f"gw{number}")
+        self.shutting_down = False
+        self.queue: list[int] = []
+        self.running: int | None = None
+        self.device = ""
+        self._farm = farm
+
+    def send_runtest_some(self, tests: Sequence[int]) -> None:
+        self.queue += tests
+
+    def send_steal(self, tests: Sequence[int]) -> None:
+        kept = [test for test in self.queue if test not in tests]
+        stolen = [test for test in self.queue if test in tests]
+        self.queue = kept
+        self._farm.messages.append(
+            lambda: self._farm.scheduler.remove_pending_tests_from_node(self, stolen)
+        )
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+class SimulatedFarm:
+    """A run of cases with pytest-xdist's own scheduler, one worker for each device."""
+
+    def __init__(self, lengths: Mapping[int, float], paces: Mapping[str, float]) -> None:
+        self._lengths, self._paces = lengths, paces
+        self.messages: list[Callable[[], None]] = []
+        config: Any = SimpleNamespace(getvalue=lambda _: ["popen"] * len(paces))
+        self.scheduler: Any = WorkStealingScheduling(config)
+
+    def run(self, shares: Sequence[Share]) -> tuple[float, dict[int, dict[str, float]]]:
+        """Return the time until the last case has ended, and how long each took on its device."""
+        order = in_order(shares)
+        homes = {number: share.device for share in shares for number in share.tests}
+        workers = [SimulatedWorker(number, self) for number in range(len(self._paces))]
+        for worker in workers:
+            self.scheduler.add_node(worker)
+            self.scheduler.add_node_collection(worker, [f"case-{number}" for number in order])
+        self.scheduler.schedule()
+        free, ends = {*self._paces}, list[tuple[float, int]]()
+        clock, seconds = 0.0, dict[int, dict[str, float]]()
+        while True:
+            while self.messages:
+                self.messages.pop(0)()
+            for index, worker in enumerate(workers):
+                if worker.running is None and len(worker.queue) > (not worker.shutting_down):
+                    worker.running = worker.queue.pop(0)
+                    case = order[worker.running]
+                    preferred = worker.device or homes[case]
+                    worker.device = preferred if preferred in free else min(free)
+                    free.remove(worker.device)
+                    taken = self._lengths[case] * self._paces[worker.device]
+                    seconds[case] = {worker.device: taken}
+                    heapq.heappush(ends, (clock + taken, index))
+            if not ends:
+                return clock, seconds
+            clock, index = heapq.heappop(ends)
+            worker = workers[index]
+            test, worker.running = worker.running, None
+            free.add(worker.device)
+            self.scheduler.mark_test_complete(worker, test)
+
+
+def runs(lengths: Mapping[int, float], true_paces: Mapping[str, float], count: int) -> list[float]:
+    """Return the time of each of `count` runs in a row, in parts of the least possible time."""
+    known: dict[str, dict[str, float]] = {}
+    speed = sum(1 / pace for pace in true_paces.values())
+    bound = max(sum(lengths.values()) / speed, max(lengths.values()))
+    cases = dict.fromkeys(lengths, tuple(sorted(true_paces)))
+    times = []
+    for _ in range(count):
+        by_name, paces = learn_paces(known)
+        learned = {int(name): length for name, length in by_name.items()}
+        shares = deal(len(cases), cases, learned, paces, len(true_paces))
+        time, seconds = SimulatedFarm(lengths, true_paces).run(shares)
+        assert len(seconds) == len(cases)
+        for case, taken in seconds.items():
+            known.setdefault(str(case), {}).update(taken)
+        times.append(time / bound)
+    return times
+
+
+def figures(draw: Callable[[random.Random], float], slow: float) -> list[float]:
+    """Return the median times of four runs in a row, of 40 farms with 4 devices `slow` as slow."""
+    farms = []
+    for seed in range(40):
+        source = random.Random(seed)
+        lengths = {number: draw(source) for number in range(CASES)}
+        paces = [1.0] * 4 + [slow] * 4
+        source.shuffle(paces)
+        farms.append(runs(lengths, dict(zip(EIGHT, paces, strict=True)), 4))
+    return [round(statistics.median(times), 2) for times in zip(*farms, strict=True)]
+
+
+def test_four_fast_and_four_slow_devices_are_used_well_once_their_paces_are_known() -> None:
+    """Print the figures with `-s`.
+
+    48 cases of 0.2 to 20 s, half of the devices three times as slow; times in parts of the bound:
+
+    | lengths     | run 1 | run 2 | run 3 | run 4 |
+    |-------------|-------|-------|-------|-------|
+    | log-uniform | 1.91  | 1.54  | 1.05  | 1.05  |
+    | uniform     | 1.54  | 1.66  | 1.12  | 1.12  |
+
+    In the first run nothing is known of a case, and a worker of pytest-xdist keeps the case after
+    the one it runs: whatever the order, a slow device may get a long case at the end. Even a list
+    from which each device takes the next case as it becomes free has 1.3 to 1.6. In the second run
+    lengths are known as the devices of the first measured them, but no paces: no case has run on
+    two devices yet.
+    """
+    log_uniform = figures(lambda source: math.exp(source.uniform(math.log(0.2), math.log(20))), 3.0)
+    uniform = figures(lambda source: source.uniform(0.2, 20), 3.0)
+    print(f"log-uniform {log_uniform}, uniform {uniform}")
+    assert max(log_uniform[2:]) < 1.1
+    assert max(uniform[2:]) < 1.15
+
+
+def test_equal_devices_are_used_well_once_lengths_are_known() -> None:
+    equal = figures(lambda source: math.exp(source.uniform(math.log(0.2), math.log(20))), 1.0)
+    print(f"log-uniform, equal devices {equal}")
+    assert max(equal[1:]) < 1.06

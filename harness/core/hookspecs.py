@@ -1,19 +1,22 @@
 """Hooks by which another package adds to the harness, without a change to it.
 
-An implementation is marked by `@pytest.hookimpl`. It is found in a conftest.py, in a plug-in of
-pytest, or in a module that an entry point of the group `qnn_harness` names; commands other than
-pytest load the last only. The harness's own parts are added by the same hooks.
+An implementation is marked by `@pytest.hookimpl`, and may leave out parameters. It is found in a
+conftest.py, in a plug-in of pytest, or in a module that an entry point of the group `qnn_harness`
+names; commands other than pytest load the last only. The harness's own parts are added by the same
+hooks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pluggy
 
 if TYPE_CHECKING:
     from harness.core.axes import Engine
+    from harness.report.sections import RunData
 
 hookspec = pluggy.HookspecMarker("pytest")
 
@@ -21,4 +24,19 @@ hookspec = pluggy.HookspecMarker("pytest")
 @hookspec
 def qnn_engines() -> Iterable[Engine]:
     """Return engines: what executes the contexts or models of a case."""
+    raise NotImplementedError
+
+
+@hookspec
+def qnn_run_finished(
+    folder: Path, outcomes: Mapping[str, int], exit_code: int, run: RunData
+) -> Iterable[str] | None:
+    """Notify, upload or display a pytest run of devices, and return lines for the terminal.
+
+    Called once, in the process that writes the journal, when the run's `folder` has its reports;
+    also for each run of a night or a bisection. `outcomes` has the number of cases of each outcome,
+    expected failures as `expected`, without zeros; `run` has the records, run.json, and the
+    coverage. An exception is printed and stored as one of the `plugin_errors` in run.json; a run
+    that would end with 0 ends with 3 then.
+    """
     raise NotImplementedError

@@ -9,7 +9,6 @@ another kind, if any device will do. A device that failed is recovered in the ba
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from harness.lab.lease import DeviceHeld, Missed
     from harness.plugin.collection import Collected
     from harness.plugin.terminal import Live
+    from harness.report.sections import RunData
     from harness.results.known_issues import CollectedTests
     from harness.results.record import CaseRecord, DeviceEvent
     from harness.results.run_folder import RunFolder
@@ -250,26 +250,21 @@ class Records:
 
     def finish(
         self, exit_code: int, problem: str | None = None, *, other_failures: bool = False
-    ) -> list[str]:
-        """Close the journal and write the reports.
-
-        Returns lines to print for the CI system, if one runs this.
-        """
+    ) -> RunData | None:
+        """Close the journal and write the reports."""
         if self.folder is None or self.is_worker:
-            return []
+            return None
         from harness.history.previous import since_previous
         from harness.report import projections
-        from harness.report.ci import export_to_ci
 
         self.write_events()
-        made_of = projections.finish(
+        return projections.finish(
             self.folder,
             exit_code=exit_code,
             problem=problem,
             other_failures=other_failures,
             since=since_previous(self.folder),
         )
-        return export_to_ci(made_of, self.folder.path, os.environ)
 
 
 AttemptEnd = Literal["verdict", "unsupported", "lab", "full", "hot"]

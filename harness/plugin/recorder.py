@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from harness.core.errors import ConfigError, HarnessError
+from harness.core import hooks
+from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.outgoing_text import counted, outgoing
 from harness.plugin.collection import asks_for_devices
 from harness.plugin.terminal import (
@@ -23,6 +25,7 @@ from harness.plugin.terminal import (
 
 if TYPE_CHECKING:
     from harness.plugin.device_run import Run
+    from harness.report.sections import RunData
     from harness.results.run_folder import RunFolder
 
 _NO_TEST: Final = (
@@ -112,11 +115,11 @@ def _finish(
     try:
         _close(session, run)
     finally:
+        data = None
         with run.ending.uninterrupted():
             try:
                 code = int(session.exitstatus)
-                for line in run.records.finish(code, problem, other_failures=foreign):
-                    write_lines(session.config, line)
+                data = run.records.finish(code, problem, other_failures=foreign)
                 # `qnn-harness run`, a night and a bisection print themselves how to go on
                 wrapped = LIVE_FROM in session.config.stash or run.options.problem_file is not None
                 if problem == "interrupted" and coverage.not_run and not wrapped:
@@ -124,6 +127,38 @@ def _finish(
             except HarnessError as error:
                 session.exitstatus = error.exit_code
                 write_lines(session.config, f"error: {error}", red=True)
+        if data is not None:
+            try:
+                _call_plugins(session, folder, data)
+            except HarnessError as error:
+                session.exitstatus = session.exitstatus or error.exit_code
+                write_lines(session.config, f"error: {error}", red=True)
+
+
+def _call_plugins(session: pytest.Session, folder: RunFolder, data: RunData) -> None:
+    """Call `qnn_run_finished` of each plug-in, and record those that fail."""
+    from harness.report import ci
+    from harness.report.summary import totals
+
+    code, errors = int(session.exitstatus), []
+    hooks.add(ci, "qnn-harness-ci")
+    arguments = {"folder": folder.path, "exit_code": code, "outcomes": totals(data.cases)}
+    for plugin, call in hooks.calls("qnn_run_finished", **arguments, run=data):
+        try:
+            lines = call() or ()
+            if isinstance(lines, str):
+                raise TypeError("it returns a text instead of lines")
+            for line in lines:
+                write_lines(session.config, line)
+        except Exception as error:
+            errors.append(hooks.failure_text(plugin, "qnn_run_finished", error))
+            write_lines(session.config, f"error: {errors[-1]}", red=True)
+            if session.config.option.verbose > 0:
+                write_lines(session.config, "".join(traceback.format_exception(error)))
+    if errors:
+        session.exitstatus = code or InfraError.exit_code
+        ended = {"finished": data.info.get("finished"), "exit_code": int(session.exitstatus)}
+        folder.end({**ended, "plugin_errors": errors})
 
 
 def _drifts(run: Run, folder: RunFolder) -> bool:

@@ -1,17 +1,21 @@
 """Exports of a run to CI systems: GitHub's annotations and summary, GitLab's findings.
 
-Their texts are pure; `export_to_ci` writes them if GitHub Actions or GitLab runs this.
+Their texts are pure; `export_to_ci` writes them if GitHub Actions or GitLab runs this. The module
+is a plug-in, which does so at the end of a run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
+
+import pytest
 
 from harness.core.outgoing_text import Command, counted, outgoing
 from harness.core.whole_file import write_whole
@@ -172,6 +176,12 @@ def export_to_ci(run: RunData, folder: Path, environment: Mapping[str, str]) -> 
     except OSError as error:
         lines.append(f"warning: cannot report to CI: {error.filename}: {error.strerror}")
     return lines
+
+
+@pytest.hookimpl
+def qnn_run_finished(run: RunData, folder: Path) -> list[str]:
+    """Export the run to the CI system of this process, if it has one."""
+    return export_to_ci(run, folder, os.environ)
 
 
 def add_to_summary(environment: Mapping[str, str], text: str) -> None:

@@ -87,6 +87,7 @@ def finish(
         "other_failures": other_failures,
         "drift": [output.document().model_dump() for output in folder.drift() if output.drifts],
         "problem": problem,
+        "plugin_errors": [],
     }
     folder.end(facts)
     return project(folder, since)

@@ -76,6 +76,7 @@ class RunInfo(_OpenModel):
     exit_code: int | None = None
     problem: str | None = None
     other_failures: bool = False
+    plugin_errors: list[str] = []
     command: list[str] = []
     selection: list[str] = []
     selected: Annotated[int, Field(ge=0, lt=1 << 53)] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,38 @@ def test_an_installed_module_implements_a_hook(plugin: pluggy.PluginManager) -> 
     hooks.leave(plugin)
     hooks.leave(plugin)  # as pytest does where an error ends it early
     assert ["an engine"] not in hooks.hooks().qnn_engines()
+
+
+def test_a_plug_in_of_pytest_implements_a_hook_from_its_registration_on() -> None:
+    manager, conftest = pytest.PytestPluginManager(), types.ModuleType("conftest")
+    hooks.use(manager)
+    assert "conftest.py" not in dict(hooks.results("qnn_engines"))
+    exec(ENGINES_OF_A_PLUG_IN, conftest.__dict__)
+    manager.register(conftest, "conftest.py")
+    assert dict(hooks.results("qnn_engines"))["conftest.py"] == ["an engine"]
+    hooks.leave(manager)
+
+
+def test_an_error_of_an_implementation_names_the_plug_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ENGINES_OF_A_PLUG_IN.replace('return ["an engine"]', "return 1 / 0")
+    monkeypatch.syspath_prepend(installed(tmp_path, module))
+    manager = pluggy.PluginManager("pytest")
+    hooks.use(manager)
+    with pytest.raises(ConfigError, match="plug-in acme: qnn_engines: ZeroDivisionError: "):
+        list(hooks.results("qnn_engines"))
+    hooks.leave(manager)
+
+
+@pytest.mark.parametrize("name", ["qnn_engine", "qnn_engines(unknown)"])
+def test_an_implementation_without_a_specification_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    module = ENGINES_OF_A_PLUG_IN.replace("qnn_engines()", name if "(" in name else f"{name}()")
+    monkeypatch.syspath_prepend(installed(tmp_path, module))
+    with pytest.raises(ConfigError, match=r"plug-in acme: .*(unknown hook|can not be found)"):
+        hooks.use(pluggy.PluginManager("pytest"))
 
 
 def test_a_blocked_module_is_not_loaded(plugin: pluggy.PluginManager) -> None:

@@ -1,0 +1,152 @@
+"""`qnn_run_finished`: a package outside of the tree acts on runs whose reports are written."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.nightly.servers import Webhook
+from tests.unit.core.test_hooks import installed
+
+SUITE = """
+import pytest
+
+@pytest.mark.device(backend="htp")
+@pytest.mark.parametrize("figure", [1, 2])
+def test_figure(bench, figure):
+    bench.measure(figure=figure)
+"""
+RAISES = """
+import pytest
+
+@pytest.hookimpl
+def qnn_run_finished(folder):
+    assert (folder / "report.html").is_file()
+    raise ConnectionError("the dashboard is away")
+"""
+RETURNS_TEXT = """
+import pytest
+
+@pytest.hookimpl
+def qnn_run_finished():
+    return "uploaded"
+"""
+UNKNOWN_PARAMETER = """
+import pytest
+
+@pytest.hookimpl
+def qnn_run_finished(reports):
+    pass
+"""
+
+
+def example() -> str:
+    """Return the module in the section of docs/extend.md."""
+    (module,) = re.findall(
+        r'```python\n("""acme_plugin.py: the figures .*?)```',
+        (ROOT / "docs/extend.md").read_text(),
+        re.DOTALL,
+    )
+    assert len(module.splitlines()) <= 40
+    return str(module)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run with the plug-in: its exit code, its output, its run.json."""
+
+    code: int
+    output: str
+    info: dict[str, Any]
+
+
+def run_with(plugin: str, lab: DeviceRuns, *words: str, **variables: str) -> Ended:
+    """Run two cases in a process that has the plug-in installed."""
+    packages = lab.folder / "packages"
+    packages.mkdir()
+    installed(packages, plugin)
+    (lab.folder / "test_mine.py").write_text(SUITE)
+    (lab.folder / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-m", "device", "--qnn=2.51.0", *words]
+    completed = subprocess.run(
+        command,
+        cwd=lab.folder,
+        env=lab.environment | variables | {"PYTHONPATH": f"{packages}:{ROOT}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    info = lab.reports / "latest/run.json"
+    content = json.loads(info.read_text()) if info.is_file() else {}
+    return Ended(completed.returncode, completed.stdout, content)
+
+
+@pytest.fixture
+def dashboard() -> Iterator[Webhook]:
+    webhook = Webhook()
+    yield webhook
+    webhook.close()
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2", "--dist=load")])
+def test_a_package_sends_the_figures_of_a_run(
+    lab: DeviceRuns, dashboard: Webhook, workers: tuple[str, ...]
+) -> None:
+    ended = run_with(example(), lab, *workers, ACME_DASHBOARD=f"http://{dashboard.at}/runs")
+    assert (ended.code, ended.info["plugin_errors"]) == (0, []), ended.output
+    (figures,) = dashboard.got
+    assert figures.pop("seconds") > 0
+    run = ended.info["run"]
+    assert figures == {
+        "run": run,
+        "outcomes": {"passed": 2},
+        "exit_code": 0,
+        "without_verdict": 0,
+    }
+    assert f"dashboard: 200 for {run}\n" in ended.output
+
+
+@pytest.mark.parametrize(
+    ("plugin", "problem"),
+    [
+        (RAISES, "ConnectionError: the dashboard is away"),
+        (RETURNS_TEXT, "TypeError: it returns a text instead of lines"),
+    ],
+)
+def test_a_plug_in_that_fails_is_named_and_the_reports_stay(
+    lab: DeviceRuns, plugin: str, problem: str
+) -> None:
+    summary = lab.folder / "summary.md"
+    github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
+    ended = run_with(plugin, lab, **github)
+    text = f"plug-in acme: qnn_run_finished: {problem}"
+    assert (ended.code, ended.info["exit_code"], ended.info["problem"]) == (3, 3, None)
+    assert ended.info["plugin_errors"] == [text]
+    assert f"error: {text}\n" in ended.output
+    assert "2 of 2 cases have a verdict: 2 passed" in ended.output
+    assert "Traceback" not in ended.output
+    assert (lab.reports / "latest/junit.xml").is_file()
+    assert "2 passed" in summary.read_text()  # another plug-in
+
+
+def test_a_wrong_implementation_is_an_error_before_the_run(lab: DeviceRuns) -> None:
+    ended = run_with(UNKNOWN_PARAMETER, lab)
+    assert (ended.code, ended.info) == (pytest.ExitCode.USAGE_ERROR, {})
+    assert "plug-in acme: " in ended.output
+    assert "{'reports'} are declared in the hookimpl but can not be found" in ended.output
+
+
+def test_a_blocked_plug_in_is_not_called(lab: DeviceRuns) -> None:
+    github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(lab.folder / "summary.md")}
+    ended = run_with(RAISES, lab, "-p", "no:acme", "-p", "no:qnn-harness-ci", **github)
+    assert (ended.code, ended.info["plugin_errors"]) == (0, [])
+    assert not (lab.folder / "summary.md").exists()

@@ -53,9 +53,10 @@ from harness.reduce.driver import Result
 from harness.results import known_issues
 from harness.results.known_issues import KnownIssues
 from harness.results.record import JournalLine
+from harness.runtimes import source_kinds
 
 FOLDER: Final = Path("docs/schema")
-_OF_LAB: Final = (fields, health, inventory)
+_OF_LAB: Final = (fields, health, inventory, source_kinds)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Printed = (
@@ -99,9 +100,7 @@ def schemas() -> dict[str, str]:
         "nightly.schema.json": _schema(Night, "What nightly --json prints, and its nightly.json"),
         "printed.schema.json": _schema(Printed, "What other commands print with --json"),
         "plan.schema.json": _schema(PlanReport, "What run --plan --json prints"),
-        "devices.schema.json": _described(
-            _schema(Lab, "devices.yaml", "validation"), Lab, *_OF_LAB
-        ),
+        "devices.schema.json": _described(_lab_schema(), Lab, *_OF_LAB),
         "manifest.schema.json": _schema(
             Manifest, "The manifest.json of contexts extract, and of a bundle", "validation"
         ),
@@ -126,6 +125,17 @@ def _schema(
     return {"$schema": _DIALECT} | document | {"title": title}
 
 
+def _lab_schema() -> dict[str, Any]:
+    """Return the schema of devices.yaml, with each kind of entry in `runtimes`."""
+    schema = _schema(Lab, "devices.yaml", "validation")
+    kinds = {kind.__name__: kind.model_json_schema() for kind in fields.source_kinds().values()}
+    references = [{"$ref": f"#/$defs/{name}"} for name in kinds]
+    schema["properties"]["runtimes"]["items"] = {"oneOf": references}
+    del schema["$defs"]["RuntimeSource"]
+    schema["$defs"] = dict(sorted({**schema["$defs"], **kinds}.items()))
+    return schema
+
+
 def _described(
     schema: dict[str, Any], whole: type[BaseModel], *modules: ModuleType
 ) -> dict[str, Any]:
@@ -137,7 +147,7 @@ def _described(
     for module in modules:
         for name, model in inspect.getmembers(module, inspect.isclass):
             if (
-                name in models
+                "properties" in models.get(name, {})
                 and issubclass(model, BaseModel)
                 and model.__module__ == module.__name__
             ):
@@ -149,6 +159,9 @@ def _described(
 
 
 def _texts_below(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    base = model.__base__
+    if base is not None and base.__module__.startswith("harness."):
+        yield from _texts_below(base)
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(body, ast.ClassDef)
     for field, below in itertools.pairwise(body.body):

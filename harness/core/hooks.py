@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ from harness.core.errors import ConfigError
 GROUP: Final = "qnn_harness"
 """The group of entry points that name modules with implementations."""
 
+BUILT_IN: Final = ("harness.runtimes",)
+"""The modules with the harness's own implementations; they are above this one."""
+
 
 class _Hooks(pluggy.PluginManager):
     """The hooks of a pytest run, or of a process, and the plug-ins in `source`."""
@@ -27,6 +31,8 @@ class _Hooks(pluggy.PluginManager):
         super().__init__("pytest")
         self.add_hookspecs(hookspecs)
         self.source = source
+        for module in BUILT_IN:
+            self.register(import_module(module), module)
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
         # other attributes may be properties, which must not be read

@@ -16,6 +16,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from harness.core.axes import Engine
+    from harness.lab.fields import RuntimeSource
     from harness.report.sections import RunData
 
 hookspec = pluggy.HookspecMarker("pytest")
@@ -38,5 +39,15 @@ def qnn_run_finished(
     expected failures as `expected`, without zeros; `run` has the records, run.json, and the
     coverage. An exception is printed and stored as one of the `plugin_errors` in run.json; a run
     that would end with 0 ends with 3 then.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def qnn_runtime_sources() -> Iterable[type[RuntimeSource]]:
+    """Return kinds of sources of libraries, for entries of `runtimes` in devices.yaml.
+
+    A kind is a model of an entry's fields with `kind: Literal["..."]`; its `open` makes a
+    `LibrarySource`, which lists versions and fetches one.
     """
     raise NotImplementedError

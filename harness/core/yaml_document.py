@@ -474,21 +474,21 @@ def _explain_all(
     for number, (place, detail) in enumerate(ordered):
         explanation: _Explanation = detail["type"], None
         if number <= MAX_MISTAKES:
-            explanation = _explain(document.written.get(place), model, place, detail)
+            explanation = _explain(document, model, place, detail)
         yield document.mistake(place, *explanation)
 
 
 def _explain(
-    written: str | None, model: type[BaseModel], location: Location, detail: ErrorDetails
+    document: Document, model: type[BaseModel], location: Location, detail: ErrorDetails
 ) -> _Explanation:
-    kind = detail["type"]
+    kind, written = detail["type"], document.written.get(location)
     if kind == "extra_forbidden":
-        keys = _keys(_annotation(model, location[:-1]))
+        keys = _keys(_annotation(model, location[:-1], document.value))
         return f"unknown key{did_you_mean(str(location[-1]), keys)}", keys
     if kind == "missing":
         return "is missing", None
     if kind in ("literal_error", "enum"):
-        choices = _literals(_annotation(model, location))
+        choices = _literals(_annotation(model, location, document.value))
         word = shown(str(detail["input"]) if written is None else written)
         return f"unknown value {word!r}{did_you_mean(word, choices)}", choices
     if kind == "string_type":
@@ -517,10 +517,10 @@ def _keys(annotation: Any) -> list[str]:
     return []
 
 
-def _annotation(annotation: Any, location: Location) -> Any:
-    """Return the declared type at a place inside a model, or None if it is unknown."""
+def _annotation(annotation: Any, location: Location, value: Any) -> Any:
+    """Return the declared type at a place inside a model with this value, or None if unknown."""
     for part in location:
-        annotation = _bare(annotation)
+        annotation = _bare(annotation, value)
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             by_alias = {
                 field.alias or name: field for name, field in annotation.model_fields.items()
@@ -531,14 +531,16 @@ def _annotation(annotation: Any, location: Location) -> Any:
             origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
             is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
             annotation = arguments[1 if is_mapping else 0] if arguments else None
-    return _bare(annotation)
+        value = value[part] if isinstance(value, list | dict) else None  # type: ignore[index]
+    return _bare(annotation, value)
 
 
-def _bare(annotation: Any) -> Any:
+def _bare(annotation: Any, value: Any) -> Any:
     while typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
         members = [part for part in typing.get_args(annotation) if part is not type(None)]
         annotation = members[0]
-    return annotation
+    # a model that stands for several chooses one by the value
+    return annotation.model_of(value) if hasattr(annotation, "model_of") else annotation
 
 
 def _literals(annotation: Any) -> list[object]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -16,23 +14,26 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     StrictBool,
     StrictInt,
+    ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
+from harness.core import hooks
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.core.socs import HTP_ARCHS, Target
 from harness.core.yaml_document import (
-    Document,
     Text,
     check_document,
-    duplicate_names,
-    entries_of,
+    did_you_mean,
     matching,
     read_document,
+    shown,
 )
 from harness.dsp.dsp import DspLimits
 from harness.labgrid.session import Place, PlaceRequest
@@ -349,22 +350,8 @@ def device_entry(place: Place, known: PlaceDevice) -> dict[str, Any]:
     }
 
 
-SourceKind = Literal["qairt", "folder", "aar", "maven"]
-
 PACKAGE_INDEX: Final = "pypi"
 """The source that no lab has to name; it is asked last."""
-
-# The required and the optional fields of each kind.
-_FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = MappingProxyType(
-    {
-        "qairt": (frozenset({"path"}), frozenset({"toolchain"})),
-        "folder": (frozenset({"path"}), frozenset({"version", "target"})),
-        "aar": (frozenset({"path"}), frozenset({"version", "target"})),
-        "maven": (frozenset({"coordinates", "repository"}), frozenset({"target"})),
-    }
-)
-_OWN: Final = frozenset({"name", "kind"})
-_URL = re.compile(r"https?://[!-~]{1,500}", re.ASCII)
 
 
 def _source_name(text: str) -> str:
@@ -377,76 +364,62 @@ def _source_name(text: str) -> str:
     return text
 
 
-def _repository(text: str) -> str:
-    if "://" in text and not _URL.fullmatch(text):
-        raise PydanticCustomError("repository", "must be a folder, or an http or https URL")
-    try:
-        parts = urlsplit(text)
-        _ = parts.port
-    except ValueError:
-        parts = None
-    if "://" in text and (parts is None or not parts.hostname):
-        raise PydanticCustomError(
-            "repository",
-            "has no host, or a port that is no number; in user and password / ? # @ : are "
-            "written %2F %3F %23 %40 %3A",
-        )
-    return text
+def source_kinds() -> dict[str, type[RuntimeSource]]:
+    """Return the kinds of sources, of the harness and of plug-ins.
+
+    Raises ConfigError for a plug-in whose kind is none, or has a name that is taken.
+    """
+    kinds: dict[str, type[RuntimeSource]] = {}
+    for plugin, models in hooks.results("qnn_runtime_sources"):
+        for model in models if isinstance(models, list | tuple) else [models]:
+            if not isinstance(model, type) or not issubclass(model, RuntimeSource):
+                problem = f"{model!r} is no subclass of RuntimeSource"
+            elif len(names := get_args(model.model_fields["kind"].annotation)) != 1:
+                problem = f'{model.__name__} needs a field `kind: Literal["NAME"]`'
+            elif kinds.setdefault(names[0], model) is not model:
+                problem = f"there is a source of kind {names[0]!r} already"
+            else:
+                continue
+            raise ConfigError(f"plug-in {plugin}: {problem}")
+    return kinds
 
 
-class RuntimeSource(BaseModel, extra="forbid", frozen=True):
-    """One more place that libraries come from."""
+class RuntimeSource(BaseModel):
+    """One more place that libraries come from; the other keys are those of its kind."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[LabName, AfterValidator(_source_name)]
     """What stands in front of its versions: `--qnn NAME:2.31.0`, `--qnn NAME:latest`."""
 
-    kind: SourceKind
-    """qairt: an SDK tree, or a folder of them; folder: libraries that somebody put together;
-    aar: one archive for Android; maven: an artifact of a Maven repository."""
+    kind: str
+    """The kind of place."""
 
-    path: Text | None = None
-    """The tree, folder or archive; relative to the folder of devices.yaml."""
+    def open(self, folder: Path, cache_root: Path) -> object:
+        """Return the `LibrarySource`; relative paths are below `folder`, that of devices.yaml.
 
-    version: Word | None = None
-    """The QNN version of a folder or AAR whose libraries do not tell it."""
+        Nothing is read before the source is asked. Raises ConfigError.
+        """
+        raise NotImplementedError
 
-    target: Target | None = None
-    """What the libraries of a folder are built for if they do not tell it, or those of an archive
-    if that is not android-arm64."""
+    @classmethod
+    def model_of(cls, entry: object) -> type[BaseModel]:
+        """Return the model of the entry's kind; this one if the kind is unknown."""
+        kind = entry.get("kind") if isinstance(entry, dict) else None
+        return source_kinds().get(kind, cls) if isinstance(kind, str) else cls
 
-    toolchain: Word | None = None
-    """Which of several folders of an SDK for one target, e.g. aarch64-oe-linux-gcc9.3."""
-
-    coordinates: Text | None = None
-    """group:artifact, or group:artifact:version, e.g. com.qualcomm.qti:qnn-runtime."""
-
-    repository: Annotated[Text, AfterValidator(_repository)] | None = None
-    """A Maven repository: a folder (relative to that of devices.yaml), or an http(s) URL."""
-
-    def located(self, folder: Path) -> Path:
-        """Return its folder or file as an absolute path; a relative one is below `folder`."""
-        return (folder / Path(self.path or self.repository or "").expanduser()).absolute()
-
-
-def mistakes_of_sources(document: Document) -> Iterator[ConfigError]:
-    """Yield missing and superfluous fields of sources, and duplicate names."""
-    sources = entries_of(document, "runtimes")
-    yield from duplicate_names(document, "runtimes", sources, "name")
-    for index, entry in sources.items():
-        kind = entry.get("kind")
-        if not isinstance(kind, str) or kind not in _FIELDS:
-            continue
-        required, optional = _FIELDS[kind]
-        for field in sorted(required):
-            if entry.get(field) is None:
-                yield document.mistake(
-                    ("runtimes", index, field), f"is missing: a source of kind {kind} needs it"
-                )
-        known = RuntimeSource.model_fields.keys()
-        for field in sorted(entry.keys() & (known - required - optional - _OWN)):
-            if entry[field] is not None:
-                yield document.mistake(
-                    ("runtimes", index, field),
-                    f"a source of kind {kind} has none",
-                    sorted(required | optional),
-                )
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_its_kind(cls, entry: Any, handler: ModelWrapValidatorHandler[Self]) -> Any:
+        if cls is not RuntimeSource or not isinstance(entry, dict):
+            return handler(entry)
+        model = cls.model_of(entry)
+        if model is not cls:
+            return model.model_validate(entry)
+        source = handler({key: entry[key] for key in ("name", "kind") if key in entry})
+        kinds, word = [*source_kinds()], shown(source.kind)
+        context = {"word": word, "hint": did_you_mean(word, kinds), "choices": kinds}
+        problem = PydanticCustomError("kind", "unknown value '{word}'{hint}", context)
+        raise ValidationError.from_exception_data(
+            cls.__name__, [{"type": problem, "loc": ("kind",), "input": source.kind}]
+        )

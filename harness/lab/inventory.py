@@ -22,6 +22,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
+    SerializeAsAny,
     StrictBool,
     StrictInt,
     ValidationError,
@@ -62,7 +63,6 @@ from harness.lab.fields import (
     Word,
     Workdir,
     device_entry,
-    mistakes_of_sources,
     parse_device_url,
     ssh_address,
 )
@@ -168,7 +168,8 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
     hosts, devices = entries_of(document, "hosts"), entries_of(document, "devices")
     yield from duplicate_names(document, "hosts", hosts, "name")
     yield from duplicate_names(document, "devices", devices, "name")
-    yield from duplicate_names(document, "notify", entries_of(document, "notify"), "name")
+    for section in ("notify", "runtimes"):
+        yield from duplicate_names(document, section, entries_of(document, section), "name")
     by_ssh = {index: d for index, d in devices.items() if d.get("transport") == "ssh"}
     local = {index: d for index, d in devices.items() if d.get("transport") == "local"}
     others = {index: device for index, device in devices.items() if index not in by_ssh}
@@ -522,7 +523,7 @@ class Lab(_Strict):
     gate: TimedGate = TimedGate()
     """What is waited for before a case marked `timed`."""
 
-    runtimes: tuple[RuntimeSource, ...] = ()
+    runtimes: tuple[SerializeAsAny[RuntimeSource], ...] = ()
     """Where libraries come from besides the package index, asked in this order."""
 
     notify: Annotated[tuple[NotifyChannel, ...], Field(exclude=True)] = ()
@@ -635,7 +636,7 @@ def load_lab(
     lab = check_document(
         read_document(path, absent=NoLabError(_NO_FILE, file=path)),
         Lab,
-        more=lambda document: (*mistakes_between_fields(document), *mistakes_of_sources(document)),
+        more=mistakes_between_fields,
     )
     lab._file = path
     if any(map(_is_left_to_the_computer, lab.devices)):

@@ -13,9 +13,9 @@ from harness.core.errors import ConfigError, VersionError
 from harness.core.local_file import LocalFile
 from harness.core.verified_folder import VerifiedFolder
 from harness.core.versions import QNN_WHEELS, QnnVersion
-from harness.lab.fields import PACKAGE_INDEX, RuntimeSource
+from harness.lab.fields import PACKAGE_INDEX
 from harness.lab.inventory import Lab
-from harness.runtimes.aar import AAR_TARGET, AarSource, MavenSource
+from harness.runtimes.aar import AarSource, MavenSource
 from harness.runtimes.local_sources import (
     FolderSource,
     SdkSource,
@@ -81,7 +81,13 @@ class Catalog:
 
         Nothing is opened yet. Raises ConfigError for invalid coordinates.
         """
-        sources = [_configured(source, lab.folder, cache_root) for source in lab.runtimes]
+        sources = []
+        for entry in lab.runtimes:
+            source = entry.open(lab.folder, cache_root)
+            if not isinstance(source, LibrarySource):
+                problem = f"{type(entry).__name__}.open returned {source!r}, no LibrarySource"
+                raise ConfigError(problem, field=f"runtimes.{entry.name}")
+            sources.append(source)
         sdk = sdk_of_environment(environment)
         if sdk is not None and SDK_NAME not in {source.name for source in sources}:
             variable, path = sdk
@@ -336,24 +342,6 @@ def source_at(path: Path, used_names: Collection[str], cache_root: Path) -> Libr
     if (path / coordinates.folder).is_dir():
         return MavenSource(name, coordinates, path, cache_root)
     return FolderSource(name, path, cache_root)
-
-
-def _configured(config: RuntimeSource, folder: Path, cache_root: Path) -> LibrarySource:
-    path, of_aars = config.located(folder), config.target or AAR_TARGET
-    match config.kind:
-        case "qairt":
-            return SdkSource(config.name, path, cache_root, toolchain=config.toolchain)
-        case "folder":
-            facts = {"version": config.version, "target": config.target}
-            return FolderSource(config.name, path, cache_root, **facts)
-        case "aar":
-            return AarSource(config.name, path, cache_root, version=config.version, target=of_aars)
-    try:
-        coordinates = Coordinates.parse(config.coordinates or "")
-    except ConfigError as error:
-        raise ConfigError(error.problem, field=f"runtimes.{config.name}.coordinates") from error
-    location = config.repository if "://" in (config.repository or "") else path
-    return MavenSource(config.name, coordinates, location or path, cache_root, target=of_aars)
 
 
 def _free_name(path: Path, used_names: Collection[str]) -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, Protocol, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 from pydantic import TypeAdapter
 
@@ -336,7 +337,7 @@ def is_library(name: str) -> bool:
     return file_name.endswith(".so") or ".so." in file_name
 
 
-class LibrarySource(Protocol):
+class LibrarySource(ABC):
     """A source of runtimes.
 
     `versions` and `is_cached` fetch nothing but lists; `runtime` fetches and unpacks what it
@@ -349,6 +350,7 @@ class LibrarySource(Protocol):
     origin: str
     """Place of the source, for people: a path, a URL, a project."""
 
+    @abstractmethod
     def versions(self, target: str) -> list[str]:
         """Return the versions for a target, oldest first; none for another target."""
 
@@ -356,9 +358,11 @@ class LibrarySource(Protocol):
         """Return whether a runtime needs no network, as one on this computer."""
         return True
 
+    @abstractmethod
     def runtime(self, version: str, target: str) -> Runtime:
         """Return the runtime of an exact version of `versions`, verified."""
 
+    @abstractmethod
     def damage(self, version: str, target: str) -> list[str]:
         """Return the damage of a runtime's files, reading every byte; nothing is repaired."""
 

@@ -8,6 +8,7 @@ import pytest
 
 from harness.core.errors import ConfigError
 from harness.lab.inventory import load_lab
+from harness.runtimes.catalog import Catalog
 
 LAB = """schema: 1
 devices:
@@ -38,21 +39,26 @@ def test_all_kinds(tmp_path: Path) -> None:
         ("maven", "maven"),
         ("web", "maven"),
     ]
-    assert lab.runtimes[0].located(lab.folder) == tmp_path / "../sdk"
-    assert lab.runtimes[1].located(lab.folder) == Path("/libs")
-    assert lab.runtimes[3].located(lab.folder) == tmp_path / "m2"
+    origins = [source.origin for source in Catalog.of(lab, {}, tmp_path / "cache").sources]
+    assert origins[:3] == [str(tmp_path / "../sdk"), "/libs", str(tmp_path / "app.aar")]
+    assert origins[3] == f"com.qualcomm.qti:qnn-runtime in {tmp_path / 'm2'}"
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("  - {name: pypi, kind: aar, path: a}\n", "6: runtimes[0].name: is the name of a source"),
-        ("  - {name: a, kind: zip, path: a}\n", "6: runtimes[0].kind: unknown value 'zip'"),
-        ("  - {name: a, kind: qairt}\n", "6: runtimes[0].path: is missing: a source of kind qairt"),
+        (
+            "  - {name: a, kind: foldr, path: a}\n",
+            "6: runtimes[0].kind: unknown value 'foldr', did you mean 'folder'? (valid: qairt, ",
+        ),
+        ("  - {name: a, path: a}\n", "6: runtimes[0].kind: is missing"),
+        ("  - sdk\n", "6: runtimes[0]: must be a mapping of keys to values"),
+        ("  - {name: a, kind: qairt}\n", "6: runtimes[0].path: is missing"),
         ("  - {name: a, kind: maven, repository: m}\n", "runtimes[0].coordinates: is missing"),
         (
             "  - {name: a, kind: aar, path: x, toolchain: y}\n",
-            "runtimes[0].toolchain: a source of kind aar has none (valid: path, target, version)",
+            "runtimes[0].toolchain: unknown key (valid: name, kind, path, version, target)",
         ),
         (
             "  - {name: a, kind: aar, path: x}\n  - {name: a, kind: aar, path: y}\n",

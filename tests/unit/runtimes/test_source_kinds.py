@@ -1,0 +1,109 @@
+"""Kinds of sources from plug-ins, and what is wrong with some."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pluggy
+import pytest
+
+from harness.core import hooks
+from harness.core.errors import ConfigError
+from harness.lab.fields import RuntimeSource, source_kinds
+from harness.lab.inventory import load_lab
+from harness.runtimes.catalog import Catalog
+
+LAB = """schema: 1
+devices:
+  - {name: a, serial: b}
+runtimes:
+  - {name: mine, kind: share, drive: Z}
+"""
+
+
+class Share(RuntimeSource):
+    kind: Literal["share"]
+    drive: str
+
+    def open(self, folder: Path, cache_root: Path) -> object:
+        return f"{self.drive}: of {folder}"
+
+
+class SecondFolder(RuntimeSource):
+    kind: Literal["folder"]
+
+
+class Unnamed(RuntimeSource):
+    pass
+
+
+@pytest.fixture
+def manager() -> Iterator[pluggy.PluginManager]:
+    manager = pluggy.PluginManager("pytest")
+    yield manager
+    hooks.leave(manager)
+
+
+def plug_in(manager: pluggy.PluginManager, kinds: Any) -> None:
+    """Register a plug-in with these kinds, or one that raises them."""
+
+    @pytest.hookimpl
+    def qnn_runtime_sources() -> Any:
+        if isinstance(kinds, Exception):
+            raise kinds
+        return kinds
+
+    module = types.ModuleType("acme_plugin")
+    module.__dict__["qnn_runtime_sources"] = qnn_runtime_sources
+    manager.register(module, "acme")
+    hooks.use(manager)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "problem"),
+    [
+        ([7], "7 is no subclass of RuntimeSource"),
+        ("ab", "'ab' is no subclass of RuntimeSource"),
+        ([Path], "is no subclass of RuntimeSource"),
+        ([Unnamed], 'Unnamed needs a field `kind: Literal["NAME"]`'),
+        ([SecondFolder], "there is a source of kind 'folder' already"),
+        (OSError("no share"), "qnn_runtime_sources: OSError: no share"),
+    ],
+)
+def test_a_mistake_of_a_plug_in_is_an_error_that_names_it(
+    kinds: Any, problem: str, manager: pluggy.PluginManager, tmp_path: Path
+) -> None:
+    plug_in(manager, kinds)
+    with pytest.raises(ConfigError) as caught:
+        source_kinds()
+    assert str(caught.value).startswith("plug-in acme: ")
+    assert problem in str(caught.value)
+    lab_file = tmp_path / "devices.yaml"
+    lab_file.write_text(LAB)
+    with pytest.raises(ConfigError, match="plug-in acme: "):
+        load_lab(lab_file)
+
+
+def test_a_kind_that_opens_no_source_is_an_error(
+    manager: pluggy.PluginManager, tmp_path: Path
+) -> None:
+    plug_in(manager, [Share])
+    lab_file = tmp_path / "devices.yaml"
+    lab_file.write_text(LAB)
+    lab = load_lab(lab_file)
+    assert isinstance(lab.runtimes[0], Share)
+    with pytest.raises(ConfigError, match=r"runtimes.mine: Share.open returned .*no LibrarySource"):
+        Catalog.of(lab, {}, tmp_path / "cache")
+
+
+def test_a_lab_is_stored_with_the_fields_of_each_kind(
+    manager: pluggy.PluginManager, tmp_path: Path
+) -> None:
+    plug_in(manager, [Share])
+    lab_file = tmp_path / "devices.yaml"
+    lab_file.write_text(LAB)
+    (entry,) = load_lab(lab_file).model_dump(mode="json")["runtimes"]
+    assert entry == {"name": "mine", "kind": "share", "drive": "Z"}

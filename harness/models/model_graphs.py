@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -209,9 +211,10 @@ class Operator:
     `bits` are those of the input and output: 32 for float32, which HTP calculates in half
     precision; 8 and 16 are quantised and unsigned. `operands` are the shapes of further operands,
     random float32 or values of the input's type, but for quantised `weights` and `bias`, which have
-    8 and 32 bits; `fixed` are numbers. `top` is the largest quantised output; `signed` ones reach
-    down to its negative. `apart` keeps inputs away from zero, `positive` above it. `tolerance` is
-    the largest difference from ONNX Runtime's output on the CPU, in raw values.
+    8 and 32 bits; `fixed` are numbers, or one for all of the last axis. `top` is the largest
+    quantised output; `signed` ones reach down to its negative. `apart` keeps inputs away from zero,
+    `positive` above it. `tolerance` is the largest difference from ONNX Runtime's output on the
+    CPU, in raw values.
     """
 
     op: str
@@ -220,7 +223,7 @@ class Operator:
     shape: Sequence[int] = _MAP
     output: Sequence[int] = ()
     operands: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    fixed: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    fixed: Mapping[str, Sequence[float] | float] = field(default_factory=dict)
     top: float = 8.0
     signed: bool = True
     apart: bool = False
@@ -267,7 +270,11 @@ class Operator:
             ]
             return nodes, [constant("part", 0.125, "<f4")]
         constants = [constant(name, value) for name, value in operands.items()]
-        constants += [constant(name, value, _type_of(value)) for name, value in self.fixed.items()]
+        for name, value in self.fixed.items():
+            numbers = [value] * self.shape[-1] if isinstance(value, float) else value
+            constants.append(
+                constant(name, numbers, "<f4" if isinstance(numbers[0], float) else "<i8")
+            )
         names = {name: name for name in ("x", *operands, *self.fixed)}
         return [f"y = {self.op.format_map(names)}"], constants
 
@@ -312,123 +319,12 @@ def _values(seed: str, bits: Bits, *shape: int) -> np.ndarray[Any, Any]:
     return random_bytes(seed, math.prod(shape) * bits // 8).view(_NUMPY[bits]).reshape(shape)
 
 
-def _type_of(numbers: Sequence[float]) -> str:
-    return "<i8" if isinstance(numbers[0], int) else "<f4"
-
-
-def _float(op: str, tolerance: float, **fields: Any) -> Operator:
-    return Operator(op, 32, tolerance, **fields)
-
-
-def _quantised_operators(bits: Bits) -> dict[str, Operator]:
-    """Return the operators that exist in 8 and 16 bits; tolerances are steps of the output."""
-    few, many = (1, 3) if bits == 8 else (4, 40)
-    operators = {
-        "add": Operator("Add({x}, {other})", bits, few, operands={"other": _MAP}),
-        "mul": Operator("Mul({x}, {other})", bits, few, operands={"other": _MAP}, top=16.0),
-        "softmax": Operator("Softmax <axis = -1>({x})", bits, many, top=1.0, signed=False),
-        "sigmoid": Operator("Sigmoid({x})", bits, many, top=1.0, signed=False),
-        "gelu": Operator("Gelu({x})", bits, many, top=4.0),
-        "matmul": Operator(
-            "MatMul({x}, {other})",
-            bits,
-            few if bits == 8 else 80,
-            (1, 4, 32, 64),
-            (1, 4, 32, 96),
-            {"other": (64, 96)},
-            top=64.0,
-        ),
-        "average": Operator("GlobalAveragePool({x})", bits, few, (1, 32, 14, 14), (1, 32, 1, 1)),
-        "conv-1x1": _conv(bits, few, 1, 64, 96, 16),
-        "conv-3x3": _conv(bits, few, 3, 32, 64, 16),
-    }
-    return {f"{name}-{bits}bit": operator for name, operator in operators.items()}
-
-
-def _conv(
-    bits: Bits,
-    tolerance: float,
-    side: int,
-    channels: int,
-    filters: int,
-    size: int,
-    *,
-    group: int = 1,
-    stride: int = 1,
-) -> Operator:
-    """Return a convolution of `size` x `size` pixels with padding and 8-bit weights."""
-    attributes = f"pads = {[side // 2] * 4}, group = {group}, strides = {[stride] * 2}"
-    return Operator(
-        f"Conv <{attributes}>({{x}}, {{weights}}, {{bias}})",
-        bits,
-        tolerance,
-        (1, channels, size, size),
-        (1, filters, size // stride, size // stride),
-        {"weights": (filters, channels // group, side, side), "bias": (filters,)},
-    )
-
-
-_IMAGE: Final = (1, 32, 16, 16)
-
 OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
     {
-        "relu-float": _float("Relu({x})", 0.002),
-        "sigmoid-float": _float("Sigmoid({x})", 0.002),
-        "tanh-float": _float("Tanh({x})", 0.002),
-        "gelu-float": _float("Gelu({x})", 0.01),
-        "sqrt-float": _float("Sqrt({x})", 0.002, positive=True),
-        "exp-float": _float("Exp({x})", 0.1),
-        "hard-swish-float": _float("HardSwish({x})", 0.01),
-        "add-float": _float("Add({x}, {other})", 0.01, operands={"other": _MAP}),
-        "mul-float": _float("Mul({x}, {other})", 0.01, operands={"other": _MAP}),
-        "div-float": _float("Div({other}, {x})", 0.01, operands={"other": _MAP}, apart=True),
-        "softmax-float": _float("Softmax <axis = -1>({x})", 0.001),
-        "layer-norm-float": _float(
-            "LayerNormalization <axis = -1>({x}, {factor}, {offset})",
-            0.01,
-            fixed={"factor": [1.0] * 64, "offset": [0.0] * 64},
-        ),
-        "conv-3x3-float": _float(
-            "Conv <pads = [1, 1, 1, 1]>({x}, {weights})",
-            0.02,
-            shape=_IMAGE,
-            output=(1, 64, 16, 16),
-            operands={"weights": (64, 32, 3, 3)},
-        ),
-        "matmul-float": _float(
-            "MatMul({x}, {weights})",
-            0.02,
-            shape=(1, 64, 256),
-            output=(1, 64, 512),
-            operands={"weights": (256, 512)},
-        ),
-        "attention-float": _float("Attention", 0.02, shape=(1, 4, 32, 64)),
-        "average-float": _float(
-            "GlobalAveragePool({x})", 0.005, shape=(1, 32, 14, 14), output=(1, 32, 1, 1)
-        ),
-        "max-pool-float": _float(
-            "MaxPool <kernel_shape = [2, 2], strides = [2, 2]>({x})",
-            0.002,
-            shape=_IMAGE,
-            output=(1, 32, 8, 8),
-        ),
-        "resize-float": _float(
-            'Resize <mode = "linear">({x}, , {factors})',
-            0.02,
-            shape=_IMAGE,
-            output=(1, 32, 32, 32),
-            fixed={"factors": [1.0, 1.0, 2.0, 2.0]},
-        ),
-        "mean-float": _float(
-            "ReduceMean <keepdims = 1>({x}, {axes})",
-            0.005,
-            output=(1, 8, 16, 1),
-            fixed={"axes": [-1]},
-        ),
-        **_quantised_operators(8),
-        "depthwise-8bit": _conv(8, 1, 3, 64, 64, 32, group=64),
-        "conv-3x3-by-2-8bit": _conv(8, 1, 3, 32, 64, 32, stride=2),
-        **_quantised_operators(16),
+        name: Operator(**fields)
+        for name, fields in tomllib.loads(
+            files("harness.models").joinpath("operators.toml").read_text("ascii")
+        ).items()
     }
 )
 """All of them by name."""

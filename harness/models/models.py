@@ -473,8 +473,7 @@ class Model:
 def _makers() -> str:
     """Return the digest of the code that builds models, and of the libraries' versions."""
     digest = hashlib.sha256(" ".join(map(version, ("numpy", "onnx"))).encode())
-    tables = Path(__file__).parent.glob("*.tsv")
-    for path in sorted([*Path(__file__).parent.glob("*.py"), *tables]):
+    for path in sorted(Path(__file__).parent.glob("*.*")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

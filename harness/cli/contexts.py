@@ -511,14 +511,15 @@ def _refusal(
 ) -> tuple[str, bool, str | None]:
     """Return why a runtime does not load a context: its message, and the diagnosis."""
     from harness.diagnosis.rule import Symptoms, findings
-    from harness.diagnosis.rules import RULES
+    from harness.diagnosis.rules import all_rules
 
     reason, api = failure.reason, "QnnContext_createFromBinary"
     if failure.code:
         info = describe(failure.code, api=api)
         reason = f"{failure.code} ({info.symbol or info.component}): {reason}"
     codes = (failure.code,) if failure.code else ()
-    fitting = findings(Symptoms("failed", (api,), codes, (*failure.logs, failure.reason)), RULES)
+    symptoms = Symptoms("failed", (api,), codes, (*failure.logs, failure.reason))
+    fitting = findings(symptoms, all_rules())
     if not fitting:
         return reason, True, None
     diagnosis = fitting[0].diagnosis(codes)

@@ -27,7 +27,7 @@ from harness.diagnosis.explanation import (
     next_command,
     symptoms_in,
 )
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import all_rules
 
 _NEGATIVE = 1
 _STDIN = "-"
@@ -137,7 +137,7 @@ def _answer_lines(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[st
 
 
 def _failure_lines(answer: Explained, *others: Explained) -> Iterator[str]:
-    distinctions = {rule.id: rule.apart for rule in RULES}
+    distinctions = {rule.id: rule.apart for rule in all_rules()}
     yield f"{answer.id} ({answer.confidence}): {answer.words}"
     yield from _lines_of(answer)
     yield f"  what helps: {answer.fix}"

@@ -16,8 +16,9 @@ import pluggy
 
 if TYPE_CHECKING:
     from harness.core.axes import Engine
+    from harness.diagnosis.rule import Rule
     from harness.lab.fields import RuntimeSource
-    from harness.report.sections import RunData
+    from harness.report.sections import RunData, Section
 
 hookspec = pluggy.HookspecMarker("pytest")
 
@@ -49,5 +50,26 @@ def qnn_runtime_sources() -> Iterable[type[RuntimeSource]]:
 
     A kind is a model of an entry's fields with `kind: Literal["..."]`; its `open` makes a
     `LibrarySource`, which lists versions and fetches one.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def qnn_diagnosis_rules() -> Iterable[Rule]:
+    """Return rules by which the failures of cases, and logs, are diagnosed.
+
+    Of the rules that fit, the surest decides; of equally sure ones, those of plug-ins come before
+    the harness's own, `rules.py` of `harness.diagnosis`.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def qnn_report_sections(run: RunData) -> Iterable[Section]:
+    """Return sections of report.html, which follow the harness's own.
+
+    Called each time that the page of a run is made. `run` has its run.json, its folder, and all of
+    its records; the content of a section is made later, from the records of the cases. An exception
+    is printed, and stands in the page in place of the section.
     """
     raise NotImplementedError

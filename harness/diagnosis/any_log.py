@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from io import BufferedReader, RawIOBase, TextIOWrapper
 from itertools import accumulate, pairwise
 from typing import BinaryIO, Final, cast
@@ -25,7 +25,8 @@ import regex
 
 from harness.diagnosis.chain import ECHO, benign_part
 from harness.diagnosis.error import clean_text
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rule import Rule
+from harness.diagnosis.rules import all_rules
 
 # Words in lines of programs that use the NPU: each such process fails on its own.
 CLIENT: Final = re.compile(
@@ -72,36 +73,49 @@ _NUMBER: Final = re.compile(_NUMBERED.encode())
 
 
 class LineFilter:
-    """A filter of lines that may match any of some regular expressions; it may pass others."""
+    """A filter of lines that may match any of some regular expressions; it may pass others.
+
+    It passes all lines if RE2 does not know a pattern, such as one with a back reference.
+    """
 
     def __init__(self, patterns: Iterable[str]) -> None:
         options = re2.Options()
-        options.case_sensitive = False
-        self._filter = re2.Filter()
+        options.case_sensitive, options.log_errors = False, False
+        self._filter, self._passes_all = re2.Filter(), False
         for pattern in (_NUMBERED, *patterns):
-            self._filter.Add(_LOOKAROUND.sub("", pattern), options)
+            without = _LOOKAROUND.sub("", pattern)
+            try:
+                re2.compile(without, options)  # the filter itself prints what it refuses
+                self._filter.Add(without, options)
+            except re2.error:
+                self._passes_all = True
         self._filter.Compile()
 
     def passes(self, line: bytes) -> bool:
         """Return whether a line of UTF-8 may match, or has a number that is called an error."""
         matches = self._filter.Match(line, potential=True)
         if matches is None:
-            return not line.isascii() and any(letter in line for letter in _ALSO_I)
-        return matches != [0] or _NUMBER.search(line) is not None
+            has_other_i = not line.isascii() and any(letter in line for letter in _ALSO_I)
+            return self._passes_all or has_other_i
+        return self._passes_all or matches != [0] or _NUMBER.search(line) is not None
 
 
-def patterns_of_rules() -> list[str]:
+def patterns_of(rules: Iterable[Rule]) -> list[str]:
     """Return the patterns of all signs, and those of lines about QNN."""
-    signs = [sign for rule in RULES for sign in rule.all_signs]
+    signs = [sign for rule in rules for sign in rule.all_signs]
     texts = [text for sign in signs for text in (sign.text, sign.evidence, sign.absent)]
     words = [pattern.pattern for pattern in (API, CLIENT, FORESEEN, OURS)]
     return list(dict.fromkeys(filter(None, [*texts, *words, *(call.pattern for call, _ in CALLS)])))
 
 
-@cache
 def rule_filter() -> LineFilter:
     """Return the filter of all rules."""
-    return LineFilter(patterns_of_rules())
+    return _filter_of(all_rules())
+
+
+@lru_cache(4)
+def _filter_of(rules: tuple[Rule, ...]) -> LineFilter:
+    return LineFilter(patterns_of(rules))
 
 
 _MONTH: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.rule import Rule, Symptoms, findings
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import all_rules
 from harness.runtimes.findings import Finding
 
 _MAX_LINES: Final = 400
@@ -64,15 +64,15 @@ def diagnosed(
     outcome: str,
     error: ErrorRecord,
     evidence: Iterable[str] = (),
-    rules: Sequence[Rule] = RULES,
+    rules: Sequence[Rule] | None = None,
     foreseen: Foreseen = NOTHING,
 ) -> ErrorRecord:
     """Return the record with the diagnosis that fits; unchanged if none does.
 
-    An existing diagnosis is replaced only if another rule fits now.
+    An existing diagnosis is replaced only if another rule fits now. The default are all rules.
     """
     symptoms = symptoms_of(outcome, error, evidence, foreseen)
-    fitting = findings(symptoms, rules)
+    fitting = findings(symptoms, all_rules() if rules is None else rules)
     if not fitting:
         return error
     return error.model_copy(update={"diagnosis": fitting[0].diagnosis(symptoms.codes)})
@@ -82,4 +82,4 @@ def is_unrelated(error: ErrorRecord | None) -> bool:
     """Return whether any request would have failed like this."""
     if error is None or error.diagnosis is None:
         return False
-    return any(rule.unrelated for rule in RULES if rule.id == error.diagnosis.id)
+    return any(rule.unrelated for rule in all_rules() if rule.id == error.diagnosis.id)

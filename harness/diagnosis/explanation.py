@@ -32,7 +32,7 @@ from harness.diagnosis.any_log import (
 from harness.diagnosis.chain import is_benign, link_of
 from harness.diagnosis.error import Confidence, Part
 from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Symptoms, findings
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import all_rules
 
 MAX_SHOWN: Final = 8
 _MAX_CLIENTS: Final = 4
@@ -92,15 +92,16 @@ _Times = Mapping[int, float | None]
 """{number of a line: its time}."""
 
 
-def explain(lines: Sequence[LogText], rules: Sequence[Rule] = RULES) -> Explanation:
-    """Return the causes that fit a log."""
+def explain(lines: Sequence[LogText], rules: Sequence[Rule] | None = None) -> Explanation:
+    """Return the causes that fit a log, by these rules or all."""
     return explain_symptoms(symptoms_in(lines), lines, rules)
 
 
 def explain_symptoms(
-    symptoms: Symptoms, lines: Sequence[LogText], rules: Sequence[Rule] = RULES
+    symptoms: Symptoms, lines: Sequence[LogText], rules: Sequence[Rule] | None = None
 ) -> Explanation:
     """Return the causes that fit these symptoms, which are those of the lines."""
+    rules = all_rules() if rules is None else rules
     whole = _explain(symptoms, lines, rules)
     fitting = {cause.id for cause in whole}
     # a rule that fits a part of the lines fits all, unless a line elsewhere excludes it

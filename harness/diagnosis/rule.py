@@ -16,8 +16,6 @@ CONFIDENCES: Final[tuple[Confidence, ...]] = ("known", "likely", "possible")
 """`known`: a line states the cause. `likely`: it is the usual cause of such a line.
 `possible`: one of several, as with every code without a line."""
 
-_GITHUB: Final = "https://github.com"
-
 
 @dataclass(frozen=True)
 class Symptoms:
@@ -99,13 +97,14 @@ possible: Final = partial(Sign, "possible")
 """A sign of several causes, such as a code."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rule:
     """A cause of failures, which fits if any of its signs matches.
 
-    `apart` tells how to distinguish it from similar causes. `threads` are public ones, as
-    `owner/repo` or `owner/repo#number`. `unrelated`: any request would have failed, since the DSP,
-    its process, its memory or the libraries failed. So it never counts as a refused request.
+    `apart` tells how to distinguish it from similar causes. `threads` are those about it: an https
+    address, or `owner/repo` or `owner/repo#number` of GitHub. `unrelated`: any request would have
+    failed, since the DSP, its process, its memory or the libraries failed. So it never counts as a
+    refused request.
     """
 
     id: str
@@ -118,7 +117,12 @@ class Rule:
 
     @property
     def links(self) -> tuple[str, ...]:
-        return tuple(f"{_GITHUB}/{thread.replace('#', '/issues/')}" for thread in self.threads)
+        return tuple(
+            thread
+            if thread.startswith("https://")
+            else f"https://github.com/{thread.replace('#', '/issues/')}"
+            for thread in self.threads
+        )
 
     @cached_property
     def all_signs(self) -> tuple[Sign, ...]:

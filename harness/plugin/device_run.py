@@ -556,11 +556,13 @@ class Run:
     def begin(self, needs: Sequence[Need]) -> None:
         """Register the needs of all cases, and prepare the devices that are free.
 
-        Raises an error if no case can run and no device is to blame. A worker prepares devices case
-        by case.
+        Raises an error if no case can run and no device is to blame, or if a rule of a plug-in is
+        wrong. A worker prepares devices case by case.
         """
         from harness.bench.placement import by_placement
+        from harness.diagnosis.rules import all_rules
 
+        all_rules()
         sources_of = by_placement(needs)
         self.workbench.needs = {
             placement.on(device): sources

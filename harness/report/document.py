@@ -150,8 +150,8 @@ def lines(blocks: Iterable[Block]) -> Iterator[str]:
                 yield from aligned([columns, *([*map(as_text, row)] for row in rows)])
 
 
-def html(blocks: Iterable[Block]) -> Markup:
-    """Return blocks as HTML for a page's body."""
+def html(blocks: Iterable[Block | Markup]) -> Markup:
+    """Return blocks as HTML for a page's body; markup stays as it is."""
     return Markup("\n").join(map(_html, blocks))
 
 
@@ -227,8 +227,10 @@ def _cell(line: Line) -> str:
     return as_markdown(line).replace("|", "\\|") or " "
 
 
-def _html(block: Block) -> Markup:
+def _html(block: Block | Markup) -> Markup:
     match block:
+        case Markup():
+            return block
         case Heading(text, level):
             return Markup("<h{0}>{1}</h{0}>").format(level, _inline(text))
         case Paragraph(line, style):

@@ -43,24 +43,7 @@ from harness.report.document import (
     outcome_bar,
     template,
 )
-from harness.report.model_figures import figure_blocks, ops_tables
-from harness.report.sections import (
-    Listed,
-    RunData,
-    Since,
-    bisection_table,
-    bisections_in,
-    bisections_of as select_bisections,
-    drift_tables,
-    earlier_attempts,
-    pairings,
-    remarks,
-    sections_of,
-    settings,
-    sharings,
-    shown,
-    simulated_limits,
-)
+from harness.report.sections import RunData, Since, outputs_in, remarks, sections_of, shown
 from harness.report.summary import (
     SECTIONS,
     FailureGroup,
@@ -72,11 +55,10 @@ from harness.report.summary import (
     outputs_lines,
     part_of,
     rerun_command,
-    section,
+    section as section_of,
     totals,
 )
 from harness.results.coverage import Coverage
-from harness.results.drift import Output, drift
 from harness.results.journal import Reader, read_once
 from harness.results.record import CaseRecord, DeviceEvent, are_figures, is_figure
 
@@ -354,55 +336,34 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
     info, since, coverage, cut = run.info, run.since, run.coverage, cut_short(run.info)
     folder = run.folder
     issues = _issue_links(info)
-
-    def outputs_of(cases: Iterable[CaseRecord]) -> list[Output]:
-        return drift(cases, folder.kept_output) if folder else []
-
-    def bisections_of(cases: Iterable[CaseRecord]) -> list[Listed]:
-        bisections = bisections_in(folder.path.parent) if folder else []
-        return (
-            select_bisections(bisections, (record.case for record in cases)) if bisections else []
-        )
-
+    sections = [*sections_of(run)]
     readers: dict[str, Reader] = {
         "totals": totals,
         "groups": failure_groups,
         "behind": outputs_lines,
         "grids": asked_grids,
         "ladders": ladders,
-        "outputs": outputs_of,
-        "bisections": bisections_of,
+        "drifting": lambda cases: sum(output.drifts for output in outputs_in(run, cases)),
         "rows": lambda cases: Rows(cases, since),
         "blocks": lambda cases: blocks(cases, _lab_words(info)),
         "evidence": lambda cases: evidence_of(cases, folder.path) if folder else {},
         "simulated": lambda cases: sum(map(only_simulated, cases)),
         "seconds": lambda cases: sum(record.duration_s for record in cases),
-        "figures": partial(figure_blocks, page=True),
-        "ops": partial(ops_tables, page=True),
-        "pairings": pairings,
-        "sharings": sharings,
-        "limits": simulated_limits,
     }
-    results = read_once(run.cases if cases is None else cases, *readers.values())
-    parts = dict(zip(readers, results, strict=True))
-    groups, outputs = parts["groups"], parts["outputs"]
-    failing = chain(*(group.cases for group in groups if section(group.first) == "failing"))
+    makers = (section.html for section in sections)
+    results = read_once(run.cases if cases is None else cases, *readers.values(), *makers)
+    parts = dict(zip(readers, results, strict=False))
+    above, below = Markup(), Markup()
+    for section, text in zip(sections, results[len(readers) :], strict=True):
+        if section.above_cases:
+            above += text
+        else:
+            below += text
+    groups = parts["groups"]
+    failing = chain(*(group.cases for group in groups if section_of(group.first) == "failing"))
     new = None if since is None else _new_among(failing, since)
-    besides = remarks(sum(output.drifts for output in outputs), parts["simulated"])
+    besides = remarks(parts["drifting"], parts["simulated"])
     headline = verdict(coverage, new=new, cut=cut is not None, besides=besides)
-    above = {
-        "How well": parts["figures"],
-        "Bisections": [bisection_table(parts["bisections"], "../")] if parts["bisections"] else [],
-    }
-    below = {
-        "Which op is slow": parts["ops"],
-        "Memory types": parts["pairings"],
-        "Sharing": parts["sharings"],
-        "Drift: outputs that are not the same everywhere": drift_tables(outputs),
-        "Earlier attempts": earlier_attempts(run.contents.earlier),
-        "What simulators leave open": parts["limits"],
-        "Run": settings(info),
-    }
     more = {"issues": issues, "versions": VERSIONS}
     more |= {name: parts[name] for name in ("ladders", "evidence", "grids")}
     return template("report.html.j2").render(
@@ -419,8 +380,8 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         behind=parts["behind"],
         duration=_seconds(parts["seconds"]),
         cases=counted(sum(parts["totals"].values()), "case"),
-        above_cases=html([*_failure_tables(groups, since, issues), *sections_of(above)]),
-        below_cases=html(sections_of(below)),
+        above_cases=html(_failure_tables(groups, since, issues)) + above,
+        below_cases=below,
         shown=shown,
         short=partial(clip, most=_SHORT_CHARS),
         issues=issues,
@@ -461,7 +422,7 @@ def _reasons(groups: Sequence[FailureGroup]) -> list[tuple[list[int], FailureGro
         known = first.error.diagnosis if first.error else None
         key = (known.id,) if known else (number, "no diagnosis")
         numbers, reason = by_reason.setdefault(
-            (section(first), first.known_issue, *key), ([], FailureGroup(first))
+            (section_of(first), first.known_issue, *key), ([], FailureGroup(first))
         )
         numbers.append(number)
         reason.include(group)
@@ -472,7 +433,7 @@ def _failure_tables(
     groups: Sequence[FailureGroup], since: Since | None, issues: Mapping[str, str]
 ) -> Iterator[Block]:
     """Yield the sections of failures, a row for each reason; unsupported cases are folded."""
-    for name, reasons in groupby(_reasons(groups), lambda reason: section(reason[1].first)):
+    for name, reasons in groupby(_reasons(groups), lambda reason: section_of(reason[1].first)):
         listed, title = list(reasons), ""
         if name == "unsupported":
             cases = sum(len(reason.cases) for _, reason in listed)

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import json
+import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+import pluggy
+from markupsafe import Markup
+
+from harness.core import hooks
 from harness.core.codes import DOCUMENTED
+from harness.core.notices import ONCE
 from harness.core.outgoing_text import counted
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.core.whole_file import read_json
-from harness.report.document import Block, Heading, Line, Paragraph, Span, Table, clip, link
+from harness.report.document import (
+    Block,
+    Heading,
+    Line,
+    Paragraph,
+    Span,
+    Table,
+    clip,
+    html,
+    link,
+)
+from harness.report.model_figures import figure_blocks, ops_tables
 from harness.report.summary import part_of
 from harness.results.coverage import Coverage
-from harness.results.drift import Output
+from harness.results.drift import Output, drift
 from harness.results.journal import Contents, Records
 from harness.results.record import CaseRecord, is_figure
 from harness.results.run_folder import RunFolder, ordered
@@ -27,14 +45,6 @@ from harness.runtimes.runtime import version_key
 _MOST_RETRIES: Final = 500
 _MAX_SHOWN_CHARS: Final = 4000
 _SHORT_CHARS: Final = 160
-
-
-def sections_of(sections: Mapping[str, Iterable[Block]]) -> Iterator[Block]:
-    """Yield the sections that are not empty, each below its heading."""
-    for heading, section in sections.items():
-        if blocks := list(section):
-            yield Heading(heading)
-            yield from blocks
 
 
 def remarks(drifting: int, simulated: int) -> list[str]:
@@ -359,3 +369,90 @@ class RunData:
     @cached_property
     def coverage(self) -> Coverage:
         return self.contents.tally.coverage(self.info)
+
+
+_log = logging.getLogger(__name__)
+_HOOK: Final = "qnn_report_sections"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of report.html, which is left out if it is empty.
+
+    `make` returns its content, given the records of the run's cases, the last attempt at each: a
+    text, blocks such as `Table` (`harness.report.document`), or both. A text is escaped, unless it
+    is `markupsafe.Markup`. With `above_cases` it stands before the table of all cases.
+    """
+
+    title: str
+    make: Callable[[Iterable[CaseRecord]], str | Block | Iterable[str | Block]]
+    above_cases: bool = False
+    plugin: str = field(default="", kw_only=True)
+
+    def html(self, cases: Iterable[CaseRecord]) -> Markup:
+        """Return it with its heading. If that fails, log the plug-in and the error, and say so."""
+        try:
+            content = self.make(cases)
+            blocks = [content] if isinstance(content, str | Block) else [*content]
+            body = html(
+                Paragraph(Span(block))
+                if isinstance(block, str) and not isinstance(block, Markup)
+                else block
+                for block in blocks
+            )
+        except Exception as error:
+            text = hooks.failure_text(self.plugin, f"section {self.title!r} of report.html", error)
+            _log.warning("%s", text, extra=ONCE)
+            body = html([Paragraph(Span(f"This section could not be made: {text}", style="bad"))])
+        return html([Heading(Span(self.title))]) + body if body else body
+
+
+def sections_of(run: RunData) -> Iterator[Section]:
+    """Yield the sections of a run's page: the harness's own, then those of plug-ins.
+
+    A plug-in that fails has a section that says so.
+    """
+    hooks.add(sys.modules[__name__], __name__)
+    calls = sorted(hooks.calls(_HOOK, run=run), key=lambda pair: pair[0] != __name__)
+    for plugin, call in calls:
+        try:
+            for section in call() or ():
+                if not isinstance(section, Section):
+                    raise TypeError(f"{section!r:.80} is no Section of {__name__}")
+                yield replace(section, plugin=plugin)
+        except Exception as error:
+            yield Section(plugin, partial(_raise, error), plugin=plugin)
+
+
+def _raise(error: Exception, _: Iterable[CaseRecord]) -> str:
+    raise error
+
+
+@pluggy.HookimplMarker("pytest")
+def qnn_report_sections(run: RunData) -> list[Section]:
+    """Return the harness's own sections."""
+    return [
+        Section("How well", partial(figure_blocks, page=True), above_cases=True),
+        Section("Bisections", partial(_bisections, run), above_cases=True),
+        Section("Which op is slow", partial(ops_tables, page=True)),
+        Section("Memory types", pairings),
+        Section("Sharing", sharings),
+        Section(
+            "Drift: outputs that are not the same everywhere",
+            lambda cases: drift_tables(outputs_in(run, cases)),
+        ),
+        Section("Earlier attempts", lambda _: earlier_attempts(run.contents.earlier)),
+        Section("What simulators leave open", simulated_limits),
+        Section("Run", lambda _: settings(run.info)),
+    ]
+
+
+def outputs_in(run: RunData, cases: Iterable[CaseRecord]) -> list[Output]:
+    """Return the outputs that cases kept, compared with each other."""
+    return drift(cases, run.folder.kept_output) if run.folder else []
+
+
+def _bisections(run: RunData, cases: Iterable[CaseRecord]) -> list[Block]:
+    listed = bisections_in(run.folder.path.parent) if run.folder else []
+    of_cases = bisections_of(listed, (record.case for record in cases)) if listed else []
+    return [bisection_table(of_cases, "../")] if of_cases else []

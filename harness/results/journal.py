@@ -65,8 +65,8 @@ class BatchedRecords(Iterable[CaseRecord]):
         return chain.from_iterable(self.batches())
 
 
-class _CutShortError(Exception):
-    """Raised in a reader if the records could not be read to their end."""
+class _CutShortError(BaseException):
+    """Raised in a reader, which must not handle it, if the records end early."""
 
 
 class _ReaderQueue(BatchedRecords):

@@ -12,14 +12,15 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from harness.diagnosis import any_log
-from harness.diagnosis.any_log import LineFilter, patterns_of_rules, read_log, rule_filter
+from harness.diagnosis.any_log import LineFilter, patterns_of, read_log, rule_filter
 from harness.diagnosis.chain import link_of
 from harness.diagnosis.explanation import explain
+from harness.diagnosis.rules import RULES
 from tests.messages.corpus import corpus
 from tests.properties import reached, reaches
 from tests.unit.diagnosis.log_rows import LOG_ROWS
 
-PATTERNS = patterns_of_rules()
+PATTERNS = patterns_of(RULES)
 LINES = [
     *(line for _, text in LOG_ROWS for line in text.splitlines() if line.strip()),
     *(sample.sample for sample in corpus() if sample.role != "nothing"),

@@ -19,7 +19,8 @@ from harness.bisect.search import AxisSpec, CornerSpec, Task
 from harness.core.axes import VERSIONS, AxisName
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.outgoing_text import counted
-from harness.lab.inventory import DeviceConfig, Lab
+from harness.lab.devices import DeviceConfig
+from harness.lab.inventory import Lab
 from harness.lab.matching import alike, kinds
 from harness.results.case_names import placement_in, split_node_id
 from harness.runtimes.catalog import Catalog, resolve_versions

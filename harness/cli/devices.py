@@ -32,9 +32,10 @@ from harness.diagnosis.error import Part
 from harness.dsp.hexagon import loader_missing
 from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
+from harness.lab.devices import DeviceConfig, SimulatedDeviceConfig
 from harness.lab.facts import Vitals
 from harness.lab.health import LabEvent, Quarantine, Quarantined, State
-from harness.lab.inventory import DeviceConfig, load_lab
+from harness.lab.inventory import load_lab
 from harness.lab.lease import DeviceHeld, Held
 from harness.lab.recovery import Hands, check, needs_hands
 from harness.probe.build import ProbeBuilder
@@ -208,7 +209,8 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> List
     """Return the row of a device: from devices.yaml, and from the device if it answers."""
     why_off = lab.described.why_off(config)
     row = ListedDevice(
-        **{name: getattr(config, name) for name in ("name", "serial", "simulated", *_DESCRIBED)},
+        **{name: getattr(config, name) for name in ("name", "simulated", *_DESCRIBED)},
+        serial=getattr(config, "serial", None),
         configured=True,
         enabled=why_off is None,
     )
@@ -216,7 +218,8 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> List
         row.state = "off" if config.enabled else "disabled"
         row.findings = [why_off] if config.enabled else []
         return row
-    if config.dsp is not None and (missing := loader_missing(cache_root() / BOARDS)) is not None:
+    has_dsp = isinstance(config, SimulatedDeviceConfig) and config.dsp is not None
+    if has_dsp and (missing := loader_missing(cache_root() / BOARDS)) is not None:
         row.state, row.findings = "off", [missing]
         return row
     device = lab.device(config.name)

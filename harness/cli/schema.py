@@ -33,16 +33,15 @@ from harness.cli.runtimes import (
     RuntimesVerified,
 )
 from harness.containers.manifest import Manifest
+from harness.core.tagged_model import TaggedModel
 from harness.core.whole_file import write_whole
 from harness.diagnosis.explanation import Explanation
 from harness.doctor.check import DoctorReport
 from harness.history.comparison_json import ComparisonReport
 from harness.history.timeline_text import HistoryReport
-from harness.lab import (
-    fields,
-    health,
-    inventory,
-)
+from harness.lab import devices, fields, health, inventory
+from harness.lab.devices import DeviceConfig
+from harness.lab.fields import RuntimeSource
 from harness.lab.inventory import Lab
 from harness.layers.divergence import Divergence
 from harness.models.fit_text import Fit
@@ -56,7 +55,7 @@ from harness.results.record import JournalLine
 from harness.runtimes import source_kinds
 
 FOLDER: Final = Path("docs/schema")
-_OF_LAB: Final = (fields, health, inventory, source_kinds)
+_OF_LAB: Final = (devices, fields, health, inventory, source_kinds)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Printed = (
@@ -126,13 +125,17 @@ def _schema(
 
 
 def _lab_schema() -> dict[str, Any]:
-    """Return the schema of devices.yaml, with each kind of entry in `runtimes`."""
+    """Return the schema of devices.yaml, with each kind of entry in `devices` and `runtimes`."""
     schema = _schema(Lab, "devices.yaml", "validation")
-    kinds = {kind.__name__: kind.model_json_schema() for kind in fields.source_kinds().values()}
-    references = [{"$ref": f"#/$defs/{name}"} for name in kinds]
-    schema["properties"]["runtimes"]["items"] = {"oneOf": references}
-    del schema["$defs"]["RuntimeSource"]
-    schema["$defs"] = dict(sorted({**schema["$defs"], **kinds}.items()))
+    unions: dict[str, type[TaggedModel]] = {"devices": DeviceConfig, "runtimes": RuntimeSource}
+    for section, union in unions.items():
+        kinds = {kind.__name__: kind.model_json_schema() for kind in union.kinds().values()}
+        references = [{"$ref": f"#/$defs/{name}"} for name in kinds]
+        schema["properties"][section]["items"] = {"oneOf": references}
+        del schema["$defs"][union.__name__]
+        for kind in kinds.values():
+            kinds = kinds | kind.pop("$defs", {})
+        schema["$defs"] = dict(sorted({**schema["$defs"], **kinds}.items()))
     return schema
 
 
@@ -153,6 +156,8 @@ def _described(
             ):
                 properties = models[name]["properties"]
                 for field, text in _texts_below(model):
+                    if field not in model.model_fields:
+                        continue
                     key = model.model_fields[field].alias or field
                     properties[key] = dict(sorted({**properties[key], "description": text}.items()))
     return schema

@@ -17,6 +17,7 @@ import pluggy
 if TYPE_CHECKING:
     from harness.core.axes import Engine
     from harness.diagnosis.rule import Rule
+    from harness.lab.devices import DeviceConfig
     from harness.lab.fields import RuntimeSource
     from harness.report.sections import RunData, Section
 
@@ -71,5 +72,15 @@ def qnn_report_sections(run: RunData) -> Iterable[Section]:
     Called each time that the page of a run is made. `run` has its run.json, its folder, and all of
     its records; the content of a section is made later, from the records of the cases. An exception
     is printed, and stands in the page in place of the section.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def qnn_transports() -> Iterable[type[DeviceConfig]]:
+    """Return kinds of devices, for entries of `devices` in devices.yaml.
+
+    A kind is a model of an entry's fields with `transport: Literal["..."]`; its `open` returns the
+    `Transport` to the device.
     """
     raise NotImplementedError

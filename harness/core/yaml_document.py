@@ -24,6 +24,7 @@ from typing import Annotated, Any, Literal, LiteralString, TypeVar
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 from yaml.composer import Composer
 
@@ -481,12 +482,20 @@ def _explain_all(
 def _explain(
     document: Document, model: type[BaseModel], location: Location, detail: ErrorDetails
 ) -> _Explanation:
-    kind, written = detail["type"], document.written.get(location)
+    kind, key, written = detail["type"], str(location[-1]), document.written.get(location)
+    if kind in ("extra_forbidden", "missing"):
+        owner = _annotation(model, location[:-1], document.value)
     if kind == "extra_forbidden":
-        keys = _keys(_annotation(model, location[:-1], document.value))
-        return f"unknown key{did_you_mean(str(location[-1]), keys)}", keys
+        keys, kinds = _keys(owner), owner.kinds() if hasattr(owner, "kinds") else {}
+        owners = [f"`{owner.tag}: {name}`" for name in kinds if key in _keys(kinds[name])]
+        if owners:
+            return f"is a key of {' and '.join(owners)} only", keys
+        return f"unknown key{did_you_mean(key, keys)}", keys
     if kind == "missing":
-        return "is missing", None
+        fields: Mapping[str, FieldInfo] = getattr(owner, "model_fields", {})
+        examples = fields[key].examples if key in fields else None
+        context = detail.get("ctx", {})
+        return context.get("problem", "is missing"), context.get("choices", examples)
     if kind in ("literal_error", "enum"):
         choices = _literals(_annotation(model, location, document.value))
         word = shown(str(detail["input"]) if written is None else written)

@@ -35,7 +35,7 @@ from harness.core.names_inside import (
     open_below,
 )
 from harness.deploy.layout import ENTRY_FILE, base
-from harness.lab.inventory import DEFAULT_WORKDIR
+from harness.lab.devices import DEFAULT_WORKDIR
 from harness.simulator.storage import LOCK_FILE
 
 _WORKDIR: Final = DEFAULT_WORKDIR.strip("/")

@@ -437,7 +437,7 @@ def unplug(trial: Trial) -> Answer:
 
 def reboot(trial: Trial) -> Answer:
     """Reboot the device, and check whether deployed files survive."""
-    if trial.lab_device.config.transport == "local":
+    if not trial.lab_device.config.can_reboot:
         return Answer("not-applicable", "it is this computer")
     if not trial.rules.reboot:
         return Answer("not-applicable", "devices.yaml forbids it: `recovery: {reboot: false}`")
@@ -506,8 +506,7 @@ def accept(
         lab = load_lab(options.lab_file)
         words |= lab_words(lab)
         (config,) = lab.select([name])
-        servers = (lab.server_of(config),) if config.transport == "adb" else ()
-        for address in {USER_SERVER, *servers}:
+        for address in {USER_SERVER, config.server(lab) or USER_SERVER}:
             if (server := AdbServer(address)).is_running():
                 # also the other devices of that server
                 words |= {known.serial: "<serial>" for known in server.devices()}

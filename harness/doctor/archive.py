@@ -31,6 +31,7 @@ from harness.core.outgoing_text import counted, without_secrets
 from harness.core.whole_file import open_regular, written_whole
 from harness.doctor.check import Checked, DoctorReport, report_of
 from harness.evidence.text import EvidenceFile, clean, fit, redact
+from harness.lab.devices import SshDeviceConfig
 from harness.lab.inventory import Lab
 from harness.probe.build import FOLDER_VARIABLE, VARIABLES as NDK_VARIABLES
 from harness.runtimes.local_sources import SDK_VARIABLES
@@ -68,15 +69,16 @@ def lab_words(lab: Lab) -> dict[str, str]:
         for value in source.model_dump(mode="json").values():
             if isinstance(value, str) and "/" in value:
                 words |= {value: "<source>", urlsplit(value).hostname or "": "<source>"}
-    by_adb = [lab.server_of(device) for device in lab.devices if device.transport == "adb"]
+    by_adb = [address for device in lab.devices if (address := device.server(lab)) is not None]
     servers = [host.address for host in lab.hosts] + by_adb
-    for board in filter(None, (device.login for device in lab.devices)):
-        words |= dict.fromkeys((str(board), *board.login.split("@")), "<board>")
+    for device in lab.devices:
+        if isinstance(device, SshDeviceConfig):
+            words |= dict.fromkeys((device.serial, *device.login.login.split("@")), "<board>")
     for server in servers:
         login = getattr(server, "login", "")
         if server != USER_SERVER:
             words |= dict.fromkeys((server.host, login, login.partition("@")[0]), "<adb host>")
-    for serial in filter(None, (device.serial for device in lab.devices)):
+    for serial in filter(None, (getattr(device, "serial", None) for device in lab.devices)):
         words |= {serial: "<serial>", serial.rpartition(":")[0]: "<serial>"}
     return words
 

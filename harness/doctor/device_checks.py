@@ -48,7 +48,7 @@ class ExaminedDevice:
             return "the HTP is a simulator inside libQnnHtp.so"
         if not self.device.config.simulated:
             return None
-        if self.device.config.dsp is not None:
+        if self.device.simulated_dsp is not None:
             return "a simulated DSP has no such layers"
         return "a simulated board has no DSP and no GPU"
 

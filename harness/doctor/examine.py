@@ -25,8 +25,9 @@ from harness.core.socs import TARGETS
 from harness.doctor.check import LAB_FILE, REACHABLE, Answer, Checked, Status
 from harness.doctor.device_visit import Options, open_workbench, visit
 from harness.dsp.hexagon import HMX, SETUP, VECTOR_FLOAT, find_qemu
+from harness.lab.devices import AdbDeviceConfig, DeviceConfig, SimulatedDeviceConfig
 from harness.lab.fields import PACKAGE_INDEX
-from harness.lab.inventory import DeviceConfig, Lab, load_lab
+from harness.lab.inventory import Lab, load_lab
 from harness.nightly.notifications import channel_problem
 from harness.probe.build import Ndk, ProbeBuilder, find_ndk
 from harness.runtimes.catalog import Catalog
@@ -326,15 +327,15 @@ _check = partial(Checked, "lab")
 
 def lab_needs(devices: Sequence[DeviceConfig]) -> LabNeeds:
     """Return the needs of these devices (pure)."""
-    by_adb = [device for device in devices if device.transport == "adb"]
+    by_adb = [device for device in devices if isinstance(device, AdbDeviceConfig)]
     return LabNeeds(
         targets=frozenset(device.target for device in devices if device.target),
         no_target=tuple(
             device.name
             for device in by_adb
-            if device.target is None and not has_address(device.serial or "")
+            if device.target is None and not has_address(device.serial)
         ),
-        server=any(not (device.simulated or device.host or device.address) for device in by_adb),
+        server=any(not (device.host or device.address) for device in by_adb),
     )
 
 
@@ -356,7 +357,7 @@ def simulated_checks(lab: Lab, devices: Sequence[DeviceConfig], cache: Path) -> 
         if why is not None and device.enabled:
             yield _check(device.name, "simulated here", "not-applicable", why)
     for device in devices:
-        if device.dsp is not None:
+        if isinstance(device, SimulatedDeviceConfig) and device.dsp is not None:
             yield _check(device.name, "DSP emulator", *_emulator(cache))
 
 
@@ -405,8 +406,8 @@ def notify_checks(lab: Lab) -> Iterator[Checked]:
 
 def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked]:
     """Check that the adb servers on other computers answer."""
-    remote = [dev for dev in devices if dev.transport == "adb" and (dev.host or dev.address)]
-    addresses = {lab.server_of(device): device for device in remote}
+    by_adb = [device for device in devices if isinstance(device, AdbDeviceConfig)]
+    addresses = {dev.server(lab): dev for dev in by_adb if dev.host or dev.address}
     for address, device in addresses.items():
         name = device.host or address.host
         try:
@@ -424,8 +425,8 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked
 
 def unlisted_checks(lab: Lab) -> Iterator[Checked]:
     """List the devices of the user's own adb server, if it runs, that are not in the lab."""
-    by_adb = [device for device in lab.devices if device.transport == "adb"]
-    known = {device.serial for device in by_adb if lab.server_of(device) == USER_SERVER}
+    by_adb = [device for device in lab.devices if isinstance(device, AdbDeviceConfig)]
+    known = {device.serial for device in by_adb if device.server(lab) == USER_SERVER}
     server, devices = AdbServer(USER_SERVER), list[SeenDevice]()
     if server.is_running():
         with contextlib.suppress(InfraError):

@@ -13,7 +13,7 @@ from harness.core.outgoing_text import outgoing
 from harness.core.socs import SOCS
 from harness.doctor.check import one_line
 from harness.lab.attach import AttachedDevice
-from harness.lab.inventory import BOARD_WORKDIR, DEFAULT_WORKDIR
+from harness.lab.devices import BOARD_WORKDIR, DEFAULT_WORKDIR
 from harness.lab.new_devices import HOST, SIMULATED, FoundDevice
 from harness.transport.adb_address import USER_SERVER, TcpAddress
 

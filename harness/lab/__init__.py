@@ -1,1 +1,19 @@
 """devices.yaml, leases, health and recovery of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from harness.lab.devices import DeviceConfig
+
+
+@pluggy.HookimplMarker("pytest")
+def qnn_transports() -> Iterable[type[DeviceConfig]]:
+    """Return the kinds of docs/lab.md."""
+    from harness.lab.devices import KINDS  # only where devices.yaml is read
+
+    return KINDS

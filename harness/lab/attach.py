@@ -13,12 +13,17 @@ from pathlib import Path
 from typing import Final, Protocol, Self
 
 from harness.core.cache import BOARDS
-from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, DeviceError, DeviceRefused, InfraError
 from harness.core.guard import run_outliving
 from harness.core.notices import report_progress
 from harness.core.socs import KERNEL_SOC_IDS, PLATFORMS, SOCS, Target
 from harness.core.yaml_document import did_you_mean, entries_of, read_document
+from harness.lab.devices import (
+    EMULATED_TARGET,
+    AdbDeviceConfig,
+    DeviceConfig,
+    SimulatedDeviceConfig,
+)
 from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
 from harness.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
 from harness.lab.identity import (
@@ -27,7 +32,7 @@ from harness.lab.identity import (
     require_serial,
     require_target,
 )
-from harness.lab.inventory import DEFAULT_WORKDIR, EMULATED_TARGET, DeviceConfig, Lab
+from harness.lab.inventory import Lab
 from harness.lab.lease import DeviceHeld, Held, LeaseLost, Leases, Missed
 from harness.simulator.board import Board, dsp_folder, make_board, soc_files
 from harness.simulator.device import SimulatedDevice
@@ -38,8 +43,6 @@ from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer, SeenDevice
 from harness.transport.device import Transport
 from harness.transport.faults import Reach
-from harness.transport.ssh_board import SshBoard
-from harness.transport.this_computer import ThisComputer
 
 
 def unknown_arch(config: DeviceConfig, own_soc: str | None, file: Path | None) -> ConfigError:
@@ -63,15 +66,6 @@ def unknown_arch(config: DeviceConfig, own_soc: str | None, file: Path | None) -
 
 _FACTS_S: Final = 15.0
 _MAX_FACTS_BYTES: Final = 1 << 20
-
-
-def transport_of(lab: Lab, config: DeviceConfig) -> Transport:
-    """Return the transport of a real device, without connecting to it."""
-    if config.login is not None:
-        return SshBoard(config.login)
-    if config.transport == "adb":
-        return AdbDevice(config.serial or "", AdbServer(lab.server_of(config)))
-    return ThisComputer()
 
 
 def require_own_folder(device: Transport, folder: str) -> None:
@@ -158,22 +152,12 @@ class Simulation:
         """Return a device's identity on this computer: its folder, whatever a lab calls it."""
         return f"simulated:{(self._storage_root / name).resolve()}"
 
-    def start(self, config: DeviceConfig) -> tuple[AdbServer, str, str]:
-        """Start a device unless it runs, and connect it. Return its server, serial and workdir.
-
-        Raises InfraError, also after `close`.
-        """
+    def start(self, config: SimulatedDeviceConfig) -> Transport:
+        """Start a device unless it runs. Raises InfraError, also after `close`."""
         with self._beginning:
             if self._closed:
                 raise InfraError(f"{config.name} is not started: its run has ended")
-            server, device, storage = self._start_device(config)
-        server.connect(device.address, deadline=Deadline(CONNECT_S))
-        return server, device.address, str(storage / DEFAULT_WORKDIR.strip("/"))
-
-    def dsp_of(self, config: DeviceConfig) -> Path | None:
-        """Return the folder on this computer of a started device's DSP; None if it has none."""
-        device = self.devices.get(config.name)
-        return None if config.dsp is None or device is None else dsp_folder(device.storage)
+            return self._start_device(config)
 
     def end(self, name: str) -> bool:
         """End a device. Return whether it had been started."""
@@ -202,8 +186,8 @@ class Simulation:
         if self._instances is not None:
             self._instances.close()
 
-    def _start_device(self, config: DeviceConfig) -> tuple[AdbServer, SimulatedDevice, Path]:
-        soc = SOCS[config.soc or ""]
+    def _start_device(self, config: SimulatedDeviceConfig) -> Transport:
+        soc = SOCS[config.soc]
         key = harness_key(self._key_folder)
         if self.server is None or not self.server.running:
             private = PrivateAdbServer(key_folder=self._key_folder)
@@ -215,7 +199,7 @@ class Simulation:
             storage = self._instances.storage(config.name)
         started = self.devices.get(config.name)
         if started is not None and started.running:
-            return server, started, storage
+            return AdbDevice(started.address, server)
         limit, board = config.storage_limit_mb, self._board(config)
         if board is None:
             properties = device_properties(config.name, soc.name, root=os.getuid() == 0)
@@ -232,13 +216,13 @@ class Simulation:
         )
         self.devices[config.name] = device
         device.start()
-        return server, device, storage
+        return AdbDevice(device.address, server)
 
-    def _board(self, config: DeviceConfig) -> Board | None:
+    def _board(self, config: SimulatedDeviceConfig) -> Board | None:
         """Return the emulated board of a device whose programs this computer cannot run itself."""
         if config.target != EMULATED_TARGET:
             return None
-        soc = SOCS[config.soc or ""]
+        soc = SOCS[config.soc]
         number = KERNEL_SOC_IDS.get(soc.name) if config.shows_soc else None
         files = {} if number is None else soc_files(soc.name, number)
         dsp = None if config.dsp is None else config.dsp.limits(config.htp_arch, soc.vtcm_mb)
@@ -329,7 +313,7 @@ class LabDevice:
         self._device_key: str | None = None
         self._changes: int | None = None
         self.identity: tuple[str, ...] = ()
-        self._loses_adb = TLS in (config.serial or "")
+        self._loses_adb = TLS in getattr(config, "serial", "")
         self._attached: AttachedDevice | None = None
 
     @property
@@ -355,15 +339,12 @@ class LabDevice:
 
         This computer may not, nor a phone whose adb over Wi-Fi ends with a reboot.
         """
-        stays = self.config.transport != "local" and not self._loses_adb
-        return self.recovery_rules.reboot and stays
+        return self.recovery_rules.reboot and self.config.can_reboot and not self._loses_adb
 
     @property
     def may_restart_server(self) -> bool:
         """Return whether the user's own adb server that it is attached to may be restarted."""
-        if self.config.transport != "adb" or self.is_ours:
-            return False
-        at_home = self._described.server_of(self.config) == USER_SERVER
+        at_home = self.config.server(self._described) == USER_SERVER
         return self.recovery_rules.restart_server and at_home
 
     @property
@@ -378,19 +359,17 @@ class LabDevice:
     def key(self) -> str:
         if self.is_ours:
             return self.lab.simulation.key(self.name)
-        return self._described.address_of(self.config)
+        return self.config.location(self._described)
 
     @property
     def _far_server(self) -> ServerAddress | None:
-        if self.is_ours or self.config.transport != "adb":
-            return None
-        address = self._described.server_of(self.config)
-        return None if address.is_here else address
+        address = self.config.server(self._described)
+        return None if address is None or address.is_here else address
 
     @property
     def far_host(self) -> str | None:
         address = self._far_server
-        return None if address is None else self.config.host or str(address)
+        return None if address is None else getattr(self.config, "host", None) or str(address)
 
     @property
     def lost_host(self) -> ServerAddress | None:
@@ -403,8 +382,8 @@ class LabDevice:
         has_port = self.place is not None and self.place.has_power_port
         if not (has_port or self.config.power) or self.lost_host is not None:
             return False
-        by_adb = self.config.transport == "adb"
-        return not by_adb or AdbServer(self._described.server_of(self.config)).is_running()
+        server = self.config.server(self._described)
+        return server is None or AdbServer(server).is_running()
 
     def power_cycle(self) -> None:
         """Switch it off and on. Raises InfraError."""
@@ -552,7 +531,7 @@ class LabDevice:
         """
         self.detach()
         if not self.is_ours:
-            self._way.reconnect(timeout_s=min(within_s, CONNECT_S))
+            self.config.open(self.lab).reconnect(timeout_s=min(within_s, CONNECT_S))
 
     def _is_claimed(self, attached: AttachedDevice) -> bool:
         """Lease its reported identity, too. Return False if another process has it.
@@ -572,18 +551,18 @@ class LabDevice:
 
     def _connect(self) -> AttachedDevice:
         config, workdir = self.config, self.config.workdir
-        if self.is_ours:
-            server, serial, workdir = self.lab.simulation.start(config)
-            transport: Transport = AdbDevice(serial, server)
-        else:
-            transport = self._way
-            transport.connect(timeout_s=CONNECT_S)
-        serial = transport.serial
+        transport = config.open(self.lab)
+        transport.connect(timeout_s=CONNECT_S)
+        serial, dsp = transport.serial, None
         report_progress(serial, name=config.name)
-        if not self.is_ours and config.transport != "adb":
+        if isinstance(config, SimulatedDeviceConfig):
+            storage = self.lab.simulation.devices[config.name].storage
+            workdir = str(storage / workdir.strip("/"))
+            dsp = None if config.dsp is None else dsp_folder(storage)
+        elif not isinstance(config, AdbDeviceConfig):
             require_own_folder(transport, workdir)
         facts = read_facts(transport, workdir)
-        if not self.is_ours and config.transport == "adb":
+        if isinstance(config, AdbDeviceConfig):
             require_serial(serial, facts.serial_number)
         require_same_device(serial, self.identity, facts.identity)
         # a name that was damaged in transmission may arrive whole the next time
@@ -591,12 +570,7 @@ class LabDevice:
         self._loses_adb |= facts.loses_adb and has_address(serial)
         self.was_reached = True
         target = require_target(config, facts, serial)
-        dsp = self.lab.simulation.dsp_of(config)
         return AttachedDevice(config, transport, facts, target, workdir, dsp)
-
-    @property
-    def _way(self) -> Transport:
-        return transport_of(self._described, self.config)
 
 
 class OpenLab:
@@ -659,6 +633,10 @@ class OpenLab:
     def all_devices(self) -> Iterable[LabDevice]:
         """All devices of the lab."""
         return [self.device(config.name) for config in self.described.in_use()]
+
+    def start_simulated(self, config: SimulatedDeviceConfig) -> Transport:
+        """As `LabInUse.start_simulated`."""
+        return self.simulation.start(config)
 
     def restart_server(self) -> None:
         """End our adb server; the next device that hangs on it starts it again."""

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, get_args
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -14,26 +14,21 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ModelWrapValidatorHandler,
     StrictBool,
     StrictInt,
-    ValidationError,
     WithJsonSchema,
-    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from harness.core import hooks
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.core.socs import HTP_ARCHS, Target
+from harness.core.tagged_model import TaggedModel
 from harness.core.yaml_document import (
     Text,
     check_document,
-    did_you_mean,
     matching,
     read_document,
-    shown,
 )
 from harness.dsp.dsp import DspLimits
 from harness.labgrid.session import Place, PlaceRequest
@@ -88,14 +83,9 @@ def _workdir(text: str) -> str:
 
 def _device_url(text: str) -> str:
     if parse_device_url(text) is None:
-        choices = {"choices": list(DEVICE_URLS)}
-        raise PydanticCustomError("device_url", "must be the address of a device", choices)
+        problem = "must be the address of a device; [user@]host[:port] needs `transport: ssh`"
+        raise PydanticCustomError("device_url", problem, {"choices": list(DEVICE_URLS)})
     return text
-
-
-def _device_address(text: str) -> str:
-    # which of the two it must be, `transport` says
-    return _device_url(text) if "://" in text else _ssh(text)
 
 
 def _ssh(text: str) -> str:
@@ -119,6 +109,13 @@ def _adreno(value: object) -> object:
 def _enabled(value: object) -> object:
     if not isinstance(value, bool) and value != "auto":
         raise PydanticCustomError("enabled", "must be true, false or auto")
+    return value
+
+
+def _switched(value: object) -> object:
+    if not isinstance(value, bool):
+        problem = "must be true or false; only a simulated device may have auto"
+        raise PydanticCustomError("enabled", problem)
     return value
 
 
@@ -148,8 +145,8 @@ Serial = Annotated[Text, AfterValidator(_is_serial), _in_schema(_SERIAL)]
 Address = Annotated[Text, AfterValidator(_is_address), _in_schema(_ADDRESS)]
 DeviceUrl = Annotated[
     Text,
-    AfterValidator(_device_address),
-    _in_schema(re.compile(f"{DEVICE_URL.pattern}|{SSH_COMPUTER.pattern}")),
+    AfterValidator(_device_url),
+    _in_schema(DEVICE_URL),
 ]
 SshComputer = Annotated[Text, AfterValidator(_ssh), _in_schema(SSH_COMPUTER)]
 Workdir = Annotated[Text, AfterValidator(_workdir), _in_schema(_WORKDIR)]
@@ -160,6 +157,9 @@ Enabled = Annotated[
     bool | Literal["auto"],
     BeforeValidator(_enabled),
     WithJsonSchema({"enum": [True, False, "auto"]}),
+]
+Switched = Annotated[
+    bool | Literal["auto"], BeforeValidator(_switched), WithJsonSchema({"type": "boolean"})
 ]
 Adreno = Annotated[Word, BeforeValidator(_adreno), WithJsonSchema({"type": ["string", "integer"]})]
 
@@ -364,30 +364,12 @@ def _source_name(text: str) -> str:
     return text
 
 
-def source_kinds() -> dict[str, type[RuntimeSource]]:
-    """Return the kinds of sources, of the harness and of plug-ins.
-
-    Raises ConfigError for a plug-in whose kind is none, or has a name that is taken.
-    """
-    kinds: dict[str, type[RuntimeSource]] = {}
-    for plugin, models in hooks.results("qnn_runtime_sources"):
-        for model in models if isinstance(models, list | tuple) else [models]:
-            if not isinstance(model, type) or not issubclass(model, RuntimeSource):
-                problem = f"{model!r} is no subclass of RuntimeSource"
-            elif len(names := get_args(model.model_fields["kind"].annotation)) != 1:
-                problem = f'{model.__name__} needs a field `kind: Literal["NAME"]`'
-            elif kinds.setdefault(names[0], model) is not model:
-                problem = f"there is a source of kind {names[0]!r} already"
-            else:
-                continue
-            raise ConfigError(f"plug-in {plugin}: {problem}")
-    return kinds
-
-
-class RuntimeSource(BaseModel):
+class RuntimeSource(TaggedModel):
     """One more place that libraries come from; the other keys are those of its kind."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    tag = "kind"
+    hook = "qnn_runtime_sources"
 
     name: Annotated[LabName, AfterValidator(_source_name)]
     """What stands in front of its versions: `--qnn NAME:2.31.0`, `--qnn NAME:latest`."""
@@ -401,25 +383,3 @@ class RuntimeSource(BaseModel):
         Nothing is read before the source is asked. Raises ConfigError.
         """
         raise NotImplementedError
-
-    @classmethod
-    def model_of(cls, entry: object) -> type[BaseModel]:
-        """Return the model of the entry's kind; this one if the kind is unknown."""
-        kind = entry.get("kind") if isinstance(entry, dict) else None
-        return source_kinds().get(kind, cls) if isinstance(kind, str) else cls
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _of_its_kind(cls, entry: Any, handler: ModelWrapValidatorHandler[Self]) -> Any:
-        if cls is not RuntimeSource or not isinstance(entry, dict):
-            return handler(entry)
-        model = cls.model_of(entry)
-        if model is not cls:
-            return model.model_validate(entry)
-        source = handler({key: entry[key] for key in ("name", "kind") if key in entry})
-        kinds, word = [*source_kinds()], shown(source.kind)
-        context = {"word": word, "hint": did_you_mean(word, kinds), "choices": kinds}
-        problem = PydanticCustomError("kind", "unknown value '{word}'{hint}", context)
-        raise ValidationError.from_exception_data(
-            cls.__name__, [{"type": problem, "loc": ("kind",), "input": source.kind}]
-        )

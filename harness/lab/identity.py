@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from harness.core.errors import DeviceError, DeviceRefused
 from harness.core.socs import PLATFORMS, Target
+from harness.lab.devices import DeviceConfig
 from harness.lab.facts import DeviceFacts
-from harness.lab.inventory import DeviceConfig
 from harness.transport.device import Transport
 
 _TIMEOUT_S = 15.0

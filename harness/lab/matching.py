@@ -11,7 +11,7 @@ from harness.core.axes import BACKENDS, ENGINES
 from harness.core.errors import ConfigError
 from harness.core.socs import HTP_ARCHS, SOCS, TARGETS
 from harness.core.yaml_document import did_you_mean
-from harness.lab.inventory import ALIKE, DeviceConfig
+from harness.lab.devices import ALIKE, DeviceConfig
 
 _Check = Callable[[DeviceConfig, tuple[object, ...]], str | None]
 
@@ -87,7 +87,7 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 def _kind(device: DeviceConfig) -> tuple[object, ...]:
-    values = (getattr(device, field) for field in ALIKE)
+    values = (getattr(device, field, None) for field in ALIKE)
     return tuple(tuple(sorted(value)) if isinstance(value, tuple) else value for value in values)
 
 

@@ -13,9 +13,10 @@ from harness.core.socs import HTP_ARCHS, KERNEL_SOC_IDS, PLATFORMS, SOCS, near_s
 from harness.core.yaml_document import shown
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.device_answers import DeviceAnswers, query_device
+from harness.lab.devices import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig
 from harness.lab.facts import DeviceFacts
 from harness.lab.fields import DEVICE_URLS, parse_device_url
-from harness.lab.inventory import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig, Lab
+from harness.lab.inventory import Lab
 from harness.transport.adb_server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.transport.ssh_connection import login_at
 
@@ -123,7 +124,7 @@ def _visit(lab: Lab, open_lab: Callable[[Lab], OpenLab]) -> FoundDevice:
     (config,) = lab.devices
     with open_lab(lab) as opened:
         device, answers = _with_workdir(opened.device(config.name).attach())
-    return FoundDevice(config.name, config.serial or "", device, answers)
+    return FoundDevice(config.name, device.transport.serial, device, answers)
 
 
 def with_addresses(
@@ -135,13 +136,13 @@ def with_addresses(
     does not report enough, InfraError for one that does not answer.
     """
     names: dict[str, str] = {}
-    known = {} if lab is None else {lab.address_of(device): device.name for device in lab.devices}
+    known = {} if lab is None else {device.location(lab): device.name for device in lab.devices}
     for url in dict.fromkeys(urls):
         if parse_device_url(url) is None:
             problem = f"{shown(url)!r} is no address of a device"
             raise ConfigError(problem, field="--device", choices=DEVICE_URLS)
         alone = Lab.model_validate({"schema": 1, "devices": [{"name": "device", "address": url}]})
-        (place,) = map(alone.address_of, alone.devices)
+        place = alone.devices[0].location(alone)
         if place not in known:
             visited = _visit(alone, open_lab)
             used = [*known.values(), *({device.pool for device in lab.devices} if lab else ())]
@@ -162,9 +163,13 @@ def _config_of(visited: FoundDevice, url: str, used_names: Collection[str | None
         entry = f"- {{name: {name}, address: {json.dumps(url)}, soc: QCS8550}}"
         problem = f"{url}: {soc.why}. Write what it is into devices.yaml, as in `{entry}`"
         raise ConfigError(problem, field="--device")
-    hardware = {"soc": soc.name, "htp_arch": soc.htp_arch, "target": device.target}
+    hardware: dict[str, object] = {
+        "soc": soc.name,
+        "htp_arch": soc.htp_arch,
+        "target": device.target,
+    }
     location = {"name": name, "address": url, "workdir": device.workdir}
-    return DeviceConfig.model_validate(location | hardware)
+    return DeviceConfig.model_validate(hardware | location)
 
 
 def _with_workdir(device: AttachedDevice) -> tuple[AttachedDevice, DeviceAnswers]:

@@ -14,7 +14,7 @@ from harness.containers.artefact import named_version
 from harness.core.axes import ENGINES, QNN
 from harness.core.errors import ConfigError, VersionError
 from harness.core.socs import TARGETS
-from harness.lab.inventory import DeviceConfig
+from harness.lab.devices import DeviceConfig
 from harness.lab.matching import misfits
 from harness.models.artefact_sources import WholeFile
 from harness.models.context_file import ContextFile

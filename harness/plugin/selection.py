@@ -16,7 +16,8 @@ from harness.plugin.terminal import NOT_ASKED
 
 if TYPE_CHECKING:
     from harness.bench.placement import Placement
-    from harness.lab.inventory import DeviceConfig, Lab
+    from harness.lab.devices import DeviceConfig
+    from harness.lab.inventory import Lab
     from harness.labgrid.session import FoundPlaces, PlaceRequest, Session
     from harness.plugin.axes import DeviceRuntimes
     from harness.results.known_issues import KnownIssue

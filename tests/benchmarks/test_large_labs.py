@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.lab.inventory import DeviceConfig, load_lab
+from harness.lab.devices import AdbDeviceConfig
+from harness.lab.inventory import load_lab
 from harness.lab.matching import kinds
 from harness.labgrid.session import FoundPlaces, Place, Service
 
@@ -31,7 +32,7 @@ def devices(folder: Path, count: int) -> Callable[[], object]:
 
 def unlike_devices(folder: Path, count: int) -> Callable[[], object]:
     found = [
-        DeviceConfig(name=f"d{n}", serial=f"s{n}", soc="QCS8550", tags=(f"t{n}",))
+        AdbDeviceConfig(name=f"d{n}", serial=f"s{n}", soc="QCS8550", tags=(f"t{n}",))
         for n in range(count)
     ]
     return lambda: kinds(found)

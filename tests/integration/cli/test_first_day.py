@@ -18,6 +18,7 @@ import pytest
 
 from harness.core.deadline import Deadline
 from harness.doctor.acceptance import STEPS
+from harness.lab.devices import AdbDeviceConfig
 from harness.lab.inventory import load_lab
 from harness.transport.adb_address import TcpAddress
 from harness.transport.adb_server import AdbServer
@@ -92,6 +93,7 @@ def test_readme_word_by_word(phone: Phone, tmp_path: Path) -> None:
     assert code == 0, err
     assert out.endswith("written: devices.yaml; next: qnn-harness doctor phone\n")
     (found, _) = load_lab(desk.file).devices
+    assert isinstance(found, AdbDeviceConfig)
     assert (found.name, found.serial, found.host) == ("phone", phone.link.address, "adb-host")
     assert (found.soc, found.htp_arch, found.target) == ("QCS8550", 73, "android-arm64")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.lab.devices import AdbDeviceConfig
 from harness.lab.inventory import load_lab
 from tests.integration.in_process import qnn_harness
 from tests.integration.simulator.conftest import (
@@ -41,6 +42,7 @@ def test_what_adb_sees_is_written_and_can_be_used(
     assert (row["serial"], row["target"]) == (device.address, "linux-x64")
     assert (row["soc"], row["htp_arch"]) == ("QCS8550", 73)
     found, simulated = load_lab(file).devices
+    assert isinstance(found, AdbDeviceConfig)
     assert (found.name, found.serial) == ("qcs8550-simulator", device.address)
     assert (found.soc, found.target, simulated.enabled) == ("QCS8550", "linux-x64", False)
     other = file.with_name("other.yaml")
@@ -85,7 +87,7 @@ def test_a_device_that_was_pulled_out_is_left_out(
     kept = start_device("kept")
     done = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file)
     assert done.returncode == 0, done.stderr
-    assert kept.address in [one.serial for one in load_lab(file).devices]
+    assert kept.address in [getattr(device, "serial", None) for device in load_lab(file).devices]
 
 
 @pytest.mark.parametrize("server", ["127.0.0.1:x", "", ":5037", "a:99999", "a:0"])

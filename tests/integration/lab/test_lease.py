@@ -20,7 +20,7 @@ import pytest
 
 from harness.core.errors import InfraError
 from harness.lab import lease as lease_module
-from harness.lab.inventory import device_address
+from harness.lab.devices import device_address
 from harness.lab.lease import DeviceHeld, LeaseLost, Leases, device_file
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import harness_key

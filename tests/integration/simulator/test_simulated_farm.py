@@ -147,7 +147,7 @@ def test_what_another_session_has_is_left_to_it(tmp_path: Path, workers: str) ->
     with SimulatedFarm(2, key_folder=keys) as farm:
         lab.file.write_text(farm.lab)
         known = load_lab(lab.file)
-        leases.acquire(known.address_of(known.devices[0]), NAMES[0])
+        leases.acquire(known.devices[0].location(known), NAMES[0])
         try:
             run = lab.run("--any-device", "-n", workers, suites=suite)
         finally:

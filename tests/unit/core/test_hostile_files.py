@@ -128,7 +128,7 @@ def test_time_grows_with_the_number_of_devices_and_not_faster(tmp_path: Path) ->
             lab = load_lab(path)
             for device in lab.in_use():
                 lab.health_of(device), lab.recovery_of(device), lab.gate_of(device)
-                lab.host(device.host or "")
+                lab.host(getattr(device, "host", ""))
             rounds.append(time.process_time() - began)
         took[count] = min(rounds)
     assert took[2000] < 24 * took[250]

@@ -25,8 +25,9 @@ from harness.doctor.acceptance import (
     with_own_workdir,
 )
 from harness.doctor.check import Answer
+from harness.lab.devices import DEFAULT_WORKDIR
 from harness.lab.health import RecoveryRules
-from harness.lab.inventory import DEFAULT_WORKDIR, Lab
+from harness.lab.inventory import Lab
 
 OK = Answer("ok", "fine")
 

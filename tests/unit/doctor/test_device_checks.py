@@ -22,6 +22,7 @@ from harness.lab.device_answers import (
     parse_answers,
     script_for,
 )
+from harness.lab.devices import DeviceConfig
 from harness.lab.facts import (
     SCRIPT as FACTS_SCRIPT,
     VITALS_QUESTIONS,
@@ -30,7 +31,7 @@ from harness.lab.facts import (
     parse_facts,
 )
 from harness.lab.health import HealthRules, RecoveryRules
-from harness.lab.inventory import DeviceConfig, Lab
+from harness.lab.inventory import Lab
 from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer
 from tests.unit.deploy.store_device import SHELLS, needing_shell, with_all_programs

@@ -17,8 +17,9 @@ from harness.doctor.new_lab import lab_text
 from harness.lab import new_devices
 from harness.lab.attach import AttachedDevice
 from harness.lab.device_answers import DeviceAnswers, parse_answers
+from harness.lab.devices import DEFAULT_WORKDIR, AdbDeviceConfig
 from harness.lab.facts import DeviceFacts
-from harness.lab.inventory import DEFAULT_WORKDIR, DeviceConfig, Lab, load_lab
+from harness.lab.inventory import Lab, load_lab
 from harness.lab.new_devices import (
     FoundDevice,
     find_devices,
@@ -39,7 +40,7 @@ OTHER_SKEL = "/vendor/dsp/cdsp/libQnnHtpV73Skel.so"
 def found(facts: DeviceFacts = FACTS, text: str = PHONE, **changes: str) -> FoundDevice:
     made = {"name": "desk", "serial": "1a2b", "workdir": DEFAULT_WORKDIR} | changes
     device = AttachedDevice(
-        config=DeviceConfig(name="desk", serial="1a2b"),
+        config=AdbDeviceConfig(name="desk", serial="1a2b"),
         transport=AdbDevice("1a2b", AdbServer()),
         facts=facts,
         target=facts.target or "android-arm64",
@@ -126,6 +127,7 @@ class TestAddresses:
         lab, names = self.added(None, self.URL, self.URL)
         (config,) = lab.devices
         assert names == {self.URL: config.name}
+        assert isinstance(config, AdbDeviceConfig)
         told = (config.name, config.address, config.serial, config.soc, config.workdir)
         assert told == ("1a2b", self.URL, "1a2b", "SM8650", "/opt/x")
         assert (config.target, config.htp_arch) == ("android-arm64", 75)
@@ -140,7 +142,9 @@ class TestAddresses:
         more, names = self.added(lab, other)
         assert names == {other: known.name}
         assert [one.name for one in more.select()] == ["desk", "1a2b"]
-        assert more.select(["1a2b"])[0].address == other
+        (added,) = more.select(["1a2b"])
+        assert isinstance(added, AdbDeviceConfig)
+        assert added.address == other
 
     def test_one_that_does_not_say_what_it_is(self, says: list[FoundDevice]) -> None:
         says[0] = found(replace(FACTS, soc=None, soc_id=None), text=BOARD)
@@ -148,7 +152,7 @@ class TestAddresses:
             self.added(None, self.URL)
         assert "--device: adb://lab-pc.invalid/1a2b: it does not tell its SoC" in str(caught.value)
         (entry,) = re.findall("`- ({.*})`", str(caught.value))
-        assert DeviceConfig.model_validate(yaml.safe_load(entry)).address == self.URL
+        assert AdbDeviceConfig.model_validate(yaml.safe_load(entry)).address == self.URL
 
     def test_what_is_no_address(self) -> None:
         with pytest.raises(ConfigError, match=r"no address of a device \(valid: adb://HOST"):
@@ -167,6 +171,8 @@ def test_a_phone_a_board_and_one_that_is_locked() -> None:
     locked = FoundDevice("locked", "9z", problem="unauthorized: unlock it")
     lab, text = loaded(phone, board, locked, address=TcpAddress("lab-pc", 5038))
     desk, other, simulated = lab.devices
+    assert isinstance(desk, AdbDeviceConfig)
+    assert isinstance(other, AdbDeviceConfig)
     assert (desk.soc, desk.htp_arch, desk.adreno) == ("SM8650", 75, "750")
     assert (desk.target, desk.host, desk.workdir) == ("android-arm64", "adb-host", DEFAULT_WORKDIR)
     assert (other.serial, other.workdir) == ("192.0.2.7:5555", "/opt/qnn-harness")
@@ -198,7 +204,7 @@ def test_whatever_a_device_says_the_file_is_read(
     name = free_name(model, "android-arm64", [])
     locked = FoundDevice("locked", soc, problem=build)
     lab, text = loaded(found(facts, name=name, serial='"\\x41#:{}'), locked)
-    assert [one.serial for one in lab.devices] == ['"\\x41#:{}', None]
+    assert [getattr(device, "serial", None) for device in lab.devices] == ['"\\x41#:{}', None]
     assert "\x1b" not in text
 
 

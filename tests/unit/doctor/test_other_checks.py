@@ -31,7 +31,7 @@ from harness.doctor.examine import (
     unlisted_check,
 )
 from harness.doctor.smoke import error_text, hint, verdict_answer
-from harness.lab.inventory import DeviceConfig
+from harness.lab.devices import AdbDeviceConfig
 from harness.probe.build import Ndk
 from harness.transport.adb_server import SeenDevice
 
@@ -107,8 +107,8 @@ def test_libraries(cached: list[str], missing: list[str], problem: str | None, s
 
 def test_other_lines_of_the_lab() -> None:
     assert "unlock it" in unlisted_check(SeenDevice("X", "unauthorized")).advice
-    phone = DeviceConfig(name="p", serial="1", target="android-arm64")
-    far = DeviceConfig(name="f", serial="2", host="lab-pc")
+    phone = AdbDeviceConfig(name="p", serial="1", target="android-arm64")
+    far = AdbDeviceConfig(name="f", serial="2", host="lab-pc")
     needs = LabNeeds(frozenset({"android-arm64"}), no_target=("f",), server=True)
     assert lab_needs([phone, far]) == needs
     assert lab_needs([far]).server is False

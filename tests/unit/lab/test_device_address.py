@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.lab.inventory import (
-    canonical_host,
-    device_address,
-    split_address,
-)
+from harness.lab.devices import canonical_host, device_address, split_address
 
 
 def key(serial: str, host: str = "127.0.0.1", port: int = 5037) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from harness.core.errors import InfraError
 from harness.core.socs import TARGETS
+from harness.lab.devices import DeviceConfig
 from harness.lab.facts import parse_facts
 from harness.lab.identity import (
     DeviceId,
@@ -18,7 +19,6 @@ from harness.lab.identity import (
     require_serial,
     require_target,
 )
-from harness.lab.inventory import DeviceConfig
 
 
 @pytest.mark.parametrize(

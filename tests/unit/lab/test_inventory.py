@@ -12,14 +12,14 @@ from harness.core.errors import ConfigError
 from harness.core.socs import HTP_ARCHS
 from harness.core.yaml_document import check_document, parse_document
 from harness.dsp.dsp import DspLimits
-from harness.lab.inventory import (
+from harness.lab.devices import (
     DEFAULT_WORKDIR,
-    SIMULATED_LAB,
-    DeviceConfig,
-    Lab,
-    load_lab,
-    shipped_lab,
+    AdbDeviceConfig,
+    LocalDeviceConfig,
+    SimulatedDeviceConfig,
+    SshDeviceConfig,
 )
+from harness.lab.inventory import SIMULATED_LAB, Lab, load_lab, shipped_lab
 from harness.transport.adb_address import SshAddress, TcpAddress
 from harness.transport.ssh_connection import SshLogin
 from tests.properties import reached, reaches
@@ -38,6 +38,10 @@ def lab_of(tmp_path: Path, text: str) -> Lab:
     return load_lab(path)
 
 
+def simulated(lab: Lab) -> list[SimulatedDeviceConfig]:
+    return [device for device in lab.devices if isinstance(device, SimulatedDeviceConfig)]
+
+
 def mistakes_of(tmp_path: Path, text: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         lab_of(tmp_path, text)
@@ -45,7 +49,7 @@ def mistakes_of(tmp_path: Path, text: str) -> list[str]:
 
 
 def test_the_shipped_lab() -> None:
-    device, board, twin, with_dsp = load_lab(ROOT / "devices.yaml").devices
+    device, board, twin, with_dsp = simulated(load_lab(ROOT / "devices.yaml"))
     assert (device.name, device.simulated, device.soc) == ("sim-v73", True, "QCS8550")
     assert (device.htp_arch, device.adreno, device.target) == (73, "740", "linux-x64")
     assert (board.name, board.htp_arch, board.target) == ("sim-arm64", 73, "linux-arm64")
@@ -69,7 +73,7 @@ def test_the_shipped_lab() -> None:
     ],
 )
 def test_a_board_with_a_dsp_shows_its_soc(tmp_path: Path, said: str, limits: DspLimits) -> None:
-    (device,) = lab_of(tmp_path, f"{ON_ARM}    dsp: {said}\n").devices
+    (device,) = simulated(lab_of(tmp_path, f"{ON_ARM}    dsp: {said}\n"))
     assert device.shows_soc
     assert device.dsp is not None
     assert device.dsp.limits(device.htp_arch, 8) == limits
@@ -77,7 +81,7 @@ def test_a_board_with_a_dsp_shows_its_soc(tmp_path: Path, said: str, limits: Dsp
 
 def test_a_board_without_a_dsp(tmp_path: Path) -> None:
     for text in (ON_ARM, f"{ON_ARM}    dsp: false\n"):
-        (device,) = lab_of(tmp_path, text).devices
+        (device,) = simulated(lab_of(tmp_path, text))
         assert (device.dsp, device.shows_soc) == (None, False)
 
 
@@ -156,24 +160,27 @@ def test_where_the_server_of_a_device_listens(
     text = f"schema: 1\nhosts: [{{name: x, {host}}}]\ndevices: [{{name: d, {device}}}]\n"
     lab = lab_of(tmp_path, text)
     (config,) = lab.devices
-    assert (lab.server_of(config), config.serial) == (server, "A")
+    assert isinstance(config, AdbDeviceConfig)
+    assert (config.server(lab), config.serial) == (server, "A")
 
 
 def test_a_board_that_ssh_leads_to(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, BOARD + "  - {name: b, transport: ssh, address: 'rb3:2222'}\n")
     board, other = lab.devices
+    assert isinstance(board, SshDeviceConfig)
+    assert isinstance(other, SshDeviceConfig)
     assert (board.login, board.serial) == (SshLogin("qa@rb3"), "qa@rb3")
     assert (other.login, other.serial) == (SshLogin("rb3", 2222), "rb3:2222")
     assert board.workdir == "/var/tmp/qnn-harness"
-    assert [lab.address_of(one) for one in lab.devices] == ["ssh:rb3:22", "ssh:rb3:2222"]
-    assert lab_of(tmp_path, REAL).devices[0].login is None
+    assert [device.location(lab) for device in lab.devices] == ["ssh:rb3:22", "ssh:rb3:2222"]
 
 
 def test_this_computer_as_a_device(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, LOCAL)
     (here,) = lab.devices
+    assert isinstance(here, LocalDeviceConfig)
     assert (here.serial, here.workdir) == ("this-computer", "/var/tmp/qnn-harness")
-    assert (lab.address_of(here), here.login) == ("local", None)
+    assert here.location(lab) == "local"
 
 
 AUTO = SIMULATED + "    target: linux-arm64\n    enabled: auto\n"
@@ -204,6 +211,7 @@ def test_an_own_cpu_is_always_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_defaults_of_a_real_device(tmp_path: Path) -> None:
     (device,) = lab_of(tmp_path, REAL).devices
     assert (device.simulated, device.enabled, device.workdir) == (False, True, DEFAULT_WORKDIR)
+    assert isinstance(device, AdbDeviceConfig)
     assert (device.soc, device.htp_arch, device.target, device.host) == (None, None, None, None)
     assert device.tags == ()
 
@@ -248,23 +256,26 @@ ONE_MISTAKE = [
         "4: devices[0].serial: must be text: ",
     ),
     ("schema: 1\ndevices:\n  - name: a\n    serial: a b\n", "4: devices[0].serial: must be 1 to"),
-    (REAL + "    enabled: maybe\n", "5: devices[0].enabled: must be true, false or auto"),
-    (REAL + "    enabled: auto\n", "5: devices[0].enabled: only a simulated device can be on by"),
+    (
+        REAL + "    enabled: maybe\n",
+        "5: devices[0].enabled: must be true or false; only a simulated",
+    ),
+    (REAL + "    enabled: auto\n", "5: devices[0].enabled: must be true or false; only a simul"),
     (
         REAL + "    prepares_gpu: true\n",
-        "5: devices[0].prepares_gpu: only the GPU backend of a sim",
+        "5: devices[0].prepares_gpu: is a key of `transport: simulated` only (valid: name, tr",
     ),
     (
         SIMULATED + "    target: linux-arm64\n    prepares_gpu: true\n",
-        "7: devices[0].prepares_gpu: only the GPU backend of a simulated linux-x64",
+        "7: devices[0].prepares_gpu: only the GPU backend of a linux-x64 device can",
     ),
-    (REAL + "    shows_soc: true\n", "5: devices[0].shows_soc: only a simulated board is told"),
+    (REAL + "    shows_soc: true\n", "5: devices[0].shows_soc: is a key of `transport: simula"),
     (SIMULATED + "    shows_soc: true\n", "6: devices[0].shows_soc: needs target linux-arm64"),
     (
         SIMULATED.replace("QCS8550", "SA8295") + "    target: linux-arm64\n    shows_soc: true\n",
         "7: devices[0].shows_soc: the number that kernels give to SA8295 is not known (valid: ",
     ),
-    (REAL + "    dsp: true\n", "5: devices[0].dsp: a real device has its own; only a simulated"),
+    (REAL + "    dsp: true\n", "5: devices[0].dsp: is a key of `transport: simulated` only (v"),
     (SIMULATED + "    dsp: true\n", "6: devices[0].dsp: needs target linux-arm64"),
     (ON_ARM + "    dsp: 8\n", "7: devices[0].dsp: must be true, false or a mapping of limits"),
     (
@@ -273,7 +284,7 @@ ONE_MISTAKE = [
     ),
     (
         ON_ARM.replace("QCS8550", "SM8850") + "    dsp: true\n",
-        "5: devices[0].soc: no DSP of it can be simulated (valid: SM8350, QCM6490, QCS6490, ",
+        "7: devices[0].dsp: no DSP of SM8850 can be simulated, but of these SoCs (valid: SM8350, ",
     ),
     (
         f"{ON_ARM}    dsp: {{sessions: 65}}\n",
@@ -287,7 +298,7 @@ ONE_MISTAKE = [
         f"{ON_ARM}    dsp: {{mapped_mb: 1.5}}\n",
         "7: devices[0].dsp.mapped_mb: must be a whole number",
     ),
-    (REAL + "    enabled: 1\n", "5: devices[0].enabled: must be true, false or auto"),
+    (REAL + "    enabled: 1\n", "5: devices[0].enabled: must be true or false; only a simulated"),
     (REAL + "    simulated: 'yes'\n", "5: devices[0].simulated: must be true or false"),
     (REAL + "    target: android\n", "5: devices[0].target: unknown value 'android', did you mean"),
     (REAL + "    htp_arch: 74\n", "5: devices[0].htp_arch: unknown HTP architecture (valid: 68, "),
@@ -303,17 +314,23 @@ ONE_MISTAKE = [
     (REAL + "    workdir: /data/../etc\n", "5: devices[0].workdir: must be an absolute path"),
     (REAL + "    tags: fast\n", "5: devices[0].tags: must be a list"),
     (REAL + "    tags: [a, 3]\n", '5: devices[0].tags[1]: must be text: put it in quotes, "3"'),
-    (REAL + "    storage_limit_mb: 5\n", "5: devices[0].storage_limit_mb: only a simulated device"),
+    (
+        REAL + "    storage_limit_mb: 5\n",
+        "5: devices[0].storage_limit_mb: is a key of `transport: s",
+    ),
     (REAL + "    host: far\n", "5: devices[0].host: no such adb host (valid: (none))"),
     (
         REAL + "    host: fat\nhosts:\n  - name: far\n    host: h\n",
         "did you mean 'far'? (valid: far)",
     ),
-    (SIMULATED + "    serial: x\n", "6: devices[0].serial: a simulated device has none of its own"),
-    (SIMULATED + "    workdir: /x\n", "6: devices[0].workdir: a simulated device has none"),
+    (
+        SIMULATED + "    serial: x\n",
+        "6: devices[0].serial: is a key of `transport: adb` only (valid",
+    ),
+    (SIMULATED + "    workdir: /x\n", "6: devices[0].workdir: is a key of `transport: adb` and"),
     (
         SIMULATED + "    target: android-arm64\n",
-        "6: devices[0].target: cannot be simulated (valid: li",
+        "6: devices[0].target: unknown value 'android-arm64' (valid: linux-x64, ",
     ),
     (SIMULATED + "    storage_limit_mb: 0\n", "6: devices[0].storage_limit_mb: "),
     (
@@ -321,7 +338,7 @@ ONE_MISTAKE = [
         "5: devices[0].soc: cannot be simulated, did you mean",
     ),
     (SIMULATED.replace("QCS8550", "QCS610"), "5: devices[0].soc: cannot be simulated"),
-    (SIMULATED.replace("    soc: QCS8550\n", ""), "3: devices[0].soc: is missing: what shall be"),
+    (SIMULATED.replace("    soc: QCS8550\n", ""), "3: devices[0].soc: is missing (valid: SM8350, "),
     (REAL + "hosts:\n  - name: h\n    ssh: -oX\n", "7: hosts[0].ssh: must be a computer that ssh"),
     (
         REAL + "hosts:\n  - name: h\n    port: 1\n",
@@ -333,7 +350,7 @@ ONE_MISTAKE = [
     ),
     (
         REAL.replace("serial: ABC", "address: ssh://-oX/ABC"),
-        "4: devices[0].address: must be the address of a device (valid: adb://HOST[:PORT]/SERIAL, ",
+        "4: devices[0].address: must be the address of a device; [user@]host[:port] needs ",
     ),
     (REAL + "    address: adb://h/ABC\n", "4: devices[0].serial: `address` says that already"),
     (
@@ -342,28 +359,31 @@ ONE_MISTAKE = [
     ),
     (
         REAL.replace("serial: ABC", "address: qa@rb3"),
-        "4: devices[0].address: must be adb://HOST[:PORT]/SERIAL or ssh://LOGIN[:PORT]/SERIAL, ",
+        "4: devices[0].address: must be the address of a device; [user@]host[:port] needs ",
     ),
-    (BOARD.replace("    address: qa@rb3\n", ""), "3: devices[0].address: is missing: where does"),
-    (BOARD.replace("qa@rb3", "ssh://qa@rb3/X"), "5: devices[0].address: with `transport: ssh` it"),
+    (BOARD.replace("    address: qa@rb3\n", ""), "3: devices[0].address: is missing (valid: [user"),
+    (
+        BOARD.replace("qa@rb3", "ssh://qa@rb3/X"),
+        "5: devices[0].address: must be a computer that ssh",
+    ),
     (BOARD.replace("qa@rb3", "-oX"), "5: devices[0].address: must be a computer that ssh knows: ["),
     (BOARD.replace("qa@rb3", "qa@rb3:0"), "5: devices[0].address: must be a computer that ssh kn"),
     (LOCAL + "  - {name: b, transport: local}\n", "5: devices[1].transport: 'local' is taken alre"),
-    (BOARD + "    serial: A\n", "6: devices[0].serial: `address` says that already"),
-    (BOARD + "    host: h\nhosts:\n  - {name: h, ssh: a}\n", "6: devices[0].host: `address` says"),
+    (BOARD + "    serial: A\n", "6: devices[0].serial: is a key of `transport: adb` o"),
+    (BOARD + "    host: h\nhosts:\n  - {name: h, ssh: a}\n", "6: devices[0].host: is a key of"),
     (
         BOARD.replace("ssh", "usb"),
-        "4: devices[0].transport: unknown value 'usb' (valid: adb, ssh, local)",
+        "4: devices[0].transport: unknown value 'usb' (valid: adb, ssh, local, simulated)",
     ),
     # one sshd, whoever logs in there
     (
         BOARD + "  - {name: b, transport: ssh, address: 'root@RB3:22'}\n",
         "6: devices[1].address: 'root@RB3:22' is taken already by line 5",
     ),
-    (LOCAL + "    serial: A\n", "5: devices[0].serial: this computer has none of its own"),
-    (LOCAL + "    address: h\n", "5: devices[0].address: this computer has none of its own"),
-    (SIMULATED + "    transport: ssh\n", "6: devices[0].transport: a simulated device has none"),
-    (SIMULATED + "    address: adb://h/A\n", "6: devices[0].address: a simulated device has none"),
+    (LOCAL + "    serial: A\n", "5: devices[0].serial: is a key of `transport: adb` only"),
+    (LOCAL + "    address: h\n", "5: devices[0].address: is a key of `transport: adb` and"),
+    (SIMULATED + "    transport: ssh\n", "6: devices[0].transport: unknown value 'ssh' (valid: si"),
+    (SIMULATED + "    address: adb://h/A\n", "6: devices[0].address: is a key of `transport: adb`"),
     (
         "schema: 1\ndevices:\n  - {name: a, address: adb://h/A}\n  - {name: b, address: adb://h/A}\n",
         "4: devices[1].address: 'adb://h/A' is taken already by line 3",
@@ -487,7 +507,7 @@ def test_models_are_frozen_and_dump_as_they_are_written(tmp_path: Path) -> None:
 
 
 def test_a_device_made_in_code_gets_the_same_defaults() -> None:
-    device = DeviceConfig(name="sim", simulated=True, soc="SM8650")
+    device = SimulatedDeviceConfig(name="sim", soc="SM8650")
     assert (device.htp_arch, device.target) == (75, "linux-x64")
 
 

@@ -80,7 +80,7 @@ def test_what_is_asked_for(tmp_path: Path) -> None:
     lab, asked = lab_of(tmp_path, LABGRID, Place("p", {"adb_serial": "1a2b"}, [ADBD]))
     assert asked == [PlaceRequest("lab:20408", {"board": "x", "rack": "3"}, 1, 600.0)]
     (device,) = lab.devices
-    assert lab.server_of(device) == TcpAddress("10.0.0.7", 5555)
+    assert device.server(lab) == TcpAddress("10.0.0.7", 5555)
     assert device.serial == "1a2b"
     assert lab.select(["p"]) == [device]
     other = LABGRID.replace("lab\n", "'[::1]:99'\n  places: 3\n  wait_s: 0\n", 1)

@@ -7,12 +7,12 @@ from hypothesis import given, strategies as st
 
 from harness.core.axes import BACKENDS
 from harness.core.errors import ConfigError
-from harness.lab.inventory import DeviceConfig
+from harness.lab.devices import AdbDeviceConfig, DeviceConfig, SimulatedDeviceConfig
 from harness.lab.matching import alike, kinds, misfits
 
-SIM = DeviceConfig(name="sim", simulated=True, soc="QCS8550", tags=("fast", "desk"))
-UNKNOWN = DeviceConfig(name="phone", serial="A")
-NO_HTP = DeviceConfig(name="old", serial="B", soc="QCS610", target="linux-arm64")
+SIM = SimulatedDeviceConfig(name="sim", soc="QCS8550", tags=("fast", "desk"))
+UNKNOWN = AdbDeviceConfig(name="phone", serial="A")
+NO_HTP = AdbDeviceConfig(name="old", serial="B", soc="QCS610", target="linux-arm64")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_devices_are_called_the_same_exactly_if_they_are_alike(
 
 def test_a_soc_that_is_called_as_another_one_with_a_number() -> None:
     told = {"a": "QCS8550", "b": "qcs8550", "c": "QCS8550-2"}
-    devices = [DeviceConfig(name=name, serial=name, soc=soc) for name, soc in told.items()]
+    devices = [AdbDeviceConfig(name=name, serial=name, soc=soc) for name, soc in told.items()]
     assert kinds(devices) == {"a": "qcs8550", "b": "qcs8550-2", "c": "qcs8550-2-2"}
 
 
@@ -155,7 +155,9 @@ def test_twins_are_of_one_kind() -> None:
         sim("alike", tags=["b", "a"]),
         sim("another-soc", soc="SM8650"),
         sim("other-tags", tags=["a"]),
-        DeviceConfig(name="real", serial="A", soc="QCS8550", target="linux-x64", tags=("a", "b")),
+        AdbDeviceConfig(
+            name="real", serial="A", soc="QCS8550", target="linux-x64", tags=("a", "b")
+        ),
     ]
     assert [device.name for device in alike(own, others)] == ["alike"]
-    assert alike(UNKNOWN, [DeviceConfig(name="phone2", serial="B")]) == []
+    assert alike(UNKNOWN, [AdbDeviceConfig(name="phone2", serial="B")]) == []

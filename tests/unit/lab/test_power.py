@@ -27,8 +27,8 @@ def lab(tmp_path: Path, power: object, **device: object) -> Path:
     [
         ("", {}, "power"),
         ({"cycle": "x"}, {}, "power"),
-        ("x", {"serial": None, "transport": "local"}, "none of its own"),
-        ("x", {"serial": None, "simulated": True, "soc": "SM8550"}, "none of its own"),
+        ("x", {"serial": None, "transport": "local"}, "is a key of"),
+        ("x", {"serial": None, "simulated": True, "soc": "SM8550"}, "is a key of"),
     ],
 )
 def test_what_is_no_power(

@@ -58,7 +58,8 @@ def test_all_kinds(tmp_path: Path) -> None:
         ("  - {name: a, kind: maven, repository: m}\n", "runtimes[0].coordinates: is missing"),
         (
             "  - {name: a, kind: aar, path: x, toolchain: y}\n",
-            "runtimes[0].toolchain: unknown key (valid: name, kind, path, version, target)",
+            "runtimes[0].toolchain: is a key of `kind: qairt` only (valid: name, kind, path"
+            ", version, target)",
         ),
         (
             "  - {name: a, kind: aar, path: x}\n  - {name: a, kind: aar, path: y}\n",

@@ -8,7 +8,7 @@ import pytest
 
 from harness.bench.placement import Placement
 from harness.core.errors import ConfigError, VersionError
-from harness.lab.inventory import DeviceConfig
+from harness.lab.devices import AdbDeviceConfig, DeviceConfig, SimulatedDeviceConfig
 from harness.models.context_file import ContextFile
 from harness.models.models import Model
 from harness.plugin.axes import (
@@ -26,8 +26,8 @@ from harness.runtimes.catalog import Catalog
 from tests.integration.runtimes.maven_server import make_aar
 from tests.unit.runtimes.elf_files import elf_file
 
-V73 = DeviceConfig(name="a", simulated=True, soc="QCS8550")
-V75 = DeviceConfig(name="b", serial="1", soc="SM8650")
+V73 = SimulatedDeviceConfig(name="a", soc="QCS8550")
+V75 = AdbDeviceConfig(name="b", serial="1", soc="SM8650")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_backends(named: tuple[str, ...], asked: tuple[str, ...], chosen: tuple[
 
 
 def test_a_device_without_htp_runs_what_the_test_names_besides() -> None:
-    board = DeviceConfig(name="a", serial="1", soc="QCS610")
+    board = AdbDeviceConfig(name="a", serial="1", soc="QCS610")
     found, reasons = placements([board], {"backend": ("htp", "gpu")}, [], {"a": {"1": ["1"]}})
     assert [place.backend for place in found] == ["gpu"]
     assert reasons == ["a: QCS610 has no HTP"]

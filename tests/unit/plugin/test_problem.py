@@ -8,7 +8,7 @@ import pytest
 
 from harness.core.errors import ConfigError, HarnessError, InfraError, InternalError, VersionError
 from harness.core.versions import QNN_WHEELS
-from harness.lab.inventory import DeviceConfig
+from harness.lab.devices import DeviceConfig
 from harness.plugin.axes import device_runtimes
 from harness.plugin.problem import Problem, read_problem, write_problem
 from harness.runtimes.catalog import Catalog

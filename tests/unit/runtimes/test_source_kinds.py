@@ -12,7 +12,7 @@ import pytest
 
 from harness.core import hooks
 from harness.core.errors import ConfigError
-from harness.lab.fields import RuntimeSource, source_kinds
+from harness.lab.fields import RuntimeSource
 from harness.lab.inventory import load_lab
 from harness.runtimes.catalog import Catalog
 
@@ -69,7 +69,7 @@ def plug_in(manager: pluggy.PluginManager, kinds: Any) -> None:
         ("ab", "'ab' is no subclass of RuntimeSource"),
         ([Path], "is no subclass of RuntimeSource"),
         ([Unnamed], 'Unnamed needs a field `kind: Literal["NAME"]`'),
-        ([SecondFolder], "there is a source of kind 'folder' already"),
+        ([SecondFolder], "kind 'folder' is taken already"),
         (OSError("no share"), "qnn_runtime_sources: OSError: no share"),
     ],
 )
@@ -78,7 +78,7 @@ def test_a_mistake_of_a_plug_in_is_an_error_that_names_it(
 ) -> None:
     plug_in(manager, kinds)
     with pytest.raises(ConfigError) as caught:
-        source_kinds()
+        RuntimeSource.kinds()
     assert str(caught.value).startswith("plug-in acme: ")
     assert problem in str(caught.value)
     lab_file = tmp_path / "devices.yaml"

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Final
+from pathlib import Path
+from typing import Annotated, ClassVar, Final
+
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from harness.core.codes import RANGE_ENDS, describe, same_code
+from harness.core.errors import ConfigError
+from harness.core.yaml_document import SchemaOne, check_document, read_document
 from harness.diagnosis.chain import MAX_LINE_CHARS, is_benign, messages_of
-from harness.diagnosis.error import Confidence, Diagnosis
+from harness.diagnosis.error import Confidence, Diagnosis, Part
 
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("known", "likely", "possible")
 """`known`: a line states the cause. `likely`: it is the usual cause of such a line.
@@ -35,6 +40,17 @@ class Symptoms:
     foreseen: tuple[tuple[str, str], ...] = ()
 
 
+def _joined(pattern: object) -> object:
+    """Join the parts of a long pattern in a file; an empty one stands there as null."""
+    if pattern is None:
+        return ""
+    is_list = isinstance(pattern, list) and all(isinstance(part, str) for part in pattern)
+    return "".join(pattern) if isinstance(pattern, list) and is_list else pattern
+
+
+Pattern = Annotated[str, BeforeValidator(_joined)]
+
+
 @dataclass(frozen=True)
 class Sign:
     """A pattern of a failure; every given part must match.
@@ -46,14 +62,16 @@ class Sign:
     rule; `\\g<1>` in it is a group of `text` or `evidence`.
     """
 
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
     confidence: Confidence
-    text: str = ""
-    evidence: str = ""
-    absent: str = ""
+    text: Pattern = ""
+    evidence: Pattern = ""
+    absent: Pattern = ""
     codes: tuple[int, ...] = ()
-    api: str = ""
+    api: Pattern = ""
     outcome: str = ""
-    foreseen: str = ""
+    foreseen: Pattern = ""
     note: str = ""
 
     def note_from(self, lines: Iterable[str]) -> str | None:
@@ -97,6 +115,17 @@ possible: Final = partial(Sign, "possible")
 """A sign of several causes, such as a code."""
 
 
+def _sign_of(entry: object) -> object:
+    """Return the fields of a sign in a file, where its confidence names its text."""
+    if not isinstance(entry, dict):
+        return entry
+    named = [confidence for confidence in CONFIDENCES if confidence in entry]
+    if len(named) != 1:
+        raise ValueError(f"must have one of {', '.join(CONFIDENCES)}")
+    others = {key: value for key, value in entry.items() if key not in named}
+    return {"confidence": named[0], "text": entry[named[0]]} | others
+
+
 @dataclass(frozen=True, eq=False)
 class Rule:
     """A cause of failures, which fits if any of its signs matches.
@@ -107,12 +136,14 @@ class Rule:
     refused request.
     """
 
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
     id: str
     words: str
     fix: str
     apart: str
-    threads: tuple[str, ...]
-    signs: tuple[Sign, ...]
+    signs: tuple[Annotated[Sign, BeforeValidator(_sign_of)], ...]
+    threads: tuple[str, ...] = ()
     unrelated: bool = True
 
     @property
@@ -201,3 +232,39 @@ def _matching(pattern: str, lines: Iterable[str]) -> list[str]:
     return [
         line for line in lines if compiled.search(line[:MAX_LINE_CHARS]) and not is_benign(line)
     ]
+
+
+class _RuleFile(Part):
+    """A file of rules, in their order; `%{name}` in a pattern stands for one of `patterns`."""
+
+    schema_number: SchemaOne
+    patterns: dict[str, Pattern] = Field(default={})
+    rules: tuple[Rule, ...]
+
+
+def load_rules(path: Path) -> tuple[Rule, ...]:
+    """Read the rules in a YAML file such as `rules.yaml`. Raises ConfigError for a mistake."""
+    content = check_document(read_document(path), _RuleFile)
+    named: dict[str, str] = {}
+
+    def expanded(pattern: str) -> str:
+        return re.sub(r"%\{(\w+)\}", lambda match: named[match[1]], pattern)
+
+    def with_patterns(sign: Sign) -> Sign:
+        return replace(
+            sign,
+            text=expanded(sign.text),
+            evidence=expanded(sign.evidence),
+            absent=expanded(sign.absent),
+            api=expanded(sign.api),
+            foreseen=expanded(sign.foreseen),
+        )
+
+    try:
+        for name, pattern in content.patterns.items():
+            named[name] = expanded(pattern)
+        return tuple(
+            replace(rule, signs=tuple(map(with_patterns, rule.signs))) for rule in content.rules
+        )
+    except KeyError as error:
+        raise ConfigError(f"no pattern is called {error}", file=path, choices=[*named]) from error

@@ -15,22 +15,23 @@ from typing import Final
 from harness.diagnosis.any_log import read_log
 from harness.diagnosis.explanation import explain
 from harness.diagnosis.rule import CONFIDENCES, Rule
-from harness.diagnosis.rules import GRAPH_RULES, RULES, SESSION_RULES
-from harness.diagnosis.rules_context import CONTEXT_RULES
-from harness.diagnosis.rules_reach import REACH_RULES
+from harness.diagnosis.rules import own_rules
 from harness.runtimes.findings import CODES
 from tests.unit.diagnosis.failure_rows import ROWS, Row
 from tests.unit.diagnosis.log_rows import LOG_ROWS
+
+RULES = own_rules()
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "failures.md"
 _MOST: Final = 3
 _MAX_CHARS: Final = 118
 """So that a terminal, or whoever cuts a log at 120 columns, cuts none of them."""
-_CHAPTERS: Final = (
-    ("On the way to the processor", (*REACH_RULES, *SESSION_RULES)),
-    ("Loading contexts", CONTEXT_RULES),
-    ("Preparing and executing graphs", GRAPH_RULES),
-)
+_CHAPTERS: Final = {
+    "dsp-restarted": "On the way to the processor",
+    "newer-context": "Loading contexts",
+    "opencl-driver": "Preparing and executing graphs",
+}
+"""The chapters by their first rule."""
 _HEAD: Final = """\
 # Causes of failures
 
@@ -101,9 +102,9 @@ def page() -> str:
     """The whole page."""
     shown = examples()
     parts = [_HEAD]
-    for title, rules in _CHAPTERS:
-        parts.append(f"\n## {title}\n")
-        parts += [_entry(rule, shown[rule.id]) for rule in rules]
+    for rule in RULES:
+        parts += [f"\n## {_CHAPTERS[rule.id]}\n"] if rule.id in _CHAPTERS else []
+        parts.append(_entry(rule, shown[rule.id]))
     return "".join(parts)
 
 

@@ -10,11 +10,13 @@ from harness.core.codes import dsp_error
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord, Outcome
 from harness.diagnosis.rule import Rule
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import own_rules
 from harness.diagnosis.verdict import judge
 from harness.probe.plan_runner import ProbeRun
 from harness.runtimes.findings import CODES, finding
 from tests.unit.diagnosis.probe_runs import DONE, LOAD, START, begin, end, log, run
+
+RULES = own_rules()
 
 DEVICE = "QnnDevice_create"
 EXECUTE = "QnnGraph_execute"

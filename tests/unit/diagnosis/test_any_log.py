@@ -13,9 +13,11 @@ from harness.diagnosis import any_log
 from harness.diagnosis.any_log import MAX_LINES, read_log, rule_filter, texts_of
 from harness.diagnosis.chain import is_benign
 from harness.diagnosis.explanation import explain
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import own_rules
 from tests.properties import damaged, reached, reaches
 from tests.unit.diagnosis.failure_rows import OLD_DAEMON, ROWS
+
+RULES = own_rules()
 
 LINE = "QnnDsp <E> Failed to find available PD for contextId 56"
 

@@ -10,7 +10,9 @@ import pytest
 
 from harness.diagnosis.any_log import LogText, read_log
 from harness.diagnosis.explanation import COMMANDS, Explained, next_command, system_of
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import own_rules
+
+RULES = own_rules()
 
 
 def cause(id: str, confidence: Any = "possible", failure: int = 1) -> Explained:

@@ -28,7 +28,7 @@ from harness.diagnosis.diagnosis import (
 from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord, LoadedLibrary
 from harness.diagnosis.explanation import symptoms_in
 from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Sign, Symptoms, findings
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import own_rules
 from harness.diagnosis.verdict import judge
 from harness.runtimes.findings import CODES as PREFLIGHT, finding
 from tests.properties import damaged, reached, reaches
@@ -37,6 +37,8 @@ from tests.unit.diagnosis.failure_page import PAGE, page
 from tests.unit.diagnosis.failure_rows import EXECUTE, FORESEEN, LOAD, NO_PD, ROWS, Row
 from tests.unit.diagnosis.log_rows import LOG_ROWS
 from tests.unit.diagnosis.probe_runs import DONE, START, begin, end, log, run
+
+RULES = own_rules()
 
 IDS = [rule.id for rule in RULES]
 RULE_SET = {id(rule) for rule in RULES}

@@ -19,8 +19,10 @@ from hypothesis import given, strategies as st
 from harness.diagnosis.any_log import LogText, read_log
 from harness.diagnosis.explanation import explain, symptoms_in
 from harness.diagnosis.rule import Rule, Sign, Symptoms
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import own_rules
 from tests.unit.diagnosis.log_rows import LOG_ROWS
+
+RULES = own_rules()
 
 LOGS = Path(__file__).parents[2] / "field" / "failure-logs.tsv"
 BEFORE: Final = {"right": 6, "none": 8, "wrong": 11}

@@ -15,10 +15,12 @@ from harness.diagnosis import any_log
 from harness.diagnosis.any_log import LineFilter, patterns_of, read_log, rule_filter
 from harness.diagnosis.chain import link_of
 from harness.diagnosis.explanation import explain
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import own_rules
 from tests.messages.corpus import corpus
 from tests.properties import reached, reaches
 from tests.unit.diagnosis.log_rows import LOG_ROWS
+
+RULES = own_rules()
 
 PATTERNS = patterns_of(RULES)
 LINES = [

@@ -7,10 +7,12 @@ import re
 import pytest
 
 from harness.diagnosis.chain import message_table, read_messages
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import own_rules
 from tests.messages.binaries import messages_in, origin_of
 from tests.messages.corpus import corpus, wrong_answers
 from tests.messages.patterns import pattern_of, sample_of
+
+RULES = own_rules()
 
 MESSAGES = corpus()
 

@@ -13,8 +13,10 @@ from typing import Final
 
 from harness.diagnosis.explanation import explain
 from harness.diagnosis.rule import Rule
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import own_rules
 from tests.unit.diagnosis.test_field_logs import fields, lines_of, told_by
+
+RULES = own_rules()
 
 LOGS: Final = Path(__file__).parents[2] / "field" / "failure-logs-2.tsv"
 NOTHING_WRONG: Final = "-"

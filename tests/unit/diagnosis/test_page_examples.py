@@ -13,10 +13,12 @@ from typing import Final
 
 import pytest
 
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import own_rules
 from tests.unit.diagnosis import test_dsp_chains, test_fastrpc_chains
 from tests.unit.diagnosis.failure_page import PAGE, answered
 from tests.unit.diagnosis.test_field_logs import NOISE
+
+RULES = own_rules()
 
 OFTEN: Final = (
     "alone",

@@ -12,7 +12,9 @@ from harness.core import hooks
 from harness.core.errors import ConfigError
 from harness.diagnosis.any_log import rule_filter
 from harness.diagnosis.rule import Rule, Sign, known
-from harness.diagnosis.rules import RULES, all_rules
+from harness.diagnosis.rules import all_rules, own_rules
+
+RULES = own_rules()
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def manager() -> Iterator[pluggy.PluginManager]:
 
 
 def rule(name: str, *signs: Sign) -> Rule:
-    return Rule(name, "it fails", "mend it", "nothing", (), signs)
+    return Rule(name, "it fails", "mend it", "nothing", signs)
 
 
 def register(manager: pluggy.PluginManager, name: str, rules: object) -> None:

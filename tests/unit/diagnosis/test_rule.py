@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from harness.core.errors import ConfigError
 from harness.diagnosis.chain import is_benign
 from harness.diagnosis.rule import (
     FittingRule,
@@ -13,6 +16,7 @@ from harness.diagnosis.rule import (
     findings,
     known,
     likely,
+    load_rules,
     possible,
 )
 
@@ -28,7 +32,7 @@ BENIGN = "libQnnHtpV73Skel.so is 32-bit instead of 64-bit"
 
 
 def rule(*signs: Sign, name: str = "r", words: str = "w", threads: tuple[str, ...] = ()) -> Rule:
-    return Rule(name, words, "f", "a", threads, signs)
+    return Rule(name, words, "f", "a", signs, threads)
 
 
 @pytest.mark.parametrize(
@@ -117,3 +121,59 @@ def test_a_diagnosis_says_what_is_known_of_its_code_and_names_its_first_thread()
     # 6998 has no meaning, but ends no range
     alone = FittingRule(rule(words="<{note}>"), "likely", ()).diagnosis((1002, 6998))
     assert (alone.words, alone.thread) == ("<>", None)
+
+
+RULE_FILE = """\
+schema: 1
+patterns:
+  backend: AcmeNpu
+  opened: '%{backend}: opened'
+rules:
+  - id: acme
+    words: it fails
+    fix: mend it
+    apart: nothing
+    signs:
+      - known: ['%{backend}: E1', '|E2']
+        absent: '%{opened}'
+      - likely:
+        codes: [0x3ea]
+"""
+
+
+def test_rules_are_read_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(RULE_FILE)
+    (rule,) = load_rules(path)
+    assert (rule.id, rule.threads, rule.unrelated) == ("acme", (), True)
+    assert rule.signs == (
+        known("AcmeNpu: E1|E2", absent="AcmeNpu: opened"),
+        likely(codes=(1002,)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "problem"),
+    [
+        ("%{opened}", "%{closed}", "rules.yaml: no pattern is called 'closed'"),
+        (
+            "known:",
+            "sure:",
+            r"rules.yaml:11: rules\[0\].signs\[0\]: must have one of",
+        ),
+        (
+            "likely:",
+            "likely: a\n        known:",
+            r"rules.yaml:13: .*must have one of",
+        ),
+        ("codes:", "code:", r"rules.yaml:14: rules\[0\].signs\[1\].code: "),
+        ("    fix: mend it\n", "", r"rules.yaml:6: rules\[0\].fix: is missing"),
+    ],
+)
+def test_a_mistake_in_a_file_of_rules_is_named_by_its_place(
+    tmp_path: Path, text: str, other: str, problem: str
+) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(RULE_FILE.replace(text, other))
+    with pytest.raises(ConfigError, match=problem):
+        load_rules(path)

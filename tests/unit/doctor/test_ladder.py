@@ -8,7 +8,7 @@ import pytest
 
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import ErrorRecord
-from harness.diagnosis.rules import RULES
+from harness.diagnosis.rules import own_rules
 from harness.doctor.check import Answer, Checked, one_line
 from harness.doctor.device_checks import (
     _LAYERS,
@@ -23,6 +23,8 @@ from harness.doctor.device_checks import (
 from harness.runtimes.runtime import LibraryFacts, SdkBuild
 from tests.unit.doctor.answers import BOARD, PHONE
 from tests.unit.doctor.test_device_checks import examined
+
+RULES = own_rules()
 
 BUILD = SdkBuild("2.51.0", "260929181845")
 LIBRARIES = (

@@ -13,6 +13,7 @@ from harness.bench.executorch import can_be_replayed, open_program, replay_conte
 from harness.bench.kept_outputs import keep_outputs_of
 from harness.bench.litert import ON_LITERT, compiled_model
 from harness.bench.placement import Placement
+from harness.bench.provisioner import program_set
 from harness.bench.session import (
     OrtOnDevice,
     SessionModel,
@@ -32,7 +33,8 @@ from harness.containers.graph_nodes import (
     placed_as,
     transfers_in,
 )
-from harness.core.axes import BACKEND_LIBRARIES, EXECUTORCH, LITERT, ORT, Engine
+from harness.core.axes import BACKEND_LIBRARIES
+from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, HarnessError, InternalError
 from harness.core.versions import QnnVersion, VersionRange
 from harness.core.whole_file import scratch_folder
@@ -69,6 +71,7 @@ from harness.probe.plan import ONCE, Plan, Rounds, Settings, rounds_of
 from harness.results.drift import KEPT
 from harness.results.measurements import graph_figures, named_graphs, token_figures
 from harness.results.record import Check, as_json, conclusion, failure_text
+from harness.runtimes.ort import RUNNER
 
 ON: Final[Mapping[str, str]] = {"htp": NPU, "gpu": "GPU", "cpu": CPU}
 """The processor of the nodes that QNN's provider took, by backend."""
@@ -332,15 +335,15 @@ class Bench:
         `libraries`.
         """
         backend = self.placement.backend
-        self._require_engine(ORT)
+        self._require_engine("ort")
         arch = self._target.htp_arch if backend == "htp" else None
         with self._case.require_backend():
             return ort_on_device(self._case.runtime, BACKEND_LIBRARIES[backend], arch)
 
-    def _require_engine(self, engine: Engine) -> None:
-        if self.placement.engine != engine.name:
-            marker = f'`@pytest.mark.device(engine="{engine.name}")`'
-            raise ConfigError(f"a test that uses {engine.title} is marked {marker}")
+    def _require_engine(self, name: str) -> None:
+        if self.placement.engine != name:
+            marker = f'`@pytest.mark.device(engine="{name}")`'
+            raise ConfigError(f"a test that uses {ENGINES[name].title} is marked {marker}")
 
     def session(
         self,
@@ -396,12 +399,12 @@ class Bench:
         Raises ConfigError unless the test is marked `device(engine="executorch")`, for a file that
         is not a .pte, and for a device for which ExecuTorch's wheel has no libraries.
         """
-        self._require_engine(EXECUTORCH)
+        self._require_engine("executorch")
         pte = open_program(self._case.folder / program, method)
         runner = self._target.program
         if runner is None:
-            raise InternalError(f"{EXECUTORCH.title} brings no program")
-        is_own, deployer = runner.is_own, self._target.provisioned.deployer
+            raise InternalError("ExecuTorch brings no program")
+        is_own, deployer = runner.program == RUNNER, self._target.provisioned.deployer
         inputs, expected = (resolve_paths(paths, self._case.folder) for paths in (inputs, expected))
         input_files = pte.tensor_files("inputs", inputs, generate=is_own)
         expected_files = pte.tensor_files("expected", expected)
@@ -418,7 +421,7 @@ class Bench:
             tolerance=tolerance,
             repeat=repeat,
         )
-        path = f"{deployer.deploy_sets([runner.files_on(deployer)])[0]}/{runner.program}"
+        path = f"{deployer.deploy_sets([program_set(deployer, runner)])[0]}/{runner.program}"
         result = run_with(self._case, path, pte, plan, expected_files, timeout_s, is_own=is_own)
         self.measure(executorch=runner.version, **result.measurements, **pte.places())
         self._note_graphs(result, [pte.path.name])
@@ -451,7 +454,7 @@ class Bench:
         Raises ConfigError unless the test is marked `device(engine="litert")`; otherwise like
         `compiled_model`.
         """
-        self._require_engine(LITERT)
+        self._require_engine("litert")
         files = resolve_paths(inputs, self._case.folder)
         compiled = compiled_model(self._case, self._case.folder / model, files, tolerance)
         self.measure(litert=compiled.figures(), **compiled.places())

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
-from harness.core.axes import AXES, ENGINES, IN_AXES, QNN, VERSIONS
+from harness.core.axes import AXES, IN_AXES, VERSIONS
+from harness.core.engine import DEFAULT_ENGINE
+from harness.core.engines import ENGINES
 from harness.models.contexts import Source
 from harness.models.models import Model
 
@@ -22,7 +24,7 @@ class Placement:
     It has names of devices instead of objects, because cases pass it to other processes by name.
 
     `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is the name
-    of an engine (`core/axes.py`). `ort` is the name of an ONNX Runtime, None for the runtime's own
+    of an engine. `ort` is the name of an ONNX Runtime, None for the runtime's own
     or the usual one. `compiler` makes the contexts that are compiled; None if the case has none.
     With a `pool`, a name that devices share, any device of `among` will do; `device` is then the
     one that the case is on, or would be on if only one process ran cases.
@@ -32,7 +34,7 @@ class Placement:
     backend: str
     qnn: str
     compiler: str | None
-    engine: str = QNN.name
+    engine: str = DEFAULT_ENGINE
     ort: str | None = None
     pool: str = ""
     among: tuple[str, ...] = ()

@@ -10,8 +10,10 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel
 
 from harness.bench.placement import Placement
-from harness.core.axes import ENGINES, EXECUTORCH, ORT, RPC_LIBRARY, backend_of
+from harness.core.axes import RPC_LIBRARY, backend_of
 from harness.core.cache import BOARDS, cache_root
+from harness.core.engine import EngineProgram
+from harness.core.engines import ENGINES
 from harness.deploy.deploy import Deployer
 from harness.deploy.layout import FileSet
 from harness.dsp.hexagon import lacks_floats
@@ -30,14 +32,7 @@ from harness.probe.build import PROBE_NAME, ProbeBuilder
 from harness.results.record import RuntimeRecord
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.findings import Finding
-from harness.runtimes.ort import (
-    EXECUTORCH_LIBRARIES,
-    EXECUTORCH_VERSION,
-    OWN_BUILD,
-    PLUGIN,
-    RUNNER,
-    runner_files,
-)
+from harness.runtimes.ort import EXECUTORCH_VERSION
 from harness.runtimes.preflight import (
     SYSTEM_LIBRARIES,
     ContextFacts,
@@ -66,25 +61,6 @@ class FileToPush(BaseModel, frozen=True):
 
 
 @dataclass(frozen=True)
-class EngineProgram:
-    """The files of an engine for a device: a program called `program`, and its libraries.
-
-    `name` is the name of the folder, `version` its name in records. `is_own`: it is a user's own
-    build.
-    """
-
-    name: str
-    version: str
-    program: str
-    files: Mapping[str, Path]
-    is_own: bool
-
-    def files_on(self, deployer: Deployer) -> FileSet:
-        """Return its files as a set to deploy."""
-        return deployer.file_set(self.name, self.files, [self.program])
-
-
-@dataclass(frozen=True)
 class Materials:
     """All files that a case needs on its device, on this computer.
 
@@ -104,7 +80,7 @@ class Materials:
         sets = [runtime_set(self.runtime), probe_set(deployer, self.probe)]
         sets += [context_set(deployer, *context) for context in self.contexts.items()]
         sets += [model_set(deployer, *model) for model in self.models.values()]
-        return sets if self.program is None else [*sets, self.program.files_on(deployer)]
+        return sets if self.program is None else [*sets, program_set(deployer, self.program)]
 
     def files_to_push(self) -> list[FileToPush]:
         """Return all files with their sizes and origins, for display."""
@@ -124,7 +100,7 @@ class Materials:
             paths = [main, *_tensor_files(tensors).values()]
             files += [_file_to_push(str(source), path.name, path) for path in paths]
         if self.program is not None:
-            of = f"ExecuTorch {self.program.version}"
+            of = f"{self.program.name} {self.program.version}"
             files += [_file_to_push(of, name, path) for name, path in self.program.files.items()]
         return files + [_file_to_push(path.name, path.name, path) for path in self.files]
 
@@ -136,6 +112,11 @@ def _file_to_push(origin: str, name: str, path: Path) -> FileToPush:
 def probe_set(deployer: Deployer, probe: Path) -> FileSet:
     """Return the file set of the probe."""
     return deployer.file_set("probe", {PROBE_NAME: probe}, [PROBE_NAME])
+
+
+def program_set(deployer: Deployer, program: EngineProgram) -> FileSet:
+    """Return the file set of an engine's program."""
+    return deployer.file_set(program.name, program.files, [program.program])
 
 
 def context_set(deployer: Deployer, source: ContextSource, context: Context) -> FileSet:
@@ -203,7 +184,7 @@ class Provisioner:
         self.probes = ProbeBuilder(cache / "probe")
         self.contexts = Contexts(cache, catalog, self.probes)
         self.onnx = OnnxFiles(cache)
-        self._own_executorch = executorch
+        self.executorch_build = executorch
         self._known = KnownFacts(cache)
         self._wholes: dict[tuple[object, ...], Runtime] = {}
         self._narrowed: dict[tuple[object, ...], Runtime] = {}
@@ -222,7 +203,7 @@ class Provisioner:
             self._narrowed[key] = narrowed(
                 whole,
                 placement.backend,
-                _engine(placement, whole),
+                ENGINES[placement.engine].driver({file.path.name for file in whole.files}),
                 htp_arch,
                 online_prepare=placement.takes_models,
                 needed=needed,
@@ -249,7 +230,7 @@ class Provisioner:
         """
         whole = self._whole(placement, device.target)
         of_use = {file.name for file in self.runtime(placement, device.target, None).files}
-        is_wheel = placement.engine == EXECUTORCH.name and self._own_executorch is None
+        is_wheel = placement.engine == "executorch" and self.executorch_build is None
         subject = PreflightInput(
             files=[file for file in self._known.of(whole) if file.name in of_use],
             device=device,
@@ -275,40 +256,6 @@ class Provisioner:
         if (target, android_api) not in self._built:
             self._built[target, android_api] = self.probes.build(target, android_api=android_api)
         return self._built[target, android_api]
-
-    def program(self, engine: str, target: str) -> EngineProgram | None:
-        """Return an engine's own program; None if it uses the probe.
-
-        Raises ConfigError for a user's build without a runner or for another target, and for a
-        device for which ExecuTorch's wheel has no libraries.
-        """
-        if engine != EXECUTORCH.name:
-            return None
-        if self._own_executorch is not None:
-            files = runner_files(self._own_executorch, target)
-            return EngineProgram("executorch-build", OWN_BUILD, RUNNER, files, is_own=True)
-        return EngineProgram(
-            "executorch", EXECUTORCH_VERSION, PROBE_NAME, self.executorch(target), is_own=False
-        )
-
-    def executorch(self, target: str) -> dict[str, Path]:
-        """Return the probe with ExecuTorch in it and the libraries it needs, by name."""
-        wheel = self.catalog.executorch(target)
-        root = wheel.path / "executorch"
-        identity = " ".join(
-            wheel.files[f"executorch/lib/{name}"].sha256 for name in EXECUTORCH_LIBRARIES
-        )
-        program = self.probes.build_with_executorch(root, identity)
-        libraries = {name: root / "lib" / name for name in EXECUTORCH_LIBRARIES}
-        return {PROBE_NAME: program, **libraries}
-
-
-def _engine(placement: Placement, whole: Runtime) -> str:
-    engine = ENGINES[placement.engine]
-    if engine is not ORT:
-        return engine.libraries or engine.name
-    plugin = any(file.path.name == PLUGIN for file in whole.files)
-    return "ort-plugin" if plugin else "ort-builtin"
 
 
 PreflightMode = Literal["strict", "warn", "off"]

@@ -12,7 +12,6 @@ from typing import Final
 
 from harness.bench.placement import Need, Placement
 from harness.bench.provisioner import (
-    EngineProgram,
     Materials,
     Provisioner,
     context_set,
@@ -23,7 +22,8 @@ from harness.bench.provisioner import (
     preflight_file,
     probe_set,
 )
-from harness.core.axes import ENGINES
+from harness.core.engine import EngineProgram
+from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, DeviceError, DeviceFull, HarnessError, InfraError
 from harness.deploy.deploy import Deployer
 from harness.evidence.answers import Baseline
@@ -31,7 +31,6 @@ from harness.evidence.case_evidence import take_baseline
 from harness.lab.attach import AttachedDevice, LabDevice
 from harness.lab.device_watch import DeviceWatch
 from harness.models.contexts import Source, SourceContexts, require_contexts
-from harness.models.litert import litert_host
 from harness.models.metadata import named_build
 from harness.models.models import Model
 from harness.models.source import Context, DeployedContext, DeployedModel, Reference
@@ -183,7 +182,7 @@ class Target:
 
     @property
     def program(self) -> EngineProgram | None:
-        return self.provisioner.program(self.placement.engine, self.provisioned.target)
+        return ENGINES[self.placement.engine].program(self)
 
     @property
     def htp_arch(self) -> int:
@@ -268,6 +267,4 @@ class Target:
             models = self._onnx(need.models)
         with contextlib.nullcontext() if strict else contextlib.suppress(ConfigError):
             program = self.program
-            if ENGINES[need.placement.engine].compiles is not None:
-                litert_host(self.provisioner.catalog, self.compiler)
         return Materials(libraries, probe, contexts, models, program, need.files)

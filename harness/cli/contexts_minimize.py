@@ -24,7 +24,7 @@ from harness.cli.lab_options import (
 from harness.cli.printout import Printout
 from harness.cli.say import say, say_json, say_result
 from harness.containers.manifest import Expects
-from harness.core.axes import QNN
+from harness.core.engine import DEFAULT_ENGINE
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.outgoing_text import counted
 from harness.lab.inventory import SIMULATED_LAB, load_lab
@@ -166,7 +166,7 @@ def bundle_command(case: str, output: Path, as_json: bool, **options: Any) -> No
         raise ConfigError(f"{case} ended without a verdict: name another run", field="--run")
     engine = engine_of(record.case)
     contexts, subject = list[str](), None
-    if engine == QNN:
+    if engine.name == DEFAULT_ENGINE:
         with contextlib.suppress(CompileError):  # then the model itself is bundled
             subject = _subject(record, options)
     if subject is not None:
@@ -176,7 +176,9 @@ def bundle_command(case: str, output: Path, as_json: bool, **options: Any) -> No
     else:
         file_options = _options_of_its_run(record, options)
         plan = pack_model(output, record.case, file_options, record, expects)
-        content = f"the model, for {engine.title if engine != QNN else 'the compiler'}"
+        content = (
+            f"the model, for {engine.title if engine.name != DEFAULT_ENGINE else 'the compiler'}"
+        )
     file = split_node_id(record.case)[0].partition("::")[0]
     bundled = CaseBundled(
         case=record.case,

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -22,8 +22,9 @@ from harness.cli.lab_options import (
     simulated_instead,
 )
 from harness.cli.say import say
-from harness.core.axes import BACKENDS, ENGINES, ORT
+from harness.core.axes import BACKENDS
 from harness.core.codes import PROFILES
+from harness.core.engines import ENGINES, find_engine
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.schema_field import Schema2
 from harness.models.source import RESIDENCIES
@@ -70,7 +71,7 @@ def _add_pytest_options(command: click.Command) -> click.Command:
         click_option = click.Option(
             [_name(option), option.parameter],
             type=type_,
-            metavar=_metavar(type_, option.arguments),
+            metavar=None if isinstance(type_, click.Choice) else option.arguments.get("metavar"),
             # with False click would accept the option without its value, too
             is_flag=None if option.takes_value else True,
             multiple=option.arguments.get("action") == "append",
@@ -88,19 +89,12 @@ def _name(option: Option) -> str:
     return "--contexts" if name == "--number" else name
 
 
-def _metavar(type_: object, settings: Mapping[str, Any]) -> str | None:
-    if isinstance(type_, click.Choice):
-        return None
-    choices = settings.get("choices")
-    return f"[{'|'.join(choices)}]" if choices else settings.get("metavar")
-
-
 def _completion(option: Option) -> _Completion | None:
     """Return the shell completion for an option whose type click does not know."""
     if option.short == "--device":
         return complete_devices
-    choices = BACKENDS if option.short == "--backend" else option.arguments.get("choices")
-    if choices:
+    choices: Iterable[str] | None = {"--backend": BACKENDS, "--engine": ENGINES}.get(option.short)
+    if choices is not None:
         return lambda _, __, prefix: [
             CompletionItem(choice) for choice in choices if choice.startswith(prefix)
         ]
@@ -136,7 +130,7 @@ def run(
     interrupted (--resume continues).
     """
     if options["fallback"] == "allow" and options["engine"] is None:
-        options["engine"] = ORT.name  # nothing else runs nodes on the CPU
+        options["engine"] = "ort"  # nothing else runs nodes on the CPU
     _choose_rounds(options, quick)
     if not files:
         raise click.UsageError("FILE is missing: name the contexts or models to run")
@@ -158,7 +152,7 @@ def run(
         raise wrong[0]
     elsewhere = set(split_list(options["backend"])) - {DEFAULT_BACKEND}
     if elsewhere and {artefact.kind for artefact in artefacts} == {"onnx"}:
-        options["engine"] = options["engine"] or ORT.name  # contexts are for HTP
+        options["engine"] = options["engine"] or "ort"  # contexts are for HTP
     paths = [artefact.path for artefact in artefacts]
     for path in paths:
         require_name(path)
@@ -189,12 +183,9 @@ def run(
 def _require_engines(names: Collection[str], options: Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown engine, and for options that an engine does not have."""
     for name in sorted(names):
-        engine = ENGINES.get(name)
-        if engine is None:
-            problem = f"no engine {name!r} runs artefacts"
-            raise ConfigError(problem, field="--engine", choices=tuple(ENGINES))
+        engine = find_engine(name)
         for other in ENGINES.values():
-            if other.option is not None and options[other.option] and other.name not in names:
+            if other.option and options.get(other.option) and other.name not in names:
                 problem = f"the engine {engine.name} does without {other.title}"
                 choices = [f"--engine {other.name}"]
                 raise ConfigError(problem, field=f"--{other.option}", choices=choices)

@@ -20,7 +20,7 @@ from harness.core.errors import ConfigError
 GROUP: Final = "qnn_harness"
 """The group of entry points that name modules with implementations."""
 
-BUILT_IN: Final = ("harness.lab", "harness.runtimes")
+BUILT_IN: Final = ("harness.engines", "harness.lab", "harness.runtimes")
 """The modules with the harness's own implementations; they are above this one."""
 
 
@@ -57,7 +57,8 @@ class _Hooks(pluggy.PluginManager):
 _stack: Final[list[_Hooks]] = []
 
 
-def _current() -> _Hooks:
+def current() -> _Hooks:
+    """Return the manager of the hooks that are called now."""
     if not _stack:
         use(pluggy.PluginManager("pytest"))
     return _stack[-1]
@@ -68,7 +69,7 @@ def hooks() -> pluggy.HookRelay:
 
     Raises ConfigError if an installed module cannot be loaded, or does not fit.
     """
-    return _current().take_up()
+    return current().take_up()
 
 
 def calls(name: str, **arguments: object) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -80,7 +81,7 @@ def calls(name: str, **arguments: object) -> Iterator[tuple[str, Callable[[], An
     plugins = [implementation.plugin for implementation in implementations]
     for implementation in implementations:
         others = [plugin for plugin in plugins if plugin is not implementation.plugin]
-        alone = _current().subset_hook_caller(name, others)
+        alone = current().subset_hook_caller(name, others)
         yield implementation.plugin_name, partial(_only_result, alone, arguments)
 
 
@@ -107,9 +108,9 @@ def failure_text(plugin: str, name: str, error: Exception) -> str:
 
 def add(plugin: object, name: str) -> None:
     """Add a part of the harness's own, unless it is there or blocked (`-p no:NAME`)."""
-    current = _current()
-    if current.get_plugin(name) is None and not current.source.is_blocked(name):
-        current.register(plugin, name)
+    manager = current()
+    if manager.get_plugin(name) is None and not manager.source.is_blocked(name):
+        manager.register(plugin, name)
 
 
 def use(source: pluggy.PluginManager) -> None:
@@ -124,9 +125,9 @@ def use(source: pluggy.PluginManager) -> None:
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
                 raise ConfigError(f"plug-in {entry.name} ({entry.value}): {problem}") from error
-    current = _Hooks(source)
-    current.take_up()
-    _stack.append(current)
+    manager = _Hooks(source)
+    manager.take_up()
+    _stack.append(manager)
 
 
 def leave(source: pluggy.PluginManager) -> None:

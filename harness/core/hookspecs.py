@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from harness.core.axes import Engine
+    from harness.core.engine import Engine
     from harness.diagnosis.rule import Rule
     from harness.lab.devices import DeviceConfig
     from harness.lab.fields import RuntimeSource
@@ -26,7 +26,10 @@ hookspec = pluggy.HookspecMarker("pytest")
 
 @hookspec
 def qnn_engines() -> Iterable[Engine]:
-    """Return engines: what executes the contexts or models of a case."""
+    """Return engines: what executes the contexts or models of a case.
+
+    The first ones are the harness's own, `qnn_engines` of `harness.engines`.
+    """
     raise NotImplementedError
 
 

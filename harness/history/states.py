@@ -14,7 +14,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final, Literal
 
-from harness.core.axes import QNN, VERSIONS
+from harness.core.axes import VERSIONS
+from harness.core.engine import DEFAULT_ENGINE
 from harness.core.outgoing_text import counted
 from harness.history.attempts import Attempt, CaseAttempts
 
@@ -116,7 +117,7 @@ def versions_of(attempt: Attempt) -> RanWith:
     """Return the versions of an attempt, with its engine if that is not QNN alone."""
     values = ((name, attempt.axis(name)) for name in VERSIONS)
     texts = ((name, None if value is None else str(value)) for name, value in values)
-    unusual = attempt.engine not in (None, QNN.name)
+    unusual = attempt.engine not in (None, DEFAULT_ENGINE)
     return (*texts, *([("engine", attempt.engine)] if unusual else []))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, count
 from typing import Final
 
-from harness.core.axes import BACKENDS, ENGINES
+from harness.core.axes import BACKENDS
+from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.core.socs import HTP_ARCHS, SOCS, TARGETS
 from harness.core.yaml_document import did_you_mean
@@ -124,9 +125,9 @@ def _tags(device: DeviceConfig, values: tuple[object, ...]) -> str | None:
     return f"lacks tag {', '.join(missing)}" if missing else None
 
 
-_CHECKS: Final[Mapping[str, tuple[tuple[object, ...] | None, _Check]]] = {
+_CHECKS: Final[Mapping[str, tuple[Collection[object] | None, _Check]]] = {
     "backend": (BACKENDS, _backend),
-    "engine": (tuple(ENGINES), lambda device, values: None),
+    "engine": (ENGINES, lambda device, values: None),
     "compilers": (("own", "all"), lambda device, values: None),
     "qnn": (None, lambda device, values: None),
     "htp_arch": (HTP_ARCHS, partial(_one_of, "htp_arch")),

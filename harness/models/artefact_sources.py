@@ -13,7 +13,7 @@ from harness.containers.artefact import Artefact, ArtefactError, Blob, Piece
 from harness.containers.extract import piece_file
 from harness.containers.manifest import RunPlan
 from harness.containers.open import open_artefacts
-from harness.core.axes import ENGINES
+from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.models.context_file import ContextFile
 from harness.models.contexts import Source, SourceList
@@ -153,8 +153,8 @@ def contexts_of(
             cure = "give the context binary that QNN's tools make of it"
             raise ConfigError(f"{problem}: {cure}", file=piece.path)
     if not pieces:
-        able = [engine.name for engine in ENGINES.values() if engine.compiles == artefact.kind]
-        hints = (f"; --engine {name} compiles it" for name in able)
+        able = [engine.name for engine in ENGINES.values() if artefact.kind in engine.default_for]
+        hints = (f"; --engine {name} runs it" for name in able)
         raise ConfigError(f"holds no context{''.join(hints)}", file=artefact.path)
     plan: RunPlan | None = artefact.facts.get("plan")
     for option, folder in (("inputs", options.inputs), ("expected", options.expected)):
@@ -216,7 +216,9 @@ def _partial_run_notes(artefact: Artefact, contexts: int) -> list[str]:
 
 
 def _run_whole(artefact: Artefact) -> list[str]:
-    return [engine.name for engine in ENGINES.values() if engine.runs_whole == artefact.kind]
+    """Return the engines that run a file with contexts and the rest of it."""
+    engines = [engine for engine in ENGINES.values() if artefact.kind not in engine.default_for]
+    return [engine.name for engine in engines if artefact.kind in engine.kinds]
 
 
 def _require_folders(field: str, root: Path | None, artefact: Artefact, pieces: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from harness.containers.artefact import ArtefactError, Piece
 from harness.containers.extract import PIECES
 from harness.containers.open import open_artefact
-from harness.core.axes import ENGINES
+from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.core.names_inside import name_problem
 from harness.core.verified_folder import HashCache, Hashed
@@ -276,8 +276,7 @@ def _another_kind(path: Path) -> str | None:
         return None
     hint = "`qnn-harness run` takes it as it is"
     for engine in ENGINES.values():
-        if kind in (engine.runs_whole, engine.compiles, "onnx" if engine.takes_models else None):
-            method = "session" if engine.takes_models else engine.name
+        if kind in engine.kinds and engine.method is not None:
             marker = f'`device(engine="{engine.name}")`'
-            hint = f"`bench.{method}(...)` takes it, in a test marked {marker}"
+            hint = f"`bench.{engine.method}(...)` takes it, in a test marked {marker}"
     return f"is no context binary, but of the kind {kind}: {hint}"

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from harness.bench.placement import Placement
 from harness.containers.artefact import named_version
-from harness.core.axes import ENGINES, QNN
+from harness.core.engine import DEFAULT_ENGINE
+from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, VersionError
 from harness.core.socs import TARGETS
 from harness.lab.devices import DeviceConfig
@@ -140,7 +141,8 @@ def _versions(
 ) -> list[tuple[str, str | None, str, str | None]]:
     """Return runtime, compiler, engine and ORT of each case on one device and backend."""
     # an unknown engine is reported when the requirements are matched with the device
-    engine = ENGINES.get(str(requirements.get("engine") or QNN.name), QNN)
+    name = str(requirements.get("engine") or DEFAULT_ENGINE)
+    engine = ENGINES.get(name, ENGINES[DEFAULT_ENGINE])
     if not engine.has_compilers:  # the file contains the contexts
         runtimes = dict.fromkeys(runtimes, (None,))
     with_ort: Sequence[str | None] = orts if engine.takes_models and orts else (None,)

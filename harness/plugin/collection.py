@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import harness
-from harness.core.axes import AXES, EXECUTORCH
+from harness.core.axes import AXES
 from harness.core.errors import ConfigError, HarnessError, InfraError, NoLabError
 from harness.plugin.options import OPTIONS, WITH_VALUE, in_long_forms, with_our_options
 from harness.plugin.pytest_internals import compile_markexpr
@@ -349,7 +349,7 @@ def placements_for(
         required(requirements)  # also without any device to match
         choose_contexts(metafunc, selection.options)
         argument_values = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
-        uses_executorch = requirements.get("engine") == EXECUTORCH.name
+        uses_executorch = requirements.get("engine") == "executorch"
         is_own_build = uses_executorch and selection.options.executorch is not None
         values, reasons = selection.placements(
             requirements,

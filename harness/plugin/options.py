@@ -17,8 +17,9 @@ from typing import Any, Final, Literal, get_args
 
 import pytest
 
-from harness.core.axes import BACKENDS, ENGINES
+from harness.core.axes import BACKENDS
 from harness.core.codes import PROFILES, ProfileAsked
+from harness.core.engines import find_engine
 from harness.core.errors import ConfigError
 from harness.plugin.pytest_internals import names_of_options
 from harness.probe.plan import Rounds
@@ -319,9 +320,9 @@ class ContextOptions:
 _ENGINE: Final = Option(
     "--qnn-engine",
     {
-        "help": "what executes a named file (default: qnn; litert for a .tflite): "
-        + ", ".join(f"{engine.name} ({engine.title})" for engine in ENGINES.values()),
-        "choices": tuple(ENGINES),
+        "help": "what executes a named file (default: qnn; litert for a .tflite): qnn (the probe), "
+        "ort (ONNX Runtime), executorch (ExecuTorch), litert (LiteRT), or that of a plug-in",
+        "metavar": "NAME",
     },
     chooses=True,
     run="What executes a FILE (default: qnn; litert for a .tflite).",
@@ -529,10 +530,18 @@ def with_our_options(config: pytest.Config, text: str) -> str:
 
 
 def read_options(config: pytest.Config) -> Options:
-    """Read the options, without checking them against the lab or the catalog."""
+    """Read the options, without checking them against the lab or the catalog.
+
+    Raises UsageError for an unknown engine.
+    """
     here, reports = config.invocation_params.dir, config.getoption("--qnn-reports")
     root = config.rootpath
     folders = _Folders(here, root, here / reports if reports else root / "reports")
+    if (engine := config.getoption("--qnn-engine")) is not None:
+        try:
+            find_engine(engine)
+        except ConfigError as error:
+            raise pytest.UsageError(str(error)) from error
     options = Options(**_read_all(Options, config.getoption, folders))
     defaults = packaged_defaults(config, options.lab, options.devices, options.known_issues)
     return replace(options, **defaults) if defaults else options

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.core.axes import EXECUTORCH
 from harness.core.errors import ConfigError, HarnessError, NoLabError
 from harness.plugin.options import Options
 from harness.plugin.terminal import NOT_ASKED
@@ -209,7 +208,7 @@ class Selection:
                 )
         runtimes, reasons = self._runtimes_for(requirements.get("qnn"))
         named = options.qnn_given or requirements.get("qnn")
-        if requirements.get("engine") == EXECUTORCH.name and not named:
+        if requirements.get("engine") == "executorch" and not named:
             runtimes = self._fitting_executorch(made_by) or runtimes
         if compiled:
             runtimes.require_compilers()

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
-from harness.core.axes import ENGINES, ORT, QNN, Engine
+from harness.core.engine import DEFAULT_ENGINE, Engine
+from harness.core.engines import ENGINES, find_engine
 from harness.core.errors import ConfigError
 from harness.plugin.options import ContextOptions, Options, rounds_option
 from harness.plugin.pytest_internals import FileOfTests
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 TAKES: Final = "takes_contexts"
-
-TESTS: Final = frozenset(engine.test for engine in ENGINES.values())
-"""The tests that a user's file can have."""
 
 _RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
 _UNNAMED: Final = ("[", "::")
@@ -59,7 +57,7 @@ def isolated_arguments(root: Path) -> list[str]:
 def is_of_a_file(case: str) -> bool:
     """Return whether a case belongs to a user's file instead of a test in Python (pure)."""
     file, _, test = split_node_id(case)[0].partition("::")
-    return not file.endswith(".py") and test in TESTS
+    return not file.endswith(".py") and any(test == each.test for each in ENGINES.values())
 
 
 class ArtefactFile(FileOfTests):
@@ -70,19 +68,22 @@ class ArtefactFile(FileOfTests):
         """The engine that executes it; with `--only-case` the one in the name of the case."""
         only_case = self.config.getoption("--qnn-only-case")
         if only_case is not None:
-            others = (engine for engine in ENGINES.values() if not engine.takes_contexts)
-            return next((engine for engine in others if f"::{engine.test}" in only_case), QNN)
+            test = split_node_id(only_case)[0].rpartition("::")[2]
+            named = (engine for engine in ENGINES.values() if engine.test == test)
+            return next(named, ENGINES[DEFAULT_ENGINE])
         name = self.config.getoption("--qnn-engine")
-        return ENGINES[name] if name is not None else default_engine(self.path)
+        return find_engine(name) if name is not None else default_engine(self.path)
 
     def module_of_tests(self) -> ModuleType:
-        """Return the module with the tests of all engines."""
-        from harness.plugin import builtin_tests
+        """Return a module with the test of the engine."""
+        from harness.plugin.builtin_tests import test_of
 
-        return builtin_tests
+        module = ModuleType(self.path.name)
+        setattr(module, self.engine.test, test_of(self.engine))
+        return module
 
     def is_test(self, name: str) -> bool:
-        """Return whether a function of that module is the test of the engine."""
+        """Return whether a function of that module is the test."""
         return name == self.engine.test
 
 
@@ -97,12 +98,14 @@ def default_engine(path: Path) -> Engine:
     try:
         artefact = open_artefact(path)
     except ConfigError:
-        return QNN  # its case reports the error
-    if artefact.pieces:
-        return QNN
-    if artefact.facts.get("model") and (plan := artefact.facts["plan"]):
+        return ENGINES[DEFAULT_ENGINE]  # its case reports the error
+    if not artefact.pieces and artefact.facts.get("model") and (plan := artefact.facts["plan"]):
         return ENGINES[plan.engine]
-    return next((engine for engine in ENGINES.values() if engine.compiles == artefact.kind), QNN)
+    if not artefact.pieces:
+        for engine in ENGINES.values():
+            if artefact.kind in engine.default_for:
+                return engine
+    return ENGINES[DEFAULT_ENGINE]
 
 
 def collect_artefact(file: Path, parent: pytest.Collector) -> ArtefactFile | None:
@@ -177,15 +180,13 @@ def _read_or_note(file: ArtefactFile, read: Callable[[], list[SourceList]]) -> l
 @cache
 def _whole_files(path: Path, engine: Engine, options: ContextOptions) -> list[SourceList]:
     """Return the cases of a file for an engine other than the probe. Raises ConfigError."""
-    from harness.plugin.builtin_tests import WHOLE_FILES
-
     artefact, options = _open(path, options)
     path = artefact.path
     if options.numbers or options.residencies:
         all_at_once = f"{engine.title} loads what a file holds, all at once"
         problem = f"{all_at_once}: it takes no number of contexts and no residency"
         raise ConfigError(problem, file=path)
-    wholes = WHOLE_FILES[engine.name](path, _model_options(path, engine, options))
+    wholes = engine.cases(path, _model_options(path, engine, options))
     return [_with_bundle(whole, artefact) for whole in wholes]
 
 
@@ -227,7 +228,7 @@ def _model_options(path: Path, engine: Engine, options: ContextOptions) -> Model
     from harness.models.source import ClosenessLimits
 
     allowed = options.fallback == "allow"
-    if allowed and engine != ORT:
+    if allowed and not engine.takes_models:
         problem = f"{engine.title} has no fallback to the CPU except for what the file leaves to it"
         choices = ["--engine ort", "--fallback refuse"]
         raise ConfigError(problem, file=path, field="--fallback", choices=choices)
@@ -310,7 +311,7 @@ def _contexts_in(artefact: Artefact, options: ContextOptions) -> SourceList:
     from harness.models.artefact_sources import contexts_of
 
     require_name(artefact.path)
-    tensors = _model_options(artefact.path, QNN, options)
+    tensors = _model_options(artefact.path, ENGINES[DEFAULT_ENGINE], options)
     if artefact.kind != "onnx":
         packed = any(piece.expected for piece in artefact.pieces)
         (tensors.require_no_original if packed else tensors.require_expected)(artefact.path)

@@ -24,7 +24,8 @@ from harness.bisect.match import (
 )
 from harness.bisect.search import Search, case_arguments
 from harness.containers.manifest import Expects
-from harness.core.axes import QNN
+from harness.core.engine import DEFAULT_ENGINE
+from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, InfraError
 from harness.core.local_file import link_or_copy
 from harness.core.names_inside import inner_name
@@ -303,7 +304,7 @@ class Minimization(Loop[Minimum]):
                 link_or_copy(file, folder / name)
             write_whole(manifest_path, manifest.text().encode())
         name = f"{_SET}/{manifest_path.name}"
-        case, plan = f"{name}::{QNN.test}", subject.plan
+        case, plan = f"{name}::{ENGINES[DEFAULT_ENGINE].test}", subject.plan
         arguments = case_arguments(case, subject.lab, reports, subject.devices, str(plan.backend))
         arguments += isolated_arguments(self.folder.path)
         arguments += [f"--qnn-version={plan.qnn}"] if plan.qnn else []

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from harness.containers.manifest import Manifest, ModelFile, write_bundle
 from harness.containers.open import open_artefact
-from harness.core.axes import ENGINES, LITERT
+from harness.core.engines import ENGINES
 from harness.core.names_inside import name_problem
 from harness.core.outgoing_text import counted
 from harness.core.socs import SOCS, claim_of, limits_of_simulation
@@ -278,7 +278,7 @@ def _readme(
             yield f"Each line of {_INPUT_LIST} is an inference: the raw file of each input, in the"
             yield "order of the method, with a space between. Output O of inference I becomes"
             yield from ("outputs/output_I_O.raw, both from 0.", "")
-    if plan.engine == LITERT.name:
+    if plan.engine == "litert":
         yield from ("With LiteRT's compiler alone, on Linux x86-64:", "")
         yield f"  python -m pip install ai-edge-litert=={LITERT_VERSION}"
         yield "  cd \"$(python -c 'import ai_edge_litert as one; print(one.__path__[0])')\""

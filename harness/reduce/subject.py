@@ -22,8 +22,9 @@ from harness.containers.manifest import (
     TensorEntry,
 )
 from harness.containers.open import open_artefact
-from harness.core.axes import ENGINES, EXECUTORCH, QNN, Engine
 from harness.core.cache import cache_root
+from harness.core.engine import DEFAULT_ENGINE, Engine
+from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.socs import SOCS
 from harness.lab.inventory import Lab
@@ -32,7 +33,7 @@ from harness.models.context_file import ContextFile, ContextFiles
 from harness.models.contexts import Contexts, SourceList, require_contexts
 from harness.models.metadata import entries, tensors_of
 from harness.models.source import ANY_DISTANCE, Context, Residency
-from harness.plugin.user_files import TESTS, is_of_a_file, named_variant
+from harness.plugin.user_files import is_of_a_file, named_variant
 from harness.probe.build import ProbeBuilder
 from harness.reduce.handover import (
     LoadedGraph,
@@ -302,9 +303,9 @@ def find_subject(
     """Return the case with this name. Raises ConfigError for one that cannot be reduced."""
     base, parameters = split_node_id(case)
     file, _, test = base.partition("::")
-    if test != QNN.test:
+    if test != ENGINES[DEFAULT_ENGINE].test:
         why = f"{test or case[:200]!r} is no test of contexts in a file"
-        why = _OTHER_ENGINE if test in TESTS else why
+        why = _OTHER_ENGINE if any(test == engine.test for engine in ENGINES.values()) else why
         raise ConfigError(why, field="CASE", choices=[_TAKEN])
     root = pytest_root(case, "CASE")
     chosen = choose_devices(lab, case, (), None)
@@ -512,7 +513,7 @@ def pack_model(
     file = base.partition("::")[0]
     model, engine = (pytest_root(case, "CASE") / file).absolute(), engine_of(case)
     graph = options.graph
-    if graph is None and engine == EXECUTORCH:
+    if graph is None and engine.name == "executorch":
         methods = methods_to_run(model)
         graph = next((name for name in methods if (parameters or "").endswith(f"-{name}")), None)
     plan = RunPlan(
@@ -528,7 +529,7 @@ def pack_model(
     plan = versions_of(plan, record).model_copy(update={"engine": engine.name})
     manifest = Manifest(pieces=(), model=entries_of(files), plan=plan, expects=expects)
     runner = None
-    if engine == EXECUTORCH:
+    if engine.name == "executorch":
         program = open_program(model, graph or methods_to_run(model)[0])
         folder = own_folder(options.inputs, model.name)
         # nothing is generated for a type without a name

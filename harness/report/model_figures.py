@@ -13,7 +13,8 @@ from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import quote
 
-from harness.core.axes import ENGINES, VERSIONS
+from harness.core.axes import VERSIONS
+from harness.core.engines import ENGINES
 from harness.core.outgoing_text import counted
 from harness.core.socs import limits_of_simulation
 from harness.core.versions import QnnVersion
@@ -248,7 +249,6 @@ def _phase(phase: Mapping[str, Any]) -> Sequence[Line]:
     return Span(indented), f"{time:,}" if is_figure(time) else ""
 
 
-_SUITES: Final = frozenset(engine.suite for engine in ENGINES.values())
 _MOST_ROWS: Final = 60
 _MOST_TOLD: Final = 20
 """The rows of a table that is not on a page: a model in 66 parts must not fill a terminal."""
@@ -424,7 +424,8 @@ def figure_blocks(cases: Iterable[CaseRecord], *, page: bool = False) -> list[Bl
     """
 
     def of_files(figures: Callable[[Iterable[CaseRecord]], list[Block]]) -> Reader:
-        return lambda cases: figures(case for case in cases if case.suite in _SUITES)
+        suites = {engine.suite for engine in ENGINES.values()}
+        return lambda cases: figures(case for case in cases if case.suite in suites)
 
     left_out = ops_tables if page else elements
     blocks = chain.from_iterable(

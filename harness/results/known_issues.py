@@ -24,8 +24,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from harness.core.axes import AXES, IN_AXES, VERSIONS
+from harness.core.axes import BACKENDS, IN_AXES, VERSIONS
 from harness.core.codes import same_code
+from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.core.socs import HTP_ARCHS, SOCS, TARGETS
@@ -543,7 +544,8 @@ def never_matches(issue: KnownIssue, collected: CollectedTests) -> str | None:
 
 def _reasons(conditions: Conditions, collected: CollectedTests) -> Iterator[str]:
     known: dict[str, Iterable[object]] = {
-        **{axis.name: axis.values for axis in AXES.values() if axis.values},
+        "engine": ENGINES,
+        "backend": BACKENDS,
         "target": TARGETS,
         "htp_arch": HTP_ARCHS,
         "soc": {*SOCS, *collected.socs},

@@ -14,6 +14,7 @@ from harness.bench.provisioner import Provisioner
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError
 from harness.diagnosis.verdict import judge
+from harness.engines.executorch import wheel_files
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import ProbeRun, run_plan_locally
@@ -35,7 +36,7 @@ def run_program(catalog: Catalog, runtime_for: RuntimeFor) -> RunProgram:
     """Runs a program's steps in the probe with ExecuTorch, on the libraries of a version."""
     need("c++", "g++", "clang++")
     provisioner = Provisioner(catalog, cache_root())
-    files = provisioner.executorch("linux-x64")
+    files = wheel_files(provisioner, "linux-x64")
     beside = files["libexecutorch.so"].parent
 
     def run(

@@ -10,12 +10,11 @@ import pytest
 
 from harness.bench.litert import CompiledModel, _largest, numbers_of, open_model
 from harness.containers.tflite_graph import TfliteGraph
-from harness.core.axes import ENGINES
+from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.models.artefact_sources import ModelOptions
 from harness.models.context_file import ContextFile
 from harness.models.litert import RefusedByCpu
-from harness.plugin.builtin_tests import WHOLE_FILES
 from tests.unit.containers.made import tflite
 from tests.unit.containers.test_tflite_graph import COMPILED, MODEL
 
@@ -97,10 +96,6 @@ def test_a_file_that_is_not_compiled(tmp_path: Path, name: str, content: bytes, 
 def test_what_cannot_be_given(tmp_path: Path, given: ModelOptions, said: str) -> None:
     (tmp_path / "m.tflite").write_bytes(tflite([("Other", None)]))
     with pytest.raises(ConfigError, match=said):
-        WHOLE_FILES["litert"](tmp_path / "m.tflite", given)
-    (one,) = WHOLE_FILES["litert"](tmp_path / "m.tflite", ModelOptions(tolerance=0.1))
+        ENGINES["litert"].cases(tmp_path / "m.tflite", given)
+    (one,) = ENGINES["litert"].cases(tmp_path / "m.tflite", ModelOptions(tolerance=0.1))
     assert (one.name, one.options.tolerance, tuple(one), one.files) == ("m.tflite", 0.1, (), ())
-
-
-def test_each_engine_takes_contexts_or_whole_files() -> None:
-    assert WHOLE_FILES.keys() == {one.name for one in ENGINES.values() if not one.takes_contexts}

@@ -10,11 +10,11 @@ import pytest
 
 from harness.bench.session import open_session
 from harness.containers.open import open_artefact
+from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.models import Model
 from harness.models.source import ClosenessLimits, DeployedModel
-from harness.plugin.builtin_tests import WHOLE_FILES
 from tests.unit.containers.made import epcontext
 
 FIELD = Path(__file__).parents[2] / "field"
@@ -91,12 +91,12 @@ def test_another_model_to_compare_with_has_the_same_tensors(tmp_path: Path) -> N
     path.write_bytes(Model("tiny").serialized())
     other.write_bytes(Model("io-heavy", 2).serialized())
     closeness = ClosenessLimits(original=path)
-    (whole,) = WHOLE_FILES["ort"](path, ModelOptions(closeness=closeness))
+    (whole,) = ENGINES["ort"].cases(path, ModelOptions(closeness=closeness))
     assert whole.closeness is closeness
     own = contexts_of(open_artefact(path), tmp_path, ModelOptions(closeness=closeness))
     assert own.closeness is closeness
     wrong = ModelOptions(closeness=ClosenessLimits(original=other))
     with pytest.raises(ConfigError, match=r"o.onnx: reference: its inputs are not those of m.onnx"):
-        WHOLE_FILES["ort"](path, wrong)
+        ENGINES["ort"].cases(path, wrong)
     with pytest.raises(ConfigError, match=r"reference: is another model for a plain .onnx"):
-        WHOLE_FILES["ort"](EXTERNAL, wrong)
+        ENGINES["ort"].cases(EXTERNAL, wrong)

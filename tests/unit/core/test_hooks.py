@@ -112,3 +112,11 @@ def test_pytest_names_a_module_that_cannot_be_loaded(tmp_path: Path) -> None:
     assert completed.returncode == pytest.ExitCode.USAGE_ERROR
     assert "plug-in acme (acme_plugin): ModuleNotFoundError" in completed.stderr
     assert "Traceback" not in completed.stderr
+
+
+def test_a_plug_in_of_a_run_implements_a_hook(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(ENGINES_OF_A_PLUG_IN)
+    command = [sys.executable, "-m", "pytest", "--engine", "acme", tmp_path]
+    completed = subprocess.run(command, capture_output=True, text=True)
+    assert completed.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "conftest.py: qnn_engines returned 'an engine', which is no Engine" in completed.stderr

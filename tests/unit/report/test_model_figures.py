@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.axes import QNN
+from harness.core.engine import DEFAULT_ENGINE
+from harness.core.engines import ENGINES
 from harness.models.source import IN_RANGE, MADE_UP
 from harness.report.document import Span, Table, markdown
 from harness.report.model_figures import (
@@ -62,7 +63,9 @@ def test_a_page_has_a_folded_table_of_each_outputs_worst() -> None:
     worst = {"index": [0, 3, 1], "got": 1.5, "expected": 1.0, "sample": "cat"}
     channel = {"channel": 3, "max_abs": 0.5, "cosine": 0.75, "sqnr_db": 12.345}
     one = {"output": "y", "max_abs": 0.5, "cosine": 1, "worst": worst, "channels": [channel]}
-    ran = record(case="a/m.onnx::t[x]", suite=QNN.suite, measurements={"accuracy": [one]})
+    ran = record(
+        case="a/m.onnx::t[x]", suite=ENGINES[DEFAULT_ENGINE].suite, measurements={"accuracy": [one]}
+    )
     (table,) = elements([ran])
     assert isinstance(table, Table)
     assert (table.title, table.folded) == ("y of m.onnx::t[x]: where it is off most", True)
@@ -114,7 +117,9 @@ def test_few_rounds_have_no_median(rounds: int | None, told: bool) -> None:
 
 def test_only_a_page_has_a_row_for_each_of_many_graphs() -> None:
     graphs = [{"graph": f"g{at}", "median_us": 5, "on": "HTP"} for at in range(66)]
-    ran = record(case="a/m.onnx::t[x]", suite=QNN.suite, measurements={"graphs": graphs})
+    ran = record(
+        case="a/m.onnx::t[x]", suite=ENGINES[DEFAULT_ENGINE].suite, measurements={"graphs": graphs}
+    )
     page, told = (markdown(figure_blocks([ran], page=page)) for page in (True, False))
     assert ("`g59`" in page, "`g19`" in told, "`g20`" in told) == (True, True, False)
     assert "... and 40 more rows, in the report" in told

@@ -1,0 +1,110 @@
+"""The base class of engines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from harness.core.axes import BACKENDS, Backend
+from harness.core.errors import ConfigError
+
+if TYPE_CHECKING:  # for annotations only: subclasses stand above these packages
+    from harness.bench.bench import Bench
+    from harness.bench.case_session import Observation
+    from harness.bench.target import Target
+    from harness.models.artefact_sources import ModelOptions, WholeFile
+    from harness.probe.plan import Plan
+
+DEFAULT_ENGINE: Final = "qnn"
+"""The engine of a test whose marker names none."""
+
+
+@dataclass(frozen=True)
+class EngineProgram:
+    """A program that an engine brings to a device, with its libraries: `files` by their names.
+
+    `name` and `version` are for people, `program` is the file that is run.
+    """
+
+    name: str
+    version: str
+    program: str
+    files: Mapping[str, Path]
+
+
+class Engine:
+    """What executes the contexts or models of a case; a subclass is one engine.
+
+    Its module is imported at each start of pytest: import what is heavy in the methods.
+    """
+
+    name: str
+    """In markers (`device(engine=NAME)`), options (`--engine NAME`) and records."""
+    title: str
+    """In texts for people."""
+    kinds: tuple[str, ...] = ()
+    """The files that it runs as they are: kinds as `inspect` names them, or suffixes ("acme")."""
+    default_for: tuple[str, ...] = ()
+    """Those of `kinds` that it runs if no engine is named and the file holds no contexts."""
+    backends: tuple[Backend, ...] = BACKENDS
+    """The backends on which it runs."""
+    method: str | None = None
+    """The method of `bench` that runs such a file in a test, if there is one."""
+    option: str | None = None
+    """The option that chooses its version, without dashes."""
+    takes_contexts: bool = False
+    """It loads contexts one by one: from a compiler, or extracted from files."""
+    takes_models: bool = False
+    """It builds graphs on the device itself."""
+    has_compilers: bool = False
+    """A QNN version compiles for it, so that its cases have the axis `compiler`."""
+
+    @property
+    def test(self) -> str:
+        """The test that runs a file with it, in the names of cases."""
+        return f"test_{self.name}"
+
+    @property
+    def suite(self) -> str:
+        """The suite of the cases of files, in records."""
+        return f"run_{self.name}"
+
+    def driver(self, file_names: Collection[str]) -> str:
+        """Return which of these files of a QNN runtime it needs: the name of a `Driver`.
+
+        By default those of the probe.
+        """
+        return "qnn"
+
+    def program(self, target: Target) -> EngineProgram | None:
+        """Make what it needs on this computer; return what it brings to the device of a case.
+
+        Raises HarnessError.
+        """
+        return None
+
+    def cases(self, path: Path, options: ModelOptions) -> list[WholeFile]:
+        """Return the cases of a file. Raises ConfigError for a file or options that do not fit."""
+        from harness.models.artefact_sources import WholeFile
+
+        return [WholeFile.of(path, (), options, [path])]
+
+    def run(self, bench: Bench, workload: WholeFile) -> Observation | None:
+        """Run a case of a file on a device.
+
+        Without an observation the case passes unless this raises TargetFailure.
+        """
+        raise NotImplementedError
+
+    def plan_to_profile(self, bench: Bench, workload: WholeFile, observation: Observation) -> Plan:
+        """Return the plan that `--profile` runs again: by default the observed one."""
+        return observation.run.plan
+
+
+def require_no_graph(engine: Engine, path: Path, options: ModelOptions) -> None:
+    """Raise ConfigError if a graph was chosen for an engine that executes whole models."""
+    if options.graph is not None:
+        problem = f"{engine.title} executes a whole model: there is no graph to choose"
+        raise ConfigError(problem, file=path, field="graph")

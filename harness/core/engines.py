@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+import pluggy
+
 from harness.core import hooks
 from harness.core.engine import Engine
 from harness.core.errors import ConfigError
@@ -18,6 +20,7 @@ class _Engines(Mapping[str, Engine]):
 
     def __init__(self) -> None:
         self._manager: object = None
+        self._implementations: list[pluggy.HookImpl] = []
         self._engines: dict[str, Engine] = {}
 
     def __getitem__(self, name: str) -> Engine:
@@ -32,6 +35,9 @@ class _Engines(Mapping[str, Engine]):
         return len(self._read())
 
     def _read(self) -> dict[str, Engine]:
+        implementations = hooks.hooks().qnn_engines.get_hookimpls()
+        if self._manager is hooks.current() and implementations == self._implementations:
+            return self._engines
         engines: dict[str, Engine] = {}
         for plugin, result in hooks.results("qnn_engines"):
             for engine in result if isinstance(result, Iterable) else [result]:
@@ -41,7 +47,8 @@ class _Engines(Mapping[str, Engine]):
                 if engine.name in engines:
                     raise ConfigError(f"plug-in {plugin}: the engine {engine.name!r} exists")
                 engines[engine.name] = engine
-        self._manager, self._engines = hooks.current(), engines
+        self._manager, self._implementations = hooks.current(), implementations
+        self._engines = engines
         return engines
 
 

@@ -75,7 +75,7 @@ def _add_pytest_options(command: click.Command) -> click.Command:
             # with False click would accept the option without its value, too
             is_flag=None if option.takes_value else True,
             multiple=option.arguments.get("action") == "append",
-            help=option.run,
+            help=option.run_help,
             shell_complete=_completion(option),
         )
         options.append(click_option)

@@ -39,7 +39,7 @@ FASTRPC: Final = "libcdsprpc.so"
 _SHARED_SOURCES: Final = ("board.c", "wire.c", "packets.c")
 
 _FASTRPC_FLAGS: Final = (
-    *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"),
+    *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE"),
     # threads of its own may still be ending when the last stub that wanted it is unloaded
     *("-fvisibility=hidden", "-pthread", "-Wl,-z,nodelete"),
 )
@@ -58,32 +58,36 @@ def native_sources(*, dsp: bool) -> list[str]:
     ]
 
 
-def key_with_sources(*made_from: object, program: Path | None = None) -> str:
-    """Return a cache key of the arguments, the sources and a program. Raises ConfigError."""
-    contents = [path.read_bytes() for path in sorted(NATIVE.glob("*.*"))]
+def key_with_sources(*made_from: object, folder: Path = NATIVE) -> str:
+    """Return a cache key of the arguments and the sources in a folder."""
+    return key_of((*made_from, *(path.read_bytes() for path in sorted(folder.glob("*.*")))))
+
+
+def build_library(name: str, command: Sequence[str], inputs: Sequence[str], cache: Path) -> Path:
+    """Return a shared library, in its own folder, built once per command and source.
+
+    `inputs` are its sources, the first one first, and libraries. Raises ConfigError if the compiler
+    refuses, InfraError if it hangs or the result cannot be kept.
+    """
     try:
-        status = program.stat() if program else None
+        status = Path(command[0]).stat()
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
-    changed = (status.st_size, status.st_mtime_ns) if status else ()
-    return key_of((*made_from, *changed, *contents))
+    identity = (*command, *inputs, status.st_size, status.st_mtime_ns)
+    key = key_with_sources(*identity, folder=Path(inputs[0]).parent)
+
+    def build_into(folder: Path) -> Path:
+        words = [*command, "-fPIC", "-shared", *inputs, "-o", name]
+        run_build(words, folder=folder, timeout_s=_COMPILE_S)
+        return folder / name
+
+    built = cache / f"{name.partition('.')[0]}-{key}" / name
+    return make_file(built, build_into, doing=f"compiling {name}", timeout_s=_COMPILE_S)
 
 
 def build_fastrpc(compiler: Sequence[str], cache: Path) -> Path:
-    """Return our libcdsprpc.so for the CPU that `compiler` compiles for, in its own folder.
-
-    Raises ConfigError if the compiler refuses, InfraError if it hangs or the result cannot be kept.
-    """
-    command = [*compiler, *_FASTRPC_FLAGS]
-    key = key_with_sources(*command, program=Path(compiler[0]))
-
-    def build_into(folder: Path) -> Path:
-        words = [*command, *native_sources(dsp=False), "-o", FASTRPC]
-        run_build(words, folder=folder, timeout_s=_COMPILE_S)
-        return folder / FASTRPC
-
-    built = cache / f"fastrpc-{key}" / FASTRPC
-    return make_file(built, build_into, doing=f"compiling {FASTRPC}", timeout_s=_COMPILE_S)
+    """Return our libcdsprpc.so for the CPU that `compiler` compiles for, as `build_library`."""
+    return build_library(FASTRPC, [*compiler, *_FASTRPC_FLAGS], native_sources(dsp=False), cache)
 
 
 def run_build(

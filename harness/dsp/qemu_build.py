@@ -99,7 +99,6 @@ def build_qemu(
 
 
 def _check_tools(environment: Mapping[str, str], step: _Step, *, fetched: bool) -> None:
-    """Raise ConfigError naming all missing tools and their packages."""
     path = environment.get("PATH")
     compilers = shlex.split(environment.get("CC", ""))[:1] or _COMPILERS
     lacking = {

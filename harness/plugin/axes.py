@@ -115,7 +115,9 @@ def placements(
     its device. A test without compiled contexts has no compiler. `backends` are the selected ones,
     empty by default.
     """
-    named = named_backends(requirements)
+    required = requirements.get("backend") or ()
+    several = isinstance(required, tuple | list | set | frozenset)
+    named = tuple(map(str, required if several else (required,)))  # type: ignore[call-overload]
     chosen = chosen_backends(named, backends)
     reasons: dict[str, None] = {}
     if not chosen:
@@ -153,13 +155,6 @@ def _versions(
         for compiler in (every if requirements.get("compilers") == "all" else compilers)
         for ort in with_ort
     ]
-
-
-def named_backends(requirements: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the backends that a test's marker names."""
-    required = requirements.get("backend") or ()
-    several = isinstance(required, tuple | list | set | frozenset)
-    return tuple(map(str, required if several else (required,)))  # type: ignore[call-overload]
 
 
 def chosen_backends(named: Sequence[str], requested: Sequence[str]) -> tuple[str, ...]:
@@ -209,16 +204,6 @@ def _sources(values: Iterable[object]) -> Iterator[Source]:
             yield value
         elif isinstance(value, tuple | list):  # so is the result of pytest.param
             yield from _sources(value)
-
-
-def restricted(
-    runtimes: Mapping[str, Mapping[str, Sequence[str]]], named: Mapping[str, Iterable[str]]
-) -> dict[str, dict[str, Sequence[str]]]:
-    """Return the runtimes of each device that are also among `named`."""
-    return {
-        device: {name: names[name] for name in names if name in named.get(device, ())}
-        for device, names in runtimes.items()
-    }
 
 
 def sources_in(parameters: Mapping[str, object]) -> list[Source]:

@@ -34,6 +34,7 @@ from harness.plugin.case_names import own_test
 from harness.plugin.collection import (
     file_options,
     files_sha256,
+    mistake_in,
     parameters_of,
     placement_of,
 )
@@ -128,7 +129,6 @@ class Case:
         self._evidence_s += time.monotonic() - start
 
     def add_notes(self, lines: Iterable[str]) -> None:
-        """Append lines to the error message."""
         for line in lines:
             self._error = self._error and self._error.with_line(line)
 
@@ -143,8 +143,7 @@ class Case:
         A test that did not use its device at all gets a ConfigError.
         """
         if self.bench is not None and self.bench.is_unused:
-            file, line, _ = self.item.location
-            return ConfigError(_UNUSED, file=file, line=(line or 0) + 1)
+            return mistake_in(self.item, _UNUSED)
         verdict = self.bench.notes.verdict if self.bench else None
         return NotPassed.of(verdict) if verdict and verdict.outcome != "passed" else None
 
@@ -154,7 +153,7 @@ class Case:
         notes = self.bench.notes if self.bench and not failure.__traceback__ else None
         return line or (notes.test_line if notes else None)
 
-    def problem_of_the_suite(self) -> ConfigError | None:
+    def mistake_of_the_test(self) -> ConfigError | None:
         """Return the test's own mistake, if that is why there is no verdict."""
         if self._cause != "config" or self._error is None:
             return None
@@ -179,18 +178,14 @@ class Case:
         return "unsupported" if self.is_unsupported else "verdict"
 
     def record(self) -> CaseRecord:
-        """Return the current record of the case."""
         notes = self.bench.notes if self.bench else None
         measured: dict[str, Any] = notes.figures() if notes else {}
         device = self.device or self._run.selection.device_record(self.placement)
         if device.name != self.placement.device:
             # the result of another device is no verdict about the one in the case's name
             message = f"ran on {device.name} instead of {self.placement.device}, which is a bug"
-            self._outcome, self._cause, self._error = (
-                "error",
-                "harness",
-                ErrorRecord.of(message=message),
-            )
+            self._outcome, self._cause = "error", "harness"
+            self._error = ErrorRecord.of(message=message)
             device = self._run.selection.device_record(self.placement)
         return CaseRecord(
             run=self._run.records.open_folder().run_id,
@@ -251,11 +246,8 @@ class Case:
     def _fail(self, report: pytest.TestReport, failure: BaseException | None) -> None:
         if isinstance(failure, NotPassed):
             verdict = failure.verdict
-            self._outcome, self._cause, self._error = (
-                verdict.outcome,
-                verdict.cause,
-                verdict.error,
-            )
+            self._outcome, self._cause = verdict.outcome, verdict.cause
+            self._error = verdict.error
             if verdict.error is not None and (place := self.place_of(failure)):
                 self._error = verdict.error.with_line(f"at {place}")
             return
@@ -294,21 +286,16 @@ class Case:
             summary, _, compared = text.partition("\n")
             more = [compared[:_COMPARED_CHARS].rstrip(), _test_line(failure, self.item)]
         elif isinstance(failure, DeviceError) and failure.output:
-            more = [
-                f"output so far: {failure.output[-_OUTPUT_BYTES:].decode('utf-8', 'replace')!r}"
-            ]
-        first = ErrorRecord.of(message=summary).signature
-        self._error = ErrorRecord.of(message="\n".join(filter(None, (summary, *more))))
-        self._error = self._error.model_copy(update={"signature": first})
-        if isinstance(failure, InfraError) and self._names_a_serial(failure):
+            output = failure.output[-_OUTPUT_BYTES:].decode("utf-8", "replace")
+            more = [f"output so far: {output!r}"]
+        message = "\n".join(filter(None, (summary, *more)))
+        if isinstance(failure, InfraError) and self.placement.device not in str(failure):
+            serial = (self.device or self._run.selection.device_record(self.placement)).serial
             # people know devices by name; the signature is unaffected
-            named = f"{self.placement.device}: {self._error.message}"
-            self._error = self._error.model_copy(update={"message": named})
-
-    def _names_a_serial(self, error: InfraError) -> bool:
-        serial = (self.device or self._run.selection.device_record(self.placement)).serial
-        of_device = isinstance(error, DeviceError) or bool(serial and serial in str(error))
-        return of_device and self.placement.device not in str(error)
+            if isinstance(failure, DeviceError) or (serial and serial in str(failure)):
+                message = f"{self.placement.device}: {message}"
+        signature = ErrorRecord.of(message=summary).signature
+        self._error = ErrorRecord.of(message=message).model_copy(update={"signature": signature})
 
 
 def _test_line(failure: BaseException | None, item: pytest.Item) -> str:

@@ -60,6 +60,12 @@ def takes_bench(fixtures: Collection[str]) -> bool:
     return _BENCH in fixtures and "placement" in fixtures
 
 
+def mistake_in(item: pytest.Item, problem: str, **more: Any) -> ConfigError:
+    """Return the error for a mistake in a test."""
+    file, line, _ = item.location
+    return ConfigError(problem, file=file, line=(line or 0) + 1, **more)
+
+
 def _names(lines: Iterable[str]) -> list[str]:
     return [line.partition(":")[0].partition("(")[0].strip() for line in lines]
 
@@ -83,9 +89,7 @@ def note_mistakes(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
             problem = f"has the parameter {reserved[0]!r}, called like an axis: rename it"
         wrong = getattr(getattr(item, "callspec", None), "params", {}).get("placement")
         if problem is not None:
-            file, line, _ = item.location
-            name = getattr(item, "originalname", item.name)
-            wrong = ConfigError(f"{name} {problem}", file=file, line=(line or 0) + 1)
+            wrong = mistake_in(item, f"{getattr(item, 'originalname', item.name)} {problem}")
         if isinstance(wrong, ConfigError):
             item.stash[MISTAKE] = wrong
             item.add_marker(_DEVICE)
@@ -339,11 +343,10 @@ def placements_for(
     if marker is None:  # an error of the test
         return [pytest.param(None, id=NO_PLACEMENT)], None
     requirements = dict(marker.kwargs)
-    path, line, _ = metafunc.definition.location
+    in_marker = f"the marker of {metafunc.definition.name}"
     if marker.args:
         problem = f'takes keywords, as in device(backend="htp"), and not {marker.args[0]!r:.60}'
-        name = metafunc.definition.name
-        wrong = ConfigError(f"the marker of {name} {problem}", file=path, line=(line or 0) + 1)
+        wrong = mistake_in(metafunc.definition, f"{in_marker} {problem}")
         return [pytest.param(wrong, id=NO_PLACEMENT)], None
     try:
         required(requirements)  # also without any device to match
@@ -366,21 +369,14 @@ def placements_for(
         return [_skipped(with_our_options(metafunc.config, reason))], None
     except ConfigError as error:
         if error.field in requirements and error.file is None:
-            return [pytest.param(_in_marker(error, metafunc), id=NO_PLACEMENT)], None
+            field = f"{error.field} in {in_marker}"
+            wrong = mistake_in(
+                metafunc.definition, error.problem, field=field, choices=error.choices
+            )
+            return [pytest.param(wrong, id=NO_PLACEMENT)], None
         return (), error
     except HarnessError as error:
         return (), error
-
-
-def _in_marker(error: ConfigError, metafunc: pytest.Metafunc) -> ConfigError:
-    path, line, _ = metafunc.definition.location
-    return ConfigError(
-        error.problem,
-        file=path,
-        line=(line or 0) + 1,
-        field=f"{error.field} in the marker of {metafunc.definition.name}",
-        choices=error.choices,
-    )
 
 
 def _skipped(reason: str) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import pytest
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.bench.placement import Need, Placement
-    from harness.bench.target import Target
     from harness.bench.workbench import Workbench
     from harness.lab.attach import LabDevice
     from harness.lab.health import LabEvent
@@ -185,9 +184,7 @@ class Records:
             problem = f"asked something else of {item.nodeid} ({record.asked or 'no option'}) than "
             advice = f"is asked now ({options or 'no option'}): name the same, or begin a new run"
             raise ConfigError(problem + advice, file=self.planned_folder)
-        if record.standing in LOST_TO:
-            return False
-        return record.files_sha256 == files_sha256(item)
+        return record.standing not in LOST_TO and record.files_sha256 == files_sha256(item)
 
     def note_code(self, items: Sequence[pytest.Item]) -> None:
         """Record the digests of the tests' code, so that runs show whether it changed."""
@@ -223,10 +220,6 @@ class Records:
         events = self._events[:]
         del self._events[: len(events)]  # another thread may have added more
         return events
-
-    def remaining_events(self) -> list[dict[str, Any]]:
-        """Return a worker's events that no case has reported, as plain values."""
-        return [record.model_dump(mode="json") for record in self.take_events()]
 
     def attach(self, records: Sequence[Record], report: pytest.TestReport) -> None:
         """Attach lines for the journal to a report; a worker's report takes plain values only."""
@@ -285,7 +278,6 @@ class FreeDevices:
         """The device that was used last."""
 
     def device(self, placement: Placement) -> LabDevice:
-        """Return the device of a placement."""
         return self._workbench.lab.device(placement.device)
 
     def acquire(
@@ -542,7 +534,6 @@ class Run:
         return self._workbench
 
     def close(self) -> None:
-        """End everything the run started."""
         if self._workbench is not None:
             self._workbench.close()
         self.selection.close()
@@ -624,7 +615,3 @@ class Run:
             again=again,
             preferred=was_on,
         )
-
-    def ready(self, placement: Placement) -> Target:
-        """Return a prepared placement. Raises HarnessError."""
-        return self.workbench.ready(placement)

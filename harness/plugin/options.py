@@ -17,7 +17,6 @@ from typing import Any, Final, Literal, get_args
 
 import pytest
 
-from harness.core.axes import BACKENDS
 from harness.core.codes import PROFILES, ProfileAsked
 from harness.core.engines import find_engine
 from harness.core.errors import ConfigError
@@ -160,17 +159,21 @@ class Option:
     """One option, with the `arguments` of argparse.
 
     `chooses`: it selects cases, which an option for versions does not. `run` is its help in
-    `qnn-harness run`, None if that does not have it.
+    `qnn-harness run` where that differs, None if that does not have it.
     """
 
     name: str
     arguments: Mapping[str, Any]
     chooses: bool = False
-    run: str | None = None
+    run: str | None = ""
+
+    @property
+    def run_help(self) -> str:
+        help: str = self.arguments["help"]
+        return self.run or f"{help[:1].upper()}{help[1:]}."
 
     @property
     def short(self) -> str:
-        """The short form."""
         return "--qnn" if self.name == "--qnn-version" else self.name.replace("--qnn-", "--")
 
     @property
@@ -198,7 +201,7 @@ _DIR: Final[_Words] = {"type": nonempty, "read": _path, "chooses": True}
 def _option(
     usage: str,
     help: str,
-    run: str | None = None,
+    run: str | None = "",
     chooses: bool = False,
     read: Callable[[Any, _Folders], Any] = lambda value, _: value,
     **arguments: Any,
@@ -234,35 +237,31 @@ class ContextOptions:
         chooses=True,
         type=nonempty,
         read=lambda value, folders: tuple(folders.here / path for path in value or ()),
+        run=None,
     )
     numbers: tuple[str, ...] = _option(
         "--qnn-contexts-number N[,N]",
         "how many contexts a named file is run with, its own taken in turn (default: each once)",
-        "How many contexts are run (default: each once).",
         **_WORDS,
     )
     residencies: tuple[str, ...] = _option(
         "--qnn-contexts-residency NAME",
-        "resident, sequential or window: how a named file is run (default: resident)",
-        "How they are loaded (default: resident, all at once).",
+        "how a named file is run: resident, sequential or window (default: resident)",
         **_WORDS,
     )
     inputs: Path | None = _option(
         "--qnn-contexts-inputs DIR",
         "inputs for these contexts (default: made up)",
-        "Inputs (default: made up).",
         **_DIR,
     )
     expected: Path | None = _option(
         "--qnn-contexts-expected DIR",
-        "their expected outputs (default: not known)",
-        "Expected outputs.",
+        "expected outputs of these contexts (default: not known)",
         **_DIR,
     )
     tolerance: float = _option(
         "--qnn-contexts-tolerance T",
-        "by how much an output may differ from that, in units of the raw values (default: 0)",
-        "How far outputs may differ from them (default: 0).",
+        "by how much an output may differ from the expected one, in raw values (default: 0)",
         chooses=True,
         type=float,
         default=0.0,
@@ -283,34 +282,29 @@ class ContextOptions:
     reference: Path | None = _option(
         "--qnn-reference MODEL",
         "an .onnx with the same tensors, whose outputs are right (default: the named one's own)",
-        "An .onnx file whose outputs are the reference.",
         **_DIR,
     )
     max_error: float | None = _option(
         "--qnn-max-error X",
         "how far outputs of a named file may be from their reference, in units of their values",
-        "How far an output may be from its reference.",
         **_NUMBER,
     )
     min_cosine: float | None = _option(
-        "--qnn-min-cosine X", "their least cosine with it", "The least cosine with it.", **_NUMBER
+        "--qnn-min-cosine X", "least cosine of such an output with its reference", **_NUMBER
     )
     min_sqnr: float | None = _option(
         "--qnn-min-sqnr DB",
-        "their least signal-to-noise ratio",
-        "The least SQNR with it.",
+        "least signal-to-noise ratio (SQNR) of such an output to its reference",
         **_NUMBER,
     )
     graph: str | None = _option(
         "--qnn-contexts-graph NAME",
         "the graph to execute of contexts with several",
-        "The graph to execute (default: all).",
         chooses=True,
     )
     fallback: Literal["allow", "refuse"] = _option(
         "--qnn-fallback",
         "whether ONNX Runtime may run on the CPU what the NPU refuses (default: refuse)",
-        "Whether nodes that the NPU refuses may run on the CPU, by --engine ort (default: refuse).",
         choices=("allow", "refuse"),
         default="refuse",
         chooses=True,
@@ -325,7 +319,6 @@ _ENGINE: Final = Option(
         "metavar": "NAME",
     },
     chooses=True,
-    run="What executes a FILE (default: qnn; litert for a .tflite).",
 )
 _FAN_OUTS: Final = (
     ("--qnn-each-device", "device", "each device that fits, also of a pool"),
@@ -348,7 +341,6 @@ class Options:
         "--qnn-executorch BUILD_DIR",
         "a build of ExecuTorch with qnn_executor_runner, for devices that its wheel has no "
         "libraries for: phones",
-        "A build for --engine executorch (default: its wheel).",
         read=_path,
     )
     qnn: list[str] = _option(
@@ -356,7 +348,6 @@ class Options:
         "QNN runtimes: versions (2.51.0, 2.48), ranges (>=2.48,<2.51), `latest`, `all`, any "
         "of them of one source of the lab (sdk:latest), or the path of an SDK, folder, AAR or "
         "Maven repository (default: latest)",
-        "QNN runtimes (default: latest).",
         action="append",
         read=lambda value, _: _specs(value) or ["latest"],
     )
@@ -364,31 +355,27 @@ class Options:
     ort: list[str] = _option(
         "--qnn-ort VERSION",
         "ONNX Runtime versions for tests that use it: as for --qnn",
-        "ONNX Runtimes of --engine ort.",
         **_VERSIONS,
     )
     compilers: list[str] = _option(
         "--qnn-compiler VERSION",
         "QNN versions that compile the contexts (default: the runtime's own)",
-        "QNN versions that compile what is compiled here (default: the runtime's own).",
         **_VERSIONS,
     )
     backends: list[str] = _option(
         "--qnn-backend NAME",
-        "htp, gpu, cpu (default: those that a test names, else htp)",
-        f"{', '.join(BACKENDS)}.",
+        "backends: htp, gpu, cpu (default: those that a test names, else htp)",
         **_NAMES,
     )
     devices: list[str] = _option(
         "--qnn-device NAME",
         "devices, or addresses (adb://host:port/serial, ssh://user@host/serial; default: all)",
-        "Devices, or their addresses (default: all enabled).",
         **_NAMES,
     )
     fan_out: Literal["device", "soc", "any"] | None = _field(
         lambda get, _: get("qnn_fan_out"),
         *(
-            Option(name, _STORED | {"const": value, "help": f"run a case on {text}"}, chooses=True)
+            Option(name, _STORED | {"const": value, "help": f"run a case on {text}"}, True, None)
             for name, value, text in _FAN_OUTS
         ),
     )
@@ -407,27 +394,24 @@ class Options:
     known_issues: Path | None = _option(
         "--qnn-known-issues FILE",
         "expected failures (default: known_issues.yaml or suites/known_issues.yaml in the rootdir)",
-        "Failures that are expected.",
+        "Expected failures.",
         read=_known_issues,
     )
     strict_known: bool = _option(
         "--qnn-strict-known",
         "a case that passes where a known issue is expected fails the run",
-        "Fail the run if a known issue passes.",
         **_FLAG,
     )
     preflight: Preflight = _option(
         "--qnn-preflight",
         "what to do about libraries that do not fit together, the device or the contexts: "
         "run nothing with them, run and record it, do not look (default: warn)",
-        "What to do about libraries that do not fit (default: warn).",
         choices=PREFLIGHT,
         default="warn",
     )
     retries: int = _option(
         "--qnn-retries N",
         "how often a case is tried again after a fault of the lab (default: 2)",
-        "How often a case is tried again after a fault of the lab (default: 2).",
         type=int,
         default=2,
         read=lambda value, _: max(0, value),
@@ -438,36 +422,34 @@ class Options:
         type=float,
         default=60.0,
         read=lambda value, _: max(0.0, value),
+        run=None,
     )
     drift_steps: int | None = _option(
         "--qnn-fail-on drift:STEPS",
         "the run fails if an output of named files differs between versions, devices or backends "
         "by more than so many steps of its type; without steps, if it differs and STEPS is 0",
-        "Fail the run if outputs differ by more than STEPS.",
         type=drift_steps,
     )
     resume: Path | None = _option(
         "--qnn-resume RUN",
         "complete a run (its folder, its name, or `latest`): run only cases without a record "
         "in it, or whose verdict was lost",
-        "Complete a run: its folder, name, or latest.",
         read=_run,
     )
     again: Path | None = _option(
         "--qnn-again FILE",
         "for programs: run only the cases of FILE again (JSON: {node id: number of runs})",
         read=_path,
+        run=None,
     )
     profile: ProfileAsked | None = _option(
         "--qnn-profile",
         "profile files of one's own: basic (totals) or ops (cycles of each op)",
-        "Which op is slow: basic (totals) or ops (cycles of each op).",
         choices=PROFILES,
     )
     plan: bool = _option(
         "--qnn-plan",
         "list the cases and the files each would push, and run nothing",
-        "List cases and files, and run nothing.",
         **_FLAG,
         chooses=True,
     )
@@ -475,11 +457,13 @@ class Options:
         "--qnn-only-case NODEID",
         "run the one case of this name, with the versions asked for, on the first device that fits",
         chooses=True,
+        run=None,
     )
     problem_file: Path | None = _option(
         "--qnn-problem-file FILE",
         "for programs: write the error that stops the run into FILE, as JSON",
         read=_path,
+        run=None,
     )
 
 

@@ -259,7 +259,6 @@ class Controller:
             state.reports.append(report)
 
     def pytest_unconfigure(self) -> None:
-        """Remove the shared folder."""
         self._temporary.close()
 
 

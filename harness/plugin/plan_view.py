@@ -18,7 +18,6 @@ from harness.plugin.collection import need_of
 from harness.plugin.terminal import write_line
 
 if TYPE_CHECKING:
-    from harness.bench.placement import Need
     from harness.plugin.device_run import Run
 
 
@@ -60,8 +59,15 @@ def show_plan(session: pytest.Session, run: Run) -> None:
     plans: list[CasePlan] = []
     for item, need in ((item, need_of(item)) for item in session.items):
         if need is not None:
-            plans.append(_plan_of(item, need, run, wrong))
-            for line in _lines(plans[-1]):
+            plan = CasePlan(case=item.nodeid, device=need.placement.device)
+            try:
+                files = tuple(run.workbench.materials(need).files_to_push())
+                plan = plan.model_copy(update={"files": files})
+            except ConfigError as error:
+                wrong.append(error)
+                plan = plan.model_copy(update={"error": str(error)})
+            plans.append(plan)
+            for line in _lines(plan):
                 write_line(reporter, line)
     distinct = {(plan.device, file) for plan in plans for file in plan.files}
     report = PlanReport(
@@ -78,20 +84,7 @@ def show_plan(session: pytest.Session, run: Run) -> None:
         raise join_mistakes(wrong)
 
 
-def _plan_of(item: pytest.Item, need: Need, run: Run, wrong: list[ConfigError]) -> CasePlan:
-    """Return the plan of a case; append its error, if it cannot run, to `wrong`."""
-    device = need.placement.device
-    try:
-        materials = run.workbench.materials(need)
-        files = tuple(materials.files_to_push())
-    except ConfigError as error:
-        wrong.append(error)
-        return CasePlan(case=item.nodeid, device=device, error=str(error))
-    return CasePlan(case=item.nodeid, device=device, files=files)
-
-
 def _lines(plan: CasePlan) -> Iterator[str]:
-    """Yield the lines of a case for display."""
     if plan.error is not None:
         yield f"{plan.case}  cannot run: {plan.error}"
         return

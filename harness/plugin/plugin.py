@@ -372,7 +372,7 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
         raise error
     logs = run.records.folder.case_folder(request.node.nodeid)
     try:
-        ready = run.ready(case.placement)
+        ready = run.workbench.ready(case.placement)
     finally:
         case.preflight = run.workbench.findings(case.placement)
     run.workbench.refuse(case.placement, case.own_findings())
@@ -424,12 +424,11 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
     if report.skipped:
         pass  # or failed as its mark expects
-    elif isinstance(failure, ConfigError):
-        item.config.stash[RUN].selection.note_problem(failure)
-    elif failure is not None and not isinstance(failure, HarnessError):
-        problem = case.problem_of_the_suite()
-        if problem is not None:
-            item.config.stash[RUN].selection.note_problem(problem)
+    else:
+        is_ours = failure is None or isinstance(failure, HarnessError)
+        mistake = failure if is_ours else case.mistake_of_the_test()
+        if isinstance(mistake, ConfigError):
+            item.config.stash[RUN].selection.note_problem(mistake)
     if report.failed:
         _explain(item, case, report, failure)
     elif report.when == "call" and report.passed:
@@ -504,17 +503,13 @@ def pytest_report_teststatus(
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     run = config.stash[RUN]
-    if not (run.options.plan or config.option.collectonly):
-        try:
+    try:
+        if not (run.options.plan or config.option.collectonly):
             run.records.lock()
-        except HarnessError as error:
-            _stop(config, error, started=False)
-    if config.pluginmanager.hasplugin("qnn-harness-controller") and asks_for_devices(config):
-        # A worker could only crash.
-        try:
-            run.selection.check()
-        except HarnessError as error:
-            _stop(config, error, started=False)
+        if config.pluginmanager.hasplugin("qnn-harness-controller") and asks_for_devices(config):
+            run.selection.check()  # a worker could only crash
+    except HarnessError as error:
+        _stop(config, error, started=False)
 
 
 @pytest.hookimpl(trylast=True)

@@ -28,7 +28,6 @@ class Problem(BaseModel, extra="forbid", frozen=True):
 
     @classmethod
     def of(cls, error: HarnessError) -> Problem:
-        """Return the problem for an error."""
         text = str(error)[:_MAX_CHARS].encode("utf-8", "replace").decode()
         if not isinstance(error, ConfigError):
             return cls(about="lab", text=text)

@@ -32,26 +32,24 @@ def run_phases(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.T
 
 
 class FileOfTests(pytest.Module):
-    """A file whose tests are functions of a module somewhere else.
+    """A file whose test is a function, called `test`, of a module somewhere else.
 
     pytest would import the file itself. Without these methods `pytest model.pte` would have no
     cases.
     """
 
     def module_of_tests(self) -> ModuleType:
-        """Return the module with the tests."""
         raise NotImplementedError
 
-    def is_test(self, name: str) -> bool:
-        """Return whether a function of that module is a test of this file."""
+    @property
+    def test(self) -> str:
         raise NotImplementedError
 
     def _getobj(self) -> ModuleType:
         return self.module_of_tests()
 
     def funcnamefilter(self, name: str) -> bool:
-        """Implement pytest's filter for functions of the module."""
-        return self.is_test(name)
+        return name == self.test
 
 
 def compile_markexpr(expression: str) -> Callable[[Callable[..., bool]], bool] | None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import traceback
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from harness.core import hooks
 from harness.core.errors import ConfigError, HarnessError, InfraError
-from harness.core.outgoing_text import counted, outgoing
+from harness.core.outgoing_text import counted
 from harness.plugin.collection import asks_for_devices
 from harness.plugin.terminal import (
-    LAB_ERROR,
     LIVE_FROM,
     MISTAKEN,
     OURS,
@@ -68,7 +68,6 @@ class Recorder:
 def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> None:
     """Release the devices, and write the reports if there is anything to report."""
     run.ended = True
-    _shorten_repeats(session.config)
     if _has_no_case_left(session, run, exitstatus):
         _finish_complete(session, run)
     elif run.records.folder is None or run.records.is_worker:
@@ -80,7 +79,7 @@ def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.Exit
         if none and not run.records.is_worker:
             write_lines(session.config, _NO_TEST, yellow=True)
         if (output := getattr(session.config, "workeroutput", None)) is not None:
-            output[EVENTS] = run.records.remaining_events()
+            output[EVENTS] = [event.model_dump(mode="json") for event in run.records.take_events()]
     else:
         _finish(session, run, run.records.folder, exitstatus)
 
@@ -113,7 +112,10 @@ def _finish(
     elif problem is None and coverage.not_run:  # as with -x
         problem = f"not run: {coverage.not_run} of {counted(coverage.selected or 0, 'case')}"
     try:
-        _close(session, run)
+        run.close()
+    except HarnessError as error:
+        session.exitstatus = session.exitstatus or error.exit_code
+        write_lines(session.config, f"error: {error}", red=True)
     finally:
         data = None
         with run.ending.uninterrupted():
@@ -166,14 +168,6 @@ def _drifts(run: Run, folder: RunFolder) -> bool:
     return steps is not None and any(drift.beyond(steps) for drift in folder.drift())
 
 
-def _close(session: pytest.Session, run: Run) -> None:
-    try:
-        run.close()
-    except HarnessError as error:
-        session.exitstatus = session.exitstatus or error.exit_code
-        write_lines(session.config, f"error: {error}", red=True)
-
-
 def _finish_complete(session: pytest.Session, run: Run) -> None:
     """End a `--resume` that had nothing left to do, like the resumed run.
 
@@ -217,32 +211,11 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     collected = run.collected.tests() if run.collected and run.selection.known_issues else None
     remarks = partial(run.records.remarks, collected=collected)
     summed_up, figures, remarked = read_once(cases, summary, figure_blocks, remarks)
-    for line in (*summed_up, *lines(figures)):
+    compared = [grid_lines(grid) for grid in grids(cases) if grid.compares]
+    for line in (*summed_up, *lines(figures), *chain.from_iterable(compared)):
         write_line(terminalreporter, line)
-    for grid in grids(cases):
-        if grid.compares:
-            for line in grid_lines(grid):
-                write_line(terminalreporter, line)
-    for line in drift_lines(folder.drift()):
+    for line in (*drift_lines(folder.drift()), *remarked):
         write_line(terminalreporter, line, yellow=True)
-    for line in remarked:
-        write_line(terminalreporter, line, yellow=True)
-
-
-def _shorten_repeats(config: pytest.Config) -> None:
-    """Shorten repeated errors of a dead adb server to a reference to the first case.
-
-    JUnit has the full text of each already.
-    """
-    from harness.transport.faults import NO_SERVER, server_lost
-
-    reporter, first = config.pluginmanager.get_plugin("terminalreporter"), dict[str, str]()
-    for report in reporter.stats.get("error", []) if reporter is not None else ():
-        server = server_lost(str(report.longrepr)) if getattr(report, LAB_ERROR, None) else None
-        if server is None:
-            continue
-        if first.setdefault(server, report.nodeid) != report.nodeid:
-            report.longrepr = outgoing(f"same fault as {first[server]}: {NO_SERVER}{server}")
 
 
 def _bad_reports(session: pytest.Session) -> list[object]:

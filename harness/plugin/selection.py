@@ -95,7 +95,6 @@ class Selection:
         return self._session.places
 
     def close(self) -> None:
-        """Release the places that were reserved."""
         if self._session is not None:
             self._session.close()
 
@@ -228,9 +227,7 @@ class Selection:
         A test that names versions gets these, limited to the selected ones if `--qnn` is given. A
         single case (`--only-case`) always runs with the selected ones.
         """
-        from harness.plugin.axes import restricted
-
-        specs = _specs(named)
+        specs = (named,) if isinstance(named, str) else tuple(named or ())
         if not specs or self.options.only_case is not None:
             return self.runtimes, []
         if specs not in self._named_runtimes:
@@ -238,7 +235,11 @@ class Selection:
         test_runtimes = self._named_runtimes[specs]
         if not self.options.qnn_given:
             return test_runtimes, []
-        both = restricted(self.runtimes.compilers, test_runtimes.compilers)
+        of_test = test_runtimes.compilers
+        both = {
+            device: {name: names[name] for name in names if name in of_test.get(device, ())}
+            for device, names in self.runtimes.compilers.items()
+        }
         reasons = [f"{NOT_ASKED} QNN {' or '.join(specs)}, asked for {', '.join(self.options.qnn)}"]
         runtimes = replace(self.runtimes, compilers=both, reasons=())
         return runtimes, [] if any(both.values()) else reasons
@@ -312,7 +313,3 @@ class Selection:
             from harness.plugin.problem import Problem, write_problem
 
             write_problem(self.options.problem_file, Problem.of(error))
-
-
-def _specs(named: str | Iterable[str] | None) -> tuple[str, ...]:
-    return (named,) if isinstance(named, str) else tuple(named or ())

@@ -307,7 +307,6 @@ class Live:
         self._stop(clear=False)
 
     def pytest_leave_pdb(self) -> None:
-        """Show live lines again."""
         self._start()
 
     @pytest.hookimpl(trylast=True)

@@ -64,6 +64,10 @@ class ArtefactFile(FileOfTests):
     """A user's file that was named on pytest's command line."""
 
     @property
+    def test(self) -> str:
+        return self.engine.test
+
+    @property
     def engine(self) -> Engine:
         """The engine that executes it; with `--only-case` the one in the name of the case."""
         only_case = self.config.getoption("--qnn-only-case")
@@ -75,16 +79,11 @@ class ArtefactFile(FileOfTests):
         return find_engine(name) if name is not None else default_engine(self.path)
 
     def module_of_tests(self) -> ModuleType:
-        """Return a module with the test of the engine."""
         from harness.plugin.builtin_tests import test_of
 
         module = ModuleType(self.path.name)
         setattr(module, self.engine.test, test_of(self.engine))
         return module
-
-    def is_test(self, name: str) -> bool:
-        """Return whether a function of that module is the test."""
-        return name == self.engine.test
 
 
 @cache
@@ -116,24 +115,18 @@ def collect_artefact(file: Path, parent: pytest.Collector) -> ArtefactFile | Non
     """
     if file.suffix == ".py" or not parent.session.isinitpath(file):
         return None
-    if not _may_be_one(file):
-        return None
-    name = Path(os.path.relpath(file, parent.config.rootpath)).as_posix()
-    collector: ArtefactFile = ArtefactFile.from_parent(parent, path=file, nodeid=name)
-    return collector
-
-
-def _may_be_one(file: Path) -> bool:
     from harness.containers.open import SUFFIXES, UnknownFileError, open_artefact
 
     try:
         if file.suffix.lower() not in SUFFIXES:
             open_artefact(file)
     except UnknownFileError:
-        return False
+        return None
     except ConfigError:
         pass  # its case reports the error
-    return True
+    name = Path(os.path.relpath(file, parent.config.rootpath)).as_posix()
+    collector: ArtefactFile = ArtefactFile.from_parent(parent, path=file, nodeid=name)
+    return collector
 
 
 def suite_of(item: pytest.Item) -> str:
@@ -281,7 +274,6 @@ def tests_without_contexts(items: Sequence[pytest.Item], options: Options) -> li
 
 
 def _parametrize(metafunc: pytest.Metafunc, names: str, values: Sequence[object]) -> None:
-    """Set the values of a test's parameters, replacing its own."""
     marks = metafunc.definition.own_markers
     ids = str if "," not in names else None
     new = pytest.mark.parametrize(names, values, ids=ids).mark

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 from zlib import crc32
 
@@ -114,19 +113,26 @@ class TranscriptParser:
             self._take_lines()
         self._searched = len(self._pending)
         if self._searched > MAX_EVENT_BYTES:
-            self._give_up()
+            mark, event = self._drop_pending()
+            if mark:
+                self._refuse("too long", event)
 
     def close(self) -> Transcript:
         """Parse the rest, as noise or as an unfinished event, and return the transcript."""
-        noise, mark, event = bytes(self._pending).partition(MARK)
-        self._look_for_events(noise)
+        mark, event = self._drop_pending()
         if _SEALED.search(event):
             self._refuse("its line does not end", event)
         self.transcript.cut_off = bool(mark)
+        return self.transcript
+
+    def _drop_pending(self) -> tuple[bytes, bytes]:
+        """Drop the line that was begun; return its mark, if it has one, and what follows that."""
+        noise, mark, event = bytes(self._pending).partition(MARK)
+        self._look_for_events(noise)
         self._pending.clear()
         self._searched = 0
         self._in_event = False
-        return self.transcript
+        return mark, event
 
     def _take_lines(self) -> None:
         position, searched = 0, self._searched
@@ -155,16 +161,6 @@ class TranscriptParser:
             self._refuse("cut off", event)
         if events:
             self._take_event(events[-1])
-
-    def _give_up(self) -> None:
-        """Drop a line that is too long."""
-        noise, mark, event = bytes(self._pending).partition(MARK)
-        self._look_for_events(noise)
-        if mark:
-            self._refuse("too long", event)
-        self._pending.clear()
-        self._searched = 0
-        self._in_event = False
 
     def _look_for_events(self, noise: bytes) -> None:
         """Refuse lines that are events without their mark."""
@@ -205,11 +201,66 @@ class TranscriptParser:
         self._next = number + 1
 
     def _take_content(self, event: Event) -> None:
-        kind = event.get("event")
-        handler = _TAKERS.get(kind) if isinstance(kind, str) else None
-        if handler is None:
-            raise _WrongError("unknown event")
-        handler(self, event)
+        transcript = self.transcript
+        match event.get("event"):
+            case "start":
+                if transcript.start is not None:
+                    raise _WrongError("a second start")
+                transcript.start = Start(
+                    source=_maybe_text(event, "source"),
+                    pid=_maybe_count(event, "pid"),
+                    target=_maybe_text(event, "target"),
+                )
+            case "plan":
+                if transcript.accepted is not None:
+                    raise _WrongError("a second plan")
+                transcript.accepted = Accepted(
+                    checksum=_maybe_count(event, "plan_crc"),
+                    steps=_maybe_count(event, "steps"),
+                    boot_us=_count(event, "boot_us"),
+                )
+            case "begin":
+                api, file = _maybe_text(event, "api"), _maybe_text(event, "file")
+                step = self._add_step(event)
+                step.begun, step.api, step.file = True, api, file
+            case "call":
+                self._step(event).api = _text(event, "api")
+            case "answer":
+                self._step(event).code = _count(event, "code")
+            case "log":
+                self._take_log(event)
+            case "end":
+                self._take_end(event)
+            case "skip":
+                reason = _text(event, "reason")
+                known = _count(event, "step") in self._steps
+                (self._step(event) if known else self._add_step(event)).skipped = reason
+            case "done":
+                if transcript.done:
+                    raise _WrongError("a second end of the plan")
+                elapsed = _maybe_count(event, "elapsed_us")
+                finished = Done(_maybe_count(event, "steps"), _maybe_count(event, "failed"))
+                transcript.finished, transcript.elapsed_us = finished, elapsed
+            case "deadline":
+                elapsed, checks = _maybe_count(event, "t_us"), _maybe_count(event, "looks") or 0
+                unread = _maybe_count(event, "unread") or 0
+                transcript.deadline, transcript.elapsed_us = True, elapsed
+                transcript.unread = unread * _UNREAD_PART > checks
+            case "library":
+                texts = [_text(event, key) for key in ("name", "path")]
+                more = [_maybe_text(event, key) or None for key in ("build_id", "version", "hides")]
+                if len(transcript.libraries) < MAX_LIBRARIES:
+                    cut = [text and text[:MAX_LIBRARY_CHARS] for text in more]
+                    name, path = (text[:MAX_LIBRARY_CHARS] for text in texts)
+                    transcript.libraries.append(SeenLibrary(name, path, *cut))
+            case "plan-error":
+                line, message = _maybe_count(event, "line"), _text(event, "message")
+                transcript.plan_error = f"line {line}: {message}"
+                transcript.plan_damaged = event.get("damaged") is True
+            case "threads":
+                pass  # for readers of the stored stream
+            case _:
+                raise _WrongError("unknown event")
 
     def _step(self, event: Event) -> StepResult:
         step = self._steps.get(_count(event, "step"))
@@ -231,35 +282,6 @@ class TranscriptParser:
         self._steps[number] = step
         self.transcript.steps.append(step)
         return step
-
-    def _take_start(self, event: Event) -> None:
-        if self.transcript.start is not None:
-            raise _WrongError("a second start")
-        self.transcript.start = Start(
-            source=_maybe_text(event, "source"),
-            pid=_maybe_count(event, "pid"),
-            target=_maybe_text(event, "target"),
-        )
-
-    def _take_plan(self, event: Event) -> None:
-        if self.transcript.accepted is not None:
-            raise _WrongError("a second plan")
-        self.transcript.accepted = Accepted(
-            checksum=_maybe_count(event, "plan_crc"),
-            steps=_maybe_count(event, "steps"),
-            boot_us=_count(event, "boot_us"),
-        )
-
-    def _take_begin(self, event: Event) -> None:
-        api, file = _maybe_text(event, "api"), _maybe_text(event, "file")
-        step = self._add_step(event)
-        step.begun, step.api, step.file = True, api, file
-
-    def _take_call(self, event: Event) -> None:
-        self._step(event).api = _text(event, "api")
-
-    def _take_answer(self, event: Event) -> None:
-        self._step(event).code = _count(event, "code")
 
     def _take_log(self, event: Event) -> None:
         line = LogLine(_text(event, "level"), _text(event, "text"), _maybe_count(event, "t_us"))
@@ -283,41 +305,7 @@ class TranscriptParser:
         for key, count in zip(_MEASURES, counts, strict=True):
             setattr(step, key, count)
 
-    def _take_skip(self, event: Event) -> None:
-        reason = _text(event, "reason")
-        known = _count(event, "step") in self._steps
-        step = self._step(event) if known else self._add_step(event)
-        step.skipped = reason
 
-    def _take_done(self, event: Event) -> None:
-        if self.transcript.done:
-            raise _WrongError("a second end of the plan")
-        elapsed = _maybe_count(event, "elapsed_us")
-        finished = Done(_maybe_count(event, "steps"), _maybe_count(event, "failed"))
-        self.transcript.finished, self.transcript.elapsed_us = finished, elapsed
-
-    def _take_deadline(self, event: Event) -> None:
-        elapsed = _maybe_count(event, "t_us")
-        checks, unread = _maybe_count(event, "looks") or 0, _maybe_count(event, "unread") or 0
-        self.transcript.deadline, self.transcript.elapsed_us = True, elapsed
-        self.transcript.unread = unread * _UNREAD_PART > checks
-
-    def _take_library(self, event: Event) -> None:
-        library = SeenLibrary(
-            _text(event, "name")[:MAX_LIBRARY_CHARS],
-            _text(event, "path")[:MAX_LIBRARY_CHARS],
-            *((_maybe_text(event, key) or "")[:MAX_LIBRARY_CHARS] or None for key in _OF_LIBRARY),
-        )
-        if len(self.transcript.libraries) < MAX_LIBRARIES:
-            self.transcript.libraries.append(library)
-
-    def _take_plan_error(self, event: Event) -> None:
-        line, message = _maybe_count(event, "line"), _text(event, "message")
-        self.transcript.plan_error = f"line {line}: {message}"
-        self.transcript.plan_damaged = event.get("damaged") is True
-
-
-_OF_LIBRARY: Final = ("build_id", "version", "hides")
 _MEASURES: Final = (
     "duration_us",
     "rss_before_bytes",
@@ -325,22 +313,6 @@ _MEASURES: Final = (
     "pss_before_bytes",
     "pss_after_bytes",
 )
-
-_TAKERS: Final[Mapping[str, Callable[[TranscriptParser, Event], None]]] = {
-    "start": TranscriptParser._take_start,
-    "plan": TranscriptParser._take_plan,
-    "begin": TranscriptParser._take_begin,
-    "call": TranscriptParser._take_call,
-    "answer": TranscriptParser._take_answer,
-    "log": TranscriptParser._take_log,
-    "end": TranscriptParser._take_end,
-    "skip": TranscriptParser._take_skip,
-    "done": TranscriptParser._take_done,
-    "deadline": TranscriptParser._take_deadline,
-    "library": TranscriptParser._take_library,
-    "threads": lambda parser, event: None,  # for readers of the stored stream
-    "plan-error": TranscriptParser._take_plan_error,
-}
 
 
 def _parsed(content: bytes) -> Event:

@@ -171,7 +171,6 @@ class Rounds:
         return first, Rounds(max(1, self.most // 2), 0, budget)
 
     def fields(self) -> dict[str, str]:
-        """Return the fields of a step that executes."""
         return texts(repeat=self.most, warmup=self.warmup or None, budget_ms=self.budget_ms)
 
 

@@ -254,8 +254,6 @@ def most_output(plan: Plan) -> int:
 
 
 class _Progress:
-    """Reports the progress of a plan."""
-
     def __init__(self, serial: str, plan: Plan) -> None:
         self._serial = serial
         self._plan = plan

@@ -29,7 +29,6 @@ _MAX_TEXT_BYTES: Final = 4096
 _SHA1_PREFIX: Final = bytes.fromhex("3021300906052b0e03021a05000414")
 
 _ESTABLISHED: Final = 1
-_TABLES: Final = ("tcp", "tcp6")
 # The kernel returns a table in pieces, and a socket can move from one to another in between.
 _LOOKS: Final = 5
 # The bytes before an IPv4 address in its own table, and in that of IPv6.
@@ -97,8 +96,9 @@ def is_ours(connected: socket.socket, proc: Path = Path("/proc")) -> bool:
     """
     try:
         local, remote = connected.getsockname(), connected.getpeername()
-        if not _knows_own_user(proc):
-            return False
+        foreign = int((proc / "sys/kernel/overflowuid").read_text())
+        if os.geteuid() == foreign and (proc / "self/uid_map").read_text().split() != _WHOLE_MAP:
+            return False  # it cannot be told from foreign accounts
         for _ in range(_LOOKS):
             user = _user_of(remote, local, proc)
             # The connection still stands, so that the user found is that of this connection: nobody
@@ -131,15 +131,10 @@ def owner_in(table: str, local: HostPort, remote: HostPort) -> int | None:
 
 
 def _user_of(local: HostPort, remote: HostPort, proc: Path) -> int | None:
-    for name in _TABLES:
-        try:
-            table = (proc / "net" / name).read_text("ascii")
-        except FileNotFoundError:
-            continue  # no IPv6
-        user = owner_in(table, local, remote)
-        if user is not None:
-            return user
-    return None
+    tables = (proc / "net/tcp", proc / "net/tcp6")  # without IPv6 there is one
+    texts = (table.read_text("ascii") for table in tables if table.exists())
+    users = (owner_in(text, local, remote) for text in texts)
+    return next((user for user in users if user is not None), None)
 
 
 def _table_address(address: HostPort, form: bytes) -> str:
@@ -147,8 +142,3 @@ def _table_address(address: HostPort, form: bytes) -> str:
     # the kernel prints each word as a number of this computer's byte order
     words = struct.unpack(f"={len(host) // 4}I", host)
     return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"
-
-
-def _knows_own_user(proc: Path) -> bool:
-    foreign = int((proc / "sys/kernel/overflowuid").read_text())
-    return os.geteuid() != foreign or (proc / "self/uid_map").read_text().split() == _WHOLE_MAP

@@ -16,7 +16,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 from harness.core.axes import RPC_LIBRARY
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.verified_folder import key_of, make_file
-from harness.core.whole_file import disk_errors, read_bounded
+from harness.core.whole_file import read_bounded
 from harness.dsp.dsp import (
     FOLDER as DSP_FOLDER,
     DspLimits,
@@ -32,7 +32,7 @@ from harness.dsp.dsp import (
     dsp_environment,
     lay_out_dsp,
 )
-from harness.dsp.hexagon import build_fastrpc, dsp_programs
+from harness.dsp.hexagon import build_fastrpc, build_library, dsp_programs
 
 FOLDER: Final = "system/board"
 """The folder of a board's files, below the storage folder."""
@@ -73,7 +73,6 @@ class Board:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the board from the JSON of `dataclasses.asdict`."""
         paths = {name: Path(plain[name]) for name in ("qemu", "shim", "libraries")}
         dsp = plain["dsp"]
         if dsp is not None:
@@ -189,10 +188,7 @@ _HOST_LIBRARY_FOLDERS: Final = (
     "/usr/aarch64-linux-gnu/sys-root/lib",
     "/usr/lib/aarch64-linux-gnu",
 )
-_FLAGS: Final = (
-    *("-std=gnu11", "-O2", "-Wall", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"),
-    "-fvisibility=hidden",
-)
+_FLAGS: Final = ("-std=gnu11", "-O2", "-Wall", "-U_FORTIFY_SOURCE", "-fvisibility=hidden")
 # Includes what the probe includes; its output shows that it ran.
 _TRIAL: Final = """#include <dlfcn.h>
 #include <pthread.h>
@@ -265,13 +261,13 @@ def make_board(files: Mapping[str, str], *, cache: Path, dsp: DspLimits | None =
     """
     tools = find_tools()
     files_shown = cpu_files(os.cpu_count() or 1) | dict(files)
-    shim = build_shim(tools.compiler, cache)
-    board = Board(tools.qemu.absolute(), shim.absolute(), tools.libraries.absolute(), files_shown)
-    if dsp is None:
-        return board
-    library = build_fastrpc(tools.cross, cache).absolute()
-    board_dsp = BoardDsp(library, dsp_programs(cache), dsp)
-    return replace(board, files=files_shown | dsp_files(), dsp=board_dsp)
+    shim, board_dsp = build_shim(tools.compiler, cache), None
+    if dsp is not None:
+        library = build_fastrpc(tools.cross, cache).absolute()
+        board_dsp = BoardDsp(library, dsp_programs(cache), dsp)
+        files_shown |= dsp_files()
+    paths = tools.qemu.absolute(), shim.absolute(), tools.libraries.absolute()
+    return Board(*paths, files_shown, board_dsp)
 
 
 def build_shim(compiler: Sequence[str], cache: Path) -> Path:
@@ -279,26 +275,7 @@ def build_shim(compiler: Sequence[str], cache: Path) -> Path:
 
     Raises ConfigError if the compiler refuses, InfraError if it hangs or the result cannot be kept.
     """
-    try:
-        identity = (*compiler, *_identity(Path(compiler[0])), *_FLAGS, SHIM_SOURCE.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=error.filename) from error
-    built = cache / f"{SHIM_SOURCE.stem}-{key_of(identity)}.so"
-
-    def compile_into(folder: Path) -> Path:
-        output = folder / built.name
-        with disk_errors(f"cannot run {compiler[0]}"):
-            run = run_program([*compiler, *_FLAGS, str(SHIM_SOURCE), "-o", str(output), "-ldl"])
-        if run.returncode != 0 or not output.is_file():
-            errors = run.stderr[-_KEPT_CHARS:]
-            raise ConfigError(
-                f"{shlex.join(compiler)} does not compile {SHIM_SOURCE.name}:\n{errors}"
-            )
-        return output
-
-    return make_file(
-        built, compile_into, doing=f"compiling {SHIM_SOURCE.name}", timeout_s=_PROGRAM_S
-    )
+    return build_library("board.so", [*compiler, *_FLAGS], [str(SHIM_SOURCE), "-ldl"], cache)
 
 
 def why_no_board(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
@@ -318,7 +295,6 @@ def why_no_board(cache: Path, environment: Mapping[str, str] = os.environ) -> st
 
 
 def _try(tools: Tools, folder: Path) -> Path:
-    """Compile a program for the board and run it."""
     source, program = folder / "trial.c", folder / "trial"
     source.write_text(_TRIAL)
     compiled = run_program([*tools.cross, str(source), "-o", str(program), "-ldl", "-pthread"])

@@ -116,9 +116,7 @@ def spawn_with_terminal(
 
 
 def _spawn(
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    actions: Sequence[_Action],
+    arguments: Sequence[str], environment: Mapping[str, str], actions: Sequence[_Action]
 ) -> int:
     return os.posix_spawn(
         arguments[0],

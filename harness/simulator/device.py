@@ -39,12 +39,10 @@ class DeviceSettings:
     prepares_gpu: bool
 
     def to_json(self) -> str:
-        """Return the JSON that `from_json` reads."""
         return json.dumps(asdict(self) | {"properties": dict(self.properties)}, default=str)
 
     @classmethod
     def from_json(cls, text: str) -> DeviceSettings:
-        """Return the settings from the JSON of `to_json`."""
         plain = parse_json(text)
         for name in ("storage", "public_key"):
             plain[name] = Path(plain[name])
@@ -163,7 +161,6 @@ class SimulatedDevice:
             process.wait()
 
     def command(self) -> list[str]:
-        """Return the command line of its daemon."""
         module = "harness.simulator.daemon"
         return [sys.executable, "-P", "-m", module, self._settings.to_json()]
 

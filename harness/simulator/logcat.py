@@ -20,9 +20,8 @@ PRIORITIES: Final = "VDIWEFS"
 MAX_CHARS: Final = 4096
 _OUR_BUFFERS: Final = {"main", "system", "default", "all"}
 _POLL_S: Final = 0.1
-_USAGE: Final = "Usage: logcat [-cds] [-b BUFFER] [-t|-T N|TIME] [-v FORMAT] [--pid PID] [TAG:P]"
+_USAGE: Final = "Usage: logcat [-cds] [-b BUFFER] [-t|-T N|TIME] [-v FORMAT] [TAG:P]"
 _FORMATS: Final[dict[str, str]] = {
-    "brief": "{p}/{tag:<8}({pid:>5}): {message}",
     "raw": "{message}",
     "threadtime": "{time} {pid:>5} {pid:>5} {p} {tag:<8}: {message}",
 }
@@ -39,12 +38,10 @@ class LoggedLine(NamedTuple):
     message: str
 
     def shown(self, layout: str) -> str:
-        """Return the entry in a format of `-v`."""
         milliseconds = round(self.seconds * 1000)
         moment = time.strftime("%m-%d %H:%M:%S", time.localtime(milliseconds // 1000))
         stamp = f"{moment}.{milliseconds % 1000:03}"
-        named = {"tag": self.tag, "pid": self.pid, "message": self.message}
-        return _FORMATS[layout].format(p=self.priority, time=stamp, **named)
+        return _FORMATS[layout].format(p=self.priority, time=stamp, **self._asdict())
 
 
 def parse_line(line: str) -> LoggedLine | None:
@@ -62,11 +59,8 @@ def append(path: Path, priority: str, tag: str, text: str, *, pid: int) -> None:
     head = f"{time.time():.3f} {pid} {priority} {word}\t"
     lines = re.split(r"[\r\n]+", text.strip("\r\n"))
     data = "".join(f"{head}{line[:MAX_CHARS]}\n" for line in lines)
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        os.write(fd, data.encode("utf-8", "surrogateescape"))
-    finally:
-        os.close(fd)
+    with open(path, "ab", buffering=0) as file:
+        file.write(data.encode("utf-8", "surrogateescape"))
 
 
 class LogFilter:
@@ -82,7 +76,6 @@ class LogFilter:
             self._least[tag or "*"] = least
 
     def admits(self, entry: LoggedLine) -> bool:
-        """Return whether the entry has at least the priority of its tag."""
         least = self._least.get(entry.tag, self._least["*"])
         return least != "S" and PRIORITIES.index(entry.priority) >= PRIORITIES.index(least)
 
@@ -121,7 +114,7 @@ def _stored(path: str, follow: bool) -> Iterator[LoggedLine]:
 def logcat(path: str, arguments: list[str]) -> int:
     """Run the program `logcat` and return its exit code."""
     try:
-        options, words = getopt.gnu_getopt(arguments, "b:cdhst:T:v:", ["pid="])
+        options, words = getopt.gnu_getopt(arguments, "b:cdst:T:v:")
         values = dict(options)
         buffers = {part for key, value in options if key == "-b" for part in value.split(",")}
         layout = values.get("-v", "threadtime")
@@ -130,32 +123,29 @@ def logcat(path: str, arguments: list[str]) -> int:
         log_filter = LogFilter(words, silent="-s" in values)
         limit = values.get("-t", values.get("-T"))
         since = None if limit is None else parse_since(limit, time.time())
-        pid = int(values["--pid"]) if "--pid" in values else None
     except (getopt.GetoptError, ValueError) as error:
         print(f"logcat: {error}\n{_USAGE}", file=sys.stderr)
         return 1
-    if "-h" in values:
-        print(_USAGE)
-    elif buffers and not buffers & _OUR_BUFFERS:
+    if buffers and not buffers & _OUR_BUFFERS:
         return 0
-    elif "-c" in values:
+    if "-c" in values:
         open(path, "wb").close()
-    else:
+        return 0
 
-        def admitted(follow: bool) -> Iterator[LoggedLine]:
-            for entry in _stored(path, follow):
-                late = not isinstance(since, float) or entry.seconds >= since
-                if late and log_filter.admits(entry) and pid in (None, entry.pid):
-                    yield entry
+    def admitted(follow: bool) -> Iterator[LoggedLine]:
+        for entry in _stored(path, follow):
+            late = not isinstance(since, float) or entry.seconds >= since
+            if late and log_filter.admits(entry):
+                yield entry
 
-        skipped = 0
-        if isinstance(since, int):
-            skipped = max(0, sum(1 for _ in admitted(follow=False)) - since)
-        for number, entry in enumerate(admitted(not values.keys() & {"-d", "-t"})):
-            if number == skipped:
-                print("--------- beginning of main")
-            if number >= skipped:
-                print(entry.shown(layout))
+    skipped = 0
+    if isinstance(since, int):
+        skipped = max(0, sum(1 for _ in admitted(follow=False)) - since)
+    for number, entry in enumerate(admitted(not values.keys() & {"-d", "-t"})):
+        if number == skipped:
+            print("--------- beginning of main")
+        if number >= skipped:
+            print(entry.shown(layout))
     return 0
 
 

@@ -93,7 +93,6 @@ class PrivateAdbServer:
         self._server = server
 
     def stop(self) -> None:
-        """End it; safe to call twice."""
         self._server = None
         process, self._process = self._process, None
         if process is not None:
@@ -109,17 +108,13 @@ class PrivateAdbServer:
 
 def _private_environment(home: Path) -> dict[str, str]:
     """Return the whole environment of our server: no key, port or USB device of the user's."""
-    return {
+    off = ("ADB_MDNS", "ADB_MDNS_OPENSCREEN", "ADB_MDNS_AUTO_CONNECT", "ADB_USB", "ADB_EMU")
+    return dict.fromkeys(off, "0") | {
         "HOME": str(home),
         "TMPDIR": str(home),
         "PATH": os.defpath,
         "LANG": "C",
         "ADB_VENDOR_KEYS": str(home / ".android" / "adbkey"),
-        "ADB_MDNS": "0",
-        "ADB_MDNS_OPENSCREEN": "0",
-        "ADB_MDNS_AUTO_CONNECT": "0",
-        "ADB_USB": "0",
-        "ADB_EMU": "0",
         "ADB_LOCAL_TRANSPORT_MAX_PORT": "5553",  # below the first port adb would scan
     }
 
@@ -136,7 +131,11 @@ def harness_key(folder: Path) -> Path:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with FileLock(home / "adbkey.lock", timeout=_KEYGEN_S):
             if not (_has_content(key) and _has_content(public)):
-                _generate(home, key, public)
+                fresh = _generate(home)
+                fresh.chmod(0o600)
+                # the private half last: where it is, its public half is there too
+                fresh.with_suffix(".pub").replace(public)
+                fresh.replace(key)
             key.chmod(0o600)
     except Timeout as error:
         raise InfraError(f"another process holds {home / 'adbkey.lock'}") from error
@@ -149,16 +148,13 @@ def _has_content(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _generate(home: Path, key: Path, public: Path) -> None:
-    fresh = home / "adbkey.new"
-    fresh_public = home / "adbkey.new.pub"
-    command = [str(adb_binary()), "keygen", str(fresh)]
-    # HOME keeps adb from creating a key for the user as well
-    environment = {"HOME": str(home), "PATH": os.defpath, "LANG": "C"}
+def _generate(home: Path) -> Path:
+    fresh = home / "new"
     try:
         finished = subprocess.run(
-            command,
-            env=environment,
+            [str(adb_binary()), "keygen", str(fresh)],
+            # HOME keeps adb from creating a key for the user as well
+            env={"HOME": str(home), "PATH": os.defpath, "LANG": "C"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_KEYGEN_S,
@@ -166,10 +162,7 @@ def _generate(home: Path, key: Path, public: Path) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise InfraError(f"adb keygen took longer than {_KEYGEN_S:g} s") from error
-    if finished.returncode != 0 or not (_has_content(fresh) and _has_content(fresh_public)):
+    if finished.returncode or not all(map(_has_content, (fresh, fresh.with_suffix(".pub")))):
         errors = finished.stderr.decode("utf-8", "replace").strip()
         raise InfraError(f"adb keygen failed ({finished.returncode}): {errors[-500:]}")
-    fresh.chmod(0o600)
-    # the private half last: where it is, its public half is there too
-    fresh_public.replace(public)
-    fresh.replace(key)
+    return fresh

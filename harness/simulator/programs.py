@@ -52,33 +52,26 @@ def device_properties(
     """
     product = soc.lower()
     serial = "SIM" + hashlib.sha256(name.encode()).hexdigest()[:9].upper()
-    release, sdk, build = "14", "34", "SIM1.240101.001"
-    brand = "qnn-harness"
+    build = "SIM1.240101.001"
     build_type = "userdebug" if root else "user"
-    fingerprint = f"{brand}/{product}/{product}:{release}/{build}/1"
+    fingerprint = f"qnn-harness/{product}/{product}:14/{build}/1:{build_type}/test-keys"
     return {
         "ro.adb.secure": "1",
         "ro.board.platform": _PLATFORMS.get(soc, product),
         "ro.boot.hardware": SIMULATED_HARDWARE,
         "ro.boot.serialno": serial,
         "ro.build.display.id": build,
-        "ro.build.fingerprint": f"{fingerprint}:{build_type}/test-keys",
+        "ro.build.fingerprint": fingerprint,
         "ro.build.id": build,
-        "ro.build.product": product,
-        "ro.build.tags": "test-keys",
         "ro.build.type": build_type,
-        "ro.build.version.incremental": "1",
-        "ro.build.version.release": release,
-        "ro.build.version.sdk": sdk,
+        "ro.build.version.release": "14",
+        "ro.build.version.sdk": "34",
         "ro.debuggable": "1" if root else "0",
         "ro.hardware": SIMULATED_HARDWARE,
-        "ro.product.board": product,
-        "ro.product.brand": brand,
+        "ro.product.brand": "qnn-harness",
         "ro.product.cpu.abi": abi,
         "ro.product.cpu.abilist": abi,
-        "ro.product.cpu.abilist64": abi,
         "ro.product.device": product,
-        "ro.product.manufacturer": brand,
         "ro.product.model": f"{soc} simulator",
         "ro.product.name": product,
         "ro.secure": "0" if root else "1",
@@ -203,14 +196,10 @@ def install(settings: DeviceSettings, reason: str) -> None:
         texts["oqclc"] = _OFFLINE_COMPILER
     if limit_bytes is not None:
         texts["df"] = _python_program(Path(storage.__file__), str(root), str(limit_bytes))
-    values = {
-        "@TABLE@": shlex.quote(str(root / _TABLE)),
-        "@PID@": str(os.getpid()),
-    }
+    table_file = shlex.quote(str(root / _TABLE))
     for name, text in texts.items():
-        for placeholder, value in values.items():
-            text = text.replace(placeholder, value)
         program = root / "system/bin" / name
+        text = text.replace("@TABLE@", table_file).replace("@PID@", str(os.getpid()))
         program.write_text("#!/bin/sh" + text)
         program.chmod(0o755)
     if settings.board is not None:

@@ -12,18 +12,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-
-def _word(name: bytes) -> int:
-    return int.from_bytes(name, "little")
-
-
-CNXN: Final = _word(b"CNXN")
-AUTH: Final = _word(b"AUTH")
-OPEN: Final = _word(b"OPEN")
-OKAY: Final = _word(b"OKAY")
-WRTE: Final = _word(b"WRTE")
-CLSE: Final = _word(b"CLSE")
-
+CNXN, AUTH, OPEN, OKAY, WRTE, CLSE = struct.unpack("<6I", b"CNXNAUTHOPENOKAYWRTECLSE")
 AUTH_TOKEN: Final = 1
 AUTH_SIGNATURE: Final = 2
 AUTH_RSAPUBLICKEY: Final = 3
@@ -110,14 +99,13 @@ class AdbPacketReader:
         """Return a buffer for the next bytes, at least one. Earlier payloads become invalid."""
         if self._start == self._end:
             self._start = self._end = 0
-        elif len(self._view) - self._end < self._missing():
+        elif len(self._view) - self._end < self._count_missing():
             pending = self._end - self._start
             self._view[:pending] = self._view[self._start : self._end]
             self._start, self._end = 0, pending
         return self._view[self._end :]
 
     def filled(self, count: int) -> None:
-        """Account for `count` bytes that were put at the beginning of `space()`."""
         self._end += count
 
     def next(self) -> Packet | None:
@@ -140,7 +128,7 @@ class AdbPacketReader:
         self._start = first + length
         return Packet(command, arg0, arg1, self._view[first : self._start], check)
 
-    def _missing(self) -> int:
+    def _count_missing(self) -> int:
         """Return the bytes missing in the current packet; its header was checked by `next`."""
         available = self._end - self._start
         if available < HEADER_BYTES:
@@ -170,17 +158,6 @@ class Endpoint(Protocol):
 
 class Stream:
     """The device's end of a stream: its number is `local`, that of the host's end `remote`."""
-
-    __slots__ = (
-        "_streams",
-        "closed",
-        "endpoint",
-        "local",
-        "lost",
-        "ready",
-        "remote",
-        "unanswered",
-    )
 
     def __init__(self, streams: Streams, local: int, remote: int) -> None:
         self._streams = streams
@@ -263,7 +240,6 @@ class Streams:
             self._handle_write(stream, memoryview(packet.payload))
 
     def close_all(self) -> None:
-        """Close every endpoint after the connection has ended."""
         for stream in list(self._open.values()):
             stream.lost = True
             self.forget(stream)
@@ -271,7 +247,6 @@ class Streams:
                 stream.endpoint.closed()
 
     def forget(self, stream: Stream) -> None:
-        """Remove a stream from the table."""
         stream.closed = True
         stream.ready = False
         self._open.pop(stream.local, None)
@@ -283,7 +258,10 @@ class Streams:
         if service is None or len(self._open) >= MAX_STREAMS:
             self.send(CLSE, 0, remote, b"")
             return
-        stream = Stream(self, self._next_number(), remote)
+        self._last = self._last % 0xFFFFFFFF + 1
+        while self._last in self._open:
+            self._last = self._last % 0xFFFFFFFF + 1
+        stream = Stream(self, self._last, remote)
         self._open[stream.local] = stream
         self.send(OKAY, stream.local, remote, b"")
         try:
@@ -305,9 +283,3 @@ class Streams:
         stream.close()
         if stream.endpoint is not None:
             stream.endpoint.closed()
-
-    def _next_number(self) -> int:
-        self._last = self._last % 0xFFFFFFFF + 1
-        while self._last in self._open:
-            self._last = self._last % 0xFFFFFFFF + 1
-        return self._last

@@ -89,7 +89,6 @@ class ShellSession:
         return not self._to_stdin
 
     def writable(self) -> None:
-        """Send pending output, and resume reading if it was paused."""
         self._flush()
         if len(self._output) < self._stream.max_write:
             self._read_on()
@@ -113,7 +112,6 @@ class ShellSession:
         self._finish_if_over()
 
     def kill(self) -> None:
-        """Kill what is left of the command."""
         if not self._is_finished:
             self._child.kill()
 
@@ -199,15 +197,10 @@ class ShellSession:
             return
         if self._output:
             size = self._stream.max_write
-            if len(self._output) <= size:
-                self._stream.write(self._output)
-                self._output = bytearray()
-                if self._is_finished:  # as adbd, which does not wait for the host to take the rest
-                    self._stream.close()
-            else:
-                self._stream.write(self._output[:size])
-                del self._output[:size]
-        elif self._is_finished:
+            data, self._output = self._output, self._output[size:]
+            self._stream.write(data[:size] if self._output else data)
+        if self._is_finished and not self._output:
+            # as adbd, which does not wait for the host to take the rest
             self._stream.close()
 
     def _end_output(self, fd: int) -> None:
@@ -252,14 +245,6 @@ class ShellRequest:
     raw_terminal: bool
     terminal_type: str | None = None
 
-    @property
-    def interactive(self) -> bool:
-        return self.terminal and not self.command
-
-    @property
-    def arguments(self) -> list[str]:
-        return [_SHELL, "-c", self.command] if self.command else [_SHELL]
-
 
 def parse_shell(name: str) -> ShellRequest | None:
     """Parse a service name such as `shell,v2,TERM=dumb,pty:ls`; None if it is another service.
@@ -292,14 +277,11 @@ class Silence:
     """A service that neither sends anything nor ends by itself."""
 
     def received(self, data: memoryview) -> bool:
-        """Drop the data."""
         return True
 
-    def writable(self) -> None:
-        """Do nothing."""
+    def writable(self) -> None: ...
 
-    def closed(self) -> None:
-        """Do nothing."""
+    def closed(self) -> None: ...
 
 
 @dataclass
@@ -323,7 +305,6 @@ class Services:
         return service
 
     def kill_all(self) -> None:
-        """Kill every running command."""
         for shell in self._shells:
             shell.kill()
 
@@ -334,26 +315,25 @@ class Services:
         if name == "sync:":
             return lambda stream: SyncSession(stream, self.storage, self.note)
         if name.startswith("reboot:"):
-            return lambda stream: self._reboot(name.removeprefix("reboot:"))
+            return lambda stream: self._reboot(name.removeprefix("reboot:") or "adb")
         return None
 
     def _shell(self, stream: Stream, request: ShellRequest) -> Endpoint:
         environment = dict(self.environment)
         if request.terminal_type is not None:
             environment["TERM"] = request.terminal_type
+        words = [_SHELL, "-c", request.command] if request.command else [_SHELL]
         if request.terminal:
+            interactive = not request.command
             child = spawn_with_terminal(
-                request.arguments,
-                environment,
-                raw=request.raw_terminal,
-                interactive=request.interactive,
+                words, environment, raw=request.raw_terminal, interactive=interactive
             )
         else:
-            child = spawn_with_pipes(request.arguments, environment, joined=not request.v2)
+            child = spawn_with_pipes(words, environment, joined=not request.v2)
         session = ShellSession(stream, child, v2=request.v2, on_end=self._shells.discard)
         self._shells.add(session)
         return session
 
     def _reboot(self, target: str) -> Endpoint:
-        self.reboot(f"reboot,{target}" if target else "reboot,adb")
+        self.reboot(f"reboot,{target}")
         return Silence()

@@ -163,14 +163,14 @@ class Upload:
 
     def abort(self) -> None:
         """Remove the unfinished file; do nothing after `commit`."""
+        if self._fd < 0 and not self._temporary:
+            return
         if self._fd >= 0:
             os.close(self._fd)
-            self._fd = -1
-        if self._temporary:
-            with contextlib.suppress(OSError):
-                os.unlink(self._temporary)
-            self._temporary = ""
-            self._storage.reserve(-self._written)
+        with contextlib.suppress(OSError):
+            os.unlink(self._temporary)
+        self._fd, self._temporary = -1, ""
+        self._storage.reserve(-self._written)
 
 
 def _make_folders(path: str) -> None:

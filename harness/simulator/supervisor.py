@@ -23,6 +23,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -69,7 +70,6 @@ class BoundPort:
         return number
 
     def listen(self) -> None:
-        """Accept connections. Raises OSError."""
         _set_shared(self.socket, True)
         self.socket.listen(self.BACKLOG)
 
@@ -168,7 +168,6 @@ class Connection(asyncio.BufferedProtocol):
                     break
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Clean up after the host has disconnected."""
         self._others.pop(self, None)
         self._transport = None
         if self._hello is not None:
@@ -176,26 +175,21 @@ class Connection(asyncio.BufferedProtocol):
         self._offline()
 
     def drop(self) -> None:
-        """End the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def pause_writing(self) -> None:
-        """Stop reading from a host that does not read itself."""
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Resume reading once the host has read."""
         if self._transport is not None:
             self._transport.resume_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer for the next bytes."""
         return self._reader.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle all complete packets."""
         self._reader.filled(nbytes)
         try:
             while self._transport is not None and (packet := self._reader.next()) is not None:
@@ -295,29 +289,20 @@ _MAX_QUICK_CRASHES: Final = 10
 _STDIN: Final = 0
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _MAX_LOG_BYTES: Final = 1 << 20
-_LOG_LOOK_EVERY: Final = 256
 
 
-class DeviceLog:
-    """The daemon's entries in the device's log; a full log loses its older half."""
+def note(log: Path, text: str) -> None:
+    """Add the daemon's line to the device's log; a full log loses its older half.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lines = 0
-
-    def note(self, text: str) -> None:
-        """Add a line; ignore a log that cannot be written."""
-        with contextlib.suppress(OSError):
-            logcat.append(self._path, "I", "adbd", text, pid=os.getpid())
-            self._lines += 1
-            if self._lines % _LOG_LOOK_EVERY == 0 and self._path.stat().st_size > _MAX_LOG_BYTES:
-                self._halve()
-
-    def _halve(self) -> None:
-        newest = self._path.read_bytes()[-_MAX_LOG_BYTES // 2 :]
-        fresh = self._path.with_name("fresh")
-        fresh.write_bytes(newest[newest.find(b"\n") + 1 :])
-        fresh.replace(self._path)
+    A log that cannot be written is ignored.
+    """
+    with contextlib.suppress(OSError):
+        logcat.append(log, "I", "adbd", text, pid=os.getpid())
+        if log.stat().st_size > _MAX_LOG_BYTES:
+            newest = log.read_bytes()[-_MAX_LOG_BYTES // 2 :]
+            fresh = log.with_name("fresh")
+            fresh.write_bytes(newest[newest.find(b"\n") + 1 :])
+            fresh.replace(log)
 
 
 def run_boot(
@@ -337,20 +322,20 @@ def run_boot(
     os.setsid()
     os.umask(0o022)
     programs.install(settings, reason)
-    log = DeviceLog(settings.storage / programs.LOG_FILE)
+    log = partial(note, settings.storage / programs.LOG_FILE)
     fixed = map_fixed_paths(str(settings.storage))
     why_not = enter_namespace(fixed, str(settings.storage / programs.NEW_ROOT))
     if why_not is not None:
-        log.note(f"commands do not find {', '.join(fixed)}: {why_not}")
+        log(f"commands do not find {', '.join(fixed)}: {why_not}")
     # as on a phone; without a root of their own, commands would write into this computer's
     os.chdir("/" if why_not is None else settings.storage)
     services = Services(
         storage=Storage(settings.storage, fixed=fixed, limit_bytes=settings.storage_limit_bytes),
         environment=programs.environment(settings.storage, settings.board),
-        note=log.note,
+        note=log,
     )
+    log(f"booted: {reason}")
     greeting = banner(settings.properties)
-    log.note(f"booted: {reason}")
     return asyncio.run(_serve(services, greeting, key, port, lifeline, ready))
 
 

@@ -97,14 +97,12 @@ class SyncSession:
         return not self._input
 
     def writable(self) -> None:
-        """Send more of the pending output."""
         self._flush()
         self._advance()
         if not self._input:
             self._stream.acknowledge()
 
     def closed(self) -> None:
-        """Abort the current file, if any."""
         self._is_over = True
         self._steps.close()
 

@@ -16,7 +16,6 @@ from harness.plugin.axes import (
     chosen_backends,
     device_runtimes,
     placements,
-    restricted,
     sources_of,
     takes_compiled,
 )
@@ -161,12 +160,3 @@ def test_files_have_no_compiler() -> None:
     assert {place.compiler for place in found} == {None}
     compiled, _ = placements([V73], {}, ["htp"], runtimes)
     assert [str(place) for place in compiled] == ["a-htp-2.47.0", "a-htp-2.47.0-by-2.51.0"]
-
-
-def test_a_test_names_runtimes_as_each_device_has_them() -> None:
-    runtimes = {"a": {"1": ["1"], "2": ["1"]}, "b": {"2": ["2"]}, "c": {"3": ["3"]}}
-    assert restricted(runtimes, {"a": ["2", "4"], "b": ["2"]}) == {
-        "a": {"2": ["1"]},
-        "b": {"2": ["2"]},
-        "c": {},
-    }

@@ -35,14 +35,3 @@ from harness.simulator.services import ShellRequest, parse_shell
 )
 def test_names(name: str, expected: ShellRequest | None) -> None:
     assert parse_shell(name) == expected
-
-
-def test_what_is_run() -> None:
-    command = parse_shell("shell,v2,raw:exit 3")
-    assert command is not None
-    assert command.arguments == ["/bin/sh", "-c", "exit 3"]
-    assert not command.interactive
-    prompt = parse_shell("shell:")
-    assert prompt is not None
-    assert prompt.arguments == ["/bin/sh"]
-    assert prompt.interactive

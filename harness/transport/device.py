@@ -6,14 +6,13 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
 from harness.core.deadline import Deadline
-from harness.core.errors import DeviceError, DeviceRefused, InfraError
+from harness.core.errors import InfraError
 from harness.transport.channel import Channel
-from harness.transport.files import Progress, PushItem, RemoteStat, receive_file
+from harness.transport.files import Progress, PushItem, RemoteStat
 from harness.transport.shell import (
     END_GRACE_S,
     Completed,
@@ -181,30 +180,3 @@ class Transport(ABC):
             script = end_script(token, None)
             return query_processes(self, script, timeout_s=deadline.remaining()).ended
         return False
-
-
-class PacketTransport(Transport):
-    """A transport that opens its shells itself; they speak in packets, and each byte is checked."""
-
-    is_checked = True
-
-    def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
-        """As `Transport.pull`."""
-        deadline = Deadline(timeout_s)
-        status = self.stat(remote, timeout_s=timeout_s)
-        fetch = partial(self._fetch, remote, deadline=deadline, command=f"pull {remote}")
-        receive_file(remote, local, max_bytes, status, fetch, serial=self.serial)
-
-    @abstractmethod
-    def _fetch(
-        self, remote: str, sink: Callable[[bytes], None], deadline: Deadline, command: str
-    ) -> None:
-        """Pass a file's content to `sink` in pieces; `command` names the action in errors."""
-
-    def _error(self, problem: str, command: str) -> DeviceError:
-        return DeviceError(problem, serial=self.serial, command=command)
-
-    def _refused(self, problem: str, command: str, output: bytes = b"") -> DeviceRefused:
-        words = " ".join(output[-500:].decode("utf-8", "replace").split())
-        text = f"{problem}: {words}" if words else problem
-        return DeviceRefused(text, serial=self.serial, command=command)

@@ -1,0 +1,82 @@
+"""A transport from a package outside of the tree, which runs cases with the real probe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.extend_page import shown_module
+from tests.unit.core.test_hooks import installed
+
+SUITE = '''"""Two cases: one that ends well, one that crashes."""
+import pytest
+from harness.probe.plan import Plan, Step
+
+@pytest.mark.device
+@pytest.mark.parametrize("crashes", [0, 1])
+def test_steps(bench, crashes):
+    bench.run(Plan((Step("noop"),) + (Step("crash", {"signal": "11"}),) * crashes)).check()
+'''
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> DeviceRuns:
+    """A lab with one device behind a command, and the plug-in that knows such devices."""
+    packages, board = tmp_path / "packages", tmp_path / "board"
+    (tmp_path / "lab").mkdir()
+    packages.mkdir()
+    board.mkdir()
+    installed(packages, shown_module("devices behind a command"))
+    runs = DeviceRuns(tmp_path / "lab")
+    runs.environment["PYTHONPATH"] = f"{packages}:{ROOT}"
+    device = {
+        "name": "board",
+        "transport": "command",
+        "prefix": ["env", f"--chdir={board}"],
+        "soc": "QCS8550",
+        "workdir": f"{board}/work",
+    }
+    runs.file.write_text(yaml.safe_dump({"schema": 1, "devices": [device]}))
+    return runs
+
+
+def test_cases_run_by_it(runs: DeviceRuns) -> None:
+    suite = runs.file.with_name("test_steps.py")
+    suite.write_text(SUITE)
+    finished = runs.run(suites=suite)
+    assert finished.code == 1, finished.output
+    assert sorted(case["outcome"] for case in finished.cases) == ["crashed", "passed"]
+    serial = f"env --chdir={runs.file.parents[1]}/board"
+    assert {case["device"]["serial"] for case in finished.cases} == {serial}
+    assert (runs.file.parents[1] / "board/work").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("prefix:", "prefixx:", "devices[0].prefixx: unknown key, did you mean 'prefix'? (valid: "),
+        ("name: board", "serial: A", "devices[0].serial: is a key of `transport: adb` only"),
+        ("command", "comand", "unknown value 'comand', did you mean 'command'? (valid: adb, ssh, "),
+    ],
+)
+def test_mistakes_in_its_entry_are_named(
+    runs: DeviceRuns, before: str, after: str, problem: str
+) -> None:
+    runs.file.write_text(runs.file.read_text().replace(before, after, 1))
+    completed = runs.qnn_harness("devices", "--lab", runs.file)
+    assert completed.returncode == 2
+    assert problem in completed.stderr
+
+
+def test_its_devices_are_listed(runs: DeviceRuns) -> None:
+    completed = runs.qnn_harness("devices", "--lab", runs.file)
+    assert completed.returncode == 0, completed.stderr
+    assert "board" in completed.stdout
+    runs.environment.pop("PYTHONPATH")
+    completed = runs.qnn_harness("devices", "--lab", runs.file)
+    assert completed.returncode == 2
+    problem = "devices[0].transport: unknown value 'command' (valid: adb, ssh, local, simulated)"
+    assert problem in completed.stderr

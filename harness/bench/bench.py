@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
 from harness.bench.case_session import CaseSession, Observation, TargetFailure
@@ -72,6 +74,7 @@ from harness.results.drift import KEPT
 from harness.results.measurements import graph_figures, named_graphs, token_figures
 from harness.results.record import Check, as_json, conclusion, failure_text
 from harness.runtimes.ort import RUNNER
+from harness.transport.shell import Completed
 
 ON: Final[Mapping[str, str]] = {"htp": NPU, "gpu": "GPU", "cpu": CPU}
 """The processor of the nodes that QNN's provider took, by backend."""
@@ -595,6 +598,23 @@ class Bench:
                 backend=self._case.runtime.library(BACKEND_LIBRARIES[self.placement.backend]),
                 system=None if without else self._case.runtime.library(_SYSTEM),
             )
+
+    def deploy(self, files: Mapping[str, Path], programs: Collection[str] = ()) -> str:
+        """Deploy files by the names they get on the device; return the path of their folder.
+
+        What is there already does not travel again. `programs` are names of executable files.
+        """
+        return self._target.provisioned.deployer.deploy_files("files", files, programs)
+
+    def shell(self, script: str, *, timeout_s: float = _CASE_TIMEOUT_S) -> Completed:
+        """Run a shell script on the device, in an environment with the runtime's libraries.
+
+        Its exit code is no verdict: `expect` makes one. Raises DeviceError, also at the deadline.
+        """
+        environment = self._case.runtime.environment.items()
+        exports = "".join(f"export {name}={shlex.quote(text)};" for name, text in environment)
+        script = f"{self._case.device_check}{exports}{script}"
+        return self.device.transport.shell(script, timeout_s=timeout_s, doing="run a test's script")
 
     def scratch(self) -> contextlib.AbstractContextManager[str]:
         """Create a temporary folder on the device for files of a plan. Raises DeviceError."""

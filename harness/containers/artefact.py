@@ -101,10 +101,14 @@ class Piece(Blob):
 
 @dataclass(frozen=True)
 class Artefact:
-    """A file of a known kind; its pieces are in the order in which a runtime loads them."""
+    """A file of a known kind; its pieces are in the order in which a runtime loads them.
+
+    A kind other than an `ArtefactKind` is the suffix of a file that only an engine of a plug-in
+    reads.
+    """
 
     path: Path
-    kind: ArtefactKind
+    kind: ArtefactKind | str
     pieces: tuple[Piece, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from harness.containers.artefact import (
     Artefact,
@@ -28,6 +28,8 @@ from harness.containers.artefact import (
 )
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.bounded_json import parse_model, problem_in
+from harness.core.engine import DEFAULT_ENGINE
+from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, InfraError
 from harness.core.names_inside import name_problem
 from harness.core.schema_field import Schema1
@@ -81,6 +83,12 @@ _AGAINST: Final = re.compile(r" of [^;]{1,100}? is asked")
 _Limit = Annotated[float | None, Field(allow_inf_nan=False)]
 
 
+def _known_engine(name: str) -> str:
+    if name not in ENGINES:
+        raise ValueError(f"no engine {name!r:.80}; there are: {', '.join(ENGINES)}")
+    return name
+
+
 class RunPlan(BaseModel, extra="forbid", frozen=True):
     """Options of the run that was packed; those of a new run take precedence.
 
@@ -88,7 +96,7 @@ class RunPlan(BaseModel, extra="forbid", frozen=True):
     conditions for each output.
     """
 
-    engine: Literal["qnn", "ort", "executorch", "litert"] = "qnn"
+    engine: Annotated[str, AfterValidator(_known_engine)] = DEFAULT_ENGINE
     residency: Literal["resident", "sequential", "window"] = "resident"
     fallback: bool = False
     tolerance: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0

@@ -17,12 +17,13 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 from harness.containers.artefact import (
     PIECE_FORMATS,
     Artefact,
     ArtefactError,
+    ArtefactKind,
     FileBytes,
     Piece,
     blob,
@@ -37,6 +38,7 @@ from harness.containers.manifest import (
 from harness.containers.pte import PTE_IDENTIFIER, read_pte
 from harness.containers.tflite import TFLITE_IDENTIFIER, read_tflite
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
+from harness.core.engines import ENGINES
 from harness.core.names_inside import NotInsideError, inside
 
 _METADATA: Final = "dlc.metadata"
@@ -328,6 +330,9 @@ def open_artefact(path: str | os.PathLike[str], root: Path | None = None) -> Art
             begins = head[kind.offset :].startswith(kind.magic)
             if begins and (artefact := kind.read(data)):
                 return artefact
+    suffix = Path(path).suffix.removeprefix(".").lower()
+    if suffix not in get_args(ArtefactKind) and any(suffix in e.kinds for e in ENGINES.values()):
+        return Artefact(Path(path), suffix, ())
     problem = f"begins with {head.hex(' ')}" if head else "is empty (0 bytes)"
     problem = f"is no file of a known kind: it {problem}, and should be {_KNOWN}"
     raise UnknownFileError(problem, file=Path(path))

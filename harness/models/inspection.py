@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from harness.containers.artefact import (
     PIECE_FORMATS,
@@ -152,7 +152,7 @@ def context_report(
         fields = _metadata_fields(metadata)
     return ContextReport(
         file=str(artefact.path),
-        artefact=artefact.kind,
+        artefact=cast(ArtefactKind, artefact.kind),  # a plug-in's file has no pieces
         origin=piece.origin,
         kind=piece.kind,
         offset=piece.offset,

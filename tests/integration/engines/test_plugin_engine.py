@@ -1,0 +1,91 @@
+"""An engine from a package outside of the tree: QNN's real library on a simulated device."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.results.run_folder import RunFolder
+from tests.integration.extend_page import run_with_plugin, shown_module
+from tests.needed import need
+
+ENGINE = shown_module("an engine")
+PROGRAM = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(int count, char** words) {
+  void* library = dlopen(words[1], RTLD_NOW);
+  if (!library) return puts(dlerror()), 3;
+  int (*get)(const void***, unsigned*) = dlsym(library, "QnnInterface_getProviders");
+  const void** providers;
+  unsigned number = 0;
+  int code = get(&providers, &number);
+  printf("code %d, %u interfaces\n", code, number);
+  return EXIT;
+}
+"""
+SUITE = """
+import pytest
+
+@pytest.mark.device(engine="acme")
+def test_environment(bench):
+    completed = bench.shell("echo $LD_LIBRARY_PATH; exit 5")
+    folder = completed.stdout.decode().split(":")[0].strip()
+    assert completed.exit_code == 5
+    assert bench.libraries().backend.startswith(folder)
+"""
+
+
+def build(folder: Path, exit_text: str) -> None:
+    source = folder / "app.c"
+    source.write_text(PROGRAM.replace("EXIT", exit_text))
+    need("cc")
+    command = ["cc", "-o", folder / "app.acme", source, "-ldl"]
+    subprocess.run(command, check=True)
+
+
+def case_records(folder: Path) -> list[dict[str, Any]]:
+    records = RunFolder(folder / "reports" / "latest").contents().records
+    return [record.model_dump(mode="json") for record in records]
+
+
+@pytest.mark.parametrize(("exit_text", "outcome"), [("0", "passed"), ("7", "failed")])
+def test_a_package_adds_an_engine(
+    simulated_lab: Path, tmp_path: Path, exit_text: str, outcome: str
+) -> None:
+    build(tmp_path, exit_text)
+    completed = run_with_plugin(ENGINE, tmp_path, "pytest", "-m", "device", "app.acme")
+    assert completed.returncode == (outcome == "failed"), completed.stdout
+    (record,) = case_records(tmp_path)
+    assert record["case"].startswith("app.acme::test_acme[sim-test-htp-")
+    assert (record["engine"], record["placement"]["engine"]) == ("acme", "acme")
+    assert (record["suite"], record["outcome"]) == ("run_acme", outcome)
+    assert record["measurements"]["acme_lines"] >= 1
+    (check,) = record["checks"]
+    assert "code 0, 1 interfaces" in check["reason"]
+    assert check["reason"].endswith(f" (exit code {exit_text})")
+
+
+def test_a_suite_requires_the_engine(simulated_lab: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text(SUITE)
+    completed = run_with_plugin(ENGINE, tmp_path, "pytest", "-m", "device", "test_own.py")
+    assert completed.returncode == 0, completed.stdout
+    (record,) = case_records(tmp_path)
+    assert (record["engine"], record["outcome"]) == ("acme", "passed")
+
+
+def test_commands_accept_the_engine_and_its_files(simulated_lab: Path, tmp_path: Path) -> None:
+    (tmp_path / "app.acme").write_text("#!/bin/sh\n")
+    run = ("harness.cli.main", "run", "app.acme", f"--lab={simulated_lab}")
+    completed = run_with_plugin(ENGINE, tmp_path, *run)
+    assert (completed.returncode, "app.acme: is no ELF program" in completed.stdout) == (2, True)
+    completed = run_with_plugin(ENGINE, tmp_path, *run, "--engine=qnn")
+    assert completed.returncode == 2
+    assert "app.acme: holds no context; --engine acme runs it" in completed.stdout
+    completed = run_with_plugin(ENGINE, tmp_path, *run, "--engine=acne")
+    assert completed.returncode == 2
+    assert "no engine 'acne' (valid: qnn, ort, executorch, litert, acme)" in completed.stdout

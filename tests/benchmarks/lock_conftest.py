@@ -40,10 +40,10 @@ def device() -> Iterator[Device]:
         for serial in FARM["serials"]:
             lock = filelock.FileLock(HERE / f"{serial}.lock", timeout=0)
             with contextlib.suppress(filelock.Timeout), lock:
-                found, mark = Device(serial), HERE / f"{serial}.pushed"
+                device_, mark = Device(serial), HERE / f"{serial}.pushed"
                 if not mark.exists():
-                    found.adb("push", FARM["files"], FARM["folders"][serial])
+                    device_.adb("push", FARM["files"], FARM["folders"][serial])
                     mark.touch()
-                yield found
+                yield device_
                 return
         time.sleep(0.02)

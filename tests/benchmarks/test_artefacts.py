@@ -1,4 +1,4 @@
-"""What it costs to look into 4 GiB and to copy out of them, beside `cp`, all in one run."""
+"""The cost of inspecting 4 GiB and of copying out of them, beside `cp`, all in one run."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ pytestmark = pytest.mark.benchmark
 def timed(command: Sequence[object], result: int = 0) -> tuple[float, int, str]:
     """Seconds, largest resident memory in bytes, and what was printed."""
     begin = time.monotonic()
-    done = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
-    assert done.stdout is not None
-    said = done.stdout.read()
-    _, status, usage = os.wait4(done.pid, 0)
-    done.returncode = os.waitstatus_to_exitcode(status)
-    assert done.returncode == result
-    return time.monotonic() - begin, usage.ru_maxrss * 1024, said
+    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == result
+    return time.monotonic() - begin, usage.ru_maxrss * 1024, output
 
 
 def test_a_large_pte(tmp_path: Path, show_figures: Callable[..., None]) -> None:
@@ -47,18 +47,18 @@ def test_a_large_pte(tmp_path: Path, show_figures: Callable[..., None]) -> None:
     assert path.stat().st_size > 3.99 * GIB
 
     command = [sys.executable, "-m", "harness.cli.main", "contexts"]
-    seconds, memory, said = timed([*command, "inspect", path, "--json"])
-    told = json.loads(said)["contexts"]
-    assert [one["size"] for one in told] == [len(CONTEXT), LARGE, LARGE, LARGE]
-    assert told[0]["build_id"].startswith("v2.22.0")
+    seconds, memory, output = timed([*command, "inspect", path, "--json"])
+    contexts = json.loads(output)["contexts"]
+    assert [context["size"] for context in contexts] == [len(CONTEXT), LARGE, LARGE, LARGE]
+    assert contexts[0]["build_id"].startswith("v2.22.0")
     show_figures("inspecting 4 GiB", s=round(seconds, 1), mb=memory // 10**6)
     assert memory < MOST_BYTES
 
     seconds, memory, _ = timed([*command, "extract", path, "--output", out])
-    assert sorted(one.stat().st_size for one in out.glob("*.bin")) == sorted(
-        one["size"] for one in told
+    assert sorted(path.stat().st_size for path in out.glob("*.bin")) == sorted(
+        context["size"] for context in contexts
     )
-    assert sum(one.stat().st_blocks for one in out.iterdir()) * 512 < 1 << 20  # holes stayed
+    assert sum(path.stat().st_blocks for path in out.iterdir()) * 512 < 1 << 20  # holes stayed
     # cp as well would see nothing but holes; what it takes for that many bytes is what counts
     copied = timed(["cp", "--sparse=never", path, tmp_path / "copy"])[0]
     (tmp_path / "copy").unlink()

@@ -22,17 +22,17 @@ QNN = tuple(QNN_WHEELS)
 def test_compilers_beside_a_loop(tmp_path: Path, show_figures: Callable[..., None]) -> None:
     """Cheap runs: a context that an old runtime loads, or refuses."""
     lab = DeviceRuns(tmp_path)
-    told = beside_a_loop(
+    figures = beside_a_loop(
         lab, PLAIN, "tiny and sequential-1 and not 100", {"compiler": QNN}, {"qnn": QNN[0]}
     )
-    show_figures("compiler, beside a loop over all versions", **told)
+    show_figures("compiler, beside a loop over all versions", **figures)
 
 
 @pytest.mark.benchmark
 def test_runtimes_beside_a_loop(tmp_path: Path, show_figures: Callable[..., None]) -> None:
     """Dear runs: 66 resident contexts, which newer runtimes refuse."""
     lab = DeviceRuns(tmp_path)
-    told = beside_a_loop(
+    figures = beside_a_loop(
         lab, RESIDENT, "io-heavy and resident and 66", {"qnn": QNN}, {"compiler": QNN[0]}
     )
-    show_figures("qnn, beside a loop over all versions", **told)
+    show_figures("qnn, beside a loop over all versions", **figures)

@@ -43,15 +43,15 @@ __all__ = ["reruns"]  # the fixture
 def bisected(
     folder: Path, reruns: list[Rerun], repeat: Repeat, step: float | None
 ) -> tuple[Counter[str], list[int]]:
-    """How so many bisections ended, and their runs; without a step nothing changes."""
-    unseen = [one for one in reruns if not one.learned]
+    """Return the ends of so many bisections, and their runs; without a step nothing changes."""
+    unseen = [rerun for rerun in reruns if not rerun.learned]
     draw, rng = noise_of(unseen), random.Random(1)
-    cases = [one for one in unseen if one.at >= FEWEST_EARLIER]
+    cases = [rerun for rerun in unseen if rerun.at >= FEWEST_EARLIER]
     ended, runs = Counter[str](), []
     for number in range(BISECTIONS):
         case, first_bad = rng.choice(cases), rng.choice(VERSIONS[1:])
         size = rng.choice(STEPS) if step is None else step
-        took = partial(measured, case, draw, random.Random(number), first_bad, size)
+        value_s = partial(measured, case, draw, random.Random(number), first_bad, size)
         spec = AxisSpec(
             axis="qnn",
             candidates=VERSIONS,
@@ -59,13 +59,13 @@ def bisected(
             bad=None if size == 1 else VERSIONS[-1],
             repeat=repeat,
         )
-        scripted = ScriptedRuns(lambda at, _: "passed", value=took)
+        scripted = ScriptedRuns(lambda place, _: "passed", value=value_s)
         bisection = new_bisection(folder / f"{number}", spec, scripted, match=MATCH)
-        found = bisection.run()
+        finding = bisection.run()
         bisection.folder.close()
-        assert isinstance(found, AxisFinding)
-        ended[how(found, None if size == 1 else first_bad)] += 1
-        runs.append(found.runs)
+        assert isinstance(finding, AxisFinding)
+        ended[describe(finding, None if size == 1 else first_bad)] += 1
+        runs.append(finding.runs)
     return ended, runs
 
 
@@ -75,21 +75,21 @@ def measured(
     dice: random.Random,
     first_bad: str,
     size: float,
-    at: tuple[str, ...],
+    place: tuple[str, ...],
 ) -> float:
-    """What a run takes."""
-    slower = math.log(size) if at[0] >= first_bad else 0.0
+    """Return the figure of a run."""
+    slower = math.log(size) if place[0] >= first_bad else 0.0
     return math.exp(case.level + draw(case.device, dice) + slower)
 
 
-def how(found: AxisFinding, first_bad: str | None) -> str:
-    if found.kind in ("no-change", "undecided"):
-        right = found.kind == "no-change" and found.verdict == "good" and first_bad is None
-        return "right" if right else "undecided" if found.kind == "undecided" else "wrong"
-    within = first_bad in (*found.between, found.after) and found.direction == "regression"
-    if not within:
+def describe(finding: AxisFinding, first_bad: str | None) -> str:
+    if finding.kind in ("no-change", "undecided"):
+        right = finding.kind == "no-change" and finding.verdict == "good" and first_bad is None
+        return "right" if right else "undecided" if finding.kind == "undecided" else "wrong"
+    inside = first_bad in (*finding.between, finding.after) and finding.direction == "regression"
+    if not inside:
         return "wrong"
-    return "right" if found.kind == "change" else "a range that holds it"
+    return "right" if finding.kind == "change" else "a range that holds it"
 
 
 @pytest.mark.parametrize("step", [None, 1.0])
@@ -103,7 +103,9 @@ def test_steps_of_versions(
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)  # thousands of runs that nobody made
     ended, runs = bisected(tmp_path, reruns, repeat, step)
-    told = "nothing changed" if step == 1 else "steps of 15 to 30 %"
-    print(f"\n{told}, --repeat {repeat}: right {wilson(ended['right'], BISECTIONS)}; {dict(ended)}")
+    title = "nothing changed" if step == 1 else "steps of 15 to 30 %"
+    print(
+        f"\n{title}, --repeat {repeat}: right {wilson(ended['right'], BISECTIONS)}; {dict(ended)}"
+    )
     print(f"  runs: {statistics.fmean(runs):.1f} on average, at most {max(runs)}")
     assert repeat != "judged" or ended["right"] >= 0.95 * BISECTIONS

@@ -1,4 +1,4 @@
-"""What deployment costs, beside adb's own push of the same files, all in one run."""
+"""The cost of deployment, beside adb's own push of the same files, all in one run."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def timed(action: Callable[[], object]) -> float:
-    began = time.monotonic()
+    start = time.monotonic()
     action()
-    return time.monotonic() - began
+    return time.monotonic() - start
 
 
 def adb_push(device: AdbDevice, folder: Path, remote: str) -> None:
@@ -90,7 +90,7 @@ def adb_push(device: AdbDevice, folder: Path, remote: str) -> None:
 
 
 def hash_and_link(device: AdbDevice, folder: str) -> None:
-    """What a deployment does besides, as one would type it: hashes what came, and links it."""
+    """Hash and link the files that came, as a deployment does besides, by plain commands."""
     script = (
         f"cd {shlex.quote(folder)} && mkdir ../links && sha256sum * >../hashes && ln * ../links"
     )
@@ -195,10 +195,10 @@ def test_small_files(place: Place, tmp_path: Path, show_figures: Callable[..., N
     for number in range(SMALL_FILES):
         (folder / f"{number}.raw").write_bytes(os.urandom(SMALL_BYTES))
     paths = sorted(folder.iterdir())
-    one = Deployer(place.device, place.remote).file_set(
+    deployer = Deployer(place.device, place.remote).file_set(
         "small", {path.name: path for path in paths}
     )
-    cold, warm, plain = times(place, folder, [one])
+    cold, warm, plain = times(place, folder, [deployer])
     adb_push(place.device, folder, f"{place.remote}/plain")
     same = plain + timed(lambda: hash_and_link(place.device, f"{place.remote}/plain"))
     some = timed(lambda: push_each(place.device, paths[:EACH], f"{place.remote}/each"))

@@ -55,7 +55,7 @@ def test_some(device, number):
 
 @dataclass(frozen=True)
 class Measured:
-    """How long a run took, the processor time of it and its children, and its lost verdicts."""
+    """The duration of a run, the processor time of it and its children, and its lost verdicts."""
 
     wall_s: float
     processor_s: float
@@ -103,8 +103,8 @@ def farm(folder: Path, count: int, *, mixed: bool) -> Iterator[tuple[str, dict[s
 
 def measured(command: list[str], folder: Path, environment: dict[str, str], cases: int) -> Measured:
     """Runs pytest; a case without a verdict is lost."""
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    completed = subprocess.run(
         command,
         cwd=folder,
         env=environment,
@@ -113,9 +113,9 @@ def measured(command: list[str], folder: Path, environment: dict[str, str], case
         timeout=900,
         check=False,
     )
-    wall_s, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall_s, after = time.monotonic() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     processor_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    *_, last = done.stdout.strip().splitlines()
+    *_, last = completed.stdout.strip().splitlines()
     words = last.replace(",", " ").split()
     passed = int(words[words.index("passed") - 1]) if "passed" in words else 0
     return Measured(wall_s, processor_s, cases - passed)
@@ -132,38 +132,45 @@ def test_our_run_beside_a_conftest_with_a_lock_for_each_device(
     theirs.mkdir()
     (theirs / "conftest.py").write_text(Path(__file__).with_name("lock_conftest.py").read_text())
     (theirs / "test_farm.py").write_text(THEIRS.replace("CASES", str(cases)))
-    found: dict[str, list[Measured]] = {"ours": [], "conftest": []}
+    measured_runs: dict[str, list[Measured]] = {"ours": [], "conftest": []}
     for number in range(ROUNDS):
         folder = tmp_path / str(number)
         folder.mkdir()
         lab = DeviceRuns(folder)
         suite = folder / "test_farm.py"
         suite.write_text(OURS.replace("CASES", str(cases)))
-        with farm(folder, count, mixed=mixed) as (text, told):
+        with farm(folder, count, mixed=mixed) as (text, environment):
             lab.file.write_text(text)
             ours = lab.command("--any-device", "-n", "8", "-q", suite)
-            found["ours"].append(measured(ours, folder, lab.environment, cases))
+            measured_runs["ours"].append(measured(ours, folder, lab.environment, cases))
             (work,) = folder.glob(f"farm-{count - 1:02}/**/sets")
-            told["files"] = str(work)
+            environment["files"] = str(work)
             for mark in theirs.glob("127*"):
                 mark.unlink()
-            (theirs / "farm.json").write_text(json.dumps(told))
+            (theirs / "farm.json").write_text(json.dumps(environment))
             command = [sys.executable, "-m", "pytest", "-q", "-n", "8", "--dist", "load"]
             command += ["-p", "no:qnn_harness", "-p", "no:cacheprovider", "-c", "/dev/null"]
             command += ["--rootdir", str(theirs), str(theirs)]
-            found["conftest"].append(measured(command, theirs, lab.environment, cases))
-        for name, rounds in found.items():
+            measured_runs["conftest"].append(measured(command, theirs, lab.environment, cases))
+        for name, rounds in measured_runs.items():
             print(f"round {number}: {name}: {rounds[-1]}", flush=True)
     medians = {
-        name: [statistics.median(getattr(one, what) for one in rounds) for what in _FIGURES]
-        for name, rounds in found.items()
+        name: [
+            statistics.median(getattr(measured_run, figure) for measured_run in rounds)
+            for figure in _FIGURES
+        ]
+        for name, rounds in measured_runs.items()
     }
-    for number, what in enumerate(_FIGURES):
+    for number, figure in enumerate(_FIGURES):
         ours_s, theirs_s = medians["ours"][number], medians["conftest"][number]
-        print(f"{what}: {ours_s:.1f} beside {theirs_s:.1f}: {ours_s / theirs_s:.2f} x", flush=True)
-    assert [one.lost for one in found["ours"]] == [0] * ROUNDS
+        print(
+            f"{figure}: {ours_s:.1f} beside {theirs_s:.1f}: {ours_s / theirs_s:.2f} x", flush=True
+        )
+    assert [measured_run.lost for measured_run in measured_runs["ours"]] == [0] * ROUNDS
     if mixed:
-        assert all(one.lost for one in found["conftest"]), "a device that is full loses none there"
+        assert all(measured_run.lost for measured_run in measured_runs["conftest"]), (
+            "a device that is full loses none there"
+        )
     assert medians["ours"][0] <= MOST * medians["conftest"][0]
 
 

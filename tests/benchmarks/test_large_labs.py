@@ -31,39 +31,43 @@ def devices(folder: Path, count: int) -> Callable[[], object]:
 
 
 def unlike_devices(folder: Path, count: int) -> Callable[[], object]:
-    found = [
+    names = [
         AdbDeviceConfig(name=f"d{n}", serial=f"s{n}", soc="QCS8550", tags=(f"t{n}",))
         for n in range(count)
     ]
-    return lambda: kinds(found)
+    return lambda: kinds(names)
 
 
 def places(folder: Path, count: int) -> Callable[[], object]:
     file = folder / "labgrid.yaml"
     file.write_text("schema: 1\nlabgrid: {coordinator: h, device: {soc: QCS8550}}\ndevices: []\n")
-    found = FoundPlaces(
+    places_found = FoundPlaces(
         [Place(f"rack-{n}", {}, (Service("adb", "10.0.0.1", 5555),)) for n in range(count)], "me"
     )
-    return lambda: load_lab(file, places=lambda wanted: found)
+    return lambda: load_lab(file, places=lambda request: places_found)
 
 
 def places_of_a_coordinator(folder: Path, count: int) -> Callable[[], object]:
-    """What a connection makes of what it was told; there is none here."""
+    """The places of a coordinator, without a connection."""
     from labgrid.remote.generated import labgrid_coordinator_pb2 as pb
 
     from harness.labgrid.keeper import Coordinator, Resources
 
-    made = object.__new__(Coordinator)
-    made._lock, made._resources, made._places = threading.Lock(), Resources(), {}
-    made._received_bytes = 0
+    coordinator = object.__new__(Coordinator)
+    coordinator._lock, coordinator._resources, coordinator._places = (
+        threading.Lock(),
+        Resources(),
+        {},
+    )
+    coordinator._received_bytes = 0
     for number in range(count):
         name = f"rack-{number}"
         path = pb.Resource.Path(exporter_name=name, group_name="adb", resource_name="adb")
         shown = pb.Resource(path=path, cls="USBSerialPort", avail=True)
-        made._apply(pb.UpdateResponse(resource=shown))
+        coordinator._apply(pb.UpdateResponse(resource=shown))
         match = pb.ResourceMatch(exporter=name, group="adb", cls="*")
-        made._apply(pb.UpdateResponse(place=pb.Place(name=name, matches=[match])))
-    return made.places
+        coordinator._apply(pb.UpdateResponse(place=pb.Place(name=name, matches=[match])))
+    return coordinator.places
 
 
 @pytest.mark.parametrize(
@@ -72,15 +76,15 @@ def places_of_a_coordinator(folder: Path, count: int) -> Callable[[], object]:
 def test_four_times_as_many_take_about_four_times_as_long(
     tmp_path: Path, of: Callable[[Path, int], Callable[[], object]]
 ) -> None:
-    took = []
+    seconds = []
     for count in (FEW, MANY):
         read = of(tmp_path, count)
         best = float("inf")
         for _ in range(2):
-            began = time.perf_counter()
+            start = time.perf_counter()
             read()
-            best = min(best, time.perf_counter() - began)
-        took.append(best)
-    ratio = took[1] / took[0]
-    print(f"\n{of.__name__}: {MANY} in {took[1]:.2f} s, x {ratio:.1f} of {FEW}")
+            best = min(best, time.perf_counter() - start)
+        seconds.append(best)
+    ratio = seconds[1] / seconds[0]
+    print(f"\n{of.__name__}: {MANY} in {seconds[1]:.2f} s, x {ratio:.1f} of {FEW}")
     assert ratio < MOST

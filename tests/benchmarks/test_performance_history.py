@@ -1,4 +1,4 @@
-"""How often a change of speed is told where there is none, and where there is one, on real devices.
+"""Changes of speed that are reported with and without a real one, on figures of real devices.
 
 The file is a history of a public model zoo: a line per measurement, with date, model, component,
 precision, device, runtime, ms, qairt, ort and job. Reruns with the same QAIRT and ONNX Runtime are
@@ -63,17 +63,17 @@ class Rerun:
 
     @property
     def level(self) -> float:
-        """Where both are but for noise: the one of them that is nearer to the runs around them."""
+        """The level of both but for noise: that of the one nearer to the runs around them."""
         near = statistics.median(run.log_us for run in self.runs[self.at - 2 : self.at + 2])
         return min(
             (run.log_us for run in self.runs[self.at - 1 : self.at + 1]),
-            key=lambda one: round(abs(one - near), 6),
+            key=lambda item: round(abs(item - near), 6),
         )
 
 
 def histories(path: Path) -> dict[tuple[str, ...], list[Run]]:
     """Of each case its measurements; one that is listed again as it was is no rerun."""
-    found: dict[tuple[str, ...], list[Run]] = defaultdict(list)
+    runs_of: dict[tuple[str, ...], list[Run]] = defaultdict(list)
     with path.open(newline="", encoding="utf-8") as file:
         for row in sorted(csv.DictReader(file, delimiter="\t"), key=lambda row: row["date"]):
             case = tuple(row[k] for k in ("model", "component", "precision", "device", "runtime"))
@@ -83,9 +83,9 @@ def histories(path: Path) -> dict[tuple[str, ...], list[Run]]:
                 (row["qairt"], row["ort"]),
                 math.log(1000 * float(row["ms"])),
             )
-            if not found[case] or found[case][-1].job != run.job:
-                found[case].append(run)
-    return found
+            if not runs_of[case] or runs_of[case][-1].job != run.job:
+                runs_of[case].append(run)
+    return runs_of
 
 
 @pytest.fixture(scope="module")
@@ -96,41 +96,42 @@ def reruns() -> list[Rerun]:
 
 def reruns_in(path: Path) -> list[Rerun]:
     """One that is listed under the names of several devices counts once."""
-    found = {
-        (one.job, other.job): Rerun(case, runs, at)
+    reruns = {
+        (first.job, other.job): Rerun(case, runs, number)
         for case, runs in histories(path).items()
-        for at, (one, other) in enumerate(pairwise(runs), start=1)
-        if other.versions[0] and one.versions == other.versions
+        for number, (first, other) in enumerate(pairwise(runs), start=1)
+        if other.versions[0] and first.versions == other.versions
     }
-    return list(found.values())
+    return list(reruns.values())
 
 
 def wilson(part: int, whole: int) -> str:
     """With its 95 % interval."""
     from scipy.stats import binomtest
 
-    found = binomtest(part, max(whole, 1)).proportion_ci(method="wilson")
-    return f"{part} of {whole} = {part / max(whole, 1):.2%} ({found.low:.2%} to {found.high:.2%})"
+    interval = binomtest(part, max(whole, 1)).proportion_ci(method="wilson")
+    shown = f"{interval.low:.2%} to {interval.high:.2%}"
+    return f"{part} of {whole} = {part / max(whole, 1):.2%} ({shown})"
 
 
 def sized(logs: list[float]) -> list[float]:
-    return [math.exp(one) for one in logs]
+    return [math.exp(value) for value in logs]
 
 
 def verdict_after(base: list[float], new: list[float]) -> tuple[str, int]:
-    """What the first runs that settle it say, and how many they were; as `unsure`, all of them."""
+    """Return the verdict of the first runs that settle it, and their number; all if `unsure`."""
     for number in range(1, len(new) + 1):
-        found = judge(["a"], ["a"], [sized(base)], [sized(new[:number])]).changes[0]
-        if found.verdict in ("slower", "faster"):
-            return found.verdict, number
+        change = judge(["a"], ["a"], [sized(base)], [sized(new[:number])]).changes[0]
+        if change.verdict in ("slower", "faster"):
+            return change.verdict, number
     return "unsure", len(new)
 
 
 def noise_of(reruns: list[Rerun]) -> Callable[[str, random.Random], float]:
     """Draws how far one run is off, of what reruns on that device were apart."""
     known = defaultdict(list)
-    for one in reruns:
-        known[one.device].append(one.apart)
+    for rerun in reruns:
+        known[rerun.device].append(rerun.apart)
 
     def draw(device: str, rng: random.Random) -> float:
         apart = rng.choice(known[device]) * rng.choice((-1, 1))
@@ -142,71 +143,73 @@ def noise_of(reruns: list[Rerun]) -> Callable[[str, random.Random], float]:
 def with_reruns(reruns: list[Rerun], step: float) -> Iterator[tuple[Rerun, str, int]]:
     """Each rerun, with four more that are made of the device's noise, all slower by a step."""
     draw, rng = noise_of(reruns), random.Random(1)
-    for one in reruns:
-        if one.at < FEWEST_EARLIER:
+    for rerun in reruns:
+        if rerun.at < FEWEST_EARLIER:
             continue
-        more = [one.level + draw(one.device, rng) for _ in range(MOST_RUNS - 1)]
-        new = [log + math.log(step) for log in (one.runs[one.at].log_us, *more)]
-        yield one, *verdict_after([run.log_us for run in one.runs[: one.at]], new)
+        more = [rerun.level + draw(rerun.device, rng) for _ in range(MOST_RUNS - 1)]
+        new = [log + math.log(step) for log in (rerun.runs[rerun.at].log_us, *more)]
+        yield rerun, *verdict_after([run.log_us for run in rerun.runs[: rerun.at]], new)
 
 
 def halves(reruns: list[Rerun]) -> dict[str, list[Rerun]]:
     return {
-        "held out": [one for one in reruns if not one.learned],
-        "learned from": [one for one in reruns if one.learned],
+        "held out": [rerun for rerun in reruns if not rerun.learned],
+        "learned from": [rerun for rerun in reruns if rerun.learned],
     }
 
 
 def test_single_reruns_of_a_day_together(reruns: list[Rerun]) -> None:
     """As a night's comparison sees them: all that ran again that day, on all devices."""
     for half, some in halves(reruns).items():
-        told: Counter[str] = Counter()
-        for day in {one.runs[one.at].date for one in some}:
-            here = [one for one in some if one.runs[one.at].date == day]
-            days = sorted({run.date for one in here for run in one.runs[: one.at]})
+        counts: Counter[str] = Counter()
+        for day in {rerun.runs[rerun.at].date for rerun in some}:
+            here = [same_day for same_day in some if same_day.runs[same_day.at].date == day]
+            days = sorted({run.date for rerun in here for run in rerun.runs[: rerun.at]})
             base, new = [], []
-            for one in here:
-                known = {run.date: math.exp(run.log_us) for run in one.runs[: one.at]}
+            for rerun in here:
+                known = {run.date: math.exp(run.log_us) for run in rerun.runs[: rerun.at]}
                 base.append([known.get(day) for day in days])
-                new.append([math.exp(one.runs[one.at].log_us)])
-            found = judge([one.case for one in here], [one.device for one in here], base, new)
-            told.update("suspect" if one.suspect else one.verdict for one in found.all)
-        alarms = told["slower"] + told["faster"]
-        naive = sum(abs(one.apart) >= math.log(1.1) for one in some)
-        print(f"\nsingle reruns, {half}: alarms {wilson(alarms, len(some))}; {dict(told)}")
+                new.append([math.exp(rerun.runs[rerun.at].log_us)])
+            changes = judge(
+                [rerun.case for rerun in here], [rerun.device for rerun in here], base, new
+            )
+            counts.update("suspect" if change.suspect else change.verdict for change in changes.all)
+        alarms = counts["slower"] + counts["faster"]
+        naive = sum(abs(rerun.apart) >= math.log(1.1) for rerun in some)
+        print(f"\nsingle reruns, {half}: alarms {wilson(alarms, len(some))}; {dict(counts)}")
         print(f"  a threshold of 10 % on single figures: {wilson(naive, len(some))}")
         assert alarms <= 0.01 * len(some)
 
 
 def test_up_to_five_reruns_without_a_change(reruns: list[Rerun]) -> None:
     for half, some in halves(reruns).items():
-        found = [verdict for _, verdict, _ in with_reruns(some, 1)]
-        alarms = len(found) - found.count("unsure")
-        print(f"\nup to five reruns, no change, {half}: alarms {wilson(alarms, len(found))}")
-        assert alarms <= 0.02 * len(found)
+        verdicts = [verdict for _, verdict, _ in with_reruns(some, 1)]
+        alarms = len(verdicts) - verdicts.count("unsure")
+        print(f"\nup to five reruns, no change, {half}: alarms {wilson(alarms, len(verdicts))}")
+        assert alarms <= 0.02 * len(verdicts)
 
 
 @pytest.mark.parametrize("step", [STEP, 1 / STEP, 1.10, 1.30])
 def test_up_to_five_reruns_of_a_step(reruns: list[Rerun], step: float) -> None:
-    wanted = "slower" if step > 1 else "faster"
+    expected = "slower" if step > 1 else "faster"
     for half, some in halves(reruns).items():
-        found = [(verdict, number) for _, verdict, number in with_reruns(some, step)]
-        right = Counter(number for verdict, number in found if verdict == wanted)
+        verdicts = [(verdict, number) for _, verdict, number in with_reruns(some, step)]
+        right = Counter(number for verdict, number in verdicts if verdict == expected)
         all_right = sum(right.values())
-        print(f"\na step x {step:.2f}, {half}: found {wilson(all_right, len(found))}")
+        print(f"\na step x {step:.2f}, {half}: found {wilson(all_right, len(verdicts))}")
         print(f"  after so many runs: {dict(sorted(right.items()))}")
-        assert abs(math.log(step)) < math.log(STEP) - 1e-9 or all_right >= 0.9 * len(found)
+        assert abs(math.log(step)) < math.log(STEP) - 1e-9 or all_right >= 0.9 * len(verdicts)
 
 
 def test_real_sequences_of_reruns(reruns: list[Rerun]) -> None:
     """Few cases were run more than twice with the same versions, over months."""
-    told: Counter[str] = Counter()
-    for one in reruns:
-        versions, rest = one.runs[one.at].versions, one.runs[one.at :]
+    counts: Counter[str] = Counter()
+    for rerun in reruns:
+        versions, rest = rerun.runs[rerun.at].versions, rerun.runs[rerun.at :]
         new = [run.log_us for run in rest if run.versions == versions][:MOST_RUNS]
-        if len(new) >= 2 and one.at >= FEWEST_EARLIER:
-            told[verdict_after([run.log_us for run in one.runs[: one.at]], new)[0]] += 1
-    whole = sum(told.values())
-    alarms = whole - told["unsure"]
+        if len(new) >= 2 and rerun.at >= FEWEST_EARLIER:
+            counts[verdict_after([run.log_us for run in rerun.runs[: rerun.at]], new)[0]] += 1
+    whole = sum(counts.values())
+    alarms = whole - counts["unsure"]
     print(f"\nreal sequences of reruns: alarms {wilson(alarms, whole)}")
     assert alarms <= 0.06 * whole

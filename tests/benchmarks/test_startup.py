@@ -1,4 +1,4 @@
-"""How long one waits before anything happens, beside programs that do nothing of their own."""
+"""The time before anything happens, beside programs that do nothing of their own."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_collection_of_plain_tests(
     plain = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q"]
     plain += ["-p", "no:labgrid", "-c", os.devnull, "--rootdir", tmp_path, tmp_path]
     pairs = [
-        [processor_s(one, tmp_path, tmp_path / "bytecode") for one in (plain, alone)]
+        [processor_s(suite, tmp_path, tmp_path / "bytecode") for suite in (plain, alone)]
         for alone in [[*plain, "-p", "no:qnn_harness"]] * 4
     ][1:]
     our_s, plain_s = (statistics.median(column) for column in zip(*pairs, strict=True))
@@ -106,10 +106,10 @@ def test_collection(tmp_path: Path, show_figures: Callable[..., None]) -> None:
     """Of the shipped suites, beside as many empty tests."""
     collect = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q"]
     ours = [*collect, "-m", "device", ROOT / "suites"]
-    done = subprocess.run(
+    completed = subprocess.run(
         list(map(str, ours)), cwd=ROOT, check=True, capture_output=True, text=True
     )
-    cases = sum("::" in line for line in done.stdout.splitlines())
+    cases = sum("::" in line for line in completed.stdout.splitlines())
     (tmp_path / "test_empty.py").write_text(
         f"import pytest\n@pytest.mark.parametrize('number', range({cases}))\n"
         "def test_nothing(number):\n    pass\n"
@@ -182,16 +182,16 @@ def test_collection_of_many_cases_by_workers(
     common = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(WORKERS)]
     figures = {}
     for name, more in (("ours", ["-m", "device"]), ("plain", ["-p", "no:qnn_harness"])):
-        took = tmp_path / name
+        timings = tmp_path / name
         subprocess.run(
             [*common, *more, f"test_{name}.py"],
             cwd=tmp_path,
-            env=os.environ | {"TOOK": str(took)},
+            env=os.environ | {"TOOK": str(timings)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # workers whose controller went away complain
             check=True,
         )
-        lines = [tuple(map(float, line.split())) for line in took.read_text().splitlines()]
+        lines = [tuple(map(float, line.split())) for line in timings.read_text().splitlines()]
         assert len(lines) == WORKERS + 1, name
         figures[name] = [sum(column) for column in zip(*lines, strict=True)]
     (our_s, our_bytes), (plain_s, plain_bytes) = figures["ours"], figures["plain"]
@@ -227,8 +227,8 @@ def test_a_worker_before_its_first_case(
     used: dict[str, list[tuple[float, ...]]] = {name: [] for name in ways}
     for round_ in range(4):
         for name, more in ways.items():
-            took = tmp_path / f"{name}{round_}"
-            environment = os.environ | {"TOOK": str(took)}
+            timings = tmp_path / f"{name}{round_}"
+            environment = os.environ | {"TOOK": str(timings)}
             subprocess.run(
                 list(map(str, [*common, *more])),
                 cwd=tmp_path,

@@ -167,7 +167,7 @@ class BreakableLab:
 
     @property
     def port(self) -> int:
-        """Where its adb server listens."""
+        """The port of its adb server."""
         return self._server.port
 
     @property
@@ -230,7 +230,7 @@ class BreakableLab:
                 raise ValueError(command)
 
     def _add_runtime(self) -> None:
-        """What stands in for QNN on Android, and knows the one context of these tests."""
+        """Add the stand-in for QNN on Android, which knows the one context of these tests."""
         cache = cache_root()
         contexts = ContextStore(cache, Catalog(cache), ProbeBuilder(cache / "probe"))
         tiny = contexts.get(Model.parse("tiny"), VERSION, 73)
@@ -248,7 +248,7 @@ class BreakableLab:
         self.link.resume()
 
     def _serve(self, name: str) -> None:
-        """What a cable put into another device does."""
+        """Serve another device, as a cable put into it does."""
         self._serving = name
         self.link.cut()
         self.link.lead_to(self._devices[name].address)

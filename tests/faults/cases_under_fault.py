@@ -73,8 +73,8 @@ def while_it_waits(
 
     def watch() -> None:
         script = WAITING.format(folder=shlex.quote(bench.device.workdir))
-        found = bench.device.transport.shell(script, timeout_s=timeout_s)
-        act(found.stdout.decode().strip())
+        output = bench.device.transport.shell(script, timeout_s=timeout_s)
+        act(output.stdout.decode().strip())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -101,21 +101,21 @@ def probe_is(
 def stand_in(then: str) -> bytes:
     """A shell script that says what the probe says when it begins its first step."""
     boot_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
-    said = event_lines(
+    events = event_lines(
         [
             {"event": "start", "probe": 2, "source": "stand-in", "target": "linux-x64"},
             {"event": "plan", "steps": 1, "boot_us": boot_us},
             {"event": "begin", "step": 0, "verb": "noop", "t_us": 1},
         ]
     )
-    printed = " ".join(f"'{event.decode()}'" for event in said.replace(MARK, b"").splitlines())
+    printed = " ".join(f"'{event.decode()}'" for event in events.replace(MARK, b"").splitlines())
     return f"#!/bin/sh\nprintf '\\036%s\\n' {printed}\n{then}\n".encode()
 
 
 def answer_lost(bench: Bench) -> None:
     use_probe(bench, on_the_device(bench, "stand_in_probe", stand_in("exit 125")))
-    seen = bench.attempt(NOTHING, timeout_s=ENOUGH_S)
-    assert seen.verdict.outcome == "failed", "the target did not refuse"
+    run = bench.attempt(NOTHING, timeout_s=ENOUGH_S)
+    assert run.verdict.outcome == "failed", "the target did not refuse"
 
 
 def foreign_elf() -> bytes:
@@ -137,24 +137,24 @@ def signal_to_probe(bench: Bench, name: str, *, timeout_s: float = ENOUGH_S) -> 
 
 def full_at_run(bench: Bench) -> None:
     (deployed,) = bench.contexts(TINY)
-    made = bench.context_plan([deployed], schedule(1, "sequential"))
+    plan_ = bench.context_plan([deployed], schedule(1, "sequential"))
     folder = bench.device.workdir
     saved = {"save.0": f"{folder}/saved"}
     steps = [
         Step(step.verb, {**step.fields, **saved}) if step.verb == "execute" else step
-        for step in made.steps
+        for step in plan_.steps
     ]
     bench.device.transport.shell(f"cat /dev/zero >{shlex.quote(folder)}/filler", timeout_s=ENOUGH_S)
-    bench.run(Plan(tuple(steps), made.settings)).check()
+    bench.run(Plan(tuple(steps), plan_.settings)).check()
 
 
 def clock_jump(bench: Bench) -> None:
     library = Path(os.environ["QNN_FAULT_CLOCK"])
     with preloaded(bench, on_the_device(bench, "stand_in_clock.so", library)):
-        seen = bench.run(plan(Step("noop"), Step("sleep", {"ms": "300"}), Step("noop")))
-    seen.check()
-    assert 0.3 <= seen.run.duration_s < ENOUGH_S
-    assert all(0 <= (step.duration_us or 0) < ENOUGH_S * 1e6 for step in seen.run.transcript.steps)
+        run = bench.run(plan(Step("noop"), Step("sleep", {"ms": "300"}), Step("noop")))
+    run.check()
+    assert 0.3 <= run.run.duration_s < ENOUGH_S
+    assert all(0 <= (step.duration_us or 0) < ENOUGH_S * 1e6 for step in run.run.transcript.steps)
 
 
 def leftover_holds_file(bench: Bench) -> None:
@@ -276,7 +276,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def broken_before(fault: Fault, part: str) -> Iterator[None]:
-    """What happens outside of the case; the next one finds the world in order again."""
+    """Break something outside of the case; the next one finds it in order again."""
     if part == "fault" and fault.name in BEFORE:
         ask(BEFORE[fault.name])
     yield

@@ -54,7 +54,7 @@ Verdict = tuple[str, str | None, str | None, int | None, int | None]
 
 @dataclass
 class ChaosRun:
-    """What came of one run: its records by seed in the order of attempts, and what it left."""
+    """The result of one run: its records by seed in the order of attempts, and its leftovers."""
 
     done: Finished
     attempts: dict[int, list[dict[str, Any]]]
@@ -65,7 +65,7 @@ class ChaosRun:
 
 
 def verdict_of(record: dict[str, Any]) -> Verdict:
-    """What a record says of the target."""
+    """Return the verdict of a record about the target."""
     error = record["error"] or {}
     return (
         record["outcome"],
@@ -164,37 +164,37 @@ def run_once(
     with chaos_lab(folder, daemon) as (runs, link):
         if opening is not None:
             link.disturb(opening)
-        done = runs.run(
+        completed = runs.run(
             suites=SUITE,
             QNN_CHAOS_SEEDS=" ".join(map(str, seeds)),
             QNN_CHAOS_QUIET="1" if quiet else "",
             PYTHONPATH=str(ROOT),
         )
         link.calm()
-        left = sorted(
+        leftovers = sorted(
             str(path.relative_to(folder))
             for pattern in ("store/.incoming/*", "sets/.new-*", ".qnn-harness-*")
             for path in (folder / "storage-main").rglob(pattern)
             if path.is_file()
         )
-    left += _processes(f"{folder}/")
-    journal = done.folder / "latest/results.jsonl"
+    leftovers += _processes(f"{folder}/")
+    journal = completed.folder / "latest/results.jsonl"
     contents = read_journal(journal)
-    assert contents.damage == (), done.output[-3000:]
+    assert contents.damage == (), completed.output[-3000:]
     attempts: dict[int, list[dict[str, Any]]] = {seed: [] for seed in seeds}
-    for record in done.cases:
+    for record in completed.cases:
         attempts[record["axes"]["seed"]].append(record)
-    return ChaosRun(done, attempts, left)
+    return ChaosRun(completed, attempts, leftovers)
 
 
 def _processes(folder: str) -> list[str]:
     """Processes whose files lie in `folder`, which everything of a run has in its environment."""
-    found = []
+    commands = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if folder.encode() in path.read_bytes():
-                found.append(f"process {path.parent.name}: {(path.parent / 'comm').read_text()}")
-    return found
+                commands.append(f"process {path.parent.name}: {(path.parent / 'comm').read_text()}")
+    return commands
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class Chaos:
         return [problem for run in self.runs for problem in problems(self.truth, run)]
 
     def outcomes(self) -> Counter[str]:
-        """How the cases ended, counted."""
+        """Count the outcomes of the cases."""
         return Counter(run.final(s)["outcome"] for run in self.runs for s in run.attempts)
 
 
@@ -227,7 +227,7 @@ def run_many(folder: Path, daemon: str, seeds: Sequence[int], *, at_once: int) -
         openings = [Disturbance.drawn(-1 - part[0]) for part in parts]
         runs = list(
             pool.map(
-                lambda at, part, opening: run_once(at, daemon, part, opening=opening),
+                lambda seed, part, opening: run_once(seed, daemon, part, opening=opening),
                 folders,
                 parts,
                 openings,
@@ -245,23 +245,23 @@ def _heard_less(truth: dict[str, Verdict], seed: int) -> list[Verdict]:
 
 
 def problems(truth: dict[str, Verdict], run: ChaosRun) -> list[str]:
-    """What must not be: wrong verdicts, records too many or too few, leftovers, time overrun."""
-    found = [f"left behind: {what}" for what in run.left]
+    """Return all problems: wrong verdicts, records too many or too few, leftovers, time overrun."""
+    problems = [f"left behind: {leftover}" for leftover in run.left]
     for seed, records in run.attempts.items():
         if not records:
-            found.append(f"seed {seed}: no record")
+            problems.append(f"seed {seed}: no record")
         name = f"seed {seed} ({kind_of(seed)}; {Disturbance.drawn(seed)})"
         if [record["attempt"] for record in records] != list(range(1, len(records) + 1)):
             numbers = [record["attempt"] for record in records]
-            found.append(f"{name}: missing or double records, attempts {numbers}")
+            problems.append(f"{name}: missing or double records, attempts {numbers}")
         for record in records:
-            said = verdict_of(record)
+            verdict = verdict_of(record)
             in_the_lab = record["outcome"] == "error" and record["cause"] == "infra"
-            if not in_the_lab and said not in (truth[kind_of(seed)], *_heard_less(truth, seed)):
+            if not in_the_lab and verdict not in (truth[kind_of(seed)], *_heard_less(truth, seed)):
                 message = (record["error"] or {}).get("message")
-                found.append(f"{name}: {said} in place of {truth[kind_of(seed)]}: {message}")
+                problems.append(f"{name}: {verdict} in place of {truth[kind_of(seed)]}: {message}")
             if record["duration_s"] > LONGEST_ATTEMPT_S:
-                found.append(f"{name}: took {record['duration_s']} s")
+                problems.append(f"{name}: took {record['duration_s']} s")
     if "INTERNALERROR" in run.done.output or run.done.code not in (1, 3):
-        found.append(f"exit code {run.done.code}: {run.done.output[-2000:]}")
-    return found
+        problems.append(f"exit code {run.done.code}: {run.done.output[-2000:]}")
+    return problems

@@ -23,7 +23,7 @@ _KEPT: Final = 64
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What happens to a link, and when: after an event of the probe, so many bytes, or a time."""
+    """A disturbance of a link, after an event of the probe, so many bytes, or a time."""
 
     action: str
     seconds: float = 0.0
@@ -116,7 +116,7 @@ class ChaosLink(FaultyLink):
         super().__exit__(*exception)
 
     def changed(self, data: bytes, *, to_device: bool) -> bytes:
-        """What is passed on in place of `data`."""
+        """Return the bytes that are passed on in place of `data`."""
         with self._guard:
             armed = self._armed
             if armed is None or not self._is_due(armed, data, to_device):
@@ -137,9 +137,9 @@ class ChaosLink(FaultyLink):
         if armed.byte_count is not None:
             return self._passed >= armed.byte_count
         if not to_device:
-            seen = self._seen + data
-            self._seen = seen[-_KEPT:]
-            if b'"event":"%s"' % str(armed.event).encode() in seen:
+            recent = self._seen + data
+            self._seen = recent[-_KEPT:]
+            if b'"event":"%s"' % str(armed.event).encode() in recent:
                 self._passed = -(1 << 60)
         return self._passed < 0
 

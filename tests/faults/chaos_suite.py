@@ -58,7 +58,7 @@ KINDS: dict[str, Callable[[Bench], Plan]] = {
 
 
 def kind_of(seed: int) -> str:
-    """Which plan belongs to a seed."""
+    """Return the plan of a seed."""
     return list(KINDS)[seed % len(KINDS)]
 
 

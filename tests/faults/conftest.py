@@ -72,7 +72,7 @@ def background(
 ) -> Iterator[Background]:
     """All whole runs that the chosen tests look at, begun at once."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        made = Background(pool)
+        background = Background(pool)
 
         known: set[str] = set()
         items = request.session.items
@@ -83,17 +83,23 @@ def background(
             if "test_cases.py" in files:
                 for daemon, faults in _faults(items).items():
                     key = ("cases", daemon)
-                    made.begin(key, partial(run_suite, tmp_path_factory, daemon, faults, clock))
+                    background.begin(
+                        key, partial(run_suite, tmp_path_factory, daemon, faults, clock)
+                    )
                 if any("out_of_reach" in item.name for item in items):
-                    made.begin("unreachable", partial(run_all, tmp_path_factory.mktemp("reach")))
+                    background.begin(
+                        "unreachable", partial(run_all, tmp_path_factory.mktemp("reach"))
+                    )
             if "test_ended_runs.py" in files:
-                import_module("tests.faults.test_ended_runs").begin(made, tmp_path_factory, items)
+                import_module("tests.faults.test_ended_runs").begin(
+                    background, tmp_path_factory, items
+                )
 
         # an xdist worker collects all tests, and knows only of each file it gets that it is its own
-        made.begin_for = lambda file: begin({file})
+        background.begin_for = lambda file: begin({file})
         if not hasattr(request.config, "workerinput"):
             begin({item.path.name for item in items})
-        yield made
+        yield background
 
 
 @pytest.fixture(autouse=True)
@@ -105,15 +111,15 @@ def begun(request: pytest.FixtureRequest) -> None:
 
 def _faults(items: list[pytest.Item]) -> dict[str, list[str]]:
     """The faults that test_cases.py wants injected on each daemon, the slower daemon first."""
-    wanted: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     for item in items:
         if isinstance(item, pytest.Function) and item.path.name == "test_cases.py":
             callspec = getattr(item, "callspec", None)
             parameters: dict[str, Any] = callspec.params if callspec else {}
             if {"daemon", "fault"} <= parameters.keys():
-                wanted.setdefault(parameters["daemon"], set()).add(parameters["fault"].name)
+                names.setdefault(parameters["daemon"], set()).add(parameters["fault"].name)
     slowest_first = (ANDROID, REAL, SIMULATED) if os.environ.get(ADBD) else (SIMULATED,)
-    return {daemon: sorted(wanted[daemon]) for daemon in slowest_first if daemon in wanted}
+    return {daemon: sorted(names[daemon]) for daemon in slowest_first if daemon in names}
 
 
 def run_suite(
@@ -122,10 +128,10 @@ def run_suite(
     """cases_under_fault.py on a lab that breaks."""
     folder = factory.mktemp(f"cases-{daemon}")
     old = os.environ.get("QNN_HARNESS_ADB29")
-    wanted = " or ".join(sorted({f"test_{ON.get(name, 'main')}" for name in faults}))
+    expression = " or ".join(sorted({f"test_{ON.get(name, 'main')}" for name in faults}))
     with BreakableLab(folder, daemon, Path(old) if old else None) as lab:
         return lab.run(
-            *("-k", wanted),
+            *("-k", expression),
             *("--retries", 1),  # a link that was cut after a case is found out by the next one
             suites=HERE / "cases_under_fault.py",
             QNN_FAULT_DAEMON=daemon,

@@ -1,4 +1,4 @@
-"""How a case in another process tells the lab around it to break something: a line, an answer."""
+"""Requests of a case in another process to the lab around it to break something."""
 
 from __future__ import annotations
 

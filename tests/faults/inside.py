@@ -1,4 +1,4 @@
-"""What the fault table changes inside a bench, in one place: nothing of it is for suites."""
+"""Parts of a bench that the fault table changes, in one place: nothing of it is for suites."""
 
 from __future__ import annotations
 

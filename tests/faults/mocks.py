@@ -64,8 +64,8 @@ class MockAdbServer:
                 elif request.startswith("host:devices"):
                     rows = "".join(f"{name}\t{state}\n" for name, state in states.items())
                     self._say(b"OKAY", rows.encode())
-                elif found := next((name for name in leads if f":{name}" in request), ""):
-                    self._lead(request.replace(f":{found}", f":{leads[found]}"))
+                elif name := next((name for name in leads if f":{name}" in request), ""):
+                    self._lead(request.replace(f":{name}", f":{leads[name]}"))
                 else:
                     self._say(b"FAIL", b"device offline")
 

@@ -38,7 +38,7 @@ ONE_DEVICE_OF_ITS_OWN = ("storage_full_at_push", "storage_full_at_run", "storage
 
 
 def rows(part: str) -> list[Any]:
-    found = []
+    rows_ = []
     for fault in CASES:
         if part == "next" and fault.name in ONE_DEVICE_OF_ITS_OWN:
             continue
@@ -48,19 +48,19 @@ def rows(part: str) -> list[Any]:
             marks = [*parameter.marks]
             if fault.name == "server_of_another_version":
                 marks.append(pytest.mark.needs("QNN_HARNESS_ADB29"))
-            found.append(pytest.param(*parameter.values, marks=marks, id=parameter.id))
-    return found
+            rows_.append(pytest.param(*parameter.values, marks=marks, id=parameter.id))
+    return rows_
 
 
-def record(done: Finished, fault: Fault, part: str) -> dict[str, Any]:
-    found = [
+def record(completed: Finished, fault: Fault, part: str) -> dict[str, Any]:
+    records = [
         case
-        for case in done.cases
+        for case in completed.cases
         if case["axes"]["fault"] == _axis(fault) and case["axes"].get("part", "fault") == part
     ]
-    assert found, done.output[-3000:]
+    assert records, completed.output[-3000:]
     # What the fault itself came to, before the case was tried again; and how the next one ended.
-    return found[0] if part == "fault" else found[-1]
+    return records[0] if part == "fault" else records[-1]
 
 
 def _axis(fault: Fault) -> str:
@@ -72,11 +72,11 @@ def _axis(fault: Fault) -> str:
 @pytest.mark.parametrize(("daemon", "fault"), rows("fault"))
 def test_what_the_fault_comes_to(run_cases: RunCases, daemon: str, fault: Fault) -> None:
     case = record(run_cases(daemon), fault, "fault")
-    told = (case["error"] or {}).get("message", "")
-    assert (case["outcome"], case["cause"]) == (fault.outcome, fault.cause), told
+    message = (case["error"] or {}).get("message", "")
+    assert (case["outcome"], case["cause"]) == (fault.outcome, fault.cause), message
     most_s = fault.deadline_s * (ANDROID_TAKES if daemon == ANDROID else 1) + SLACK_S
     assert case["duration_s"] < most_s
-    assert re.search(fault.said, told, re.DOTALL), told
+    assert re.search(fault.said, message, re.DOTALL), message
 
 
 @pytest.mark.slow
@@ -94,31 +94,33 @@ def test_the_next_case_runs_and_finds_nothing_left(
 @needs_real
 @pytest.mark.parametrize("daemon", daemon_parameters(ALL, by_night=(REAL,)))
 def test_the_journal_is_whole(run_cases: RunCases, daemon: str) -> None:
-    done = run_cases(daemon)
-    contents = read_journal(done.folder / "latest/results.jsonl")
+    completed = run_cases(daemon)
+    contents = read_journal(completed.folder / "latest/results.jsonl")
     assert contents.damage == ()
-    seen = Counter(str(record.axes["fault"]) for record in contents.records if record.attempt == 1)
-    for name, times in seen.items():
+    counts = Counter(
+        str(record.axes["fault"]) for record in contents.records if record.attempt == 1
+    )
+    for name, times in counts.items():
         assert times == (1 if name in ONE_DEVICE_OF_ITS_OWN else 2)
-    assert (done.folder / "latest/junit.xml").exists()
-    assert (done.folder / "latest/report.html").exists()
-    assert "INTERNALERROR" not in done.output
+    assert (completed.folder / "latest/junit.xml").exists()
+    assert (completed.folder / "latest/report.html").exists()
+    assert "INTERNALERROR" not in completed.output
 
 
 @pytest.mark.parametrize("fault", UNREACHABLE, ids=str)
 def test_a_device_out_of_reach(background: Background, fault: Fault) -> None:
-    done = background.result("unreachable")
-    (case,) = (case for case in done.cases if case["device"]["name"] == fault.name)
-    told = (case["error"] or {}).get("message", "")
-    assert (case["outcome"], case["cause"]) == (fault.outcome, fault.cause), told
-    assert re.search(fault.said, told), told
+    completed = background.result("unreachable")
+    (case,) = (case for case in completed.cases if case["device"]["name"] == fault.name)
+    message = (case["error"] or {}).get("message", "")
+    assert (case["outcome"], case["cause"]) == (fault.outcome, fault.cause), message
+    assert re.search(fault.said, message), message
     assert case["duration_s"] < fault.deadline_s + SLACK_S
 
 
 def test_the_others_run_and_the_journal_is_whole(background: Background) -> None:
-    done = background.result("unreachable")
-    (case,) = [case for case in done.cases if case["device"]["name"] == "fine"]
+    completed = background.result("unreachable")
+    (case,) = [case for case in completed.cases if case["device"]["name"] == "fine"]
     assert case["outcome"] == "passed", case["error"]
-    assert read_journal(done.folder / "latest/results.jsonl").damage == ()
-    assert len({case["device"]["name"] for case in done.cases}) == len(UNREACHABLE) + 1
-    assert done.code == 3, done.output
+    assert read_journal(completed.folder / "latest/results.jsonl").damage == ()
+    assert len({case["device"]["name"] for case in completed.cases}) == len(UNREACHABLE) + 1
+    assert completed.code == 3, completed.output

@@ -21,7 +21,7 @@ FIRST = int(os.environ.get("QNN_CHAOS_FIRST") or 2537)
 
 @pytest.fixture(scope="module")
 def chaos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Chaos]:
-    """What came of the cases on each daemon; all at once, since they mostly wait."""
+    """The results of the cases on each daemon; all at once, since they mostly wait."""
     daemons = [SIMULATED]
     daemons += [REAL] * bool(os.environ.get("QNN_HARNESS_ADBD_ROOT"))
     daemons += [SSH] * bool(shutil.which(SSHD))
@@ -37,9 +37,9 @@ def chaos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Chaos]:
 @pytest.mark.slow
 @pytest.mark.parametrize("daemon", daemon_parameters((SIMULATED, REAL, SSH)))
 def test_no_disturbance_makes_a_wrong_verdict(chaos: dict[str, Chaos], daemon: str) -> None:
-    seen = chaos[daemon]
-    assert {kind: verdict[:2] for kind, verdict in seen.truth.items()} == EXPECTED
-    found = seen.problems()
-    assert not found, "\n".join([f"QNN_CHAOS_FIRST={FIRST}", *found])
+    run = chaos[daemon]
+    assert {kind: verdict[:2] for kind, verdict in run.truth.items()} == EXPECTED
+    problems = run.problems()
+    assert not problems, "\n".join([f"QNN_CHAOS_FIRST={FIRST}", *problems])
     # each case is disturbed once and tried up to three times: hardly any ends without a verdict
-    assert seen.outcomes()["error"] <= CASES // 4, f"QNN_CHAOS_FIRST={FIRST}: {seen.outcomes()}"
+    assert run.outcomes()["error"] <= CASES // 4, f"QNN_CHAOS_FIRST={FIRST}: {run.outcomes()}"

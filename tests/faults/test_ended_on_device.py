@@ -60,6 +60,6 @@ def test_ended_while_the_probe_runs(
                     process.kill()
                     process.wait()
             assert left_behind(device, lab.workdir) == "", number.name
-        done = lab.run("--device", "main", "-k", "first", suites=SUITE, PYTHONPATH=str(ROOT))
-        assert done.code == 0, done.output
+        completed = lab.run("--device", "main", "-k", "first", suites=SUITE, PYTHONPATH=str(ROOT))
+        assert completed.code == 0, completed.output
         assert left_behind(device, lab.workdir) == ""

@@ -69,9 +69,9 @@ class Ended:
             wait_for(lambda: self._reached(reached) or process.poll() is not None, START_S)
             assert process.poll() is None, said.read_text()
             process.send_signal(number)
-            began = time.monotonic()
+            start = time.monotonic()
             self.code = process.wait(3 * ENDS_WITHIN_S)
-            self.seconds = time.monotonic() - began
+            self.seconds = time.monotonic() - start
         finally:
             if process.poll() is None:
                 process.kill()
@@ -103,8 +103,8 @@ class Ended:
         return {pid for pid in running() if mark in environment_of(pid)}
 
     def _newest(self, name: str) -> Path | None:
-        found = sorted((self.lab.folder / self.name).glob(f"2*/{name}"))
-        return found[-1] if found else None
+        paths = sorted((self.lab.folder / self.name).glob(f"2*/{name}"))
+        return paths[-1] if paths else None
 
     def _reached(self, reached: Path) -> bool:
         storage = self.lab.folder / "simulated"
@@ -146,12 +146,12 @@ def begin(
     background: Background, factory: pytest.TempPathFactory, items: Sequence[pytest.Item]
 ) -> None:
     """Ends a run as often as the chosen tests want it."""
-    wanted: dict[str, set[signal.Signals]] = {}
+    signals: dict[str, set[signal.Signals]] = {}
     for item in items:
         if isinstance(item, pytest.Function) and item.path == Path(__file__):
             parameters = item.callspec.params
-            wanted.setdefault(parameters["phase"], set()).add(parameters["number"])
-    for phase, numbers in wanted.items():
+            signals.setdefault(parameters["phase"], set()).add(parameters["number"])
+    for phase, numbers in signals.items():
         folder = factory.mktemp(phase)
         background.begin(phase, partial(ended_by_each, folder, phase, sorted(numbers)))
 

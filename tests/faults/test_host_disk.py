@@ -73,7 +73,7 @@ def test_a_full_disk_is_told_and_spoils_nothing(moment: str, recorded: int, tmp_
     after = tmp_path / "reports-after"
     after.mkdir()
     script = MOUNTED.format(size=BYTES)
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script),
             *(str(runs.reports), *runs.command(suite)),
@@ -91,8 +91,8 @@ def test_a_full_disk_is_told_and_spoils_nothing(moment: str, recorded: int, tmp_
     if recorded:
         records = [*read_journal(journals[0]).records]
         assert [record.outcome for record in records[:recorded]] == ["passed"] * recorded
-    assert done.returncode == 3, done.stdout
-    assert "No space left" in done.stdout or "no space left" in done.stdout
-    assert "INTERNALERROR" not in done.stdout, done.stdout
-    assert "Traceback" not in done.stdout, done.stdout
+    assert completed.returncode == 3, completed.stdout
+    assert "No space left" in completed.stdout or "no space left" in completed.stdout
+    assert "INTERNALERROR" not in completed.stdout, completed.stdout
+    assert "Traceback" not in completed.stdout, completed.stdout
     shutil.rmtree(tmp_path / "simulated", ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a short fault of the link costs: never a run, and never a record."""
+"""Short faults of the link: they never cost a run, nor a record."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_quick(bench, number):
 
 
 class Journal:
-    """What a run has written down so far."""
+    """The journal of a run under way."""
 
     def __init__(self, lab: BreakableLab) -> None:
         self._file = lab.folder / "reports/latest/results.jsonl"
@@ -78,16 +78,16 @@ def run_with_faults(
     breaking = threading.Thread(target=break_it)
     breaking.start()
     chosen = ("--device", "main", *arguments)
-    done = lab.run(*chosen, suites=suite, PYTHONPATH=str(ROOT))
+    completed = lab.run(*chosen, suites=suite, PYTHONPATH=str(ROOT))
     breaking.join(120)
-    assert not problems, (problems, done.output)
-    assert read_journal(done.folder / "latest/results.jsonl").damage == ()
-    assert len({case["case"] for case in done.cases}) == cases, done.output
-    return done
+    assert not problems, (problems, completed.output)
+    assert read_journal(completed.folder / "latest/results.jsonl").damage == ()
+    assert len({case["case"] for case in completed.cases}) == cases, completed.output
+    return completed
 
 
-def last_outcomes(done: Finished) -> Counter[tuple[str, str | None]]:
-    last = {case["case"]: (case["outcome"], case["cause"]) for case in done.cases}
+def last_outcomes(counts: Finished) -> Counter[tuple[str, str | None]]:
+    last = {case["case"]: (case["outcome"], case["cause"]) for case in counts.cases}
     return Counter(last.values())
 
 
@@ -105,10 +105,10 @@ def test_three_faults_in_a_row_cost_no_verdict(tmp_path: Path) -> None:
         link.resume()
 
     with BreakableLab(tmp_path, SIMULATED, None) as lab:
-        done = run_with_faults(lab, faults, cases=80)
-    assert done.code == 0, done.output
-    assert last_outcomes(done) == {("passed", None): 80}
-    assert "quarantine" not in {event["event"] for event in done.events}
+        completed = run_with_faults(lab, faults, cases=80)
+    assert completed.code == 0, completed.output
+    assert last_outcomes(completed) == {("passed", None): 80}
+    assert "quarantine" not in {event["event"] for event in completed.events}
 
 
 @pytest.mark.nightly
@@ -119,19 +119,19 @@ def test_a_device_that_was_away_is_used_again(tmp_path: Path) -> None:
         journal.wait_for(lambda records: len(records) >= 5)
         link.cut()
         (tmp_path / "suite/away").touch()
-        journal.wait_for(lambda records: sum(one.outcome == "error" for one in records) >= 10)
+        journal.wait_for(lambda records: sum(record.outcome == "error" for record in records) >= 10)
         link.resume()
 
     with BreakableLab(tmp_path, SIMULATED, None, come_back_s=2) as lab:
-        done = run_with_faults(lab, faults, "-n", 1, cases=50)
-    assert done.code == 3, done.output
-    outcomes = last_outcomes(done)
+        completed = run_with_faults(lab, faults, "-n", 1, cases=50)
+    assert completed.code == 3, completed.output
+    outcomes = last_outcomes(completed)
     assert set(outcomes) == {("passed", None), ("error", "infra")}
-    assert outcomes["passed", None] > 5, done.output
-    refused = [case["error"]["message"] for case in done.cases if case["outcome"] == "error"]
+    assert outcomes["passed", None] > 5, completed.output
+    refused = [case["error"]["message"] for case in completed.cases if case["outcome"] == "error"]
     assert "main is used again as soon as it answers" in refused[-1]
-    events = [event["event"] for event in done.events]
-    assert events[-1] == "healed", done.output
+    events = [event["event"] for event in completed.events]
+    assert events[-1] == "healed", completed.output
     assert events.count("quarantine") == 1
     assert not list((tmp_path / "quarantine").iterdir())
 
@@ -143,13 +143,13 @@ def test_cases_of_a_device_that_is_not_there_have_records(tmp_path: Path) -> Non
         described = yaml.safe_load(text)
         described["devices"] = [described["devices"][0] | {"serial": "R5CX1234"}]
         (tmp_path / "devices.yaml").write_text(yaml.safe_dump(described))
-        began = time.monotonic()
-        done = run_with_faults(lab, lambda link, journal: None, cases=16)
-        took_s = time.monotonic() - began
-    assert done.code == 3, done.output
-    assert last_outcomes(done) == {("error", "infra"): 16}
-    assert len(done.cases) == 16  # there is nothing to try again on
-    for case in done.cases:
+        start = time.monotonic()
+        completed = run_with_faults(lab, lambda link, journal: None, cases=16)
+        took_s = time.monotonic() - start
+    assert completed.code == 3, completed.output
+    assert last_outcomes(completed) == {("error", "infra"): 16}
+    assert len(completed.cases) == 16  # there is nothing to try again on
+    for case in completed.cases:
         message = case["error"]["message"]
         assert "does not answer" in message
         assert "unplugged or switched off" in message

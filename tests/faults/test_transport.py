@@ -38,11 +38,11 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], B
 
     def get(daemon: str) -> BreakableLab:
         if daemon not in open_labs:
-            made = BreakableLab(tmp_path_factory.mktemp(f"link-{daemon}"), daemon, None)
-            open_labs[daemon] = made.__enter__()
-            made.carry_out("heal")
-            source = PushItem(bytes(BIG), f"{made.workdir}/source")
-            AdbDevice(made.link.address, made.server).push([source], timeout_s=20)
+            lab = BreakableLab(tmp_path_factory.mktemp(f"link-{daemon}"), daemon, None)
+            open_labs[daemon] = lab.__enter__()
+            lab.carry_out("heal")
+            source = PushItem(bytes(BIG), f"{lab.workdir}/source")
+            AdbDevice(lab.link.address, lab.server).push([source], timeout_s=20)
         return open_labs[daemon]
 
     yield get
@@ -61,7 +61,7 @@ def test_the_link_breaks(
     operation, _, kind = fault.name.partition("_")
     act = operations(device, lab.workdir, tmp_path / "pulled", fault.deadline_s)[operation]
     inject(lab.link, operation, kind)
-    began = time.monotonic()
+    start = time.monotonic()
     try:
         if fault.outcome == "passed":
             act()
@@ -71,14 +71,14 @@ def test_the_link_breaks(
             assert caught.value.cause == fault.cause
             assert lab.link.address in str(caught.value)
     finally:
-        took = time.monotonic() - began
+        elapsed_s = time.monotonic() - start
         lab.carry_out("heal")
-    assert took < fault.deadline_s + SLACK_S + (END_GRACE_S if operation == "shell" else 0)
+    assert elapsed_s < fault.deadline_s + SLACK_S + (END_GRACE_S if operation == "shell" else 0)
     assert list(tmp_path.iterdir()) == []
     wait_ready(device)
     assert device.end_abandoned(timeout_s=SLACK_S)
-    left = "for p in /proc/[0-9]*;do tr '\\0' ' ' <$p/cmdline;echo;done 2>/dev/null"
-    assert f"sleep {SECONDS}" not in device.shell(left, timeout_s=10).stdout.decode()
+    script = "for p in /proc/[0-9]*;do tr '\\0' ' ' <$p/cmdline;echo;done 2>/dev/null"
+    assert f"sleep {SECONDS}" not in device.shell(script, timeout_s=10).stdout.decode()
 
 
 SECONDS = 1_000_000 + os.getpid()  # a simulated device shows the processes of other tests, too

@@ -37,10 +37,12 @@ def test_both_do_their_work(daemon: str, hosts: str, tmp_path: Path) -> None:
 
         with ThreadPoolExecutor(2) as pool:
             both = dict(zip("ab", pool.map(run, "ab"), strict=True))
-            waited = sum("for device main: held by" in done.output for done in both.values())
+            waited = sum(
+                "for device main: held by" in completed.output for completed in both.values()
+            )
             assert bool(waited) == (hosts == "one-host")
-            for name, done in both.items():
-                assert done.code == 0, done.output
+            for name, completed in both.items():
+                assert completed.code == 0, completed.output
                 contents = read_journal(tmp_path / name / "latest/results.jsonl")
                 assert contents.damage == ()
                 # what one takes from under the other may cost an attempt, but never a verdict

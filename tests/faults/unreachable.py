@@ -79,9 +79,9 @@ def run_all(folder: Path) -> Finished:
         }
         hosts = [{"name": n, "host": "127.0.0.1", "port": port} for n, port in ports.items()]
         runs.file.write_text(yaml.safe_dump({"schema": 1, "hosts": hosts, "devices": devices}))
-        done = runs.run("-n", AT_ONCE, "--retries", 0, suites=suite)
+        completed = runs.run("-n", AT_ONCE, "--retries", 0, suites=suite)
     shutil.rmtree(folder / "simulated")
-    return done
+    return completed
 
 
 def _simulated(folder: Path, name: str, soc: str, home: Path) -> SimulatedDevice:

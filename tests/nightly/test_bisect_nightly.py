@@ -37,14 +37,14 @@ def test_killed_at_random_moments(lab: DeviceRuns, show_figures: Show) -> None:
     first_bad = next(version for version in QNN if truth[version, QNN[0]] == "bad")
     dice = random.Random(6)
     arguments = ["--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0]]
-    deaths, bisections, seen = 0, 0, 0
+    deaths, bisections, repeated = 0, 0, 0
     while deaths < DEATHS:
         bisections += 1
         code = killed_after(lab, dice.uniform(0, 10), *arguments)
         while code is None:
             deaths += 1
             code = killed_after(lab, dice.uniform(0.5, 20), "--resume")
-        done = bisect(lab, "--resume")
-        assert done.result["answer"]["first_bad"] == first_bad
-        seen += require_nothing_made_twice(lab, done)
-    show_figures("SIGKILL", deaths=deaths, resumed=seen, bisections=bisections)
+        completed = bisect(lab, "--resume")
+        assert completed.result["answer"]["first_bad"] == first_bad
+        repeated += require_nothing_made_twice(lab, completed)
+    show_figures("SIGKILL", deaths=deaths, resumed=repeated, bisections=bisections)

@@ -24,11 +24,11 @@ def test_no_disturbance_makes_a_wrong_verdict(
     tmp_path: Path, daemon: str, show_figures: Callable[..., None]
 ) -> None:
     first = int(os.environ.get("QNN_CHAOS_FIRST") or random.SystemRandom().randrange(10**6))
-    seen = run_many(tmp_path / daemon, daemon, range(first, first + CASES), at_once=AT_ONCE)
-    assert {kind: verdict[:2] for kind, verdict in seen.truth.items()} == EXPECTED
-    found = seen.problems()
-    show_figures(f"{CASES} disturbed cases, {daemon}", seed=first, wrong=len(found))
-    assert not found, "\n".join([f"QNN_CHAOS_FIRST={first}", *found])
-    outcomes = seen.outcomes()
+    run = run_many(tmp_path / daemon, daemon, range(first, first + CASES), at_once=AT_ONCE)
+    assert {kind: verdict[:2] for kind, verdict in run.truth.items()} == EXPECTED
+    problems = run.problems()
+    show_figures(f"{CASES} disturbed cases, {daemon}", seed=first, wrong=len(problems))
+    assert not problems, "\n".join([f"QNN_CHAOS_FIRST={first}", *problems])
+    outcomes = run.outcomes()
     show_figures("outcomes", **outcomes)
     assert outcomes["error"] <= CASES // 10, f"QNN_CHAOS_FIRST={first}: {outcomes}"

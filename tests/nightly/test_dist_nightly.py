@@ -37,26 +37,26 @@ def test_my_contexts(bench: Bench, contexts: int) -> None:
 
 
 def run(*words: str | Path, cwd: Path, code: int = 0, path: str = os.defpath) -> str:
-    told = ("HOME", "PIP_", "SSL_", "XDG_")
-    kept = {k: v for k, v in os.environ.items() if k.startswith(told)}
-    done = subprocess.run(
+    prefixes = ("HOME", "PIP_", "SSL_", "XDG_")
+    environment = {k: v for k, v in os.environ.items() if k.startswith(prefixes)}
+    completed = subprocess.run(
         [str(word) for word in words],
         cwd=cwd,
-        env=kept | {"PATH": path},
+        env=environment | {"PATH": path},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=TIMEOUT_S,
     )
-    assert done.returncode == code, done.stdout
-    return done.stdout
+    assert completed.returncode == code, completed.stdout
+    return completed.stdout
 
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what is in version control, made into packages twice."""
-    made = []
+    folders = []
     for name in ("once", "again"):
         copy = tmp_path_factory.mktemp(name) / "checkout"
         subprocess.run(["git", "clone", "-q", ROOT, copy], check=True, timeout=TIMEOUT_S)
@@ -64,11 +64,11 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(
             ["make", "-o", ".venv/.ready-dev", "dist"], cwd=copy, check=True, timeout=TIMEOUT_S
         )
-        made.append(copy / "dist")
-    once, again = ({one.name: _sha256(one) for one in folder.iterdir()} for folder in made)
+        folders.append(copy / "dist")
+    once, again = ({path.name: _sha256(path) for path in folder.iterdir()} for folder in folders)
     assert once == again
     assert len(once) == 2
-    return made[0]
+    return folders[0]
 
 
 def _without_compilers(folder: Path) -> Path:
@@ -102,30 +102,30 @@ def test_it_works_where_there_is_no_checkout(dist: Path, tmp_path: Path) -> None
     folder.mkdir()
 
     path = f"{bin_}:{_without_compilers(tmp_path / 'programs')}"
-    said = run(bin_ / "qnn-harness", "doctor", "--no-smoke", cwd=folder, path=path)
-    assert re.search(r"ok +C compiler +not needed: the probe came with the package", said)
-    said = run(bin_ / "qnn-harness", "--help", cwd=folder).partition("All pages to read:")[2]
-    assert Path("".join(said.split())).with_name("first-file.md").exists()
-    said = run(bin_ / "qnn-harness", "run", MODEL, cwd=folder, path=path)
-    assert "1 of 1 case has a verdict: 1 passed" in said
-    assert "AssertRewriteWarning" not in said
+    output = run(bin_ / "qnn-harness", "doctor", "--no-smoke", cwd=folder, path=path)
+    assert re.search(r"ok +C compiler +not needed: the probe came with the package", output)
+    output = run(bin_ / "qnn-harness", "--help", cwd=folder).partition("All pages to read:")[2]
+    assert Path("".join(output.split())).with_name("first-file.md").exists()
+    output = run(bin_ / "qnn-harness", "run", MODEL, cwd=folder, path=path)
+    assert "1 of 1 case has a verdict: 1 passed" in output
+    assert "AssertRewriteWarning" not in output
 
     (folder / "test_mine.py").write_text(OWN_TEST)
     assert "1 passed, 2 skipped" in run(bin_ / "pytest", cwd=folder)
-    said = run(bin_ / "pytest", "--device", "sim-v73", cwd=folder)
-    assert "2 of 2 cases have a verdict: 2 passed" in said
-    assert "AssertRewriteWarning" not in said
+    output = run(bin_ / "pytest", "--device", "sim-v73", cwd=folder)
+    assert "2 of 2 cases have a verdict: 2 passed" in output
+    assert "AssertRewriteWarning" not in output
 
     suites = (bin_ / "pytest", "--pyargs", "harness.suites", "-m", "device", "--device", "sim-v73")
-    said = run(*suites, "-k", "context_count and tiny or backends", cwd=folder)
-    assert "have a verdict" in said
-    assert "expected, gpu-without-a-gpu" in said, "known issues come with the suites"
+    output = run(*suites, "-k", "context_count and tiny or backends", cwd=folder)
+    assert "have a verdict" in output
+    assert "expected, gpu-without-a-gpu" in output, "known issues come with the suites"
 
     case = "test_mine.py::test_my_contexts[sim-v73-htp-2.51.0-1]"
     bisect = ("--axis", "qnn", "--case", case, "--good", "2.47.0", "--bad", "2.51.0")
     assert "no change" in run(bin_ / "qnn-harness", "bisect", *bisect, cwd=folder, code=1)
-    said = run(bin_ / "qnn-harness", "nightly", "--budget", "10m", cwd=folder)
-    assert "2 of 2 cases have a verdict" in said
+    output = run(bin_ / "qnn-harness", "nightly", "--budget", "10m", cwd=folder)
+    assert "2 of 2 cases have a verdict" in output
 
 
 def test_a_users_test_has_types(dist: Path, tmp_path: Path) -> None:

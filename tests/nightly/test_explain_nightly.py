@@ -30,8 +30,9 @@ class Endless(io.RawIOBase):
 
     def __init__(self, size: int) -> None:
         lines = (
-            f"11-26 10:{at // 60 % 60:02}:{at % 60:02}.000 {at % 7919:5} {at % 6007:5} {one}"
-            for at, one in enumerate(islice(cycle(filter(None, NOISE)), 100_000))
+            f"11-26 10:{index // 60 % 60:02}:{index % 60:02}.000 "
+            f"{index % 7919:5} {index % 6007:5} {line}"
+            for index, line in enumerate(islice(cycle(filter(None, NOISE)), 100_000))
         )
         self._part = ("\n".join(lines) + "\n").encode()
         self._left = size
@@ -41,8 +42,8 @@ class Endless(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        at = -self._left % len(self._part)
-        data = self._part[at : at + min(len(buffer), self._left)]
+        start = -self._left % len(self._part)
+        data = self._part[start : start + min(len(buffer), self._left)]
         if not data:
             data, self._end = self._end[: len(buffer)], self._end[len(buffer) :]
         self._left -= min(len(data), self._left)
@@ -53,13 +54,13 @@ class Endless(io.RawIOBase):
 @pytest.mark.nightly
 def test_a_huge_log_is_read_in_seconds_and_bounded_memory() -> None:
     """The processor's time, since others use the computer, too."""
-    began = time.process_time()
+    start = time.process_time()
     log = read_log(Endless(HUGE))  # type: ignore[arg-type]
-    found = explain(log.lines).diagnoses
-    took = time.process_time() - began
-    print(f"\n{HUGE >> 20} MiB, {log.line_count} lines: {took:.1f} s")
-    assert {one.id for one in found} == {"pd-exhausted"}
-    assert took < SECONDS
+    diagnoses = explain(log.lines).diagnoses
+    elapsed_s = time.process_time() - start
+    print(f"\n{HUGE >> 20} MiB, {log.line_count} lines: {elapsed_s:.1f} s")
+    assert {diagnosis.id for diagnosis in diagnoses} == {"pd-exhausted"}
+    assert elapsed_s < SECONDS
     tracemalloc.start()
     read_log(Endless(HUGE // 8))  # type: ignore[arg-type]
     _, most = tracemalloc.get_traced_memory()
@@ -81,11 +82,11 @@ def test_runs_that_succeed_are_explained_by_nothing(engine: str, tmp_path: Path)
         end = graph.add("Conv", "x", graph.weight(8, 8, 1, 1))
         onnx.save(graph.model(end), tmp_path / "m.onnx")
     for more in ((), ("--qnn=2.47.0,2.51.0",)) if engine == "qnn" else ((),):
-        code, said, records = lab.run_files(model, "--engine", engine, *more, "--lab", lab.file)
-        assert code == 0, said
+        code, output, records = lab.run_files(model, "--engine", engine, *more, "--lab", lab.file)
+        assert code == 0, output
         logs = [lab.reports / "latest" / name for record in records for name in record["logs"]]
         assert len(logs) >= 3
         for log in logs:
             with log.open("rb") as stream:
                 assert explain(read_log(stream).lines).diagnoses == (), log.name
-        assert explain(read_log(io.BytesIO(said.encode())).lines).diagnoses == ()
+        assert explain(read_log(io.BytesIO(output.encode())).lines).diagnoses == ()

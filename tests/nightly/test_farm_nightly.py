@@ -21,12 +21,12 @@ def test_a_farm_loses_no_case_and_no_verdict(
     tmp_path: Path, show_figures: Callable[..., None]
 ) -> None:
     chaos = Chaos(tmp_path, DEVICES, CASES)
-    quiet, _, left = chaos.run(None)
-    assert not left
+    quiet, _, leftovers = chaos.run(None)
+    assert not leftovers
     assert {case["outcome"] for case in quiet.cases} == {"passed", "crashed"}, quiet.output
     for seed in range(SEEDS):
-        run, did, left = chaos.run(seed)
+        run, did, leftovers = chaos.run(seed)
         show_figures(f"{CASES} cases on {DEVICES} devices, seed {seed}", **did)
         assert did
-        found = problems(quiet, run, CASES, left)
-        assert found == [], f"seed {seed}, {did}: {found}\n{run.output[-4000:]}"
+        problems_ = problems(quiet, run, CASES, leftovers)
+        assert problems_ == [], f"seed {seed}, {did}: {problems_}\n{run.output[-4000:]}"

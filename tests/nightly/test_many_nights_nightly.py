@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 def cpu_s(do: Callable[[], _T]) -> tuple[_T, float]:
-    """What comes of it, and the seconds that this process worked for it, whoever else works."""
+    """Return the result, and the seconds of processor time that this process took for it."""
     begin = time.process_time()
     return do(), time.process_time() - begin
 

@@ -24,21 +24,21 @@ LEAST = {"float.onnx": 55.0, "eight.onnx": 30.0, "sixteen.onnx": 38.0}
 def sixteen_bits() -> onnx.ModelProto:
     """The 8-bit twin with activations of 16 bits, in the same ranges, over the same weights."""
     model = Model("mobilenet-v2-8bit").build()
-    asked = {
+    shapes = {
         name
-        for one in model.graph.node
-        if one.op_type == "QuantizeLinear"
-        for name in one.input[1:]
+        for node in model.graph.node
+        if node.op_type == "QuantizeLinear"
+        for name in node.input[1:]
     }
-    for one in model.graph.initializer:
-        values = numpy_helper.to_array(one)
-        if one.name in asked and values.dtype == np.uint8:
+    for tensor in model.graph.initializer:
+        values = numpy_helper.to_array(tensor)
+        if tensor.name in shapes and values.dtype == np.uint8:
             values = values.astype("u2") * np.uint16(STEPS)
-        elif one.name in asked or one.name.endswith("_b_scale"):
+        elif tensor.name in shapes or tensor.name.endswith("_b_scale"):
             values = values / np.float32(STEPS)
-        elif one.name.endswith("_b"):
+        elif tensor.name.endswith("_b"):
             values = values * np.int32(STEPS)
-        one.CopyFrom(numpy_helper.from_array(values, one.name))
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
     model.opset_import[0].version, model.ir_version = 21, 10  # the first with such numbers
     return model
 
@@ -55,7 +55,7 @@ def test_every_version_comes_as_close_to_the_float_model_as_its_numbers_can(
     }
     for name, model in models.items():
         onnx.save(model, lab.folder / name)
-    told = (
+    options = (
         "--engine=ort",
         "--backend=htp,cpu",
         "--qnn=all",
@@ -63,30 +63,30 @@ def test_every_version_comes_as_close_to_the_float_model_as_its_numbers_can(
         "--lab",
         lab.file,
     )
-    _, said, records = lab.run_files(*models, *told)
-    found, table = {}, said.partition("By version and backend")[2]
-    for one in records:
-        name, axes = one["case"].partition("::")[0].rpartition("/")[2], one["axes"]
-        where = name, str(axes["qnn"]), axes["backend"]
-        if one["outcome"] != "passed":
+    _, output, records = lab.run_files(*models, *options)
+    closeness, table = {}, output.partition("By version and backend")[2]
+    for record in records:
+        name, axes = record["case"].partition("::")[0].rpartition("/")[2], record["axes"]
+        key = name, str(axes["qnn"]), axes["backend"]
+        if record["outcome"] != "passed":
             # the backend for the CPU takes floats, and lies in one wheel alone
-            assert axes["backend"] == "cpu", said
-            assert name != "float.onnx" or axes["qnn"] != WITH_CPU, said
+            assert axes["backend"] == "cpu", output
+            assert name != "float.onnx" or axes["qnn"] != WITH_CPU, output
             continue
-        (accuracy,), (graph,) = (one["measurements"][what] for what in ("accuracy", "graphs"))
-        found[where] = accuracy["sqnr_db"]
+        (accuracy,), (graph,) = (record["measurements"][name_] for name_ in ("accuracy", "graphs"))
+        closeness[key] = accuracy["sqnr_db"]
         assert accuracy["against"] == "float.onnx on the CPU"
-        assert accuracy["sqnr_db"] > LEAST[name], where
-        assert accuracy["cosine"] > (0.999 if name == "eight.onnx" else 0.9999), where
+        assert accuracy["sqnr_db"] > LEAST[name], key
+        assert accuracy["cosine"] > (0.999 if name == "eight.onnx" else 0.9999), key
         assert graph["median_us"] > 0
         # one row with all of it
-        (row,) = [r for r in table.splitlines() if r.split()[:3] == list(where)]
+        (row,) = [r for r in table.splitlines() if r.split()[:3] == list(key)]
         assert f"{accuracy['sqnr_db']:.4g}" in row.split()
         assert f"{accuracy['cosine']:.7g}" in row.split()
-    versions = [str(one) for one in all_versions()]
+    versions = [str(version) for version in all_versions()]
     everywhere = {(name, version, "htp") for name in models for version in versions}
-    assert set(found) == everywhere | {("float.onnx", WITH_CPU, "cpu")}
+    assert set(closeness) == everywhere | {("float.onnx", WITH_CPU, "cpu")}
     assert len(versions) >= 5
     for version in versions:
-        sqnr = [found[name, version, "htp"] for name in ("eight.onnx", "sixteen.onnx")]
-        assert sqnr[0] + 5 < sqnr[1] < found["float.onnx", version, "htp"]
+        sqnr = [closeness[name, version, "htp"] for name in ("eight.onnx", "sixteen.onnx")]
+        assert sqnr[0] + 5 < sqnr[1] < closeness["float.onnx", version, "htp"]

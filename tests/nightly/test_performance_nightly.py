@@ -24,7 +24,7 @@ def test_twenty_runs_beside_each_other(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pytest", "-m", "device", "-q", "--device=sim-v73"]
     words.append(f"--reports={reports}")
     compare = [sys.executable, "-m", "harness.cli.main", "compare", "--fail-on", "perf:10%"]
-    told = []
+    results = []
     for number in range(RUNS):
         ended = subprocess.run(
             [*words, "suites/test_context_count.py", "-k", "tiny and resident"],
@@ -33,14 +33,16 @@ def test_twenty_runs_beside_each_other(tmp_path: Path) -> None:
         )
         assert ended.returncode == 0
         if number:
-            beside = ["--previous", reports / "latest"]
-            done = subprocess.run([*compare, *beside], cwd=ROOT, capture_output=True, check=False)
-            told.append((done.returncode, done.stdout.decode()))
-    early = sorted(one for one in reports.glob("2*"))[RUNS // 2]
-    done = subprocess.run(
+            options = ["--previous", reports / "latest"]
+            completed = subprocess.run(
+                [*compare, *options], cwd=ROOT, capture_output=True, check=False
+            )
+            results.append((completed.returncode, completed.stdout.decode()))
+    early = sorted(path for path in reports.glob("2*"))[RUNS // 2]
+    completed = subprocess.run(
         [*compare, early, reports / "latest"], cwd=ROOT, capture_output=True, check=False
     )
-    told.append((done.returncode, done.stdout.decode()))
-    print(told[-1][1])
-    alarms = [said for code, said in told if code]
+    results.append((completed.returncode, completed.stdout.decode()))
+    print(results[-1][1])
+    alarms = [output for code, output in results if code]
     assert len(alarms) <= 1, alarms

@@ -56,20 +56,22 @@ def loaded(kind: str, folder: Path) -> Iterator[None]:
 @pytest.mark.parametrize("kind", ["loops", "disk"])
 def test_one_verdict(tmp_path: Path, kind: str, show_figures: Callable[..., None]) -> None:
     lab = DeviceRuns(tmp_path)
-    seen: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     checks: Counter[str] = Counter()
     looked_twice = 0
     with loaded(kind, tmp_path):
         for _ in range(RUNS):
-            done = lab.run("-k", THRESHOLDS)
-            assert done.code == 0, done.output
-            for case in done.cases:
-                seen[case["case"], case["outcome"]] += 1
+            completed = lab.run("-k", THRESHOLDS)
+            assert completed.code == 0, completed.output
+            for case in completed.cases:
+                counts[case["case"], case["outcome"]] += 1
                 checks.update(check["verdict"] for check in case["checks"])
                 looked_twice += "first_look" in case["measurements"]
-    assert len({case for case, _ in seen}) >= 10
-    assert set(seen.values()) == {RUNS}, seen
-    show_figures(f"{RUNS} runs beside {kind}", **checks, longer_looks=looked_twice, cases=len(seen))
+    assert len({case for case, _ in counts}) >= 10
+    assert set(counts.values()) == {RUNS}, counts
+    show_figures(
+        f"{RUNS} runs beside {kind}", **checks, longer_looks=looked_twice, cases=len(counts)
+    )
 
 
 @pytest.mark.parametrize("kind", ["loops", "disk"])
@@ -78,14 +80,14 @@ def test_a_leak_is_found(
     tmp_path: Path, kind: str, leak: int, show_figures: Callable[..., None]
 ) -> None:
     lab = DeviceRuns(tmp_path)
-    left = []
+    memory = []
     with loaded(kind, tmp_path):
         for _ in range(max(1, RUNS // 10)):
             case = sessions_that_leave(lab, tmp_path, f"leak_bytes={leak}")
             assert case["outcome"] == ("failed" if leak else "passed"), case["checks"]
-            found = verdicts(case)
-            assert (found["memory_left_by_each"] == "broken") == bool(leak), case["checks"]
+            verdict = verdicts(case)
+            assert (verdict["memory_left_by_each"] == "broken") == bool(leak), case["checks"]
             if leak != JUST_TOO_MUCH:  # with what a library allocates once it may be either
-                assert (found["memory_left_by_all"] == "broken") == bool(leak), case["checks"]
-            left.append(case["checks"][0]["figures"]["left_bytes"])
-    show_figures(f"{leak} bytes leaked beside {kind}", told_bytes=left)
+                assert (verdict["memory_left_by_all"] == "broken") == bool(leak), case["checks"]
+            memory.append(case["checks"][0]["figures"]["left_bytes"])
+    show_figures(f"{leak} bytes leaked beside {kind}", told_bytes=memory)

@@ -29,7 +29,7 @@ IN_COPIED, OUT_COPIED, IN_MAPPED, OUT_MAPPED, HANDLE = range(5)
 
 
 class Method(IntEnum):
-    """What the fake does when it is invoked."""
+    """The fake's action when it is invoked."""
 
     REVERSE = 2  # out 0 = in 0, backwards
     FAIL = 3  # answers 0x80000401
@@ -57,11 +57,11 @@ class FakeDsp:
         """Tells what it was begun with."""
         self.control = socket.socket(fileno=CONTROL)
         self.maps: dict[int, mmap.mmap] = {}
-        seen = Path(os.environ["QNN_DSP"], "seen")
+        calls = Path(os.environ["QNN_DSP"], "seen")
         fds = sorted(map(int, os.listdir("/proc/self/fd")))[:-1]
         names = " ".join(sorted(os.environ.keys() - {"LC_CTYPE"}))
         line = f"{os.getpid()}\t{' '.join(sys.argv[1:])}\t{fds}\t{names}\n"
-        with seen.open("a") as file:
+        with calls.open("a") as file:
             file.write(line)
 
     def serve(self) -> None:
@@ -89,16 +89,16 @@ class FakeDsp:
         file = channel.makefile("rb")
         while head := file.read(HEAD.size):
             kind, scalars, count, _, _handle = HEAD.unpack(head)
-            told = [ARGUMENT.unpack(file.read(ARGUMENT.size)) for _ in range(count)]
-            inputs = [file.read(size) for how, _, _, size in told if how == IN_COPIED]
+            arguments = [ARGUMENT.unpack(file.read(ARGUMENT.size)) for _ in range(count)]
+            inputs = [file.read(size) for how, _, _, size in arguments if how == IN_COPIED]
             status, value, out = 0, 0, b""
             if kind == OPEN:
                 value = 0x1000 + len(inputs[0])
                 status = 0x80000442 - (1 << 32) if b"no_such_symbol" in inputs[0] else 0
             elif kind == INVOKE:
-                status, out = self.invoke(scalars >> 24 & 0x1F, told, inputs)
+                status, out = self.invoke(scalars >> 24 & 0x1F, arguments, inputs)
             parts = [ANSWER.pack(status, 0, value)]
-            for how, fd, offset, size in told:
+            for how, fd, offset, size in arguments:
                 if how == OUT_MAPPED:
                     self.maps[fd][offset : offset + min(size, len(out))] = out[:size]
                 elif how == OUT_COPIED:
@@ -106,7 +106,7 @@ class FakeDsp:
             channel.sendall(b"".join(parts))
 
     def invoke(
-        self, method: int, told: list[tuple[int, ...]], inputs: list[bytes]
+        self, method: int, arguments: list[tuple[int, ...]], inputs: list[bytes]
     ) -> tuple[int, bytes]:
         """The status, and the bytes of out 0."""
         if method == Method.DIE:
@@ -117,12 +117,12 @@ class FakeDsp:
             return 0x80000401 - (1 << 32), b""
         if method == Method.MAPPED:
             return 0, " ".join(map(str, sorted(self.maps))).encode()
-        for how, fd, offset, size in told:
-            if how == HANDLE:
+        for kind, fd, offset, size in arguments:
+            if kind == HANDLE:
                 self.maps[fd][offset : offset + 4] = b"here"
-            elif how == IN_MAPPED:
+            elif kind == IN_MAPPED:
                 return 0, self.maps[fd][offset : offset + size][::-1]
-            elif how == IN_COPIED:
+            elif kind == IN_COPIED:
                 return 0, inputs[0][::-1]
         return 0, b""
 

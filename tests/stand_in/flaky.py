@@ -23,12 +23,12 @@ def pytest_configure(config: pytest.Config) -> None:
     count.write_text(str(number))
     dice = random.Random(f"{os.environ['FLAKY_SEED']}-{number}")
     wrong = dice.random() < float(os.environ["FLAKY_RATE"])
-    (asked,) = config.getoption("--qnn-version")
-    bad = QnnVersion.parse(asked) >= QnnVersion.parse(os.environ["FLAKY_FROM"])
+    (version,) = config.getoption("--qnn-version")
+    bad = QnnVersion.parse(version) >= QnnVersion.parse(os.environ["FLAKY_FROM"])
     fails = bad and not wrong
-    told = (
+    fields = (
         os.environ.get("FLAKY_BAD", "execute_code=1100")
         if fails
         else os.environ.get("FLAKY_GOOD", "quick=1")
     )
-    (folder / "stand_in.conf").write_text(f"{told}\n")
+    (folder / "stand_in.conf").write_text(f"{fields}\n")

@@ -23,11 +23,14 @@ def pytest_configure(config: pytest.Config) -> None:
     plain = Bench.libraries
 
     def libraries(bench: Bench) -> Libraries:
-        found = plain(bench)
-        for name, path in (("real_htp.so", found.backend), ("real_system.so", found.system)):
+        libraries = plain(bench)
+        for name, path in (
+            ("real_htp.so", libraries.backend),
+            ("real_system.so", libraries.system),
+        ):
             (folder / name).unlink(missing_ok=True)
             (folder / name).symlink_to(path)
-        return Libraries(backend=str(folder / "libQnnHtp.so"), system=found.system)
+        return Libraries(backend=str(folder / "libQnnHtp.so"), system=libraries.system)
 
     pytest.MonkeyPatch().setattr(Bench, "libraries", libraries)
 
@@ -35,5 +38,5 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     folder = Path(os.environ["STAND_IN_FOLDER"])
     if (table := folder / "told.json").exists():
-        told = [said for part, said in json.loads(table.read_text()).items() if part in item.name]
-        (folder / "stand_in.conf").write_text("\n".join(told).replace(",", "\n"))
+        wishes = [wish for part, wish in json.loads(table.read_text()).items() if part in item.name]
+        (folder / "stand_in.conf").write_text("\n".join(wishes).replace(",", "\n"))

@@ -18,10 +18,10 @@ _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 def parse(text: str) -> Plan:
     """The plan that has this text. Raises ConfigError, with the line, if there is none."""
     header, _, body = text.partition("\n")
-    found = _HEADER.fullmatch(header)
-    if found is None or not text.isascii():
+    match = _HEADER.fullmatch(header)
+    if match is None or not text.isascii():
         raise ConfigError("not a probe plan", line=1)
-    if (int(found[1]), int(found[2], 16)) != (len(body), crc32(body.encode())):
+    if (int(match[1]), int(match[2], 16)) != (len(body), crc32(body.encode())):
         raise ConfigError("the plan is not what its first line says", line=1)
     settings: Settings | None = None
     steps: list[Step] = []

@@ -32,7 +32,7 @@ TIMEOUT_S: Final = 300
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one process of the probe came to, and what is ours of it."""
+    """The outcome of one process of the probe, and the replies of our DSP to it."""
 
     run: ProbeRun
     said: tuple[DspReply, ...]
@@ -42,7 +42,7 @@ class Outcome:
         return [step.code for step in self.run.transcript.steps if step.verb == verb]
 
     def logs(self) -> str:
-        """What the libraries logged at error or warn."""
+        """The lines that the libraries logged at error or warn."""
         return "\n".join(
             line.text
             for step in self.run.transcript.steps
@@ -81,14 +81,14 @@ class DspBoard:
     def start(self, plan: Plan, script: str = "") -> subprocess.Popen[bytes]:
         """The probe, which reads the plan from its stdin."""
         command = [self.qemu, "-L", self.root, "-E", f"LD_LIBRARY_PATH={self.libs}", self.probe]
-        told = dsp_environment(self.dsp) | {"ADSP_LIBRARY_PATH": str(self.libs)}
-        told |= {"QNN_SCRIPTED_RPC": script} if script else {}
+        environment = dsp_environment(self.dsp) | {"ADSP_LIBRARY_PATH": str(self.libs)}
+        environment |= {"QNN_SCRIPTED_RPC": script} if script else {}
         return subprocess.Popen(
             list(map(str, command)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=os.environ | told,
+            env=os.environ | environment,
         )
 
     def plan(self, steps: Sequence[Step] = (), frees: Sequence[Step] = ()) -> Plan:
@@ -105,27 +105,27 @@ class DspBoard:
         script: str = "",
         timeout_s: float = TIMEOUT_S,
     ) -> Outcome:
-        """What the probe said, also where it had to be ended."""
+        """Run the probe; return its outcome, also where it had to be ended."""
         plan = self.plan(steps, frees)
         process, late = self.start(plan, script), False
         try:
-            said, errors = process.communicate(plan.text().encode(), timeout_s)
+            output, errors = process.communicate(plan.text().encode(), timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             late = True
-            said, errors = process.communicate()
+            output, errors = process.communicate()
         finally:
             process.kill()
             process.wait()
         code = process.returncode
         run = ProbeRun(
             plan=plan,
-            transcript=parse_transcript(said),
+            transcript=parse_transcript(output),
             exit_code=None if code < 0 else code,
             signal=-code if code < 0 else None,
             timed_out=late,
             truncated=False,
-            raw_events=said,
+            raw_events=output,
             stderr=errors,
             duration_s=0.0,
         )
@@ -134,12 +134,12 @@ class DspBoard:
 
 def loads(contexts: Sequence[Context]) -> list[Step]:
     """Loads them, numbered in order."""
-    return [context_load(at, str(one.path)) for at, one in enumerate(contexts)]
+    return [context_load(index, str(context.path)) for index, context in enumerate(contexts)]
 
 
 def frees(count: int) -> list[Step]:
     """Frees so many."""
-    return [context_free(at) for at in range(count)]
+    return [context_free(number) for number in range(count)]
 
 
 def executes(number: int, context: Context, memory: str) -> list[Step]:

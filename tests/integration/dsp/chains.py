@@ -35,7 +35,7 @@ HANG_S: Final = 20.0
 
 @dataclass(frozen=True)
 class Made:
-    """How a failure is made: a script, limits of the DSP, another file in the skel's place."""
+    """The recipe of a failure: a script, limits of the DSP, another file in the skel's place."""
 
     script: str = ""
     limits: Mapping[str, int] = field(default_factory=dict)
@@ -68,7 +68,7 @@ _CALLS: Final = MappingProxyType(
 )
 
 MADE: Final[Mapping[str, Made]] = MappingProxyType(
-    {f"the domain dies as it {what}": Made(f"invoke@{n}=die;") for n, what in _CALLS.items()}
+    {f"the domain dies as it {action}": Made(f"invoke@{n}=die;") for n, action in _CALLS.items()}
     | {
         "the domain dies as it begins polling": Made("invoke@5=die;"),
         "the domain dies as the skel is opened": Made("open=die;"),
@@ -97,25 +97,29 @@ MADE: Final[Mapping[str, Made]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Chains:
-    """What makes the failures: libraries by name, those of another version, a context."""
+    """The maker of failures: libraries by name, those of another version, a context."""
 
     programs: DspPrograms
     catalog: Catalog
     context: Context
 
-    def run(self, made: Made, folder: Path) -> Outcome:
+    def run(self, recipe: Made, folder: Path) -> Outcome:
         """One failure, on a board in an empty folder."""
-        board = DspBoard(self._libraries(QNN), folder, self.programs, DspLimits(**made.limits))
-        if made.skel != SKEL:
+        board = DspBoard(self._libraries(QNN), folder, self.programs, DspLimits(**recipe.limits))
+        if recipe.skel != SKEL:
             (board.libs / SKEL).unlink()
-        if made.skel == "2.47.0":
-            other = next(one for one in self._libraries(made.skel) if one.name == SKEL)
+        if recipe.skel == "2.47.0":
+            other = next(
+                library for library in self._libraries(recipe.skel) if library.name == SKEL
+            )
             (board.libs / SKEL).symlink_to(other)
-        elif made.skel is not None and made.skel != SKEL:
-            target = next(one for one in self._libraries(QNN) if one.name == made.skel)
+        elif recipe.skel is not None and recipe.skel != SKEL:
+            target = next(
+                library for library in self._libraries(QNN) if library.name == recipe.skel
+            )
             (board.libs / SKEL).symlink_to(target)
         steps = loads([self.context]) + executes(0, self.context, "raw")
-        return board.run(steps, frees(1), made.script, timeout_s=HANG_S)
+        return board.run(steps, frees(1), recipe.script, timeout_s=HANG_S)
 
     def _libraries(self, version: str) -> list[Path]:
         files = self.catalog.runtime(version, "linux-arm64").files
@@ -126,14 +130,14 @@ def chain_of(label: str, outcome: Outcome) -> DspChain:
     """The failure with its label."""
     steps = outcome.run.transcript.steps
     late = outcome.run.timed_out
-    failed = next(one for one in steps if one.code or (late and one.code is None))
-    lines = [one.text.strip() for one in failed.logs if one.level in ("error", "warn")]
+    failed = next(step for step in steps if step.code or (late and step.code is None))
+    lines = [line.text.strip() for line in failed.logs if line.level in ("error", "warn")]
     plain = dict.fromkeys(line.removeprefix("<E> ").removeprefix("<W> ") for line in lines)
     return DspChain(label, failed.verb, HANGS if late else str(failed.code), tuple(plain))
 
 
 def recorded() -> list[DspChain]:
-    """What tests/field has."""
+    """The chains that are recorded in tests/field."""
     with CHAINS.open(newline="", encoding="utf-8") as file:
         rows = csv.DictReader(file, delimiter="\t")
         return [
@@ -157,11 +161,11 @@ def main() -> None:
     with CHAINS.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(("label", "step", "ended", "chain"))
-        for label, made in MADE.items():
+        for label, recipe in MADE.items():
             with tempfile.TemporaryDirectory() as scratch:
-                one = chain_of(label, chains.run(made, Path(scratch) / "board"))
-            writer.writerow((one.label, one.step, one.ended, BETWEEN.join(one.lines)))
-            print(one.label, one.step, one.ended, file=sys.stderr)
+                chain = chain_of(label, chains.run(recipe, Path(scratch) / "board"))
+            writer.writerow((chain.label, chain.step, chain.ended, BETWEEN.join(chain.lines)))
+            print(chain.label, chain.step, chain.ended, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What tests of a DSP's processes are made of: the emulator, the loader, a process with a skel."""
+"""Fixtures for tests of a DSP's processes: the emulator, the loader, a process with a skel."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a call was answered; `status` as the DSP's errors are written."""
+    """The answer to a call; `status` as the DSP's errors are written."""
 
     status: int
     value: int
@@ -86,16 +86,16 @@ class Channel:
         outputs: Sequence[int | Mapped],
         handles: Sequence[int] = (),
     ) -> Answer:
-        told = [_argument(one) for one in (*inputs, *outputs)]
-        told += [struct.pack("<IiII", HANDLE, fd, 0, 0) for fd in handles]
-        copied = b"".join(one for one in inputs if isinstance(one, bytes))
-        head = struct.pack("<IIIIQ", kind, scalars, len(told), 0, handle)
+        arguments = [_argument(argument) for argument in (*inputs, *outputs)]
+        arguments += [struct.pack("<IiII", HANDLE, fd, 0, 0) for fd in handles]
+        copied = b"".join(data for data in inputs if isinstance(data, bytes))
+        head = struct.pack("<IIIIQ", kind, scalars, len(arguments), 0, handle)
         try:
-            self._socket.sendall(head + b"".join(told) + copied)
+            self._socket.sendall(head + b"".join(arguments) + copied)
             status, _, value = struct.unpack("<iIQ", self._whole(16))
         except (ConnectionError, BrokenPipeError) as error:
             raise DspGone(str(error)) from error
-        back = tuple(self._whole(one) for one in outputs if isinstance(one, int))
+        back = tuple(self._whole(size) for size in outputs if isinstance(size, int))
         return Answer(status & 0xFFFFFFFF, value, back)
 
     def _whole(self, size: int) -> bytes:
@@ -105,11 +105,11 @@ class Channel:
         return data
 
 
-def _argument(one: bytes | int | Mapped) -> bytes:
-    if isinstance(one, Mapped):
-        kind = OUT_MAPPED if one.written else IN_MAPPED
-        return struct.pack("<IiII", kind, one.fd, one.offset, one.size)
-    kind, size = (OUT_COPIED, one) if isinstance(one, int) else (IN_COPIED, len(one))
+def _argument(argument: bytes | int | Mapped) -> bytes:
+    if isinstance(argument, Mapped):
+        kind = OUT_MAPPED if argument.written else IN_MAPPED
+        return struct.pack("<IiII", kind, argument.fd, argument.offset, argument.size)
+    kind, size = (OUT_COPIED, argument) if isinstance(argument, int) else (IN_COPIED, len(argument))
     return struct.pack("<IiII", kind, -1, 0, size)
 
 
@@ -152,7 +152,7 @@ class DspProcess:
             channel.shut()
 
     def end(self) -> int:
-        """How the process ended, once its client has gone."""
+        """Return the exit code of the process, once its client has gone."""
         self._control.close()
         try:
             return self.process.wait(PATIENCE_S)
@@ -185,11 +185,11 @@ class DspProcess:
         return ours, number
 
     def log(self) -> str:
-        """What it printed."""
+        """Its output."""
         return (self.dsp / "log").read_text(errors="replace")
 
     def said(self) -> tuple[DspReply, ...]:
-        """What the harness would read."""
+        """The replies that the harness would read."""
         return read_replies(self.dsp)
 
     def _request(

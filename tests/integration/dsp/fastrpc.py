@@ -39,7 +39,7 @@ class RemoteArgument(ctypes.Structure):
 
 @dataclass
 class Wanted:
-    """What a call is made of: bytes in, bytes out, or (fd, offset)."""
+    """The arguments of a call: bytes in, bytes out, or (fd, offset)."""
 
     method: int
     inputs: Sequence[Any] = ()
@@ -52,7 +52,7 @@ class FastRpc:
 
     def __init__(self, folder: Path, limits: DspLimits | None = None) -> None:
         """Lays out a fake DSP and a skel in `folder`; the environment is the caller's."""
-        compilers = [found for one in C_COMPILERS if (found := shutil.which(one))]
+        compilers = [path for name in C_COMPILERS if (path := shutil.which(name))]
         if not compilers:
             need(*C_COMPILERS)
         built = build_fastrpc(compilers[:1], cache_root() / BOARDS)
@@ -80,31 +80,31 @@ class FastRpc:
         """The error of remote_handle64_close."""
         return code(self.library.remote_handle64_close(ctypes.c_uint64(handle)))
 
-    def invoke(self, handle: int, wanted: Wanted) -> int:
+    def invoke(self, handle: int, request: Wanted) -> int:
         """The error of remote_handle64_invoke; buffers are addresses or arrays, with sizes."""
-        buffers = (*wanted.inputs, *wanted.outputs)
-        arguments = (RemoteArgument * (len(buffers) + len(wanted.handles)))()
+        buffers = (*request.inputs, *request.outputs)
+        arguments = (RemoteArgument * (len(buffers) + len(request.handles)))()
         for place, (data, size) in zip(arguments, buffers, strict=False):
             place.data, place.size = (
                 (data if isinstance(data, int) else ctypes.addressof(data)),
                 size,
             )
-        for place, (fd, offset) in zip(arguments[len(buffers) :], wanted.handles, strict=True):
+        for place, (fd, offset) in zip(arguments[len(buffers) :], request.handles, strict=True):
             place.data = fd | offset << 32
-        scalars = wanted.method << 24 | len(wanted.inputs) << 16 | len(wanted.outputs) << 8
-        scalars |= len(wanted.handles) << 4
+        scalars = request.method << 24 | len(request.inputs) << 16 | len(request.outputs) << 8
+        scalars |= len(request.handles) << 4
         return code(
             self.library.remote_handle64_invoke(ctypes.c_uint64(handle), scalars, arguments)
         )
 
     def reverse(self, handle: int, data: bytes) -> tuple[int, bytes]:
         """A call with copied buffers: its error, and what came back."""
-        given, got = (
+        sent, got = (
             ctypes.create_string_buffer(data, len(data)),
             ctypes.create_string_buffer(len(data)),
         )
-        wanted = Wanted(Method.REVERSE, [(given, len(data))], [(got, len(data))])
-        return self.invoke(handle, wanted), got.raw
+        request = Wanted(Method.REVERSE, [(sent, len(data))], [(got, len(data))])
+        return self.invoke(handle, request), got.raw
 
     def mapped(self, handle: int) -> list[int]:
         """The fds that the DSP has mapped."""
@@ -130,15 +130,15 @@ class FastRpc:
         return code(self.library.fastrpc_munmap(domain, fd, None, ctypes.c_size_t(0)))
 
     def said(self) -> tuple[DspReply, ...]:
-        """What the harness would read."""
+        """The replies that the harness would read."""
         return read_replies(self.dsp)
 
     def processes(self) -> list[int]:
         """Ids of all processes that were begun as this DSP."""
-        seen = self.dsp / "seen"
+        calls = self.dsp / "seen"
         return (
-            [int(line.split("\t")[0]) for line in seen.read_text().splitlines()]
-            if seen.exists()
+            [int(line.split("\t")[0]) for line in calls.read_text().splitlines()]
+            if calls.exists()
             else []
         )
 

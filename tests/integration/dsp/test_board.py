@@ -39,10 +39,10 @@ def board(runtime_for: RuntimeFor, tmp_path: Path, programs: DspPrograms) -> Mak
 def test_a_context_loads_and_another_archs_does_not(
     board: MakeBoard, context_for: ContextFor
 ) -> None:
-    there = board()
-    fine = there.run(loads([context_for("tiny", QNN)]), frees(1))
+    dsp_board = board()
+    fine = dsp_board.run(loads([context_for("tiny", QNN)]), frees(1))
     assert fine.codes("context-load") == fine.codes("device-free") == [0]
-    foreign = there.run(loads([context_for("tiny", QNN, 75)]), frees(1))
+    foreign = dsp_board.run(loads([context_for("tiny", QNN, 75)]), frees(1))
     assert foreign.codes("context-load") == [5005]
     assert "Request feature arch with value 75 unsupported" in foreign.logs()
     assert foreign.said == ()
@@ -71,9 +71,9 @@ def test_contexts_share_the_spill_fill_memory_of_the_first(
     assert most is not None
     shared = [
         context_load_shared(
-            at, str(one.path), max_spill_fill_bytes=most, group=0 if at > 0 else None
+            index, str(context.path), max_spill_fill_bytes=most, group=0 if index > 0 else None
         )
-        for at, one in enumerate(contexts)
+        for index, context in enumerate(contexts)
     ]
     assert board().run(shared, frees(3)).codes("context-load") == [0, 0, 0]
 
@@ -83,11 +83,13 @@ def test_a_context_that_needs_more_than_its_group_has_is_refused(
 ) -> None:
     small, large = (context_for(f"spill-heavy-{mb}mb-by-spill-fill", QNN) for mb in (2, 3))
     assert small.max_size is not None
-    begun, joined = (
-        context_load_shared(at, str(one.path), max_spill_fill_bytes=small.max_size, group=group)
-        for at, one, group in ((0, small, None), (1, large, 0))
+    started, joined = (
+        context_load_shared(
+            index, str(context.path), max_spill_fill_bytes=small.max_size, group=group
+        )
+        for index, context, group in ((0, small, None), (1, large, 0))
     )
-    assert board().run([begun, joined], frees(2)).codes("context-load") == [0, 5010]
+    assert board().run([started, joined], frees(2)).codes("context-load") == [0, 5010]
 
 
 @pytest.mark.nightly
@@ -106,7 +108,7 @@ def test_a_device_with_fewer_sessions_holds_fewer_contexts(
     outcome = board(sessions=1).run(loads([context_for("io-heavy-56mb", QNN)] * 55), frees(55))
     assert outcome.codes("context-load")[:54] == [0] * 54
     assert outcome.codes("context-load")[54] not in (0, None)
-    assert "no session is left: the device has 1" in {one.words for one in outcome.said}
+    assert "no session is left: the device has 1" in {reply.words for reply in outcome.said}
 
 
 def test_a_domain_that_dies_is_told_and_the_next_context_gets_another(
@@ -153,7 +155,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize(
-    ("call", "how"),
+    ("call", "failure"),
     [
         # a hang lasts until its deadline
         pytest.param(
@@ -166,14 +168,16 @@ ASKED = {
     ],
 )
 def test_a_crash_or_hang_is_where_it_was(
-    board: MakeBoard, context_for: ContextFor, call: int, how: str
+    board: MakeBoard, context_for: ContextFor, call: int, failure: str
 ) -> None:
     context = context_for("io-heavy-4mb-by-memhandle", QNN)
     steps = loads([context]) + executes(0, context, "memhandle")
     # nobody waits for the end of a crash, but who loads a context on a busy computer does
-    timeout_s = 15 if how == "never" else 120
-    done = board().run(steps, frees(1), script=f"invoke@{call}={how};", timeout_s=timeout_s)
-    verdict = judge(done.run)
-    assert verdict.outcome == {"crash": "crashed", "never": "hung"}[how]
+    timeout_s = 15 if failure == "never" else 120
+    completed = board().run(
+        steps, frees(1), script=f"invoke@{call}={failure};", timeout_s=timeout_s
+    )
+    verdict = judge(completed.run)
+    assert verdict.outcome == {"crash": "crashed", "never": "hung"}[failure]
     assert verdict.error is not None
     assert (verdict.error.api, verdict.error.context) == (ASKED[call], 0)

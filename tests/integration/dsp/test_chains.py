@@ -57,5 +57,5 @@ def test_what_is_logged_is_as_recorded_and_a_case_says_the_same(
     assert verdict.outcome == ("hung" if chain.ended == HANGS else "failed")
     assert verdict.error is not None
     known = verdict.error.diagnosis
-    said = f"{known.id} {known.confidence}" if known else None
-    assert said == CASE_SAYS.get(chain.label, expected(chain.label))
+    diagnosis = f"{known.id} {known.confidence}" if known else None
+    assert diagnosis == CASE_SAYS.get(chain.label, expected(chain.label))

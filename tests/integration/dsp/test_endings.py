@@ -37,8 +37,8 @@ def processes_of(folder: Path) -> Iterator[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             named = str(folder).encode() in (entry / "cmdline").read_bytes()
-            files = [os.readlink(one) for one in (entry / "fd").iterdir()]
-            if named or any(one.startswith(str(folder)) for one in files):
+            files = [os.readlink(item) for item in (entry / "fd").iterdir()]
+            if named or any(file.startswith(str(folder)) for file in files):
                 yield int(entry.name)
 
 
@@ -55,12 +55,12 @@ def locked_slots(board: DspBoard) -> list[str]:
 
 
 def left(board: DspBoard) -> tuple[list[int], list[str]]:
-    """What is left of a board a few seconds after its programs."""
+    """Return leftovers of a board a few seconds after its programs."""
     end = time.monotonic() + ENOUGH_S
     while True:
-        found = (list(processes_of(board.dsp.parent)), locked_slots(board))
-        if found == ([], []) or time.monotonic() > end:
-            return found
+        leftovers = (list(processes_of(board.dsp.parent)), locked_slots(board))
+        if leftovers == ([], []) or time.monotonic() > end:
+            return leftovers
         time.sleep(0.05)
 
 

@@ -37,13 +37,13 @@ def fastrpc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fa
     """Makes a library with a DSP of these limits."""
 
     def make(script: str = "", **limits: int) -> FastRpc:
-        made = FastRpc(tmp_path, DspLimits(**limits))
-        monkeypatch.setenv("QNN_DSP", str(made.dsp))
-        monkeypatch.setenv("ADSP_LIBRARY_PATH", f"/nowhere;{made.skels}")
+        rpc = FastRpc(tmp_path, DspLimits(**limits))
+        monkeypatch.setenv("QNN_DSP", str(rpc.dsp))
+        monkeypatch.setenv("ADSP_LIBRARY_PATH", f"/nowhere;{rpc.skels}")
         monkeypatch.delenv("DSP_LIBRARY_PATH", raising=False)
         if script:
             monkeypatch.setenv("QNN_SCRIPTED_RPC", script)
-        return made
+        return rpc
 
     return make
 
@@ -56,7 +56,7 @@ def is_alive(process: int) -> bool:
 
 
 def ended(process: int) -> bool:
-    """Whether a process ends within a few seconds."""
+    """Return whether a process ends within a few seconds."""
     end = time.monotonic() + 20
     while is_alive(process) and time.monotonic() < end:
         time.sleep(0.01)
@@ -87,8 +87,8 @@ def test_sessions_are_processes_of_their_own_and_the_device_has_so_many(
     fastrpc: Callable[..., FastRpc],
 ) -> None:
     rpc = fastrpc(sessions=2)
-    assert [rpc.open(session=one)[0] for one in (0, 1, 2)] == [0, 0, REFUSED]
-    assert [one.words for one in rpc.said()] == ["no session is left: the device has 2"]
+    assert [rpc.open(session=item)[0] for item in (0, 1, 2)] == [0, 0, REFUSED]
+    assert [reply.words for reply in rpc.said()] == ["no session is left: the device has 2"]
     assert len(rpc.processes()) == 2
     other = FastRpc(rpc.dsp.parent)
     assert other.open()[0] == REFUSED
@@ -144,8 +144,8 @@ def test_shared_memory_is_one_for_both_and_ends_on_both_sides(
     _, handle = rpc.open()
     address, fd = rpc.alloc(100)
     ctypes.memmove(address, b"pages", 5)
-    wanted = Wanted(Method.REVERSE, [(address, 5)], [(address + 50, 5)])
-    assert rpc.invoke(handle, wanted) == 0
+    request = Wanted(Method.REVERSE, [(address, 5)], [(address + 50, 5)])
+    assert rpc.invoke(handle, request) == 0
     assert ctypes.string_at(address + 50, 5) == b"segap"
     assert rpc.mapped(handle) == [fd]
     rpc.free(address)
@@ -267,7 +267,7 @@ def test_scripted_answers_stand_in_for_the_dsps(fastrpc: Callable[..., FastRpc])
     assert answers[3] in (BAD_STATE, NO_SUCH)
     assert rpc.close(handle) == 0
     assert rpc.open()[0] == 0, "it comes back"
-    words = [one.words for one in rpc.said() if "QNN_SCRIPTED_RPC" in one.words]
+    words = [reply.words for reply in rpc.said() if "QNN_SCRIPTED_RPC" in reply.words]
     assert words[0] == "as QNN_SCRIPTED_RPC says: 1"
     rpc.free(address)
 
@@ -282,10 +282,10 @@ def test_a_dsp_that_is_gone_for_good_does_not_come_back(fastrpc: Callable[..., F
 
 def test_a_device_without_unsigned_domains_says_so(fastrpc: Callable[..., FastRpc]) -> None:
     rpc = fastrpc(unsigned_pd=0)
-    asked = (ctypes.c_uint32 * 3)(CDSP, 1, 9)
-    assert (rpc.library.remote_handle_control(2, asked, 12), asked[2]) == (0, 0)
-    wanted = (ctypes.c_int * 2)(CDSP, 1)
-    assert rpc.library.remote_session_control(2, wanted, 8) == 0
+    query = (ctypes.c_uint32 * 3)(CDSP, 1, 9)
+    assert (rpc.library.remote_handle_control(2, query, 12), query[2]) == (0, 0)
+    expected = (ctypes.c_int * 2)(CDSP, 1)
+    assert rpc.library.remote_session_control(2, expected, 8) == 0
     assert rpc.open()[0] == REFUSED
     assert rpc.said()[0].words == "no unsigned protection domains"
 
@@ -298,8 +298,8 @@ def test_the_dsp_tells_what_it_is(
     fastrpc: Callable[..., FastRpc], attribute: int, value: int
 ) -> None:
     rpc = fastrpc(arch=75, hvx_threads=6, vtcm_mb=2)
-    asked = (ctypes.c_uint32 * 3)(CDSP, attribute, 99)
-    assert (rpc.library.remote_handle_control(2, asked, 12), asked[2]) == (0, value)
+    query = (ctypes.c_uint32 * 3)(CDSP, attribute, 99)
+    assert (rpc.library.remote_handle_control(2, query, 12), query[2]) == (0, value)
     assert rpc.library.remote_handle_control(2, (ctypes.c_uint32 * 3)(99, attribute, 0), 12) == 0xE
 
 
@@ -313,23 +313,23 @@ def test_a_session_is_told_by_its_number_and_what_nobody_asks_is_named(
         _fields_ += [("session", ctypes.c_uint32), ("effective", ctypes.c_uint32)]
 
     def effective(session: int) -> tuple[int, int]:
-        asked = Effective(b"cdsp", 4, session)
-        error = rpc.library.remote_session_control(14, ctypes.byref(asked), ctypes.sizeof(asked))
-        return error, asked.effective
+        query = Effective(b"cdsp", 4, session)
+        error = rpc.library.remote_session_control(14, ctypes.byref(query), ctypes.sizeof(query))
+        return error, query.effective
 
-    assert [effective(one) for one in range(4)] == [(0, 3), (0, 11), (0, 19), (0, 27)]
+    assert [effective(number) for number in range(4)] == [(0, 3), (0, 11), (0, 19), (0, 27)]
     assert effective(4)[0] == 0xE
     assert rpc.library.remote_session_control(99, ctypes.byref(ctypes.c_int(CDSP)), 4) == 0x14
-    assert [(one.call, one.words) for one in rpc.said()] == [("session", "request 99")]
+    assert [(reply.call, reply.words) for reply in rpc.said()] == [("session", "request 99")]
 
 
 def test_an_answer_can_come_late(fastrpc: Callable[..., FastRpc]) -> None:
     rpc = fastrpc("invoke@2=delay:300;")
     _, handle = rpc.open()
     assert rpc.reverse(handle, b"ab") == (0, b"ba")
-    begun = time.monotonic()
+    start = time.monotonic()
     assert rpc.reverse(handle, b"ab") == (0, b"ba")
-    assert time.monotonic() - begun >= 0.3
+    assert time.monotonic() - start >= 0.3
 
 
 @settings(
@@ -348,35 +348,35 @@ def test_the_dsp_has_mapped_what_the_client_asked_for_and_what_calls_named(
     rpc, handle = one_session
     page, most = 4096, (1 << 20) // 4096
     buffers: dict[int, tuple[int, int]] = {}  # by place: address, fd
-    asked: dict[int, int] = {}  # pages by fd
+    mapped: dict[int, int] = {}  # pages by fd
     named: dict[int, int] = {}
     try:
-        for what, place in steps:
+        for change, place in steps:
             pages = (1, 100, 200, 256)[place]
             address, fd = buffers.get(place, (0, -1))
-            if what == "alloc" and not address:
+            if change == "alloc" and not address:
                 address, fd = buffers[place] = rpc.alloc(pages * page)
-            elif what == "free" and address and fd not in asked:
+            elif change == "free" and address and fd not in mapped:
                 rpc.free(buffers.pop(place)[0])
                 named.pop(fd, None)
-            elif what == "map" and address:
-                others = sum((named | asked).values()) - named.get(fd, 0)
-                wanted = 0x1A if fd in asked else 1 if others + pages > most else 0
-                named.pop(fd, None) if fd not in asked else None
-                if wanted == 0:
-                    asked[fd] = pages
-                assert rpc.map(fd, pages * page) == wanted
-            elif what == "unmap" and address:
-                assert rpc.unmap(fd) == (0 if asked.pop(fd, None) else 0x48)
-            elif what == "call" and address:
-                fits = fd in asked | named or sum((asked | named).values()) + pages <= most
+            elif change == "map" and address:
+                others = sum((named | mapped).values()) - named.get(fd, 0)
+                expected = 0x1A if fd in mapped else 1 if others + pages > most else 0
+                named.pop(fd, None) if fd not in mapped else None
+                if expected == 0:
+                    mapped[fd] = pages
+                assert rpc.map(fd, pages * page) == expected
+            elif change == "unmap" and address:
+                assert rpc.unmap(fd) == (0 if mapped.pop(fd, None) else 0x48)
+            elif change == "call" and address:
+                fits = fd in mapped | named or sum((mapped | named).values()) + pages <= most
                 call = Wanted(Method.REVERSE, [(address, 8)], [(address, 8)])
                 assert rpc.invoke(handle, call) == (0 if fits else 1)
-                if fits and fd not in asked:
+                if fits and fd not in mapped:
                     named[fd] = pages
-            assert rpc.mapped(handle) == sorted(asked.keys() | named.keys())
+            assert rpc.mapped(handle) == sorted(mapped.keys() | named.keys())
     finally:
-        for fd in asked:
+        for fd in mapped:
             rpc.unmap(fd)
         for address, _ in buffers.values():
             rpc.free(address)

@@ -1,4 +1,4 @@
-"""What the loader gives a skel, by one of the tests' own: QuRT, DMA, VTCM, memory, exceptions."""
+"""The loader's functions for a skel, by one of the tests: QuRT, DMA, VTCM, memory, exceptions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def words(*values: int) -> bytes:
     return struct.pack(f"<{len(values)}I", *values)
 
 
-def asked(channel: Channel, method: int, count: int, *values: int) -> tuple[int, ...]:
+def call_and_unpack(channel: Channel, method: int, count: int, *values: int) -> tuple[int, ...]:
     """The words that a method answers."""
     answer = channel.invoke(0, method, [words(*values)], [4 * count])
     assert answer.status == 0
@@ -71,21 +71,23 @@ def shared(data: bytes) -> Iterator[int]:
 def test_threads_have_ids_priorities_and_storage_of_their_own_and_wait_for_each_other(
     channel: Channel,
 ) -> None:
-    counted, was_held, first, changed, ended, same_ids, own, main = asked(channel, THREADS, 8)
+    counted, was_held, first, changed, ended, same_ids, own_storage, main = call_and_unpack(
+        channel, THREADS, 8
+    )
     assert (counted, was_held) == (8 * 500, 1)
     assert (first, changed) == (33, 44)
-    assert (ended, same_ids, own, main) == (8, 0, 8, 5)
+    assert (ended, same_ids, own_storage, main) == (8, 0, 8, 5)
 
 
 def test_signals_are_waited_for_by_any_or_all_bits_and_for_a_time(channel: Channel) -> None:
-    assert asked(channel, SIGNALS, 5) == (1, 1, 5, 4, 1)
+    assert call_and_unpack(channel, SIGNALS, 5) == (1, 1, 5, 4, 1)
 
 
-@pytest.mark.parametrize(("thrown", "answered"), [(0, (0, 1)), (41, (142, 1))])
+@pytest.mark.parametrize(("thrown", "reply"), [(0, (0, 1)), (41, (142, 1))])
 def test_a_skel_catches_what_it_throws(
-    channel: Channel, thrown: int, answered: tuple[int, int]
+    channel: Channel, thrown: int, reply: tuple[int, int]
 ) -> None:
-    assert asked(channel, EXCEPTIONS, 2, thrown) == answered
+    assert call_and_unpack(channel, EXCEPTIONS, 2, thrown) == reply
 
 
 DATA = bytes(range(1, 241))
@@ -94,7 +96,7 @@ DATA = bytes(range(1, 241))
 def rectangle(
     width: int, height: int, *, source_stride: int, target_stride: int, size: int
 ) -> bytes:
-    """What copying the beginning of DATA by rows makes of zeros."""
+    """Return zeros over which the beginning of DATA was copied by rows."""
     target = bytearray(size)
     for row in range(height):
         line = DATA[row * source_stride :][:width]
@@ -140,9 +142,9 @@ def test_user_dma_of_another_form_is_what_the_emulator_cannot(
     with pytest.raises(DspGone):
         channel.invoke(0, DMA, [words(0, ONE_SIZE, 5, 0, 0, 0) + DATA], [248])
     assert process.end() == NO_INSTRUCTION
-    (said,) = process.said()
-    assert (said.kind, said.answer) == ("emulator", "user DMA")
-    assert said.words == "user DMA with a descriptor of size 1, form 5"
+    (reply,) = process.said()
+    assert (reply.kind, reply.answer) == ("emulator", "user DMA")
+    assert reply.words == "user DMA with a descriptor of size 1, form 5"
 
 
 @pytest.mark.parametrize("vtcm_mb", [8, 4])
@@ -150,8 +152,8 @@ def test_vtcm_is_held_by_one_client_at_a_time(begin: BeginDsp, skel: Path, vtcm_
     channel = begin(skel, vtcm_mb=vtcm_mb).channel()
     assert channel.open(URI).status == 0
     size = vtcm_mb * MEGABYTE
-    answered = asked(channel, VTCM, 9, size)
-    too_much, got_less, late, waited, cached, asked_back, asked_times, refused, again = answered
+    reply = call_and_unpack(channel, VTCM, 9, size)
+    too_much, got_less, late, waited, cached, asked_back, asked_times, refused, again = reply
     assert (too_much, got_less) == (1, size)
     assert (late, waited) == (1, 1), "who wants it waits until it is free, or for its time"
     assert (cached, asked_back, asked_times) == (1, 1, 1), "a holder is asked to give it up"
@@ -165,13 +167,13 @@ def test_both_processes_see_memory_that_is_mapped(
     with shared(words(1234, 0) + bytes(4088)) as fd:
         status, address = process.map(7, fd, 4096, flags)
         assert (status, address == 0) == (0, flags == DELAYED)
-        error, at, found, given_back = asked(channel, MEMORY, 4, 7)
-        assert (error, found, given_back) == (0, 1234, 0)
+        error, at, content, given_back = call_and_unpack(channel, MEMORY, 4, 7)
+        assert (error, content, given_back) == (0, 1234, 0)
         assert at == address or flags == DELAYED
         assert os.pread(fd, 8, 0) == words(1234, 1235)
         assert process.map(7, fd, 4096, flags)[0] == 0
         assert [process.unmap(7) for _ in range(2)] == [0, BAD_PARAMETER]
-        assert asked(channel, MEMORY, 4, 7)[0] == BAD_PARAMETER
+        assert call_and_unpack(channel, MEMORY, 4, 7)[0] == BAD_PARAMETER
 
 
 def test_a_number_that_the_client_gives_to_another_file_names_that_one(
@@ -179,21 +181,21 @@ def test_a_number_that_the_client_gives_to_another_file_names_that_one(
 ) -> None:
     with shared(words(1, 0) + bytes(4088)) as old, shared(words(2, 0) + bytes(4088)) as new:
         assert process.map(7, old, 4096)[0] == 0
-        kept = asked(channel, MEMORY, 4, 7, 1)
+        previous = call_and_unpack(channel, MEMORY, 4, 7, 1)
         assert process.unmap(7) == 0
         assert process.map(7, new, 4096)[0] == 0
-        error, at, found, _ = asked(channel, MEMORY, 4, 7)
-        assert (error, found) == (0, 2)
-        assert at != kept[1], "what the skel kept stays where it is"
+        error, address, content, _ = call_and_unpack(channel, MEMORY, 4, 7)
+        assert (error, content) == (0, 2)
+        assert address != previous[1], "what the skel kept stays where it is"
         assert os.pread(old, 8, 0) == words(1, 2)
 
 
 def test_arguments_in_mapped_memory_are_not_copied(process: DspProcess, channel: Channel) -> None:
     with shared(b"skel" * 1024) as fd:
         assert process.map(7, fd, 4096)[0] == 0
-        given, got = Mapped(7, 0, 16), Mapped(7, 1024, 16, written=True)
+        data, got = Mapped(7, 0, 16), Mapped(7, 1024, 16, written=True)
         os.pwrite(fd, bytes(range(16)), 0)
-        assert channel.invoke(0, COPY, [given], [got]).status == 0
+        assert channel.invoke(0, COPY, [data], [got]).status == 0
         assert os.pread(fd, 16, 1024) == bytes(range(16))
         beyond = Mapped(7, 4090, 16)
         assert channel.invoke(0, COPY, [beyond], [16]).status == BAD_PARAMETER
@@ -221,10 +223,12 @@ def test_arguments_without_names_lie_on_the_stack(channel: Channel) -> None:
 
 def test_calls_of_several_channels_run_side_by_side(process: DspProcess, channel: Channel) -> None:
     others = [process.channel() for _ in range(3)]
-    assert [asked(one, THREADS, 8)[0] for one in (channel, *others)] == [4000] * 4
+    assert [call_and_unpack(channel_, THREADS, 8)[0] for channel_ in (channel, *others)] == [
+        4000
+    ] * 4
     for other in others:
         other.shut()
-    assert asked(channel, EXCEPTIONS, 2, 1) == (102, 1)
+    assert call_and_unpack(channel, EXCEPTIONS, 2, 1) == (102, 1)
 
 
 def test_what_is_not_open_or_not_there_is_refused(process: DspProcess, channel: Channel) -> None:
@@ -238,7 +242,7 @@ def test_without_opening_nothing_is_called(process: DspProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "told"),
+    ("failure", "code", "message"),
     [
         (0, CRASHED, "the protection domain crashed: signal 11 at address 0x8"),
         (4, NO_IMPORT, "the skel calls nobody_has_this, which nothing here gives"),
@@ -246,18 +250,18 @@ def test_without_opening_nothing_is_called(process: DspProcess) -> None:
     ids=["crash", "import"],
 )
 def test_a_process_that_cannot_go_on_says_why(
-    process: DspProcess, channel: Channel, how: int, code: int, told: str
+    process: DspProcess, channel: Channel, failure: int, code: int, message: str
 ) -> None:
     with pytest.raises(DspGone):
-        channel.invoke(0, END, [words(how)], [4])
+        channel.invoke(0, END, [words(failure)], [4])
     assert process.end() == code
     assert process.said() == ()
-    assert told in process.log()
+    assert message in process.log()
     assert "test_skel_handle_invoke" in process.log()
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("failure", "message"),
     [
         (1, "vector float instruction 1dffffff"),
         (2, "HMX instruction a6e0dfff"),
@@ -265,17 +269,17 @@ def test_a_process_that_cannot_go_on_says_why(
     ],
 )
 def test_an_instruction_that_is_none_is_named_with_its_kind_and_place(
-    process: DspProcess, channel: Channel, how: int, told: str
+    process: DspProcess, channel: Channel, failure: int, message: str
 ) -> None:
     with pytest.raises(DspGone):
-        channel.invoke(0, END, [words(how)], [4])
+        channel.invoke(0, END, [words(failure)], [4])
     assert process.end() == NO_INSTRUCTION
-    (said,) = process.said()
-    assert (said.kind, said.call, said.answer) == ("emulator", "method 10 of the skel", "SIGILL")
-    assert said.words.startswith(f"{told} at skel+0x")
-    assert said.words.endswith(", test_skel_handle_invoke")
+    (reply,) = process.said()
+    assert (reply.kind, reply.call, reply.answer) == ("emulator", "method 10 of the skel", "SIGILL")
+    assert reply.words.startswith(f"{message} at skel+0x")
+    assert reply.words.endswith(", test_skel_handle_invoke")
 
 
 def test_a_process_ends_with_its_client(process: DspProcess, channel: Channel) -> None:
-    assert asked(channel, EXCEPTIONS, 2, 0) == (0, 1)
+    assert call_and_unpack(channel, EXCEPTIONS, 2, 0) == (0, 1)
     assert process.end() == 0

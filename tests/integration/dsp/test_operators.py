@@ -74,8 +74,8 @@ def on_x86(
         steps = [*_steps(context, inputs, tmp_path, "x86")]
         plan: Plan = within_session(libraries, steps, [context_free(0)], Settings())
         probe = ProbeBuilder(user_cache / "probe").build()
-        done = run_plan_locally(probe, plan, env={}, timeout_s=100)
-        assert done.transcript.first_failure is None, done.transcript.first_failure
+        completed = run_plan_locally(probe, plan, env={}, timeout_s=100)
+        assert completed.transcript.first_failure is None, completed.transcript.first_failure
         return _outputs(context, tmp_path, "x86")
 
     return run
@@ -84,9 +84,9 @@ def on_x86(
 def _steps(context: Context, inputs: Arrays, folder: Path, side: str) -> Iterator[Step]:
     yield context_load(0, str(context.path))
     for seed, array in enumerate(inputs):
-        given, saved = folder / f"given-{seed}.raw", folder / f"{side}-{seed}.raw"
-        array.tofile(given)
-        yield execute(0, inputs=[str(given)], saved=[str(saved)])
+        input_file, saved = folder / f"given-{seed}.raw", folder / f"{side}-{seed}.raw"
+        array.tofile(input_file)
+        yield execute(0, inputs=[str(input_file)], saved=[str(saved)])
 
 
 def _outputs(context: Context, folder: Path, side: str) -> Arrays:

@@ -23,11 +23,11 @@ SKELS = [(version, arch) for version in VERSIONS for arch in DSP_ARCHS]
 def skel_of(runtime_for: RuntimeFor, version: str, arch: int) -> Path:
     """The skel of a wheel for arm64."""
     files = runtime_for(version, "linux-arm64").files
-    return next(one.path for one in files if one.path.name == f"libQnnHtpV{arch}Skel.so")
+    return next(file.path for file in files if file.path.name == f"libQnnHtpV{arch}Skel.so")
 
 
 def uri(skel: Path) -> str:
-    """What the stub of its own version opens it by."""
+    """The URI by which the stub of its own version opens it."""
     (invoke,) = {*re.findall(INVOKE, skel.read_bytes())}
     return f"file:///{skel.name}?{invoke.decode()}&_modver=1.0&_dom=cdsp"
 

@@ -40,11 +40,11 @@ def write_program(path: Path, contexts: Sequence[bytes]) -> None:
 
 def write_damaged(folder: Path) -> None:
     """The lowered program with its second context damaged: unreadable.pte, and invalid.pte."""
-    for name, at, count in (("unreadable", 40, 4), ("invalid", -600, 500)):
+    for name, offset, count in (("unreadable", 40, 4), ("invalid", -600, 500)):
         content = bytearray(LOWERED.read_bytes())
         blob = content.index(_MAGIC, content.index(_MAGIC) + 1)
         size = int.from_bytes(content[blob + 12 : blob + 20], "little")
-        begin = blob + BLOB_BYTES + at % size
+        begin = blob + BLOB_BYTES + offset % size
         content[begin : begin + count] = b"\xff" * count
         (folder / f"{name}.pte").write_bytes(content)
 
@@ -74,13 +74,13 @@ def _program(sizes: Sequence[int]) -> bytes:
     value = build.CreateByteVector(specs)
     spec = _tables(build, [_table(build, *_texts(build, "qnn_compile_spec"), ("offset", 1, value))])
     backend = build.CreateString("QnnBackend")
-    delegates, segments, at = [], [], 0
+    delegates, segments, offset = [], [], 0
     for number, size in enumerate(sizes):
         place = _table(build, ("byte", 0, 1), ("int", 1, number))
         parts = (("offset", 0, backend), ("offset", 1, place), ("offset", 2, spec))
         delegates.append(_table(build, *parts))
-        segments.append(_table(build, ("long", 0, at), ("long", 1, size)))
-        at += size + -size % 16
+        segments.append(_table(build, ("long", 0, offset), ("long", 1, size)))
+        offset += size + -size % 16
     nothing = _tables(build, [])
     null = _table(build, ("byte", 0, 1), ("offset", 1, _table(build)))
     chain = _table(build, *(("offset", field, nothing) for field in range(3)))
@@ -116,8 +116,8 @@ def _texts(build: flatbuffers.Builder, *texts: str) -> list[Field]:
 
 def _tables(build: flatbuffers.Builder, tables: Sequence[int]) -> int:
     build.StartVector(4, len(tables), 4)
-    for one in reversed(tables):
-        build.PrependUOffsetTRelative(one)
+    for table in reversed(tables):
+        build.PrependUOffsetTRelative(table)
     return int(build.EndVector())
 
 

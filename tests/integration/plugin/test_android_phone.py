@@ -21,7 +21,7 @@ from tests.integration.device_runs import Finished
 from tests.integration.plugin.test_main_job import PAIR
 from tests.needed import ANDROID
 
-pytestmark = [pytest.mark.needs(one) for one in (ANDROID, ADBD, "qemu-aarch64", "unshare")]
+pytestmark = [pytest.mark.needs(item) for item in (ANDROID, ADBD, "qemu-aarch64", "unshare")]
 
 OLD, NEW = "2.50.40", "2.51.0"
 MODELS = ("tiny", "io-heavy-56mb", "io-heavy-36mb", "io-heavy-22mb")
@@ -122,9 +122,9 @@ def ends(phone: Phone, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return phone.runs.run("--qnn", NEW, suites=suite)
 
 
-def named(done: Finished) -> dict[str, dict[str, Any]]:
+def named(completed: Finished) -> dict[str, dict[str, Any]]:
     """The cases by the names of their tests."""
-    return {case["case"].rpartition("::")[2].partition("[")[0]: case for case in done.cases}
+    return {case["case"].rpartition("::")[2].partition("[")[0]: case for case in completed.cases}
 
 
 def test_each_end_is_what_it_is(ends: Finished) -> None:
@@ -172,8 +172,8 @@ def test_what_the_phone_says_is_kept_with_the_case(ends: Finished) -> None:
 
 @pytest.mark.nightly
 def test_the_main_job(phone: Phone) -> None:
-    done = phone.runs.run("-k", PAIR, "--qnn", NEW)
-    case = done.case(contexts=66, residency="resident")
+    completed = phone.runs.run("-k", PAIR, "--qnn", NEW)
+    case = completed.case(contexts=66, residency="resident")
     assert (case["outcome"], case["cause"]) == ("failed", "target")
     error = case["error"]
     assert (error["api"], error["code"]) == ("QnnContext_createFromBinary", 1002)
@@ -181,10 +181,10 @@ def test_the_main_job(phone: Phone) -> None:
     assert error["diagnosis"]["id"] == "pd-exhausted"
     assert error["context"] == case["measurements"]["loaded"] == 65
     assert any(log.endswith("evidence.json") for log in case["logs"])
-    in_turn = done.case(contexts=66, residency="sequential")
+    in_turn = completed.case(contexts=66, residency="sequential")
     assert in_turn["outcome"] == "passed"
     assert in_turn["measurements"]["outputs"]["compared"] == 66
-    limit = named(done)["test_limit"]["measurements"]
+    limit = named(completed)["test_limit"]["measurements"]
     assert limit["limit_kind"] == "bytes"
     assert abs(limit["budget_bytes"] - REAL_BUDGET) < 0.01 * REAL_BUDGET
 
@@ -200,9 +200,9 @@ def test_a_cable_that_was_pulled_out_costs_no_verdict(phone: Phone, tmp_path: Pa
             time.sleep(0.05)
         phone.link.cut()
         phone.link.resume()
-        done = running.result()
-    assert done.code == 0, done.output
-    assert [(case["outcome"], case["attempt"]) for case in done.cases] == [
+        completed = running.result()
+    assert completed.code == 0, completed.output
+    assert [(case["outcome"], case["attempt"]) for case in completed.cases] == [
         ("error", 1),
         ("passed", 2),
         ("passed", 1),

@@ -36,22 +36,22 @@ def test_crash(bench):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> DeviceRuns:
-    made = DeviceRuns(tmp_path_factory.mktemp("boards"))
-    made.file.write_text((ROOT / "devices.yaml").read_text())
-    return made
+    runs = DeviceRuns(tmp_path_factory.mktemp("boards"))
+    runs.file.write_text((ROOT / "devices.yaml").read_text())
+    return runs
 
 
 @pytest.fixture(scope="module")
 def htp_cases(runs: DeviceRuns) -> dict[str, dict[str, Any]]:
     chosen = ("-k", "context_count and tiny and resident-8")
-    done = runs.run("--device", "sim-arm64,sim-arm64-sm8650", *chosen)
-    assert done.code == 0, done.output
-    assert "0 of 2 cases have a verdict, 2 unsupported" in done.output
-    assert "libcdsprpc.so: cannot open shared object file" in done.output
+    completed = runs.run("--device", "sim-arm64,sim-arm64-sm8650", *chosen)
+    assert completed.code == 0, completed.output
+    assert "0 of 2 cases have a verdict, 2 unsupported" in completed.output
+    assert "libcdsprpc.so: cannot open shared object file" in completed.output
     assert "libcdsprpc.so: cannot open" in words_of(
         (runs.reports / "latest/report.html").read_text()
     )
-    return {case["device"]["name"]: case for case in done.cases}
+    return {case["device"]["name"]: case for case in completed.cases}
 
 
 def test_a_board_without_a_soc(htp_cases: dict[str, dict[str, Any]]) -> None:
@@ -93,9 +93,9 @@ def test_a_board_that_tells_its_soc_gets_as_far_as_the_skel(
 def test_a_gpu_library_without_a_driver_and_a_crash(runs: DeviceRuns, tmp_path: Path) -> None:
     suite = tmp_path / "test_boards_gpu.py"
     suite.write_text(GPU_SUITE)
-    done = runs.run("--device", "sim-arm64", "--backend", "gpu", suites=suite)
-    assert done.code == 1, done.output
-    cases = {case["case"].rpartition("::")[2].partition("[")[0]: case for case in done.cases}
+    completed = runs.run("--device", "sim-arm64", "--backend", "gpu", suites=suite)
+    assert completed.code == 1, completed.output
+    cases = {case["case"].rpartition("::")[2].partition("[")[0]: case for case in completed.cases}
     gpu = cases["test_gpu"]
     assert (gpu["outcome"], gpu["cause"]) == ("unsupported", None)
     error = gpu["error"]
@@ -110,7 +110,7 @@ def test_a_gpu_library_without_a_driver_and_a_crash(runs: DeviceRuns, tmp_path: 
 
 def test_where_qemu_is_missing_it_is_said(runs: DeviceRuns, tmp_path: Path) -> None:
     bare = {"QNN_HARNESS_ARM64_LIBRARIES": str(tmp_path)}
-    done = runs.run("--device", "sim-arm64", "--plan", **bare)
-    assert done.code == 2, done.output
-    assert "device 'sim-arm64' is off: this computer lacks the arm64 C library" in done.output
-    assert "apt install libc6-dev-arm64-cross" in done.output
+    completed = runs.run("--device", "sim-arm64", "--plan", **bare)
+    assert completed.code == 2, completed.output
+    assert "device 'sim-arm64' is off: this computer lacks the arm64 C library" in completed.output
+    assert "apt install libc6-dev-arm64-cross" in completed.output

@@ -51,8 +51,8 @@ def folder(tmp_path: Path) -> Path:
 def run(folder: Path, *options: str) -> tuple[int, str]:
     words = ("pytest", "-p", "no:cacheprovider", "-o", "console_output_style=classic", *options)
     env = {**os.environ, "PYTEST_ADDOPTS": WITHOUT_HYPOTHESIS, "PYTHONPATH": str(folder)}
-    done = run_module(words, folder, env, 120)
-    return done.returncode, done.stdout + done.stderr
+    completed = run_module(words, folder, env, 120)
+    return completed.returncode, completed.stdout + completed.stderr
 
 
 def installed(folder: Path, name: str) -> tuple[str, ...]:
@@ -80,15 +80,15 @@ WAYS = {
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
 @pytest.mark.parametrize("way", WAYS)
 def test_all_three_beside_us(folder: Path, way: str, workers: tuple[str, ...]) -> None:
-    given = [word for name in STAND_INS for word in WAYS[way](folder, name)]
-    code, said = run(folder, *given, *THEIRS, *workers)
-    assert code == 0, said
-    assert "1 passed, 1 skipped" in said
-    assert "1 device test is skipped: no devices.yaml here: --qnn-device sim-v73 runs it" in said
+    words = [word for name in STAND_INS for word in WAYS[way](folder, name)]
+    code, output = run(folder, *words, *THEIRS, *workers)
+    assert code == 0, output
+    assert "1 passed, 1 skipped" in output
+    assert "1 device test is skipped: no devices.yaml here: --qnn-device sim-v73 runs it" in output
 
-    code, said = run(folder, *given, *THEIRS, *workers, "--qnn-device=sim-v73", "--reports=r")
-    assert code == 0, said
-    assert "2 passed" in said
+    code, output = run(folder, *words, *THEIRS, *workers, "--qnn-device=sim-v73", "--reports=r")
+    assert code == 0, output
+    assert "2 passed" in output
     (record,) = map(json.loads, (folder / "r/latest/results.jsonl").read_text().splitlines()[-1:])
     assert (record["outcome"], record["placement"]["device"]) == ("passed", "sim-v73")
 
@@ -96,28 +96,28 @@ def test_all_three_beside_us(folder: Path, way: str, workers: tuple[str, ...]) -
 @pytest.mark.parametrize("name", STAND_INS)
 def test_each_alone_takes_no_more_than_its_name(folder: Path, name: str) -> None:
     (folder / "conftest.py").write_text((folder / f"{name}_stand_in.py").read_text())
-    (taken,) = re.findall(r"--\w+", STAND_INS[name])
+    (claimed,) = re.findall(r"--\w+", STAND_INS[name])
     free = {"--device": "sim-v73", "--retries": "0", "--profile": "ops"}
-    given = [f"{LONG[option] if option == taken else option}={it}" for option, it in free.items()]
-    code, said = run(folder, *given, "-k", "test_device", "--reports=r")
-    assert code == 0, said
-    assert "1 of 1 case has a verdict: 1 passed" in said
+    words = [f"{LONG[option] if option == claimed else option}={it}" for option, it in free.items()]
+    code, output = run(folder, *words, "-k", "test_device", "--reports=r")
+    assert code == 0, output
+    assert "1 of 1 case has a verdict: 1 passed" in output
 
 
 def test_a_part_of_a_name_is_no_option(folder: Path) -> None:
     for word, meant in (("--qnn-dev=x", "--qnn-device"), ("--devic=x", "--device")):
-        code, said = run(folder, word)
+        code, output = run(folder, word)
         assert code == 4
-        assert f"unrecognized arguments: {word}\n" in said
-        assert f"did you mean: {meant}\n" in said
+        assert f"unrecognized arguments: {word}\n" in output
+        assert f"did you mean: {meant}\n" in output
 
 
 def test_help_has_the_long_forms_alone(folder: Path) -> None:
-    code, said = run(folder, "--help", "-p", "playwright_stand_in")
+    code, output = run(folder, "--help", "-p", "playwright_stand_in")
     assert code == 0
-    assert "--qnn-device=NAME" in said
-    assert len(re.findall(r"^  --device\b", said, re.MULTILINE)) == 1, "that of the other plug-in"
-    assert "unless another plug-in has it" in " ".join(said.split())
+    assert "--qnn-device=NAME" in output
+    assert len(re.findall(r"^  --device\b", output, re.MULTILINE)) == 1, "that of the other plug-in"
+    assert "unless another plug-in has it" in " ".join(output.split())
 
 
 def test_what_conftest_lies_where_a_value_points_is_not_run(folder: Path) -> None:
@@ -126,6 +126,6 @@ def test_what_conftest_lies_where_a_value_points_is_not_run(folder: Path) -> Non
     (folder / "labs/devices.yaml").write_text(
         "schema: 1\ndevices:\n  - {name: one, simulated: true, soc: QCS8550, target: linux-x64}\n"
     )
-    code, said = run(folder, "--lab", "labs/devices.yaml", "--collect-only", "test_mine.py")
-    assert code == 0, said
-    assert "it was run" not in said
+    code, output = run(folder, "--lab", "labs/devices.yaml", "--collect-only", "test_mine.py")
+    assert code == 0, output
+    assert "it was run" not in output

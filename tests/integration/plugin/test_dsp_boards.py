@@ -32,29 +32,29 @@ LONG = ("-k", "context_count and io-heavy-56mb and sequential-8")  # seconds an 
 
 
 def begun_in(folder: Path) -> dict[int, bytes]:
-    """What runs with a folder below this one, in its command line or environment: by process."""
-    found = {}
+    """Return the processes with a folder below this one in their command line or environment."""
+    processes = {}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             command = (process / "cmdline").read_bytes()
             if os.fsencode(folder) in command + (process / "environ").read_bytes():
-                found[int(process.name)] = command
-    return found
+                processes[int(process.name)] = command
+    return processes
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[DeviceRuns]:
     need(DSP)
-    made = DeviceRuns(tmp_path)
-    made.file.write_text(LAB)
-    yield made
+    runs = DeviceRuns(tmp_path)
+    runs.file.write_text(LAB)
+    yield runs
     wait_for("nothing is left", lambda: not begun_in(tmp_path), 10)
 
 
 def only(runs: DeviceRuns, device: str, *chosen: str, **settings: str) -> dict[str, Any]:
-    done = runs.run("--device", device, *chosen, **settings)
-    (case,) = done.cases
-    return case | {"output": done.output, "code": done.code}
+    completed = runs.run("--device", device, *chosen, **settings)
+    (case,) = completed.cases
+    return case | {"output": completed.output, "code": completed.code}
 
 
 def test_a_case_runs_on_the_skel(runs: DeviceRuns) -> None:
@@ -100,17 +100,17 @@ def test_what_the_dsp_printed_is_evidence_of_a_failure(runs: DeviceRuns) -> None
     mock = mock_emulator(runs.folder, MOCK_CRASH)
     case = only(runs, "dsp-1", *TINY, **{VARIABLE: mock})
     assert (case["outcome"], case["cause"]) == ("failed", "target"), case["output"]
-    assert [one for one in case["emulated"] if "process" in one["words"]]
-    (log,) = (one for one in case["logs"] if one.endswith("evidence/simulated-dsp.txt"))
+    assert [item for item in case["emulated"] if "process" in item["words"]]
+    (log,) = (item for item in case["logs"] if item.endswith("evidence/simulated-dsp.txt"))
     text = (runs.reports / "latest" / log).read_text()
     assert text.startswith("mock: this DSP dies\n")
 
 
 @pytest.mark.slow
 def test_two_devices_at_once(runs: DeviceRuns) -> None:
-    done = runs.run("--device", "dsp-1,dsp-2", "-n", "2", *TINY)
-    assert done.code == 0, done.output
-    assert {case["device"]["name"]: case["outcome"] for case in done.cases} == {
+    completed = runs.run("--device", "dsp-1,dsp-2", "-n", "2", *TINY)
+    assert completed.code == 0, completed.output
+    assert {case["device"]["name"]: case["outcome"] for case in completed.cases} == {
         "dsp-1": "passed",
         "dsp-2": "passed",
     }
@@ -145,27 +145,27 @@ def test_each_death_of_a_dsp_has_its_true_outcome(runs: DeviceRuns) -> None:
     chance = random.Random(31)
     for _ in range(50):
         killed = threading.Event()
-        over = threading.Event()
+        stopped = threading.Event()
 
-        def kill_one(killed: threading.Event, over: threading.Event, after_s: float) -> None:
-            while not over.wait(0.02):
-                if found := dsps(runs.folder):
+        def kill_one(killed: threading.Event, stopped: threading.Event, after_s: float) -> None:
+            while not stopped.wait(0.02):
+                if pids := dsps(runs.folder):
                     time.sleep(after_s)
-                    for pid in found:
+                    for pid in pids:
                         with contextlib.suppress(ProcessLookupError):  # it ended by itself
                             os.kill(pid, signal.SIGKILL)
                     killed.set()
                     return
 
-        killer = threading.Thread(target=kill_one, args=(killed, over, chance.uniform(0, 4)))
+        killer = threading.Thread(target=kill_one, args=(killed, stopped, chance.uniform(0, 4)))
         killer.start()
         case = only(runs, "dsp-1", *TINY)
-        over.set()
+        stopped.set()
         killer.join()
-        told = [one["words"] for one in case["emulated"] if one["by"] == "kernel"]
+        replies = [item["words"] for item in case["emulated"] if item["by"] == "kernel"]
         if case["outcome"] == "passed":
             assert case["measurements"]["executed"] == 8
         else:
             assert (case["outcome"], case["cause"]) == ("failed", "target"), case["error"]
             assert killed.is_set(), case["error"]
-            assert any("process" in words for words in told), case["emulated"]
+            assert any("process" in words for words in replies), case["emulated"]

@@ -25,10 +25,10 @@ def test_a_detailed_profile_that_is_refused_becomes_a_basic_one(tmp_path: Path) 
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], "relu")], "g", [x], [y])
     opsets = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opsets), tmp_path / "m.onnx")
-    code, said, (record,) = lab.run_files("m.onnx", "--profile=ops")
-    assert (code, record["outcome"]) == (0, "passed"), said
+    code, output, (record,) = lab.run_files("m.onnx", "--profile=ops")
+    assert (code, record["outcome"]) == (0, "passed"), output
     profile = record["measurements"]["profile"]
     assert (profile["level"], profile["ops"]) == ("basic", [])
     (note,) = profile["notes"]
     assert "(6006, QNN_GRAPH_ERROR_SET_PROFILE)" in note
-    assert "refuses a detailed profile" in said
+    assert "refuses a detailed profile" in output

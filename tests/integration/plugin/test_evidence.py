@@ -40,13 +40,13 @@ def test_what_the_device_says_is_kept_with_the_case(lab: DeviceRuns, tmp_path: P
     suite = tmp_path / "suite" / "test_evidence.py"
     suite.parent.mkdir()
     suite.write_text(SUITE)
-    done = lab.run(suites=suite)
-    assert done.code == 1, done.output
+    completed = lab.run(suites=suite)
+    assert completed.code == 1, completed.output
     logs = {}
-    for case in done.cases:
+    for case in completed.cases:
         name = case["case"].rpartition("::")[2].partition("[")[0]
         logs[name] = {
-            path.rpartition("/")[2]: done.folder / "latest" / path for path in case["logs"]
+            path.rpartition("/")[2]: completed.folder / "latest" / path for path in case["logs"]
         }
         assert all(path.is_file() for path in logs[name].values())
     assert "evidence.json" not in logs["test_passes"]
@@ -59,8 +59,9 @@ def test_what_the_device_says_is_kept_with_the_case(lab: DeviceRuns, tmp_path: P
     summary = json.loads(logs["test_says_no"]["evidence.json"].read_text())
     assert summary["lost"] is None
     known = {
-        case["case"].rpartition("::")[2].partition("[")[0]: case["error"] for case in done.cases
+        case["case"].rpartition("::")[2].partition("[")[0]: case["error"]
+        for case in completed.cases
     }
     assert known["test_says_no"]["diagnosis"]["id"] == "dsp-restarted"
     assert known["test_crashes"]["diagnosis"] is None
-    assert "dsp-restarted (likely): the DSP restarted" in done.output
+    assert "dsp-restarted (likely): the DSP restarted" in completed.output

@@ -45,8 +45,8 @@ def build(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
     headers = [f"-isystem{wheel / part}" for part in _EXECUTORCH_HEADERS]
     command = ["c++", "-std=c++17", "-O1", *_EXECUTORCH_DEFINES, *headers, str(STAND_IN)]
     command += ["-o", str(runner), f"-L{wheel / 'lib'}", *_EXECUTORCH_LIBRARIES, "-lpthread"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
     return folder
 
 
@@ -58,8 +58,8 @@ def run(lab: DeviceRuns, build: Path, *arguments: object) -> tuple[int, str, lis
 def test_a_program_runs_with_a_build_of_ones_own(lab: DeviceRuns, build: Path) -> None:
     (lab.folder / "in").mkdir()
     np.save(lab.folder / "in/x.npy", np.ones(16, np.float32))
-    code, said, records = run(lab, build, PROGRAM, "--qnn=2.49.40,2.51.0", "--inputs=in")
-    assert (code, len(records)) == (1, 2), said
+    code, output, records = run(lab, build, PROGRAM, "--qnn=2.49.40,2.51.0", "--inputs=in")
+    assert (code, len(records)) == (1, 2), output
     fine, refused = records
     assert (fine["outcome"], fine["outputs"], fine["error"]) == ("passed", "agreement", None)
     figures = fine["measurements"]
@@ -74,10 +74,10 @@ def test_a_program_runs_with_a_build_of_ones_own(lab: DeviceRuns, build: Path) -
     assert (error["api"], error["code"], error["context"]) == ("QnnDevice_create", 14001, None)
     assert error["diagnosis"] is None or error["diagnosis"]["id"]
     assert refused["measurements"]["replay"]["fault"] == "undecided"
-    code, said, (wrong,) = run(lab, build, PROGRAM, "--expected", zeros(lab))
-    assert "running with QNN 2.49.40: it made the contexts; --qnn names another" in said
+    code, output, (wrong,) = run(lab, build, PROGRAM, "--expected", zeros(lab))
+    assert "running with QNN 2.49.40: it made the contexts; --qnn names another" in output
     assert wrong["axes"]["qnn"] == "2.49.40"
-    assert (code, wrong["outcome"], wrong["cause"]) == (1, "failed", "target"), said
+    assert (code, wrong["outcome"], wrong["cause"]) == (1, "failed", "target"), output
     assert "output 0 has" in wrong["error"]["message"]
 
 
@@ -92,10 +92,10 @@ def test_a_bundle_says_how_the_runner_is_given_its_inputs(
 ) -> None:
     (lab.folder / "in").mkdir()
     np.save(lab.folder / "in/x.npy", np.ones(16, np.float32))
-    code, said, (record,) = run(
+    code, output, (record,) = run(
         lab, build, PROGRAM, "--qnn=2.49.40", "--inputs=in", "--expected", zeros(lab)
     )
-    assert (code, record["outcome"]) == (1, "failed"), said
+    assert (code, record["outcome"]) == (1, "failed"), output
     packed = lab.qnn_harness("contexts", "bundle", record["case"], "--output=case.zip")
     assert packed.returncode == 0, packed.stderr
     folder = lab.folder / "unpacked"
@@ -105,7 +105,7 @@ def test_a_bundle_says_how_the_runner_is_given_its_inputs(
     assert "input_list.txt is an inference" in rest
     qnn = catalog.pypi.folder("2.49.40", "linux-x64").path / LIBRARY_FOLDER
     runner = build / "examples/qualcomm/executor_runner"
-    done = subprocess.run(
+    completed = subprocess.run(
         f"mkdir outputs && {words}",
         shell=True,
         cwd=folder,
@@ -117,7 +117,7 @@ def test_a_bundle_says_how_the_runner_is_given_its_inputs(
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert np.fromfile(folder / "outputs/output_0_0.raw", np.float32).any()
 
 
@@ -125,18 +125,18 @@ def test_the_context_that_fails_is_named_with_the_librarys_code(
     lab: DeviceRuns, build: Path
 ) -> None:
     write_damaged(lab.folder)
-    code, said, records = run(lab, build, "unreadable.pte", "invalid.pte", "--qnn=2.49.40")
-    assert code == 1, said
-    found = {one["axes"]["workload"]: one for one in records}
+    code, output, records = run(lab, build, "unreadable.pte", "invalid.pte", "--qnn=2.49.40")
+    assert code == 1, output
+    by_workload = {record["axes"]["workload"]: record for record in records}
     for name, api, expected in (
         ("unreadable.pte", "QnnSystemContext_getBinaryInfo", 30010),
         ("invalid.pte", "QnnContext_createFromBinary", 5005),
     ):
-        error = found[name]["error"]
-        assert found[name]["outcome"] == "failed", said
+        error = by_workload[name]["error"]
+        assert by_workload[name]["outcome"] == "failed", output
         assert (error["api"], error["code"], error["context"]) == (api, expected, 1)
-        assert found[name]["measurements"]["loaded"] == 1
-        assert found[name]["measurements"]["replay"]["fault"] == "context"
+        assert by_workload[name]["measurements"]["loaded"] == 1
+        assert by_workload[name]["measurements"]["replay"]["fault"] == "context"
 
 
 @pytest.mark.nightly
@@ -144,18 +144,21 @@ def test_what_is_no_build_for_the_device_is_refused(
     lab: DeviceRuns, build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(lab.folder)
-    for words, says in (
+    for words, message in (
         (("--engine=executorch", f"--executorch={tmp_path}"), f"no {RUNNER} in it"),
         ((f"--executorch={build}",), "the engine qnn does without ExecuTorch"),
     ):
-        done = qnn_harness("run", "--json", PROGRAM, *words, environment=lab.environment)
-        assert (done.returncode, says in done.stderr) == (2, True), done.stderr
+        completed = qnn_harness("run", "--json", PROGRAM, *words, environment=lab.environment)
+        assert (completed.returncode, message in completed.stderr) == (2, True), completed.stderr
     shutil.copytree(build, tmp_path / "half")
     for name in EXECUTORCH_LIBRARIES[1:]:
         (tmp_path / "half/backends/qualcomm" / name).unlink()
-    code, said, _ = run(lab, tmp_path / "half", PROGRAM, "--qnn=2.49.40")
-    assert (code, "does not start" in said) == (2, True), said
-    done = lab.qnn_harness(
+    code, output, _ = run(lab, tmp_path / "half", PROGRAM, "--qnn=2.49.40")
+    assert (code, "does not start" in output) == (2, True), output
+    completed = lab.qnn_harness(
         "run", PROGRAM, "--engine=executorch", f"--executorch={build}", "--qnn=2.49.40", "--plan"
     )
-    assert (done.returncode, f"{RUNNER}  [ExecuTorch own build]" in done.stdout) == (0, True)
+    assert (completed.returncode, f"{RUNNER}  [ExecuTorch own build]" in completed.stdout) == (
+        0,
+        True,
+    )

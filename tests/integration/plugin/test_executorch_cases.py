@@ -63,11 +63,11 @@ def cases(
     suite.write_text(SUITE)
     shutil.copy(PROGRAM, folder / "whole.pte")
     write_damaged(folder)
-    done = module_lab.run("--qnn", "2.49.40,2.51.0", suites=suite)
-    assert done.code == 1, done.output
+    completed = module_lab.run("--qnn", "2.49.40,2.51.0", suites=suite)
+    assert completed.code == 1, completed.output
     return {
         (case["case"].partition("::test_")[2].partition("[")[0], case["axes"]["qnn"]): case
-        for case in done.cases
+        for case in completed.cases
     }
 
 
@@ -91,15 +91,15 @@ def test_preflight_says_which_versions_it_takes(
     cases: dict[tuple[str, str], dict[str, Any]],
 ) -> None:
     case = cases["whole", "2.51.0"]
-    assert [one["code"] for one in case["preflight"]] == ["executorch-device"]
+    assert [item["code"] for item in case["preflight"]] == ["executorch-device"]
     error = case["error"]
     assert (error["api"], error["code"], error["context"]) == ("QnnDevice_create", 14001, None)
     assert error["diagnosis"]["id"] == "executorch-version"
     assert error["diagnosis"]["confidence"] == "known"
     assert case["preflight"][0]["explanation"] in error["diagnosis"]["words"]
     assert case["measurements"]["replay"] == {"fault": "versions", "context": None, "error": None}
-    told = case["measurements"]["conclusion"]
-    assert told.startswith("the failure is of ExecuTorch and QNN together: ")
+    conclusion = case["measurements"]["conclusion"]
+    assert conclusion.startswith("the failure is of ExecuTorch and QNN together: ")
     assert case["measurements"]["loaded"] == 0
 
 
@@ -126,18 +126,18 @@ def test_a_failing_context_is_replayed(
 def test_a_named_file_needs_no_test(module_lab: DeviceRuns, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     np.ones(16, dtype=np.float32).tofile(tmp_path / "in/x.raw")
-    given = ("--engine=executorch", "--qnn=2.49.40")
+    options = ("--engine=executorch", "--qnn=2.49.40")
     program = shutil.copy(PROGRAM, tmp_path)
-    done = module_lab.run(*given, f"--contexts-inputs={tmp_path}/in", suites=program)
-    (case,) = done.cases
-    assert (done.code, case["outcome"], case["suite"]) == (0, "passed", "run_executorch")
+    completed = module_lab.run(*options, f"--contexts-inputs={tmp_path}/in", suites=program)
+    (case,) = completed.cases
+    assert (completed.code, case["outcome"], case["suite"]) == (0, "passed", "run_executorch")
     assert case["case"].endswith(
         f"{PROGRAM.name}::test_program[sim-v73-htp-2.49.40-{PROGRAM.name}]"
     )
     # an output of 1024 bytes is to be compared with 64: the user's file does not fit
-    wrong = module_lab.run(*given, f"--contexts-expected={tmp_path}/in", suites=program)
+    wrong = module_lab.run(*options, f"--contexts-expected={tmp_path}/in", suites=program)
     assert (wrong.code, "x.raw has 64 bytes (raw), and output_0 (1024" in wrong.output) == (2, True)
-    refused = module_lab.run(*given, "--contexts-number=3", suites=program)
+    refused = module_lab.run(*options, "--contexts-number=3", suites=program)
     assert (refused.code, "no number of contexts and no residency" in refused.output) == (2, True)
 
 
@@ -151,23 +151,23 @@ def test_66_contexts_meet_the_same_wall_with_and_without_executorch(
     write_program(program, [context] * 66)
     fit = qnn_harness("contexts", "fit", program, "--qnn=2.49.40", "--json")
     assert json.loads(fit.stdout)["loads"] == 54, fit.stderr
-    found = []
+    walls = []
     for engine in ("executorch", "qnn"):
-        done = module_lab.run("--qnn=2.49.40", f"--engine={engine}", suites=program)
-        (case,) = done.cases
+        completed = module_lab.run("--qnn=2.49.40", f"--engine={engine}", suites=program)
+        (case,) = completed.cases
         figures, error = case["measurements"], case["error"]
-        assert case["outcome"] == "failed", done.output
+        assert case["outcome"] == "failed", completed.output
         assert error["diagnosis"]["id"] == "pd-exhausted"
         assert figures["refused_estimate_bytes"] == 66_591_232
         # which context, with which call and code, and how many had been loaded before
-        found.append((error["context"], error["api"], error["code"], figures["loaded"]))
+        walls.append((error["context"], error["api"], error["code"], figures["loaded"]))
         if engine == "executorch":
             assert (figures["replay"]["fault"], figures["replay"]["context"]) == ("room", 54)
-    assert found == [(54, "QnnContext_createFromBinary", 1002, 54)] * 2
+    assert walls == [(54, "QnnContext_createFromBinary", 1002, 54)] * 2
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("no_program", "is no file of a known kind"),
         ("no_method", "method=, names one (valid: forward)"),
@@ -175,8 +175,8 @@ def test_66_contexts_meet_the_same_wall_with_and_without_executorch(
     ],
 )
 def test_wrong_input_is_the_users(
-    cases: dict[tuple[str, str], dict[str, Any]], name: str, says: str
+    cases: dict[tuple[str, str], dict[str, Any]], name: str, message: str
 ) -> None:
     case = cases[name, "2.49.40"]
     assert (case["outcome"], case["cause"]) == ("error", "config")
-    assert says in case["error"]["message"]
+    assert message in case["error"]["message"]

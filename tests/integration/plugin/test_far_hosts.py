@@ -30,11 +30,11 @@ def test_devices_by_their_addresses_without_a_lab(
     lab.environment |= {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
     serials = [device.address for device in far.devices]
     urls = [f"ssh://{far.login}/{serials[0]}", f"adb://127.0.0.1:{far.adb.port}/{serials[1]}"]
-    done = lab.run("-n", "auto", *(f"--device={url}" for url in urls), suites=suite)
-    assert done.code == 0, done.output
-    assert len(done.cases) == 8
-    found = {(case["device"]["serial"], case["device"]["soc"]) for case in done.cases}
-    assert found == {(serial, "QCS8550") for serial in serials}
+    completed = lab.run("-n", "auto", *(f"--device={url}" for url in urls), suites=suite)
+    assert completed.code == 0, completed.output
+    assert len(completed.cases) == 8
+    devices = {(case["device"]["serial"], case["device"]["soc"]) for case in completed.cases}
+    assert devices == {(serial, "QCS8550") for serial in serials}
     assert far.begun() == 1
     until(lambda: not far.tunnels())
 
@@ -79,15 +79,15 @@ def test_a_host_that_is_lost_and_found_in_a_run(
     control = tmp_path / "control"
     with controlled(control, lose):
         lab.environment |= {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
-        done = lab.run("-n", "2", suites=suite, **{VARIABLE: str(control)})
+        completed = lab.run("-n", "2", suites=suite, **{VARIABLE: str(control)})
         back.join(120)
-    assert done.code == 0, done.output
-    last = {case["case"]: case for case in done.cases}
+    assert completed.code == 0, completed.output
+    last = {case["case"]: case for case in completed.cases}
     assert [case["outcome"] for case in last.values()] == ["passed"] * 8
-    again = [case for case in done.cases if case["outcome"] != "passed"]
+    again = [case for case in completed.cases if case["outcome"] != "passed"]
     assert again
     assert {(case["outcome"], case["cause"]) for case in again} == {("error", "infra")}
-    assert not [event for event in done.events if event["event"] == "quarantine"]
+    assert not [event for event in completed.events if event["event"] == "quarantine"]
     assert far.begun() - lost[0] <= 8
     until(lambda: not far.tunnels())
 
@@ -99,9 +99,9 @@ def test_an_address_where_nobody_answers_is_an_error_of_the_lab(
     suite.write_text(SUITE)
     lab.environment |= {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
     far.trust(known=False)
-    done = lab.run("-n", "2", f"--device=ssh://{far.login}/ABC", suites=suite)
-    assert done.code == 3, done.output
-    assert "Host key verification failed" in done.output
-    done = lab.run("--device=ssh://-oX/ABC", suites=suite)
-    assert done.code == 2, done.output
-    assert "'ssh://-oX/ABC' is no address of a device" in done.output
+    completed = lab.run("-n", "2", f"--device=ssh://{far.login}/ABC", suites=suite)
+    assert completed.code == 3, completed.output
+    assert "Host key verification failed" in completed.output
+    completed = lab.run("--device=ssh://-oX/ABC", suites=suite)
+    assert completed.code == 2, completed.output
+    assert "'ssh://-oX/ABC' is no address of a device" in completed.output

@@ -85,5 +85,5 @@ def test_a_closed_terminal_leaves_reports_and_no_temporary_folder(
     info = json.loads((folder / "run.json").read_text())
     assert (info["problem"], info["exit_code"]) == ("interrupted", 2)
     assert info["finished"]
-    left = [path.name for path in temporary.iterdir() if path.name.startswith("qnn-harness")]
-    assert left == []
+    leftovers = [path.name for path in temporary.iterdir() if path.name.startswith("qnn-harness")]
+    assert leftovers == []

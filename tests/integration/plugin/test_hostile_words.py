@@ -64,10 +64,10 @@ def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns, tmp_path: Path) -> Non
         command = lab.command("--qnn=2.51.0", *arguments, suite)
         # in CI pytest shows all lines of a failure in its short summary
         environment = lab.environment | {"CI": "true"}
-        done = subprocess.run(
+        completed = subprocess.run(
             command, capture_output=True, timeout=300, env=environment, check=False
         )
-        output = done.stdout + done.stderr
+        output = completed.stdout + completed.stderr
         assert steering(output) == [], arguments
         assert SECRET.encode() not in output, (arguments, output.decode())
         assert b"INTERNALERROR" not in output
@@ -75,9 +75,9 @@ def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns, tmp_path: Path) -> Non
             assert b"pwned" in output
             assert b"2 failed" in output, output.decode()
     assert files_with(SECRET, lab.reports) == []
-    kept = {path.name for path in files_with("token=***", lab.reports / "latest/logs")}
-    assert {"probe.jsonl", "probe.plan"} <= kept
-    assert any(name.startswith("logcat") for name in kept), kept
+    paths = {path.name for path in files_with("token=***", lab.reports / "latest/logs")}
+    assert {"probe.jsonl", "probe.plan"} <= paths
+    assert any(name.startswith("logcat") for name in paths), paths
     (folder,) = {path.parent for path in lab.reports.glob("2*/run.json")}
     for name in ("run.json", "results.jsonl", "report.html"):
         text = (folder / name).read_text()

@@ -131,8 +131,8 @@ def test_being_told_to_end_leaves_complete_reports(
     whole_group: bool,
     ignored: bool,
 ) -> None:
-    said = lab.folder / "said"
-    with said.open("wb") as output:
+    log = lab.folder / "said"
+    with log.open("wb") as output:
         process = subprocess.Popen(
             lab.command(*words, slow_suite),
             cwd=ROOT,
@@ -150,15 +150,15 @@ def test_being_told_to_end_leaves_complete_reports(
         time.sleep(0.2)
         if process.poll() is not None:
             break
-    assert process.wait(timeout=60) == 2, said.read_text()
+    assert process.wait(timeout=60) == 2, log.read_text()
     info = json.loads((folder / "run.json").read_text())
     assert (info["exit_code"], info["problem"]) == (2, "interrupted")
     assert info["finished"]
     assert (folder / "junit.xml").exists()
     assert (folder / "report.html").exists()
-    output = said.read_text()
-    told = f"to go on: the same command with --resume {os.path.relpath(folder.resolve(), ROOT)}"
-    assert said.read_text().count(told) == 1, told
+    output = log.read_text()
+    hint = f"to go on: the same command with --resume {os.path.relpath(folder.resolve(), ROOT)}"
+    assert log.read_text().count(hint) == 1, hint
     assert "Traceback" not in output, output
     assert "INTERNALERROR" not in output, output
     assert f"{40 - recorded(folder)} not run" in output, output
@@ -173,7 +173,7 @@ def recorded(folder: Path) -> int:
 def test_workers_that_die_before_they_have_work_or_in_a_case_are_replaced(
     lab: DeviceRuns, slow_suite: Path
 ) -> None:
-    done = lab.run(
+    completed = lab.run(
         *("-n", "2", "-p", "worker_killer", "--reruns", "1"),
         suites=slow_suite,
         PYTHONPATH=str(slow_suite.parent),
@@ -182,11 +182,11 @@ def test_workers_that_die_before_they_have_work_or_in_a_case_are_replaced(
         CASES="2",
         DIES=str(lab.folder / "died"),
     )
-    assert done.code == 0, done.output
-    assert "replacing crashed worker gw0" in done.output
-    assert "crashed while running" in done.output
-    assert len({case["case"] for case in done.cases}) == 4
-    assert "INTERNALERROR" not in done.output
+    assert completed.code == 0, completed.output
+    assert "replacing crashed worker gw0" in completed.output
+    assert "crashed while running" in completed.output
+    assert len({case["case"] for case in completed.cases}) == 4
+    assert "INTERNALERROR" not in completed.output
 
 
 @pytest.mark.nightly
@@ -194,14 +194,14 @@ def test_a_case_that_kills_each_worker_does_not_keep_the_run_from_its_end(
     lab: DeviceRuns, slow_suite: Path
 ) -> None:
     slow_suite.write_text(SLOW_SUITE.replace("not DIES.exists()", "number == 1"))
-    done = lab.run("-n", "1", suites=slow_suite, CASES="3", DIES=str(lab.folder / "died"))
-    assert done.code == 3, done.output
-    assert "maximum crashed workers reached: 4" in done.output
+    completed = lab.run("-n", "1", suites=slow_suite, CASES="3", DIES=str(lab.folder / "died"))
+    assert completed.code == 3, completed.output
+    assert "maximum crashed workers reached: 4" in completed.output
     # none was reported that was not run; what the deaths kept from running is told
-    assert {case["outcome"] for case in done.cases} == {"passed"}
-    left = 6 - len(done.cases)
-    assert f" verdict, {left} not run" in done.output
-    assert "INTERNALERROR" not in done.output
+    assert {case["outcome"] for case in completed.cases} == {"passed"}
+    remaining = 6 - len(completed.cases)
+    assert f" verdict, {remaining} not run" in completed.output
+    assert "INTERNALERROR" not in completed.output
 
 
 @pytest.mark.nightly
@@ -213,19 +213,19 @@ def test_a_run_whose_workers_cannot_start_says_so_and_is_kept(
     dying.write_text("#!/bin/sh\nkill -KILL $$\n")
     dying.chmod(0o755)
     for words in (["--tx", f"popen//python={dying}"], ["-n", "1", "--max-worker-restart", "0"]):
-        done = lab.run(
+        completed = lab.run(
             *("--dist", "load", *words, "-p", "worker_killer"),
             suites=slow_suite,
             PYTHONPATH=str(tmp_path),
             KILLED_WORKERS="gw0",
         )
-        assert done.code == 3, done.output
-        assert "INTERNALERROR" not in done.output, done.output
+        assert completed.code == 3, completed.output
+        assert "INTERNALERROR" not in completed.output, completed.output
         info = json.loads((lab.reports / "latest/run.json").read_text())
         assert info["exit_code"] == 3
         assert info["finished"]
-        assert done.cases == []
-    assert "0 of 40 cases have a verdict, 40 not run" in done.output
+        assert completed.cases == []
+    assert "0 of 40 cases have a verdict, 40 not run" in completed.output
 
 
 def running() -> set[int]:
@@ -241,15 +241,15 @@ def zombie(pid: str) -> bool:
 
 def environment_of(pid: int) -> str:
     """Command line, environment and folder: whatever could tell that a process is this lab's."""
-    found = ""
+    text = ""
     for name in ("cmdline", "environ"):
         try:
-            found += Path("/proc", str(pid), name).read_bytes().decode("utf-8", "replace")
+            text += Path("/proc", str(pid), name).read_bytes().decode("utf-8", "replace")
         except OSError:
             continue
     with contextlib.suppress(OSError):
-        found += os.readlink(f"/proc/{pid}/cwd")
-    return found
+        text += os.readlink(f"/proc/{pid}/cwd")
+    return text
 
 
 def wait_for(condition, timeout_s: float = 120) -> None:

@@ -54,39 +54,39 @@ def issues(folder: Path, **changed: str) -> str:
 def test_what_passes_is_named_and_the_run_is_fine(
     lab: DeviceRuns, tmp_path: Path, suite: Path
 ) -> None:
-    done = lab.run(issues(tmp_path), suites=suite)
-    assert done.code == 0, done.output
-    assert done.case(name="bad")["expected"] == {"known_issue": "shaky"}
-    good = done.case(name="good")
+    completed = lab.run(issues(tmp_path), suites=suite)
+    assert completed.code == 0, completed.output
+    assert completed.case(name="bad")["expected"] == {"known_issue": "shaky"}
+    good = completed.case(name="good")
     assert (good["outcome"], good["fixed"]) == (
         "passed",
         {"known_issues": ["shaky"], "fails": False},
     )
     line = "known issue shaky: fixed? 1 case passed where it is expected  [first: "
-    assert line in done.output
-    assert "1 passed, 1 xfailed" in done.output
+    assert line in completed.output
+    assert "1 passed, 1 xfailed" in completed.output
 
 
 @HERE_AND_ON_A_WORKER
 def test_strict_runs_fail(
     lab: DeviceRuns, tmp_path: Path, suite: Path, workers: tuple[str, ...]
 ) -> None:
-    done = lab.run(issues(tmp_path), "--strict-known", *workers, suites=suite)
-    assert done.code == 1, done.output
-    good = done.case(name="good")
+    completed = lab.run(issues(tmp_path), "--strict-known", *workers, suites=suite)
+    assert completed.code == 1, completed.output
+    good = completed.case(name="good")
     assert (good["outcome"], good["fixed"]["fails"]) == ("passed", True)
-    assert "fixed? it passed, and is a known issue: shaky (--strict-known)" in done.output
-    assert "1 failed, 1 xfailed" in done.output
-    assert 'message="fixed? shaky"' in (done.folder / "latest/junit.xml").read_text()
+    assert "fixed? it passed, and is a known issue: shaky (--strict-known)" in completed.output
+    assert "1 failed, 1 xfailed" in completed.output
+    assert 'message="fixed? shaky"' in (completed.folder / "latest/junit.xml").read_text()
 
 
 @pytest.mark.slow
 def test_another_failure_at_the_same_place_is_a_failure(
     lab: DeviceRuns, tmp_path: Path, suite: Path
 ) -> None:
-    done = lab.run(issues(tmp_path, outcome="hung", name="bad"), suites=suite)
-    assert done.code == 1, done.output
-    assert done.case(name="bad")["expected"] is None
+    completed = lab.run(issues(tmp_path, outcome="hung", name="bad"), suites=suite)
+    assert completed.code == 1, completed.output
+    assert completed.case(name="bad")["expected"] is None
 
 
 @pytest.mark.parametrize(
@@ -102,12 +102,12 @@ def test_another_failure_at_the_same_place_is_a_failure(
 def test_an_entry_that_is_over_or_cannot_match_is_named(
     lab: DeviceRuns, tmp_path: Path, suite: Path, way: tuple[str, ...]
 ) -> None:
-    given = issues(tmp_path, until="2026-01-01")
+    option = issues(tmp_path, until="2026-01-01")
     path = tmp_path / "issues.yaml"
     _, _, entry = ISSUE.partition("known_issues:\n")
     other = entry.format_map(ENTRY | {"id": "misspelt"}).replace("{name:", "{nme:")
     path.write_text(path.read_text() + other)
-    done = lab.run(given, "-k", "good", *way, suites=suite)
-    assert done.code == 0, done.output
-    assert "known issue shaky expired on 2026-01-01: look at it again" in done.output
-    assert "misspelt can never match: no case of its suite has the axis nme" in done.output
+    completed = lab.run(option, "-k", "good", *way, suites=suite)
+    assert completed.code == 0, completed.output
+    assert "known issue shaky expired on 2026-01-01: look at it again" in completed.output
+    assert "misspelt can never match: no case of its suite has the axis nme" in completed.output

@@ -87,8 +87,8 @@ def on_terminal(
     return Terminal(command, cwd=ROOT, env=environment(lab, **more), columns=columns, rows=rows)
 
 
-def seen(terminal: Terminal, what: re.Pattern[str]) -> list[re.Match[str]]:
-    return [found for shown in terminal.seen for found in what.finditer(shown)]
+def seen(terminal: Terminal, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+    return [match for shown in terminal.seen for match in pattern.finditer(shown)]
 
 
 def nothing_is_left(terminal: Terminal) -> None:
@@ -102,9 +102,9 @@ def test_each_device_and_the_run_have_a_line_while_it_goes_on(lab: DeviceRuns, s
     with on_terminal(lab, suite) as terminal:
         assert terminal.finish() == 1
         assert PUSHING.search("\n".join(terminal.seen)), terminal.seen[-40:]
-        assert {found[1] for found in seen(terminal, LOADING)} == {"1", "2", "3"}
+        assert {match[1] for match in seen(terminal, LOADING)} == {"1", "2", "3"}
         assert seen(terminal, SLEEPING)
-        assert any("1 failed unexpectedly" in found[0] for found in seen(terminal, OF_THE_RUN))
+        assert any("1 failed unexpectedly" in match[0] for match in seen(terminal, OF_THE_RUN))
         # what fails is said at once, and stays above the lines
         failed = "FAILED ::test_sleep[sim-v73-htp-2.51.0-1] - AssertionError: [bold]one\\x1b[2J"
         early = [
@@ -126,8 +126,8 @@ def test_workers_tell_what_they_are_at(lab: DeviceRuns, suite: Path) -> None:
         assert terminal.finish() == 1
         assert "2 workers [6 items]" in terminal.text
         assert "collecting" not in terminal.text
-        assert {found[1] for found in seen(terminal, SLEEPING)} == {"sim-a", "sim-b"}
-        assert any("2 failed unexpectedly" in found[0] for found in seen(terminal, OF_THE_RUN))
+        assert {match[1] for match in seen(terminal, SLEEPING)} == {"sim-a", "sim-b"}
+        assert any("2 failed unexpectedly" in match[0] for match in seen(terminal, OF_THE_RUN))
         nothing_is_left(terminal)
         assert terminal.text.count("FAILED ::test_sleep[sim-a") == 2
         assert "2 failed, 4 passed" in terminal.lines[-1]
@@ -142,7 +142,7 @@ def test_ended_in_the_middle_it_leaves_nothing(
     lab: DeviceRuns, suite: Path, number: signal.Signals, workers: int
 ) -> None:
     with on_terminal(lab, f"-n{workers}", "-k", "slowly", suite) as terminal:
-        terminal.wait_for(lambda one: seen(one, LOADING))
+        terminal.wait_for(lambda screen: seen(screen, LOADING))
         if number == signal.SIGINT:
             terminal.send("\x03")
         else:
@@ -241,14 +241,14 @@ def test_a_debugger_has_the_terminal_to_itself(lab: DeviceRuns, free: Path) -> N
     )
     with on_free_terminal(lab, free, "--pdb") as terminal:
         for answer in ("c", "q"):
-            terminal.wait_for(lambda one: one.lines[-1] == "(Pdb)")
+            terminal.wait_for(lambda screen: screen.lines[-1] == "(Pdb)")
             drawn = terminal.everything.count(DRAWN)
             for _ in range(10):
                 terminal.read()
             assert drawn
             assert terminal.everything.count(DRAWN) == drawn
             terminal.send(f"{answer}\n")
-            terminal.wait_for(lambda one: one.lines[-1] != "(Pdb)")
+            terminal.wait_for(lambda screen: screen.lines[-1] != "(Pdb)")
         terminal.finish()
         assert "PDB set_trace" in terminal.text
 
@@ -266,15 +266,15 @@ def test_a_crash_in_a_hook_leaves_nothing(lab: DeviceRuns, free: Path) -> None:
 @pytest.mark.slow
 def test_in_a_pipe_it_says_how_far_it_is_at_most_now_and_then(lab: DeviceRuns, suite: Path) -> None:
     say_it_often(suite)
-    done = lab.run("-k", "sleep", suites=suite)
-    assert "\x1b" not in done.output
-    said = re.findall(r"^qnn-harness: .*$", done.output, re.MULTILINE)
-    assert [line.split(",")[0] for line in said] == [
+    completed = lab.run("-k", "sleep", suites=suite)
+    assert "\x1b" not in completed.output
+    lines = re.findall(r"^qnn-harness: .*$", completed.output, re.MULTILINE)
+    assert [line.split(",")[0] for line in lines] == [
         "qnn-harness: 1 of 3 cases",
         "qnn-harness: 2 of 3 cases",
     ]
-    assert "1 failed unexpectedly" in said[1]
-    assert re.search(r"about \d+:\d\d left", said[0])
+    assert "1 failed unexpectedly" in lines[1]
+    assert re.search(r"about \d+:\d\d left", lines[0])
 
 
 def say_it_often(suite: Path) -> None:

@@ -42,20 +42,20 @@ def test_the_journal_tells_how_the_device_was_and_what_was_sent_to_it(newest: Fi
 
 def test_the_metrics_are_those_of_this_run(newest: Finished) -> None:
     text = (newest.folder / "latest/metrics.prom").read_text()
-    found = {
-        (one.name.removeprefix("qnn_harness_"), *one.labels.values()): one.value
+    values = {
+        (sample.name.removeprefix("qnn_harness_"), *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
+        for sample in family.samples
     }
-    assert found["cases", "expected", "target", "sim-v73", "2.51.0"] == 1
+    assert values["cases", "expected", "target", "sim-v73", "2.51.0"] == 1
     sent = sum(push["pushed_bytes"] for push in newest.pushes)
-    assert found["device_pushed_bytes", "sim-v73"] == sent > 0
+    assert values["device_pushed_bytes", "sim-v73"] == sent > 0
 
 
 def test_junit_names_file_line_and_logs(newest: Finished) -> None:
     tree = ElementTree.parse(newest.folder / "latest/junit.xml")
     xmlschema.XMLSchema10(ROOT / "tests/unit/report/junit.xsd").validate(tree)
-    (case,) = [one for one in tree.iter("testcase") if "resident-66" in one.attrib["name"]]
+    (case,) = [node for node in tree.iter("testcase") if "resident-66" in node.attrib["name"]]
     line = (ROOT / case.attrib["file"]).read_text().splitlines()[int(case.attrib["line"]) - 1]
     assert line.startswith(("@pytest.mark", "def test_context_count"))
     named = re.findall(r"\[\[ATTACHMENT\|(.+)\]\]", case.findtext("system-out") or "")
@@ -109,10 +109,10 @@ def test_the_reports_agree_with_the_journal_and_its_schema(newest: Finished) -> 
 
 @pytest.mark.nightly
 def test_plan_lists_and_runs_nothing(lab: DeviceRuns) -> None:
-    done = lab.run("--plan", "-k", "tiny and 66")
-    assert done.code == 0, done.output
-    assert "libQnnHtp.so" in done.output
-    assert "context.bin" in done.output
-    assert "MB" in done.output
+    completed = lab.run("--plan", "-k", "tiny and 66")
+    assert completed.code == 0, completed.output
+    assert "libQnnHtp.so" in completed.output
+    assert "context.bin" in completed.output
+    assert "MB" in completed.output
     assert not lab.reports.exists()
     assert not list((lab.folder / "simulated").glob("*"))

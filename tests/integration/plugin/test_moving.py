@@ -67,16 +67,16 @@ def run_beside(folder: Path, first: str, workers: int, tests: str = SUITE) -> Fi
 
 
 def longest_wait_s(run: Finished) -> float:
-    """How long (s) a case waited at most for its next attempt while one that fits was ready."""
+    """Return the longest wait (s) for a next attempt while a device that fits was ready."""
     ended: dict[str, float] = {}
     ready: dict[str, float] = {}
-    found = [0.0]
+    waits = [0.0]
     for case in run.cases:
-        began = datetime.fromisoformat(case["started"]).timestamp()
-        since = max(ended.get(case["case"], began), ready.setdefault(case["device"]["name"], began))
-        found.append(began - since)
-        ended[case["case"]] = began + case["duration_s"]
-    return max(found)
+        start = datetime.fromisoformat(case["started"]).timestamp()
+        since = max(ended.get(case["case"], start), ready.setdefault(case["device"]["name"], start))
+        waits.append(start - since)
+        ended[case["case"]] = start + case["duration_s"]
+    return max(waits)
 
 
 NIGHTLY = pytest.mark.nightly

@@ -44,17 +44,17 @@ def test_reruns_timeouts_and_allure(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = tmp_path / "test_mine.py"
     suite.write_text(SUITE)
     told, shown = tmp_path / "problem.json", tmp_path / "allure"
-    done = lab.run(
+    completed = lab.run(
         *("--reruns=2", f"--alluredir={shown}", f"--problem-file={told}"),
         *("-p", "no:cacheprovider"),
         suites=suite,
     )
-    assert done.code == 1, done.output
-    cases = {case["case"].partition("::")[2].partition("[")[0]: case for case in done.cases}
-    assert len(done.cases) == 4, "nothing was run again"
+    assert completed.code == 1, completed.output
+    cases = {case["case"].partition("::")[2].partition("[")[0]: case for case in completed.cases}
+    assert len(completed.cases) == 4, "nothing was run again"
 
-    assert "not repeated for --reruns and the mark flaky (on 1 of them)" in done.output
-    assert "--retries" in done.output
+    assert "not repeated for --reruns and the mark flaky (on 1 of them)" in completed.output
+    assert "--retries" in completed.output
     failed = cases["test_fails"]
     assert (failed["outcome"], failed["cause"]) == ("failed", "target")
     assert failed["error"]["message"] == "no good\nat test_mine.py:22"
@@ -73,8 +73,8 @@ def test_reruns_timeouts_and_allure(lab: DeviceRuns, tmp_path: Path) -> None:
     placement = cases["test_fine"]["case"].partition("[")[2].removesuffix("-two]")
     results = [json.loads(file.read_text()) for file in shown.glob("*-result.json")]
     assert len(results) == 4
-    (fine,) = (one for one in results if one["name"].startswith("test_fine"))
-    assert {one["name"]: one["value"] for one in fine["parameters"]} == {
+    (fine,) = (result for result in results if result["name"].startswith("test_fine"))
+    assert {item["name"]: item["value"] for item in fine["parameters"]} == {
         "placement": placement,
         "models": "(tiny, io-heavy-32mb)",
     }

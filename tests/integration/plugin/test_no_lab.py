@@ -27,8 +27,8 @@ def test_device(bench):
 def run(folder: Path, *options: str) -> tuple[int, str]:
     words = ("pytest", "-p", "no:cacheprovider", *options)
     env = {**os.environ, "PYTEST_ADDOPTS": WITHOUT_HYPOTHESIS}
-    done = run_module(words, folder, env, 120)
-    return done.returncode, done.stdout + done.stderr
+    completed = run_module(words, folder, env, 120)
+    return completed.returncode, completed.stdout + completed.stderr
 
 
 @pytest.fixture
@@ -42,10 +42,10 @@ def folder(tmp_path: Path) -> Path:
 def test_plain_tests_run_and_device_tests_say_what_to_do(
     folder: Path, options: tuple[str, ...]
 ) -> None:
-    code, said = run(folder, *options)
-    assert code == 0, said
-    assert "1 passed, 1 skipped" in said
-    assert "\n1 device test is skipped: no devices.yaml here: --device sim-v73 runs it on" in said
+    code, output = run(folder, *options)
+    assert code == 0, output
+    assert "1 passed, 1 skipped" in output
+    assert "\n1 device test is skipped: no devices.yaml here: --device sim-v73 runs it on" in output
     assert "1 device test is" not in run(folder, "-rs", *options)[1], "pytest tells of it"
 
 
@@ -54,9 +54,9 @@ def test_plain_tests_run_and_device_tests_say_what_to_do(
 def test_who_wants_no_device_needs_no_lab(
     folder: Path, expression: str, workers: tuple[str, ...]
 ) -> None:
-    code, said = run(folder, "-m", expression, *workers)
-    assert code == 0, said
-    assert "devices.yaml" not in said
+    code, output = run(folder, "-m", expression, *workers)
+    assert code == 0, output
+    assert "devices.yaml" not in output
 
 
 @pytest.mark.parametrize(
@@ -67,32 +67,32 @@ def test_a_lab_above_is_named(folder: Path, options: tuple[str, ...], code: int)
     (folder / "devices.yaml").write_text("schema: 1\ndevices: []\n")
     (folder / "sub").mkdir()
     (folder / "test_mine.py").rename(folder / "sub/test_mine.py")
-    done, said = run(folder / "sub", *options)
-    assert done == code, said
-    told = (
+    done, output = run(folder / "sub", *options)
+    assert done == code, output
+    hint = (
         f" but found {folder / 'devices.yaml'} in a parent folder: pass --lab={folder}/devices.yaml"
     )
-    assert said.count(told) == 1, said
+    assert output.count(hint) == 1, output
 
 
 @pytest.mark.parametrize("name", ["bench", "placement"])
 def test_a_fixture_of_ones_own_may_be_called_as_ours(folder: Path, name: str) -> None:
-    own = f"import pytest\n@pytest.fixture\ndef {name}():\n    return 5\n"
-    (folder / "test_own.py").write_text(f"{own}def test_own({name}):\n    assert {name} == 5\n")
-    code, said = run(folder, "--device", "sim-v73")
-    assert code == 0, said
-    assert "3 passed" in said
+    fixture = f"import pytest\n@pytest.fixture\ndef {name}():\n    return 5\n"
+    (folder / "test_own.py").write_text(f"{fixture}def test_own({name}):\n    assert {name} == 5\n")
+    code, output = run(folder, "--device", "sim-v73")
+    assert code == 0, output
+    assert "3 passed" in output
 
 
 def test_tests_are_found(folder: Path) -> None:
-    code, said = run(folder, "--collect-only", "-q")
+    code, output = run(folder, "--collect-only", "-q")
     assert code == 0
-    assert "test_mine.py::test_plain" in said
-    assert "test_mine.py::test_device" in said
+    assert "test_mine.py::test_plain" in output
+    assert "test_mine.py::test_device" in output
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         (("-m", "device"), "--device sim-v73 (or sim-v68"),
         (("-m", "device", "-n", "2"), "error: {folder}/devices.yaml: no such file"),
@@ -101,30 +101,30 @@ def test_tests_are_found(folder: Path) -> None:
         (("--lab", "other.yaml"), "other.yaml: no such file"),
     ],
 )
-def test_who_asks_for_devices_is_told(folder: Path, options: tuple[str, ...], says: str) -> None:
-    code, said = run(folder, *options)
+def test_who_asks_for_devices_is_told(folder: Path, options: tuple[str, ...], message: str) -> None:
+    code, output = run(folder, *options)
     assert code == 2
-    says = says.format(folder=folder)
-    assert said.count(says) == 1
-    assert "!!" not in said, "the error is all"
+    message = message.format(folder=folder)
+    assert output.count(message) == 1
+    assert "!!" not in output, "the error is all"
 
 
 def test_workers_that_cannot_begin_are_told_of_once(folder: Path) -> None:
     broken = ("-d", "--tx", "2*popen//python=/bin/false")
-    code, said = run(folder, "-m", "device", "--device", "sim-v73", *broken)
+    code, output = run(folder, "-m", "device", "--device", "sim-v73", *broken)
     assert code == 3
-    assert said.count("error: workers of pytest-xdist died as they were started: ") == 1
-    assert "!!" not in said
+    assert output.count("error: workers of pytest-xdist died as they were started: ") == 1
+    assert "!!" not in output
 
 
 def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Path) -> None:
-    code, said = run(folder, "-m", "device", "-k", "nothing")
+    code, output = run(folder, "-m", "device", "-k", "nothing")
     assert code == 5
-    assert "no device test was selected; those that come with qnn-harness: --pyargs" in said
+    assert "no device test was selected; those that come with qnn-harness: --pyargs" in output
 
 
 @pytest.mark.parametrize(
-    ("options", "written", "instead", "says"),
+    ("options", "written", "instead", "message"),
     [
         (
             (),
@@ -152,26 +152,26 @@ def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Pat
     ],
 )
 def test_a_slip_in_a_marker_is_an_error_of_its_test_and_names_its_place(
-    folder: Path, options: tuple[str, ...], written: str, instead: str, says: str
+    folder: Path, options: tuple[str, ...], written: str, instead: str, message: str
 ) -> None:
     text = SUITE.replace(written, instead)
     (folder / "test_mine.py").write_text(text)
-    code, said = run(folder, "--device", "sim-v73", *options)
+    code, output = run(folder, "--device", "sim-v73", *options)
     assert code == 2
     lines = text.splitlines()
-    first = lines.index(next(one for one in lines if one.startswith(("@", "def test_device"))))
-    assert said.count(f"\ntest_mine.py:{first + 1}: {says}") == 1, said
-    assert re.search(r"^ERROR test_mine.py::test_device", said, re.MULTILINE), said
+    first = lines.index(next(line for line in lines if line.startswith(("@", "def test_device"))))
+    assert output.count(f"\ntest_mine.py:{first + 1}: {message}") == 1, output
+    assert re.search(r"^ERROR test_mine.py::test_device", output, re.MULTILINE), output
     others = 0 if "-m" in options else 1
-    assert said.count("1 passed") == others, "tests beside it run"
-    code, said = run(folder, "--device", "sim-v73", "--collect-only", "-q")
+    assert output.count("1 passed") == others, "tests beside it run"
+    code, output = run(folder, "--device", "sim-v73", "--collect-only", "-q")
     assert code == 0, "an IDE finds all"
-    assert said.count("test_mine.py::test_") == 2, said
+    assert output.count("test_mine.py::test_") == 2, output
 
 
 @pytest.mark.parametrize("device", [(), ("--device", "sim-v73")], ids=["no-lab", "lab"])
 @pytest.mark.parametrize(
-    ("marker", "says"),
+    ("marker", "message"),
     [
         ('backend="htpp"', "backend in the marker of test_device: a device test cannot require"),
         ('htp_arch="v73"', "htp_arch in the marker of test_device: a device test cannot require"),
@@ -180,28 +180,28 @@ def test_a_slip_in_a_marker_is_an_error_of_its_test_and_names_its_place(
     ],
 )
 def test_a_wrong_value_in_a_marker_is_told_with_and_without_a_lab(
-    folder: Path, marker: str, says: str, device: tuple[str, ...]
+    folder: Path, marker: str, message: str, device: tuple[str, ...]
 ) -> None:
     (folder / "test_mine.py").write_text(SUITE.replace('backend="htp"', marker))
-    code, said = run(folder, *device)
+    code, output = run(folder, *device)
     assert code == 2
-    assert said.count(f"\ntest_mine.py:8: {says}") == 1, said
+    assert output.count(f"\ntest_mine.py:8: {message}") == 1, output
 
 
 def test_a_version_that_nobody_has_names_the_marker(folder: Path) -> None:
     (folder / "test_mine.py").write_text(SUITE.replace('backend="htp"', 'qnn="2.99"'))
-    code, said = run(folder, "--device", "sim-v73")
+    code, output = run(folder, "--device", "sim-v73")
     assert code == 2
-    where = "\ntest_mine.py:8: qnn in the marker of test_device: unknown QNN version '2.99'"
-    assert said.count(where) == 1, said
+    place = "\ntest_mine.py:8: qnn in the marker of test_device: unknown QNN version '2.99'"
+    assert output.count(place) == 1, output
 
 
 def test_a_test_that_no_device_fits_says_why_also_alone(folder: Path) -> None:
     (folder / "test_mine.py").write_text(SUITE.replace('backend="htp"', "htp_arch=75"))
-    code, said = run(folder, "--device", "sim-v73")
+    code, output = run(folder, "--device", "sim-v73")
     assert code == 0
     why = "no device of the lab fits: sim-v73: needs htp_arch 75, has 73"
-    assert said.count(f"1 device test is skipped: {why}") == 1, said
+    assert output.count(f"1 device test is skipped: {why}") == 1, output
     assert "device test is" not in run(folder, "--device", "sim-v73", "-rs")[1], "pytest tells"
 
 
@@ -209,13 +209,13 @@ def test_a_marker_of_ones_own_may_be_like_ours(folder: Path) -> None:
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = devices(which): of my own\n")
     text = "import pytest\n@pytest.mark.devices('all')\ndef test_plain(): pass\n"
     (folder / "test_mine.py").write_text(text)
-    code, said = run(folder)
-    assert code == 0, said
+    code, output = run(folder)
+    assert code == 0, output
 
 
 def test_a_simulated_device_needs_no_lab(folder: Path) -> None:
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --device sim-v73\n")
-    code, said = run(folder)
-    assert code == 0, said
-    assert "1 of 1 case has a verdict: 1 passed" in said
-    assert "2 passed" in said
+    code, output = run(folder)
+    assert code == 0, output
+    assert "1 of 1 case has a verdict: 1 passed" in output
+    assert "2 passed" in output

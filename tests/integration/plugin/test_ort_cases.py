@@ -70,10 +70,10 @@ def cases(
 ) -> dict[str, dict[str, Any]]:
     suite = tmp_path_factory.mktemp("suite") / "test_ort.py"
     suite.write_text(SUITE)
-    done = module_lab.run("--ort", "1.24.1,1.31.1", suites=suite)
-    assert done.code == 1, done.output
-    return {case["case"].partition("::")[2].partition("[")[0]: case for case in done.cases} | {
-        case["axes"]["ort"]: case for case in done.cases if "::test_dump[" in case["case"]
+    completed = module_lab.run("--ort", "1.24.1,1.31.1", suites=suite)
+    assert completed.code == 1, completed.output
+    return {case["case"].partition("::")[2].partition("[")[0]: case for case in completed.cases} | {
+        case["axes"]["ort"]: case for case in completed.cases if "::test_dump[" in case["case"]
     }
 
 

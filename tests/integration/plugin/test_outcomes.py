@@ -1,4 +1,4 @@
-"""What each way of ending becomes: in the record, on the terminal, in the exit code."""
+"""Each way of ending: in the record, on the terminal, in the exit code."""
 
 from __future__ import annotations
 
@@ -161,11 +161,11 @@ def suite(tmp_path: Path) -> Path:
 
 
 def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
-    done = lab.run("--qnn", "2.47.0", "--compiler", "2.51.0", suites=suite)
-    assert done.code == 1, done.output
+    completed = lab.run("--qnn", "2.47.0", "--compiler", "2.51.0", suites=suite)
+    assert completed.code == 1, completed.output
     ends = {
         case["case"].rpartition("::")[2].partition("[")[0]: (case["outcome"], case["cause"])
-        for case in done.cases
+        for case in completed.cases
     }
     assert ends == {
         "test_assertion": ("failed", "target"),
@@ -191,62 +191,62 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
         "test_shell": ("passed", None),
         "test_fine": ("passed", None),
     }
-    marked = [case for case in done.cases if "test_marked_mistake" in case["case"]]
-    by_mark = {one["axes"]["mark"]: one for one in marked}
+    marked = [case for case in completed.cases if "test_marked_mistake" in case["case"]]
+    by_mark = {record["axes"]["mark"]: record for record in marked}
     assert (by_mark["bare"]["outcome"], by_mark["bare"]["cause"]) == ("error", "config")
     assert "'Bench' object has no attribute 'resydent'" in by_mark["bare"]["error"]["message"]
-    assert "has no attribute 'resydent'" in done.output
+    assert "has no attribute 'resydent'" in completed.output
     assert by_mark["named"]["outcome"] == "skipped"
-    nothing = [case for case in done.cases if "test_nothing" in case["case"]]
-    assert [(one["outcome"], one["cause"]) for one in nothing] == [("error", "config")] * 4
+    nothing = [case for case in completed.cases if "test_nothing" in case["case"]]
+    assert [(record["outcome"], record["cause"]) for record in nothing] == [("error", "config")] * 4
     line = 1 + SUITE.splitlines().index("def test_nothing(bench, n):") - 2
-    told = f"test_ends.py:{line}: the test ran nothing on its device, so there is no verdict"
-    assert all(told in one["error"]["message"] for one in nothing), nothing
-    assert told in done.output
-    (skipped,) = (case for case in done.cases if "test_skip" in case["case"])
+    messages = f"test_ends.py:{line}: the test ran nothing on its device, so there is no verdict"
+    assert all(messages in record["error"]["message"] for record in nothing), nothing
+    assert messages in completed.output
+    (skipped,) = (case for case in completed.cases if "test_skip" in case["case"])
     assert skipped["measurements"]["skip_reason"] == "not today"
-    words = [case for case in done.cases if "test_wrong_word" in case["case"]]
-    assert [(one["outcome"], one["cause"]) for one in words] == [("error", "config")] * 4
-    told = " ".join(one["error"]["message"] for one in words)
+    words = [case for case in completed.cases if "test_wrong_word" in case["case"]]
+    assert [(record["outcome"], record["cause"]) for record in words] == [("error", "config")] * 4
+    messages = " ".join(record["error"]["message"] for record in words)
     for said in (
         "measure(what=...): JSON cannot hold a value of type object",
         "Bench.conclude: text must be str, is 5",
         "Bench.check: checks must be Check, is 5",
         "Bench.expect: checks must be Check, is 5",
     ):
-        assert said in told
-    (wrong,) = (case for case in done.cases if "test_wrong_call" in case["case"])
+        assert said in messages
+    (wrong,) = (case for case in completed.cases if "test_wrong_call" in case["case"])
     said = "Bench.resident: number must be int | None, is '3' (str)"
     assert re.fullmatch(rf"test_ends\.py:\d+: {re.escape(said)}", wrong["error"]["message"])
-    assert re.search(rf"^test_ends\.py:\d+: {re.escape(said)}$", done.output, re.M)
-    assert "def schedule(" not in done.output  # no traceback of ours stands before it
-    (bug,) = (case for case in done.cases if "test_bug_of_the_suite" in case["case"])
+    assert re.search(rf"^test_ends\.py:\d+: {re.escape(said)}$", completed.output, re.M)
+    assert "def schedule(" not in completed.output  # no traceback of ours stands before it
+    (bug,) = (case for case in completed.cases if "test_bug_of_the_suite" in case["case"])
     line = 1 + SUITE.splitlines().index('    raise ValueError("oops")')
-    told = f"test_ends.py:{line}: the test's own mistake: ValueError: oops"
-    assert bug["error"]["message"] == told
+    messages = f"test_ends.py:{line}: the test's own mistake: ValueError: oops"
+    assert bug["error"]["message"] == messages
     line = 1 + SUITE.splitlines().index("def test_unchecked(bench):")
-    (unchecked,) = (case for case in done.cases if "test_unchecked" in case["case"])
+    (unchecked,) = (case for case in completed.cases if "test_unchecked" in case["case"])
     assert f"at test_ends.py:{line + 1}" in unchecked["error"]["message"]
-    assert f"\ntest_ends.py:{line + 1}: crashed in step 0" in done.output
-    (unknown,) = (case for case in done.cases if "test_unknown" in case["case"])
+    assert f"\ntest_ends.py:{line + 1}: crashed in step 0" in completed.output
+    (unknown,) = (case for case in completed.cases if "test_unknown" in case["case"])
     assert "fixture 'nothing_of_this_name' not found" in unknown["error"]["message"]
-    (binary,) = (case for case in done.cases if "test_binary" in case["case"])
+    (binary,) = (case for case in completed.cases if "test_binary" in case["case"])
     assert binary["error"]["code"] == 5000
     assert "Using newer context binary on old SDK" in binary["error"]["message"]
-    (crash,) = (case for case in done.cases if "test_crash" in case["case"])
+    (crash,) = (case for case in completed.cases if "test_crash" in case["case"])
     assert "SIGSEGV" in crash["error"]["message"]
     assert crash["error"]["step"] == 0
     line = 1 + SUITE.splitlines().index(
         '    bench.run(Plan((Step("crash", {"signal": "11"}),))).check()'
     )
     assert crash["error"]["message"].splitlines()[-1] == f"at test_ends.py:{line}"
-    assert f"\ntest_ends.py:{line}: crashed in step 0" in done.output
-    assert "needs htp_arch 75, has 73" in done.output
+    assert f"\ntest_ends.py:{line}: crashed in step 0" in completed.output
+    assert "needs htp_arch 75, has 73" in completed.output
 
 
 def test_a_run_that_stops_at_the_first_failure_is_not_whole(lab: DeviceRuns, suite: Path) -> None:
-    done = lab.run("-x", "-n", "0", "-k", "assertion or skip", suites=suite)
-    assert (done.code, len(done.cases)) == (1, 1), done.output
+    completed = lab.run("-x", "-n", "0", "-k", "assertion or skip", suites=suite)
+    assert (completed.code, len(completed.cases)) == (1, 1), completed.output
     info = json.loads((lab.reports / "latest/run.json").read_text())
     assert info["problem"] == "not run: 1 of 2 cases"
 
@@ -266,8 +266,8 @@ def test_a_failure_of_a_plain_test_is_not_hidden_by_good_cases(
     )
     command = [word for word in lab.command(suite.parent) if word not in ("-m", "device")]
     command.insert(1, "-m")
-    done = subprocess.run(
+    completed = subprocess.run(
         command, env=lab.environment, capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 1, done.stdout
-    assert "1 failed, 1 passed" in done.stdout
+    assert completed.returncode == 1, completed.stdout
+    assert "1 failed, 1 passed" in completed.stdout

@@ -42,19 +42,19 @@ def farm(lab: DeviceRuns, folder: Path, devices: str, suite: str) -> Path:
     return path
 
 
-def workers_of(done: Finished) -> dict[str, set[str]]:
-    """Who ran cases on each device."""
+def workers_of(completed: Finished) -> dict[str, set[str]]:
+    """Return the workers that ran cases on each device."""
     used: dict[str, set[str]] = {}
-    for case in done.cases:
+    for case in completed.cases:
         used.setdefault(case["device"]["name"], set()).add(case["measurements"]["worker"])
     return used
 
 
 def counted_in(file: Path) -> tuple[set[str | None], set[str | None], int]:
-    """How many tests and errors the head of a junit.xml tells, and how many there are."""
+    """Return the numbers of tests and errors in the head of a junit.xml, and the real ones."""
     root = ElementTree.parse(file).getroot()
     suites = [*root.iter("testsuite")]
-    counted = [{suite.get(what) for suite in suites} for what in ("tests", "errors")]
+    counted = [{suite.get(name) for suite in suites} for name in ("tests", "errors")]
     return counted[0], counted[1], len([*root.iter("testcase")])
 
 
@@ -66,9 +66,9 @@ def overlapping(cases: list[dict[str, Any]]) -> list[str]:
     rounding = timedelta(seconds=0.01)
     return [
         after["case"]
-        for (device, began, case), (next_device, next_began, after) in pairwise(spans)
+        for (device, start, case), (next_device, next_began, after) in pairwise(spans)
         if device == next_device
-        and began + timedelta(seconds=case["duration_s"]) > next_began + rounding
+        and start + timedelta(seconds=case["duration_s"]) > next_began + rounding
     ]
 
 
@@ -76,17 +76,17 @@ def test_each_device_runs_one_case_at_a_time_and_the_run_has_one_journal(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
     suite = farm(lab, tmp_path, TWO_DEVICES, SUITE)
-    done = lab.run("-n", "auto", suites=suite)
-    assert done.code == 0, done.output
-    assert len(done.cases) == len({case["case"] for case in done.cases}) == 8
-    used = workers_of(done)
+    completed = lab.run("-n", "auto", suites=suite)
+    assert completed.code == 0, completed.output
+    assert len(completed.cases) == len({case["case"] for case in completed.cases}) == 8
+    used = workers_of(completed)
     assert used.keys() == {"sim-a", "sim-b"}
     assert len({name for names in used.values() for name in names}) == 2
-    assert overlapping(done.cases) == []
+    assert overlapping(completed.cases) == []
     runs = list(lab.reports.glob("2*"))
     assert len(runs) == 1
     assert json.loads((runs[0] / "run.json").read_text())["exit_code"] == 0
-    assert all((runs[0] / log).is_file() for case in done.cases for log in case["logs"])
+    assert all((runs[0] / log).is_file() for case in completed.cases for log in case["logs"])
 
 
 POOL = """schema: 1
@@ -122,10 +122,10 @@ def test_a_case_whose_name_has_a_device_has_its_verdict_from_there_or_none(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
     suite = farm(lab, tmp_path, POOL, SICK_SUITE)
-    done = lab.run("--each-device", "-n", "2", "--retries", "1", suites=suite)
-    assert done.code == 3, done.output
-    assert misnamed(done.cases) == []
-    last = {case["case"]: case for case in done.cases}
+    completed = lab.run("--each-device", "-n", "2", "--retries", "1", suites=suite)
+    assert completed.code == 3, completed.output
+    assert misnamed(completed.cases) == []
+    last = {case["case"]: case for case in completed.cases}
     assert len(last) == 10
     lost = [case for case in last.values() if case["outcome"] == "error"]
     assert lost
@@ -183,12 +183,12 @@ def test_devices_of_a_pool_share_cases_and_none_waits(lab: DeviceRuns, tmp_path:
     shared = tmp_path / "shared"
     for _ in range(2):
         shared.unlink(missing_ok=True)
-        done = lab.run("-n", "auto", suites=suite, SHARED=str(shared))
-        assert done.code == 0, done.output
-        cases = {case["case"].partition("[")[2]: case for case in done.cases}
-        assert len(done.cases) == len(cases) == 8
+        completed = lab.run("-n", "auto", suites=suite, SHARED=str(shared))
+        assert completed.code == 0, completed.output
+        cases = {case["case"].partition("[")[2]: case for case in completed.cases}
+        assert len(completed.cases) == len(cases) == 8
         assert all(name.startswith("farm-htp-") for name in cases)
-        assert {device: len(names) for device, names in workers_of(done).items()} == {
+        assert {device: len(names) for device, names in workers_of(completed).items()} == {
             "sim-a": 1,
             "sim-b": 1,
         }
@@ -196,18 +196,18 @@ def test_devices_of_a_pool_share_cases_and_none_waits(lab: DeviceRuns, tmp_path:
         assert sorted(shared.read_text().split()) == ["down", "down", "up", "up"]
     # the second time it is known which one is long: a device begins with it, once it is ready
     (long,) = (case for name, case in cases.items() if name.endswith("-0]"))
-    others = [case for case in done.cases if case["device"]["name"] == long["device"]["name"]]
+    others = [case for case in completed.cases if case["device"]["name"] == long["device"]["name"]]
     assert long["started"] == min(case["started"] for case in others)
 
 
 def test_a_device_asked_for_by_name_has_cases_of_its_own(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = farm(lab, tmp_path, POOL, SUITE)
     found = {}
-    for asked in ("sim-a,sim-b", "farm", "sim-b"):
-        done = lab.run("--collect-only", "-q", "--device", asked, suites=suite)
-        assert done.code == 0, done.output
-        names = [line for line in done.output.splitlines() if "test_noop[" in line]
-        found[asked] = {name.partition("[")[2].partition("-htp")[0] for name in names}, len(names)
+    for devices in ("sim-a,sim-b", "farm", "sim-b"):
+        completed = lab.run("--collect-only", "-q", "--device", devices, suites=suite)
+        assert completed.code == 0, completed.output
+        names = [line for line in completed.output.splitlines() if "test_noop[" in line]
+        found[devices] = {name.partition("[")[2].partition("-htp")[0] for name in names}, len(names)
     assert found == {
         "sim-a,sim-b": ({"sim-a", "sim-b"}, 8),
         "farm": ({"farm"}, 4),
@@ -240,13 +240,13 @@ def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
     suite = farm(lab, tmp_path, KINDS, KINDS_SUITE)
-    done = lab.run("--any-device", "-n", "auto", suites=suite)
-    assert done.code == 0, done.output
-    (unfit,) = (case for case in done.cases if case["device"] is None)
+    completed = lab.run("--any-device", "-n", "auto", suites=suite)
+    assert completed.code == 0, completed.output
+    (unfit,) = (case for case in completed.cases if case["device"] is None)
     assert (unfit["outcome"], unfit["cause"], unfit["attempt"]) == ("unsupported", None, 1)
     assert unfit["case"].endswith("[no-device]")
     assert "sim-c: needs htp_arch 81, has 75" in unfit["error"]["message"]
-    placed = [case for case in done.cases if case["device"] is not None]
+    placed = [case for case in completed.cases if case["device"] is not None]
     ran = {case["case"].partition("::")[2]: case["device"]["name"] for case in placed}
     assert len(placed) == len(ran) == 5
     again = lab.run("--any-device", "-n", "auto", "--resume", "latest", suites=suite)
@@ -255,12 +255,12 @@ def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
     assert sorted(ran) == [f"test_noop[any-htp-2.51.0-{number}]" for number in range(4)]
     # the GPU library of the first one does not open without a GPU, and says so
     gpu = ROOT / "suites/test_gpu_contexts.py"
-    done = lab.run("--any-device", "-n", "auto", "-k", "compiler_and_runtime", suites=gpu)
-    assert done.code == 0, done.output
-    *unable, last = done.cases
+    completed = lab.run("--any-device", "-n", "auto", "-k", "compiler_and_runtime", suites=gpu)
+    assert completed.code == 0, completed.output
+    *unable, last = completed.cases
     assert last["outcome"] == "passed"
     assert last["device"]["name"] != "sim-a"
-    assert [(one["outcome"], one["device"]["name"]) for one in unable] in (
+    assert [(case["outcome"], case["device"]["name"]) for case in unable] in (
         [],
         [("unsupported", "sim-a")],
     )
@@ -270,33 +270,33 @@ def test_any_device_runs_what_it_can_and_leaves_the_rest_to_others(
 @pytest.mark.slow
 def test_cases_fan_out_over_devices_or_their_kinds(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = farm(lab, tmp_path, KINDS, KINDS_SUITE)
-    done = lab.run("--any-device", "--each-soc", "-n", "auto", "-k", "noop", suites=suite)
-    assert done.code == 0, done.output
-    assert len(done.cases) == 12
-    assert {case["device"]["name"]: case["axes"]["soc"] for case in done.cases} == {
+    completed = lab.run("--any-device", "--each-soc", "-n", "auto", "-k", "noop", suites=suite)
+    assert completed.code == 0, completed.output
+    assert len(completed.cases) == 12
+    assert {case["device"]["name"]: case["axes"]["soc"] for case in completed.cases} == {
         "sim-a": "qcs8550-linux-x64",
         "sim-b": "qcs8550-linux-x64-2",
         "sim-c": "sm8650",
     }
-    assert all(f"[{case['axes']['soc']}-htp-" in case["case"] for case in done.cases)
+    assert all(f"[{case['axes']['soc']}-htp-" in case["case"] for case in completed.cases)
 
 
 def test_a_device_called_any_is_told(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = farm(lab, tmp_path, KINDS.replace("sim-a", "any"), SUITE)
-    done = lab.run("--any-device", suites=suite)
-    assert done.code == 2, done.output
-    assert "--any-device: a device or a pool of" in done.output
+    completed = lab.run("--any-device", suites=suite)
+    assert completed.code == 2, completed.output
+    assert "--any-device: a device or a pool of" in completed.output
 
 
 def test_without_workers_a_pool_is_one_device(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = farm(lab, tmp_path, POOL, SUITE)
     (tmp_path / "conftest.py").write_text(PATIENT)
-    done = lab.run(suites=suite)
-    assert done.code == 0, done.output
-    assert len(done.cases) == 4
+    completed = lab.run(suites=suite)
+    assert completed.code == 0, completed.output
+    assert len(completed.cases) == 4
     # where its first device is not ready in a second, another one has them
-    assert {case["device"]["name"] for case in done.cases} <= {"sim-a", "sim-b"}
-    assert overlapping(done.cases) == []
+    assert {case["device"]["name"] for case in completed.cases} <= {"sim-a", "sim-b"}
+    assert overlapping(completed.cases) == []
 
 
 @pytest.mark.slow
@@ -305,17 +305,17 @@ def test_the_case_in_which_a_worker_died_is_run_again_and_none_twice(
 ) -> None:
     suite = farm(lab, tmp_path, POOL, POOL_SUITE)
     file = tmp_path / "junit.xml"
-    asked = ("-n", "2", f"--junitxml={file}")
-    done = lab.run(*asked, suites=suite, SHARED=str(tmp_path / "shared"), DIES="1")
-    assert done.code == 0, done.output
-    assert "crashed while running" in done.output
-    assert "1 retried" in done.output
-    assert "1 error" not in done.output
-    for written in (file, done.folder / "latest/junit.xml"):
+    words = ("-n", "2", f"--junitxml={file}")
+    completed = lab.run(*words, suites=suite, SHARED=str(tmp_path / "shared"), DIES="1")
+    assert completed.code == 0, completed.output
+    assert "crashed while running" in completed.output
+    assert "1 retried" in completed.output
+    assert "1 error" not in completed.output
+    for written in (file, completed.folder / "latest/junit.xml"):
         assert counted_in(written) == ({"8"}, {"0"}, 8), written
     assert (tmp_path / "died").exists()
-    assert len(done.cases) == len({case["case"] for case in done.cases}) == 8
-    assert {case["outcome"] for case in done.cases} == {"passed"}, done.output
+    assert len(completed.cases) == len({case["case"] for case in completed.cases}) == 8
+    assert {case["outcome"] for case in completed.cases} == {"passed"}, completed.output
 
 
 DYING_SUITE = """from pathlib import Path
@@ -368,29 +368,29 @@ def pytest_runtest_logfinish(nodeid):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("when", "fails"),
+    ("moment", "fails"),
     [("teardown", "call"), ("end", "call")],
 )
 def test_what_a_worker_said_of_a_case_that_it_died_in_is_not_counted(
-    lab: DeviceRuns, tmp_path: Path, when: str, fails: str
+    lab: DeviceRuns, tmp_path: Path, moment: str, fails: str
 ) -> None:
     """It had told of its setup and call, and not of its end; or of that, too: then it is over."""
     suite = farm(lab, tmp_path, POOL, DYING_SUITE)
     (tmp_path / "conftest.py").write_text(AT_ITS_END)
     file = tmp_path / "junit.xml"
     words = ("-n", "2", f"--junitxml={file}")
-    done = lab.run(*words, suites=suite, DIES_AT=when, FAILS=fails)
+    completed = lab.run(*words, suites=suite, DIES_AT=moment, FAILS=fails)
     assert (tmp_path / "died").exists()
-    over = when == "end"
-    bad = int(over and bool(fails))
-    assert done.code == bad, done.output
-    assert len(done.cases) == len({case["case"] for case in done.cases}) == 8
-    for written in (file, done.folder / "latest/junit.xml"):
+    is_over = moment == "end"
+    bad = int(is_over and bool(fails))
+    assert completed.code == bad, completed.output
+    assert len(completed.cases) == len({case["case"] for case in completed.cases}) == 8
+    for written in (file, completed.folder / "latest/junit.xml"):
         assert counted_in(written) == ({"8"}, {"0"}, 8), written.read_text()
-    *_, last = done.output.splitlines()
+    *_, last = completed.output.splitlines()
     assert f" {8 - bad} passed" in last
     assert (" failed" in last) == bool(bad)
-    assert (" 1 retried" in last) == (not over)
+    assert (" 1 retried" in last) == (not is_over)
 
 
 @pytest.mark.slow
@@ -399,11 +399,11 @@ def test_a_case_that_no_worker_came_to_run_again_is_an_error_of_the_lab(
 ) -> None:
     suite = farm(lab, tmp_path, POOL, POOL_SUITE.replace("number == 5 and ", ""))
     file = tmp_path / "junit.xml"
-    asked = ("-n", "1", "--max-worker-restart=0", f"--junitxml={file}")
-    done = lab.run(*asked, suites=suite, SHARED=str(tmp_path / "shared"), DIES="1")
-    assert done.code == 3, done.output
+    words = ("-n", "1", "--max-worker-restart=0", f"--junitxml={file}")
+    completed = lab.run(*words, suites=suite, SHARED=str(tmp_path / "shared"), DIES="1")
+    assert completed.code == 3, completed.output
     assert counted_in(file) == ({"1"}, {"1"}, 1)
-    assert "0 of 8 cases have a verdict, 8 not run" in done.output
+    assert "0 of 8 cases have a verdict, 8 not run" in completed.output
 
 
 KILLER_SUITE = """import os
@@ -425,11 +425,11 @@ def test_a_case_in_which_each_worker_dies_keeps_no_other_from_a_verdict(
 ) -> None:
     suite = farm(lab, tmp_path, POOL, KILLER_SUITE)
     file = tmp_path / "junit.xml"
-    done = lab.run("-n", "1", "--retries", "1", f"--junitxml={file}", suites=suite)
-    assert done.code == 3, done.output
-    assert "3 of 4 cases have a verdict, 1 not run: 3 passed" in done.output
-    assert "that case is not run again" in done.output
-    assert " 3 passed, 1 error, 1 retried" in done.output
+    completed = lab.run("-n", "1", "--retries", "1", f"--junitxml={file}", suites=suite)
+    assert completed.code == 3, completed.output
+    assert "3 of 4 cases have a verdict, 1 not run: 3 passed" in completed.output
+    assert "that case is not run again" in completed.output
+    assert " 3 passed, 1 error, 1 retried" in completed.output
     assert counted_in(file) == ({"4"}, {"1"}, 4)
 
 
@@ -441,9 +441,9 @@ def test_a_test_that_is_called_like_a_case_is_none(lab: DeviceRuns, tmp_path: Pa
         '@pytest.mark.parametrize("text", ["sim-v73-htp-2.51.0", "sim-v73-other"])\n'
         "def test_plain(text): pass\n"
     )
-    done = lab.run("-m", "", "-n", "2", suites=suite)
-    assert done.code == 0, done.output
-    assert "not run:" not in done.output
+    completed = lab.run("-m", "", "-n", "2", suites=suite)
+    assert completed.code == 0, completed.output
+    assert "not run:" not in completed.output
     assert not lab.reports.exists()
 
 
@@ -451,12 +451,12 @@ def test_tests_without_devices_need_no_lab(lab: DeviceRuns, tmp_path: Path) -> N
     suite = tmp_path / "test_plain.py"
     suite.write_text("def test_plain(): pass\n")
     lab.file.unlink()
-    done = lab.run("-m", "", "-n", "2", suites=suite)
-    assert done.code == 0, done.output
+    completed = lab.run("-m", "", "-n", "2", suites=suite)
+    assert completed.code == 0, completed.output
 
 
 def test_wrong_input_is_said_once_and_before_any_worker_starts(lab: DeviceRuns) -> None:
-    done = lab.run("-n", "2", "--qnn", "2.99.0")
-    assert done.code == 2, done.output
-    assert done.output.count("2.99.0") == 1
+    completed = lab.run("-n", "2", "--qnn", "2.99.0")
+    assert completed.code == 2, completed.output
+    assert completed.output.count("2.99.0") == 1
     assert not lab.reports.exists()

@@ -1,4 +1,4 @@
-"""What lies beside a file of contexts is never run as a program of pytest."""
+"""Programs beside a file of contexts are never run by pytest."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Handed:
 
     def run(self, *words: object) -> subprocess.CompletedProcess[str]:
         """Runs a module in a folder beside, where nothing is."""
-        told = [str(word) for word in words]
-        return run_module(told, self.here, self._lab.environment, 300)
+        arguments = [str(word) for word in words]
+        return run_module(arguments, self.here, self._lab.environment, 300)
 
     @property
     def ran(self) -> list[str]:
-        return sorted(one.name for one in self._marks.iterdir())
+        return sorted(path.name for path in self._marks.iterdir())
 
 
 @pytest.fixture
@@ -48,43 +48,43 @@ def handed(lab: DeviceRuns, tmp_path: Path) -> Handed:
 
 def test_run_runs_no_program_beside_its_files(handed: Handed) -> None:
     (handed.folder / "pytest.ini").write_text("[pytest]\naddopts = test_evil.py\npythonpath = .\n")
-    for given in (handed.folder, handed.folder / BINARY):
-        done = handed.run("harness.cli.main", "run", "--plan", given)
-        assert (done.returncode, handed.ran) == (0, []), done.stdout + done.stderr
+    for path in (handed.folder, handed.folder / BINARY):
+        completed = handed.run("harness.cli.main", "run", "--plan", path)
+        assert (completed.returncode, handed.ran) == (0, []), completed.stdout + completed.stderr
 
 
 def test_pytest_refuses_programs_beside_a_named_file(handed: Handed) -> None:
-    given = handed.folder / BINARY
-    done = handed.run("pytest", "--collect-only", given)
-    said = done.stdout + done.stderr
-    assert (done.returncode, handed.ran) == (4, []), said
-    assert f"pytest would run what {handed.folder / 'conftest.py'} says" in said
+    path = handed.folder / BINARY
+    completed = handed.run("pytest", "--collect-only", path)
+    output = completed.stdout + completed.stderr
+    assert (completed.returncode, handed.ran) == (4, []), output
+    assert f"pytest would run what {handed.folder / 'conftest.py'} says" in output
     (handed.folder / "conftest.py").unlink()
-    done = handed.run("pytest", "--collect-only", given)
-    assert (done.returncode, handed.ran) == (4, []), done.stdout + done.stderr
-    assert f"{handed.folder.parent / 'conftest.py'} says" in done.stdout + done.stderr
+    completed = handed.run("pytest", "--collect-only", path)
+    assert (completed.returncode, handed.ran) == (4, []), completed.stdout + completed.stderr
+    assert f"{handed.folder.parent / 'conftest.py'} says" in completed.stdout + completed.stderr
     (handed.folder.parent / "conftest.py").unlink()
     (handed.folder / "pytest.ini").write_text("[pytest]\naddopts = test_evil.py\npythonpath = .\n")
-    done = handed.run("pytest", "--collect-only", given)
-    assert (done.returncode, handed.ran) == (4, []), done.stdout + done.stderr
-    assert f"{handed.folder / 'pytest.ini'} says" in done.stdout + done.stderr
+    completed = handed.run("pytest", "--collect-only", path)
+    assert (completed.returncode, handed.ran) == (4, []), completed.stdout + completed.stderr
+    assert f"{handed.folder / 'pytest.ini'} says" in completed.stdout + completed.stderr
 
 
 def test_contexts_bring_no_programs(handed: Handed) -> None:
     suites = ROOT / "suites/test_context_count.py"
     assert suites.exists()
     for option in ([f"--contexts={handed.folder}"], ["--contexts", handed.folder]):
-        done = handed.run("pytest", "--plan", "-m", "device", suites, *option)
-        assert handed.ran == [], done.stdout + done.stderr
+        completed = handed.run("pytest", "--plan", "-m", "device", suites, *option)
+        assert handed.ran == [], completed.stdout + completed.stderr
 
 
 def test_what_is_named_or_lies_where_pytest_is_called_is_run(handed: Handed) -> None:
     """Nothing that users write for themselves is refused."""
-    given = handed.folder / BINARY
-    done = handed.run("pytest", "--collect-only", "--noconftest", given)
-    assert (done.returncode, handed.ran) == (0, []), done.stdout + done.stderr
-    done = handed.run("pytest", "--collect-only", f"--rootdir={handed.folder.parent}", given)
-    assert (done.returncode, handed.ran) == (4, []), done.stdout + done.stderr
+    path = handed.folder / BINARY
+    completed = handed.run("pytest", "--collect-only", "--noconftest", path)
+    assert (completed.returncode, handed.ran) == (0, []), completed.stdout + completed.stderr
+    completed = handed.run("pytest", "--collect-only", f"--rootdir={handed.folder.parent}", path)
+    assert (completed.returncode, handed.ran) == (4, []), completed.stdout + completed.stderr
     handed.here = handed.folder
-    done = handed.run("pytest", "--collect-only", BINARY)
-    assert handed.ran == ["conftest"], done.stdout + done.stderr
+    completed = handed.run("pytest", "--collect-only", BINARY)
+    assert handed.ran == ["conftest"], completed.stdout + completed.stderr

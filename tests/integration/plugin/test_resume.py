@@ -57,7 +57,7 @@ def test_only_what_has_no_verdict_runs(lab: DeviceRuns, tmp_path: Path) -> None:
     assert list(lab.reports.glob("2*")) == [run]
     lines = journal.read_text().splitlines()
     records = [json.loads(line) for line in lines if line.endswith("}")]
-    by_number = {one["axes"]["number"]: one for one in records if one["kind"] == "case"}
+    by_number = {record["axes"]["number"]: record for record in records if record["kind"] == "case"}
     assert [by_number[number]["outcome"] for number in range(4)] == [
         "passed",
         "failed",
@@ -80,9 +80,9 @@ def test_of_what_was_not_asked_for_it_is_not_said_that_nothing_is_missing(
     suite = noting(tmp_path, SUITE)
     assert lab.run("-x", suites=suite).code == 1
 
-    done = lab.run("--resume", "latest", "-k", "1]", suites=suite)
-    assert done.code == 1, done.output
-    assert "2 of 4 cases have a verdict, 2 not run" in done.output
+    completed = lab.run("--resume", "latest", "-k", "1]", suites=suite)
+    assert completed.code == 1, completed.output
+    assert "2 of 4 cases have a verdict, 2 not run" in completed.output
 
 
 @pytest.mark.slow
@@ -93,10 +93,10 @@ def test_what_another_selection_ran_is_not_taken_for_what_is_missing(
     first = lab.run("-x", "-k", "0] or 1] or 2]", suites=suite)
     assert "2 of 3 cases have a verdict, 1 not run" in first.output
 
-    done = lab.run("--resume", "latest", "-k", "3]", suites=suite)
-    assert done.code == 1, done.output
-    assert "--resume adds 1 case to this run, which had 3" in done.output
-    assert "3 of 4 cases have a verdict, 1 not run" in done.output
+    completed = lab.run("--resume", "latest", "-k", "3]", suites=suite)
+    assert completed.code == 1, completed.output
+    assert "--resume adds 1 case to this run, which had 3" in completed.output
+    assert "3 of 4 cases have a verdict, 1 not run" in completed.output
     names = json.loads((lab.reports / "latest" / "cases.json").read_text())["cases"]
     assert [name.rpartition("-")[2] for name in names] == ["0]", "1]", "2]", "3]"]
 
@@ -116,24 +116,24 @@ def test_what_was_stopped_before_its_first_verdict_says_how_to_go_on(
     told = lab.run(f"--problem-file={tmp_path / 'problem.json'}", suites=suite)
     assert (told.code, "to go on" in told.output) == (2, False), told.output
     suite.write_text(text.format("bench.measure(noted=1)"))
-    done = lab.run("--resume", "latest", suites=suite)
-    assert done.code == 0, done.output
-    assert "1 of 1 case has a verdict: 1 passed" in done.output
+    completed = lab.run("--resume", "latest", suites=suite)
+    assert completed.code == 0, completed.output
+    assert "1 of 1 case has a verdict: 1 passed" in completed.output
 
 
 def test_a_run_is_not_completed_by_what_asks_something_else_of_its_file(lab: DeviceRuns) -> None:
     shutil.copy(ROOT / "tests/field/executorch-3-contexts.pte", lab.folder / "model.pte")
-    code, said, _ = lab.run_files("model.pte", "--quick")
-    assert code == 0, said
+    code, output, _ = lab.run_files("model.pte", "--quick")
+    assert code == 0, output
     (run,) = lab.reports.glob("2*")
 
-    code, said, _ = lab.run_files("model.pte", "--quick", "--resume=latest", "--graph=forward")
+    code, output, _ = lab.run_files("model.pte", "--quick", "--resume=latest", "--graph=forward")
     assert code == 2, "its pass is none of the other case"
-    assert f"error: {run}: asked something else of model.pte::test_contexts[" in said
-    assert "(no option) than is asked now (graph forward): name the same, or begin a new" in said
-    code, said, _ = lab.run_files("model.pte", "--quick", "--resume=latest")
-    assert code == 0, said
-    assert f"nothing that was asked for is left to run in {run}" in said
+    assert f"error: {run}: asked something else of model.pte::test_contexts[" in output
+    assert "(no option) than is asked now (graph forward): name the same, or begin a new" in output
+    code, output, _ = lab.run_files("model.pte", "--quick", "--resume=latest")
+    assert code == 0, output
+    assert f"nothing that was asked for is left to run in {run}" in output
 
 
 FLAKY = (
@@ -168,7 +168,11 @@ def test_what_is_named_runs_again_so_often_and_nothing_else(
     assert first.code == 1, first.output
     (run,) = lab.reports.glob("2*")
     records = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
-    cases = {one["axes"].get("number"): one["case"] for one in records if one["kind"] == "case"}
+    cases = {
+        record["axes"].get("number"): record["case"]
+        for record in records
+        if record["kind"] == "case"
+    }
     times = lab.folder / "again.json"
     times.write_text(json.dumps({cases[2]: 3, cases[None]: 1}))
     suite.with_name("plain").touch()
@@ -178,13 +182,15 @@ def test_what_is_named_runs_again_so_often_and_nothing_else(
     assert suite.with_name("ran").read_text().split() == ["0", "1", "2", "3", "lost", *"222"]
     records = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
     ended = [
-        (one["attempt"], one["outcome"])
-        for one in records
-        if one["kind"] == "case" and one["case"] == cases[2]
+        (record["attempt"], record["outcome"])
+        for record in records
+        if record["kind"] == "case" and record["case"] == cases[2]
     ]
     assert ended == [(1, "passed"), (2, "failed"), (3, "passed"), (4, "failed")]
     # what the lab then lost takes no verdict back
-    assert [one["outcome"] for one in records if one.get("case") == cases[None]] == ["passed"]
+    assert [record["outcome"] for record in records if record.get("case") == cases[None]] == [
+        "passed"
+    ]
     assert "5 of 5 cases have a verdict" in again.output
 
     times.write_text("[]")
@@ -222,8 +228,8 @@ def test_one_that_died_at_its_very_end_is_ended(
     assert json.loads((run / "run.json").read_text())["finished"] is None
     suite.with_name("dies").unlink()
 
-    looked = lab.run("--resume", run.name, "--collect-only", suites=suite)
-    assert looked.code == 1, looked.output
+    collected = lab.run("--resume", run.name, "--collect-only", suites=suite)
+    assert collected.code == 1, collected.output
     assert not (run / "report.html").exists(), "who only looks ends nothing"
     # a test without a device has no verdict that could be kept
     again = lab.run("-m", "", "--resume", run.name, "-n", workers, suites=suite)
@@ -233,7 +239,7 @@ def test_one_that_died_at_its_very_end_is_ended(
     info = json.loads((run / "run.json").read_text())
     assert (info["exit_code"], info["problem"]) == (1, None)
     assert info["finished"] > info["resumed"][0]["started"]
-    assert {"report.html", "junit.xml", "metrics.prom"} <= {one.name for one in run.iterdir()}
+    assert {"report.html", "junit.xml", "metrics.prom"} <= {path.name for path in run.iterdir()}
     assert sorted(suite.with_name("ran").read_text().split()) == ["0", "1", "2", "3"]
 
     whole = lab.run("-m", "", "--resume", run.name, "-n", workers, suites=suite)
@@ -242,7 +248,7 @@ def test_one_that_died_at_its_very_end_is_ended(
 
 
 def test_no_such_run(lab: DeviceRuns) -> None:
-    done = lab.run("--resume", "latest", "-k", "tiny and 66")
-    assert done.code == 2, done.output
-    assert "latest" in done.output
-    assert "Traceback" not in done.output
+    completed = lab.run("--resume", "latest", "-k", "tiny and 66")
+    assert completed.code == 2, completed.output
+    assert "latest" in completed.output
+    assert "Traceback" not in completed.output

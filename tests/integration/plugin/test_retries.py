@@ -90,13 +90,13 @@ def test_the_lab_is_tried_again_and_given_up_in_the_end(lab: DeviceRuns, tmp_pat
     suite = tmp_path / "suite" / "test_lab.py"
     suite.parent.mkdir()
     suite.write_text(SUITE)
-    done = lab.run(suites=suite)
-    assert done.code == 3, done.output
+    completed = lab.run(suites=suite)
+    assert completed.code == 3, completed.output
     attempts: dict[str, list[tuple[int, str, str | None]]] = {}
-    for case in done.cases:
+    for case in completed.cases:
         name = case["case"].rpartition("::")[2].partition("[")[0]
-        seen = (case["attempt"], case["outcome"], case["cause"])
-        attempts.setdefault(name, []).append(seen)
+        attempt = (case["attempt"], case["outcome"], case["cause"])
+        attempts.setdefault(name, []).append(attempt)
     assert attempts == {
         "test_unlucky_once": [(1, "error", "infra"), (2, "passed", None)],
         "test_after_it": [(1, "passed", None)],
@@ -105,13 +105,13 @@ def test_the_lab_is_tried_again_and_given_up_in_the_end(lab: DeviceRuns, tmp_pat
         "test_taking_its_storage": [(1, "error", "infra")],
         "test_on_the_lost_device": [(1, "error", "infra")],
     }
-    assert "3 passed, 3 errors" in done.output
-    steps = [(event["event"], event["state"]) for event in done.events]
+    assert "3 passed, 3 errors" in completed.output
+    steps = [(event["event"], event["state"]) for event in completed.events]
     assert steps[0] == ("reconnect", "good")
     assert steps[-2:] == [("restart-server", "bad"), ("quarantine", "bad")]
     assert list((lab.folder / "quarantine").iterdir())
-    assert "in quarantine" in done.output
-    assert "qnn-harness devices heal sim-v73" in done.output
+    assert "in quarantine" in completed.output
+    assert "qnn-harness devices heal sim-v73" in completed.output
 
 
 @pytest.mark.nightly
@@ -138,7 +138,7 @@ devices:
 
 
 @pytest.mark.parametrize(
-    ("asked", "ran", "code"),
+    ("option", "ran", "code"),
     [
         ("--device=both", [("both", "sim-a", "error"), ("both", "sim-b", "passed")], 0),
         pytest.param(
@@ -151,14 +151,16 @@ devices:
     ],
 )
 def test_the_next_attempt_is_made_where_the_name_of_the_case_says(
-    lab: DeviceRuns, tmp_path: Path, asked: str, ran: list[tuple[str, str, str]], code: int
+    lab: DeviceRuns, tmp_path: Path, option: str, ran: list[tuple[str, str, str]], code: int
 ) -> None:
     lab.file.write_text(TWINS)
     suite = tmp_path / "suite" / "test_lab.py"
     suite.parent.mkdir()
     suite.write_text(TWIN_SUITE)
     suite.with_name("conftest.py").write_text(PATIENT)
-    done = lab.run(asked, suites=suite)
-    assert done.code == code, done.output
-    cases = [(one["case"].partition("[")[2].partition("-htp")[0], one) for one in done.cases]
-    assert [(said, one["device"]["name"], one["outcome"]) for said, one in cases] == ran
+    completed = lab.run(option, suites=suite)
+    assert completed.code == code, completed.output
+    cases = [
+        (case["case"].partition("[")[2].partition("-htp")[0], case) for case in completed.cases
+    ]
+    assert [(name, case["device"]["name"], case["outcome"]) for name, case in cases] == ran

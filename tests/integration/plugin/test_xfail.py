@@ -1,4 +1,4 @@
-"""What pytest's own mark for an expected failure makes of a case."""
+"""Cases with pytest's own mark for an expected failure."""
 
 from __future__ import annotations
 
@@ -82,28 +82,28 @@ ENDS = {
 def ends(lab: DeviceRuns, path: Path, text: str) -> tuple[int, str, dict[str, object]]:
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
-    done = lab.run("--retries=0", suites=path)
-    found = {
-        one["case"].rpartition("::")[2].partition("[")[0]: (
-            one["outcome"],
-            one["cause"],
-            one["expected"],
+    completed = lab.run("--retries=0", suites=path)
+    outcomes = {
+        case["case"].rpartition("::")[2].partition("[")[0]: (
+            case["outcome"],
+            case["cause"],
+            case["expected"],
         )
-        for one in done.cases
+        for case in completed.cases
     }
-    return done.code, done.output, found
+    return completed.code, completed.output, outcomes
 
 
 def test_what_the_device_did_is_recorded(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = tmp_path / "suite" / "test_marked.py"
-    code, output, found = ends(lab, suite, SUITE)
-    assert found == ENDS
+    code, output, outcomes = ends(lab, suite, SUITE)
+    assert outcomes == ENDS
     assert code == 0, output
     assert "5 of 7 cases have a verdict, 2 skipped: 1 passed, 4 expected" in output
     assert "6 xfailed, 1 xpassed" in output
     # a pass that must not be, and a lab that no mark expects to fail
-    code, output, found = ends(lab, suite, SUITE + BESIDE)
-    assert found == ENDS | {
+    code, output, outcomes = ends(lab, suite, SUITE + BESIDE)
+    assert outcomes == ENDS | {
         "test_passes_strict": ("failed", "target", None),
         "test_lab": ("error", "infra", None),
         "test_mistake": ("error", "config", None),

@@ -131,11 +131,11 @@ def run(probe: Path) -> Runner:
     ) -> ProbeRun:
         environment = ENVIRONMENT | (env or {})
         plan = Plan(steps, settings)
-        done = run_plan_locally(probe, plan, env=environment, timeout_s=timeout_s, cwd=cwd)
-        said = done.stderr.decode("utf-8", "replace")
-        assert done.exit_code != SANITIZER_CODE, said
-        assert "runtime error" not in said, said
-        return done
+        completed = run_plan_locally(probe, plan, env=environment, timeout_s=timeout_s, cwd=cwd)
+        errors = completed.stderr.decode("utf-8", "replace")
+        assert completed.exit_code != SANITIZER_CODE, errors
+        assert "runtime error" not in errors, errors
+        return completed
 
     return run_steps
 

@@ -74,16 +74,16 @@ class Chain:
 
 def scripts() -> dict[str, str]:
     """All labels, and the script of each."""
-    made = {f"open: {_name(number)}": f"open={dsp_error(number):#x};" for number in _OPENING}
-    made |= {f"invoke: {_name(number)}": f"invoke={dsp_error(number):#x};" for number in _ASKING}
-    made |= {
+    named = {f"open: {_name(number)}": f"open={dsp_error(number):#x};" for number in _OPENING}
+    named |= {f"invoke: {_name(number)}": f"invoke={dsp_error(number):#x};" for number in _ASKING}
+    named |= {
         f"unsigned: {_name(number)}": f"unsigned={dsp_error(number):#x};" for number in _DOMAIN
     }
-    made |= {
+    named |= {
         f"open: errno {number:#x}": f"open={number:#x};" for number in (0x68, 0x72, 0xFFFFFFFF)
     }
-    made |= {f"crash in {call}": f"{call}=crash;" for call in ("open", "invoke", "unsigned")}
-    return made | {
+    named |= {f"crash in {call}": f"{call}=crash;" for call in ("open", "invoke", "unsigned")}
+    return named | {
         "the stub is not there": f"{WITHOUT}libQnnHtpV75Stub.so",
         "libcdsprpc.so is not there": f"{WITHOUT}libcdsprpc.so",
         "crash in the second call of the skel": "invoke@2=crash;",
@@ -123,7 +123,7 @@ class Board:
         return within_session(libraries, (), (), Settings())
 
     def run(self, script: str) -> ProbeRun:
-        """What the probe said over FastRPC that answers so."""
+        """Run the probe over FastRPC that answers so."""
         if script.startswith(WITHOUT):
             library = self.libs / script.removeprefix(WITHOUT)
             away = library.rename(library.with_suffix(".away"))
@@ -133,7 +133,7 @@ class Board:
                 away.rename(library)
         plan = self.plan()
         command = [self.qemu, "-L", self.root, "-E", f"LD_LIBRARY_PATH={self.libs}", self.probe]
-        done = subprocess.run(
+        completed = subprocess.run(
             list(map(str, command)),
             input=plan.text().encode(),
             capture_output=True,
@@ -141,15 +141,15 @@ class Board:
             timeout=_TIMEOUT_S,
             check=False,
         )
-        killed = done.returncode < 0
+        killed = completed.returncode < 0
         return ProbeRun(
             plan=plan,
-            transcript=parse_transcript(done.stdout),
-            exit_code=None if killed else done.returncode,
-            signal=-done.returncode if killed else None,
+            transcript=parse_transcript(completed.stdout),
+            exit_code=None if killed else completed.returncode,
+            signal=-completed.returncode if killed else None,
             timed_out=False,
             truncated=False,
-            raw_events=done.stdout,
+            raw_events=completed.stdout,
             stderr=b"",
             duration_s=0.0,
         )
@@ -165,7 +165,7 @@ def chain_of(label: str, script: str, run: ProbeRun) -> Chain:
 
 
 def recorded() -> list[Chain]:
-    """What tests/field has."""
+    """The chains that are recorded in tests/field."""
     with CHAINS.open(newline="", encoding="utf-8") as file:
         rows = csv.DictReader(file, delimiter="\t")
         return [
@@ -183,12 +183,12 @@ def main(folder: Path) -> None:
     """Records all chains anew."""
     with tempfile.TemporaryDirectory() as scratch:
         board = Board(sorted(folder.glob("libQnn*.so")), Path(scratch))
-        made = [chain_of(label, script, board.run(script)) for label, script in scripts().items()]
+        chains = [chain_of(label, script, board.run(script)) for label, script in scripts().items()]
     with CHAINS.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(("label", "script", "ended", "chain"))
-        for one in made:
-            writer.writerow((one.label, one.script, one.ended, BETWEEN.join(one.lines)))
+        for chain in chains:
+            writer.writerow((chain.label, chain.script, chain.ended, BETWEEN.join(chain.lines)))
 
 
 if __name__ == "__main__":

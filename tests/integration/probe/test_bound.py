@@ -30,9 +30,9 @@ def bound(stand_in: StandIn, behaviour: str = "plain") -> tuple[Step, Step]:
 def test_buffers_are_used_again_and_given_back(run: Runner, stand_in: StandIn) -> None:
     steps = (*bound(stand_in), io_run(0, repeat=2), io_run(0), memory_sample("now"), io_release(0))
     again = bound(stand_in)[1]
-    done = run(*stand_in.opened(*steps, io_release(0), again, plan.context_free(0)))
-    assert done.exit_code == EXIT_DONE
-    _, _, first, second, sample, released, nothing, rebound, freed = done.transcript.steps[5:]
+    completed = run(*stand_in.opened(*steps, io_release(0), again, plan.context_free(0)))
+    assert completed.exit_code == EXIT_DONE
+    _, _, first, second, sample, released, nothing, rebound, freed = completed.transcript.steps[5:]
     assert (first.data["runs"], second.data["runs"]) == (2, 1)
     assert first.data["digests"] == second.data["digests"]
     assert sample.data["label"] == "now"
@@ -46,8 +46,8 @@ def test_buffers_are_used_again_and_given_back(run: Runner, stand_in: StandIn) -
     ("behaviour", "error"), [("overflow", "guard"), ("silent", "mismatch"), ("drift", "mismatch")]
 )
 def test_every_run_is_checked(run: Runner, stand_in: StandIn, behaviour: str, error: str) -> None:
-    done = run(*stand_in.opened(*bound(stand_in, behaviour), io_run(0, repeat=5)))
-    assert done.transcript.steps[7].error == error
+    completed = run(*stand_in.opened(*bound(stand_in, behaviour), io_run(0, repeat=5)))
+    assert completed.transcript.steps[7].error == error
 
 
 def test_what_a_library_lacks_is_said(run: Runner, stand_in: StandIn) -> None:
@@ -65,7 +65,7 @@ def test_what_a_library_lacks_is_said(run: Runner, stand_in: StandIn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "says"),
+    ("steps", "message"),
     [
         (["LOAD", "BIND", "BIND"], "this context has buffers already"),
         (["LOAD", io_run(0)], "this context has no buffers"),
@@ -76,7 +76,7 @@ def test_what_a_library_lacks_is_said(run: Runner, stand_in: StandIn) -> None:
     ],
 )
 def test_what_cannot_be_done_is_said(
-    run: Runner, stand_in: StandIn, steps: list[Step | str], says: str
+    run: Runner, stand_in: StandIn, steps: list[Step | str], message: str
 ) -> None:
     load, bind = bound(stand_in)
     named = {"LOAD": load, "BIND": bind}
@@ -84,4 +84,4 @@ def test_what_cannot_be_done_is_said(
     step = run(*stand_in.opened(*filled)).transcript.first_failure
     assert step is not None
     assert (step.step, step.error) == (4 + len(steps), "plan")
-    assert says in (step.message or "")
+    assert message in (step.message or "")

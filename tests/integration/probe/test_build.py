@@ -53,10 +53,10 @@ def test_it_is_built_once_however_many_ask(tmp_path: Path, counting_compiler: Pa
         probes = set(pool.map(ProbeBuilder.build, builders))
     assert len(probes) == 1
     assert compilations(tmp_path) == 1
-    done = run_plan_locally(probes.pop(), Plan((Step("noop"),)), env={}, timeout_s=60)
-    assert done.transcript.start is not None
-    assert done.transcript.start.source == source_hash(read_sources())
-    assert done.transcript.start.target == "linux-x64"
+    completed = run_plan_locally(probes.pop(), Plan((Step("noop"),)), env={}, timeout_s=60)
+    assert completed.transcript.start is not None
+    assert completed.transcript.start.source == source_hash(read_sources())
+    assert completed.transcript.start.target == "linux-x64"
 
 
 @pytest.mark.usefixtures("small_source")
@@ -69,12 +69,12 @@ def test_new_flags_or_another_compiler_make_another_probe(
     monkeypatch.setattr(build, "_RELEASE", ("-O0", "-g0", "-fPIE", "-pie"))
     third = ProbeBuilder(tmp_path, SYSTEM).build()
     assert len({first, second, third}) == 3
-    left = {path.name for path in first.parent.iterdir()}
-    assert left <= {build.PROBE_NAME, f"{build.PROBE_NAME}.lock"}
+    names = {path.name for path in first.parent.iterdir()}
+    assert names <= {build.PROBE_NAME, f"{build.PROBE_NAME}.lock"}
 
 
 @pytest.mark.parametrize(
-    ("environment", "target", "says"),
+    ("environment", "target", "message"),
     [
         ({"PATH": "/nonexistent"}, "linux-x64", "no C compiler found; install gcc or clang"),
         ({"PATH": "/nonexistent", "CC": " "}, "linux-x64", "no C compiler found; install gcc"),
@@ -90,11 +90,11 @@ def test_new_flags_or_another_compiler_make_another_probe(
 )
 @pytest.mark.usefixtures("small_source")
 def test_without_a_usable_compiler(
-    tmp_path: Path, environment: dict[str, str], target: str, says: str
+    tmp_path: Path, environment: dict[str, str], target: str, message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         ProbeBuilder(tmp_path, environment).build(target)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_ndk_is_found(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_graph_by_hand_runs_and_its_binary_is_a_context(
         0,
     )
     get = ("ctx", "data=?0x100000", "size", "&done")
-    done = opened(
+    completed = opened(
         *BUILD,
         execute,
         call("QnnContext_getBinarySize", "ctx", "&size"),
@@ -84,16 +84,16 @@ def test_a_graph_by_hand_runs_and_its_binary_is_a_context(
         ),
         version=version,
     )
-    assert done.exit_code == EXIT_DONE, (done.transcript.first_failure, done.stderr)
-    called = [step.api for step in done.transcript.steps if step.verb == "call"]
+    assert completed.exit_code == EXIT_DONE, (completed.transcript.first_failure, completed.stderr)
+    called = [step.api for step in completed.transcript.steps if step.verb == "call"]
     assert called[:2] == ["QnnContext_create", "QnnGraph_create"]
 
 
 def test_the_code_is_the_library_s_and_its_lines_are_kept(
     opened: Callable[..., ProbeRun],
 ) -> None:
-    done = opened(*BUILD[:5], call("QnnContext_getBinarySize", "ctx", "&size"))
-    failure = done.transcript.first_failure
+    completed = opened(*BUILD[:5], call("QnnContext_getBinarySize", "ctx", "&size"))
+    failure = completed.transcript.first_failure
     assert failure is not None
     assert (failure.api, failure.code) == ("QnnContext_getBinarySize", 5003)
     assert failure.symbol == "QNN_CONTEXT_ERROR_NOT_FINALIZED"
@@ -118,10 +118,10 @@ def test_gpu_graphs_are_finalized_where_files_can_be_written(
     path = f"{tmp_path}/system/bin:/usr/bin:/bin"
     work = tmp_path / "work"
     work.mkdir()
-    done = opened(*BUILD, backend="libQnnGpu.so", path=path, cwd=work)
-    assert done.exit_code == EXIT_DONE, (done.transcript.first_failure, done.stderr)
-    done = opened(*BUILD, backend="libQnnGpu.so", path=path, cwd=Path("/proc"))
-    failure = done.transcript.first_failure
+    completed = opened(*BUILD, backend="libQnnGpu.so", path=path, cwd=work)
+    assert completed.exit_code == EXIT_DONE, (completed.transcript.first_failure, completed.stderr)
+    completed = opened(*BUILD, backend="libQnnGpu.so", path=path, cwd=Path("/proc"))
+    failure = completed.transcript.first_failure
     assert failure is not None
     assert (failure.api, failure.code) == ("QnnGraph_finalize", 6022)
 
@@ -148,15 +148,15 @@ WRONG = [
     ids=range(len(WRONG) + 4),
 )
 def test_what_is_no_argument(opened: Callable[..., ProbeRun], argument: str) -> None:
-    done = opened(call("QnnBackend_free", argument))
-    failure = done.transcript.first_failure
-    assert failure is not None, done.stderr
-    assert failure.error == "plan", done.stderr
+    completed = opened(call("QnnBackend_free", argument))
+    failure = completed.transcript.first_failure
+    assert failure is not None, completed.stderr
+    assert failure.error == "plan", completed.stderr
     assert "not an argument" in (failure.message or "")
 
 
 def test_what_is_not_there_to_be_called(run: Runner) -> None:
-    done = run(call("QnnBackend_free", 0))
-    failure = done.transcript.first_failure
+    completed = run(call("QnnBackend_free", 0))
+    failure = completed.transcript.first_failure
     assert failure is not None
     assert (failure.error, failure.message) == ("plan", "no library with an entry 8")

@@ -37,29 +37,29 @@ def pairs(kind: type[np.generic], seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def compared(got: np.ndarray, expected: np.ndarray, tolerance: float) -> dict[str, object]:
-    """What the probe should find."""
+    """Return the comparison that the probe should report."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if np.issubdtype(got.dtype, np.integer):
             gaps = [abs(int(a) - int(b)) for a, b in zip(got, expected, strict=True)]
             beyond = [float(gap) > tolerance for gap in gaps]
         else:
-            real, wanted = got.astype(np.float64), expected.astype(np.float64)
-            same = (real == wanted) | (np.isnan(real) & np.isnan(wanted))
-            both = np.isfinite(real) & np.isfinite(wanted)
-            gaps = np.where(both, np.abs(real - wanted), 0.0).tolist()
-            beyond = (~same & (~both | (np.abs(real - wanted) > tolerance))).tolist()
+            real, target = got.astype(np.float64), expected.astype(np.float64)
+            same = (real == target) | (np.isnan(real) & np.isnan(target))
+            both = np.isfinite(real) & np.isfinite(target)
+            gaps = np.where(both, np.abs(real - target), 0.0).tolist()
+            beyond = (~same & (~both | (np.abs(real - target) > tolerance))).tolist()
     nan = 0 if np.issubdtype(got.dtype, np.integer) else int(np.isnan(got).sum())
-    found: dict[str, object] = {"max_abs": max(gaps), "beyond": sum(beyond), "nan": nan}
+    result: dict[str, object] = {"max_abs": max(gaps), "beyond": sum(beyond), "nan": nan}
     if any(beyond):
-        found["first_index"] = beyond.index(True)
-    return found
+        result["first_index"] = beyond.index(True)
+    return result
 
 
 @pytest.mark.parametrize("data_type", DATA_TYPES, ids=hex)
 def test_it_finds_what_numpy_finds(run: Runner, stand_in: StandIn, data_type: int) -> None:
     kind = DATA_TYPES[data_type]
-    steps, wanted = [], []
+    steps, results = [], []
     binary = stand_in.binary("plain", data_type, (ELEMENTS,))
     for seed in range(4):
         got, expected = pairs(kind, seed)
@@ -69,10 +69,10 @@ def test_it_finds_what_numpy_finds(run: Runner, stand_in: StandIn, data_type: in
         for tolerance in (0.0, 0.2, 1.0, 1e9):
             # behind `cleanup`, a failure does not keep the others from being tried
             steps.append(plan.execute(0, inputs=files[0], expected=files[1], tolerance=tolerance))
-            wanted.append(compared(got, expected, tolerance))
+            results.append(compared(got, expected, tolerance))
     opened = stand_in.opened(plan.context_load(0, binary), plan.Step("cleanup"))
-    done = run(*opened, *steps)
-    for step, figures in zip(done.transcript.steps[7:], wanted, strict=True):
+    completed = run(*opened, *steps)
+    for step, figures in zip(completed.transcript.steps[7:], results, strict=True):
         (output,) = step.data["outputs"]
         assert output["elements"] == ELEMENTS
         assert output["max_abs"] == pytest.approx(figures.pop("max_abs"), rel=1e-8)

@@ -37,7 +37,7 @@ def run_program(catalog: Catalog, runtime_for: RuntimeFor) -> RunProgram:
     need("c++", "g++", "clang++")
     provisioner = Provisioner(catalog, cache_root())
     files = wheel_files(provisioner, "linux-x64")
-    beside = files["libexecutorch.so"].parent
+    folder = files["libexecutorch.so"].parent
 
     def run(
         version: str,
@@ -47,7 +47,7 @@ def run_program(catalog: Catalog, runtime_for: RuntimeFor) -> RunProgram:
         settings: Settings = DEFAULTS,
     ) -> ProbeRun:
         runtime = runtime_for(version)
-        folders = [*(runtime.root / folder for folder in runtime.library_dirs), beside]
+        folders = [*(runtime.root / folder for folder in runtime.library_dirs), folder]
         first = Step("executorch-program", {"file": str(program), "method": method})
         last = (Step("cleanup"), Step("executorch-free"))
         return run_plan_locally(
@@ -62,7 +62,7 @@ def run_program(catalog: Catalog, runtime_for: RuntimeFor) -> RunProgram:
 
 def loading(contexts: int) -> tuple[Step, ...]:
     device = Step("executorch-device")
-    each = (Step("executorch-context", {"context": str(one)}) for one in range(contexts))
+    each = (Step("executorch-context", {"context": str(number)}) for number in range(contexts))
     return device, *each
 
 
@@ -73,18 +73,20 @@ def execute(**fields: str) -> Step:
 def test_device_and_contexts_are_steps(run_program: RunProgram, tmp_path: Path) -> None:
     saved = tmp_path / "output.raw"
     info = Settings(log_level="info")
-    done = run_program(TAKEN, *loading(3), execute(repeat="3", save_0=str(saved)), settings=info)
-    assert judge(done).explanation() == "passed"
-    program, device, *contexts, execution, _, freed = done.transcript.steps
+    completed = run_program(
+        TAKEN, *loading(3), execute(repeat="3", save_0=str(saved)), settings=info
+    )
+    assert judge(completed).explanation() == "passed"
+    program, device, *contexts, execution, _, freed = completed.transcript.steps
     assert program.data == {"delegates": 3, "inputs": 1, "outputs": 1}
     assert [step.context for step in contexts] == [0, 1, 2]
     # each line belongs to the step it tells of
     assert "Creating new backend bundle." in [line.text for line in device.logs]
     for step in contexts:
-        said = [line.text for line in step.logs]
-        assert sum(text.startswith("Running level") for text in said) == 1, said
+        texts = [line.text for line in step.logs]
+        assert sum(text.startswith("Running level") for text in texts) == 1, texts
     assert [line.text for line in freed.logs].count("Destroy Qnn context") == 3
-    figures = measure(done.transcript)
+    figures = measure(completed.transcript)
     assert (figures["loaded"], figures["executed"]) == (3, 1)
     assert execution.data["runs"] == 3
     assert np.isfinite(np.fromfile(saved, dtype=np.float32)).all()
@@ -137,24 +139,24 @@ def changed(tmp_path: Path, edit: Callable[[bytearray, int], None]) -> Path:
 
 
 def test_a_context_that_fails_is_named(run_program: RunProgram, tmp_path: Path) -> None:
-    def head(content: bytearray, at: int) -> None:
-        content[at + 40 : at + 44] = b"\xff" * 4
+    def head(content: bytearray, place: int) -> None:
+        content[place + 40 : place + 44] = b"\xff" * 4
 
-    def tail(content: bytearray, at: int) -> None:
-        size = int.from_bytes(content[at - 244 : at - 236], "little")
-        content[at + size - 600 : at + size - 100] = b"\xff" * 500
+    def tail(content: bytearray, place: int) -> None:
+        size = int.from_bytes(content[place - 244 : place - 236], "little")
+        content[place + size - 600 : place + size - 100] = b"\xff" * 500
 
     for edit, api, code in (
         (head, "QnnSystemContext_getBinaryInfo", 30010),
         (tail, "QnnContext_createFromBinary", 5005),
     ):
-        done = run_program(TAKEN, *loading(3), execute(), program=changed(tmp_path, edit))
-        error = judge(done).error
+        completed = run_program(TAKEN, *loading(3), execute(), program=changed(tmp_path, edit))
+        error = judge(completed).error
         assert error is not None
         assert (error.api, error.code, error.context) == (api, code, 1)
         assert error.diagnosis is not None
         assert error.diagnosis.id == "damaged-binary"
-        assert measure(done.transcript)["loaded"] == 1
+        assert measure(completed.transcript)["loaded"] == 1
 
 
 def test_what_is_no_program(run_program: RunProgram, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What ExecuTorch's programs take and give, in each form, against a runner without the probe.
+"""Inputs and outputs of ExecuTorch's programs, in each form, against a runner without the probe.
 
 The runner is built of ExecuTorch's runtime alone (`executorch_runner.cpp`).
 """
@@ -40,18 +40,18 @@ def runner(
     headers = (wheel / "include", wheel / "include/executorch/runtime/core/portable_type/c10")
     libraries = ("executorch", "executorch_backend_qnn", "executorch_kernels_optimized")
     command = ["c++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", SOURCE, "-o", program]
-    command += ["-DC10_USING_CUSTOM_GENERATED_MACROS", *(f"-isystem{one}" for one in headers)]
+    command += ["-DC10_USING_CUSTOM_GENERATED_MACROS", *(f"-isystem{header}" for header in headers)]
     command += [f"-L{wheel}/lib", f"-Wl,--no-as-needed,-rpath,{wheel}/lib"]
-    subprocess.run([*command, *(f"-l{one}" for one in libraries)], check=True)
+    subprocess.run([*command, *(f"-l{library}" for library in libraries)], check=True)
     runtime = runtime_for(TAKEN)
-    found = ":".join(str(runtime.root / folder) for folder in runtime.library_dirs)
+    paths = ":".join(str(runtime.root / folder) for folder in runtime.library_dirs)
 
     def run(file: Path, method: str, inputs: Sequence[np.ndarray], folder: Path) -> list[bytes]:
         for number, values in enumerate(inputs):
             values.tofile(folder / f"input.{number}.raw")
         subprocess.run(
             [program, file, method, folder],
-            env={"LD_LIBRARY_PATH": found},
+            env={"LD_LIBRARY_PATH": paths},
             check=True,
             timeout=60,
             capture_output=True,
@@ -78,16 +78,16 @@ def test_a_hybrid_llama_gives_what_a_runner_gets(
     run_program: RunProgram, runner: Runner, tmp_path: Path, method: str, tokens: int
 ) -> None:
     outputs = runner(LLAMA, method, llama_inputs(tokens), tmp_path)
-    assert [len(one) for one in outputs] == [tokens * 64 * 4, *[tokens * 2 * 8 * 4] * 4]
-    assert all(np.frombuffer(one, np.float32).any() for one in outputs)
+    assert [len(output) for output in outputs] == [tokens * 64 * 4, *[tokens * 2 * 8 * 4] * 4]
+    assert all(np.frombuffer(output, np.float32).any() for output in outputs)
     fields = {f"input.{n}": str(tmp_path / f"input.{n}.raw") for n in range(7)}
     fields |= {f"expect.{n}": str(tmp_path / f"output.{n}.raw") for n in range(5)}
     steps = [Step("executorch-device"), Step("executorch-context", {"context": "0"})]
     run = Step("executorch-run", fields | {"repeat": "3"})
-    done = run_program(TAKEN, *steps, run, run, program=LLAMA, method=method)
-    assert judge(done).explanation() == "passed"
-    compared = done.transcript.steps[3].data["outputs"]
-    assert [one["max_abs"] for one in compared] == [0] * 5
+    completed = run_program(TAKEN, *steps, run, run, program=LLAMA, method=method)
+    assert judge(completed).explanation() == "passed"
+    compared = completed.transcript.steps[3].data["outputs"]
+    assert [comparison["max_abs"] for comparison in compared] == [0] * 5
     # a wrong one is found: what is compared is what was written
     wrong = tmp_path / "output.1.raw"
     wrong.write_bytes(bytes(len(outputs[1])))
@@ -117,18 +117,18 @@ def test_outputs_of_every_form_are_compared(
 ) -> None:
     fields = {}
     for name, values in (("input", inputs), ("expect", outputs)):
-        for number, one in enumerate(values):
-            (tmp_path / f"{name}.{number}.raw").write_bytes(one.tobytes())
+        for number, output in enumerate(values):
+            (tmp_path / f"{name}.{number}.raw").write_bytes(output.tobytes())
             fields[f"{name}.{number}"] = str(tmp_path / f"{name}.{number}.raw")
     run = Step("executorch-run", fields | {"repeat": "3"})
-    done = run_program(TAKEN, run, run, program=FORMS, method=method)
-    assert judge(done).explanation() == "passed"
-    assert len(done.transcript.steps[2].data["digests"]) == len(outputs)
+    completed = run_program(TAKEN, run, run, program=FORMS, method=method)
+    assert judge(completed).explanation() == "passed"
+    assert len(completed.transcript.steps[2].data["digests"]) == len(outputs)
     if method != "factor":  # the runner gives tensors only
-        tensors = [one.tobytes() for one in outputs if one.ndim]
+        tensors = [output.tobytes() for output in outputs if output.ndim]
         assert runner(FORMS, method, inputs, tmp_path) == tensors
-    for number, one in enumerate(outputs):  # each of them is looked at
-        other = bytearray(one.tobytes())
+    for number, output in enumerate(outputs):  # each of them is looked at
+        other = bytearray(output.tobytes())
         other[-1] ^= 1
         (tmp_path / "other.raw").write_bytes(other)
         step = Step("executorch-run", fields | {f"expect.{number}": str(tmp_path / "other.raw")})
@@ -142,9 +142,12 @@ def test_what_a_program_remembers_makes_no_difference_between_runs(
 ) -> None:
     X.tofile(tmp_path / "x.raw")
     run = execute(input_0=str(tmp_path / "x.raw"), save_0=str(tmp_path / "y.raw"), repeat="3")
-    done = run_program(TAKEN, run, run, program=FORMS, method="counting")
-    assert judge(done).explanation() == "passed"
-    assert done.transcript.steps[1].data["digests"] == done.transcript.steps[2].data["digests"]
+    completed = run_program(TAKEN, run, run, program=FORMS, method="counting")
+    assert judge(completed).explanation() == "passed"
+    assert (
+        completed.transcript.steps[1].data["digests"]
+        == completed.transcript.steps[2].data["digests"]
+    )
     once = np.fromfile(tmp_path / "y.raw", np.float32)
     alone = execute(input_0=str(tmp_path / "x.raw"), expect_0=str(tmp_path / "y.raw"))
     assert judge(run_program(TAKEN, alone, program=FORMS, method="counting")).outcome == "passed"
@@ -156,10 +159,14 @@ def test_files_for_another_number_of_tensors_are_the_users_mistake(
 ) -> None:
     (tmp_path / "x.raw").write_bytes(X.tobytes())
     file = str(tmp_path / "x.raw")
-    for fields, says in (
+    for fields, message in (
         ({"input_0": file}, "inputs of the method: 2, files given: 1"),
         ({"expect_0": file, "expect_1": file}, "outputs of the method: 1, files given: 2"),
     ):
-        done = judge(run_program(TAKEN, execute(**fields), program=FORMS, method="factor"))
-        assert done.error is not None
-        assert (done.outcome, done.cause, done.error.message) == ("error", "config", says)
+        verdict = judge(run_program(TAKEN, execute(**fields), program=FORMS, method="factor"))
+        assert verdict.error is not None
+        assert (verdict.outcome, verdict.cause, verdict.error.message) == (
+            "error",
+            "config",
+            message,
+        )

@@ -1,4 +1,4 @@
-"""Whether a device runs our probe: found out by putting it there, on a simulated device."""
+"""Tests of the probe on a simulated device, by deploying it there."""
 
 from __future__ import annotations
 

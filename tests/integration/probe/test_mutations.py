@@ -40,7 +40,7 @@ class Recorded(dict[str, ProbeRun]):
 
 @pytest.fixture(scope="module")
 def recorded(plain_probe: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """What real probes said of a session with two contexts, by the backend's behaviour."""
+    """Output of real probes in a session with two contexts, by the backend's behaviour."""
     folder = tmp_path_factory.mktemp("recorded")
     backend = StandIn(build_backend(folder), folder)
     four = backend.file("four", FOUR)
@@ -49,15 +49,15 @@ def recorded(plain_probe: Path, tmp_path_factory: pytest.TempPathFactory) -> Rec
         steps = backend.opened(
             plan.context_load(0, backend.binary("plain")),
             plan.context_load(1, backend.binary(behaviour)),
-            *(plan.execute(at, inputs=[four], expected=[four], repeat=4) for at in (0, 1)),
+            *(plan.execute(number, inputs=[four], expected=[four], repeat=4) for number in (0, 1)),
             Step("cleanup"),
             plan.context_free(0),
             plan.context_free(1),
             *map(Step, ("device-free", "backend-free", "log-free")),
         )
-        done = run_plan_locally(plain_probe, Plan(steps), env={}, timeout_s=60)
-        assert judge(done).outcome == BEHAVIOURS[behaviour]
-        return done
+        completed = run_plan_locally(plain_probe, Plan(steps), env={}, timeout_s=60)
+        assert judge(completed).outcome == BEHAVIOURS[behaviour]
+        return completed
 
     return Recorded({behaviour: record(behaviour) for behaviour in BEHAVIOURS})
 
@@ -67,40 +67,40 @@ def meaning(transcript: Transcript) -> dict[str, object]:
     return {key: value for key, value in asdict(transcript).items() if key != "noise"}
 
 
-def delete(lines: Lines, at: int, _other: int, _flip: int) -> Lines:
-    return lines[:at] + lines[at + 1 :]
+def delete(lines: Lines, place: int, _other: int, _flip: int) -> Lines:
+    return lines[:place] + lines[place + 1 :]
 
 
-def delete_many(lines: Lines, at: int, other: int, _flip: int) -> Lines:
-    return lines[: min(at, other)] + lines[max(at, other) :]
+def delete_many(lines: Lines, place: int, other: int, _flip: int) -> Lines:
+    return lines[: min(place, other)] + lines[max(place, other) :]
 
 
-def repeat(lines: Lines, at: int, other: int, _flip: int) -> Lines:
-    return [*lines[:other], lines[at], *lines[other:]]
+def repeat(lines: Lines, place: int, other: int, _flip: int) -> Lines:
+    return [*lines[:other], lines[place], *lines[other:]]
 
 
-def swap(lines: Lines, at: int, other: int, _flip: int) -> Lines:
+def swap(lines: Lines, place: int, other: int, _flip: int) -> Lines:
     changed = list(lines)
-    changed[at], changed[other] = changed[other], changed[at]
+    changed[place], changed[other] = changed[other], changed[place]
     return changed
 
 
-def edit(lines: Lines, at: int, other: int, flip: int) -> Lines:
-    line = bytearray(lines[at])
+def edit(lines: Lines, place: int, other: int, flip: int) -> Lines:
+    line = bytearray(lines[place])
     line[other % len(line)] ^= flip
-    return [*lines[:at], bytes(line), *lines[at + 1 :]]
+    return [*lines[:place], bytes(line), *lines[place + 1 :]]
 
 
-def cut_out(lines: Lines, at: int, other: int, flip: int) -> Lines:
-    line = lines[at]
+def cut_out(lines: Lines, place: int, other: int, flip: int) -> Lines:
+    line = lines[place]
     begin = other % len(line)
-    return [*lines[:at], line[:begin] + line[begin + flip :], *lines[at + 1 :]]
+    return [*lines[:place], line[:begin] + line[begin + flip :], *lines[place + 1 :]]
 
 
-def put_in(lines: Lines, at: int, other: int, flip: int) -> Lines:
-    line = lines[at]
+def put_in(lines: Lines, place: int, other: int, flip: int) -> Lines:
+    line = lines[place]
     begin = other % len(line)
-    return [*lines[:at], line[:begin] + bytes([flip]) + line[begin:], *lines[at + 1 :]]
+    return [*lines[:place], line[:begin] + bytes([flip]) + line[begin:], *lines[place + 1 :]]
 
 
 MUTATIONS = (delete, delete_many, repeat, swap, edit, cut_out, put_in)
@@ -110,21 +110,21 @@ NUMBERS = st.integers(0, 10_000)
 
 def mutated(run: ProbeRun, mutations: list[Mutation]) -> ProbeRun:
     lines = run.raw_events.splitlines(keepends=True)
-    for change, at, other, flip in mutations:
+    for change, place, other, flip in mutations:
         if lines:
             places = len(lines) if change is not edit else 1 << 20
-            changed = change(lines, at % len(lines), other % places, flip)
+            changed = change(lines, place % len(lines), other % places, flip)
             lines = [line for line in changed if line]
     raw = b"".join(lines)
     return replace(run, transcript=parse_transcript(raw), raw_events=raw)
 
 
 def ends_early(run: ProbeRun, changed: ProbeRun) -> bool:
-    """Whether nothing is wrong with what was said but that the last of it is missing."""
+    """Return whether nothing is wrong with the output but that its end is missing."""
     lines = run.raw_events.splitlines(keepends=True)
-    begun = (parse_transcript(b"".join(lines[:count])) for count in range(len(lines)))
-    said = meaning(changed.transcript) | {"cut_off": False}
-    return any(meaning(transcript) == said for transcript in begun)
+    beginnings = (parse_transcript(b"".join(lines[:count])) for count in range(len(lines)))
+    meant = meaning(changed.transcript) | {"cut_off": False}
+    return any(meaning(transcript) == meant for transcript in beginnings)
 
 
 def wrong(run: ProbeRun, changed: ProbeRun) -> str | None:
@@ -155,8 +155,8 @@ def test_no_mutation_passes_and_means_something_else(
     recorded: Recorded, behaviour: str, mutations: list[Mutation]
 ) -> None:
     run = recorded[behaviour]
-    found = wrong(run, mutated(run, mutations))
-    assert found is None
+    problem = wrong(run, mutated(run, mutations))
+    assert problem is None
 
 
 @pytest.mark.parametrize(
@@ -170,12 +170,17 @@ def test_each_line_counts(recorded: Recorded, behaviour: str) -> None:
     """Every single deletion and repetition, and every swap of neighbours."""
     run = recorded[behaviour]
     count = len(run.raw_events.splitlines())
-    single = [(delete, at, 0, 1) for at in range(count)]
-    single += [(repeat, at, other, 1) for at in range(count) for other in (at, at + 1, count)]
-    single += [(swap, at, at + 1, 1) for at in range(count - 1)]
-    found = [(one[0].__name__, one[1], wrong(run, mutated(run, [one]))) for one in single]
-    assert [one for one in found if one[2]] == []
-    assert any(misfit(mutated(run, [one]).transcript, run.plan) for one in single)
+    single = [(delete, place, 0, 1) for place in range(count)]
+    single += [
+        (repeat, place, other, 1) for place in range(count) for other in (place, place + 1, count)
+    ]
+    single += [(swap, place, place + 1, 1) for place in range(count - 1)]
+    results = [
+        (mutation[0].__name__, mutation[1], wrong(run, mutated(run, [mutation])))
+        for mutation in single
+    ]
+    assert [result for result in results if result[2]] == []
+    assert any(misfit(mutated(run, [mutation]).transcript, run.plan) for mutation in single)
 
 
 def test_the_exit_code_counts(recorded: Recorded) -> None:

@@ -70,10 +70,10 @@ def on_ort(run: Runner, ort_for: OrtFor) -> OnOrt:
     """Runs steps, which `make` makes of an OrtOnDevice, with a QNN and an ORT version."""
 
     def run_steps(
-        qnn: str, ort: str, make: Callable[[OrtOnDevice], tuple[Step, ...]], sessions: int = 1
+        qnn: str, ort: str, steps_of: Callable[[OrtOnDevice], tuple[Step, ...]], sessions: int = 1
     ) -> ProbeRun:
         here = ort_for(qnn, ort)
-        plan = here.plan(make(here), sessions, Settings(memory="rss"))
+        plan = here.plan(steps_of(here), sessions, Settings(memory="rss"))
         return run(*plan.steps, env=here.runtime.environment, timeout_s=60)
 
     return run_steps
@@ -113,12 +113,12 @@ def mixed(tmp_path: Path) -> str:
     return str(path)
 
 
-def found(done: ProbeRun, verb: str) -> list[StepResult]:
-    return [step for step in done.transcript.steps if step.verb == verb]
+def steps_called(completed: ProbeRun, verb: str) -> list[StepResult]:
+    return [step for step in completed.transcript.steps if step.verb == verb]
 
 
-def error_of(done: ProbeRun) -> ErrorRecord:
-    verdict = judge(done)
+def error_of(completed: ProbeRun) -> ErrorRecord:
+    verdict = judge(completed)
     assert (verdict.outcome, verdict.cause) == ("failed", "target")
     assert verdict.error is not None
     return verdict.error
@@ -129,13 +129,13 @@ def test_every_slot_is_where_it_is_declared(
     on_ort: OnOrt, tiny: DeployedModel, tmp_path: Path, ort: str
 ) -> None:
     """All verbs on one version: a wrong slot would crash, or answer something else."""
-    dump, kept = str(tmp_path / "dump.onnx"), tmp_path / "kept"
+    dump, output_file = str(tmp_path / "dump.onnx"), tmp_path / "kept"
 
     def steps(here: OrtOnDevice) -> tuple[Step, ...]:
         return (
             ort_session(0, tiny.file),
             ort_placement(0, whole=CPU_EP),
-            ort_run(0, inputs=tiny.inputs, saved=[str(kept)]),
+            ort_run(0, inputs=tiny.inputs, saved=[str(output_file)]),
             ort_session_free(0),
             *here.session(1, tiny.file, options=dump_options(dump, embed=False)),
             OrtOnDevice.run(1, tiny, repeat=2),
@@ -146,34 +146,38 @@ def test_every_slot_is_where_it_is_declared(
             ort_session(3, tiny.file, Provider("QNN", builtin=True)),
         )
 
-    done = on_ort(NEWEST, ort, steps, sessions=3)
-    assert done.transcript.done
-    failed = done.transcript.first_failure
+    completed = on_ort(NEWEST, ort, steps, sessions=3)
+    assert completed.transcript.done
+    failed = completed.transcript.first_failure
     assert failed is not None
     assert (failed.api, failed.symbol) == (
         "SessionOptionsAppendExecutionProvider",
         "ORT_INVALID_ARGUMENT",
     )
-    (loaded,) = found(done, "ort-load")
+    (loaded,) = steps_called(completed, "ort-load")
     assert loaded.data == {"version": ort, "api_version": 24}
-    (environment,) = found(done, "ort-env")
+    (environment,) = steps_called(completed, "ort-env")
     assert CPU_EP in environment.data["providers"]
-    (registered,) = found(done, "ort-register-ep")
+    (registered,) = steps_called(completed, "ort-register-ep")
     assert {"ep": QNN_EP, "vendor": "Qualcomm", "hardware": "cpu"} in registered.data["devices"]
-    operators = [step.data["placement"][0]["operators"] for step in found(done, "ort-placement")]
+    operators = [
+        step.data["placement"][0]["operators"] for step in steps_called(completed, "ort-placement")
+    ]
     assert operators == [["MatMul"], ["MatMul"], ["EPContext"]]
-    for session in found(done, "ort-session")[:3]:
-        assert [(one["name"], one["dimensions"]) for one in session.data["inputs"]] == [
+    for session in steps_called(completed, "ort-session")[:3]:
+        assert [(item["name"], item["dimensions"]) for item in session.data["inputs"]] == [
             ("x", [1, 16])
         ]
-        assert [(one["name"], one["data_type"]) for one in session.data["outputs"]] == [
+        assert [(item["name"], item["data_type"]) for item in session.data["outputs"]] == [
             ("y", "float32")
         ]
     reference = np.fromfile(tiny.expected[0], "f4")
-    assert np.allclose(np.fromfile(kept, "f4"), reference, atol=1e-6)
-    assert all(step.ok for step in found(done, "ort-session-free")[:2])
+    assert np.allclose(np.fromfile(output_file, "f4"), reference, atol=1e-6)
+    assert all(step.ok for step in steps_called(completed, "ort-session-free")[:2])
     assert all(
-        step.ok for verb in ("ort-unregister-ep", "ort-env-free") for step in found(done, verb)
+        step.ok
+        for verb in ("ort-unregister-ep", "ort-env-free")
+        for step in steps_called(completed, verb)
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dump.onnx", "dump_qnn.bin", "kept"]
 
@@ -181,19 +185,23 @@ def test_every_slot_is_where_it_is_declared(
 @pytest.mark.parametrize("ort", [MINORS[0], MINORS[-1]])
 @pytest.mark.parametrize("qnn", QNNS[1:])
 def test_pairs_that_work(on_ort: OnOrt, tiny: DeployedModel, qnn: str, ort: str) -> None:
-    done = on_ort(qnn, ort, lambda here: (*here.session(0, tiny.file), OrtOnDevice.run(0, tiny)))
-    assert done.exit_code == EXIT_DONE, judge(done).explanation()
+    completed = on_ort(
+        qnn, ort, lambda here: (*here.session(0, tiny.file), OrtOnDevice.run(0, tiny))
+    )
+    assert completed.exit_code == EXIT_DONE, judge(completed).explanation()
 
 
 @pytest.mark.parametrize(("ort", "works"), [("1.27.0", True), ("1.28.0", False), ("1.31.1", False)])
 def test_the_oldest_plug_in_works_up_to_ort_1_27(
     on_ort: OnOrt, tiny: DeployedModel, ort: str, works: bool
 ) -> None:
-    done = on_ort(OLDEST, ort, lambda here: (*here.session(0, tiny.file), OrtOnDevice.run(0, tiny)))
+    completed = on_ort(
+        OLDEST, ort, lambda here: (*here.session(0, tiny.file), OrtOnDevice.run(0, tiny))
+    )
     if works:
-        assert done.exit_code == EXIT_DONE, judge(done).explanation()
+        assert completed.exit_code == EXIT_DONE, judge(completed).explanation()
         return
-    error = error_of(done)
+    error = error_of(completed)
     assert (error.api, error.code, error.ort and error.ort.name) == (
         "CreateSession",
         None,
@@ -203,7 +211,7 @@ def test_the_oldest_plug_in_works_up_to_ort_1_27(
 
 
 def test_a_model_that_qnn_takes_in_part(on_ort: OnOrt, mixed: str) -> None:
-    done = on_ort(
+    completed = on_ort(
         NEWEST,
         USUAL,
         lambda here: (
@@ -212,20 +220,20 @@ def test_a_model_that_qnn_takes_in_part(on_ort: OnOrt, mixed: str) -> None:
             ort_placement(0, whole=QNN_EP),
         ),
     )
-    told, failed = found(done, "ort-placement")
-    assert {part["ep"]: part["operators"] for part in told.data["placement"]} == {
+    placed, failed = steps_called(completed, "ort-placement")
+    assert {part["ep"]: part["operators"] for part in placed.data["placement"]} == {
         QNN_EP: ["MatMul", "Reshape", "Relu"],
         CPU_EP: ["Det"],
     }
     assert failed.error == "placement"
-    assert error_of(done).message.startswith("1 of 4 nodes are not on QNNExecutionProvider")
+    assert error_of(completed).message.startswith("1 of 4 nodes are not on QNNExecutionProvider")
 
 
 def test_without_fallback_the_node_is_named_before_the_misleading_end(
     on_ort: OnOrt, mixed: str
 ) -> None:
-    done = on_ort(NEWEST, USUAL, lambda here: here.session(0, mixed))
-    first, *_, last = error_of(done).message.splitlines()
+    completed = on_ort(NEWEST, USUAL, lambda here: here.session(0, mixed))
+    first, *_, last = error_of(completed).message.splitlines()
     assert "type: Det" in first
     assert MISLEADING in last
 
@@ -246,12 +254,12 @@ def test_a_silent_fallback_is_found(on_ort: OnOrt, tiny: DeployedModel) -> None:
 
     def steps(here: OrtOnDevice) -> tuple[Step, ...]:
         provider = here.provider({"backend_path": "/no/lib.so"})
-        made = ort_session(0, tiny.file, provider, fallback=True)
-        return made, OrtOnDevice.run(0, tiny), ort_placement(0, whole=QNN_EP)
+        session_steps = ort_session(0, tiny.file, provider, fallback=True)
+        return session_steps, OrtOnDevice.run(0, tiny), ort_placement(0, whole=QNN_EP)
 
-    done = on_ort(NEWEST, USUAL, steps)
-    assert found(done, "ort-run")[0].ok
-    assert "1 of 1 nodes are not on QNNExecutionProvider" in error_of(done).message
+    completed = on_ort(NEWEST, USUAL, steps)
+    assert steps_called(completed, "ort-run")[0].ok
+    assert "1 of 1 nodes are not on QNNExecutionProvider" in error_of(completed).message
 
 
 def test_a_wrong_soc_keeps_its_whole_chain(on_ort: OnOrt, tiny: DeployedModel) -> None:
@@ -268,9 +276,9 @@ def test_a_dump_of_a_newer_qnn_is_refused_with_5000(
     on_ort: OnOrt, tiny: DeployedModel, tmp_path: Path
 ) -> None:
     dump = str(tmp_path / "dump.onnx")
-    made = dump_options(dump, embed=True)
+    options = dump_options(dump, embed=True)
     assert (
-        on_ort(NEWEST, USUAL, lambda h: h.session(0, tiny.file, options=made)).exit_code
+        on_ort(NEWEST, USUAL, lambda h: h.session(0, tiny.file, options=options)).exit_code
         == EXIT_DONE
     )
     error = error_of(on_ort(OLDEST, USUAL, lambda here: here.session(0, dump)))
@@ -283,8 +291,8 @@ def test_a_damaged_dump_is_refused(
     on_ort: OnOrt, tiny: DeployedModel, tmp_path: Path, content: bytes
 ) -> None:
     dump = tmp_path / "dump.onnx"
-    made = dump_options(str(dump), embed=False)
-    on_ort(NEWEST, USUAL, lambda here: here.session(0, tiny.file, options=made))
+    options = dump_options(str(dump), embed=False)
+    on_ort(NEWEST, USUAL, lambda here: here.session(0, tiny.file, options=options))
     (tmp_path / "dump_qnn.bin").write_bytes(content)
     error = error_of(on_ort(NEWEST, USUAL, lambda here: here.session(0, str(dump))))
     assert (error.api, error.ort and error.ort.name) == ("CreateSession", "ORT_INVALID_GRAPH")

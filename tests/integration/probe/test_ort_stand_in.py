@@ -82,34 +82,34 @@ OnStand = Callable[..., ProbeRun]
 def on_stand(run: Runner, stand: Stand) -> OnStand:
     """Runs steps between those that open the stand-in and those that let it go."""
 
-    def run_steps(*steps: Step, registered: str = EP, **how: object) -> ProbeRun:
+    def run_steps(*steps: Step, registered: str = EP, **options: object) -> ProbeRun:
         opened = (ort_load(str(stand.library)), ort_env(), ort_register_ep("/p.so", registered))
         frees = (Step("cleanup"), ort_session_free(0), *ort_end(registered))
-        return run(*opened, *steps, *frees, **how)
+        return run(*opened, *steps, *frees, **options)
 
     return run_steps
 
 
-def only(done: ProbeRun, verb: str) -> StepResult:
-    (found,) = (step for step in done.transcript.steps if step.verb == verb)
-    return found
+def only(completed: ProbeRun, verb: str) -> StepResult:
+    (step,) = (step for step in completed.transcript.steps if step.verb == verb)
+    return step
 
 
 @ALL_BUILDS
 def test_a_session_runs_and_is_released(on_stand: OnStand, stand: Stand) -> None:
-    data, kept = stand.floats("in", 1, 2, 3, 4), stand.folder / "kept"
-    done = on_stand(
+    data, data_file = stand.floats("in", 1, 2, 3, 4), stand.folder / "kept"
+    completed = on_stand(
         ort_session(0, stand.model("copy"), ON_EP),
         ort_placement(0, whole=EP),
-        ort_run(0, inputs=[data], expected=[data], saved=[str(kept)], repeat=3),
+        ort_run(0, inputs=[data], expected=[data], saved=[str(data_file)], repeat=3),
     )
-    assert done.exit_code == EXIT_DONE, done.transcript.first_failure
-    assert kept.read_bytes() == Path(data).read_bytes()
-    assert only(done, "ort-load").data == {"version": "9.9.9-stand-in", "api_version": 24}
-    assert only(done, "ort-register-ep").data["devices"] == [
+    assert completed.exit_code == EXIT_DONE, completed.transcript.first_failure
+    assert data_file.read_bytes() == Path(data).read_bytes()
+    assert only(completed, "ort-load").data == {"version": "9.9.9-stand-in", "api_version": 24}
+    assert only(completed, "ort-register-ep").data["devices"] == [
         {"ep": EP, "vendor": None, "hardware": "other"}
     ]
-    assert only(done, "ort-placement").data["placement"] == [
+    assert only(completed, "ort-placement").data["placement"] == [
         {
             "ep": EP,
             "nodes": 1,
@@ -118,8 +118,8 @@ def test_a_session_runs_and_is_released(on_stand: OnStand, stand: Stand) -> None
             "operator_nodes": [{"operator": "Copy", "nodes": 1}],
         }
     ]
-    assert only(done, "ort-run").data["runs"] == 3
-    assert judge(done).outcome == "passed"
+    assert only(completed, "ort-run").data["runs"] == 3
+    assert judge(completed).outcome == "passed"
 
 
 @pytest.mark.parametrize(
@@ -129,12 +129,12 @@ def test_a_crash_names_its_step_and_call(
     on_stand: OnStand, stand: Stand, behaviour: str, api: str
 ) -> None:
     data = stand.floats("in", 1, 2, 3, 4)
-    done = on_stand(ort_session(0, stand.model(behaviour), ON_EP), ort_run(0, inputs=[data]))
-    assert done.signal == signal.SIGABRT
-    last = done.transcript.last_begun
+    completed = on_stand(ort_session(0, stand.model(behaviour), ON_EP), ort_run(0, inputs=[data]))
+    assert completed.signal == signal.SIGABRT
+    last = completed.transcript.last_begun
     assert last is not None
     assert (last.api, last.unfinished) == (api, True)
-    verdict = judge(done)
+    verdict = judge(completed)
     assert (verdict.outcome, verdict.error and verdict.error.api) == ("crashed", api)
 
 
@@ -151,13 +151,13 @@ def test_a_hang_names_its_step_and_call(
 
 
 def test_a_long_refusal_is_told_whole(on_stand: OnStand, stand: Stand) -> None:
-    done = on_stand(ort_session(0, stand.model("refuse-long"), ON_EP))
-    failed = only(done, "ort-session")
+    completed = on_stand(ort_session(0, stand.model("refuse-long"), ON_EP))
+    failed = only(completed, "ort-session")
     assert (failed.code, failed.symbol, failed.api) == (11, "ORT_EP_FAIL", "CreateSession")
-    error = judge(done).error
+    error = judge(completed).error
     assert error is not None
     assert (error.code, error.ort and error.ort.code) == (6999, 11)
-    assert only(done, "ort-session-free").skipped == "there is nothing to free"
+    assert only(completed, "ort-session-free").skipped == "there is nothing to free"
 
 
 def test_an_odd_refusal_is_still_one(on_stand: OnStand, stand: Stand) -> None:
@@ -167,14 +167,14 @@ def test_an_odd_refusal_is_still_one(on_stand: OnStand, stand: Stand) -> None:
 
 def test_a_refused_run_tells_qnns_code(on_stand: OnStand, stand: Stand) -> None:
     data = stand.floats("in", 1, 2, 3, 4)
-    done = on_stand(
+    completed = on_stand(
         ort_session(0, stand.model("refuse-run"), ON_EP), ort_run(0, inputs=[data], repeat=5)
     )
-    error = judge(done).error
+    error = judge(completed).error
     assert error is not None
     assert (error.api, error.code, error.symbol) == ("Run", 6999, "QNN_GRAPH_MAX_ERROR")
-    assert only(done, "ort-run").data["runs"] == 1
-    assert only(done, "ort-session-free").ok
+    assert only(completed, "ort-run").data["runs"] == 1
+    assert only(completed, "ort-session-free").ok
 
 
 def test_causes_are_kept_and_chatter_is_not(on_stand: OnStand, stand: Stand) -> None:
@@ -187,9 +187,9 @@ def test_causes_are_kept_and_chatter_is_not(on_stand: OnStand, stand: Stand) -> 
 
 
 def test_half_of_the_nodes_elsewhere_is_a_failure(on_stand: OnStand, stand: Stand) -> None:
-    made = ort_session(0, stand.model("half"), ON_EP)
-    assert on_stand(made, ort_placement(0)).exit_code == EXIT_DONE
-    failed = only(on_stand(made, ort_placement(0, whole=EP)), "ort-placement")
+    session_steps = ort_session(0, stand.model("half"), ON_EP)
+    assert on_stand(session_steps, ort_placement(0)).exit_code == EXIT_DONE
+    failed = only(on_stand(session_steps, ort_placement(0, whole=EP)), "ort-placement")
     assert failed.error == "placement"
     assert failed.message == (
         "1 of 2 nodes are not on StandIn but on CPUExecutionProvider, the first is Det"
@@ -198,14 +198,14 @@ def test_half_of_the_nodes_elsewhere_is_a_failure(on_stand: OnStand, stand: Stan
 
 
 def test_a_graph_without_nodes_is_on_no_provider(on_stand: OnStand, stand: Stand) -> None:
-    made = ort_session(0, stand.model("empty"), ON_EP)
-    failed = only(on_stand(made, ort_placement(0, whole=EP)), "ort-placement")
+    session_steps = ort_session(0, stand.model("empty"), ON_EP)
+    failed = only(on_stand(session_steps, ort_placement(0, whole=EP)), "ort-placement")
     assert (failed.error, failed.message) == ("placement", "0 of 0 nodes are not on StandIn")
 
 
 def test_placement_that_was_not_recorded(on_stand: OnStand, stand: Stand) -> None:
-    made = ort_session(0, stand.model("unrecorded"), ON_EP)
-    failed = only(on_stand(made, ort_placement(0)), "ort-placement")
+    session_steps = ort_session(0, stand.model("unrecorded"), ON_EP)
+    failed = only(on_stand(session_steps, ort_placement(0)), "ort-placement")
     assert (failed.code, failed.message) == (1, "it was not recorded")
 
 
@@ -217,29 +217,29 @@ def test_what_a_run_is_checked_for(
     on_stand: OnStand, stand: Stand, behaviour: str, error: str
 ) -> None:
     data = stand.floats("in", 1, 2, 3, 4)
-    done = on_stand(
+    completed = on_stand(
         ort_session(0, stand.model(behaviour), ON_EP),
         ort_run(0, inputs=[data], expected=[data], tolerance=0.5),
     )
-    assert only(done, "ort-run").error == error
+    assert only(completed, "ort-run").error == error
 
 
 @pytest.mark.parametrize("behaviour", ["strings", "deep", "sequence"])
 def test_tensors_that_cannot_be_bound(on_stand: OnStand, stand: Stand, behaviour: str) -> None:
     data = stand.floats("in", 1, 2, 3, 4)
-    done = on_stand(ort_session(0, stand.model(behaviour), ON_EP), ort_run(0, inputs=[data]))
-    assert only(done, "ort-session").ok
-    assert only(done, "ort-run").error == "unsupported"
+    completed = on_stand(ort_session(0, stand.model(behaviour), ON_EP), ort_run(0, inputs=[data]))
+    assert only(completed, "ort-session").ok
+    assert only(completed, "ort-run").error == "unsupported"
 
 
 def test_too_many_tensors(on_stand: OnStand, stand: Stand) -> None:
-    done = on_stand(ort_session(0, stand.model("many"), ON_EP))
-    assert only(done, "ort-session").error == "unsupported"
-    assert only(done, "ort-session-free").ok
+    completed = on_stand(ort_session(0, stand.model("many"), ON_EP))
+    assert only(completed, "ort-session").error == "unsupported"
+    assert only(completed, "ort-session-free").ok
 
 
 @pytest.mark.parametrize(
-    ("step", "says"),
+    ("step", "message"),
     [
         (ort_run(0), "no such session"),
         (ort_placement(0), "no such session"),
@@ -247,22 +247,22 @@ def test_too_many_tensors(on_stand: OnStand, stand: Stand) -> None:
         (Step("ort-session", {"context": "0", "file": "/x", "session.0": "none"}), "key=value"),
     ],
 )
-def test_plans_that_make_no_sense(on_stand: OnStand, step: Step, says: str) -> None:
+def test_plans_that_make_no_sense(on_stand: OnStand, step: Step, message: str) -> None:
     failure = on_stand(step).transcript.first_failure
     assert failure is not None
     assert failure.error == "plan"
-    assert says in (failure.message or "")
+    assert message in (failure.message or "")
 
 
 def test_files_that_do_not_fit_the_model(on_stand: OnStand, stand: Stand) -> None:
-    made, data = ort_session(0, stand.model("copy"), ON_EP), stand.floats("in", 1, 2, 3, 4)
+    session_steps, data = ort_session(0, stand.model("copy"), ON_EP), stand.floats("in", 1, 2, 3, 4)
     short = stand.floats("short", 1, 2)
     for files, error in (([], "plan"), ([data, data], "plan"), ([short], "size")):
-        assert only(on_stand(made, ort_run(0, inputs=files)), "ort-run").error == error
+        assert only(on_stand(session_steps, ort_run(0, inputs=files)), "ort-run").error == error
 
 
 @pytest.mark.parametrize(
-    ("provider", "code", "says"),
+    ("provider", "code", "message"),
     [
         (Provider(EP, builtin=True), None, ""),
         (Provider("QNN", builtin=True), 2, "not built in"),
@@ -271,35 +271,35 @@ def test_files_that_do_not_fit_the_model(on_stand: OnStand, stand: Stand) -> Non
     ],
 )
 def test_providers(
-    on_stand: OnStand, stand: Stand, provider: Provider, code: int | None, says: str
+    on_stand: OnStand, stand: Stand, provider: Provider, code: int | None, message: str
 ) -> None:
     step = only(on_stand(ort_session(0, stand.model("copy"), provider)), "ort-session")
-    assert step.ok == (not says)
-    assert step.code == (code if says else 0)
-    assert says in (step.message or "")
+    assert step.ok == (not message)
+    assert step.code == (code if message else 0)
+    assert message in (step.message or "")
 
 
 def test_a_refused_option(on_stand: OnStand, stand: Stand) -> None:
-    made = ort_session(0, stand.model("copy"), ON_EP, options={"wrong": "this one"})
-    step = only(on_stand(made), "ort-session")
+    session_steps = ort_session(0, stand.model("copy"), ON_EP, options={"wrong": "this one"})
+    step = only(on_stand(session_steps), "ort-session")
     assert (step.api, step.code, step.message) == ("AddSessionConfigEntry", 2, "this one")
-    made = ort_session(0, stand.model("copy"), ON_EP, threads=2)
-    step = only(on_stand(made), "ort-session")
+    session_steps = ort_session(0, stand.model("copy"), ON_EP, threads=2)
+    step = only(on_stand(session_steps), "ort-session")
     assert (step.api, step.code) == ("SetIntraOpNumThreads", 2)
 
 
 def test_a_plug_in_that_is_refused_or_offers_nothing(on_stand: OnStand) -> None:
-    done = on_stand(registered="refused")
-    refused = only(done, "ort-register-ep")
+    completed = on_stand(registered="refused")
+    refused = only(completed, "ort-register-ep")
     assert (refused.code, refused.message) == (1, "no such library")
-    assert only(done, "ort-unregister-ep").skipped == "there is nothing to free"
+    assert only(completed, "ort-unregister-ep").skipped == "there is nothing to free"
     nothing = only(on_stand(registered="Other"), "ort-register-ep")
     assert nothing.error == "no-device"
 
 
 @pytest.mark.parametrize("newest", [17, 20, 22, 23])
 def test_an_older_ort_is_used_as_far_as_it_goes(run: Runner, stand: Stand, newest: int) -> None:
-    done = run(
+    completed = run(
         ort_load(str(stand.library)),
         ort_env(),
         ort_session(0, stand.model("copy"), Provider(EP, builtin=True)),
@@ -309,9 +309,9 @@ def test_an_older_ort_is_used_as_far_as_it_goes(run: Runner, stand: Stand, newes
         *ort_end(None),
         env={"STAND_IN_API": str(newest)},
     )
-    assert done.exit_code == EXIT_DONE
-    assert only(done, "ort-load").data["api_version"] == newest
-    assert "does not tell" in (only(done, "ort-placement").skipped or "")
+    assert completed.exit_code == EXIT_DONE
+    assert only(completed, "ort-load").data["api_version"] == newest
+    assert "does not tell" in (only(completed, "ort-placement").skipped or "")
 
 
 def test_an_ort_too_old_for_plug_ins(on_stand: OnStand) -> None:

@@ -67,24 +67,24 @@ def run(device: AdbDevice, folder: str, *steps: Step, **options: object) -> Prob
 
 
 def test_a_plan_is_carried_out(device: AdbDevice, folder: str) -> None:
-    done = run(device, folder, Step("noop"), Step("spew", {"bytes": "100"}), Step("noop"))
-    assert (done.exit_code, done.signal, done.timed_out) == (EXIT_DONE, None, False)
-    assert [step.ok for step in done.transcript.steps] == [True] * 3
-    assert done.transcript.malformed_count == 0
-    assert done.raw_events.count(b"\x1e") == 9
-    assert b"noise" in done.stderr + done.raw_events
+    completed = run(device, folder, Step("noop"), Step("spew", {"bytes": "100"}), Step("noop"))
+    assert (completed.exit_code, completed.signal, completed.timed_out) == (EXIT_DONE, None, False)
+    assert [step.ok for step in completed.transcript.steps] == [True] * 3
+    assert completed.transcript.malformed_count == 0
+    assert completed.raw_events.count(b"\x1e") == 9
+    assert b"noise" in completed.stderr + completed.raw_events
 
 
 def test_who_follows_is_told_of_each_step_while_it_runs(device: AdbDevice, folder: str) -> None:
-    told: list[tuple[str, dict[str, object]]] = []
+    reports: list[tuple[str, dict[str, object]]] = []
     steps = [Step("noop"), Step("sleep", {"ms": "300"}), Step("crash", {"signal": "6"})]
-    with followed_by(lambda device, facts: told.append((device, dict(facts)))):
+    with followed_by(lambda device, facts: reports.append((device, dict(facts)))):
         run(device, folder, *steps)
-    assert {device for device, _ in told} == {device.serial}
+    assert {device for device, _ in reports} == {device.serial}
     facts = {"steps": 3, "loaded": 0, "contexts": 0}
-    seen = [one for _, one in told if one["step"] == 2]
-    assert seen[0] == {"step": 2, "verb": "sleep", **facts}
-    assert told[-1][1] == {"step": 3, "verb": "crash", **facts}
+    values = [fields for _, fields in reports if fields["step"] == 2]
+    assert values[0] == {"step": 2, "verb": "sleep", **facts}
+    assert reports[-1][1] == {"step": 3, "verb": "crash", **facts}
 
 
 @pytest.mark.parametrize(
@@ -95,29 +95,29 @@ def test_a_hang_can_be_looked_at_before_it_ends(
 ) -> None:
     """Be it the probe's own deadline or, where that never comes, the one of the shell."""
     monkeypatch.setattr("harness.probe.plan_runner.LOOK_S", 60)
-    seen = []
+    pids = []
 
     def look(pid: int, deadline: Deadline) -> None:
         script = f"cat /proc/{pid}/comm; kill -9 {pid}"
         answer = device.shell(script, timeout_s=deadline.remaining())
-        seen.append((pid, answer.stdout))
+        pids.append((pid, answer.stdout))
 
-    done = run(device, folder, Step("hang"), timeout_s=2, settings=settings, on_hang=look)
-    assert done.transcript.start is not None
-    assert seen == [(done.transcript.start.pid, b"qnn-probe\n")]
-    assert done.timed_out
-    assert done.signal is None
-    assert done.exit_code == (None if settings else 124)
-    assert done.duration_s < 2 + SLACK_S, "sooner than a probe lingers that nobody has ended"
+    completed = run(device, folder, Step("hang"), timeout_s=2, settings=settings, on_hang=look)
+    assert completed.transcript.start is not None
+    assert pids == [(completed.transcript.start.pid, b"qnn-probe\n")]
+    assert completed.timed_out
+    assert completed.signal is None
+    assert completed.exit_code == (None if settings else 124)
+    assert completed.duration_s < 2 + SLACK_S, "sooner than a probe lingers that nobody has ended"
 
 
 def test_looking_at_a_hang_may_fail(device: AdbDevice, folder: str) -> None:
     def fail(pid: int, deadline: Deadline) -> None:
         raise DeviceLost("gone", serial="x")
 
-    done = run(device, folder, Step("hang"), timeout_s=1, on_hang=fail)
-    assert (done.timed_out, done.exit_code, done.signal) == (True, None, None)
-    assert b'"event":"threads"' in done.raw_events
+    completed = run(device, folder, Step("hang"), timeout_s=1, on_hang=fail)
+    assert (completed.timed_out, completed.exit_code, completed.signal) == (True, None, None)
+    assert b'"event":"threads"' in completed.raw_events
 
 
 def test_nobody_looks_at_what_does_not_hang(device: AdbDevice, folder: str) -> None:
@@ -129,34 +129,42 @@ def test_nobody_looks_at_what_does_not_hang(device: AdbDevice, folder: str) -> N
 
 
 def test_environment_and_folder_arrive_as_they_are(device: AdbDevice, folder: str) -> None:
-    """What cannot be loaded is found: by its name through LD_LIBRARY_PATH, and relatively."""
+    """Libraries are found by their name through LD_LIBRARY_PATH, and relatively."""
     odd = f"{folder}/a 'b' $(c) \"d\""
     device.push([PushItem(b"no library at all" * 10, f"{odd}/libodd.so", 0o644)], timeout_s=60)
     steps = (Step("cleanup"), backend_load("libodd.so"), backend_load("./libodd.so"))
     env = {"LD_LIBRARY_PATH": odd, "ADSP_LIBRARY_PATH": "/a;/b c"}
     probe = f"{folder}/qnn-probe"
-    done = run_plan(device, probe, Plan(steps), env=env, cwd=odd, timeout_s=60)
-    for step in done.transcript.steps[1:]:
+    completed = run_plan(device, probe, Plan(steps), env=env, cwd=odd, timeout_s=60)
+    for step in completed.transcript.steps[1:]:
         assert step.error == "dlopen"
         assert "invalid ELF header" in (step.message or "")
 
 
 def test_a_crash_on_the_device(device: AdbDevice, folder: str) -> None:
-    done = run(device, folder, Step("noop"), Step("crash", {"signal": "11"}))
-    assert (done.exit_code, done.signal, done.timed_out) == (None, 11, False)
-    assert done.transcript.first_failure is done.transcript.last_begun
+    completed = run(device, folder, Step("noop"), Step("crash", {"signal": "11"}))
+    assert (completed.exit_code, completed.signal, completed.timed_out) == (None, 11, False)
+    assert completed.transcript.first_failure is completed.transcript.last_begun
 
 
 def test_a_hang_on_the_device(device: AdbDevice, folder: str) -> None:
-    done = run(device, folder, Step("hang"), settings={"deadline_ms": 200})
-    assert (done.exit_code, done.timed_out, done.transcript.deadline) == (124, True, True)
+    completed = run(device, folder, Step("hang"), settings={"deadline_ms": 200})
+    assert (completed.exit_code, completed.timed_out, completed.transcript.deadline) == (
+        124,
+        True,
+        True,
+    )
     late = {"deadline_ms": 60_000}
-    done = run(device, folder, Step("hang"), settings=late, timeout_s=1)
-    assert (done.exit_code, done.timed_out, done.transcript.deadline) == (None, True, False)
-    assert done.transcript.last_begun is not None
-    left = device.shell("ps ax -ww -o args", timeout_s=60)
-    assert left.ok
-    assert f"{folder}/qnn-probe".encode() not in left.stdout
+    completed = run(device, folder, Step("hang"), settings=late, timeout_s=1)
+    assert (completed.exit_code, completed.timed_out, completed.transcript.deadline) == (
+        None,
+        True,
+        False,
+    )
+    assert completed.transcript.last_begun is not None
+    processes = device.shell("ps ax -ww -o args", timeout_s=60)
+    assert processes.ok
+    assert f"{folder}/qnn-probe".encode() not in processes.stdout
 
 
 @pytest.mark.parametrize("wrong", ["probe", "folder"])

@@ -81,11 +81,11 @@ def feed(probe: Path, text: bytes, timeout_s: float = 20) -> subprocess.Complete
 
 @ALL_BUILDS
 def test_an_empty_plan(run: Runner) -> None:
-    done = run()
-    assert (done.exit_code, done.signal) == (EXIT_DONE, None)
-    assert (done.timed_out, done.truncated) == (False, False)
-    assert done.transcript.done
-    assert done.transcript.elapsed_us is not None
+    completed = run()
+    assert (completed.exit_code, completed.signal) == (EXIT_DONE, None)
+    assert (completed.timed_out, completed.truncated) == (False, False)
+    assert completed.transcript.done
+    assert completed.transcript.elapsed_us is not None
 
 
 @ALL_BUILDS
@@ -122,7 +122,7 @@ def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "line", "says"),
+    ("lines", "line", "message"),
     [
         (["explode"], 2, "no verb 'explode'"),
         (["noop lib=x"], 2, "noop has no field 'lib'"),
@@ -145,23 +145,23 @@ def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
     ],
 )
 def test_a_bad_plan_is_refused_before_anything_is_done(
-    probe: Path, lines: list[str], line: int, says: str
+    probe: Path, lines: list[str], line: int, message: str
 ) -> None:
     text = plan.sealed(lines)
-    done = feed(probe, text.encode())
-    transcript = parse_transcript(done.stdout)
-    assert done.returncode == EXIT_BAD_PLAN, done.stderr
+    completed = feed(probe, text.encode())
+    transcript = parse_transcript(completed.stdout)
+    assert completed.returncode == EXIT_BAD_PLAN, completed.stderr
     assert transcript.plan_error is not None
     assert not transcript.plan_damaged
     assert transcript.plan_error.startswith(f"line {line}: ")
-    assert says in transcript.plan_error
+    assert message in transcript.plan_error
     assert not transcript.steps
     with pytest.raises(ConfigError):
         parse(text)
 
 
 @pytest.mark.parametrize(
-    ("lines", "line", "says"),
+    ("lines", "line", "message"),
     [
         (["noop", "set memory=off"], 3, "set comes before the first step"),
         (["set memory=off", "noop", "set memory=off"], 4, "set comes before the first step"),
@@ -172,18 +172,18 @@ def test_a_bad_plan_is_refused_before_anything_is_done(
     ],
 )
 def test_settings_are_told_once_and_first(
-    probe: Path, lines: list[str], line: int | None, says: str
+    probe: Path, lines: list[str], line: int | None, message: str
 ) -> None:
     text = plan.sealed(lines)
-    said = parse_transcript(feed(probe, text.encode()).stdout).plan_error
+    problem = parse_transcript(feed(probe, text.encode()).stdout).plan_error
     if line is None:
-        assert said is None
-        assert parse(text).settings.memory == says
+        assert problem is None
+        assert parse(text).settings.memory == message
         return
-    assert said == f"line {line}: {says}"
+    assert problem == f"line {line}: {message}"
     with pytest.raises(ConfigError) as refused:
         parse(text)
-    assert (refused.value.line, refused.value.problem) == (line, says)
+    assert (refused.value.line, refused.value.problem) == (line, message)
 
 
 def least_and_most(key: str, rule: Field) -> tuple[list[str], list[str]]:
@@ -218,7 +218,7 @@ def test_the_probe_and_the_harness_know_the_same_bounds(plain_probe: Path) -> No
                 with pytest.raises(ConfigError):
                     parse(text)
         for key in some:
-            text = plan.sealed([" ".join((verb, *(some[one] for one in some if one != key)))])
+            text = plan.sealed([" ".join((verb, *(some[name] for name in some if name != key)))])
             assert f"needs '{key}'" in feed(plain_probe, text.encode()).stdout.decode(), text
             with pytest.raises(ConfigError, match="needs"):
                 parse(text)
@@ -228,21 +228,21 @@ def test_the_probe_and_the_harness_know_the_same_bounds(plain_probe: Path) -> No
     several = [steps[start : start + 40] for start in range(0, len(steps), 40)]
     for lines in [*([line] for line in settings), *several]:
         text = plan.sealed([*lines, "at-the-end"])
-        said = parse_transcript(feed(plain_probe, text.encode()).stdout).plan_error
-        assert said is not None
-        assert "no verb 'at-the-end'" in said
+        problem = parse_transcript(feed(plain_probe, text.encode()).stdout).plan_error
+        assert problem is not None
+        assert "no verb 'at-the-end'" in problem
 
 
 def by_hand(body: bytes, **other: int) -> bytes:
-    told = {"bytes": len(body), "crc32": crc32(body)} | other
-    return b"probe-plan 2 bytes=%d crc32=%08x\n" % tuple(told.values()) + body
+    header = {"bytes": len(body), "crc32": crc32(body)} | other
+    return b"probe-plan 2 bytes=%d crc32=%08x\n" % tuple(header.values()) + body
 
 
 WHOLE = by_hand(b"noop\nnoop\n")
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (b"", "stdin ended after 0 bytes"),
         (b"probe-plan 2", "stdin ended after 12 bytes"),
@@ -261,20 +261,23 @@ WHOLE = by_hand(b"noop\nnoop\n")
     ],
 )
 def test_a_plan_that_was_damaged_on_its_way_is_no_bad_plan(
-    probe: Path, text: bytes, says: str
+    probe: Path, text: bytes, message: str
 ) -> None:
-    done = feed(probe, text)
-    transcript = parse_transcript(done.stdout)
-    assert done.returncode == EXIT_BAD_PLAN, done.stderr
-    assert says in (transcript.plan_error or "")
+    completed = feed(probe, text)
+    transcript = parse_transcript(completed.stdout)
+    assert completed.returncode == EXIT_BAD_PLAN, completed.stderr
+    assert message in (transcript.plan_error or "")
     assert transcript.plan_damaged
     assert not transcript.steps
 
 
 def test_a_line_that_is_too_long_or_does_not_end(probe: Path) -> None:
-    for body, says in ((b"backend-load lib=" + b"x" * 20000 + b"\n", "too long"), (b"noop", "end")):
+    for body, message in (
+        (b"backend-load lib=" + b"x" * 20000 + b"\n", "too long"),
+        (b"noop", "end"),
+    ):
         transcript = parse_transcript(feed(probe, by_hand(body)).stdout)
-        assert says in (transcript.plan_error or "")
+        assert message in (transcript.plan_error or "")
         with pytest.raises(ConfigError):
             parse(by_hand(body).decode())
 
@@ -298,31 +301,33 @@ def test_the_plan_is_carried_out_without_waiting_for_the_end_of_stdin(probe: Pat
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
 def test_a_crash_names_its_step(run: Runner, number: signal.Signals) -> None:
-    done = run(Step("noop"), Step("crash", {"signal": str(number.value)}), Step("noop"))
-    assert (done.signal, done.exit_code, done.timed_out) == (number, None, False)
-    failure = done.transcript.first_failure
+    completed = run(Step("noop"), Step("crash", {"signal": str(number.value)}), Step("noop"))
+    assert (completed.signal, completed.exit_code, completed.timed_out) == (number, None, False)
+    failure = completed.transcript.first_failure
     assert failure is not None
     assert (failure.step, failure.verb, failure.unfinished) == (1, "crash", True)
-    assert not done.transcript.done
+    assert not completed.transcript.done
 
 
 def test_its_own_deadline_ends_a_hang_and_names_the_step(run: Runner) -> None:
-    done = run(Step("noop"), Step("hang"), settings=Settings(deadline_ms=200))
-    assert (done.exit_code, done.timed_out) == (124, True)
-    assert done.transcript.deadline
-    assert done.transcript.last_begun is done.transcript.first_failure
-    assert done.duration_s < SLACK_S
+    completed = run(Step("noop"), Step("hang"), settings=Settings(deadline_ms=200))
+    assert (completed.exit_code, completed.timed_out) == (124, True)
+    assert completed.transcript.deadline
+    assert completed.transcript.last_begun is completed.transcript.first_failure
+    assert completed.duration_s < SLACK_S
 
 
 def test_a_hang_says_what_its_threads_were_doing(run: Runner) -> None:
-    done = run(Step("hang"), settings=Settings(deadline_ms=100, linger_ms=200))
-    assert (done.exit_code, done.transcript.malformed) == (124, [])
-    assert done.duration_s >= 0.3
-    start = done.transcript.start
+    completed = run(Step("hang"), settings=Settings(deadline_ms=100, linger_ms=200))
+    assert (completed.exit_code, completed.transcript.malformed) == (124, [])
+    assert completed.duration_s >= 0.3
+    start = completed.transcript.start
     assert start is not None
     # qemu has a thread of its own beside it
-    (event,) = (part for part in done.raw_events.split(b"\x1e") if b'"event":"threads"' in part)
-    (thread,) = (one for one in json.loads(event)["threads"] if one["tid"] == start.pid)
+    (event,) = (
+        part for part in completed.raw_events.split(b"\x1e") if b'"event":"threads"' in part
+    )
+    (thread,) = (load for load in json.loads(event)["threads"] if load["tid"] == start.pid)
     assert (thread["name"], thread["state"]) == ("qnn-probe", "S")
     # Android's pause() waits for a signal by another call
     assert not thread.get("wchan") or re.search("pause|sigsuspend", thread["wchan"])
@@ -330,17 +335,21 @@ def test_a_hang_says_what_its_threads_were_doing(run: Runner) -> None:
 
 def test_it_tells_before_it_is_told(run: Runner) -> None:
     """Without a deadline of its own, a plan gets one a little before the caller's."""
-    done = run(Step("hang"), timeout_s=2)
-    assert (done.exit_code, done.timed_out, done.transcript.deadline) == (124, True, True)
+    completed = run(Step("hang"), timeout_s=2)
+    assert (completed.exit_code, completed.timed_out, completed.transcript.deadline) == (
+        124,
+        True,
+        True,
+    )
 
 
 def test_whoever_runs_it_ends_it_if_need_be(plain_probe: Path) -> None:
     late = Settings(deadline_ms=60_000)
-    done = run_plan_locally(plain_probe, Plan((Step("hang"),), late), env={}, timeout_s=0.3)
-    assert (done.exit_code, done.signal, done.timed_out) == (None, None, True)
-    assert not done.transcript.deadline
-    assert done.transcript.last_begun is not None
-    assert done.duration_s < SLACK_S
+    completed = run_plan_locally(plain_probe, Plan((Step("hang"),), late), env={}, timeout_s=0.3)
+    assert (completed.exit_code, completed.signal, completed.timed_out) == (None, None, True)
+    assert not completed.transcript.deadline
+    assert completed.transcript.last_begun is not None
+    assert completed.duration_s < SLACK_S
 
 
 def test_the_deadline_holds_even_if_nobody_reads_any_more(plain_probe: Path) -> None:
@@ -354,7 +363,7 @@ def test_the_deadline_holds_even_if_nobody_reads_any_more(plain_probe: Path) -> 
 
 
 def test_a_failure_skips_up_to_cleanup_and_not_beyond(run: Runner) -> None:
-    done = run(
+    completed = run(
         plan.backend_load("/none"),
         Step("noop"),
         Step("cleanup"),
@@ -362,8 +371,8 @@ def test_a_failure_skips_up_to_cleanup_and_not_beyond(run: Runner) -> None:
         Step("noop"),
         Step("device-free"),
     )
-    seen = [(step.error, step.skipped, step.ok) for step in done.transcript.steps]
-    assert seen == [
+    outcomes = [(step.error, step.skipped, step.ok) for step in completed.transcript.steps]
+    assert outcomes == [
         ("dlopen", None, False),
         (None, "an earlier step failed", False),
         (None, "marker", False),
@@ -371,36 +380,36 @@ def test_a_failure_skips_up_to_cleanup_and_not_beyond(run: Runner) -> None:
         (None, None, True),
         (None, "there is nothing to free", False),
     ]
-    assert done.exit_code == EXIT_STEP_FAILED
+    assert completed.exit_code == EXIT_STEP_FAILED
 
 
 def test_noise_of_a_library_lands_on_stderr_and_is_bounded(run: Runner) -> None:
-    done = run(
+    completed = run(
         Step("spew", {"bytes": "1000"}),
         Step("spew", {"bytes": str(1 << 21), "to": "stderr"}),
         Step("spew", {"bytes": "999", "to": "events"}),
         Step("noop"),
     )
-    transcript = done.transcript
+    transcript = completed.transcript
     assert [step.ok for step in transcript.steps] == [True] * 4
     assert transcript.malformed_count == 0
-    assert len(done.stderr) == MAX_STDERR_BYTES
-    assert b"\x1e" not in done.stderr
+    assert len(completed.stderr) == MAX_STDERR_BYTES
+    assert b"\x1e" not in completed.stderr
 
 
 def test_a_flood_of_output_ends_it(plain_probe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.probe.plan_runner.MAX_OUTPUT_BYTES", 1 << 20)
     flood = Step("spew", {"bytes": str(1 << 40), "to": "events"})
-    done = run_plan_locally(plain_probe, Plan((flood,)), env={}, timeout_s=60)
-    assert (done.truncated, done.exit_code, done.signal) == (True, None, None)
-    assert done.duration_s < SLACK_S
+    completed = run_plan_locally(plain_probe, Plan((flood,)), env={}, timeout_s=60)
+    assert (completed.truncated, completed.exit_code, completed.signal) == (True, None, None)
+    assert completed.duration_s < SLACK_S
 
 
 def test_an_exit_in_the_middle_is_not_the_end_of_the_plan(run: Runner) -> None:
-    done = run(Step("noop"), Step("exit", {"code": "7"}))
-    assert (done.exit_code, done.transcript.done) == (7, False)
-    assert done.transcript.last_begun is not None
-    assert done.transcript.last_begun.verb == "exit"
+    completed = run(Step("noop"), Step("exit", {"code": "7"}))
+    assert (completed.exit_code, completed.transcript.done) == (7, False)
+    assert completed.transcript.last_begun is not None
+    assert completed.transcript.last_begun.verb == "exit"
 
 
 def test_it_dies_with_whoever_started_it(plain_probe: Path) -> None:
@@ -439,11 +448,11 @@ def test_it_dies_with_whoever_started_it(plain_probe: Path) -> None:
 def test_it_stops_when_nobody_listens(plain_probe: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
+    completed = subprocess.run(
         [plain_probe], input=Plan((Step("hang"),)).text().encode(), stdout=writer, timeout=60
     )
     os.close(writer)
-    assert done.returncode in (-signal.SIGPIPE, 125)
+    assert completed.returncode in (-signal.SIGPIPE, 125)
 
 
 def test_a_program_that_is_no_probe(tmp_path: Path) -> None:

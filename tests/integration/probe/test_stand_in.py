@@ -1,4 +1,4 @@
-"""What the probe notices when a backend misbehaves, on a stand-in that misbehaves on demand."""
+"""Errors that the probe notices in a stand-in for a backend that misbehaves on demand."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def executed(run: Runner, stand_in: StandIn, behaviour: str, **options: object) 
     binary, copied = stand_in.binary(behaviour), stand_in.file("four", FOUR)
     step = plan.execute(0, inputs=[copied], expected=[copied], **options)  # type: ignore[arg-type]
     steps = stand_in.opened(plan.context_load(0, binary), step, plan.context_free(0))
-    done = run(*steps, settings=Settings(deadline_ms=500 if behaviour == "hang" else 10_000))
-    return done.transcript.steps[6]
+    completed = run(*steps, settings=Settings(deadline_ms=500 if behaviour == "hang" else 10_000))
+    return completed.transcript.steps[6]
 
 
 @ALL_BUILDS
@@ -44,7 +44,7 @@ def test_it_works_when_the_backend_does(run: Runner, stand_in: StandIn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "error", "says", "runs"),
+    ("behaviour", "error", "message", "runs"),
     [
         ("overflow", "guard", "run 1 wrote 2 bytes outside of output 0", 1),
         ("underflow", "guard", "run 1 wrote 1 bytes outside of output 0", 1),
@@ -63,10 +63,10 @@ def test_it_works_when_the_backend_does(run: Runner, stand_in: StandIn) -> None:
     ],
 )
 def test_wrong_results_are_noticed_in_every_run(
-    run: Runner, stand_in: StandIn, behaviour: str, error: str, says: str, runs: int
+    run: Runner, stand_in: StandIn, behaviour: str, error: str, message: str, runs: int
 ) -> None:
     step = executed(run, stand_in, behaviour, repeat=5)
-    assert (step.code, step.error, step.message) == (None, error, says)
+    assert (step.code, step.error, step.message) == (None, error, message)
     assert step.data["runs"] == runs
 
 
@@ -87,8 +87,8 @@ def test_what_never_comes_back_is_where_it_was(
 
 def test_a_refused_load(run: Runner, stand_in: StandIn) -> None:
     binary = stand_in.binary("refuse")
-    done = run(*stand_in.opened(plan.context_load(7, binary), Step("cleanup")))
-    step = done.transcript.first_failure
+    completed = run(*stand_in.opened(plan.context_load(7, binary), Step("cleanup")))
+    step = completed.transcript.first_failure
     assert step is not None
     assert (step.code, step.symbol, step.context) == (1002, "STAND_IN_ERROR", 7)
     assert (step.api, step.file) == ("QnnContext_createFromBinary", binary)
@@ -107,11 +107,11 @@ def test_an_explanation_without_a_symbol(run: Runner, stand_in: StandIn) -> None
 
 
 def test_a_code_survives_a_crash_while_asking_what_it_means(run: Runner, stand_in: StandIn) -> None:
-    done = run(
+    completed = run(
         *stand_in.opened(plan.context_load(0, stand_in.binary("refuse"))),
         env={"STAND_IN_DIES_ASKED": "1"},
     )
-    step = done.transcript.first_failure
+    step = completed.transcript.first_failure
     assert step is not None
     assert (step.code, step.unfinished) == (1002, True)
 
@@ -121,9 +121,9 @@ def test_chatter_from_many_threads_does_not_displace_the_line_that_matters(
 ) -> None:
     load = plan.context_load(0, stand_in.binary("chatter"))
     settings = Settings(log_level="debug", max_log_bytes=40_000)
-    done = run(*stand_in.opened(load, Step("noop")), settings=settings)
-    assert done.transcript.malformed_count == 0
-    step = done.transcript.steps[5]
+    completed = run(*stand_in.opened(load, Step("noop")), settings=settings)
+    assert completed.transcript.malformed_count == 0
+    step = completed.transcript.steps[5]
     assert step.ok
     assert step.logs[-1].text == "the line that matters"
     assert sum(len(line.text) for line in step.logs) <= 40_000
@@ -140,9 +140,9 @@ def test_all_of_the_log_if_there_is_room(run: Runner, stand_in: StandIn) -> None
 
 def test_any_byte_can_stand_in_a_log_line(run: Runner, stand_in: StandIn) -> None:
     load = plan.context_load(0, stand_in.binary("bytes"))
-    done = run(*stand_in.opened(load))
-    assert done.transcript.malformed_count == 0
-    everything, endless = (line.text for line in done.transcript.steps[5].logs)
+    completed = run(*stand_in.opened(load))
+    assert completed.transcript.malformed_count == 0
+    everything, endless = (line.text for line in completed.transcript.steps[5].logs)
     expected = "".join(map(chr, range(1, 128))) + "\ufffd" * 128
     assert everything == expected
     assert len(endless) == 4095
@@ -152,28 +152,28 @@ def test_a_line_logged_later_belongs_to_the_step_then_under_way(
     run: Runner, stand_in: StandIn
 ) -> None:
     load = plan.context_load(0, stand_in.binary("late"))
-    done = run(*stand_in.opened(load, Step("sleep", {"ms": "300"})))
-    assert [line.text for line in done.transcript.steps[6].logs] == ["spoken late"]
+    completed = run(*stand_in.opened(load, Step("sleep", {"ms": "300"})))
+    assert [line.text for line in completed.transcript.steps[6].logs] == ["spoken late"]
 
 
 def test_what_a_library_prints_goes_to_stderr(run: Runner, stand_in: StandIn) -> None:
-    done = run(*stand_in.opened(plan.context_load(0, stand_in.binary("plain"))))
-    assert b"the stand-in prints on stdout" in done.stderr
-    assert b"the stand-in prints" not in done.raw_events
+    completed = run(*stand_in.opened(plan.context_load(0, stand_in.binary("plain"))))
+    assert b"the stand-in prints on stdout" in completed.stderr
+    assert b"the stand-in prints" not in completed.raw_events
 
 
 def test_no_log_if_none_is_wanted(run: Runner, stand_in: StandIn) -> None:
     load = plan.context_load(0, stand_in.binary("refuse"))
-    done = run(*stand_in.opened(load), settings=Settings(log_level="off", memory="off"))
-    step = done.transcript.first_failure
+    completed = run(*stand_in.opened(load), settings=Settings(log_level="off", memory="off"))
+    step = completed.transcript.first_failure
     assert step is not None
     assert not step.logs
     assert step.rss_before_bytes is None
-    assert done.transcript.steps[2].skipped == "log_level=off"
+    assert completed.transcript.steps[2].skipped == "log_level=off"
 
 
 @pytest.mark.parametrize(
-    ("content", "error", "says"),
+    ("content", "error", "message"),
     [
         (FOUR.tobytes() + b"x", "size", "has 17 bytes, its tensor has 16"),
         (b"", "size", "has 0 bytes, its tensor has 16"),
@@ -181,17 +181,17 @@ def test_no_log_if_none_is_wanted(run: Runner, stand_in: StandIn) -> None:
     ],
 )
 def test_a_file_that_does_not_fit_never_reaches_the_library(
-    run: Runner, stand_in: StandIn, content: bytes | None, error: str, says: str
+    run: Runner, stand_in: StandIn, content: bytes | None, error: str, message: str
 ) -> None:
     good = stand_in.file("good", FOUR)
     bad = "/none" if content is None else stand_in.file("bad", content)
     load = plan.context_load(0, stand_in.binary("crash"))
     for files in ({"inputs": [bad]}, {"inputs": [good], "expected": [bad]}):
-        done = run(*stand_in.opened(load, plan.execute(0, **files)))  # type: ignore[arg-type]
-        step = done.transcript.first_failure
+        completed = run(*stand_in.opened(load, plan.execute(0, **files)))  # type: ignore[arg-type]
+        step = completed.transcript.first_failure
         assert step is not None
         assert (step.verb, step.code, step.error, step.ended) == ("execute", None, error, True)
-        assert says in (step.message or "")
+        assert message in (step.message or "")
 
 
 @pytest.mark.parametrize(
@@ -218,20 +218,20 @@ def test_odd_metadata(
 ) -> None:
     load = plan.context_load(0, stand_in.binary(behaviour, data_type, shape))
     execution = plan.execute(0, inputs=[stand_in.file("four", FOUR)])
-    done = run(*stand_in.opened(load, execution))
-    assert done.transcript.steps[6].error == error
+    completed = run(*stand_in.opened(load, execution))
+    assert completed.transcript.steps[6].error == error
 
 
 def test_metadata_is_reported_and_kept(run: Runner, stand_in: StandIn) -> None:
     binary = stand_in.binary("plain", 0x0408, (1, 2, 3))
-    done = run(
+    completed = run(
         *stand_in.opened(
             plan.context_inspect(binary),
             plan.context_load(0, binary),
             plan.execute(0, inputs=[stand_in.file("six", b"abcdef")]),
         )
     )
-    inspected, _, ran = done.transcript.steps[5:]
+    inspected, _, ran = completed.transcript.steps[5:]
     assert inspected.data["graphs"][0]["outputs"] == [
         {
             "id": 2,
@@ -259,31 +259,31 @@ def test_outputs_are_saved_even_if_they_are_wrong(
         run(*stand_in.opened(plan.context_load(0, stand_in.binary(behaviour)), step))
         assert saved.read_bytes() == content
     unsaveable = plan.execute(0, inputs=[copied], saved=["/proc/none"])
-    done = run(*stand_in.opened(plan.context_load(0, stand_in.binary("plain")), unsaveable))
-    assert done.transcript.steps[6].error == "file"
+    completed = run(*stand_in.opened(plan.context_load(0, stand_in.binary("plain")), unsaveable))
+    assert completed.transcript.steps[6].error == "file"
     assert not list(tmp_path.glob("*.part"))
 
 
-@pytest.mark.parametrize("there", ["target", "part"])
+@pytest.mark.parametrize("existing", ["target", "part"])
 def test_an_output_takes_the_place_of_nothing_but_a_file(
-    run: Runner, stand_in: StandIn, tmp_path: Path, there: str
+    run: Runner, stand_in: StandIn, tmp_path: Path, existing: str
 ) -> None:
     """As root, a rename would take a device node away, and a FIFO would be waited at."""
     copied, saved = stand_in.file("four", FOUR), tmp_path / "saved"
-    in_the_way = saved if there == "target" else tmp_path / "saved.part"
+    in_the_way = saved if existing == "target" else tmp_path / "saved.part"
     os.mkfifo(in_the_way)
     step = plan.execute(0, inputs=[copied], saved=[str(saved)])
-    done = run(*stand_in.opened(plan.context_load(0, stand_in.binary("plain")), step))
-    if there == "target":
-        assert "is not a regular file" in str(done.transcript.steps[6].message)
+    completed = run(*stand_in.opened(plan.context_load(0, stand_in.binary("plain")), step))
+    if existing == "target":
+        assert "is not a regular file" in str(completed.transcript.steps[6].message)
         assert saved.is_fifo()
     else:
-        assert done.transcript.steps[6].ok
+        assert completed.transcript.steps[6].ok
         assert saved.read_bytes() == FOUR.tobytes()
 
 
 @pytest.mark.parametrize(
-    ("steps", "says"),
+    ("steps", "message"),
     [
         ((plan.execute(0),), "this context is not loaded"),
         ((plan.context_load(0, "/none"),), "No such file"),
@@ -308,18 +308,18 @@ def test_an_output_takes_the_place_of_nothing_but_a_file(
     ],
 )
 def test_what_cannot_be_done_is_said(
-    run: Runner, stand_in: StandIn, steps: tuple[Step, ...], says: str
+    run: Runner, stand_in: StandIn, steps: tuple[Step, ...], message: str
 ) -> None:
     places = {"BINARY": stand_in.binary("plain"), "LIBRARY": str(stand_in.library)}
     filled = [
         Step(step.verb, {key: places.get(value, value) for key, value in step.fields.items()})
         for step in steps
     ]
-    done = run(*stand_in.opened(*filled))
-    step = done.transcript.first_failure
+    completed = run(*stand_in.opened(*filled))
+    step = completed.transcript.first_failure
     assert step is not None
     assert (step.step, step.code) == (4 + len(steps), None)
-    assert says in (step.message or "")
+    assert message in (step.message or "")
 
 
 def test_a_library_of_something_else(run: Runner, build: ProbeBuild) -> None:
@@ -339,8 +339,8 @@ def test_many_contexts_at_once(run: Runner, stand_in: StandIn) -> None:
     steps = [plan.context_load(number, binary) for number in numbers]
     steps += [plan.execute(numbers[-1], inputs=[copied], expected=[copied])]
     steps += [plan.context_free(number) for number in numbers]
-    done = run(*stand_in.opened(*steps), settings=Settings(memory="rss"))
-    assert all(step.ok for step in done.transcript.steps)
+    completed = run(*stand_in.opened(*steps), settings=Settings(memory="rss"))
+    assert all(step.ok for step in completed.transcript.steps)
 
 
 @ALL_BUILDS
@@ -357,15 +357,15 @@ def test_a_library_that_needs_one_that_is_not_there(
     ):
         subprocess.run(words, check=True, timeout=60)
     needed.unlink()
-    done = run(plan.backend_load(str(library)))
-    step = done.transcript.first_failure
+    completed = run(plan.backend_load(str(library)))
+    step = completed.transcript.first_failure
     assert step is not None
     assert "libcdsprpc.so" in (step.message or "")
-    error = judge(done).error
+    error = judge(completed).error
     assert error is not None
-    found = diagnosed("failed", error)
-    assert found.diagnosis is not None, step.message
-    assert found.diagnosis.id == "no-fastrpc"
+    diagnosis = diagnosed("failed", error)
+    assert diagnosis.diagnosis is not None, step.message
+    assert diagnosis.diagnosis.id == "no-fastrpc"
 
 
 @ALL_BUILDS
@@ -385,22 +385,24 @@ def test_which_of_two_libraries_of_one_name_was_taken(
         words = [build.compiler, "-shared", "-fPIC", f"-Wl,-soname,{library.name}"]
         words += ["-Wl,--build-id", str(source), "-o", str(library)]
         subprocess.run(words, check=True, timeout=60)
-    done = run(
+    completed = run(
         plan.backend_load("libQnnHtp.so"),
         plan.system_load(str(ours / "libQnnSystem.so")),
         env={"LD_LIBRARY_PATH": f"{theirs}:{ours}"},
     )
-    found = [one for one in done.transcript.libraries if one.name == "libQnnHtp.so"]
-    assert len(found) == 1, done.transcript
-    assert found[0].path.endswith("/theirs/libQnnHtp.so")
-    assert (found[0].hides or "").endswith("/ours/libQnnHtp.so")
-    assert found[0].version == "2.28.2.241116104011"
-    assert len(found[0].build_id or "") >= 16
+    libraries = [
+        library for library in completed.transcript.libraries if library.name == "libQnnHtp.so"
+    ]
+    assert len(libraries) == 1, completed.transcript
+    assert libraries[0].path.endswith("/theirs/libQnnHtp.so")
+    assert (libraries[0].hides or "").endswith("/ours/libQnnHtp.so")
+    assert libraries[0].version == "2.28.2.241116104011"
+    assert len(libraries[0].build_id or "") >= 16
     # a copy of ours hides nothing, and needs no version
     copied = run(
         plan.backend_load(str(ours / "libQnnHtp.so")), env={"LD_LIBRARY_PATH": str(theirs)}
     )
-    (own,) = (one for one in copied.transcript.libraries if one.name == "libQnnHtp.so")
+    (own,) = (library for library in copied.transcript.libraries if library.name == "libQnnHtp.so")
     assert (own.hides, own.version) == (None, None)
 
 

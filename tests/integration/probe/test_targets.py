@@ -95,14 +95,14 @@ def test_the_ndk_builds_what_every_phone_of_a_level_loads(tmp_path: Path) -> Non
     stubs = bionic.stub_libraries(24)
     offered = {name for stub in stubs for _, name in symbols_of("--defined-only", stub)}
     # what is weak may be missing: ExecuTorch's runner, which only another build has
-    wanted = {name for kind, name in symbols_of("--undefined-only", probe) if kind == "U"}
-    assert wanted
-    assert wanted <= offered
+    expected = {name for kind, name in symbols_of("--undefined-only", probe) if kind == "U"}
+    assert expected
+    assert expected <= offered
 
 
-def symbols_of(which: str, file: Path) -> list[tuple[str, str]]:
+def symbols_of(option: str, file: Path) -> list[tuple[str, str]]:
     """Their kinds and names."""
-    lines = said_by("nm", "-D", "--without-symbol-versions", which, file).splitlines()
+    lines = said_by("nm", "-D", "--without-symbol-versions", option, file).splitlines()
     return [(kind, name) for *_, kind, name in map(str.split, lines)]
 
 
@@ -129,13 +129,13 @@ def test_an_ndk_path_goes_before_the_environment(
 
 @pytest.mark.needs(CROSS)
 def test_a_prebuilt_probe_is_taken_where_nothing_can_be_compiled(ndk: Path, tmp_path: Path) -> None:
-    made = ProbeBuilder(tmp_path / "cache", {"ANDROID_NDK_HOME": str(ndk)} | SYSTEM).build(
+    probe = ProbeBuilder(tmp_path / "cache", {"ANDROID_NDK_HOME": str(ndk)} | SYSTEM).build(
         "android-arm64", android_api=30
     )
     folder = tmp_path / "probes"
     prebuilt = folder / "android-arm64/qnn-probe"
     prebuilt.parent.mkdir(parents=True)
-    shutil.copy(made, prebuilt)
+    shutil.copy(probe, prebuilt)
     elsewhere = ProbeBuilder(tmp_path / "other", {FOLDER_VARIABLE: str(folder), "PATH": "/none"})
     assert elsewhere.build("android-arm64", android_api=34) == prebuilt
     with pytest.raises(ConfigError, match="Android API 30, the device has 29"):

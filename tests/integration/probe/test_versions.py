@@ -32,15 +32,15 @@ Session = Callable[..., ProbeRun]
 
 def test_a_backend_without_devices_works_without_one(session: Session) -> None:
     """That of the CPU answers 1000, as the API permits; asked for a SoC it is an error."""
-    done = session(OLDEST, backend="libQnnCpu.so")
-    assert done.exit_code == EXIT_DONE, done.stderr
-    (created,) = (step for step in done.transcript.steps if step.verb == "device-create")
+    completed = session(OLDEST, backend="libQnnCpu.so")
+    assert completed.exit_code == EXIT_DONE, completed.stderr
+    (created,) = (step for step in completed.transcript.steps if step.verb == "device-create")
     assert created.skipped == "this backend has no devices (1000)"
-    (freed,) = (step for step in done.transcript.steps if step.verb == "device-free")
+    (freed,) = (step for step in completed.transcript.steps if step.verb == "device-free")
     assert freed.skipped == "there is nothing to free"
-    asked = session(OLDEST, backend="libQnnCpu.so", device=plan.device_create(soc=43))
-    assert asked.exit_code == EXIT_STEP_FAILED
-    failure = asked.transcript.first_failure
+    refused = session(OLDEST, backend="libQnnCpu.so", device=plan.device_create(soc=43))
+    assert refused.exit_code == EXIT_STEP_FAILED
+    failure = refused.transcript.first_failure
     assert failure is not None
     assert (failure.api, failure.code) == ("QnnDevice_create", 1000)
 
@@ -97,7 +97,7 @@ def test_a_context_loads_runs_and_is_freed(
 ) -> None:
     context = context_for("tiny", version)
     load = plan.context_load(0, str(context.path))
-    done = session(
+    completed = session(
         version,
         plan.context_inspect(str(context.path)),
         load,
@@ -108,10 +108,10 @@ def test_a_context_loads_runs_and_is_freed(
         plan.context_free(0),
         settings=Settings(memory="pss"),
     )
-    steps = done.transcript.steps
+    steps = completed.transcript.steps
     assert [step.verb for step in steps if step.failed] == []
-    assert done.transcript.done
-    assert (done.exit_code, done.signal) == (EXIT_DONE, None)
+    assert completed.transcript.done
+    assert (completed.exit_code, completed.signal) == (EXIT_DONE, None)
 
     backend, system = steps[0].data, steps[1].data
     assert backend["provider"] == "HTP_QTI_AISW"
@@ -172,8 +172,8 @@ def test_broken_binaries_are_refused_with_a_code(
         path = tmp_path / name
         path.write_bytes(content)
         steps += [plan.context_inspect(str(path)), plan.context_load(number, str(path))]
-    done = session(version, *steps)
-    results = done.transcript.steps[6:14]
+    completed = session(version, *steps)
+    results = completed.transcript.steps[6:14]
     codes = [(read.code, load.code) for read, load in zip(*[iter(results)] * 2, strict=True)]
     assert codes == [(read, load) for _, read, load in broken.values()]
     for load in results[1::2]:
@@ -184,8 +184,8 @@ def test_broken_binaries_are_refused_with_a_code(
 
 def test_a_binary_of_a_newer_compiler(session: Session, context_for: ContextFor) -> None:
     context = context_for("tiny", NEWEST)
-    done = session(OLDEST, plan.context_load(0, str(context.path)), executed(context))
-    load, execution = done.transcript.steps[6:8]
+    completed = session(OLDEST, plan.context_load(0, str(context.path)), executed(context))
+    load, execution = completed.transcript.steps[6:8]
     assert load.code == 5000
     assert any("Using newer context binary on old SDK" in text for text in errors(load))
     assert execution.error == "plan"
@@ -193,8 +193,8 @@ def test_a_binary_of_a_newer_compiler(session: Session, context_for: ContextFor)
 
 def test_a_binary_of_an_older_compiler(session: Session, context_for: ContextFor) -> None:
     context = context_for("tiny", OLDEST)
-    done = session(NEWEST, plan.context_load(0, str(context.path)), executed(context))
-    assert done.exit_code == EXIT_DONE
+    completed = session(NEWEST, plan.context_load(0, str(context.path)), executed(context))
+    assert completed.exit_code == EXIT_DONE
 
 
 def test_an_input_of_the_wrong_size_is_not_passed_on(
@@ -205,8 +205,8 @@ def test_an_input_of_the_wrong_size_is_not_passed_on(
     short = tmp_path / "short"
     short.write_bytes(context.inputs[0].read_bytes()[:-1])
     load = plan.context_load(0, str(context.path))
-    done = session(NEWEST, load, plan.execute(0, inputs=[str(short)]))
-    assert done.transcript.steps[7].error == "size"
+    completed = session(NEWEST, load, plan.execute(0, inputs=[str(short)]))
+    assert completed.transcript.steps[7].error == "size"
 
 
 def test_wrong_outputs_are_told(session: Session, context_for: ContextFor, tmp_path: Path) -> None:
@@ -214,15 +214,15 @@ def test_wrong_outputs_are_told(session: Session, context_for: ContextFor, tmp_p
     other = tmp_path / "zeros"
     other.write_bytes(bytes(context.expected[0].stat().st_size))
     step = plan.execute(0, inputs=map(str, context.inputs), expected=[str(other)])
-    done = session(NEWEST, plan.context_load(0, str(context.path)), step)
-    ran = done.transcript.steps[7]
+    completed = session(NEWEST, plan.context_load(0, str(context.path)), step)
+    ran = completed.transcript.steps[7]
     assert (ran.code, ran.error) == (None, "mismatch")
     assert ran.data["outputs"][0]["beyond"] == 16
 
 
 def test_a_backend_that_this_computer_cannot_have(session: Session) -> None:
-    done = session(NEWEST, backend="libQnnGpu.so")
-    created = done.transcript.steps[3]
+    completed = session(NEWEST, backend="libQnnGpu.so")
+    created = completed.transcript.steps[3]
     assert (created.api, created.code) == ("QnnBackend_create", 4000)
     assert errors(created)
 
@@ -236,9 +236,9 @@ def test_the_budget_of_the_process_is_where_it_was_measured(
     path = str(context_for("tiny", version).path)
     loads = [plan.context_load(number, path) for number in range(350)]
     frees = [plan.context_free(7), plan.context_load(7, path)]
-    done = session(version, *loads, *frees, settings=Settings(memory="off"))
-    assert done.transcript.done
-    results = done.transcript.steps[6:-3]
+    completed = session(version, *loads, *frees, settings=Settings(memory="off"))
+    assert completed.transcript.done
+    results = completed.transcript.steps[6:-3]
     fits = sum(step.code == 0 for step in results[:350])
     if version not in WITH_PD_LIMIT:
         assert fits == 350
@@ -260,7 +260,7 @@ def test_whose_libraries_were_taken_is_told_of_what_failed(
     context = context_for("tiny", NEWEST)
 
     def taken(first: Runtime, then: Runtime) -> ProbeRun:
-        folders = (str(one.library("libQnnHtp.so").parent) for one in (first, then))
+        folders = (str(runtime.library("libQnnHtp.so").parent) for runtime in (first, then))
         return run(
             plan.system_load(str(new.library("libQnnSystem.so"))),
             plan.backend_load("libQnnHtp.so"),
@@ -271,11 +271,11 @@ def test_whose_libraries_were_taken_is_told_of_what_failed(
             env={"LD_LIBRARY_PATH": ":".join(folders)},
         )
 
-    done = taken(old, new)
-    verdict = judge(done)
-    assert verdict.outcome == "failed", done.transcript
+    completed = taken(old, new)
+    verdict = judge(completed)
+    assert verdict.outcome == "failed", completed.transcript
     assert verdict.error is not None
-    loaded = {one.name: one for one in verdict.error.libraries}
+    loaded = {library.name: library for library in verdict.error.libraries}
     htp, system = loaded["libQnnHtp.so"], loaded["libQnnSystem.so"]
     assert htp.path == str(old.library("libQnnHtp.so"))
     assert htp.hides == str(new.library("libQnnHtp.so"))
@@ -286,8 +286,8 @@ def test_whose_libraries_were_taken_is_told_of_what_failed(
     assert known is not None
     assert (known.id, known.confidence) == ("older-libraries", "known")
     # what was said of it, as a log: the same answer
-    found = explain(read_log(BytesIO(done.raw_events)).lines).diagnoses[0]
-    assert (found.id, found.confidence) == ("older-libraries", "known")
+    diagnosis = explain(read_log(BytesIO(completed.raw_events)).lines).diagnoses[0]
+    assert (diagnosis.id, diagnosis.confidence) == ("older-libraries", "known")
 
     fine = taken(new, old)
     assert judge(fine).outcome == "passed", fine.transcript

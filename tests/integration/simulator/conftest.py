@@ -23,11 +23,13 @@ ADB = Path(adbutils.__file__).parent / "binaries" / "adb"
 DEADLINE_S = 20.0
 
 
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
+def wait_for(
+    condition_name: str, condition: Callable[[], bool], seconds: float = DEADLINE_S
+) -> None:
     """Returns once the condition holds; fails the test at the deadline."""
     until = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < until, f"{what}: not within {seconds:g} s"
+        assert time.monotonic() < until, f"{condition_name}: not within {seconds:g} s"
         time.sleep(0.02)
 
 
@@ -207,9 +209,9 @@ class OnDevice:
         return self.adb(*arguments, serial=self.device.address, stdin=stdin)
 
     def text(self, command: str) -> str:
-        done = self("shell", command)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode().strip()
+        completed = self("shell", command)
+        assert completed.returncode == 0, completed.stderr.decode()
+        return completed.stdout.decode().strip()
 
     @property
     def storage(self) -> Path:
@@ -223,7 +225,7 @@ def shared(adb: AdbClient, shared_device: SimulatedDevice) -> OnDevice:
 
 def processes_of(storage: Path) -> list[int]:
     """Every process that is the daemon of this storage or one of its commands."""
-    found = []
+    pids = []
     marks = [f'"storage": "{storage}"'.encode(), f"\0HOME={storage}\0".encode()]
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
@@ -232,8 +234,8 @@ def processes_of(storage: Path) -> list[int]:
             except OSError:
                 continue
             if any(mark in text for mark in marks):
-                found.append(int(folder.name))
-    return found
+                pids.append(int(folder.name))
+    return pids
 
 
 def run_python(code: str, *arguments: object) -> subprocess.Popen[bytes]:

@@ -60,13 +60,13 @@ class Chaos:
         self._devices = devices
 
     def run(
-        self, seed: int | None, every_s: float = 3.0, asked: str = "--any-device"
+        self, seed: int | None, every_s: float = 3.0, option: str = "--any-device"
     ) -> tuple[Finished, Counter[str], str]:
         """The run, what was done to it, and what was left of it."""
-        done = Counter[str]()
+        counts = Counter[str]()
         with contextlib.ExitStack() as ends:
             farm, links, labgrid = self._begin(ends)
-            command = self.runs.command(asked, "-n", self._devices, "-q", self.suite)
+            command = self.runs.command(option, "-n", self._devices, "-q", self.suite)
             process = subprocess.Popen(
                 command,
                 cwd=self.runs.folder,
@@ -76,24 +76,24 @@ class Chaos:
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-            over = threading.Event()
+            stopped = threading.Event()
             disturbing = threading.Thread(
                 target=self._disturb,
-                args=(farm, links, labgrid, process.pid, seed, every_s, over, done),
+                args=(farm, links, labgrid, process.pid, seed, every_s, stopped, counts),
             )
             if seed is not None:
                 disturbing.start()
             try:
                 output, _ = process.communicate(timeout=TIMEOUT_S)
             finally:
-                over.set()
+                stopped.set()
                 process.kill()
                 if seed is not None:
                     disturbing.join()
             until = time.monotonic() + RELEASED_S
-            while (left := self._left(farm, labgrid)) and time.monotonic() < until:
+            while (leftovers := self._left(farm, labgrid)) and time.monotonic() < until:
                 time.sleep(1)
-        return Finished(process.returncode, output, self.runs.reports), done, left
+        return Finished(process.returncode, output, self.runs.reports), counts, leftovers
 
     def _begin(self, ends: contextlib.ExitStack) -> tuple[SimulatedFarm, list[FaultyLink], Labgrid]:
         """The farm, and its devices as places, behind an adb server as another computer has it."""
@@ -126,69 +126,71 @@ class Chaos:
         pid: int,
         seed: int | None,
         every_s: float,
-        over: threading.Event,
-        done: Counter[str],
+        stopped: threading.Event,
+        counts: Counter[str],
     ) -> None:
         drawn = random.Random(seed)
         kinds = list(KINDS)
         drawn.shuffle(kinds)  # each at least once where there is time for all
-        while not over.wait(drawn.uniform(0.5, 1.5) * every_s):
+        while not stopped.wait(drawn.uniform(0.5, 1.5) * every_s):
             kind = kinds.pop() if kinds else drawn.choice(KINDS)
-            at = drawn.randrange(self._devices)
+            index = drawn.randrange(self._devices)
             if kind in ("drop", "stall"):
-                (links[at].cut if kind == "drop" else links[at].stall)()
-                threading.Timer(drawn.uniform(0.2, 3.0), links[at].resume).start()
+                (links[index].cut if kind == "drop" else links[index].stall)()
+                threading.Timer(drawn.uniform(0.2, 3.0), links[index].resume).start()
             elif kind == "reboot":
                 with contextlib.suppress(HarnessError):
-                    AdbDevice(farm.devices[at].address, farm.server).reboot(timeout_s=5)
+                    AdbDevice(farm.devices[index].address, farm.server).reboot(timeout_s=5)
             elif kind == "coordinator":
                 labgrid.stop()
-                over.wait(drawn.uniform(0.0, 3.0))
+                stopped.wait(drawn.uniform(0.0, 3.0))
                 labgrid.start()
             elif workers := _workers(pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(drawn.choice(workers), signal.SIGKILL)
-            done[kind] += 1
+            counts[kind] += 1
 
     def _left(self, farm: SimulatedFarm, labgrid: Labgrid) -> str:
-        """What must not be there after a run: processes, leases, places, reservations."""
-        found = [f"{place} is held by {who}" for place, who in labgrid.holders().items()]
+        """Return leftovers of a run: processes, leases, places, reservations."""
+        leftovers = [f"{place} is held by {holder}" for place, holder in labgrid.holders().items()]
         if labgrid.has_reservations():
-            found.append("a reservation of labgrid")
+            leftovers.append("a reservation of labgrid")
         folder = os.fsencode(self.runs.environment["QNN_HARNESS_LEASES"])
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (process / "cmdline").read_bytes().split(b"\0")
-                is_probe = any(os.fsencode(one.storage) + b"/" in words[0] for one in farm.devices)
+                is_probe = any(
+                    os.fsencode(device.storage) + b"/" in words[0] for device in farm.devices
+                )
                 environment = (process / "environ").read_bytes().split(b"\0")
                 if is_probe or b"QNN_HARNESS_LEASES=" + folder in environment:
-                    found.append(b" ".join(words)[:200].decode(errors="replace"))
+                    leftovers.append(b" ".join(words)[:200].decode(errors="replace"))
         for lease in Path(os.fsdecode(folder)).glob("*"):
             with lease.open() as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    found.append(f"a lease: {file.read(200)}")
+                    leftovers.append(f"a lease: {file.read(200)}")
         for owner in (cache_root() / "labgrid").glob("*/owner.json"):
             with contextlib.suppress(OSError):
                 if labgrid.address in owner.read_text():
-                    found.append(str(owner))
-        return "\n".join(found)
+                    leftovers.append(str(owner))
+        return "\n".join(leftovers)
 
 
 def _workers(pid: int) -> list[int]:
     """The processes of pytest-xdist below a run, which are its children."""
-    found = []
+    pids = []
     with contextlib.suppress(OSError):
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             with contextlib.suppress(OSError):
                 if b"execnet" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    found.append(int(child))
-    return found
+                    pids.append(int(child))
+    return pids
 
 
 def problems(
-    quiet: Finished, run: Finished, cases: int, left: str, *, may_lose: bool = False
+    quiet: Finished, run: Finished, cases: int, leftovers: str, *, may_lose: bool = False
 ) -> list[str]:
     """Whatever must not be after a disturbed run.
 
@@ -196,24 +198,24 @@ def problems(
     """
     truth = {case["case"]: _verdict(case) for case in quiet.cases}
     final = {case["case"]: case for case in run.cases}
-    found = [f"left: {left}"] if left else []
-    found += misnamed(run.cases)
+    results = [f"left: {leftovers}"] if leftovers else []
+    results += misnamed(run.cases)
     if len(truth) != cases or len(final) != cases:
-        found.append(f"{len(final)} cases of {cases}, {len(truth)} in the quiet run")
+        results.append(f"{len(final)} cases of {cases}, {len(truth)} in the quiet run")
     for name, case in final.items():
         lost = may_lose and _verdict(case) == ("error", "infra")
         if not lost and _verdict(case) != truth[name]:
             text = (case["error"] or {}).get("message")
-            found.append(f"{name}: {_verdict(case)}, not {truth[name]}: {text}")
+            results.append(f"{name}: {_verdict(case)}, not {truth[name]}: {text}")
     attempts = Counter((case["case"], case["attempt"]) for case in run.cases)
-    found += [
+    results += [
         f"{name} was recorded twice as attempt {n}" for (name, n), k in attempts.items() if k > 1
     ]
     finals = Counter(
         case["case"] for case in run.cases if case["outcome"] not in ("error", "unsupported")
     )
-    found += [f"{name} has {count} verdicts" for name, count in finals.items() if count > 1]
-    return found
+    results += [f"{name} has {count} verdicts" for name, count in finals.items() if count > 1]
+    return results
 
 
 def _verdict(case: dict[str, object]) -> tuple[object, object]:

@@ -1,4 +1,4 @@
-"""What people do with adb besides us: each function is one thing that one client does.
+"""Actions of other adb clients: each function is one action of one client.
 
 All take the device as a `Target`, and raise what the client says where it is refused. They work
 below /data/local/tmp, as such clients do.
@@ -34,7 +34,7 @@ CLIENT_S = 20.0
 
 
 class Refused(Exception):
-    """What the adb command line said when it failed, or where it cannot fail."""
+    """The output of the adb command line when it failed, or where it cannot fail."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Target:
 
 def call(adb: AdbClient, target: Target, *words: object, stdin: bytes = b"") -> bytes:
     """The output of an adb command. Raises Refused with all of it if it fails."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [adb.program, "-s", target.serial, *map(str, words)],
         env=adb.environment,
         input=stdin,
@@ -64,9 +64,9 @@ def call(adb: AdbClient, target: Target, *words: object, stdin: bytes = b"") -> 
         timeout=COMMAND_S,
         check=False,
     )
-    if done.returncode != 0:
-        raise Refused((done.stdout + done.stderr).decode())
-    return done.stdout
+    if completed.returncode != 0:
+        raise Refused((completed.stdout + completed.stderr).decode())
+    return completed.stdout
 
 
 # --- the command line -----------------------------------------------------------------------------
@@ -100,11 +100,11 @@ def many_files(adb: AdbClient, target: Target) -> None:
         file.write_bytes(BLOB[number : number + number % 700])
     call(adb, target, "push", here, f"{TEMP}/many-{adb.port}")
     call(adb, target, "pull", f"{TEMP}/many-{adb.port}", back)
-    sent, found = (
+    sent, received = (
         {str(p.relative_to(top)): p.read_bytes() for p in top.rglob("*") if p.is_file()}
         for top in (here, back)
     )
-    assert found == sent
+    assert received == sent
     assert len(sent) == MANY
 
 
@@ -117,8 +117,8 @@ def a_large_file(adb: AdbClient, target: Target) -> None:
     call(adb, target, "pull", f"{TEMP}/large", back)
     assert back.stat().st_size == LARGE_BYTES
     assert filecmp.cmp(here, back, shallow=False)
-    for one in (back, target.folder / "large"):
-        one.unlink()
+    for path in (back, target.folder / "large"):
+        path.unlink()
 
 
 # --- adb-shell, which speaks to the device without an adb server ----------------------------------
@@ -178,8 +178,8 @@ def adbutils_shell(target: Target) -> None:
     assert device.shell("echo hi") == "hi"
     assert device.shell(["echo", "a b"]) == "a b"
     for v2 in (False, True):
-        done = device.shell2("echo out; (exit 3)", v2=v2)
-        assert (done.returncode, done.output) == (3, "out\n")
+        completed = device.shell2("echo out; (exit 3)", v2=v2)
+        assert (completed.returncode, completed.output) == (3, "out\n")
     with device.shell("cat", stream=True) as stream:
         stream.conn.sendall(b"there\n")
         assert stream.read_string(5) == "there"
@@ -287,12 +287,12 @@ def simple_adb(target: Target) -> None:
     inputs = [(np.float32([1, 2]),), (np.float32([3, 4]),)]
     simple.push(inputs=inputs)
     simple.execute()
-    said: list[str] = []
+    output: list[str] = []
     simple.execute(
         custom_runner_cmd=f"cd {TEMP}/executorch && ls",
-        output_callback=lambda done: said.append(done.stdout),
+        output_callback=lambda completed: output.append(completed.stdout),
     )
-    assert {"m.pte", "input_list.txt", "outputs", "etdump.etdp"} <= set(said[0].split())
+    assert {"m.pte", "input_list.txt", "outputs", "etdump.etdp"} <= set(output[0].split())
     simple.pull(str(target.scratch))
     simple.pull_etdump(str(target.scratch / "etdump"))
     assert (target.scratch / "etdump").read_text() == "dump\n"

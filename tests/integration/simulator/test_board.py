@@ -58,13 +58,13 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def board(adb: AdbClient, storage: Path) -> Iterator[AdbDevice]:
     """A board that tells that it is an SM8650, with a program and the probe on it."""
-    made = make_board(soc_files("SM8650", 557), cache=cache_root() / "boards")
+    board = make_board(soc_files("SM8650", 557), cache=cache_root() / "boards")
     with SimulatedDevice(
         "sim-board",
         storage=storage,
         properties=board_properties("sim-board", "SM8650"),
         public_key=adb.public_key,
-        board=made,
+        board=board,
     ) as device:
         adb.connect(device.address)
         source = storage.parent / "says.c"
@@ -78,20 +78,20 @@ def board(adb: AdbClient, storage: Path) -> Iterator[AdbDevice]:
 
 
 @pytest.fixture(scope="module")
-def says(storage: Path) -> str:
+def reporter(storage: Path) -> str:
     return str(storage / "data/local/tmp/says")
 
 
 def output(board: AdbDevice, script: str) -> list[str]:
-    done = board.shell(script, timeout_s=60)
-    assert done.exit_code == 0, done.stderr
-    return done.stdout.decode().splitlines()
+    completed = board.shell(script, timeout_s=60)
+    assert completed.exit_code == 0, completed.stderr
+    return completed.stdout.decode().splitlines()
 
 
 def test_the_board_tells_the_truth_about_itself(board: AdbDevice) -> None:
     libraries = find_tools().libraries
     assert libraries is not None
-    asked = (
+    facts = (
         "uname -m; getconf GNU_LIBC_VERSION; getprop ro.product.cpu.abi\n"
         "cat /sys/devices/soc0/soc_id /sys/devices/system/soc/soc0/id; ls /sys/devices/soc0\n"
         "read -r soc < /sys/devices/soc0/machine; echo $soc\n"
@@ -99,7 +99,7 @@ def test_the_board_tells_the_truth_about_itself(board: AdbDevice) -> None:
         "grep -aH '' /sys/devices/soc0/*; head -n 1 /sys/devices/soc0/soc_id\n"
         "grep -m 1 implementer /proc/cpuinfo; grep -c vendor_id /proc/cpuinfo || true"
     )
-    assert output(board, asked) == [
+    assert output(board, facts) == [
         "aarch64",
         f"glibc {libc_version(libraries)}",
         "arm64-v8a",
@@ -135,42 +135,46 @@ def test_the_board_tells_the_truth_about_itself(board: AdbDevice) -> None:
     ],
 )
 def test_arm64_programs_start_however_they_are_started(
-    board: AdbDevice, says: str, script: str, arguments: list[str]
+    board: AdbDevice, reporter: str, script: str, arguments: list[str]
 ) -> None:
-    script = script.replace("@", says).replace("$0", says).replace("${0%/*}", os.path.dirname(says))
+    script = (
+        script.replace("@", reporter)
+        .replace("$0", reporter)
+        .replace("${0%/*}", os.path.dirname(reporter))
+    )
     lines = output(board, script)
     assert lines[0] == "machine aarch64"
     assert [line[5:] for line in lines if line.startswith("argv ")] == [
-        argument.replace("@", says) for argument in arguments
+        argument.replace("@", reporter) for argument in arguments
     ]
     assert lines[-1] == "soc_id 557"
     assert not [line for line in lines if line.startswith(("LD_", "QEMU"))]
 
 
-def test_variables_of_the_loader_are_the_programs_own(board: AdbDevice, says: str) -> None:
-    lines = output(board, f"export LD_LIBRARY_PATH=/a:/b LD_BIND_NOW=1; {says}")
+def test_variables_of_the_loader_are_the_programs_own(board: AdbDevice, reporter: str) -> None:
+    lines = output(board, f"export LD_LIBRARY_PATH=/a:/b LD_BIND_NOW=1; {reporter}")
     assert sorted(line for line in lines if line.startswith("LD_")) == [
         "LD_BIND_NOW=1",
         "LD_LIBRARY_PATH=/a:/b",
     ]
-    lines = output(board, f"LD_LIBRARY_PATH='/with,comma:/b' {says}")
+    lines = output(board, f"LD_LIBRARY_PATH='/with,comma:/b' {reporter}")
     assert "LD_LIBRARY_PATH=/with,comma:/b" in lines
 
 
-def test_exit_codes_and_files_that_are_no_programs(board: AdbDevice, says: str) -> None:
-    assert board.shell(f"{says} seven", timeout_s=60).exit_code == 7
-    copy = f"cp {says} {says}-2; chmod -x {says}-2; {says}-2"
+def test_exit_codes_and_files_that_are_no_programs(board: AdbDevice, reporter: str) -> None:
+    assert board.shell(f"{reporter} seven", timeout_s=60).exit_code == 7
+    copy = f"cp {reporter} {reporter}-2; chmod -x {reporter}-2; {reporter}-2"
     assert board.shell(copy, timeout_s=60).exit_code == 126
-    assert board.shell(f"{says}-missing", timeout_s=60).exit_code == 127
+    assert board.shell(f"{reporter}-missing", timeout_s=60).exit_code == 127
 
 
-def test_the_probe_starts(board: AdbDevice, says: str) -> None:
-    assert probe_problem(board, f"{os.path.dirname(says)}/qnn-probe") is None
+def test_the_probe_starts(board: AdbDevice, reporter: str) -> None:
+    assert probe_problem(board, f"{os.path.dirname(reporter)}/qnn-probe") is None
 
 
 @pytest.mark.parametrize(("number", "name"), [(11, "SIGSEGV"), (6, "SIGABRT"), (9, "SIGKILL")])
-def test_a_crash_is_a_crash(board: AdbDevice, says: str, number: int, name: str) -> None:
-    folder = os.path.dirname(says)
+def test_a_crash_is_a_crash(board: AdbDevice, reporter: str, number: int, name: str) -> None:
+    folder = os.path.dirname(reporter)
     crash = Plan((Step("crash", {"signal": str(number)}),))
     ran = run_plan(board, f"{folder}/qnn-probe", crash, env={}, cwd=folder, timeout_s=60)
     assert ran.exit_code == 128 + number or ran.signal == number
@@ -183,35 +187,35 @@ def test_a_crash_is_a_crash(board: AdbDevice, says: str, number: int, name: str)
 
 def emulated(storage: Path) -> list[int]:
     """The running programs of the board."""
-    found = []
+    pids = []
     for name in filter(str.isdecimal, os.listdir("/proc")):
         try:
             words = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         if b"-L" in words and os.fsencode(storage / "system/board/root") in words:
-            found.append(int(name))
-    return found
+            pids.append(int(name))
+    return pids
 
 
 def test_a_program_that_hangs_ends_with_its_command(
-    board: AdbDevice, says: str, storage: Path
+    board: AdbDevice, reporter: str, storage: Path
 ) -> None:
-    folder = os.path.dirname(says)
+    folder = os.path.dirname(reporter)
     plan = sealed(["hang"]).replace("\n", "\\n")
     hang = f"printf '{plan}' | setsid {folder}/qnn-probe & printf '{plan}' | {folder}/qnn-probe"
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(DeviceTimeout):
         board.shell(hang, timeout_s=3)
-    assert time.monotonic() - began < 3 + SLACK_S
+    assert time.monotonic() - start < 3 + SLACK_S
     wait_for("no program is left", lambda: not emulated(storage))
 
 
 @pytest.mark.slow
 def test_a_reboot_ends_every_program_and_the_board_is_there_again(
-    adb: AdbClient, board: AdbDevice, says: str, storage: Path
+    adb: AdbClient, board: AdbDevice, reporter: str, storage: Path
 ) -> None:
-    folder = os.path.dirname(says)
+    folder = os.path.dirname(reporter)
     plan = sealed(["hang"]).replace("\n", "\\n")
     before = output(board, "getprop ro.boot.boot_id")
     hang = f"(printf '{plan}'; sleep 60) | setsid {folder}/qnn-probe"
@@ -222,7 +226,7 @@ def test_a_reboot_ends_every_program_and_the_board_is_there_again(
 
     def back() -> bool:
         adb.connect(board.serial)
-        answer = adb("shell", f"getprop ro.boot.boot_id; {says}", serial=board.serial)
+        answer = adb("shell", f"getprop ro.boot.boot_id; {reporter}", serial=board.serial)
         lines = answer.stdout.decode().splitlines()
         return lines[:1] not in ([], before) and "machine aarch64" in lines
 

@@ -43,11 +43,11 @@ def test_trees(adb: AdbClient, start_device: StartDevice, tmp_path: Path) -> Non
     device = OnDevice(adb, start_device())
     make_tree(tmp_path / "tree")
     remote = device.storage / "data/local/tmp/tree"
-    done = device("push", tmp_path / "tree", remote)
-    assert done.returncode == 0, done.stderr
+    completed = device("push", tmp_path / "tree", remote)
+    assert completed.returncode == 0, completed.stderr
     assert described(remote) == described(tmp_path / "tree")
-    done = device("pull", "-a", remote, tmp_path / "back")
-    assert done.returncode == 0, done.stderr
+    completed = device("pull", "-a", remote, tmp_path / "back")
+    assert completed.returncode == 0, completed.stderr
     assert described(tmp_path / "back") == described(tmp_path / "tree")
     listed = device("ls", remote / "a").stdout.decode().split("\n")
     assert {line.split(" ", 3)[3] for line in listed if line} == {
@@ -98,15 +98,15 @@ def test_nothing_outside_the_storage(
 )
 def test_reasons_reach_the_user(shared: OnDevice, tmp_path: Path, target: str, reason: str) -> None:
     (tmp_path / "f").write_text("x")
-    done = shared("push", tmp_path / "f", f"{shared.storage}/{target}")
-    assert done.returncode == 1
-    assert reason in (done.stdout + done.stderr).decode()
+    completed = shared("push", tmp_path / "f", f"{shared.storage}/{target}")
+    assert completed.returncode == 1
+    assert reason in (completed.stdout + completed.stderr).decode()
 
 
 def test_a_missing_file(shared: OnDevice, tmp_path: Path) -> None:
-    done = shared("pull", shared.storage / "none", tmp_path / "got")
-    assert done.returncode == 1
-    assert b"No such file or directory" in done.stderr
+    completed = shared("pull", shared.storage / "none", tmp_path / "got")
+    assert completed.returncode == 1
+    assert b"No such file or directory" in completed.stderr
 
 
 def test_a_full_flash(adb: AdbClient, start_device: StartDevice, tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_a_full_flash(adb: AdbClient, start_device: StartDevice, tmp_path: Path)
         (tmp_path / name).write_bytes(os.urandom(size))
     folder = device.storage / "data/local/tmp"
     assert device("push", tmp_path / "small", folder).returncode == 0
-    done = device("push", tmp_path / "large", folder)
-    assert done.returncode == 1
-    assert b"No space left on device" in done.stdout + done.stderr
+    completed = device("push", tmp_path / "large", folder)
+    assert completed.returncode == 1
+    assert b"No space left on device" in completed.stdout + completed.stderr
     assert [path.name for path in folder.iterdir()] == ["small"]
     assert not list((device.storage / "dev/incoming").iterdir())
     fields = device("shell", "df -k .").stdout.decode().splitlines()[1].split()

@@ -92,10 +92,10 @@ def place() -> Iterator[Path]:
 
 def look(place: Path, *user: str) -> list[str]:
     command = [*user, "/usr/bin/python3", "-I", "-S", "-c", SCRIPT, str(place), LOOK]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, cwd=place / "storage", capture_output=True, text=True, timeout=60, check=False
     )
-    return done.stdout.splitlines() or [done.stderr]
+    return completed.stdout.splitlines() or [completed.stderr]
 
 
 @pytest.mark.needs("root")
@@ -110,8 +110,8 @@ def test_another_user_needs_no_root(place: Path) -> None:
 def test_nobody_goes_without(place: Path) -> None:
     """In a user namespace every account looks like nobody, who could not tell its own adb."""
     user = ("setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups")
-    found = look(place, *user)
-    assert found[:2] == ["no mount namespace can be made here: Operation not permitted", NOBODY]
+    result = look(place, *user)
+    assert result[:2] == ["no mount namespace can be made here: Operation not permitted", NOBODY]
 
 
 @pytest.mark.needs("unshare")
@@ -119,6 +119,6 @@ def test_nobody_goes_without(place: Path) -> None:
 def test_where_it_cannot_be_had_that_is_said(place: Path) -> None:
     """Without the right to make namespaces everything stays as it was."""
     none = 'echo 0 >/proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all "$@"'
-    found = look(place, "unshare", "--user", "--map-root-user", "sh", "-c", none, "sh")
-    assert found[:2] == ["no mount namespace can be made here: No space left on device", "0"]
-    assert "text" not in found
+    result = look(place, "unshare", "--user", "--map-root-user", "sh", "-c", none, "sh")
+    assert result[:2] == ["no mount namespace can be made here: No space left on device", "0"]
+    assert "text" not in result

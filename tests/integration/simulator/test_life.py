@@ -1,4 +1,4 @@
-"""Who gets in, reboots, crashes, and what is left when someone is killed."""
+"""Authorization, reboots and crashes of a device, and leftovers of killed processes."""
 
 from __future__ import annotations
 
@@ -119,13 +119,13 @@ def test_nothing_is_served_before_the_key_is_shown(shared: OnDevice) -> None:
         )
         connection.sendall(encode(Packet(protocol.OPEN, 3, 0, b"shell:echo in\0")))
         challenge = protocol.HEADER_BYTES + 20
-        found = receive(connection, 2 * challenge)
+        received = receive(connection, 2 * challenge)
         connection.settimeout(0.3)
         with pytest.raises(TimeoutError):
             connection.recv(1)
-    assert len(found) == 2 * challenge
-    assert found[:4] == found[challenge : challenge + 4] == b"AUTH"
-    assert found[24:challenge] != found[challenge + 24 :]
+    assert len(received) == 2 * challenge
+    assert received[:4] == received[challenge : challenge + 4] == b"AUTH"
+    assert received[24:challenge] != received[challenge + 24 :]
 
 
 def test_reboot(adb: AdbClient, start_device: StartDevice, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ DAEMONS = [
 
 @dataclass(frozen=True)
 class Row:
-    """What a client does, and the daemons that refuse it with these words."""
+    """An action of a client, and the daemons that refuse it with these words."""
 
     client: str
     does: Callable[[Target], None]
@@ -108,8 +108,8 @@ def target_of(daemon: str, home: Path) -> Iterator[Target]:
             )
             folder = storage / "data/local/tmp"
         stack.enter_context(device)
-        for one in filter(None, (newest, oldest)):
-            one.connect(device.address)
+        for item in filter(None, (newest, oldest)):
+            item.connect(device.address)
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(mobly_adb, "ADB", str(ADB))
         patch.setenv("ANDROID_ADB_SERVER_PORT", str(newest.port))
@@ -127,8 +127,8 @@ def daemon(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def target(daemon: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with target_of(daemon, tmp_path_factory.mktemp("clients")) as made:
-        yield made
+    with target_of(daemon, tmp_path_factory.mktemp("clients")) as created:
+        yield created
 
 
 def check(row: Row, daemon: str, target: Target) -> None:

@@ -40,21 +40,25 @@ def test_exit_codes(shared: OnDevice, command: str, code: int) -> None:
 
 
 def test_outputs_are_apart(shared: OnDevice) -> None:
-    done = shared("shell", "echo out; echo err >&2; echo more; exit 3")
-    assert (done.returncode, done.stdout, done.stderr) == (3, b"out\nmore\n", b"err\n")
+    completed = shared("shell", "echo out; echo err >&2; echo more; exit 3")
+    assert (completed.returncode, completed.stdout, completed.stderr) == (
+        3,
+        b"out\nmore\n",
+        b"err\n",
+    )
 
 
 def test_binary_through_stdin_and_stdout(shared: OnDevice) -> None:
     assert shared("shell", "cat", stdin=BLOB).stdout == BLOB
-    done = shared("shell", "cat >&2", stdin=BLOB)
-    assert (done.stdout, done.stderr) == (b"", BLOB)
+    completed = shared("shell", "cat >&2", stdin=BLOB)
+    assert (completed.stdout, completed.stderr) == (b"", BLOB)
     digest = hashlib.sha256(BLOB).hexdigest()
     assert shared("shell", "sha256sum", stdin=BLOB).stdout.split()[0].decode() == digest
 
 
 def test_a_command_that_does_not_read_its_stdin(shared: OnDevice) -> None:
-    done = shared("shell", "head -c 3; exec <&-; echo; exit 5", stdin=BLOB)
-    assert (done.returncode, done.stdout) == (5, BLOB[:3] + b"\n")
+    completed = shared("shell", "head -c 3; exec <&-; echo; exit 5", stdin=BLOB)
+    assert (completed.returncode, completed.stdout) == (5, BLOB[:3] + b"\n")
 
 
 def test_exec_out_is_binary_safe(shared: OnDevice) -> None:
@@ -67,10 +71,10 @@ def test_exec_in_loses_nothing(shared: OnDevice) -> None:
     """The host closes the stream to say that its input is over; adb does not wait for the end."""
     whole = shared.storage / "whole"
     content = BLOB * (1 + 1_000_000 // len(BLOB))
-    done = shared(
+    completed = shared(
         "exec-in", f"sleep 0.2; cd {shared.storage}; cat > part; mv part whole", stdin=content
     )
-    assert done.returncode == 0
+    assert completed.returncode == 0
     wait_for("it is there", whole.exists)
     assert whole.read_bytes() == content
 
@@ -84,15 +88,15 @@ def test_a_command_that_was_given_nothing_dies_with_exec(shared: OnDevice) -> No
 
 def test_terminal(shared: OnDevice) -> None:
     script = b"stty size; echo in-$((40 + 2)); exit 4\n"
-    done = shared("shell", "-tt", stdin=script)
-    assert done.returncode == 4
-    assert b"in-42\r\n" in done.stdout
+    completed = shared("shell", "-tt", stdin=script)
+    assert completed.returncode == 4
+    assert b"in-42\r\n" in completed.stdout
     assert b"/dev/pts/" in shared("shell", "-tt", "tty").stdout
 
 
 def test_interactive_without_a_terminal(shared: OnDevice) -> None:
-    done = shared("shell", stdin=b"echo one\nexit 6\n")
-    assert (done.returncode, done.stdout) == (6, b"one\n")
+    completed = shared("shell", stdin=b"echo one\nexit 6\n")
+    assert (completed.returncode, completed.stdout) == (6, b"one\n")
 
 
 def test_environment_is_clean(shared: OnDevice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,18 +176,18 @@ def test_a_slow_reader_gets_everything(shared: OnDevice) -> None:
     stream = shared.adb.open(
         shared.device.address, f"shell,v2,raw:cat {shared.storage}/blob; exit 9"
     )
-    found, data = b"", b""
+    received, data = b"", b""
     while chunk := stream.recv(30_000):
         data += chunk
         time.sleep(0.001)  # slower than the device can send
     while data:
         kind, length = struct.unpack_from("<BI", data)
         if kind == 1:
-            found += data[5 : 5 + length]
+            received += data[5 : 5 + length]
         else:
             assert data == struct.pack("<BIB", 3, 1, 9)
         data = data[5 + length :]
-    assert found == BLOB
+    assert received == BLOB
     stream.close()
 
 
@@ -193,8 +197,8 @@ def test_what_lets_the_gpu_backend_prepare(
     """An `oqclc` that compiles nothing, and only where it was asked for."""
     preparing = OnDevice(adb, start_device("sim-gpu", prepares_gpu=True))
     (preparing.storage / "empty").mkdir()
-    found = preparing.text("cd $HOME/empty && oqclc k.cl -o x; ls; command -v oqclc").split()
-    assert found == ["bin.o", f"{preparing.storage}/system/bin/oqclc"]
+    names = preparing.text("cd $HOME/empty && oqclc k.cl -o x; ls; command -v oqclc").split()
+    assert names == ["bin.o", f"{preparing.storage}/system/bin/oqclc"]
     assert b"no kernel" in (preparing.storage / "empty/bin.o").read_bytes()
     assert shared("shell", "command -v oqclc").returncode != 0
 

@@ -34,24 +34,24 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
         assert farm.stdout.readline() == (
             "started 5 devices, listed in farm.yaml; in another terminal:\n"
         )
-        done = lab.qnn_harness("devices", "--lab", "farm.yaml")
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert [line.split()[3] for line in done.stdout.splitlines()[1:6]] == ["good"] * 5
-        taken = lab.qnn_harness("simulator", "farm")
-        assert taken.returncode == 2
-        assert "farm.yaml: --output: is there already" in taken.stderr
+        completed = lab.qnn_harness("devices", "--lab", "farm.yaml")
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        assert [line.split()[3] for line in completed.stdout.splitlines()[1:6]] == ["good"] * 5
+        second = lab.qnn_harness("simulator", "farm")
+        assert second.returncode == 2
+        assert "farm.yaml: --output: is there already" in second.stderr
         farm.send_signal(signal.SIGTERM)
         assert farm.wait(60) == 0
         assert not (tmp_path / "farm.yaml").exists()
     finally:
         farm.kill()
         farm.wait()
-    for arguments, said in (
+    for arguments, message in (
         (("farm", "--devices", "0"), "0 is not in the range 1<=x<=200"),
         (("farm", "-o", "gone/x.yaml"), "gone: --output: there is no such folder"),
     ):
         wrong = lab.qnn_harness("simulator", *arguments)
-        assert (wrong.returncode, said in wrong.stderr) == (2, True), wrong.stderr
+        assert (wrong.returncode, message in wrong.stderr) == (2, True), wrong.stderr
 
 
 @pytest.mark.parametrize(
@@ -113,23 +113,23 @@ def _command(pid: int) -> bytes:
 @pytest.mark.nightly
 def test_disturbed_devices_and_workers_change_no_verdict(tmp_path: Path) -> None:
     chaos = Chaos(tmp_path, devices=3, cases=60)
-    quiet, _, left = chaos.run(None)
-    assert not left
+    quiet, _, leftovers = chaos.run(None)
+    assert not leftovers
     assert {case["outcome"] for case in quiet.cases} == {"passed", "crashed"}, quiet.output
-    run, did, left = chaos.run(seed=1, every_s=1.5)
+    run, did, leftovers = chaos.run(seed=1, every_s=1.5)
     assert did, "it was over before anything was done to it"
-    assert problems(quiet, run, 60, left) == [], f"{did}\n{run.output}"
+    assert problems(quiet, run, 60, leftovers) == [], f"{did}\n{run.output}"
 
 
 @pytest.mark.nightly
 def test_disturbed_devices_say_nothing_under_the_names_of_others(tmp_path: Path) -> None:
     chaos = Chaos(tmp_path, devices=3, cases=20)
-    quiet, _, left = chaos.run(None, asked="--each-device")
-    assert not left
+    quiet, _, leftovers = chaos.run(None, option="--each-device")
+    assert not leftovers
     assert misnamed(quiet.cases) == []
-    run, did, left = chaos.run(seed=2, every_s=1.5, asked="--each-device")
+    run, did, leftovers = chaos.run(seed=2, every_s=1.5, option="--each-device")
     assert did, "it was over before anything was done to it"
-    assert problems(quiet, run, 60, left, may_lose=True) == [], f"{did}\n{run.output}"
+    assert problems(quiet, run, 60, leftovers, may_lose=True) == [], f"{did}\n{run.output}"
 
 
 @pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.nightly)])

@@ -1,4 +1,4 @@
-"""What a simulated board's DSP is told to be, and what is read of what it said."""
+"""The limits of a simulated board's DSP, and the replies that are read from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from harness.dsp.dsp import (
 from harness.dsp.hexagon import NATIVE
 from tests.properties import reached, reaches
 
-NAMES = tuple(one.name for one in fields(DspLimits))
+NAMES = tuple(limit.name for limit in fields(DspLimits))
 
 
 def test_the_library_has_the_same_limits_with_the_same_defaults() -> None:
@@ -35,7 +35,7 @@ def test_the_library_has_the_same_limits_with_the_same_defaults() -> None:
     assert declared is not None
     assert defaults is not None
     assert declared[1].split(", ") == list(NAMES)
-    assert [int(one) for one in defaults[1].split(",")] == [
+    assert [int(number) for number in defaults[1].split(",")] == [
         getattr(DspLimits(), name) for name in NAMES
     ]
 
@@ -44,7 +44,7 @@ def test_the_folder_has_what_the_library_looks_for(tmp_path: Path) -> None:
     folder = tmp_path / "dsp"
     programs = DspPrograms(Path("/emulator"), Path("/loader"))
     lay_out_dsp(folder, programs, DspLimits(arch=75, sessions=2))
-    assert sorted(one.name for one in folder.iterdir()) == [
+    assert sorted(path.name for path in folder.iterdir()) == [
         *("limits", "loader", "qemu-hexagon", "slots")
     ]
     assert (folder / "qemu-hexagon").readlink() == Path("/emulator")
@@ -119,12 +119,14 @@ def test_whatever_is_in_the_file_becomes_lines_of_a_known_kind(
 ) -> None:
     folder = tmp_path_factory.mktemp("said")
     (folder / "said").write_bytes(lines.encode() + b"\n" + end)
-    for one in read_replies(folder):
+    for read_reply in read_replies(folder):
         reached()
-        assert one.kind in KINDS
-        assert one.call
-        assert one.answer
-        assert all(part.isprintable() for part in (one.call, one.answer, one.words))
+        assert read_reply.kind in KINDS
+        assert read_reply.call
+        assert read_reply.answer
+        assert all(
+            part.isprintable() for part in (read_reply.call, read_reply.answer, read_reply.words)
+        )
 
 
 def test_a_file_without_an_end_is_read_as_far_as_is_needed(tmp_path: Path) -> None:
@@ -133,4 +135,4 @@ def test_a_file_without_an_end_is_read_as_far_as_is_needed(tmp_path: Path) -> No
     )
     read = read_replies(tmp_path)
     assert 0 < len(read) <= 500
-    assert all(len(one.words) == 300 for one in read)
+    assert all(len(profile.words) == 300 for profile in read)

@@ -1,4 +1,4 @@
-"""Whether this computer can be a DSP: the emulator first, then what compiles the loader."""
+"""Reasons why this computer cannot simulate a DSP: the emulator first, then the compiler."""
 
 from __future__ import annotations
 
@@ -60,10 +60,12 @@ echo made > "$2"
 """
     compiler.write_text(script)
     compiler.chmod(0o755)
-    told: list[dict[str, object]] = []
-    with followed_by(lambda _, facts: told.append(dict(facts))):
-        made = build_loader(tmp_path / "cache", {COMPILER_VARIABLE: str(compiler), "PATH": "/bin"})
-    assert made.read_text() == "made\n"
-    assert [one["done"] for one in told[:2]] == [1, 2]
-    assert told[0]["doing"] == "compiling the loader of a DSP's code"
-    assert told[-1]["doing"] is None
+    reports: list[dict[str, object]] = []
+    with followed_by(lambda _, facts: reports.append(dict(facts))):
+        loader = build_loader(
+            tmp_path / "cache", {COMPILER_VARIABLE: str(compiler), "PATH": "/bin"}
+        )
+    assert loader.read_text() == "made\n"
+    assert [item["done"] for item in reports[:2]] == [1, 2]
+    assert reports[0]["doing"] == "compiling the loader of a DSP's code"
+    assert reports[-1]["doing"] is None

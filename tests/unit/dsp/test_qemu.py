@@ -1,4 +1,4 @@
-"""Which qemu-hexagon is used: the user's, the built one, the system's; what it can is tried."""
+"""The choice of a qemu-hexagon: the user's, the built one, the system's; and its abilities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def mock_qemu(
     file: Path, *can: str, version: str = "qemu-hexagon version 10.0.13 (Debian)"
 ) -> Path:
     """Looks at the first word of a program, and says whether that is one it knows."""
-    known = "|".join(f"*{WORDS[one]}*" for one in can) or "none"
+    known = "|".join(f"*{WORDS[ability]}*" for ability in can) or "none"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(
         f'#!/bin/sh\necho "$1" >> "{file}.ran"\n'
@@ -37,8 +37,8 @@ def path_with(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("can", [(), (HMX,), (VECTOR_FLOAT, HMX)])
 def test_what_the_systems_can(tmp_path: Path, can: tuple[str, ...]) -> None:
     path = mock_qemu(tmp_path / "bin" / "qemu-hexagon", "integer", *can)
-    found = find_qemu(tmp_path / "cache", path_with(tmp_path / "bin"))
-    assert found == hexagon.Qemu(path, "10.0.13", "system", frozenset(can))
+    qemu = find_qemu(tmp_path / "cache", path_with(tmp_path / "bin"))
+    assert qemu == hexagon.Qemu(path, "10.0.13", "system", frozenset(can))
 
 
 def test_what_was_tried_is_remembered_until_the_program_changes(tmp_path: Path) -> None:
@@ -52,11 +52,11 @@ def test_what_was_tried_is_remembered_until_the_program_changes(tmp_path: Path) 
 
 def test_the_users_own_comes_first_then_the_built_one(tmp_path: Path) -> None:
     cache, folder = tmp_path / "cache", tmp_path / "bin"
-    own = mock_qemu(tmp_path / "own", "integer")
+    users = mock_qemu(tmp_path / "own", "integer")
     mock_qemu(folder / "qemu-hexagon", "integer")
     mock_qemu(built_qemu(cache), "integer", HMX)
     assert find_qemu(cache, path_with(folder)).origin == "built"
-    assert find_qemu(cache, path_with(folder) | {VARIABLE: str(own)}).origin == "own"
+    assert find_qemu(cache, path_with(folder) | {VARIABLE: str(users)}).origin == "own"
     built_qemu(cache).unlink()
     assert find_qemu(cache, path_with(folder)).origin == "system"
 
@@ -66,8 +66,8 @@ def test_without_the_patch_the_newest_that_was_built(
 ) -> None:
     monkeypatch.setattr(hexagon, "PATCH", tmp_path / "absent")
     assert not built_qemu(tmp_path).exists()
-    for name, at in (("b", 3), ("c", 9), ("a", 5)):
-        os.utime(mock_qemu(tmp_path / "qemu-hexagon" / name / "qemu-hexagon"), (at, at))
+    for name, age in (("b", 3), ("c", 9), ("a", 5)):
+        os.utime(mock_qemu(tmp_path / "qemu-hexagon" / name / "qemu-hexagon"), (age, age))
     assert built_qemu(tmp_path).parent.name == "c"
 
 

@@ -55,7 +55,7 @@ esac"""
 
 
 def archive(folder: Path, version: str = "10.0.99\n", old: str = OLD) -> Path:
-    """What QEMU's source has of what is looked at."""
+    """An archive with the files of QEMU's source that the build examines."""
     files = {
         "VERSION": version,
         "configure": CONFIGURE,
@@ -90,17 +90,17 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
 
 
 def unfinished(cache: Path) -> list[Path]:
-    return [one for one in cache.rglob("*") if one.name.startswith(".unfinished")]
+    return [path for path in cache.rglob("*") if path.name.startswith(".unfinished")]
 
 
 def test_it_is_built_once_and_told_step_by_step(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    told: list[object] = []
+    reports: list[object] = []
     cache, source = tmp_path / "cache", archive(tmp_path)
-    with followed_by(lambda _, facts: told.append((facts.get("done"), facts.get("total")))):
+    with followed_by(lambda _, facts: reports.append((facts.get("done"), facts.get("total")))):
         built = build_qemu(cache, source=source, environment=environment)
-    assert told == [(1, 2), (2, 2), (None, None)]
+    assert reports == [(1, 2), (2, 2), (None, None)]
     assert built.read_text() == BUILT
     assert built == hexagon.built_qemu(cache)
     assert unfinished(cache) == []
@@ -118,8 +118,8 @@ def test_apt_fetches_it_from_the_mirror_of_this_computer(
     monkeypatch.setattr("harness.dsp.qemu_build._KEYRING", key)
     environment["ARCHIVE"] = str(archive(tmp_path))
     assert build_qemu(tmp_path / "cache", environment=environment).is_file()
-    said = (tmp_path / "log").read_text().splitlines()
-    assert said[0] == f"deb-src [signed-by={key}] http://mirror/debian trixie main"
+    commands = (tmp_path / "log").read_text().splitlines()
+    assert commands[0] == f"deb-src [signed-by={key}] http://mirror/debian trixie main"
     with pytest.raises(ConfigError, match=r"--mirror: .*is no URL"):
         build_qemu(tmp_path / "c", mirror="x ] y", environment=environment)
     (tmp_path / "mocks" / "apt-get").write_text("#!/bin/sh\necho no route\nexit 100\n")
@@ -239,8 +239,8 @@ def ended(pids: list[str]) -> bool:
 def eventually(look: Callable[[], T], why: str) -> T:
     for _ in range(300):
         with contextlib.suppress(OSError):
-            if found := look():
-                return found
+            if result := look():
+                return result
         time.sleep(0.1)
     pytest.fail(why)
 

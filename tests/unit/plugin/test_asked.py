@@ -1,4 +1,4 @@
-"""Which devices a run asks for, and which of them share cases."""
+"""Devices that a run selects, and those of them that share cases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ devices:
 """
 
 
-def asked(tmp_path: Path, *devices: str) -> Selection:
+def select(tmp_path: Path, *devices: str) -> Selection:
     lab = tmp_path / "devices.yaml"
     lab.write_text(LAB)
     options: Any = SimpleNamespace(lab=lab, devices=list(devices), fan_out=None)
@@ -40,11 +40,11 @@ def asked(tmp_path: Path, *devices: str) -> Selection:
 def test_devices_are_asked_for_by_name_or_by_pool(
     tmp_path: Path, names: tuple[str, ...], devices: list[str], shared: list[str]
 ) -> None:
-    found = asked(tmp_path, *names)
-    assert found.device_names == devices
-    assert found.sharing == dict.fromkeys(shared, "p")
+    result = select(tmp_path, *names)
+    assert result.device_names == devices
+    assert result.sharing == dict.fromkeys(shared, "p")
 
 
 def test_a_name_that_is_neither_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'q' is not in the lab"):
-        _ = asked(tmp_path, "q").devices
+        _ = select(tmp_path, "q").devices

@@ -1,4 +1,4 @@
-"""Which attempts are made at a case, and where."""
+"""Attempts at a case, and their devices."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ HELD = Held(None, 0.0)
 
 
 class MockDevice:
-    """What is asked of a device; `out`: it is not used, `taken`: another process has it."""
+    """A device; `out`: it is not used, `is_leased`: another process has it."""
 
-    def __init__(self, name: str, out: bool, taken: bool) -> None:
-        self.name, self.is_offline, self.is_taken, self.verdicts = name, out, taken, 0
-        self.full = self.held = False
+    def __init__(self, name: str, out: bool, is_leased: bool) -> None:
+        self.name, self.is_offline, self.is_leased, self.verdicts = name, out, is_leased, 0
+        self.full = self.is_held = False
         self.fitness: Any = self
 
     def succeeded(self) -> None:
@@ -34,33 +34,33 @@ class MockDevice:
 class MockWorkbench:
     """Gives each of these devices up after a fault of the lab if it `breaks`.
 
-    Those that are `busy` are so until somebody waits, and those `taken` are then free; there is no
+    Those that are `busy` are so until somebody waits, and those `leased` are then free; there is no
     room on those that it `fills`; those of `files` have what is needed.
     """
 
     def __init__(
         self,
         out: str = "",
-        taken: str = "",
+        leased: str = "",
         breaks: bool = False,
         busy: str = "",
         fills: str = "",
         files: str = "",
     ) -> None:
-        self.devices = {one: MockDevice(one, one in out, one in taken) for one in KINDS}
+        self.devices = {name: MockDevice(name, name in out, name in leased) for name in KINDS}
         self.lab = SimpleNamespace(device=self.devices.__getitem__)
-        self.breaks, self.over = breaks, list[bool]()
+        self.breaks, self.cases_over = breaks, list[bool]()
         self.busy, self.fills, self.files = busy, fills, files
-        self.waited, self.aside, self.distrusted = 0, set[str](), list[str]()
+        self.waited, self.unprepared, self.distrusted = 0, set[str](), list[str]()
         self.in_vain = False
 
     @property
     def well(self) -> list[str]:
-        return [one.name for one in self.devices.values() if one.verdicts]
+        return [device.name for device in self.devices.values() if device.verdicts]
 
     @property
-    def held(self) -> list[str]:
-        return [one.name for one in self.devices.values() if one.held]
+    def leases(self) -> list[str]:
+        return [device.name for device in self.devices.values() if device.is_held]
 
     def problem(self, placement: Placement) -> InfraError | None:
         device = self.devices[placement.device]
@@ -69,14 +69,14 @@ class MockWorkbench:
         return DeviceFull("full", serial="") if device.full else None
 
     def acquire(self, device: MockDevice) -> Missed | None:
-        assert not device.held, "each attempt has its device to itself"
-        if device.is_taken or device.name in self.aside:
+        assert not device.is_held, "each attempt has its device to itself"
+        if device.is_leased or device.name in self.unprepared:
             return Missed(device.name, device.name, HELD)
-        device.held = True
+        device.is_held = True
         return None
 
     def give_back(self, device: MockDevice) -> None:
-        device.held = False
+        device.is_held = False
 
     def wait_for(self, attempt: Callable[[], Sequence[Missed]], *, wait: bool = True) -> None:
         while missed := attempt():
@@ -84,9 +84,9 @@ class MockWorkbench:
                 raise DeviceHeld(f"device {missed[0].name} is held", HELD)
             self.waited += 1
             self.busy = ""
-            self.aside.clear()
+            self.unprepared.clear()
             for device in self.devices.values():
-                device.is_taken = False
+                device.is_leased = False
 
     def has_files(self, placement: Placement) -> bool:
         return placement.device in self.files
@@ -96,35 +96,35 @@ class MockWorkbench:
 
     def ready(self, placement: Placement, patience_s: float) -> None:
         if placement.device in self.busy:
-            self.devices[placement.device].held = False
-            self.aside.add(placement.device)
+            self.devices[placement.device].is_held = False
+            self.unprepared.add(placement.device)
             raise NotYet(placement.device)
         if placement.device in self.fills:
             self.devices[placement.device].full = True
             raise DeviceFull("no room", serial="")
 
-    def keep_out(self, device: MockDevice, held: DeviceHeld) -> None:
+    def keep_out(self, device: MockDevice, error: DeviceHeld) -> None:
         device.is_offline = True
 
     def distrust(self, device: MockDevice) -> None:
         self.distrusted.append(device.name)
 
     def recover(self, device: MockDevice, *, case_over: bool, background: bool) -> None:
-        self.over.append(case_over)
+        self.cases_over.append(case_over)
         device.is_offline = self.breaks
 
 
-def made(
+def run_attempts(
     workbench: Any, ends: list[AttemptEnd], placement: Placement = SHARED, **options: Any
 ) -> tuple[list[str], list[bool], Attempts]:
-    """Where attempts that end so are made, and whether another one was to follow each."""
+    """Run attempts that end so; return their devices, and whether another was to follow each."""
     attempts = Attempts(FreeDevices(workbench), KINDS, placement, **{"retries": 1, **options})
     places, further = [], []
     for end in ends:
         places.append(attempts.begin().device)
-        assert workbench.held in ([places[-1]], [])
+        assert workbench.leases in ([places[-1]], [])
         further.append(attempts.finish(end, stop=False, is_last=False))
-        assert workbench.held == [], "others may have it between two attempts"
+        assert workbench.leases == [], "others may have it between two attempts"
     return places, further, attempts
 
 
@@ -134,21 +134,21 @@ def made(
         (MockWorkbench(), ["old-a", "new-a"]),
         # there is none left that could say otherwise
         (MockWorkbench(out="new-a new-b"), ["old-a"]),
-        (MockWorkbench(out="new-a", taken="new-b"), ["old-a", "new-b"]),
-        (MockWorkbench(out="old-b", taken="new-a"), ["old-a", "new-b"]),
+        (MockWorkbench(out="new-a", leased="new-b"), ["old-a", "new-b"]),
+        (MockWorkbench(out="old-b", leased="new-a"), ["old-a", "new-b"]),
     ],
 )
 def test_the_like_of_a_device_that_cannot_are_not_asked(
     workbench: MockWorkbench, places: list[str]
 ) -> None:
     ends: list[AttemptEnd] = ["unsupported"] * len(places)
-    found, further, _ = made(workbench, ends, retries=0)
-    assert (found, further) == (places, [True] * (len(places) - 1) + [False])
+    devices, further, _ = run_attempts(workbench, ends, retries=0)
+    assert (devices, further) == (places, [True] * (len(places) - 1) + [False])
     assert set(workbench.well) == set(places), "what it said is an answer"
 
 
 def test_a_case_of_one_device_alone_is_asked_of_no_other() -> None:
-    assert made(MockWorkbench(), ["unsupported"], ALONE)[1] == [False]
+    assert run_attempts(MockWorkbench(), ["unsupported"], ALONE)[1] == [False]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_case_of_one_device_alone_is_asked_of_no_other() -> None:
         (MockWorkbench(), SHARED, 2, ["old-a", "old-b", "new-a"]),
         (MockWorkbench(breaks=True), SHARED, 9, ["old-a", "old-b", "new-a", "new-b"]),
         (MockWorkbench(out="old-a"), SHARED, 0, ["old-b"]),
-        (MockWorkbench(taken="old-a old-b"), SHARED, 0, ["new-a"]),
+        (MockWorkbench(leased="old-a old-b"), SHARED, 0, ["new-a"]),
         (MockWorkbench(files="new-a"), SHARED, 0, ["new-a"]),
     ],
 )
@@ -169,8 +169,8 @@ def test_a_fault_of_the_lab_is_tried_again(
     workbench: MockWorkbench, of: Placement, retries: int, places: list[str]
 ) -> None:
     ends: list[AttemptEnd] = ["lab"] * len(places)
-    found, further, attempts = made(workbench, ends, of, retries=retries)
-    assert (found, further) == (places, [True] * (len(places) - 1) + [False])
+    devices, further, attempts = run_attempts(workbench, ends, of, retries=retries)
+    assert (devices, further) == (places, [True] * (len(places) - 1) + [False])
     assert attempts.number == len(places)
     assert not workbench.well
 
@@ -191,22 +191,22 @@ def test_a_fault_of_the_lab_is_tried_again(
 def test_what_has_a_verdict_is_run_again_where_it_was(
     ends: list[AttemptEnd], places: list[str], further: list[bool]
 ) -> None:
-    found, told, attempts = made(MockWorkbench(), ends, again=3, before=1)
+    devices, follows, attempts = run_attempts(MockWorkbench(), ends, again=3, before=1)
     assert attempts.has_verdict
-    assert (found, told[: len(further)]) == (places, further)
+    assert (devices, follows[: len(further)]) == (places, further)
     assert attempts.number == 1 + len(ends)
-    assert made(MockWorkbench(), ["verdict"], again=1, preferred="new-b")[0] == ["new-b"]
+    assert run_attempts(MockWorkbench(), ["verdict"], again=1, preferred="new-b")[0] == ["new-b"]
 
 
 def test_a_verdict_ends_it_and_so_does_the_end_of_the_run() -> None:
     workbench = MockWorkbench()
-    assert made(workbench, ["verdict"])[1:2] == ([False],)
+    assert run_attempts(workbench, ["verdict"])[1:2] == ([False],)
     assert workbench.well == ["old-a"]
     for stop, is_last in ((False, True), (True, False)):
         attempts = Attempts(FreeDevices(workbench), KINDS, ALONE, retries=0)  # type: ignore[arg-type]
         attempts.begin()
         assert not attempts.finish("lab", stop=stop, is_last=is_last)
-    assert workbench.over == [], "a device that nobody needs is not brought back"
+    assert workbench.cases_over == [], "a device that nobody needs is not brought back"
     assert workbench.distrusted == ["old-a", "old-a"], "whoever has it next looks at it"
 
 
@@ -225,10 +225,10 @@ def test_the_device_used_last_comes_first_and_then_one_that_has_the_files() -> N
     [
         (MockWorkbench(busy="old-a"), SHARED, "old-b", 0),
         (MockWorkbench(busy="old-a old-b new-a new-b"), SHARED, "old-a", 1),
-        (MockWorkbench(taken="old-a old-b new-a new-b"), SHARED, "old-a", 1),
+        (MockWorkbench(leased="old-a old-b new-a new-b"), SHARED, "old-a", 1),
         # what only one device can run waits until that is brought back
         (MockWorkbench(busy="old-a"), ALONE, "old-a", 0),
-        (MockWorkbench(taken="old-a"), ALONE, "old-a", 1),
+        (MockWorkbench(leased="old-a"), ALONE, "old-a", 1),
         (MockWorkbench(fills="old-a old-b"), SHARED, "new-a", 0),
         # nowhere is room: the case tells how much it takes
         (MockWorkbench(fills="old-a old-b new-a new-b"), SHARED, "old-a", 0),
@@ -238,27 +238,27 @@ def test_the_device_used_last_comes_first_and_then_one_that_has_the_files() -> N
 def test_a_case_goes_to_the_first_device_that_can_take_it(
     workbench: MockWorkbench, of: Placement, place: str, waited: int
 ) -> None:
-    assert made(workbench, ["verdict"], of)[0] == [place]
+    assert run_attempts(workbench, ["verdict"], of)[0] == [place]
     assert workbench.waited == waited
 
 
 def test_a_device_that_was_waited_for_in_vain_is_told_by_the_case_and_not_held() -> None:
-    workbench = MockWorkbench(taken="old-a")
+    workbench = MockWorkbench(leased="old-a")
     workbench.in_vain = True
     attempts = Attempts(FreeDevices(workbench), KINDS, ALONE, retries=0)  # type: ignore[arg-type]
     assert attempts.begin() == ALONE
-    assert workbench.held == []
+    assert workbench.leases == []
     assert workbench.problem(ALONE) is not None
 
 
 def test_a_timed_case_that_a_hot_device_gives_up_has_as_many_attempts_as_before() -> None:
     workbench = MockWorkbench()
-    asked, further, _ = made(workbench, ["hot", "verdict"], retries=0)
-    assert (len(set(asked)), further) == (2, [True, False])
-    assert workbench.over == [], "nothing is done to it"
+    devices, further, _ = run_attempts(workbench, ["hot", "verdict"], retries=0)
+    assert (len(set(devices)), further) == (2, [True, False])
+    assert workbench.cases_over == [], "nothing is done to it"
     workbench = MockWorkbench(busy="old-b new-a new-b")
-    asked, _, _ = made(workbench, ["hot", "verdict"], retries=0)
-    assert asked[1] != "old-a", "another one is waited for"
+    devices, _, _ = run_attempts(workbench, ["hot", "verdict"], retries=0)
+    assert devices[1] != "old-a", "another one is waited for"
 
 
 def test_that_a_device_is_full_costs_no_attempt_and_brings_nobody_back() -> None:
@@ -267,4 +267,4 @@ def test_that_a_device_is_full_costs_no_attempt_and_brings_nobody_back() -> None
     workbench.devices[attempts.begin().device].full = True
     assert attempts.finish("full", stop=False, is_last=False)
     assert attempts.begin().device == "old-b"
-    assert workbench.over == []
+    assert workbench.cases_over == []

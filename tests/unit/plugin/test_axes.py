@@ -38,10 +38,10 @@ def test_lists(values: list[str] | None, expected: list[str]) -> None:
 
 
 def test_without_compilers_each_runtime_gets_its_own() -> None:
-    found, reasons = placements(
+    places, reasons = placements(
         [V73], {}, ["htp"], {"a": {"2.47.0": ["2.47.0"], "2.51.0": ["2.51.0"]}}
     )
-    assert [(place.qnn, place.compiler) for place in found] == [
+    assert [(place.qnn, place.compiler) for place in places] == [
         ("2.47.0", "2.47.0"),
         ("2.51.0", "2.51.0"),
     ]
@@ -57,51 +57,51 @@ NEWEST = "2.51.0"
 
 
 @pytest.mark.parametrize("target", [None, "android-arm64", "linux-arm64"])
-@pytest.mark.parametrize("asked", [NEWEST, f"phones:{NEWEST}", "all"])
-def test_a_runtime_has_one_name(target: str | None, asked: str, tmp_path: Path) -> None:
-    """Where nobody knows the target yet, it had two: every case ran twice on such a phone."""
+@pytest.mark.parametrize("spec", [NEWEST, f"phones:{NEWEST}", "all"])
+def test_a_runtime_has_one_name(target: str | None, spec: str, tmp_path: Path) -> None:
+    """On a phone of unknown target it had two, and every case ran twice."""
     library = elf_file(android_api=21, content=b"v2.51.0.260101000000\0")
     (tmp_path / "qnn.aar").write_bytes(make_aar({"libQnnHtp.so": library}))
     phones = AarSource("phones", tmp_path / "qnn.aar", tmp_path / "cache", version=NEWEST)
     catalog = Catalog(tmp_path / "cache", sources=[phones])
     device = DeviceConfig.model_validate({"name": "a", "serial": "1", "target": target})
-    if (asked, target) == (f"phones:{NEWEST}", "linux-arm64"):
+    if (spec, target) == (f"phones:{NEWEST}", "linux-arm64"):
         with pytest.raises(VersionError):
-            device_runtimes(catalog, [device], [asked], [])
+            device_runtimes(catalog, [device], [spec], [])
         return
-    own = device_runtimes(catalog, [device], [asked], []).compilers["a"]
-    alone = target == "android-arm64" or (target is None and asked != "all" and ":" in asked)
+    runtimes = device_runtimes(catalog, [device], [spec], []).compilers["a"]
+    alone = target == "android-arm64" or (target is None and spec != "all" and ":" in spec)
     named = f"phones:{NEWEST}" if alone else NEWEST
-    assert [name for name in own if name.endswith(NEWEST)] == [named]
+    assert [name for name in runtimes if name.endswith(NEWEST)] == [named]
 
 
 def test_the_whole_matrix_in_a_stable_order() -> None:
-    found, _ = placements(
+    places, _ = placements(
         [V73, V75], {}, ["htp", "gpu"], {name: {"2": ["1", "2"], "3": ["1", "2"]} for name in "ab"}
     )
-    assert len(found) == len(set(found)) == 16
-    assert found[0] == Placement("a", "htp", "2", "1")
-    assert [str(place) for place in found[:2]] == ["a-htp-2-by-1", "a-htp-2"]
+    assert len(places) == len(set(places)) == 16
+    assert places[0] == Placement("a", "htp", "2", "1")
+    assert [str(place) for place in places[:2]] == ["a-htp-2-by-1", "a-htp-2"]
 
 
 def test_what_does_not_fit_says_why() -> None:
-    found, reasons = placements(
+    places, reasons = placements(
         [V73, V75], {"htp_arch": 75}, ["htp"], {"a": {"1": ["1"]}, "b": {"1": ["1"]}}
     )
-    assert [place.device for place in found] == ["b"]
+    assert [place.device for place in places] == ["b"]
     assert len(reasons) == 1
     assert "a" in reasons[0]
     assert "73" in reasons[0]
 
 
 def test_a_required_backend_that_was_not_asked_for() -> None:
-    found, reasons = placements([V73], {"backend": "gpu"}, ["htp"], {"a": {"1": ["1"]}})
-    assert not found
+    places, reasons = placements([V73], {"backend": "gpu"}, ["htp"], {"a": {"1": ["1"]}})
+    assert not places
     assert "gpu" in reasons[0]
 
 
 @pytest.mark.parametrize(
-    ("named", "asked", "chosen"),
+    ("named", "option", "chosen"),
     [
         ((), (), ("htp",)),
         ((), ("gpu", "cpu"), ("gpu", "cpu")),
@@ -111,14 +111,14 @@ def test_a_required_backend_that_was_not_asked_for() -> None:
         (("htp", "gpu"), ("cpu",), ()),
     ],
 )
-def test_backends(named: tuple[str, ...], asked: tuple[str, ...], chosen: tuple[str, ...]) -> None:
-    assert chosen_backends(named, asked) == chosen
+def test_backends(named: tuple[str, ...], option: tuple[str, ...], chosen: tuple[str, ...]) -> None:
+    assert chosen_backends(named, option) == chosen
 
 
 def test_a_device_without_htp_runs_what_the_test_names_besides() -> None:
     board = AdbDeviceConfig(name="a", serial="1", soc="QCS610")
-    found, reasons = placements([board], {"backend": ("htp", "gpu")}, [], {"a": {"1": ["1"]}})
-    assert [place.backend for place in found] == ["gpu"]
+    places, reasons = placements([board], {"backend": ("htp", "gpu")}, [], {"a": {"1": ["1"]}})
+    assert [place.backend for place in places] == ["gpu"]
     assert reasons == ["a: QCS610 has no HTP"]
 
 
@@ -130,9 +130,9 @@ def test_axes_are_json() -> None:
 
 def test_sources_among_parameters(tmp_path: Path) -> None:
     tiny, heavy, file = Model("tiny"), Model("io-heavy", 56), ContextFile("a/model.bin")
-    found = sources_of({"a": 1, "b": tiny, "c": (heavy, tiny), "d": [file]}, tmp_path)
-    assert found == (tiny, heavy, ContextFile(tmp_path / "a/model.bin"))
-    assert str(found[2]) == "model.bin"
+    sources = sources_of({"a": 1, "b": tiny, "c": (heavy, tiny), "d": [file]}, tmp_path)
+    assert sources == (tiny, heavy, ContextFile(tmp_path / "a/model.bin"))
+    assert str(sources[2]) == "model.bin"
 
 
 FILE, TINY = ContextFile("model.bin"), Model("tiny")
@@ -155,8 +155,8 @@ def test_who_wants_a_compiler(values: list[object], expected: bool) -> None:
 
 def test_files_have_no_compiler() -> None:
     runtimes = {"a": {"2.47.0": ["2.47.0", "2.51.0"], "sdk:2.31.0": []}}
-    found, _ = placements([V73], {"qnn": ["2.47.0"]}, ["htp"], runtimes, compiled=False)
-    assert [str(place) for place in found] == ["a-htp-2.47.0", "a-htp-sdk:2.31.0"]
-    assert {place.compiler for place in found} == {None}
+    places, _ = placements([V73], {"qnn": ["2.47.0"]}, ["htp"], runtimes, compiled=False)
+    assert [str(place) for place in places] == ["a-htp-2.47.0", "a-htp-sdk:2.31.0"]
+    assert {place.compiler for place in places} == {None}
     compiled, _ = placements([V73], {}, ["htp"], runtimes)
     assert [str(place) for place in compiled] == ["a-htp-2.47.0", "a-htp-2.47.0-by-2.51.0"]

@@ -42,8 +42,8 @@ def test_what_a_placement_says_is_read_again(placement: Placement) -> None:
 
 @reaches(0.7)
 @given(placements, rests, st.sampled_from(["before", "behind"]))
-def test_the_rest_is_what_stands_beside_it(placement: Placement, rest: str, where: str) -> None:
-    parts = [str(placement), rest] if where == "before" else [rest, str(placement)]
+def test_the_rest_is_what_stands_beside_it(placement: Placement, rest: str, place: str) -> None:
+    parts = [str(placement), rest] if place == "before" else [rest, str(placement)]
     parameters = "-".join(part for part in parts if part)
     if str(placement) not in rest:
         reached()

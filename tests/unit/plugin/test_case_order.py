@@ -120,9 +120,9 @@ class SimulatedWorker:
         self.queue += tests
 
     def send_steal(self, tests: Sequence[int]) -> None:
-        kept = [test for test in self.queue if test not in tests]
+        kept_tests = [test for test in self.queue if test not in tests]
         stolen = [test for test in self.queue if test in tests]
-        self.queue = kept
+        self.queue = kept_tests
         self._farm.messages.append(
             lambda: self._farm.scheduler.remove_pending_tests_from_node(self, stolen)
         )

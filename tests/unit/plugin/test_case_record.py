@@ -1,4 +1,4 @@
-"""What a record says of where its case ran."""
+"""Devices and errors in the records of cases."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SERIAL = "127.0.0.1:40023"
 
 
 def device(name: str) -> DeviceRecord:
-    told = {"name": name, "serial": SERIAL, "soc": "QCS8550", "target": "linux-x64"}
-    return DeviceRecord.model_validate({**told, "simulated": True})
+    fields = {"name": name, "serial": SERIAL, "soc": "QCS8550", "target": "linux-x64"}
+    return DeviceRecord.model_validate({**fields, "simulated": True})
 
 
 def case_of(request: pytest.FixtureRequest) -> Case:
@@ -48,7 +48,7 @@ def test_what_another_device_came_to_is_no_verdict(
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "name"),
     [
         (
             DeviceLost("adb says: device offline", serial=SERIAL, command="true"),
@@ -64,14 +64,14 @@ def test_what_another_device_came_to_is_no_verdict(
     ],
 )
 def test_an_error_of_a_device_names_it_and_is_alike_on_all(
-    request: pytest.FixtureRequest, error: InfraError, told: str | None
+    request: pytest.FixtureRequest, error: InfraError, name: str | None
 ) -> None:
     case = case_of(request)
     report: Any = SimpleNamespace(when="call", longrepr="", outcome="failed", failed=True)
     case._fail(report, error)
     record = case.record()
     assert record.error is not None
-    assert record.error.message == (told or f"farm-03: {error}")
+    assert record.error.message == (name or f"farm-03: {error}")
     assert (record.outcome, record.cause) == ("error", "infra")
     assert record.error.signature == ErrorRecord.of(message=str(error)).signature
 
@@ -79,16 +79,16 @@ def test_an_error_of_a_device_names_it_and_is_alike_on_all(
 def test_a_failed_assertion_has_what_was_compared_and_its_line_beside_its_signature(
     request: pytest.FixtureRequest,
 ) -> None:
-    took, most = 50439, 1
+    size, most = 50439, 1
     with pytest.raises(AssertionError) as caught:
-        assert took < most, "loads too slowly"
+        assert size < most, "loads too slowly"
     case = case_of(request)
     report: Any = SimpleNamespace(when="call", longrepr="", outcome="failed", failed=True)
     case._fail(report, caught.value)
     error = case.record().error
     assert error is not None
-    said, compared, place = error.message.splitlines()
-    assert (said, compared) == ("loads too slowly", "assert 50439 < 1")
+    summary, compared, place = error.message.splitlines()
+    assert (summary, compared) == ("loads too slowly", "assert 50439 < 1")
     assert place == f"at test_case_record.py:{caught.tb.tb_lineno}"
     assert error.signature == "-|-|loads too slowly"
 

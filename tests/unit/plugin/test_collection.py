@@ -1,4 +1,4 @@
-"""What a run says of the files that its cases are made of."""
+"""Digests of the files that the cases of a run are made of."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FILES = ("model.bin", "in/a.raw", "in/deeper/a.raw", "out/y.raw", "one.npy", "w.
 def items_of(machine: Path, onnx: str = "0" * 64) -> list[Any]:
     """Stand-ins of pytest's items, of cases that take all kinds of files."""
     (machine / "test_it.py").write_text("")
-    given = ModelOptions(machine / "w-in", machine / "gone")
+    arguments = ModelOptions(machine / "w-in", machine / "gone")
     parameters = (
         {"context": ContextFile("model.bin", inputs="in", expected="out")},
         {"contexts": SourceList("x", [ContextFile("model.bin", inputs=["one.npy"])])},
-        {"workload": WholeFile.of(machine / "w.pte", (), given, [machine / "w.pte"])},
+        {"workload": WholeFile.of(machine / "w.pte", (), arguments, [machine / "w.pte"])},
         {"model": OnnxModel("m", path=machine / "m.onnx", digest=onnx)},
         {"number": 1},
     )
@@ -42,18 +42,18 @@ def stand_in_item(path: Path, parameters: dict[str, object], artefact: object = 
 
 
 def digests(machine: Path, onnx: str = "0" * 64) -> dict[str, str]:
-    asked: Any = SimpleNamespace(options=SimpleNamespace(known_issues=None))
-    return collection.test_code(items_of(machine, onnx), asked)
+    selection: Any = SimpleNamespace(options=SimpleNamespace(known_issues=None))
+    return collection.test_code(items_of(machine, onnx), selection)
 
 
 @pytest.fixture
 def machines(tmp_path: Path) -> list[Path]:
-    found = [tmp_path / name for name in ("first", "second")]
-    for machine in found:
+    machines = [tmp_path / name for name in ("first", "second")]
+    for machine in machines:
         for name in FILES:
             (machine / name).parent.mkdir(parents=True, exist_ok=True)
             (machine / name).write_text(name)
-    return found
+    return machines
 
 
 def test_the_same_files_elsewhere_have_the_same_digests(machines: list[Path]) -> None:
@@ -95,12 +95,12 @@ def test_files_of_the_cache_are_not_called_by_what_they_hold(
     monkeypatch.setenv("QNN_HARNESS_CACHE", str(tmp_path / "cache"))
     (test := tmp_path / "test_it.py").write_text("")
     (tmp_path / "cache").mkdir()
-    asked: Any = SimpleNamespace(options=SimpleNamespace(known_issues=None))
+    selection: Any = SimpleNamespace(options=SimpleNamespace(known_issues=None))
     codes = []
     for number in range(2):
         (inputs := tmp_path / f"cache/{number}.raw").write_text(str(number))
         model = OnnxModel("m", path=tmp_path / "m.onnx", digest="0" * 64, input_files=(inputs,))
-        codes.append(collection.test_code([stand_in_item(test, {"model": model})], asked))
+        codes.append(collection.test_code([stand_in_item(test, {"model": model})], selection))
     assert {name for name in codes[0] if codes[0][name] != codes[1][name]} == {
         "inputs and expected outputs of models"
     }

@@ -14,8 +14,10 @@ def test_loading_the_plugin_does_not_load_the_heavy_libraries() -> None:
         "heavy &= set(sys.modules)\n"
         "sys.exit(f'loaded: {sorted(heavy)}' if heavy else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_what_a_run_asks_of_earlier_ones_loads_no_database() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a run of which nothing can be made ready: an end, or a try of all its cases."""
+"""A run that can prepare nothing: it ends, or tries all its cases."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_a_warning_in_a_case_is_shown_once_and_repeated_in_no_report(
 ) -> None:
     (tmp_path / "test_it.py").write_text(CASE)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, f"-n{workers}"],
         cwd=tmp_path,
         capture_output=True,
@@ -45,13 +45,13 @@ def test_a_warning_in_a_case_is_shown_once_and_repeated_in_no_report(
         timeout=60,
         check=False,
     )
-    assert done.returncode == 1, done.stdout
-    said = "arning: said in the middle of a case, to http://***@host/ by \\x1b[2J"
-    assert done.stdout.count(said) == 1
-    assert "arning: said by a thread" in done.stdout
+    assert completed.returncode == 1, completed.stdout
+    warning = "arning: said in the middle of a case, to http://***@host/ by \\x1b[2J"
+    assert completed.stdout.count(warning) == 1
+    assert "arning: said by a thread" in completed.stdout
     for hidden in ("captured\n", "how far it is", "secret", "Captured log", "\x1b"):
-        assert hidden not in done.stdout
-    assert done.stderr == ""
+        assert hidden not in completed.stdout
+    assert completed.stderr == ""
 
 
 def test_only_who_shows_notices_now_hears_them(logged: Logged) -> None:
@@ -67,9 +67,9 @@ def test_only_who_shows_notices_now_hears_them(logged: Logged) -> None:
 
 def test_a_path_that_is_not_there_is_said_alike_with_workers(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n1", "nowhere"]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "ERROR: file or directory not found: nowhere\n" in done.stderr
-    assert "INTERNALERROR" not in done.stdout + done.stderr
+    assert completed.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "ERROR: file or directory not found: nowhere\n" in completed.stderr
+    assert "INTERNALERROR" not in completed.stdout + completed.stderr

@@ -27,28 +27,28 @@ NOT_PYTESTS = ("files", "more", "as_json", "quick")
 
 
 def read(root: Path, *words: str) -> Options:
-    """What a command line is read into, in a folder below the root."""
+    """Read a command line, in a folder below the root."""
     parser = Parser(_ispytest=True)
     add_options(parser)
     add_short_forms(parser)
-    given = parser.parse([*words])
+    parsed = parser.parse([*words])
     place = SimpleNamespace(dir=root / "below", args=words)
 
     def get(name: str) -> Any:
-        return getattr(given, name.removeprefix("--").replace("-", "_"))
+        return getattr(parsed, name.removeprefix("--").replace("-", "_"))
 
     config = SimpleNamespace(getoption=get, invocation_params=place, rootpath=root)
     return read_options(cast("pytest.Config", config))
 
 
 def test_nothing_is_given(tmp_path: Path) -> None:
-    found = read(tmp_path)
-    assert (found.lab, found.reports) == (tmp_path / "devices.yaml", tmp_path / "reports")
-    assert (found.qnn, found.qnn_given, found.known_issues) == (["latest"], False, None)
-    assert (found.retries, found.preflight, found.fan_out) == (2, "warn", None)
+    options = read(tmp_path)
+    assert (options.lab, options.reports) == (tmp_path / "devices.yaml", tmp_path / "reports")
+    assert (options.qnn, options.qnn_given, options.known_issues) == (["latest"], False, None)
+    assert (options.retries, options.preflight, options.fan_out) == (2, "warn", None)
     none = (None, None, None, None, None, None)
-    nothing = type(found.contexts)((), (), (), None, None, 0.0, 1, *none, "refuse")
-    assert found.contexts == nothing
+    nothing = type(options.contexts)((), (), (), None, None, 0.0, 1, *none, "refuse")
+    assert options.contexts == nothing
 
 
 def test_what_comes_with_the_package_where_a_folder_has_none(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_what_comes_with_the_package_where_a_folder_has_none(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reporting",
     [
         *("-rA", "-r A", "--maxfail=1", "--html=a.html", "--html a.html", "--alluredir=al"),
         *("--cov=tests", "--cov", "--cov-report xml", "--self-contained-html", "-vvv", "-x"),
@@ -79,47 +79,47 @@ def test_what_comes_with_the_package_where_a_folder_has_none(tmp_path: Path) -> 
         *("--junit-xml j.xml", "--reruns 2", "--reruns=2", "--timeout-method=thread", "--ff"),
     ],
 )
-def test_how_pytest_reports_chooses_no_case(told: str) -> None:
-    asked = ("pytest", "-m", "device", "-k", "tiny")
-    assert selection((*asked, *told.split())) == selection(asked)
-    assert selection((*asked[:3], *told.split(), *asked[3:])) == selection(asked)
+def test_how_pytest_reports_chooses_no_case(reporting: str) -> None:
+    command = ("pytest", "-m", "device", "-k", "tiny")
+    assert selection((*command, *reporting.split())) == selection(command)
+    assert selection((*command[:3], *reporting.split(), *command[3:])) == selection(command)
 
 
 def test_paths_lists_and_bounds(tmp_path: Path) -> None:
     words = ("--lab=x.yaml", "--reports=r", "--qnn=>=2.48,<2.51", "--qnn=2.47.0", "--device=a,b")
     more = ("--resume=last", "--retries=-1", "--lease-timeout=-1", "--each-soc")
     files = ("--contexts=m.pte", "--contexts-number=1,2", "--contexts-inputs=in", "--known-issues=")
-    found, below = read(tmp_path, *words, *more, *files), tmp_path / "below"
-    assert (found.lab, found.reports) == (below / "x.yaml", below / "r")
-    assert (found.qnn, found.qnn_given, found.devices) == (
+    options, below = read(tmp_path, *words, *more, *files), tmp_path / "below"
+    assert (options.lab, options.reports) == (below / "x.yaml", below / "r")
+    assert (options.qnn, options.qnn_given, options.devices) == (
         [">=2.48,<2.51", "2.47.0"],
         True,
         ["a", "b"],
     )
-    assert found.resume == below / "r/last"
-    assert (found.retries, found.lease_timeout_s, found.fan_out) == (0, 0.0, "soc")
-    assert found.contexts.paths == (below / "m.pte",)
-    assert (found.contexts.numbers, found.contexts.inputs) == (("1", "2"), below / "in")
-    assert found.known_issues == tmp_path / "suites/known_issues.yaml"
+    assert options.resume == below / "r/last"
+    assert (options.retries, options.lease_timeout_s, options.fan_out) == (0, 0.0, "soc")
+    assert options.contexts.paths == (below / "m.pte",)
+    assert (options.contexts.numbers, options.contexts.inputs) == (("1", "2"), below / "in")
+    assert options.known_issues == tmp_path / "suites/known_issues.yaml"
     assert read(tmp_path).known_issues is None
     (tmp_path / "known_issues.yaml").touch()
     assert read(tmp_path).known_issues == tmp_path / "known_issues.yaml"
 
 
 def test_run_has_what_the_table_has_words_for_and_hands_on_pytests_names() -> None:
-    own = {str(one.name): one for one in run.params if one.name not in NOT_PYTESTS}
-    assert own.keys() == {one.parameter for one in OPTIONS if one.run is not None}
-    assert own["contexts_number"].opts == ["--contexts"]
-    assert own["engine"].opts == ["--engine"]
-    assert own["lab"].opts == ["--lab"]
+    in_run = {str(param.name): param for param in run.params if param.name not in NOT_PYTESTS}
+    assert in_run.keys() == {option.parameter for option in OPTIONS if option.run is not None}
+    assert in_run["contexts_number"].opts == ["--contexts"]
+    assert in_run["engine"].opts == ["--engine"]
+    assert in_run["lab"].opts == ["--lab"]
 
 
 def test_versions_and_how_it_is_run_choose_no_case() -> None:
-    said = ("--qnn", "2.51.0", "--lab=x", "--strict-known", "-q", "--lease-timeout", "9")
+    unrelated = ("--qnn", "2.51.0", "--lab=x", "--strict-known", "-q", "--lease-timeout", "9")
     chosen = ("-m", "device", "--backend", "gpu", "--plan", "--any-device", "a.py")
-    found = selection(("pytest", *said, *chosen))
-    assert found == ("--qnn-any-device", "--qnn-backend=gpu", "--qnn-plan", "-m=device", "a.py")
-    assert selection(("pytest", *in_long_forms((*said, *chosen)))) == found
+    words = selection(("pytest", *unrelated, *chosen))
+    assert words == ("--qnn-any-device", "--qnn-backend=gpu", "--qnn-plan", "-m=device", "a.py")
+    assert selection(("pytest", *in_long_forms((*unrelated, *chosen)))) == words
 
 
 def test_all_names_are_ours_and_no_two_are_one() -> None:

@@ -1,4 +1,4 @@
-"""What a run that pytest-xdist distributes ends with."""
+"""The end of a run that pytest-xdist distributes."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ def test_all_options_that_take_a_value_are_known() -> None:
     attributes = {option.names()[0]: option.attrs() for option in options}
     flags = {
         name
-        for name, said in attributes.items()
-        if said.get("nargs") == 0 or said.get("action") in ("store_true", "store_const")
+        for name, value in attributes.items()
+        if value.get("nargs") == 0 or value.get("action") in ("store_true", "store_const")
     }
     assert set(attributes) - flags == WITH_VALUE
     assert "--qnn-plan" in flags
@@ -106,8 +106,8 @@ def test_an_option_that_pytest_does_not_know_may_be_meant_for_ours(
 ) -> None:
     with pytest.raises(pytest.UsageError, match="unrecognized arguments") as caught:
         rootdir(*words)
-    said = f"  did you mean: {meant}" in str(caught.value).splitlines()
-    assert said == bool(meant)
+    is_hinted = f"  did you mean: {meant}" in str(caught.value).splitlines()
+    assert is_hinted == bool(meant)
 
 
 def case(path: str, name: str) -> pytest.Item:

@@ -1,4 +1,4 @@
-"""What a run leaves that never got to its case: about versions, the case, its input or the lab."""
+"""The problem file of a run that never got to its case."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def test_the_kind_of_error_tells_what_it_is_about(
 def test_any_text_can_be_told_and_what_is_no_problem_is_none(tmp_path: Path) -> None:
     file = tmp_path / "problem.json"
     write_problem(file, Problem.of(ConfigError("\udc80" * 9000)))
-    told = read_problem(file)
-    assert told is not None
-    assert len(told.text) == 4000
+    problem = read_problem(file)
+    assert problem is not None
+    assert len(problem.text) == 4000
     for text in ("", "nonsense", "[]", '{"about": "moon", "text": "x"}', "x" * 100_000):
         file.write_text(text)
         assert read_problem(file) is None

@@ -1,4 +1,4 @@
-"""What pytest and pytest-xdist do not promise is used in one file, and said there."""
+"""Private parts of pytest and pytest-xdist are used in one file, which explains them."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ INTERNAL = {
 
 
 def used(source: str) -> set[str]:
-    """What of pytest's and pytest-xdist's insides a file imports or reaches into."""
-    found: set[str] = set()
+    """Return the private parts of pytest and pytest-xdist that a file uses."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom):
-            found |= {node.module} if node.module and not node.level else set()
+            names |= {node.module} if node.module and not node.level else set()
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute):
-            found |= {node.attr}
+            names |= {node.attr}
         elif isinstance(node, ast.FunctionDef):
-            found |= {node.name}
+            names |= {node.name}
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):
-            found |= {one.value for one in node.args if isinstance(one, ast.Constant)}
-    packages = {name for name in found if str(name).partition(".")[0] in ("_pytest", "xdist")}
-    return packages | found & INTERNAL
+            names |= {
+                argument.value for argument in node.args if isinstance(argument, ast.Constant)
+            }
+    packages = {name for name in names if str(name).partition(".")[0] in ("_pytest", "xdist")}
+    return packages | names & INTERNAL
 
 
 @pytest.mark.parametrize(
-    ("source", "says"),
+    ("source", "expected"),
     [
         ("from _pytest.runner import runtestprotocol", {"_pytest.runner"}),
         ("def f():\n    import xdist.dsession", {"xdist.dsession"}),
@@ -49,15 +51,15 @@ def used(source: str) -> set[str]:
         ("from pytest import fixture\nself._item = config.stash", set()),
     ],
 )
-def test_what_is_found(source: str, says: set[str]) -> None:
-    assert used(source) == says
+def test_what_is_found(source: str, expected: set[str]) -> None:
+    assert used(source) == expected
 
 
 def test_no_other_file_uses_any() -> None:
     elsewhere = {
-        path.relative_to(HARNESS).as_posix(): found
+        path.relative_to(HARNESS).as_posix(): names
         for path in HARNESS.rglob("*.py")
-        if path != ONE_FILE and (found := used(path.read_text()))
+        if path != ONE_FILE and (names := used(path.read_text()))
     }
     assert not elsewhere
     assert {"_tw", "_getobj", "_pytest.runner"} <= used(ONE_FILE.read_text())
@@ -65,11 +67,11 @@ def test_no_other_file_uses_any() -> None:
 
 def test_each_part_says_what_fails_without_it() -> None:
     tree = ast.parse(ONE_FILE.read_text())
-    parts = [one for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+    parts = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     silent = [
-        one.name
-        for one in parts
-        if not ({"Without it", "Without this", "without this", "Without these"} & phrases(one))
+        part.name
+        for part in parts
+        if not ({"Without it", "Without this", "without this", "Without these"} & phrases(part))
     ]
     assert len(parts) > 10
     assert not silent

@@ -1,4 +1,4 @@
-"""What `--contexts-rounds` and `--contexts-warmup` come to."""
+"""Rounds that `--contexts-rounds` and `--contexts-warmup` come to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which selections want devices, and which want them alone, so that `-n auto` counts devices."""
+"""Selections that want devices, and those that want them alone (`-n auto` counts devices)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.plugin.collection import is_of_devices, wants_devices
 
 
 @pytest.mark.parametrize(
-    ("expression", "wanted", "alone"),
+    ("expression", "is_wanted", "alone"),
     [
         ("device", True, True),
         ("(device)", True, True),
@@ -36,8 +36,8 @@ from harness.plugin.collection import is_of_devices, wants_devices
         ("device smoke", False, False),
     ],
 )
-def test_which_devices_an_expression_wants(expression: str, wanted: bool, alone: bool) -> None:
-    assert wants_devices(expression) is wanted
+def test_which_devices_an_expression_wants(expression: str, is_wanted: bool, alone: bool) -> None:
+    assert wants_devices(expression) is is_wanted
     assert is_of_devices(expression) is alone
 
 

@@ -1,4 +1,4 @@
-"""What the plug-in shows beside what pytest writes."""
+"""Lines that the plug-in writes on pytest's terminal."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_not_more_than_this_computer_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 1)
-    rows = "".join(f"  - {{name: d{at}, serial: S{at}}}\n" for at in range(9))
+    rows = "".join(f"  - {{name: d{number}, serial: S{number}}}\n" for number in range(9))
     (tmp_path / "devices.yaml").write_text(f"schema: 1\ndevices:\n{rows}")
     assert most_workers(tmp_path / "devices.yaml") == 4
 

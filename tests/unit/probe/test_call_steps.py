@@ -62,8 +62,8 @@ def test_structures_as_the_abi_has_them() -> None:
     assert tensor("in", APP_WRITE) == (
         f"[1 0 'in' 0 562 {UNQUANTISED} 4 [34359738369 17179869192] 0 0 0 0 0 0]"
     )
-    given: dict[str, Any] = {"number": "id", "data": "buffer", "size": 8, "data_type": 9}
-    assert tensor("7", APP_READ, [2], memory=1, **given) == (
+    fields: dict[str, Any] = {"number": "id", "data": "buffer", "size": 8, "data_type": 9}
+    assert tensor("7", APP_READ, [2], memory=1, **fields) == (
         f"[1 id 7 1 9 {UNQUANTISED} 1 [2] 1 buffer 8 0 0 0]"
     )
     assert tensor("w7", STATIC, []) == f"[1 0 'w7' 4 562 {UNQUANTISED} 0 [] 0 0 0 0 0 0]"
@@ -80,8 +80,8 @@ def test_what_cannot_be_called() -> None:
 
 
 def test_a_tensor_has_the_rank_of_its_shape_unless_another_is_asked_for() -> None:
-    def rank(**given: int) -> str:
-        text = tensor("x", APP_WRITE, (1, 2, 3), **given)
+    def rank(**fields: int) -> str:
+        text = tensor("x", APP_WRITE, (1, 2, 3), **fields)
         return text.partition(f" {cells((1, 2, 3))}")[0].rpartition(" ")[2]
 
     assert (rank(), rank(rank=0), rank(rank=9)) == ("3", "0", "9")

@@ -1,4 +1,4 @@
-"""Where a probe comes from: named, brought along, or made by a compiler."""
+"""The origin of a probe: named, shipped, or compiled."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ship(folder: Path, target: str, source: str) -> None:
-    said = f"qnn-probe protocol={build.PROTOCOL} source={source} target={target}"
-    (folder / f"qnn-probe-{target}").write_text(said)
+    identity = f"qnn-probe protocol={build.PROTOCOL} source={source} target={target}"
+    (folder / f"qnn-probe-{target}").write_text(identity)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -1,4 +1,4 @@
-"""When a plan's deadline is, and what proves that a process was alive then."""
+"""The deadline of a plan, and the proof that a process was alive then."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ NOTHING = Plan((Step("noop"),))
 
 
 @given(st.floats(0.01, 10_000), st.booleans())
-def test_a_probe_can_tell_of_its_deadline_before_it_is_told(timeout_s: float, looks: bool) -> None:
-    settings = with_deadline(NOTHING, timeout_s, lingers=looks).settings
+def test_a_probe_can_tell_of_its_deadline_before_it_is_told(
+    timeout_s: float, inspects: bool
+) -> None:
+    settings = with_deadline(NOTHING, timeout_s, lingers=inspects).settings
     assert settings.deadline_ms is not None
     assert timeout_s * 0.7 <= settings.deadline_ms / 1000 + 0.003 <= timeout_s + 0.003
     assert timeout_s - settings.deadline_ms / 1000 <= 2.001
@@ -47,8 +49,8 @@ def test_the_shortest_deadline_is_a_millisecond() -> None:
 
 
 def test_a_plans_own_deadline_stays() -> None:
-    own = Plan(NOTHING.steps, Settings(deadline_ms=77, linger_ms=5))
-    assert with_deadline(own, 20, lingers=True) == own
+    plan = Plan(NOTHING.steps, Settings(deadline_ms=77, linger_ms=5))
+    assert with_deadline(plan, 20, lingers=True) == plan
 
 
 ALIVE: dict[str, Any] = {"pid": 7, "accepted": 100_000_000, "finished": None}
@@ -56,7 +58,7 @@ FOUND = RemoteProcesses(105.0, {7: "S", 8: "R"})
 
 
 @pytest.mark.parametrize(
-    ("said", "found", "late_bytes", "alive"),
+    ("events", "processes", "late_bytes", "alive"),
     [
         ({}, FOUND, 0, True),
         ({}, FOUND, None, False),
@@ -81,16 +83,16 @@ FOUND = RemoteProcesses(105.0, {7: "S", 8: "R"})
     ],
 )
 def test_what_proves_that_a_process_was_alive(
-    said: dict[str, Any], found: RemoteProcesses, late_bytes: int | None, alive: bool
+    events: dict[str, Any], processes: RemoteProcesses, late_bytes: int | None, alive: bool
 ) -> None:
     """`late_bytes` is None where the stream was not read to its end."""
-    told = ALIVE | said
-    start = Start(source="x", pid=told.pop("pid"), target="t")
-    at_us = told.pop("accepted")
+    fields = ALIVE | events
+    start = Start(source="x", pid=fields.pop("pid"), target="t")
+    at_us = fields.pop("accepted")
     accepted = None if at_us is None else Accepted(checksum=1, steps=1, boot_us=at_us)
-    transcript = Transcript(start=start, accepted=accepted, **told)
+    transcript = Transcript(start=start, accepted=accepted, **fields)
     late = {"late_bytes": late_bytes or 0, "read_to_end": late_bytes is not None}
-    assert alive_at_deadline(transcript, found, 5.0, **late) is alive  # type: ignore[arg-type]
+    assert alive_at_deadline(transcript, processes, 5.0, **late) is alive  # type: ignore[arg-type]
 
 
 def test_a_stream_was_read_to_its_end_unless_it_is_said_otherwise() -> None:

@@ -88,9 +88,17 @@ def test_a_crash_while_asking_what_a_code_means_keeps_the_code() -> None:
 
 
 def test_of_a_process_that_said_nothing_nothing_is_known() -> None:
-    said = Transcript()
-    assert not any([said.cut_off, said.deadline, said.unread, said.plan_damaged, said.done])
-    assert said.malformed_count == 0
+    transcript = Transcript()
+    assert not any(
+        [
+            transcript.cut_off,
+            transcript.deadline,
+            transcript.unread,
+            transcript.plan_damaged,
+            transcript.done,
+        ]
+    )
+    assert transcript.malformed_count == 0
 
 
 def test_a_step_of_which_nothing_was_heard_is_not_at_fault() -> None:
@@ -304,12 +312,12 @@ def test_a_large_case_costs_little_more_than_its_json() -> None:
     texts = [json.dumps(event) for event in events]
 
     def least_s(work: Callable[[], object]) -> float:
-        took = []
+        seconds = []
         for _ in range(5):
-            began = time.process_time()
+            start = time.process_time()
             work()
-            took.append(time.process_time() - began)
-        return min(took)
+            seconds.append(time.process_time() - start)
+        return min(seconds)
 
     assert len(parse_transcript(stream).steps) == 66 * 4
     bare = least_s(lambda: [json.loads(text) for text in texts])
@@ -319,23 +327,23 @@ def test_a_large_case_costs_little_more_than_its_json() -> None:
 def test_short_lines_without_end_cost_little() -> None:
     parser = TranscriptParser()
     parser.feed(b"\x1e" + b'{"event":"nonsense"}\nbegun')
-    began = time.monotonic()
+    start = time.monotonic()
     for _ in range(1024):
         parser.feed(b"y\n" * (32 << 10))
     parser.feed(b"almost\nthe end")
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - start < 60
     assert parser.close().malformed_count == 1
 
 
 def test_libraries_of_a_failure() -> None:
-    one = {"event": "library", "name": "libQnnHtp.so", "path": "/vendor/libQnnHtp.so"}
-    more = one | {"build_id": "ab", "version": "2.28.2", "hides": "/ours/" + "x" * 2000}
-    transcript = parse_transcript(line(one, more))
+    event = {"event": "library", "name": "libQnnHtp.so", "path": "/vendor/libQnnHtp.so"}
+    more = event | {"build_id": "ab", "version": "2.28.2", "hides": "/ours/" + "x" * 2000}
+    transcript = parse_transcript(line(event, more))
     first, second = transcript.libraries
     assert (first.name, first.path, first.hides) == ("libQnnHtp.so", "/vendor/libQnnHtp.so", None)
     assert (second.build_id, second.version) == ("ab", "2.28.2")
     assert len(second.hides or "") == 1000
-    for wrong in (one | {"name": None}, one | {"path": 7}, one | {"hides": []}):
+    for wrong in (event | {"name": None}, event | {"path": 7}, event | {"hides": []}):
         transcript = parse_transcript(line(wrong))
         assert (transcript.libraries, transcript.malformed_count) == ([], 1)
-    assert len(parse_transcript(line(*[one] * 40)).libraries) == 32
+    assert len(parse_transcript(line(*[event] * 40)).libraries) == 32

@@ -1,4 +1,4 @@
-"""What is kept of a probe's events has no secrets, and reads as what was said does."""
+"""Stored events of a probe have no secrets, and read like the original ones."""
 
 from __future__ import annotations
 
@@ -53,30 +53,34 @@ def transcript(text: str, spell: str) -> bytes:
 @pytest.mark.parametrize("spell", ["plain", "escaped", "all escaped", "twice"])
 def test_no_file_has_what_a_device_says_of_secrets(text: str, spell: str) -> None:
     raw = transcript(text, spell)
-    kept = kept_events(raw)
-    assert kept.count(b"\n") == raw.count(b"\n")
-    assert SECRET.encode() not in kept
-    for line in kept.split(b"\n"):
+    safe = kept_events(raw)
+    assert safe.count(b"\n") == raw.count(b"\n")
+    assert SECRET.encode() not in safe
+    for line in safe.split(b"\n"):
         with_json = line.partition(MARK)[2]
         assert SECRET not in (str(json.loads(with_json)) if with_json.endswith(b"}") else "")
     parsers = TranscriptParser(), TranscriptParser()
-    for parser, stream in zip(parsers, (raw, kept), strict=True):
+    for parser, stream in zip(parsers, (raw, safe), strict=True):
         parser.feed(stream)
         parser.close()
-    said, read = (parser.transcript for parser in parsers)
-    assert SECRET not in str(said.steps)
-    assert (said.steps, said.finished, said.start) == (read.steps, read.finished, read.start)
-    assert read.malformed_count == said.malformed_count == 1
-    assert kept_events(kept) == kept
+    original, read = (parser.transcript for parser in parsers)
+    assert SECRET not in str(original.steps)
+    assert (original.steps, original.finished, original.start) == (
+        read.steps,
+        read.finished,
+        read.start,
+    )
+    assert read.malformed_count == original.malformed_count == 1
+    assert kept_events(safe) == safe
 
 
 def test_a_key_of_several_lines_between_events_is_not_kept() -> None:
     begin = event(0, '"event":"start","source":"x","pid":7,"target":"x"')
     key = b"-----BEGIN RSA PRIVATE KEY-----MIIEk3yk3yk3yk3yk3yk3y\n" + b"k3yk3yk3yk3yk3y\n" * 9
-    kept = kept_events(begin + key + begin)
-    assert b"k3y" not in kept
-    assert kept.count(begin) == 2
-    assert kept.count(b"\n") == 12
+    safe = kept_events(begin + key + begin)
+    assert b"k3y" not in safe
+    assert safe.count(begin) == 2
+    assert safe.count(b"\n") == 12
 
 
 @pytest.mark.parametrize("end", ["-----END PRIVATE KEY-----", "password=x"])
@@ -88,26 +92,26 @@ def test_a_key_that_is_logged_a_line_at_a_time_is_not_kept(end: str) -> None:
         event(number, f'"event":"log","step":0,"level":"info","text":{json.dumps(text)},"t_us":1')
         for number, text in enumerate(texts, 1)
     )
-    kept = kept_events(raw)
-    assert b"k3y" not in kept
-    assert b"QnnContext: cannot load it." in kept
-    assert kept_events(kept) == kept
+    safe = kept_events(raw)
+    assert b"k3y" not in safe
+    assert b"QnnContext: cannot load it." in safe
+    assert kept_events(safe) == safe
     parsers = TranscriptParser(), TranscriptParser()
-    for parser, stream in zip(parsers, (raw, kept), strict=True):
+    for parser, stream in zip(parsers, (raw, safe), strict=True):
         parser.feed(stream)
         parser.close()
-    said, read = (parser.transcript.steps[0].logs for parser in parsers)
-    assert "k3y" not in str(said)
-    assert said == read
+    original, read = (parser.transcript.steps[0].logs for parser in parsers)
+    assert "k3y" not in str(original)
+    assert original == read
     assert len(read) == len(texts)
 
 
 def test_a_printed_key_with_events_between_its_lines_is_not_kept() -> None:
     begin = event(0, '"event":"start","source":"x","pid":7,"target":"x"')
     lines = b"-----BEGIN PRIVATE KEY-----", b"k3yk3yk3yk3yk3yk3yk3y", b"k3y="
-    kept = kept_events(b"".join(line + b"\n" + begin for line in lines))
-    assert b"k3y" not in kept
-    assert kept.count(begin) == len(lines)
+    safe = kept_events(b"".join(line + b"\n" + begin for line in lines))
+    assert b"k3y" not in safe
+    assert safe.count(begin) == len(lines)
 
 
 @given(st.lists(st.sampled_from([*b'\x1e\n\\/:{}u0041n"\xff\x00'])).map(bytes))
@@ -116,10 +120,10 @@ def test_what_has_no_secrets_stays(stream: bytes) -> None:
 
 
 def test_what_is_too_long_for_an_event_is_kept_as_a_line_of_a_log() -> None:
-    said = event(0, f'"event":"log","step":0,"text":"{"x" * 99}","password":"{SECRET}"')
-    assert SECRET.encode() not in kept_events(said)
-    assert kept_events(said) != log_without_secrets(said), "an event is sealed anew"
-    with mock.patch.object(events, "MAX_EVENT_BYTES", len(said) - 3):
-        assert kept_events(said) == log_without_secrets(said)
-    with mock.patch.object(events, "MAX_EVENT_BYTES", len(said) - 2):
-        assert kept_events(said) != log_without_secrets(said)
+    line = event(0, f'"event":"log","step":0,"text":"{"x" * 99}","password":"{SECRET}"')
+    assert SECRET.encode() not in kept_events(line)
+    assert kept_events(line) != log_without_secrets(line), "an event is sealed anew"
+    with mock.patch.object(events, "MAX_EVENT_BYTES", len(line) - 3):
+        assert kept_events(line) == log_without_secrets(line)
+    with mock.patch.object(events, "MAX_EVENT_BYTES", len(line) - 2):
+        assert kept_events(line) != log_without_secrets(line)

@@ -49,8 +49,8 @@ def test_fallback_must_be_asked_for() -> None:
 
 
 def test_what_the_case_says_counts_more() -> None:
-    own = {"session.disable_cpu_ep_fallback": "0"}
-    fields = ort_session(0, "/m", Provider(), options=own).fields
+    options = {"session.disable_cpu_ep_fallback": "0"}
+    fields = ort_session(0, "/m", Provider(), options=options).fields
     assert fields["session.0"] == "session.disable_cpu_ep_fallback=0"
 
 
@@ -83,8 +83,8 @@ def test_options_that_no_plan_can_hold(options: dict[str, str]) -> None:
 
 
 def test_as_many_options_as_possible_fit_a_step() -> None:
-    most = {f"key{at}": "v" for at in range(24)}
-    few = {f"key{at}": "v" for at in range(22)}
+    most = {f"key{number}": "v" for number in range(24)}
+    few = {f"key{number}": "v" for number in range(22)}
     assert len(ort_session(0, "/m", Provider(options=most), options=few).fields) <= 64
 
 

@@ -94,25 +94,25 @@ PLANS = st.builds(Plan, st.lists(STEPS, max_size=6).map(tuple), SETTINGS)
 
 
 @given(PLANS)
-def test_a_plan_survives_its_text(made: Plan) -> None:
-    text = made.text()
-    assert parse(text) == made
+def test_a_plan_survives_its_text(drawn: Plan) -> None:
+    text = drawn.text()
+    assert parse(text) == drawn
     assert set(text) <= set(string.printable) - set("\t\r\v\f")
-    assert text.count("\n") == len(made.steps) + 2
+    assert text.count("\n") == len(drawn.steps) + 2
 
 
 @given(PLANS, st.data())
-def test_a_plan_cut_anywhere_is_refused(made: Plan, data: st.DataObject) -> None:
-    text = made.text()
+def test_a_plan_cut_anywhere_is_refused(drawn: Plan, data: st.DataObject) -> None:
+    text = drawn.text()
     with pytest.raises(ConfigError):
         parse(text[: data.draw(st.integers(0, len(text) - 1))])
 
 
 @given(PLANS, st.data())
-def test_a_plan_with_one_character_changed_is_refused(made: Plan, data: st.DataObject) -> None:
-    text = made.text()
+def test_a_plan_with_one_character_changed_is_refused(drawn: Plan, data: st.DataObject) -> None:
+    text = drawn.text()
     place = data.draw(st.integers(0, len(text) - 1))
-    other = data.draw(st.characters().filter(lambda one: one != text[place]))
+    other = data.draw(st.characters().filter(lambda item: item != text[place]))
     with pytest.raises(ConfigError):
         parse(text[:place] + other + text[place + 1 :])
 
@@ -122,18 +122,18 @@ def test_a_plan_with_one_character_changed_is_refused(made: Plan, data: st.DataO
 def test_any_text_is_a_plan_or_refused(text: str) -> None:
     for whole in (text, sealed(text.split("\n"))):
         try:
-            made = parse(whole)
+            created = parse(whole)
         except ConfigError:
             continue
         reached()
-        assert parse(made.text()) == made
+        assert parse(created.text()) == created
 
 
 def test_a_name_that_is_no_utf8_reaches_the_device_as_it_is() -> None:
     name = b"/sdcard/\xff.bin".decode("utf-8", "surrogateescape")
-    made = Plan((plan.context_load(0, name),))
-    assert "file=/sdcard/%FF.bin" in made.text()
-    assert parse(made.text()) == made
+    created = Plan((plan.context_load(0, name),))
+    assert "file=/sdcard/%FF.bin" in created.text()
+    assert parse(created.text()) == created
 
 
 def test_the_text_of_a_plan() -> None:
@@ -159,7 +159,7 @@ def test_the_text_of_a_plan() -> None:
 
 def test_a_step_says_what_was_asked_for() -> None:
     steps, memory = plan, ort_plan
-    told = [
+    lines = [
         (steps.execute(3), "execute context=3 graph=0 tolerance=0 repeat=1"),
         (
             steps.execute(3, graph=1, saved=[None, "/o"], tolerance=0.1),
@@ -186,16 +186,16 @@ def test_a_step_says_what_was_asked_for() -> None:
             "context-load context=5 file=/a max_spill_fill=9",
         ),
     ]
-    assert [step.line() for step, _ in told] == [line for _, line in told]
+    assert [step.line() for step, _ in lines] == [line for _, line in lines]
 
 
 def test_steps_may_come_as_any_sequence() -> None:
-    made = Plan([Step("noop")])  # type: ignore[arg-type]
-    assert made == Plan((Step("noop"),))
+    created = Plan([Step("noop")])  # type: ignore[arg-type]
+    assert created == Plan((Step("noop"),))
 
 
 @pytest.mark.parametrize(
-    ("verb", "fields", "says"),
+    ("verb", "fields", "message"),
     [
         ("explode", {}, "no verb 'explode' (valid: cleanup, backend-load, "),
         ("noop", {"lib": "x"}, "noop has no field 'lib'"),
@@ -220,10 +220,10 @@ def test_steps_may_come_as_any_sequence() -> None:
         ("set", {"memory": "off"}, "no verb 'set'"),
     ],
 )
-def test_a_wrong_step_is_refused(verb: str, fields: dict[str, str], says: str) -> None:
+def test_a_wrong_step_is_refused(verb: str, fields: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Step(verb, fields)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which probe built elsewhere is believed, and which of an NDK's compilers fits a device."""
+"""Checks of prebuilt probes, and the choice of an NDK's compiler for a device."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GLIBC = facts(("libc.so.6",), None)
 
 
 @pytest.mark.parametrize(
-    ("elf", "identity", "device_api", "says"),
+    ("elf", "identity", "device_api", "message"),
     [
         (facts(), GOOD, 34, []),
         (facts(), GOOD, None, []),
@@ -60,11 +60,11 @@ GLIBC = facts(("libc.so.6",), None)
     ],
 )
 def test_each_mismatch_is_named(
-    elf: ElfFacts, identity: ProbeIdentity | None, device_api: int | None, says: list[str]
+    elf: ElfFacts, identity: ProbeIdentity | None, device_api: int | None, message: list[str]
 ) -> None:
-    found = mismatches(elf, identity, "android-arm64", source=SOURCE, android_api=device_api)
-    assert len(found) == len(says)
-    assert all(part in text for part, text in zip(says, found, strict=True))
+    problems = mismatches(elf, identity, "android-arm64", source=SOURCE, android_api=device_api)
+    assert len(problems) == len(message)
+    assert all(part in text for part, text in zip(message, problems, strict=True))
 
 
 @given(st.binary(max_size=300))
@@ -111,17 +111,17 @@ def test_a_device_that_is_older_than_the_ndk() -> None:
 
 def test_a_folder_that_is_no_ndk(tmp_path: Path) -> None:
     assert find_ndk({}) is None
-    found = find_ndk({"ANDROID_NDK_ROOT": str(tmp_path)})
-    assert found == Ndk(tmp_path, "ANDROID_NDK_ROOT", None, {})
+    ndk = find_ndk({"ANDROID_NDK_ROOT": str(tmp_path)})
+    assert ndk == Ndk(tmp_path, "ANDROID_NDK_ROOT", None, {})
     with pytest.raises(ConfigError, match=r"ANDROID_NDK_ROOT: .* is no NDK"):
-        found.compiler(34)
+        ndk.compiler(34)
 
 
 def test_a_path_goes_before_the_environment(tmp_path: Path) -> None:
     (tmp_path / "source.properties").write_text(
         "Pkg.Desc = Android NDK\nPkg.Revision = 27.2.12479018\n"
     )
-    found = find_ndk({"ANDROID_NDK_HOME": "/nowhere"}, tmp_path)
-    assert found is not None
-    assert (found.root, found.revision) == (tmp_path, "27.2.12479018")
+    ndk = find_ndk({"ANDROID_NDK_HOME": "/nowhere"}, tmp_path)
+    assert ndk is not None
+    assert (ndk.root, ndk.revision) == (tmp_path, "27.2.12479018")
     assert read_ndk(Path("/proc/1/nowhere"), "x").compilers == {}

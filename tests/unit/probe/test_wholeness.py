@@ -1,4 +1,4 @@
-"""What bears out that a plan was carried out, and all that does not."""
+"""The proof that a plan was carried out, and transcripts that are none."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ FREE = [begin(3, "log-free"), skip(3, "log-free", "there is nothing to free")]
 EARLIER = "an earlier step failed"
 
 
-def found(*events: Event) -> str | None:
+def find_misfit(*events: Event) -> str | None:
     return misfit(parse_transcript(event_lines(events)), PLAN)
 
 
 def test_a_plan_that_was_carried_out() -> None:
-    assert found(START, HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE) is None
+    assert find_misfit(START, HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE) is None
 
 
 def test_a_plan_that_failed() -> None:
     failed = begin(0, "noop"), end(0, 1002), skip(1, "sleep", EARLIER)
-    assert found(START, HAD, *failed, CLEANUP, *FREE, DONE | {"failed": 1}) is None
+    assert find_misfit(START, HAD, *failed, CLEANUP, *FREE, DONE | {"failed": 1}) is None
 
 
 @pytest.mark.parametrize(
-    ("events", "says"),
+    ("events", "message"),
     [
         ([], "did not report its start"),
         ([HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "did not report its start"),
@@ -81,14 +81,14 @@ def test_a_plan_that_failed() -> None:
         ),
     ],
 )
-def test_what_does_not_bear_it_out(events: list[Event], says: str) -> None:
-    assert says in (found(*events) or "")
+def test_what_does_not_bear_it_out(events: list[Event], message: str) -> None:
+    assert message in (find_misfit(*events) or "")
 
 
 def test_more_steps_than_the_plan_has() -> None:
-    many = [event for at in range(700) for event in (begin(at, "noop"), end(at))]
+    many = [event for number in range(700) for event in (begin(number, "noop"), end(number))]
     short = Plan((Step("noop"),))
     body = short.text().partition("\n")[2]
-    had = HAD | {"steps": 1, "plan_crc": crc32(body.encode())}
-    transcript = parse_transcript(event_lines([START, had, *many, DONE | {"steps": 1}]))
+    header = HAD | {"steps": 1, "plan_crc": crc32(body.encode())}
+    transcript = parse_transcript(event_lines([START, header, *many, DONE | {"steps": 1}]))
     assert misfit(transcript, short) == "it reported 700 of 1 steps"

@@ -1,4 +1,4 @@
-"""Who may connect: RSA signatures by keys of the real `adb keygen`, and whose connection it is."""
+"""Authentication: RSA signatures by keys of the real `adb keygen`, owners of connections."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class KeyPair:
 
 def der_integers(data: bytes) -> list[int]:
     """All integers of a DER structure, in order; looks into sequences and octet strings."""
-    found = []
+    integers = []
     while data:
         tag, length, data = data[0], data[1], data[2:]
         if length & 0x80:
@@ -47,10 +47,10 @@ def der_integers(data: bytes) -> list[int]:
             length, data = int.from_bytes(data[:size], "big"), data[size:]
         content, data = data[:length], data[length:]
         if tag == 0x02:
-            found.append(int.from_bytes(content, "big"))
+            integers.append(int.from_bytes(content, "big"))
         elif tag in (0x30, 0x04):
-            found += der_integers(content)
-    return found
+            integers += der_integers(content)
+    return integers
 
 
 def generate(folder: Path) -> KeyPair:
@@ -200,8 +200,8 @@ TABLES = [
 ]
 
 
-@pytest.mark.parametrize(("what", "lines", "user"), TABLES, ids=[row[0] for row in TABLES])
-def test_the_owner_of_the_other_end(what: str, lines: str, user: int | None) -> None:
+@pytest.mark.parametrize(("case", "lines", "user"), TABLES, ids=[row[0] for row in TABLES])
+def test_the_owner_of_the_other_end(case: str, lines: str, user: int | None) -> None:
     assert owner_in(HEAD + lines, HOST, DEVICE) == user
 
 
@@ -275,12 +275,12 @@ def test_what_cannot_be_told_is_refused(
     ends: tuple[socket.socket, socket.socket], tmp_path: Path
 ) -> None:
     host, device = ends
-    found = line(address(*host.getsockname()), address(*device.getsockname()), user=os.geteuid())
-    assert is_ours(device, proc_with(tmp_path, HEAD + found))
+    table = line(address(*host.getsockname()), address(*device.getsockname()), user=os.geteuid())
+    assert is_ours(device, proc_with(tmp_path, HEAD + table))
     assert not is_ours(device, proc_with(tmp_path, HEAD))
     assert not is_ours(device, proc_with(tmp_path, HEAD + "nonsense\n"))
     assert not is_ours(device, tmp_path / "nowhere")
-    other = found.replace(f" {os.geteuid():5} ", " 12345 ")
+    other = table.replace(f" {os.geteuid():5} ", " 12345 ")
     assert not is_ours(device, proc_with(tmp_path, HEAD + other))
 
 

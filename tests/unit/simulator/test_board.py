@@ -45,8 +45,8 @@ def test_a_board_is_links_and_what_it_shows(tmp_path: Path) -> None:
     board = board_of(tmp_path)
     install_board(board, storage)
     folder = storage / FOLDER
-    there = sorted(path.name for path in (folder / "root/lib").iterdir())
-    assert there == ["ld-linux-aarch64.so.1", "libc.so.6", "libstdc++.so.6.0.30"]
+    names = sorted(path.name for path in (folder / "root/lib").iterdir())
+    assert names == ["ld-linux-aarch64.so.1", "libc.so.6", "libstdc++.so.6.0.30"]
     assert (folder / "root/sys/devices/soc0/soc_id").read_text() == "557\n"
     assert (folder / "root/sys/devices/system/soc/soc0/id").read_text() == "557\n"
     assert str((folder / "libc").readlink()) == "glibc 2.36"

@@ -1,4 +1,4 @@
-"""What a computer needs to simulate a device of another CPU, and what is said where it is not."""
+"""Tools that simulating a device of another CPU needs, and the errors without them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def host(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("gone", "said"),
+    ("missing", "message"),
     [
         (["qemu-aarch64-static"], "qemu-aarch64 (apt install qemu-user)"),
         (
@@ -49,23 +49,23 @@ def host(folder: Path) -> dict[str, str]:
     ],
 )
 def test_what_is_missing_is_named_with_its_package(
-    gone: list[str], said: str, tmp_path: Path
+    missing: list[str], message: str, tmp_path: Path
 ) -> None:
     environment = host(tmp_path)
-    for name in gone:
+    for name in missing:
         (tmp_path / name).unlink()
     with pytest.raises(ConfigError) as caught:
         find_tools(environment)
-    assert str(caught.value) == f"this computer lacks {said}"
+    assert str(caught.value) == f"this computer lacks {message}"
 
 
 def test_tools_are_found_where_variables_say(tmp_path: Path) -> None:
     environment = host(tmp_path)
-    found = find_tools(environment)
-    assert found.qemu == tmp_path / "qemu-aarch64-static"
-    assert found.libraries == tmp_path
-    assert found.compiler == (str(tmp_path / "my-cc"), "-m64")
-    assert found.cross == (str(tmp_path / "my-cross"), "-O1")
+    tools = find_tools(environment)
+    assert tools.qemu == tmp_path / "qemu-aarch64-static"
+    assert tools.libraries == tmp_path
+    assert tools.compiler == (str(tmp_path / "my-cc"), "-m64")
+    assert tools.cross == (str(tmp_path / "my-cross"), "-O1")
     del environment[CROSS_COMPILER_VARIABLE]
     assert find_tools(environment).cross == (str(tmp_path / "zig"), "cc", "-target", ZIG_TARGET)
 

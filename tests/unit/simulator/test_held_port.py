@@ -11,7 +11,7 @@ from harness.simulator.supervisor import BoundPort
 
 
 def taken_by_another(number: int) -> bool:
-    """Whether somebody who shares the port with whoever allows it can listen there."""
+    """Return whether a socket that shares its port can listen on this one."""
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -71,10 +71,10 @@ def test_told_to_refuse_while_it_does_it_serves_later_all_the_same() -> None:
 
 def test_hosts_that_come_while_it_begins_to_refuse_do_not_block_it() -> None:
     port = BoundPort()
-    over = threading.Event()
+    stopped = threading.Event()
 
     def come() -> None:
-        while not over.is_set():
+        while not stopped.is_set():
             with contextlib.suppress(OSError), socket.socket() as visitor:
                 visitor.connect(("127.0.0.1", port.number))
 
@@ -88,7 +88,7 @@ def test_hosts_that_come_while_it_begins_to_refuse_do_not_block_it() -> None:
                 port.socket.accept()[0].close()
             port.refuse()
     finally:
-        over.set()
+        stopped.set()
         for visitor in visitors:
             visitor.join()
         port.socket.close()

@@ -85,9 +85,9 @@ def test_formats(layout: str, expected: str) -> None:
     [("5", 5), (STAMP, None)],
 )
 def test_times(text: str, expected: float | None) -> None:
-    found = parse_since(text, now=1700000000.0)
-    assert found == pytest.approx(1700000000.25 if expected is None else expected)
-    assert isinstance(found, int) is isinstance(expected, int)
+    since = parse_since(text, now=1700000000.0)
+    assert since == pytest.approx(1700000000.25 if expected is None else expected)
+    assert isinstance(since, int) is isinstance(expected, int)
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "12-45 00:00:00", "1e5"])

@@ -32,16 +32,16 @@ LIMIT = 300
 
 def feed(reader: AdbPacketReader, data: bytes) -> list[Packet]:
     """Everything the reader finds, however little room it gives at a time."""
-    found = []
+    packets = []
     while data:
         space = reader.space()
-        taken = data[: len(space)]
-        space[: len(taken)] = taken
-        reader.filled(len(taken))
-        data = data[len(taken) :]
+        piece = data[: len(space)]
+        space[: len(piece)] = piece
+        reader.filled(len(piece))
+        data = data[len(piece) :]
         while (packet := reader.next()) is not None:
-            found.append(packet._replace(payload=bytes(packet.payload)))
-    return found
+            packets.append(packet._replace(payload=bytes(packet.payload)))
+    return packets
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_checksum(parts: list[bytes], expected: int) -> None:
 def test_every_cut_gives_the_same_packets(packets: list[Packet], cuts: list[int]) -> None:
     reader = AdbPacketReader(LIMIT)
     data = b"".join(map(encode, packets))
-    found, index = [], 0
+    parsed, index = [], 0
     while data:
-        found += feed(reader, data[: cuts[index % len(cuts)]])
+        parsed += feed(reader, data[: cuts[index % len(cuts)]])
         data = data[cuts[index % len(cuts)] :]
         index += 1
-    assert found == packets
+    assert parsed == packets
 
 
 @reaches(0.9)
@@ -160,7 +160,7 @@ class Conversation:
 
         return start
 
-    def says(self, command: int, arg0: int, arg1: int, payload: bytes = b"") -> list[object]:
+    def send(self, command: int, arg0: int, arg1: int, payload: bytes = b"") -> list[object]:
         self.sent.clear()
         self.streams.handle(Packet(command, arg0, arg1, payload))
         return list(self.sent)
@@ -172,19 +172,19 @@ def conversation() -> Conversation:
 
 
 def test_open_is_answered(conversation: Conversation) -> None:
-    assert conversation.says(OPEN, 7, 0, b"good\0") == [(OKAY, 1, 7, b"")]
-    assert conversation.says(OPEN, 8, 0, b"good") == [(OKAY, 2, 8, b"")]
-    assert conversation.says(OPEN, 9, 0, b"unknown\0") == [(CLSE, 0, 9, b"")]
-    assert conversation.says(OPEN, 9, 0, b"broken\0") == [(OKAY, 3, 9, b""), (CLSE, 3, 9, b"")]
-    assert conversation.says(OPEN, 0, 0, b"good\0") == []
+    assert conversation.send(OPEN, 7, 0, b"good\0") == [(OKAY, 1, 7, b"")]
+    assert conversation.send(OPEN, 8, 0, b"good") == [(OKAY, 2, 8, b"")]
+    assert conversation.send(OPEN, 9, 0, b"unknown\0") == [(CLSE, 0, 9, b"")]
+    assert conversation.send(OPEN, 9, 0, b"broken\0") == [(OKAY, 3, 9, b""), (CLSE, 3, 9, b"")]
+    assert conversation.send(OPEN, 0, 0, b"good\0") == []
     assert len(conversation.streams) == 2
 
 
 def test_data_is_acknowledged_when_consumed(conversation: Conversation) -> None:
-    conversation.says(OPEN, 7, 0, b"good")
-    assert conversation.says(WRTE, 7, 1, b"data") == [(OKAY, 1, 7, b"")]
-    conversation.says(OPEN, 8, 0, b"slow")
-    assert conversation.says(WRTE, 8, 2, b"data") == []
+    conversation.send(OPEN, 7, 0, b"good")
+    assert conversation.send(WRTE, 7, 1, b"data") == [(OKAY, 1, 7, b"")]
+    conversation.send(OPEN, 8, 0, b"slow")
+    assert conversation.send(WRTE, 8, 2, b"data") == []
     conversation.endpoints[1].stream.acknowledge()
     conversation.endpoints[1].stream.acknowledge()
     assert conversation.sent == [(OKAY, 2, 8, b"")]
@@ -193,47 +193,47 @@ def test_data_is_acknowledged_when_consumed(conversation: Conversation) -> None:
 
 def test_what_a_server_sends_without_waiting_is_taken_in_order(conversation: Conversation) -> None:
     """As adb's does with what a client had written that is gone."""
-    conversation.says(OPEN, 8, 0, b"slow")
-    conversation.says(WRTE, 8, 1, b"one")
-    assert conversation.says(WRTE, 8, 1, b"two") == []
-    assert conversation.says(CLSE, 8, 1) == [(CLSE, 1, 8, b"")]
+    conversation.send(OPEN, 8, 0, b"slow")
+    conversation.send(WRTE, 8, 1, b"one")
+    assert conversation.send(WRTE, 8, 1, b"two") == []
+    assert conversation.send(CLSE, 8, 1) == [(CLSE, 1, 8, b"")]
     assert conversation.endpoints[0].events == [b"one", b"two", "closed"]
 
 
 def test_a_host_that_never_waits_is_cut_off(conversation: Conversation) -> None:
-    conversation.says(OPEN, 8, 0, b"slow")
-    kept = [b"%d" % number for number in range(8)]
-    assert [conversation.says(WRTE, 8, 1, data) for data in kept] == [[]] * len(kept)
-    assert conversation.says(WRTE, 8, 1, b"more") == [(CLSE, 1, 8, b"")]
-    assert conversation.endpoints[0].events == [*kept, "closed"]
+    conversation.send(OPEN, 8, 0, b"slow")
+    writes = [b"%d" % number for number in range(8)]
+    assert [conversation.send(WRTE, 8, 1, data) for data in writes] == [[]] * len(writes)
+    assert conversation.send(WRTE, 8, 1, b"more") == [(CLSE, 1, 8, b"")]
+    assert conversation.endpoints[0].events == [*writes, "closed"]
 
 
 def test_one_write_is_under_way(conversation: Conversation) -> None:
-    conversation.says(OPEN, 7, 0, b"good")
+    conversation.send(OPEN, 7, 0, b"good")
     endpoint = conversation.endpoints[0]
-    assert conversation.says(OKAY, 7, 1) == []
+    assert conversation.send(OKAY, 7, 1) == []
     assert endpoint.events == [], "an OKAY that answers nothing"
     conversation.sent.clear()
     endpoint.stream.write(b"out")
     assert not endpoint.stream.ready
     assert conversation.sent == [(WRTE, 1, 7, b"out")]
-    conversation.says(OKAY, 7, 1)
+    conversation.send(OKAY, 7, 1)
     assert endpoint.stream.ready
     assert endpoint.events == ["writable"]
 
 
 @pytest.mark.parametrize("remote", [7, 0])
 def test_the_host_closes(conversation: Conversation, remote: int) -> None:
-    conversation.says(OPEN, 7, 0, b"good")
-    assert conversation.says(CLSE, remote, 1) == [(CLSE, 1, 7, b"")]
+    conversation.send(OPEN, 7, 0, b"good")
+    assert conversation.send(CLSE, remote, 1) == [(CLSE, 1, 7, b"")]
     assert conversation.endpoints[0].events == ["closed"]
-    assert conversation.says(CLSE, 7, 1) == []
-    assert conversation.says(WRTE, 7, 1, b"late") == []
+    assert conversation.send(CLSE, 7, 1) == []
+    assert conversation.send(WRTE, 7, 1, b"late") == []
     assert len(conversation.streams) == 0
 
 
 def test_the_device_closes(conversation: Conversation) -> None:
-    conversation.says(OPEN, 7, 0, b"good")
+    conversation.send(OPEN, 7, 0, b"good")
     conversation.endpoints[0].stream.close()
     conversation.endpoints[0].stream.close()
     assert conversation.sent == [(OKAY, 1, 7, b""), (CLSE, 1, 7, b"")]
@@ -242,7 +242,7 @@ def test_the_device_closes(conversation: Conversation) -> None:
 
 def test_the_connection_ends(conversation: Conversation) -> None:
     for number in (7, 8, 9):
-        conversation.says(OPEN, number, 0, b"good")
+        conversation.send(OPEN, number, 0, b"good")
     conversation.sent.clear()
     conversation.streams.close_all()
     assert [endpoint.events for endpoint in conversation.endpoints] == [["closed"]] * 3
@@ -254,14 +254,14 @@ def test_the_connection_ends(conversation: Conversation) -> None:
 def test_packets_of_unknown_streams_are_ignored(
     conversation: Conversation, command: int, arg0: int, arg1: int
 ) -> None:
-    conversation.says(OPEN, 7, 0, b"good")
-    assert conversation.says(command, arg0, arg1, b"x") == []
+    conversation.send(OPEN, 7, 0, b"good")
+    assert conversation.send(command, arg0, arg1, b"x") == []
     assert conversation.endpoints[0].events == []
 
 
 def test_the_number_of_streams_is_bounded(conversation: Conversation) -> None:
     for number in range(MAX_STREAMS):
-        conversation.says(OPEN, number + 1, 0, b"good")
-    assert conversation.says(OPEN, 1, 0, b"good") == [(CLSE, 0, 1, b"")]
+        conversation.send(OPEN, number + 1, 0, b"good")
+    assert conversation.send(OPEN, 1, 0, b"good") == [(CLSE, 0, 1, b"")]
     conversation.endpoints[5].stream.close()
-    assert conversation.says(OPEN, 1, 0, b"good") == [(OKAY, MAX_STREAMS + 1, 1, b"")]
+    assert conversation.send(OPEN, 1, 0, b"good") == [(OKAY, MAX_STREAMS + 1, 1, b"")]

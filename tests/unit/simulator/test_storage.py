@@ -1,4 +1,4 @@
-"""What may be reached in the storage folder, and how full it may get."""
+"""Access to the storage folder, and its limit."""
 
 from __future__ import annotations
 

@@ -130,15 +130,15 @@ def test_list(tmp_path: Path) -> None:
         (folder / name).touch()
     fixed = struct.Struct("<4sIIII")
     answer = talk(tmp_path, message(b"LIST", str(folder)) + QUIT)
-    found = set()
+    entries = set()
     while True:
         name_id, *_, length = fixed.unpack_from(answer)
         if name_id == b"DONE":
             break
         assert name_id == b"DENT"
-        found.add(answer[fixed.size : fixed.size + length].decode())
+        entries.add(answer[fixed.size : fixed.size + length].decode())
         answer = answer[fixed.size + length :]
-    assert found == names | {".", ".."}
+    assert entries == names | {".", ".."}
     assert answer == b"DONE" + bytes(fixed.size - 4)
 
 

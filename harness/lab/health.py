@@ -8,14 +8,22 @@ checked again.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, Field, StrictBool, StrictInt
+from pydantic import (
+    BaseModel,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StrictBool,
+    StrictInt,
+    TypeAdapter,
+)
 
 from harness.core.cache import QUARANTINE_VARIABLE
 from harness.core.errors import InfraError
@@ -109,7 +117,9 @@ class Health:
 class Offline:
     """Why a device takes no cases, and the time of its next check (seconds since 1970)."""
 
-    error: InfraError
+    error: Annotated[
+        InfraError, PlainValidator(lambda text: InfraError(str(text))), PlainSerializer(str)
+    ]
     look_at: float
 
 
@@ -310,14 +320,13 @@ class Quarantine:
         """Return the entry of a device, None if it has none. A damaged entry counts, too."""
         try:
             entry = read_json(self._file(device), _MAX_QUARANTINE_BYTES)
-            since, why = str(entry["since"])[:40], str(entry["why"])[:_MAX_CHARS]
+            return TypeAdapter(Quarantined).validate_python(entry)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise self._problem("read", error) from error
-        except (ValueError, TypeError, KeyError):
+        except ValueError:
             return Quarantined("an unknown time", "the entry cannot be read")
-        return Quarantined(since, why, "answers" if entry.get("until") == "answers" else "healed")
 
     def put(self, device: str, why: str, *, until: Until = "healed") -> Quarantined:
         """Write an entry. Raises InfraError if that is impossible."""
@@ -351,8 +360,6 @@ class Quarantine:
 
 
 _MAX_BYTES: Final = 256 << 10
-_COUNTS: Final = ("strikes", "cases_lost", "switches", "cases")
-_TIMES: Final = ("checked", "switch_at")
 AROUND: Final = ("hottest_c", "clock_limit_khz", "governor")
 """The vitals that are kept between runs and recorded with each case."""
 
@@ -361,13 +368,14 @@ AROUND: Final = ("hottest_c", "clock_limit_khz", "governor")
 class KnownState:
     """The fitness of a device, and the sets of files (`lies`) that were deployed there.
 
-    `identity` and `device_ids` are how it identified itself in this run.
+    `identity` and `device_ids` are how it identified itself in the `run`.
     """
 
     fitness: Fitness = field(default_factory=Fitness)
     lies: frozenset[str] = frozenset()
     identity: tuple[str, ...] = ()
     device_ids: frozenset[str] = frozenset()
+    run: str = ""
 
 
 class KnownStates:
@@ -386,10 +394,10 @@ class KnownStates:
 
     def read(self, device: str) -> KnownState:
         """Return the state of a device that nobody holds; an empty one if the file is damaged."""
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        with contextlib.suppress(OSError, ValueError):
             content = read_json(self._file(device), _MAX_BYTES)
-            state = _parse_state(content)
-            if content["run"] != self._run:
+            state = _state_adapter().validate_python(content)
+            if state.run != self._run:
                 state.fitness.cases = 0
                 state.identity, state.device_ids = (), frozenset()
             return state
@@ -400,40 +408,15 @@ class KnownStates:
 
         If that fails, the next holder checks the device again.
         """
-        file, fitness = self._file(device), state.fitness
-        plain: dict[str, Any] = {
-            **{name: getattr(fitness, name) for name in (*_COUNTS, *_TIMES, "is_fit", "epoch")},
-            "lies": sorted(state.lies),
-            "identity": state.identity,
-            "device_ids": sorted(state.device_ids),
-            "run": self._run,
-        }
-        if fitness.offline is not None:
-            plain["out"] = [str(fitness.offline.error), fitness.offline.look_at]
-        if fitness.vitals is not None:
-            seen_at, vitals = fitness.vitals
-            plain["vitals"] = [seen_at, {name: getattr(vitals, name) for name in AROUND}]
+        content = _state_adapter().dump_json(replace(state, run=self._run))
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_whole(file, json.dumps(plain).encode(), durable=False)
+            write_whole(self._file(device), content, durable=False)
 
     def _file(self, device: str) -> Path:
         return self._folder / f"{device_file(device)}.json"
 
 
-def _parse_state(content: Any) -> KnownState:
-    fitness = Fitness(is_fit=content["is_fit"] is True, epoch=str(content["epoch"]))
-    for name in _COUNTS:
-        setattr(fitness, name, int(content[name]))
-    for name in _TIMES:
-        setattr(fitness, name, float(content[name]))
-    if (offline := content.get("out")) is not None:
-        fitness.offline = Offline(InfraError(str(offline[0])), float(offline[1]))
-    if (stored := content.get("vitals")) is not None:
-        fitness.vitals = float(stored[0]), Vitals(**{name: stored[1][name] for name in AROUND})
-    return KnownState(
-        fitness,
-        frozenset(map(str, content["lies"])),
-        tuple(map(str, content["identity"])),
-        frozenset(map(str, content["device_ids"])),
-    )
+@cache
+def _state_adapter() -> TypeAdapter[KnownState]:
+    return TypeAdapter(KnownState)

@@ -54,7 +54,7 @@ class AdbDevice(Transport):
         return self.server.client(deadline).device(self.serial)
 
     def open(self, call: ShellCall) -> Channel:
-        """As `Link.open`. Raises InternalError for a script that no request can hold."""
+        """As `RemoteShell.open`. Raises InternalError for a script that no request can hold."""
         self._require_features(call.deadline)
         script = call.script if call.token is None else v2_script(call.script, call.token)
         service = f"shell,v2,raw:{script}".encode("utf-8", "surrogateescape")

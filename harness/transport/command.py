@@ -197,7 +197,7 @@ class CommandTransport(Transport):
         """
 
     def open(self, call: ShellCall) -> Channel:
-        """As `Link.open`. Raises ConfigError where this computer cannot run the program."""
+        """As `RemoteShell.open`. Raises ConfigError where this computer cannot run the program."""
         mark = secrets.token_hex(8)
         command = self.command(marked_script(call.script, call.token, mark))
         if any(len(os.fsencode(word)) > _MAX_WORD_BYTES or "\0" in word for word in command):

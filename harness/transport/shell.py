@@ -10,9 +10,11 @@ import secrets
 import shlex
 import signal as signals
 import socket
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import (
@@ -51,24 +53,11 @@ class ShellCall:
     token: str | None = None
 
 
-class Link(Protocol):
-    """Opens shells on one device, each with a connection of its own."""
-
-    @property
-    def serial(self) -> str: ...
-
-    def open(self, call: ShellCall) -> Channel:
-        """Start a script and return the channel to it, which the caller closes.
-
-        Raises DeviceLost if the device cannot be reached, DeviceRefused if it denies access,
-        DeviceTimeout at the deadline.
-        """
-        ...
-
-
 END_GRACE_S: Final = 2.0
 """Seconds beyond its deadline that a call may take to find its processes, and again to end them."""
 
+MAX_OUTPUT_BYTES: Final = 8 << 20
+_MAX_ABANDONED: Final = 64
 _MAX_REPLY_BYTES: Final = 64 * 1024
 _LOOKED: Final = re.compile(rb"^looked (\d{1,12}\.\d\d)\r?$", re.MULTILINE)
 _FOUND: Final = re.compile(rb"^found (\d{1,10}) ([A-Za-z])\r?$", re.MULTILINE)
@@ -132,25 +121,6 @@ def parse_processes(output: bytes) -> RemoteProcesses:
     # a process that ended between being listed and being read has no state
     alive = {pid: state for pid, state in states.items() if state not in "xXZ"}
     return RemoteProcesses(float(match[1]), alive, _ENDED.search(output) is not None)
-
-
-def query_processes(link: Link, script: str, *, timeout_s: float = END_GRACE_S) -> RemoteProcesses:
-    """Run one of the scripts on a device; never raises because of the device."""
-    return parse_processes(_script_output(link, script, Deadline(timeout_s)))
-
-
-def _script_output(link: Link, script: str, deadline: Deadline) -> bytes:
-    output, command = bytearray(), "end the processes of a call"
-    with contextlib.suppress(InfraError), device_faults(link.serial, command):
-        channel = link.open(ShellCall(script, deadline, command))
-        reader = PacketReader()
-        with contextlib.closing(channel):
-            while b"ended" not in output and len(output) < _MAX_REPLY_BYTES:
-                for kind, data in reader.feed(channel.receive()):
-                    if kind == EXIT:
-                        return bytes(output)
-                    output += data
-    return bytes(output)
 
 
 DRAIN_GRACE_S = 2.0
@@ -309,91 +279,161 @@ def call_mark(serial: str) -> str:
     return hashlib.sha256(f"{socket.gethostname()}\0{serial}".encode()).hexdigest()[:8]
 
 
-def run_script(
-    link: Link,
-    script: str,
-    *,
-    stdin: bytes | Iterable[bytes] = b"",
-    deadline: Deadline,
-    on_stdout: Sink | None = None,
-    on_stderr: Sink | None = None,
-    max_output_bytes: int,
-    abandoned: Callable[[str], None],
-    before_end: Callable[[Deadline], None] | None = None,
-    doing: str = "",
-    collect: bool = True,
-) -> Completed:
-    """Run `script` in the device's shell; see `Transport.shell`.
+class RemoteShell(ABC):
+    """The shell of a device, whose calls end for certain; `serial` names the device in errors."""
 
-    `stdin` is whole, or an iterable that is read as needed. `abandoned` gets the token of a call
-    whose processes may still run, so that `end_script` can find them when the device can be reached
-    again. After `before_end`, see `Transport.shell`, the rest of the stream is read, and
-    ScriptTimeout is raised.
-    """
-    serial = link.serial
-    token = call_mark(serial) + secrets.token_hex(6)
-    output = _Output(max_output_bytes, on_stdout, on_stderr, collect=collect)
-    command = doing or script
-    call = _Call(token)
-    is_open = False
-    query = functools.partial(query_processes, link)
+    def __init__(self, serial: str) -> None:
+        self.serial = serial
+        self._abandoned: deque[str] = deque(maxlen=_MAX_ABANDONED)
 
-    def end() -> RemoteProcesses:
-        ending = query(end_script(token, call.group))
-        if not ending.ended:
-            abandoned(token)
-        return ending
+    @abstractmethod
+    def open(self, call: ShellCall) -> Channel:
+        """Start a script and return the channel to it, which the caller closes.
 
-    with contextlib.ExitStack() as cleanup:
-        try:
-            channel = link.open(ShellCall(script, deadline, command, token))
-            cleanup.callback(channel.close)
-            is_open = True
-            for kind, data in _mapped(call.output(channel, stdin), serial, command, output):
-                output.add(kind, data)
-                if output.full:
-                    break
-        except (DeviceLost, DeviceRefused):
-            if is_open:
-                abandoned(token)
-            raise
-        except BaseException as error:
-            # the deadline, Ctrl-C, or an error in a callback
-            late = is_open and isinstance(error, DeviceTimeout)
-            processes, ending = RemoteProcesses(), RemoteProcesses()
+        Raises DeviceLost if the device cannot be reached, DeviceRefused if it denies access,
+        DeviceTimeout at the deadline.
+        """
+
+    def shell(
+        self,
+        script: str,
+        *,
+        stdin: bytes | Iterable[bytes] = b"",
+        timeout_s: float,
+        on_stdout: Callable[[bytes], None] | None = None,
+        on_stderr: Callable[[bytes], None] | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+        before_end: Callable[[Deadline], None] | None = None,
+        doing: str = "",
+        collect: bool = True,
+    ) -> Completed:
+        """Run a POSIX shell script; wait for it and for every process that keeps its output open.
+
+        `doing` names the purpose in errors, as in "ask what it is".
+
+        A non-zero exit code is no exception. `on_stdout` and `on_stderr` get the output as it
+        arrives; it is collected as well, without `collect` only its end. When `max_output_bytes`
+        (both streams together) is exceeded, the script is ended and the result is `truncated`. At
+        the deadline, at Ctrl-C and when a callback raises, the script's process group is killed
+        with SIGKILL, and so is everything that it started elsewhere. A connection that ends without
+        an exit status raises DeviceLost.
+
+        `before_end` is called when the deadline has passed, if the device reports within 2 s that
+        processes are still there. It has a deadline of its own (8 s more); an InfraError from it is
+        ignored.
+
+        Past the deadline ScriptTimeout is raised, with the processes that the device reported, and
+        the result if they had ended by themselves and only the link was late.
+
+        Processes that could not be ended, because the link was gone, are ended before the next
+        script.
+        """
+        serial, deadline = self.serial, Deadline(timeout_s)
+        if self._abandoned:
+            self.end_abandoned(timeout_s=deadline.at_most(END_GRACE_S).seconds)
+        token = call_mark(serial) + secrets.token_hex(6)
+        output = _Output(max_output_bytes, on_stdout, on_stderr, collect=collect)
+        command = doing or script
+        call = _Call(token)
+        is_open = False
+
+        def end() -> RemoteProcesses:
+            ending = self._query_processes(end_script(token, call.group))
+            if not ending.ended:
+                self._abandoned.append(token)
+            return ending
+
+        with contextlib.ExitStack() as cleanup:
             try:
-                if before_end is not None and late:
-                    processes = query(find_script(token))
-                    if processes.states:
-                        with contextlib.suppress(InfraError):
-                            before_end(Deadline(LOOK_GRACE_S))
-            finally:
-                ending = end()
-            if not isinstance(error, DeviceTimeout):
+                channel = self.open(ShellCall(script, deadline, command, token))
+                cleanup.callback(channel.close)
+                is_open = True
+                for kind, data in _mapped(call.output(channel, stdin), serial, command, output):
+                    output.add(kind, data)
+                    if output.full:
+                        break
+            except (DeviceLost, DeviceRefused):
+                if is_open:
+                    self._abandoned.append(token)
                 raise
-            processes = replace(processes, ended=ending.ended) if processes.states else ending
-            late_bytes = 0
-            if late and processes.uptime_s is not None:
-                late_bytes = _drain(call, channel, serial, command, output)
-                if processes.ended and not processes.states and call.status is None:
-                    # it may have started only just now: the next script searches again
-                    abandoned(token)
-            completed = _completed(call, output)
-            killed_by_us = bool(processes.states) and completed.signal == signals.SIGKILL
-            ended_itself = call.status is not None and not output.full and not killed_by_us
-            raise ScriptTimeout(
-                f"not done within {deadline.seconds:g} s; {_end_in_words(processes, ended_itself)}",
-                serial=serial,
-                command=command,
-                output=output.so_far(),
-                processes=processes,
-                completed=completed if ended_itself else None,
-                late_bytes=late_bytes,
-                read_to_end=call.status is not None,
-            ) from error
-        if output.full:
-            end()
-    return _completed(call, output)
+            except BaseException as error:
+                # the deadline, Ctrl-C, or an error in a callback
+                late = is_open and isinstance(error, DeviceTimeout)
+                processes, ending = RemoteProcesses(), RemoteProcesses()
+                try:
+                    if before_end is not None and late:
+                        processes = self._query_processes(find_script(token))
+                        if processes.states:
+                            with contextlib.suppress(InfraError):
+                                before_end(Deadline(LOOK_GRACE_S))
+                finally:
+                    ending = end()
+                if not isinstance(error, DeviceTimeout):
+                    raise
+                processes = replace(processes, ended=ending.ended) if processes.states else ending
+                late_bytes = 0
+                if late and processes.uptime_s is not None:
+                    late_bytes = _drain(call, channel, serial, command, output)
+                    if processes.ended and not processes.states and call.status is None:
+                        # it may have started only just now: the next script searches again
+                        self._abandoned.append(token)
+                completed = _completed(call, output)
+                killed_by_us = bool(processes.states) and completed.signal == signals.SIGKILL
+                ended_itself = call.status is not None and not output.full and not killed_by_us
+                fate = "its processes may still run"
+                if ended_itself:
+                    fate = "it had ended by itself, but its exit status arrived too late"
+                elif processes.ended:
+                    fate = "its processes were ended"
+                raise ScriptTimeout(
+                    f"not done within {deadline.seconds:g} s; {fate}",
+                    serial=serial,
+                    command=command,
+                    output=output.so_far(),
+                    processes=processes,
+                    completed=completed if ended_itself else None,
+                    late_bytes=late_bytes,
+                    read_to_end=call.status is not None,
+                ) from error
+            if output.full:
+                end()
+        return _completed(call, output)
+
+    def end_abandoned(self, *, timeout_s: float) -> bool:
+        """End the processes that earlier calls of this object left when their link was lost.
+
+        Return whether certainly none is left. Only processes with a call's mark are touched.
+        """
+        deadline = Deadline(timeout_s)
+        for token in tuple(self._abandoned):
+            script = end_script(token, None)
+            if self._query_processes(script, timeout_s=deadline.remaining()).ended:
+                with contextlib.suppress(ValueError):  # another thread was quicker
+                    self._abandoned.remove(token)
+        return not self._abandoned
+
+    def end_leftovers(self, *, timeout_s: float) -> bool:
+        """End all processes that calls from this computer have left running on this device.
+
+        Only for exclusive users of the device: calls of other processes are ended, too. Return
+        whether certainly none is left. Never raises because of the device.
+        """
+        script = end_script(call_mark(self.serial), None)
+        return self._query_processes(script, timeout_s=timeout_s).ended
+
+    def _query_processes(self, script: str, *, timeout_s: float = END_GRACE_S) -> RemoteProcesses:
+        """Run `find_script` or `end_script`; never raises because of the device."""
+        output, command = bytearray(), "end the processes of a call"
+        deadline = Deadline(timeout_s)
+        with contextlib.suppress(InfraError), device_faults(self.serial, command):
+            reader = PacketReader()
+            with contextlib.closing(self.open(ShellCall(script, deadline, command))) as channel:
+                while b"ended" not in output and len(output) < _MAX_REPLY_BYTES:
+                    for kind, data in reader.feed(channel.receive()):
+                        if kind == EXIT:
+                            return parse_processes(bytes(output))
+                        output += data
+        return parse_processes(bytes(output))
 
 
 def _drain(call: _Call, channel: Channel, serial: str, script: str, output: _Output) -> int:
@@ -419,12 +459,6 @@ def _completed(call: _Call, output: _Output) -> Completed:
         signal=signal,
         truncated=output.full,
     )
-
-
-def _end_in_words(processes: RemoteProcesses, ended_itself: bool) -> str:
-    if ended_itself:
-        return "it had ended by itself, but its exit status arrived too late"
-    return "its processes were ended" if processes.ended else "its processes may still run"
 
 
 def _mapped(

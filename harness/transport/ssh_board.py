@@ -53,7 +53,7 @@ class SshBoard(CommandTransport):
         return self._connection.command(f"exec sh -c {shlex.quote(script)}")
 
     def open(self, call: ShellCall) -> Channel:
-        """As `Link.open`. Raises ConfigError where this computer has no ssh."""
+        """As `RemoteShell.open`. Raises ConfigError where this computer has no ssh."""
         with device_faults(self.serial, call.command):
             self._connection.require(call.deadline.remaining() or 1e-3)
         return super().open(call)

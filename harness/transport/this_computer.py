@@ -41,7 +41,7 @@ class ThisComputer(CommandTransport):
         return ["sh", "-c", script]
 
     def open(self, call: ShellCall) -> Channel:
-        """As `Link.open`. Raises InfraError if no shell can be started."""
+        """As `RemoteShell.open`. Raises InfraError if no shell can be started."""
         script = call.script if call.token is None else v2_script(call.script, call.token)
         try:
             bridge = Bridge(

@@ -63,13 +63,15 @@ def test_a_damaged_file_says_nothing(tmp_path: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("strikes", "x"), ("checked", None), ("out", [1]), ("vitals", [1, {}]), ("lies", 3)],
+    [("strikes", "x"), ("checked", None), ("offline", [1]), ("vitals", [1, 2]), ("is_fit", 3)],
 )
 def test_a_field_that_makes_no_sense_spoils_all(tmp_path: Path, field: str, value: object) -> None:
     states = KnownStates(tmp_path, "run")
     states.save(KEY, KnownState(FITNESS))
     (file,) = tmp_path.iterdir()
-    file.write_text(json.dumps(json.loads(file.read_text()) | {field: value}))
+    state = json.loads(file.read_text())
+    state["fitness"][field] = value
+    file.write_text(json.dumps(state))
     assert states.pop(KEY) == KnownState()
 
 

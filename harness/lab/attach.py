@@ -219,7 +219,6 @@ class Simulation:
         return AdbDevice(device.address, server)
 
     def _board(self, config: SimulatedDeviceConfig) -> Board | None:
-        """Return the emulated board of a device whose programs this computer cannot run itself."""
         if config.target != EMULATED_TARGET:
             return None
         soc = SOCS[config.soc]
@@ -635,7 +634,6 @@ class OpenLab:
         return [self.device(config.name) for config in self.described.in_use()]
 
     def start_simulated(self, config: SimulatedDeviceConfig) -> Transport:
-        """As `LabInUse.start_simulated`."""
         return self.simulation.start(config)
 
     def restart_server(self) -> None:

@@ -275,7 +275,6 @@ class DeviceWatch:
     def _take_step(
         self, device: LabDevice, step: RecoveryStep, health: Health, recovery: Recovery
     ) -> Health:
-        """Take one step and report it. Return the device's health afterwards."""
         start, problem = self._clock(), None
         with progress_reporter(device.name) as report:
             report(f"recovering: {step}")
@@ -312,7 +311,6 @@ class DeviceWatch:
         start: float | None = None,
         problem: str | None = None,
     ) -> None:
-        """Report what was done to a device since `start`, or just now."""
         codes = tuple(finding.code for finding in health.findings)
         detail = str(health)
         if problem is not None and problem not in detail:

@@ -360,18 +360,15 @@ class AdbDeviceConfig(DeviceConfig):
         return host
 
     def server(self, lab: Hosts) -> ServerAddress:
-        """As `DeviceConfig.server`."""
         if self.address is not None and (place := parse_device_url(self.address)) is not None:
             return place[0]
         return USER_SERVER if self.host is None else lab.host(self.host).address
 
     def location(self, lab: Hosts) -> str:
-        """As `DeviceConfig.location`."""
         server = self.server(lab)
         return device_address(self.serial, server.host, server.port)
 
     def open(self, lab: LabInUse) -> Transport:
-        """As `DeviceConfig.open`."""
         from harness.transport.adb_device import AdbDevice
         from harness.transport.adb_server import AdbServer
 
@@ -397,11 +394,9 @@ class SshDeviceConfig(DeviceConfig):
         return str(self.login)
 
     def location(self, lab: Hosts) -> str:
-        """As `DeviceConfig.location`."""
         return service_address("ssh", self.login.host, self.login.port or 22)
 
     def open(self, lab: LabInUse) -> Transport:
-        """As `DeviceConfig.open`."""
         from harness.transport.ssh_board import SshBoard
 
         return SshBoard(self.login)
@@ -417,11 +412,9 @@ class LocalDeviceConfig(DeviceConfig):
     can_reboot = False
 
     def location(self, lab: Hosts) -> str:
-        """As `DeviceConfig.location`."""
         return LOCAL
 
     def open(self, lab: LabInUse) -> Transport:
-        """As `DeviceConfig.open`."""
         return this_computer.ThisComputer()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.core.errors import DeviceError, DeviceRefused
@@ -65,19 +65,6 @@ def give_device_id(way: Transport, workdir: str) -> DeviceId | None:
     return DeviceId(f"{workdir}/{_NAME}", lines[1], existed=lines[0] == "old")
 
 
-def require_same_id(serial: str, known: Collection[str], now: DeviceId | None) -> None:
-    """Raise DeviceError if a device shows an id that is none of those `known` for it.
-
-    A device without an id is accepted: somebody may have emptied it.
-    """
-    if known and now is not None and now.existed and now.text not in known:
-        raise DeviceError(
-            f"another device answers here: it carries the device id {now.text}, not "
-            + " or ".join(sorted(known)),
-            serial=serial,
-        )
-
-
 class CarriedId:
     """The id that a device of a run carried when it was last made ready."""
 
@@ -88,15 +75,20 @@ class CarriedId:
     def look(self, way: Transport, workdir: str) -> DeviceId | None:
         """Return the device's id in one round trip, created if it has none.
 
-        None where nothing can be written.
-
-        Raises DeviceError if it is none of those that this device had before.
+        None where nothing can be written. Raises DeviceError if it is none of those that this
+        device had before; without one it is accepted, since somebody may have emptied it.
         """
         own_id = give_device_id(way, workdir)
-        require_same_id(way.serial, self.known, own_id)
-        if own_id is not None:
-            self._last = own_id
-            self.known.add(own_id.text)
+        if own_id is None:
+            return None
+        if self.known and own_id.existed and own_id.text not in self.known:
+            raise DeviceError(
+                f"another device answers here: it carries the device id {own_id.text}, not "
+                + " or ".join(sorted(self.known)),
+                serial=way.serial,
+            )
+        self._last = own_id
+        self.known.add(own_id.text)
         return own_id
 
     def check(self) -> str:

@@ -298,7 +298,6 @@ def shipped_lab(names: Iterable[str]) -> Path | None:
 def _with_places(
     lab: Lab, config: LabgridConfig, find: Callable[[PlaceRequest], FoundPlaces]
 ) -> Lab:
-    """Return the lab with the devices of labgrid's places added to its own."""
     try:
         search = find(config.request)
     except ConfigError as error:

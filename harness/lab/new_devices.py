@@ -156,7 +156,6 @@ def with_addresses(
 
 
 def _config_of(visited: FoundDevice, url: str, used_names: Collection[str | None]) -> DeviceConfig:
-    """Return the entry of devices.yaml for a device that answered."""
     soc, device = visited.soc, visited.device
     name = free_name(visited.serial, "", used_names)
     if device is None or (soc.name is None and soc.htp_arch is None):

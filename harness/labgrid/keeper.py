@@ -317,7 +317,6 @@ class Coordinator:
         return Place(raw.name, dict(raw.tags), tuple(services), raw.acquired, power_port)
 
     def _matched(self, raw: Any) -> Iterator[tuple[str, str, Any]]:
-        """Yield class, name and parameters of the resources that a place has now."""
         place = LabgridPlace.from_pb2(raw)
         patterns = ((match.exporter, match.group) for match in place.matches)
         for key, resource in self._resources.near(patterns):
@@ -381,7 +380,6 @@ class Keeper:
             raise ConfigError(str(error), field="labgrid.coordinator") from None
 
     def _connect(self) -> Coordinator:
-        """Connect to the coordinator, waiting for one that restarts if there is time."""
         until = time.monotonic() + min(self._request.wait_s, _RESTART_S)
         is_quiet = not self._request.places
         while True:

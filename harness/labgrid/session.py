@@ -238,7 +238,6 @@ class Session:
             return _start(self._request, self._folder, lock.fileno())
 
     def _replace(self) -> None:
-        """Start another keeper whenever one dies, until `close`."""
         while True:
             self._keeper.wait()
             with self._starting, contextlib.suppress(OSError):

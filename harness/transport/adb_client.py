@@ -284,7 +284,6 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         return self._error(f"an answer that was not asked for: {word!r}")
 
     def stat(self, path: str, *, follow: bool = True) -> RemoteStat | None:
-        """As `Transport.stat`."""
         self._command = f"stat {path}"
         self._ask_stat(path, follow=follow)
         status = self._read_stat()
@@ -359,7 +358,6 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         report()
 
     def _take_answer(self) -> None:
-        """Read the answer to the first file that has none yet."""
         sent = self._unanswered[0]
         self._command = f"push {sent.item.remote}"
         if (word := self.read_string(4)) != "OKAY" or not sent.whole:

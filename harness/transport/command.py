@@ -237,7 +237,6 @@ class CommandTransport(Transport):
     def push(
         self, files: Sequence[PushItem], *, timeout_s: float, progress: Progress | None = None
     ) -> None:
-        """As `Transport.push`."""
         if not files:
             return
         command = f"push {files[0].remote}" + (f" and {len(files) - 1} more" * (len(files) > 1))
@@ -256,7 +255,6 @@ class CommandTransport(Transport):
             raise self._error(problem, command)
 
     def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
-        """As `Transport.pull`."""
         deadline = Deadline(timeout_s)
         status = self.stat(remote, timeout_s=timeout_s)
         fetch = partial(self._fetch, remote, deadline=deadline, command=f"pull {remote}")
@@ -265,7 +263,6 @@ class CommandTransport(Transport):
     def stat(
         self, remote: str, *, timeout_s: float = SHORT_S, follow: bool = True
     ) -> RemoteStat | None:
-        """As `Transport.stat`."""
         path_bytes(remote)
         command, path = f"stat {remote}", shlex.quote(remote)
         exists = f"[ -e {path} ]" if follow else f"[ -e {path} ]||[ -h {path} ]"

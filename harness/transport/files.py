@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final
 
 from harness.core.errors import DeviceError, DeviceRefused, InfraError
 from harness.core.whole_file import open_regular
@@ -123,22 +123,6 @@ def _blocks(source: io.FileIO, path: Path, size: int) -> Iterator[bytes]:
         yield block
 
 
-def check_size(status: RemoteStat | None, remote: str, max_bytes: int, *, serial: str) -> bool:
-    """Return whether the reported size of a file to be fetched can be relied on (pure).
-
-    Raises DeviceRefused if there is no such file, DeviceError if it has more than `max_bytes`.
-    """
-    context: dict[str, Any] = {"serial": serial, "command": f"pull {remote}"}
-    if status is None:
-        raise DeviceRefused("No such file or directory", **context)
-    if not status.is_file:
-        raise DeviceRefused("not a regular file", **context)
-    sized = not remote.startswith(PSEUDO_FOLDERS)
-    if sized and status.size > max_bytes:
-        raise DeviceError(f"{status.size} bytes, more than the {max_bytes} allowed", **context)
-    return sized
-
-
 def receive_file(
     remote: str,
     local: Path,
@@ -150,55 +134,43 @@ def receive_file(
 ) -> None:
     """Write a file from a device to `local`: `fetch` passes on its content, piece by piece.
 
-    It is written to a temporary file beside `local`, which appears only when it is complete.
-    `status` is the file's attributes on the device. Raises DeviceError for more than `max_bytes`,
-    or for another size than the device reported.
+    It is written to a temporary file beside `local`, which appears only when it is complete, with
+    the modification time and permission bits of `status`, its attributes on the device. Raises
+    DeviceRefused if there is no such file, DeviceError for more than `max_bytes`, or for another
+    size than the device reported.
     """
-    sized = check_size(status, remote, max_bytes, serial=serial)
-    assert status is not None
-    with IncomingFile(local) as file:
+    command = f"pull {remote}"
+    if status is None or not status.is_file:
+        problem = "No such file or directory" if status is None else "not a regular file"
+        raise DeviceRefused(problem, serial=serial, command=command)
+    is_sized = not remote.startswith(PSEUDO_FOLDERS)
+    if is_sized and status.size > max_bytes:
+        problem = f"{status.size} bytes, more than the {max_bytes} allowed"
+        raise DeviceError(problem, serial=serial, command=command)
+    partial = local.with_name(f".pull-{secrets.token_hex(8)}.partial")
+    size = 0
 
-        def write(data: bytes) -> None:
-            if file.size + len(data) > max_bytes:
-                raise _wrong(f"more than the {max_bytes} bytes allowed")
+    def write(data: bytes) -> None:
+        nonlocal size
+        size += len(data)
+        if size > max_bytes:
+            problem = f"more than the {max_bytes} bytes allowed"
+            raise DeviceError(problem, serial=serial, command=command)
+        with local_faults(partial):
             file.write(data)
 
-        def _wrong(problem: str) -> DeviceError:
-            return DeviceError(problem, serial=serial, command=f"pull {remote}")
-
-        fetch(write)
-        if sized and status.size != file.size:
-            raise _wrong(f"{file.size} bytes came, not {status.size}")
-        file.commit(status)
-
-
-class IncomingFile:
-    """A file that arrives in pieces, kept under a temporary name until it is complete."""
-
-    def __init__(self, local: Path) -> None:
-        self._local = local
-        self._partial = local.with_name(f".pull-{secrets.token_hex(8)}.partial")
-        self.size = 0
-
-    def __enter__(self) -> Self:
-        with local_faults(self._partial):
-            self._file = self._partial.open("xb", buffering=0)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-        self._partial.unlink(missing_ok=True)
-
-    def write(self, data: bytes) -> None:
-        """Append the next piece. Raises InfraError if it cannot be written."""
-        self.size += len(data)
-        with local_faults(self._partial):
-            self._file.write(data)
-
-    def commit(self, status: RemoteStat) -> None:
-        """Give the file its name, and the device's modification time and permission bits."""
-        with local_faults(self._local):
-            self._partial.chmod(stat.S_IMODE(status.mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
+    try:
+        with local_faults(partial):
+            file = partial.open("xb", buffering=0)
+        with file:
+            fetch(write)
+        if is_sized and status.size != size:
+            problem = f"{size} bytes came, not {status.size}"
+            raise DeviceError(problem, serial=serial, command=command)
+        with local_faults(local):
+            partial.chmod(stat.S_IMODE(status.mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
             mtime_s = min(max(0, status.mtime_s), _LATEST_S)
-            os.utime(self._partial, (mtime_s, mtime_s))
-            self._partial.replace(self._local)
+            os.utime(partial, (mtime_s, mtime_s))
+            partial.replace(local)
+    finally:
+        partial.unlink(missing_ok=True)

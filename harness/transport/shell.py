@@ -184,45 +184,53 @@ class ScriptTimeout(DeviceTimeout):
         self.read_to_end = read_to_end
 
 
-class _Output:
-    """The output of a call so far, bounded."""
+class _Call:
+    """The exchange with a device that speaks shell_v2, and its output so far, bounded."""
 
     def __init__(
-        self, limit: int, on_stdout: Sink | None, on_stderr: Sink | None, *, collect: bool = True
+        self, token: str, limit: int, on_stdout: Sink | None, on_stderr: Sink | None, *, whole: bool
     ) -> None:
         self.stdout = bytearray()
         self.stderr = bytearray()
+        self.length = 0
         self.full = False
-        self._room = limit
-        self._collect = collect
+        self.status: int | None = None
+        self._limit = limit
+        self._whole = whole
         self._on = {STDOUT: on_stdout, STDERR: on_stderr}
+        self._banner = Banner(token)
+        self._reader = PacketReader()
 
-    def add(self, kind: int, data: bytes) -> None:
-        if len(data) > self._room:
-            data = data[: self._room]
-            self.full = True
-        if not data:
-            return
-        self._room -= len(data)
-        collected = self.stdout if kind == STDOUT else self.stderr
-        collected.extend(data)
-        if not self._collect:
-            del collected[:-_END_BYTES]
-        sink = self._on[kind]
-        if sink is not None:
-            sink(data)
+    def read(self, parts: Iterator[tuple[int, bytes]], serial: str, command: str) -> None:
+        """Collect output as it arrives, until there is too much of it."""
+        for kind, data in self._mapped(parts, serial, command):
+            room = self._limit - self.length
+            self.full = len(data) > room
+            if piece := data[:room]:
+                self.length += len(piece)
+                collected = self.stdout if kind == STDOUT else self.stderr
+                collected.extend(piece)
+                if not self._whole:
+                    del collected[:-_END_BYTES]
+                if (sink := self._on[kind]) is not None:
+                    sink(piece)
+            if self.full:
+                return
+
+    def _mapped(
+        self, parts: Iterator[tuple[int, bytes]], serial: str, command: str
+    ) -> Iterator[tuple[int, bytes]]:
+        # errors of callbacks are none of the device's
+        with device_faults(serial, command, self.so_far):
+            yield from parts
 
     def so_far(self) -> bytes:
         return bytes(self.stdout + self.stderr)
 
-
-class _Call:
-    """The exchange with a device that speaks shell_v2."""
-
-    def __init__(self, token: str) -> None:
-        self._banner = Banner(token)
-        self._reader = PacketReader()
-        self.status: int | None = None
+    def completed(self) -> Completed:
+        status = None if self.full else self.status
+        code, signal = (None, None) if status is None else exit_status(status)
+        return Completed(bytes(self.stdout), bytes(self.stderr), code, signal, self.full)
 
     @property
     def group(self) -> int | None:
@@ -332,9 +340,8 @@ class RemoteShell(ABC):
         if self._abandoned:
             self.end_abandoned(timeout_s=deadline.at_most(END_GRACE_S).seconds)
         token = call_mark(serial) + secrets.token_hex(6)
-        output = _Output(max_output_bytes, on_stdout, on_stderr, collect=collect)
         command = doing or script
-        call = _Call(token)
+        call = _Call(token, max_output_bytes, on_stdout, on_stderr, whole=collect)
         is_open = False
 
         def end() -> RemoteProcesses:
@@ -348,10 +355,7 @@ class RemoteShell(ABC):
                 channel = self.open(ShellCall(script, deadline, command, token))
                 cleanup.callback(channel.close)
                 is_open = True
-                for kind, data in _mapped(call.output(channel, stdin), serial, command, output):
-                    output.add(kind, data)
-                    if output.full:
-                        break
+                call.read(call.output(channel, stdin), serial, command)
             except (DeviceLost, DeviceRefused):
                 if is_open:
                     self._abandoned.append(token)
@@ -371,15 +375,17 @@ class RemoteShell(ABC):
                 if not isinstance(error, DeviceTimeout):
                     raise
                 processes = replace(processes, ended=ending.ended) if processes.states else ending
-                late_bytes = 0
+                length = call.length
                 if late and processes.uptime_s is not None:
-                    late_bytes = _drain(call, channel, serial, command, output)
+                    channel.stop_sending(Deadline(DRAIN_GRACE_S))
+                    with contextlib.suppress(InfraError):
+                        call.read(call.rest(channel), serial, command)
                     if processes.ended and not processes.states and call.status is None:
                         # it may have started only just now: the next script searches again
                         self._abandoned.append(token)
-                completed = _completed(call, output)
+                completed = call.completed()
                 killed_by_us = bool(processes.states) and completed.signal == signals.SIGKILL
-                ended_itself = call.status is not None and not output.full and not killed_by_us
+                ended_itself = call.status is not None and not call.full and not killed_by_us
                 fate = "its processes may still run"
                 if ended_itself:
                     fate = "it had ended by itself, but its exit status arrived too late"
@@ -389,15 +395,15 @@ class RemoteShell(ABC):
                     f"not done within {deadline.seconds:g} s; {fate}",
                     serial=serial,
                     command=command,
-                    output=output.so_far(),
+                    output=call.so_far(),
                     processes=processes,
                     completed=completed if ended_itself else None,
-                    late_bytes=late_bytes,
+                    late_bytes=call.length - length,
                     read_to_end=call.status is not None,
                 ) from error
-            if output.full:
+            if call.full:
                 end()
-        return _completed(call, output)
+        return call.completed()
 
     def end_abandoned(self, *, timeout_s: float) -> bool:
         """End the processes that earlier calls of this object left when their link was lost.
@@ -434,35 +440,3 @@ class RemoteShell(ABC):
                             return parse_processes(bytes(output))
                         output += data
         return parse_processes(bytes(output))
-
-
-def _drain(call: _Call, channel: Channel, serial: str, script: str, output: _Output) -> int:
-    """Read the rest of the stream of a call that was ended, and return its length in bytes."""
-    count = 0
-    channel.stop_sending(Deadline(DRAIN_GRACE_S))
-    with contextlib.suppress(InfraError):
-        for kind, data in _mapped(call.rest(channel), serial, script, output):
-            count += len(data)
-            output.add(kind, data)
-            if output.full:
-                break
-    return count
-
-
-def _completed(call: _Call, output: _Output) -> Completed:
-    status = None if output.full else call.status
-    code, signal = (None, None) if status is None else exit_status(status)
-    return Completed(
-        stdout=bytes(output.stdout),
-        stderr=bytes(output.stderr),
-        exit_code=code,
-        signal=signal,
-        truncated=output.full,
-    )
-
-
-def _mapped(
-    parts: Iterator[tuple[int, bytes]], serial: str, script: str, output: _Output
-) -> Iterator[tuple[int, bytes]]:
-    with device_faults(serial, script, output.so_far):
-        yield from parts

@@ -49,7 +49,6 @@ class SshBoard(CommandTransport):
         return f"SshBoard({self.login})"
 
     def command(self, script: str) -> list[str]:
-        """As `CommandTransport.command`."""
         return self._connection.command(f"exec sh -c {shlex.quote(script)}")
 
     def open(self, call: ShellCall) -> Channel:

@@ -37,7 +37,6 @@ class ThisComputer(CommandTransport):
         return computer
 
     def command(self, script: str) -> list[str]:
-        """As `CommandTransport.command`."""
         return ["sh", "-c", script]
 
     def open(self, call: ShellCall) -> Channel:

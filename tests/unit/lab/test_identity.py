@@ -9,16 +9,18 @@ import pytest
 
 from harness.core.errors import InfraError
 from harness.core.socs import TARGETS
+from harness.lab import identity
 from harness.lab.devices import DeviceConfig
 from harness.lab.facts import parse_facts
 from harness.lab.identity import (
+    CarriedId,
     DeviceId,
     WrongTarget,
     require_same_device,
-    require_same_id,
     require_serial,
     require_target,
 )
+from harness.transport.this_computer import ThisComputer
 
 
 @pytest.mark.parametrize(
@@ -73,13 +75,19 @@ def test_the_serial_of_a_device_on_usb(serial: str, said: str | None, same: bool
         (DeviceId("/f", "b", existed=False), True),  # emptied, and given a new one
     ],
 )
-def test_the_id_on_a_device(now: DeviceId | None, same: bool) -> None:
-    require_same_id("x", (), now)
+def test_the_id_on_a_device(
+    now: DeviceId | None, same: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "give_device_id", lambda way, workdir: now)
+    device = ThisComputer()
+    assert CarriedId().look(device, "/w") == now
+    carried = CarriedId()
+    carried.known = {"a", "c"}
     if same:
-        require_same_id("x", {"a", "c"}, now)
+        assert carried.look(device, "/w") == now
     else:
         with pytest.raises(InfraError, match="another device answers"):
-            require_same_id("x", {"a", "c"}, now)
+            carried.look(device, "/w")
 
 
 @pytest.mark.parametrize(

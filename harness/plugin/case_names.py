@@ -39,14 +39,12 @@ def matching_rest(text: str, rests: Collection[str]) -> str | None:
     """
     if text in rests:
         return text
-    fitting = [
-        rest
-        for rest in rests
-        if (
-            _is_placement(text.removesuffix(f"-{rest}") if rest else text)
-            and (not rest or text.endswith(f"-{rest}"))
-        )
-    ]
+    fitting = []
+    for rest in rests:
+        if not rest or text.endswith(f"-{rest}"):
+            match = placement_in(text.removesuffix(f"-{rest}") if rest else text)
+            if match is not None and not match[1]:
+                fitting.append(rest)
     return max(fitting, key=len, default=None)
 
 
@@ -111,11 +109,6 @@ def without_repeats(items: Sequence[pytest.Item]) -> list[pytest.Item]:
             known.add(key)
         unique.append(item)
     return unique
-
-
-def _is_placement(text: str) -> bool:
-    match = placement_in(text)
-    return match is not None and not match[1]
 
 
 def _same_test(item: pytest.Item, item_base: str, base: str, here: Path) -> bool:

@@ -132,45 +132,22 @@ def _deletions(word: str) -> list[str]:
     return [word[:i] + word[i + 1 :] for i in range(len(word))]
 
 
-_NO_CASE: Final = {option.name: option for option in OPTIONS if not option.chooses}
-# options of pytest and of plug-ins that do not select cases
 _SHORT: Final = ("-n", "-p", "-c", "-r", "-W")
 _SHORT_FLAGS: Final = re.compile("-[dlqsvx]+")
 """Flags of one letter, also several in one word (`-xvs`)."""
-# prefixes of plug-ins with more options than are listed here, some with an optional value
-_TOLD_TO: Final = ("--cov", "--log-", "--json-report", "--reruns", "--metadata")
+# prefixes of plug-ins with more options than are listed, some with an optional value
+_PREFIXES: Final = ("--cov", "--log-", "--json-report", "--reruns", "--metadata")
 _MARK: Final = re.compile(r"[\w:+\-.\[\]/\\]+")
 _MOST_MARKS: Final = 10
 _VALUE_MAY_FOLLOW: Final = ("--cov", "--debug")
-UNRELATED_OPTIONS: Final = frozenset(
-    {
-        *(name for name, option in _NO_CASE.items() if option.takes_value),
-        *("--junitxml", "--junit-xml", "--junitprefix", "--junit-prefix", "--durations"),
-        *("--durations-min", "--color", "--code-highlight", "--tb", "--show-capture", "--capture"),
-        *("--verbosity", "--maxfail", "--rootdir", "--basetemp", "--config-file", "--pdbcls"),
-        *("--pythonwarnings", "--max-warnings", "--report-chars", "--pastebin", *_SHORT),
-        *("--dist", "--numprocesses", "--maxprocesses", "--max-worker-restart", "--maxschedchunk"),
-        *("--timeout", "--timeout-method", "--session-timeout", "--reruns", "--reruns-delay"),
-        *("--only-rerun", "--rerun-except", "--html", "--css", "--report-log"),
-        *("--alluredir", "--allure-link-pattern", "--json-report-file", "--cov-report"),
-        *("--cov-config", "--cov-fail-under", "--cov-context", "--cov-precision", "--log-level"),
-        *("--log-format", "--log-date-format", "--log-cli-level", "--log-cli-format"),
-        *("--log-file", "--log-file-mode", "--log-file-level", "--log-file-format"),
-    }
-)
-FLAGS: Final = frozenset(
-    {
-        *(name for name, option in _NO_CASE.items() if not option.takes_value),
-        *("--json", "--showlocals", "--no-showlocals", "--exitfirst", "--full-trace", "--pdb"),
-        *("--no-header", "--no-summary", "--quiet", "--verbose", "--no-fold-skipped", "--xfail-tb"),
-        *("--disable-warnings", "--disable-pytest-warnings", "--force-short-summary"),
-        *("--strict", "--strict-markers", "--strict-config", "--setup-show", "--cache-clear"),
-        *("--failed-first", "--ff", "--new-first", "--nf", "--loadscope-reorder"),
-        *("--no-loadscope-reorder", "--self-contained-html", "--clean-alluredir"),
-        *("--allure-no-capture", "--json-report", "--cov-append", "--cov-branch", "--cov-reset"),
-        *("--no-cov", "--no-cov-on-fail"),
-    }
-)
+_LISTED: Final = [
+    *Path(__file__).with_name("unrelated_options.txt").read_text("ascii").splitlines()[1:],
+    *(option.name + "=" * option.takes_value for option in OPTIONS if not option.chooses),
+]
+UNRELATED_OPTIONS: Final = {name[:-1] for name in _LISTED if name.endswith("=")} | {*_SHORT}
+"""Options that do not select cases and take a value."""
+FLAGS: Final = {name for name in _LISTED if not name.endswith("=")}
+"""Options that do not select cases and take none."""
 
 
 def asks_for_devices(config: pytest.Config) -> bool:
@@ -226,7 +203,7 @@ def _words(words: deque[str]) -> Iterator[str]:
         word = words.popleft()
         name, equals, value = word.partition("=")
         short = len(word) == 2 and word[0] == "-"
-        if equals and name.startswith(_TOLD_TO):
+        if equals and name.startswith(_PREFIXES):
             continue
         if word in _VALUE_MAY_FOLLOW:
             if words and not words[0].startswith("-"):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from harness.bench.workbench import Workbench
     from harness.lab.attach import LabDevice
     from harness.lab.health import LabEvent
-    from harness.lab.lease import DeviceHeld, Missed
+    from harness.lab.lease import Missed
     from harness.plugin.collection import Collected
     from harness.plugin.terminal import Live
     from harness.report.sections import RunData
@@ -273,12 +273,12 @@ class FreeDevices:
     """Acquires devices for cases, and releases them."""
 
     def __init__(self, workbench: Workbench) -> None:
-        self._workbench = workbench
+        self.workbench = workbench
         self.last = ""
         """The device that was used last."""
 
     def device(self, placement: Placement) -> LabDevice:
-        return self._workbench.lab.device(placement.device)
+        return self.workbench.lab.device(placement.device)
 
     def acquire(
         self,
@@ -302,10 +302,10 @@ class FreeDevices:
 
         def attempt() -> Sequence[Missed]:
             missed, refused = [], list[DeviceHeld]()
-            well = [candidate for candidate in places if self._workbench.problem(candidate) is None]
+            well = [candidate for candidate in places if self.workbench.problem(candidate) is None]
             for place in self._in_order(well, tried, preferred or self.last):
                 try:
-                    holder = self._workbench.acquire(self.device(place))
+                    holder = self.workbench.acquire(self.device(place))
                 except DeviceHeld as error:
                     refused.append(error)
                     continue
@@ -319,30 +319,18 @@ class FreeDevices:
             return missed
 
         while not acquired:
-            if all(self._workbench.problem(place) is not None for place in places):
+            if all(self.workbench.problem(place) is not None for place in places):
                 return next((place for place in places if place.device not in tried), placement)
-            self._workbench.wait_for(attempt, wait=wait)
+            self.workbench.wait_for(attempt, wait=wait)
         self.last = acquired[0].device
         return acquired[0]
-
-    def give_back(self, placement: Placement) -> None:
-        """Release the device, unless work on it goes on in the background."""
-        self._workbench.give_back(self.device(placement))
-
-    def keep_out(self, placement: Placement, error: DeviceHeld) -> None:
-        """Remember a device that was waited for in vain."""
-        self._workbench.keep_out(self.device(placement), error)
 
     def has_other(self, placement: Placement, tried: Collection[str] = ()) -> bool:
         """Return whether a usable device for a case is not among `tried`."""
         return any(
-            place.device not in tried and self._workbench.problem(place) is None
+            place.device not in tried and self.workbench.problem(place) is None
             for place in self._places(placement)
         )
-
-    def is_unfit(self, placement: Placement) -> bool:
-        """Return whether a device had a problem before the case began."""
-        return self._workbench.problem(placement) is not None
 
     def recover(self, placement: Placement, *, again: bool, is_last: bool) -> None:
         """Recover a device after a fault of the lab, or give it up.
@@ -352,10 +340,10 @@ class FreeDevices:
         """
         device = self.device(placement)
         if is_last and not again:
-            self._workbench.distrust(device)
-        elif not self.is_unfit(placement):
+            self.workbench.distrust(device)
+        elif self.workbench.problem(placement) is None:
             shared = placement.is_shared
-            self._workbench.recover(device, case_over=shared or not again, background=shared)
+            self.workbench.recover(device, case_over=shared or not again, background=shared)
 
     def _places(self, placement: Placement) -> list[Placement]:
         return [placement.on(name) for name in placement.candidates]
@@ -365,7 +353,7 @@ class FreeDevices:
 
         The case reports any other error.
         """
-        bench = self._workbench
+        bench = self.workbench
         try:
             if place.is_shared:
                 bench.ready(place, _PATIENCE_S)
@@ -388,7 +376,7 @@ class FreeDevices:
         """
         yield from (place for place in places if place.device == first and first not in tried)
         rest = [place for place in places if place.device != first or first in tried]
-        has_files = self._workbench.has_files
+        has_files = self.workbench.has_files
         yield from sorted(rest, key=lambda place: (place.device in tried, not has_files(place)))
 
 
@@ -436,7 +424,7 @@ class Attempts:
             )
         except DeviceHeld as error:
             self._place = self._placement
-            self._devices.keep_out(self._place, error)
+            self._devices.workbench.keep_out(self._devices.device(self._place), error)
         self._tried.append(self._place.device)
         self._count += 1
         return self._place
@@ -450,7 +438,7 @@ class Attempts:
         try:
             return self._continues(end, stop=stop, is_last=is_last)
         finally:
-            self._devices.give_back(self._place)
+            self._devices.workbench.give_back(self._devices.device(self._place))
 
     def _continues(self, end: AttemptEnd, *, stop: bool, is_last: bool) -> bool:
         if end in ("verdict", "unsupported"):
@@ -462,8 +450,8 @@ class Attempts:
                 self._tried.clear()
                 return not stop
             return end == "unsupported" and self._ask_another_kind()
-        unfit = self._place.is_shared and (end == "hot" or self._devices.is_unfit(self._place))
-        if unfit:
+        problem = self._devices.workbench.problem(self._place)
+        if self._place.is_shared and (end == "hot" or problem is not None):
             self._retries += 1
         if end == "hot":
             self._unable.append(self._place.device)
@@ -580,7 +568,7 @@ class Run:
             passing = (DeviceHeld, NotYet, DeviceError) if placement.is_shared else DeviceHeld
             return None if isinstance(error, passing) else error
         finally:
-            self.devices.give_back(place)
+            self.workbench.give_back(self.devices.device(place))
         return None
 
     def _nothing_ready(

@@ -17,6 +17,7 @@ import pytest
 from harness.core import hooks
 from harness.core.ending import Ending
 from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.outgoing_text import OutgoingStream
 from harness.plugin.collection import (
     MARKERS,
     MISTAKE,
@@ -44,7 +45,7 @@ from harness.plugin.plugin_compat import (
     refuse_cases_of_one_name,
     refuse_programs_beside_files,
 )
-from harness.plugin.pytest_internals import apply_xfail
+from harness.plugin.pytest_internals import apply_xfail, write_through
 from harness.plugin.recorder import Recorder, end_session, show_summary
 from harness.plugin.selection import Selection
 from harness.plugin.terminal import (
@@ -58,7 +59,6 @@ from harness.plugin.terminal import (
     UNSUPPORTED,
     Live,
     clean_report,
-    guard_output,
     send_progress,
     show_notices,
     show_skipped,
@@ -522,7 +522,11 @@ class _Outermost:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        guard_output(session.config)
+        # no control of the terminal or the CI system, and no secrets: they may be in a name, a
+        # warning, a traceback or an error of collection
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            write_through(reporter, lambda file: OutgoingStream(file, trusted=False))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:

@@ -152,21 +152,11 @@ def clean_report(report: pytest.TestReport) -> None:
         report.longrepr = continued(outgoing(longrepr))
     elif isinstance(longrepr, tuple):
         report.longrepr = (longrepr[0], longrepr[1], continued(outgoing(longrepr[2])))
-    else:  # `guard_output` cleans all other forms
+    else:  # the filter of all output cleans other forms
         reword(longrepr, message=lambda text: continued(outgoing(text)), line=outgoing)
     if hasattr(report, "wasxfail"):
         report.wasxfail = continued(outgoing(report.wasxfail))
     report.sections[:] = [(name, outgoing(text)) for name, text in report.sections]
-
-
-def guard_output(config: pytest.Config) -> None:
-    """Filter pytest's output: no control of the terminal or the CI system, and no secrets.
-
-    They may be in a name, a warning, a traceback or an error of collection.
-    """
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None:
-        write_through(reporter, lambda file: OutgoingStream(file, trusted=False))
 
 
 _OF_A_WORKER: Final = "qnn-harness"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -134,29 +135,9 @@ def _pairs(kind: str, options: Mapping[str, str]) -> dict[str, str]:
     return numbered(kind, (f"{key}={value}" for key, value in options.items()))
 
 
-# Places in the table that QnnInterface_getProviders gives. It is append-only: these are the same
-# in all libraries with core API 2 (checked with QNN 2.47.0 to 2.51.0).
-_NAMES: Final = (  # noqa: SIM905
-    "QnnProperty_hasCapability QnnBackend_create QnnBackend_setConfig "
-    "QnnBackend_getApiVersion QnnBackend_getBuildId QnnBackend_registerOpPackage "
-    "QnnBackend_getSupportedOperations QnnBackend_validateOpConfig QnnBackend_free "
-    "QnnContext_create QnnContext_setConfig QnnContext_getBinarySize "
-    "QnnContext_getBinary QnnContext_createFromBinary QnnContext_free QnnGraph_create "
-    "QnnGraph_createSubgraph QnnGraph_setConfig QnnGraph_addNode QnnGraph_finalize "
-    "QnnGraph_retrieve QnnGraph_execute QnnGraph_executeAsync "
-    "QnnTensor_createContextTensor QnnTensor_createGraphTensor QnnLog_create "
-    "QnnLog_setLogLevel QnnLog_free QnnProfile_create QnnProfile_setConfig "
-    "QnnProfile_getEvents QnnProfile_getSubEvents QnnProfile_getEventData "
-    "QnnProfile_getExtendedEventData QnnProfile_free QnnMem_register QnnMem_deRegister "
-    "QnnDevice_getPlatformInfo QnnDevice_freePlatformInfo QnnDevice_getInfrastructure "
-    "QnnDevice_create QnnDevice_setConfig QnnDevice_getInfo QnnDevice_free "
-    "QnnSignal_create QnnSignal_setConfig QnnSignal_trigger QnnSignal_free "
-    "QnnError_getMessage QnnError_getVerboseMessage QnnError_freeVerboseMessage "
-    "QnnGraph_prepareExecutionEnvironment QnnGraph_releaseExecutionEnvironment "
-    "QnnGraph_getProperty QnnContext_validateBinary "
-    "QnnContext_createFromBinaryWithSignal QnnContext_createFromBinaryListAsync "
-    "QnnTensor_updateGraphTensors QnnTensor_updateContextTensors"
-).split()
+# In the order of the table that QnnInterface_getProviders gives. It is append-only: these are the
+# same in all libraries with core API 2 (checked with QNN 2.47.0 to 2.51.0).
+_NAMES: Final = Path(__file__).with_name("qnn_functions.txt").read_text("ascii").split()
 _SYSTEM_NAMES: Final = (
     "QnnSystemContext_create",
     "QnnSystemContext_getBinaryInfo",

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import IO, Final, Self
 
@@ -26,20 +26,29 @@ _MAX_LINE_BYTES: Final = 4096
 _MAX_MESSAGE_BYTES: Final = 4000
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class DeviceSettings:
-    """The settings of a device, passed to its daemon and kept over all boots."""
+    """The settings of a device, passed to its daemon and kept over all boots.
+
+    `storage` is its storage folder, kept over restarts; only one device at a time can use it.
+    `public_key` is the only accepted adbkey.pub. `storage_limit_bytes` makes files that are
+    pushed hit a full flash; `reboot_s` is the duration of a reboot in seconds. `board` makes it one
+    with arm64 programs. `prepares_gpu` lets the GPU backend prepare graphs, which it
+    cannot execute.
+    """
 
     storage: Path
     properties: Mapping[str, str]
     public_key: Path
-    storage_limit_bytes: int | None
-    reboot_s: float
-    board: Board | None
-    prepares_gpu: bool
+    storage_limit_bytes: int | None = None
+    reboot_s: float = 0.5
+    board: Board | None = None
+    prepares_gpu: bool = False
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self) | {"properties": dict(self.properties)}, default=str)
+        plain = {setting.name: getattr(self, setting.name) for setting in fields(DeviceSettings)}
+        plain |= {"properties": dict(self.properties), "board": self.board and asdict(self.board)}
+        return json.dumps(plain, default=str)
 
     @classmethod
     def from_json(cls, text: str) -> DeviceSettings:
@@ -51,41 +60,17 @@ class DeviceSettings:
         return cls(**plain)
 
 
-class SimulatedDevice:
+@dataclass(eq=False)
+class SimulatedDevice(DeviceSettings):
     """A simulated device with its own adb daemon, for `adb connect`; a context manager.
-
-    `storage` is its storage folder, kept over restarts; only one device at a time can use it.
-    `public_key` is the only accepted adbkey.pub. `storage_limit_bytes` makes files that are
-    pushed hit a full flash; `reboot_s` is the duration of a reboot in seconds. `board` makes it one
-    with arm64 programs. `prepares_gpu` lets the GPU backend prepare graphs, which it
-    cannot execute.
 
     The daemon ends by itself when this process ends, however that happens.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        storage: Path,
-        properties: Mapping[str, str],
-        public_key: Path,
-        storage_limit_bytes: int | None = None,
-        reboot_s: float = 0.5,
-        board: Board | None = None,
-        prepares_gpu: bool = False,
-    ) -> None:
-        self.name = name
-        self.storage = storage.resolve()
-        self._settings = DeviceSettings(
-            storage=self.storage,
-            properties=properties,
-            public_key=public_key.resolve(),
-            storage_limit_bytes=storage_limit_bytes,
-            reboot_s=reboot_s,
-            board=board,
-            prepares_gpu=prepares_gpu,
-        )
+    name: str
+
+    def __post_init__(self) -> None:
+        self.storage, self.public_key = self.storage.resolve(), self.public_key.resolve()
         self._process: subprocess.Popen[bytes] | None = None
         self._port: int | None = None
         self._errors: IO[bytes] | None = None
@@ -162,7 +147,7 @@ class SimulatedDevice:
 
     def command(self) -> list[str]:
         module = "harness.simulator.daemon"
-        return [sys.executable, "-P", "-m", module, self._settings.to_json()]
+        return [sys.executable, "-P", "-m", module, self.to_json()]
 
     def _spawn(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         root = str(Path(harness.__file__).parents[1])

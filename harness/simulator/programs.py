@@ -12,7 +12,6 @@ import sys
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from harness.simulator import logcat, storage
@@ -23,23 +22,9 @@ from harness.simulator.fixed_paths import FIXED_PATHS
 SIMULATED_HARDWARE: Final = "simulator"
 """The value of ro.hardware, which no phone has."""
 _FEATURES: Final = ("shell_v2", "stat_v2", "fixed_push_mkdir")
+_BUILD_PROP: Final = Path(__file__).parent / "build.prop"
 _NAME: Final = re.compile(r"[A-Za-z0-9._:@-]{1,255}")
 _MAX_VALUE_CHARACTERS: Final = 4096
-
-# Qualcomm's names of the platforms, as phones with these SoCs report them in ro.board.platform.
-_PLATFORMS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "SM8250": "kona",
-        "SM8350": "lahaina",
-        "SM8450": "taro",
-        "SM8475": "taro",
-        "SM8550": "kalama",
-        "QCS8550": "kalama",
-        "SM8650": "pineapple",
-        "SM8750": "sun",
-        "SM8850": "canoe",
-    }
-)
 
 
 def device_properties(
@@ -50,36 +35,17 @@ def device_properties(
     `abi` is that of the programs that really run there; `root` selects a build for developers,
     else one for users.
     """
-    product = soc.lower()
-    serial = "SIM" + hashlib.sha256(name.encode()).hexdigest()[:9].upper()
-    build = "SIM1.240101.001"
-    build_type = "userdebug" if root else "user"
-    fingerprint = f"qnn-harness/{product}/{product}:14/{build}/1:{build_type}/test-keys"
-    return {
-        "ro.adb.secure": "1",
-        "ro.board.platform": _PLATFORMS.get(soc, product),
-        "ro.boot.hardware": SIMULATED_HARDWARE,
-        "ro.boot.serialno": serial,
-        "ro.build.display.id": build,
-        "ro.build.fingerprint": fingerprint,
-        "ro.build.id": build,
-        "ro.build.type": build_type,
-        "ro.build.version.release": "14",
-        "ro.build.version.sdk": "34",
-        "ro.debuggable": "1" if root else "0",
-        "ro.hardware": SIMULATED_HARDWARE,
-        "ro.product.brand": "qnn-harness",
-        "ro.product.cpu.abi": abi,
-        "ro.product.cpu.abilist": abi,
-        "ro.product.device": product,
-        "ro.product.model": f"{soc} simulator",
-        "ro.product.name": product,
-        "ro.secure": "0" if root else "1",
-        "ro.serialno": serial,
-        "ro.soc.manufacturer": "QTI",
-        "ro.soc.model": soc,
-        "sys.boot_completed": "1",
+    values = {
+        "abi": abi,
+        "insecure": int(root),
+        "secure": int(not root),
+        "type": "userdebug" if root else "user",
+        "product": soc.lower(),
+        "serial": "SIM" + hashlib.sha256(name.encode()).hexdigest()[:9].upper(),
+        "soc": soc,
     }
+    lines = _BUILD_PROP.read_text("ascii").format(**values).splitlines()
+    return dict(line.split("=", 1) for line in lines)
 
 
 def board_properties(name: str, soc: str) -> dict[str, str]:
@@ -126,46 +92,7 @@ NEW_ROOT: Final = "dev/root"
 
 _TABLE: Final = "dev/__properties__/table"
 
-_GETPROP: Final = r"""
-# getprop [NAME [DEFAULT]]: the device's properties.
-table=@TABLE@
-[ $# -eq 0 ] && exec cat "$table"
-while IFS= read -r line; do
-  case $line in
-    "[$1]: ["*) line=${line#*"]: ["}; printf '%s\n' "${line%]}"; exit 0 ;;
-  esac
-done < "$table"
-printf '%s\n' "$2"
-"""
-
-_SETPROP: Final = r"""
-# setprop NAME VALUE: changes a property until the next boot; ro.* cannot be changed.
-table=@TABLE@
-[ $# -eq 2 ] || { echo 'usage: setprop NAME VALUE' >&2; exit 1; }
-bad=
-case $1 in ''|ro.*|*[!A-Za-z0-9._:@-]*) bad=1 ;; esac
-case $2 in *'
-'*) bad=1 ;; esac
-[ -z "$bad" ] || { echo "Failed to set property '$1' to '$2'." >&2; exit 1; }
-{
-  while IFS= read -r line; do
-    case $line in "[$1]: ["*) ;; *) printf '%s\n' "$line" ;; esac
-  done < "$table"
-  printf '[%s]: [%s]\n' "$1" "$2"
-} | sort > "$table.$$" && mv "$table.$$" "$table"
-"""
-
-_REBOOT: Final = """
-# reboot: ends every command, this one too.
-kill -HUP @PID@ && exec sleep 60
-"""
-
-# libQnnGpu.so for x86-64 searches for it (`whereis oqclc`): with it on PATH the backend prepares
-# graphs offline. It leaves its sources in the current folder and takes bin.o from there.
-_OFFLINE_COMPILER: Final = """
-# oqclc: stands in for an offline OpenCL compiler, and compiles nothing.
-printf 'no kernel: made by a simulated device of qnn-harness' > bin.o
-"""
+_PROGRAMS: Final = Path(__file__).parent / "device_programs"
 
 
 def install(settings: DeviceSettings, reason: str) -> None:
@@ -185,22 +112,17 @@ def install(settings: DeviceSettings, reason: str) -> None:
         (root / folder).mkdir(parents=True, exist_ok=True)
     (root / LOG_FILE).touch()
     (root / _TABLE).write_text(getprop_text(checked_properties(table)))
-    texts = {
-        "getprop": _GETPROP,
-        "setprop": _SETPROP,
-        "reboot": _REBOOT,
-        "log": _python_program(Path(logcat.__file__), "log", str(root / LOG_FILE)),
-        "logcat": _python_program(Path(logcat.__file__), "logcat", str(root / LOG_FILE)),
-    }
-    if settings.prepares_gpu:
-        texts["oqclc"] = _OFFLINE_COMPILER
+    texts = {path.stem: path.read_text("ascii") for path in _PROGRAMS.glob("*.sh")}
+    if not settings.prepares_gpu:
+        del texts["oqclc"]
+    for name in ("log", "logcat"):
+        texts[name] = _python_program(Path(logcat.__file__), name, str(root / LOG_FILE))
     if limit_bytes is not None:
         texts["df"] = _python_program(Path(storage.__file__), str(root), str(limit_bytes))
     table_file = shlex.quote(str(root / _TABLE))
     for name, text in texts.items():
         program = root / "system/bin" / name
-        text = text.replace("@TABLE@", table_file).replace("@PID@", str(os.getpid()))
-        program.write_text("#!/bin/sh" + text)
+        program.write_text(text.replace("@TABLE@", table_file).replace("@PID@", str(os.getpid())))
         program.chmod(0o755)
     if settings.board is not None:
         install_board(settings.board, root)
@@ -225,4 +147,4 @@ def environment(root: Path, board: Board | None) -> dict[str, str]:
 
 def _python_program(file: Path, *first: str) -> str:
     command = shlex.join([sys.executable, "-I", "-S", str(file), *first])
-    return f'\nexec {command} "$@"\n'
+    return f'#!/bin/sh\nexec {command} "$@"\n'

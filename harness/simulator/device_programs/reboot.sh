@@ -1,0 +1,3 @@
+#!/bin/sh
+# reboot: ends every command, this one too.
+kill -HUP @PID@ && exec sleep 60

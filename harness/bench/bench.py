@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
@@ -17,11 +18,12 @@ from harness.bench.litert import ON_LITERT, compiled_model
 from harness.bench.placement import Placement
 from harness.bench.provisioner import program_set
 from harness.bench.session import (
+    SESSION_OUTPUTS,
     OrtOnDevice,
     SessionModel,
     open_session,
     ort_on_device,
-    run_session,
+    run_and_keep,
 )
 from harness.bench.wrong_call import require
 from harness.containers.graph_nodes import (
@@ -151,16 +153,13 @@ def _carried(
 
 
 def _assigned(parts: object, on: str) -> Iterator[tuple[str | None, str, list[tuple[str, str]]]]:
+    """Yield part, processor and nodes (name, type) of a device's report, which may be anything."""
     for index, part in enumerate(parts if isinstance(parts, list) else []):
         match part:
             case {"ep": str(ep), "nodes": list(nodes)}:
-                named = [(n[0], n[1]) for n in nodes if _is_named(n)]
-                is_qnn = ep != CPU_EP
-                yield (str(index), on, named) if is_qnn else (None, CPU, named)
-
-
-def _is_named(node: Any) -> bool:
-    return isinstance(node, list) and len(node) == 2 and all(isinstance(n, str) for n in node)
+                pairs = [n for n in nodes if isinstance(n, list) and [*map(type, n)] == [str, str]]
+                named = [(name, op_type) for name, op_type in pairs]
+                yield (None, CPU, named) if ep == CPU_EP else (str(index), on, named)
 
 
 def placed_session(case: CaseSession, session: SessionModel, result: Observation) -> Observation:
@@ -377,7 +376,10 @@ class Bench:
         case.notes.makers += self._target.builds(session.sources)
         deployed = session.deployed(known, folder, files, tolerance)
         plan = session.plan(ort, deployed, rounds_of(repeat))
-        result = run_session(case, self.run, self.reference, session, plan, files, timeout_s)
+        outputs = session.outputs_to_keep(files, self.reference)
+        result = run_and_keep(case, partial(self.run, timeout_s=timeout_s), plan, outputs)
+        if names := {each.name: each.file.name for each in result.kept if each.file is not None}:
+            self.measure(**{SESSION_OUTPUTS: names})
         self._note_graphs(result, [session.path.name])
         return placed_session(case, session, result)
 

@@ -8,7 +8,6 @@ import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -292,6 +291,26 @@ class SessionModel:
             for model, outputs in zip(known, expected, strict=True)
         ]
 
+    def outputs_to_keep(
+        self, files: Mapping[str, Path], reference: Callable[[Model], Reference]
+    ) -> list[ToKeep]:
+        """Return the outputs for each set of inputs, with their references.
+
+        These are the expected outputs among `files`, the deployed files, else those of ONNX Runtime
+        on the CPU, which `reference` returns.
+        """
+        expected = [file for name, file in files.items() if name.startswith("expected.")]
+        return [
+            ToKeep(
+                "ort-run",
+                self.surface.results,
+                model.expected_files or reference(model).expected,
+                GIVEN if model.expected_files else ON_CPU,
+                model.sample,
+            )
+            for model in self.models
+        ] or [ToKeep("ort-run", self.surface.results, expected, GIVEN)]
+
     def plan(self, ort: OrtOnDevice, deployed: Sequence[DeployedModel], rounds: Rounds) -> Plan:
         """Return a plan with one session, run twice if the outputs have no other reference."""
         steps = ort.session(0, deployed[0].file, fallback=self.mixed)
@@ -302,37 +321,6 @@ class SessionModel:
             for part in ((each,) if model.expected else each.halves())
         ]
         return ort.plan((*steps, *runs), sessions=1)
-
-
-def run_session(
-    case: CaseSession,
-    run: Callable[..., Observation],
-    reference: Callable[[Model], Reference],
-    session: SessionModel,
-    plan: Plan,
-    files: Mapping[str, Path],
-    timeout_s: float,
-) -> Observation:
-    """Run a plan of a session and keep the outputs that have a reference.
-
-    References are the expected outputs among `files`, the deployed files, else those of ONNX
-    Runtime on the CPU. `run` and `reference` are methods of the bench.
-    """
-    expected = [file for name, file in files.items() if name.startswith("expected.")]
-    outputs = [
-        ToKeep(
-            "ort-run",
-            session.surface.results,
-            model.expected_files or reference(model).expected,
-            GIVEN if model.expected_files else ON_CPU,
-            model.sample,
-        )
-        for model in session.models
-    ] or [ToKeep("ort-run", session.surface.results, expected, GIVEN)]
-    observation = run_and_keep(case, partial(run, timeout_s=timeout_s), plan, outputs)
-    names = {each.name: each.file.name for each in observation.kept if each.file is not None}
-    case.notes.measurements |= {SESSION_OUTPUTS: names} if names else {}
-    return observation
 
 
 def open_session(

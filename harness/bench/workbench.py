@@ -184,7 +184,8 @@ class Workbench:
         DeviceHeld if labgrid refuses the device.
         """
         if self.is_busy(device):
-            return self._missed(device)
+            assert self.lab.leases is not None
+            return Missed(device.name, device.lease_key, self.lab.leases.own_holding())
         if (missed := device.try_acquire()) is not None or device.is_ours:
             return missed
         known = self._known.pop(device.key)
@@ -305,10 +306,6 @@ class Workbench:
         self._devices.pop(device, None)
         device.detach()
 
-    def _missed(self, device: LabDevice) -> Missed:
-        assert self.lab.leases is not None
-        return Missed(device.name, device.lease_key, self.lab.leases.own_holding())
-
     def provisioned(self, device: LabDevice) -> ProvisionedDevice:
         """Return a device of the lab with what the run has deployed there."""
         if device not in self._devices:
@@ -377,21 +374,21 @@ class Workbench:
         self.refuse(placement, [finding for finding in findings if finding.context not in files])
 
     def _open_deployer(self, device: AttachedDevice) -> Deployer:
+        def on_push(push: Push) -> None:
+            detail = f"{push.title}: {push.problem}" if push.problem else push.title
+            state: State = "suspect" if push.problem else "good"
+            when = push.started, push.duration_s
+            event = LabEvent(device.name, "push", state, (), detail, *when, pushed_bytes=push.size)
+            self._on_event(event)
+
         return Deployer(
             device.transport,
             device.workdir,
             cap_bytes=device.config.store_limit_bytes,
             claim=self._claim,
-            on_push=lambda push: self._on_event(_pushed(device.name, push)),
+            on_push=on_push,
         )
 
 
 def _probe_problem(device: LabDevice) -> str | None:
     return None if device.probe is None else probe_problem(device.attach().transport, device.probe)
-
-
-def _pushed(device: str, push: Push) -> LabEvent:
-    detail = f"{push.title}: {push.problem}" if push.problem else push.title
-    state: State = "suspect" if push.problem else "good"
-    took_s = push.duration_s
-    return LabEvent(device, "push", state, (), detail, push.started, took_s, pushed_bytes=push.size)

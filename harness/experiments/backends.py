@@ -240,7 +240,8 @@ def _judge_refusal(
 
 def _why(result: Progress) -> str:
     """Return why it was refused: by nodes, else by operators, else the process's error."""
-    return _not_taken(result) or _said_no(result) or _first_line(result.verdict)
+    rejected = (f"{'/'.join(map(str, n))} for {name}" for name, n in result.rejected.items())
+    return _not_taken(result) or ", ".join(rejected) or _first_line(result.verdict)
 
 
 def _says_what_it_refused(result: Progress) -> bool:
@@ -256,13 +257,6 @@ def _says_what_it_refused(result: Progress) -> bool:
         return any(name in result.rejected for name in _WEIGHTED_BY_QNN)
     is_fallback = _FALLBACK.search(error.message) and not _NOT_SET_UP.search(error.message)
     return error.code is not None or bool(is_fallback)
-
-
-def _said_no(result: Progress) -> str:
-    """Return the operators that the backend refused when asked, with their codes."""
-    return ", ".join(
-        f"{'/'.join(map(str, codes))} for {name}" for name, codes in result.rejected.items()
-    )
 
 
 def _computed(result: Progress) -> str:
@@ -317,11 +311,11 @@ def _reworded(error: ErrorRecord, message: str) -> ErrorRecord:
 
 
 def _first_line(verdict: Verdict) -> str:
-    error: Any = verdict.error
-    if error is None:
+    if (error := verdict.error) is None:
         return verdict.outcome
     call = " ".join(str(part) for part in (error.api, error.code) if part is not None)
-    return f"{call} {error.message.partition(chr(10))[0]}".strip()
+    line = error.message.partition("\n")[0]
+    return f"{call} {line}".strip()
 
 
 def _objects(value: object) -> list[Mapping[str, Any]]:

@@ -29,20 +29,13 @@ _NO_MEMORY = Settings(memory="off")
 LimitKind = Literal["bytes", "count", "leak", "none", "mixed", "unclear"]
 
 
-@dataclass(frozen=True)
-class FitRange:
-    """The largest number that fits, and the smallest seen refused (None: nothing was refused)."""
-
-    fits: int
-    refused_at: int | None
-
-
-def largest_that_fits(attempt: Callable[[int], int], cap: int) -> FitRange:
+def largest_that_fits(attempt: Callable[[int], int], cap: int) -> tuple[int, int | None]:
     """Find the largest number in 1..cap of which `attempt` loads all: try 1, cap, then bisect.
 
-    Each call of `attempt` must use a process of its own, and return how many were loaded. After a
-    refusal that number and the next are tried first, so that a consistent device needs two trials
-    instead of log2(n). A device that contradicts these hints is bisected as usual.
+    Returns it and the smallest number seen refused, None if nothing was. Each call of `attempt`
+    must use a process of its own, and return how many were loaded. After a refusal that number and
+    the next are tried first, so that a consistent device needs two trials instead of log2(n). A
+    device that contradicts these hints is bisected as usual.
 
     Raises ValueError for a cap below 1.
     """
@@ -63,7 +56,7 @@ def largest_that_fits(attempt: Callable[[int], int], cap: int) -> FitRange:
             continue
         hints = [hint for hint in hints if fits < hint < refused]
         number = hints.pop(0) if hints else (fits + refused) // 2
-    return FitRange(fits=fits, refused_at=refused if refused <= cap else None)
+    return fits, refused if refused <= cap else None
 
 
 def loaded_in_turn(attempt: Callable[[int], int], number: int) -> tuple[int, int]:
@@ -97,20 +90,15 @@ class SizePoint:
     sequential_loads: int
     sequential_tried: int
 
-    @property
-    def leaks(self) -> bool:
-        """Return whether loading and freeing in turn was refused, as if memory leaked."""
-        return self.sequential_loads < self.sequential_tried
-
 
 @dataclass(frozen=True)
 class Limit:
-    """The kind of a limit, with the range of the budget (bytes; None for other kinds)."""
+    """The kind of a limit; if it is bytes, `budget_bytes` plus or minus `uncertainty_bytes`."""
 
     kind: LimitKind
     reason: str
-    budget_low_bytes: int | None = None
-    budget_high_bytes: int | None = None
+    budget_bytes: int | None = None
+    uncertainty_bytes: int | None = None
     count: int | None = None
 
     def __str__(self) -> str:
@@ -118,20 +106,6 @@ class Limit:
             return f"{self.kind}: {self.reason}"
         budget = f"{self.budget_bytes / 1e9:.3f} GB +/- {self.uncertainty_bytes / 1e9:.3f} GB"
         return f"{self.kind}, {budget}: {self.reason}"
-
-    @property
-    def budget_bytes(self) -> int | None:
-        """The middle of the range."""
-        if self.budget_low_bytes is None or self.budget_high_bytes is None:
-            return None
-        return (self.budget_low_bytes + self.budget_high_bytes) // 2
-
-    @property
-    def uncertainty_bytes(self) -> int | None:
-        """Half the width of the range: the budget is `budget_bytes` plus or minus this."""
-        if self.budget_low_bytes is None or self.budget_high_bytes is None:
-            return None
-        return (self.budget_high_bytes - self.budget_low_bytes + 1) // 2
 
 
 def conclude(points: Sequence[SizePoint]) -> Limit:
@@ -146,9 +120,8 @@ def conclude(points: Sequence[SizePoint]) -> Limit:
     """
     if not points:
         raise ValueError("nothing was measured")
-    leaking = [point for point in points if point.leaks]
-    if leaking:
-        worst = leaking[0]
+    leaking = (point for point in points if point.sequential_loads < point.sequential_tried)
+    if (worst := next(leaking, None)) is not None:
         return Limit(
             kind="leak",
             reason=f"{worst.label}: loading and freeing in turn was refused after "
@@ -183,8 +156,8 @@ def conclude(points: Sequence[SizePoint]) -> Limit:
         return Limit(
             kind="bytes",
             reason=f"one amount of memory explains every size: {figures}",
-            budget_low_bytes=low,
-            budget_high_bytes=high,
+            budget_bytes=(low + high) // 2,
+            uncertainty_bytes=(high - low + 1) // 2,
         )
     if same_count:
         return Limit(
@@ -209,6 +182,14 @@ def settled_limit(measure: Callable[[], Sequence[SizePoint]]) -> tuple[Limit, Se
     return limit, points
 
 
+def _refusal(observation: Observation) -> int | None:
+    """Return the code with which a context was refused; None if none was."""
+    failure = observation.run.transcript.first_failure
+    if failure is None or failure.verb != "context-load":
+        return None
+    return failure.code or None
+
+
 def fill(bench: Bench, source: Source, *, most: int) -> None:
     """Load contexts until one is refused, then execute some of those that fit in a new process.
 
@@ -219,9 +200,8 @@ def fill(bench: Bench, source: Source, *, most: int) -> None:
     loads = tuple(Move("load", number) for number in range(most))
     frees = tuple(Move("free", number) for number in range(most))
     result = bench.run(bench.context_plan([deployed], Schedule(loads, frees), _NO_MEMORY))
-    failure = result.run.transcript.first_failure
-    refused = failure is not None and failure.verb == "context-load" and failure.code
-    if refused:
+    refused = _refusal(result)
+    if refused is not None:
         bench.accept_refusal()
     else:
         result.check()
@@ -231,13 +211,13 @@ def fill(bench: Bench, source: Source, *, most: int) -> None:
     moves = (*loads[:fits], *(Move("execute", number) for number in sorted(executed)))
     bench.attempt(bench.context_plan([deployed], Schedule(moves, frees[:fits]), _NO_MEMORY)).check()
     bench.outputs_compared()
-    if not refused or failure is None:
+    if refused is None:
         loaded = counted(fits, "context is", "contexts are")
         bench.conclude(f"{loaded} loaded together, of {source}, and none was refused")
         return
     fitting = counted(fits, "context fits", "contexts fit")
-    message = f"{fitting}, of {source}, and the next is refused with {failure.code}"
-    bench.expect(held("refused_for_want_of_memory", same_code(failure.code, _NO_ROOM), message))
+    message = f"{fitting}, of {source}, and the next is refused with {refused}"
+    bench.expect(held("refused_for_want_of_memory", same_code(refused, _NO_ROOM), message))
 
 
 def find_limit(
@@ -268,9 +248,7 @@ def _size_point(bench: Bench, source: Source, cap: int) -> SizePoint:
 
     def loads(steps: Schedule) -> Observation:
         observation = bench.attempt(bench.context_plan([deployed], steps, _NO_MEMORY))
-        failure = observation.run.transcript.first_failure
-        refused = failure is not None and failure.verb == "context-load" and failure.code
-        if not (refused and observation.verdict.outcome == "failed"):
+        if _refusal(observation) is None or observation.verdict.outcome != "failed":
             observation.check()
         return observation
 
@@ -280,20 +258,20 @@ def _size_point(bench: Bench, source: Source, cap: int) -> SizePoint:
         estimates.extend(context_estimate(observation.run.transcript))
         return observation.loaded
 
-    fit = largest_that_fits(attempt, cap)
+    fits, refused_at = largest_that_fits(attempt, cap)
 
     def turns(number: int) -> int:
         in_turn = schedule(number, "sequential")
         moves = tuple(move for move in in_turn.moves if move.verb != "execute")
         return loads(Schedule(moves, in_turn.frees)).loaded
 
-    loaded, tried = loaded_in_turn(turns, min(cap, (fit.refused_at or cap) + 2))
+    loaded, tried = loaded_in_turn(turns, min(cap, (refused_at or cap) + 2))
     return SizePoint(
         label=str(source),
         bytes_per_context=max(estimates, default=deployed.context.memory_bytes),
         estimate_source="library" if estimates else "metadata",
-        fits=fit.fits,
-        refused_at=fit.refused_at,
+        fits=fits,
+        refused_at=refused_at,
         sequential_loads=loaded,
         sequential_tried=tried,
     )

@@ -6,8 +6,9 @@ First come the plans and measurements, then the judgement, which is pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from harness.bench.bench import Bench
@@ -93,13 +94,13 @@ _REFERENCE: Final = Pairing("raw", "raw")
 
 def prepared_memory(context: DeployedContext) -> str:
     """Return the memory type of the binary's tensors; "mixed" if they differ."""
-    kinds = {
-        tensor.get("memory_type")
-        for graph in context.context.metadata.get("graphs", [])
-        for kind in ("inputs", "outputs")
-        for tensor in graph.get(kind, [])
-    }
-    return {frozenset({0}): "raw", frozenset({1}): "memhandle"}.get(frozenset(kinds), "mixed")
+    kinds = {tensor.get("memory_type") for tensor in _tensors(context.context.metadata)}
+    return "raw" if kinds == {0} else "memhandle" if kinds == {1} else "mixed"
+
+
+def _tensors(metadata: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for graph in metadata.get("graphs", []):
+        yield from (*graph.get("inputs", []), *graph.get("outputs", []))
 
 
 def by_memory(bench: Bench, sources: Sequence[Source]) -> dict[TensorMemory, Source]:
@@ -280,12 +281,7 @@ def pairing_figures(
     `memory_bytes` is all memory that a device needs for the context, by its metadata and the known
     needs of the library.
     """
-    io_bytes = sum(
-        int(tensor.get("bytes", 0))
-        for graph in metadata.get("graphs", [])
-        for kind in ("inputs", "outputs")
-        for tensor in graph.get(kind, [])
-    )
+    io_bytes = sum(int(tensor.get("bytes", 0)) for tensor in _tensors(metadata))
     runs = [step for step in transcript.steps if step.verb == "io-run" and step.ok]
     timed = [whole_numbers(step.data.get("run_us")) for step in runs]
     return PairingFigures(
@@ -317,13 +313,14 @@ def judge_pairing(
     # if any of them shows buffers of the backend, the others have none if they show none
     visible = any(process is not None and process.samples.visible for process in processes)
     at_load = figures.io_bytes * documented.at_load
-    growth = _Growth(figures, visible, tolerances.memory_part * figures.io_bytes)
+    slack = tolerances.memory_part * figures.io_bytes
+    grown = partial(_grown, figures, slack=slack, visible=visible)
     return [
         # weights and spill-fill may be allocated together with the I/O
-        growth.by(MEMORY[0], "before", "loaded", at_load, figures.other_bytes),
-        growth.by(MEMORY[1], "bound", "first", figures.io_bytes * documented.at_first_inference),
-        growth.by(MEMORY[2], "first", "tenth", 0),
-        growth.by(MEMORY[3], "before", "freed", 0),
+        grown(MEMORY[0], "before", "loaded", at_load, extra=figures.other_bytes),
+        grown(MEMORY[1], "bound", "first", figures.io_bytes * documented.at_first_inference),
+        grown(MEMORY[2], "first", "tenth", 0),
+        grown(MEMORY[3], "before", "freed", 0),
         _copied(documented.copied, figures, base),
         same_latency(
             LATENCY,
@@ -353,37 +350,38 @@ def disturbed(tolerances: Tolerances) -> Rules:
     return dict.fromkeys(MEMORY, Disturbed()) | {LATENCY: latency}
 
 
-@dataclass(frozen=True)
-class _Growth:
-    """The growth of a process's shared buffers; `slack` bytes count as nothing."""
+def _grown(
+    figures: PairingFigures,
+    name: str,
+    start: str,
+    end: str,
+    expected: int,
+    *,
+    slack: float,
+    visible: bool,
+    extra: int = 0,
+) -> Check:
+    """Check that shared buffers grew by the expected bytes, or up to `extra` more.
 
-    figures: PairingFigures
-    visible: bool
-    slack: float
-
-    def by(self, name: str, start: str, end: str, expected: int, extra: int = 0) -> Check:
-        """Check that they grew by the expected bytes, or up to `extra` more."""
-        growth = self.figures.samples.growth(start, end)
-        if growth is None or not self.visible:
-            return self._blind(name, start, end)
-        least, most = expected - self.slack, expected + extra + self.slack
-        expectation = f"the I/O's {expected} bytes" if expected else "nothing"
-        return held(
-            name,
-            growth <= most and (growth >= least or not expected),
-            f"expected {expectation}, shared buffers grew by {growth} bytes from {start} to {end}",
-            growth_bytes=growth,
-            expected_bytes=expected,
-            tolerance_bytes=round(self.slack),
-        )
-
-    def _blind(self, name: str, start: str, end: str) -> Check:
-        samples = self.figures.samples
-        if samples.growth(start, end) is None:
-            return undecided(name, f"there is no sample {start} or {end}")
-        rss = samples.rss_bytes.get(end, 0) - samples.rss_bytes.get(start, 0)
+    `slack` bytes count as nothing.
+    """
+    growth = figures.samples.growth(start, end)
+    if growth is None:
+        return undecided(name, f"there is no sample {start} or {end}")
+    if not visible:
+        rss_bytes = figures.samples.rss_bytes
+        rss = rss_bytes.get(end, 0) - rss_bytes.get(start, 0)
         reason = f"the backend shares no buffers with a DSP here; RSS changed by {rss} bytes"
         return undecided(name, reason, rss_growth_bytes=rss)
+    expectation = f"the I/O's {expected} bytes" if expected else "nothing"
+    return held(
+        name,
+        growth <= expected + extra + slack and (growth >= expected - slack or not expected),
+        f"expected {expectation}, shared buffers grew by {growth} bytes from {start} to {end}",
+        growth_bytes=growth,
+        expected_bytes=expected,
+        tolerance_bytes=round(slack),
+    )
 
 
 def _copied(expected: bool, figures: PairingFigures, base: PairingFigures | None) -> Check:

@@ -7,7 +7,7 @@ which are pure, then the measurements.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -188,7 +188,11 @@ def profile_case(
         level,
         profile.graphs,
         phases=profile.phases,
-        nodes={name for path in models for name in _names_in(path)},
+        nodes={
+            node.name or f"{node.op_type}{i}"  # ONNX Runtime's name for a nameless node
+            for path in models
+            for i, node in enumerate(read_model(path, weights=False).graph.node)
+        },
         added_us=profile.added_us,
         notes=notes,
     )
@@ -227,8 +231,3 @@ def _run(
         return _run(bench, ran, "basic", folder, notes)
     notes.append(f"it could not be profiled: {result.verdict.explanation()}")
     return None, requested
-
-
-def _names_in(path: Path) -> Iterator[str]:
-    for i, node in enumerate(read_model(path, weights=False).graph.node):
-        yield node.name or f"{node.op_type}{i}"  # ONNX Runtime's name for a nameless node

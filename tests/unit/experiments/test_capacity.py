@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.experiments.capacity import (
-    FitRange,
     SizePoint,
     conclude,
     largest_that_fits,
@@ -26,9 +25,9 @@ def test_finds_the_true_number_whatever_the_hint_says(true: int, cap: int, lie: 
         tried.append(number)
         return number if number <= true else min(true + lie, number - 1)
 
-    fit = largest_that_fits(attempt, cap)
-    assert fit.fits == min(true, cap)
-    assert fit.refused_at == (true + 1 if true < cap else None)
+    fits, refused_at = largest_that_fits(attempt, cap)
+    assert fits == min(true, cap)
+    assert refused_at == (true + 1 if true < cap else None)
     assert len(tried) <= 2 * math.ceil(math.log2(cap + 1)) + 4
 
 
@@ -39,7 +38,7 @@ def test_an_honest_hint_saves_the_bisection() -> None:
         tried.append(number)
         return min(number, 57)
 
-    assert largest_that_fits(attempt, 512) == FitRange(fits=57, refused_at=58)
+    assert largest_that_fits(attempt, 512) == (57, 58)
     assert tried == [1, 512, 57, 58], "asked for all, and twice where the hint says"
 
 

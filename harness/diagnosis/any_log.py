@@ -21,7 +21,6 @@ from itertools import accumulate, pairwise
 from typing import BinaryIO, Final, cast
 
 import re2
-import regex
 
 from harness.diagnosis.chain import ECHO, benign_part
 from harness.diagnosis.error import clean_text
@@ -60,9 +59,9 @@ API: Final = re.compile(r"\bQnn[A-Z][A-Za-z]{2,24}_[a-z][A-Za-z]{2,40}\b")
 UNRELATED: Final = re.compile(r"TfLiteXNNPackDelegate")
 
 
-_LOOKAROUND: Final = regex.compile(
-    r"\(\?<?[=!](?<part>[^()\\\[]|\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|\((?&part)*\))*\)"
-)
+_LOOKAROUND: Final = re.compile(r"\(\?<?[=!]")
+_TOKEN: Final = re.compile(rf"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|{_LOOKAROUND.pattern}|.", re.DOTALL)
+"""A part of a regular expression: an escape, a class, the start of a lookaround, or a character."""
 _ALSO_I: Final = tuple(letter.encode() for letter in "\u0130\u0131")
 """Letters that match an i in Python if case is ignored, but not in RE2."""
 _NUMBERED: Final = (
@@ -83,7 +82,7 @@ class LineFilter:
         options.case_sensitive, options.log_errors = False, False
         self._filter, self._passes_all = re2.Filter(), False
         for pattern in (_NUMBERED, *patterns):
-            without = _LOOKAROUND.sub("", pattern)
+            without = without_lookarounds(pattern)
             try:
                 re2.compile(without, options)  # the filter itself prints what it refuses
                 self._filter.Add(without, options)
@@ -98,6 +97,17 @@ class LineFilter:
             has_other_i = not line.isascii() and any(letter in line for letter in _ALSO_I)
             return self._passes_all or has_other_i
         return self._passes_all or matches != [0] or _NUMBER.search(line) is not None
+
+
+def without_lookarounds(pattern: str) -> str:
+    """Return a regular expression without its lookarounds, which RE2 does not have."""
+    rest, depth = "", 0
+    for token in _TOKEN.findall(pattern):
+        if depth or _LOOKAROUND.fullmatch(token):
+            depth += token.startswith("(") - (token == ")")
+        else:
+            rest += token
+    return rest
 
 
 def patterns_of(rules: Iterable[Rule]) -> list[str]:

@@ -128,9 +128,8 @@ class Case:
             self._error = diagnosed(self._outcome, self._error, lines, foreseen=known)
         self._evidence_s += time.monotonic() - start
 
-    def add_notes(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self._error = self._error and self._error.with_line(line)
+    def add_note(self, line: str) -> None:
+        self._error = self._error and self._error.with_line(line)
 
     def mark_not_run(self, error: HarnessError) -> None:
         """Set the error that kept the whole run from its cases."""

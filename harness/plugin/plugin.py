@@ -445,16 +445,14 @@ def _explain(
 ) -> None:
     """Set the text of a failure, and its kind: expected, unsupported, the target's or the lab's."""
     from harness.bench.case_session import NotPassed, TargetFailure
-    from harness.results.known_issues import match, unchecked_issues
+    from harness.results.known_issues import match
 
     record, known = case.record(), item.config.stash[RUN].selection.known_issues
     issue = match(record, known)
-    unsure = unchecked_issues(record, known) if issue is None else []
-    remarks = [missed.too_slow for missed in unsure]
     unchecked = isinstance(failure, TargetFailure) and not failure.__traceback__
-    if issue is None and unchecked and item.getparent(ArtefactFile) is None:
-        remarks.append(_EXPECTED)
-    case.add_notes(remarks)
+    note = issue is None and unchecked and item.getparent(ArtefactFile) is None
+    if note:
+        case.add_note(_EXPECTED)
     if issue is not None:
         case.known_issue = issue.id
         report.outcome = "skipped"
@@ -474,7 +472,7 @@ def _explain(
         text = record.error.message if named and record.error else str(failure)
         if isinstance(failure, NotPassed) and (place := case.place_of(failure)):
             text = f"{place}: {text}"
-        report.longrepr = with_our_options(item.config, "\n".join([text, *remarks]))
+        report.longrepr = with_our_options(item.config, f"{text}\n{_EXPECTED}" if note else text)
     elif case.wrong_call is not None:  # a traceback would show our code
         report.longrepr = case.wrong_call
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 import operator
 import re
-import time
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -18,7 +16,6 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    PrivateAttr,
     StrictBool,
     StrictInt,
     WithJsonSchema,
@@ -37,127 +34,36 @@ from harness.core.yaml_document import (
     check_document,
     duplicate_names,
     entries_of,
-    field_name,
     matching,
     read_document,
 )
-from harness.diagnosis.error import ErrorRecord, Part
+from harness.diagnosis.error import Part
 from harness.results.record import CaseRecord
-
-LIMIT_S: Final = 1.0
-"""The processor time (seconds) that a pattern may take for one message."""
 
 MAX_PATTERN_CHARS: Final = 200
 MAX_LINES: Final = 50
 MAX_LINE_CHARS: Final = 500
-_MOST: Final = {"*+": 2, "?|": 6}
-
-
-class UnsafePatternError(ValueError):
-    """Raised for a pattern that is no regular expression, or could take unreasonably long."""
-
-
-class SlowPatternError(Exception):
-    """Raised if a pattern takes too long, so that it is unknown whether it matches."""
-
-
-class SafePattern:
-    """A pattern that is searched once in each text, and never for longer than the limit."""
-
-    def __init__(self, text: str, limit_s: float = LIMIT_S) -> None:
-        import regex  # few runs have patterns
-
-        self.text = text
-        self._pattern = regex.compile(text)
-        self._limit_s = limit_s
-        self._known: dict[str, bool] = {}
-        self._is_slow = False
-
-    def found_in(self, message: str) -> bool:
-        """Return whether one of the message's first 50 lines (500 characters each) matches.
-
-        Raises SlowPatternError if that takes longer than the limit, and from then on for every
-        new message.
-        """
-        lines = message[: MAX_LINES * MAX_LINE_CHARS * 4].splitlines()[:MAX_LINES]
-        excerpt = "\n".join(line[:MAX_LINE_CHARS] for line in lines)
-        if excerpt not in self._known:
-            self._known[excerpt] = self._search(excerpt.split("\n"))
-        return self._known[excerpt]
-
-    def _search(self, lines: list[str]) -> bool:
-        if self._is_slow:
-            raise SlowPatternError(self.text)
-        left_s = self._limit_s
-        try:
-            for line in lines:
-                start = time.process_time()
-                if self._pattern.search(line, timeout=left_s):
-                    return True
-                left_s = max(left_s - (time.process_time() - start), 0.001)
-        except TimeoutError as error:
-            self._is_slow = True
-            raise SlowPatternError(self.text) from error
-        return False
+_MAX_PATTERN_BYTES: Final = 256 << 10
+"""The memory of a compiled pattern, which bounds the time for a character, too."""
 
 
 @cache
-def safe_pattern(text: str) -> SafePattern:
-    """Compile a pattern of a safe subset, which means the same to `re` and to `regex`.
+def compiled_pattern(text: str) -> Any:
+    """Compile a regular expression by RE2, whose time is linear in the text that it searches.
 
-    Allowed are literals, classes, plain groups, up to two of `*` and `+`, up to six of `?` and `|`,
-    and exact counts `{n}` up to 100 of one character or class. Repeated groups, other counts,
-    look-around, back references and flags are refused, since these are what mostly takes long.
-    Raises UnsafePatternError.
+    Raises ValueError for one that RE2 does not take, such as with look-around or back references.
     """
+    import re2  # few runs have patterns
+
     if not text or len(text) > MAX_PATTERN_CHARS:
-        raise UnsafePatternError(f"must be 1 to {MAX_PATTERN_CHARS} characters")
+        raise ValueError(f"must be 1 to {MAX_PATTERN_CHARS} characters")
+    options = re2.Options()
+    options.log_errors, options.max_mem = False, _MAX_PATTERN_BYTES
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            re.compile(text)  # `regex` accepts more, such as \p{L} and sets of sets
-    except (re.error, OverflowError, Warning) as error:  # \UFFFFFFFF is no character
-        raise UnsafePatternError(f"is not a regular expression: {error}") from error
-    counts = dict.fromkeys(_MOST, 0)
-    before = ""
-    for token in _tokens(text):
-        # after a quantifier, ? and + make it lazy or possessive
-        if token[0] in "*+?{" and not (token in "?+" and before[0] in "*+?{"):
-            if before == ")":
-                raise UnsafePatternError("a repeated group is not allowed")
-            _count(token, counts)
-        elif token == "|":
-            _count(token, counts)
-        elif token.startswith("(?") and token != "(?:":
-            raise UnsafePatternError(f"{token} is not allowed; only plain groups and (?: are")
-        elif re.fullmatch(r"\\[1-9]", token):
-            raise UnsafePatternError("a back reference is not allowed")
-        elif "[:" in re.sub(r"\\.", "..", token):
-            raise UnsafePatternError("[: is not allowed in a class; put a backslash before [")
-        before = token
-    return SafePattern(text)
-
-
-def _count(token: str, counts: dict[str, int]) -> None:
-    kind = next((kind for kind in counts if token in kind), None)
-    if kind is not None:
-        counts[kind] += 1
-        if counts[kind] > _MOST[kind]:
-            both = " and ".join(kind)
-            raise UnsafePatternError(f"more than {_MOST[kind]} of {both} are not allowed")
-    elif not re.fullmatch(r"\{(?:100|[1-9]?\d)\}", token):
-        raise UnsafePatternError(
-            f"{token} is not allowed; an exact count up to 100 is, as in {{8}}"
-        )
-
-
-def _tokens(text: str) -> Iterator[str]:
-    """Split a pattern into escapes, classes, group openings, counts and single characters."""
-    scanner = re.compile(
-        r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?:P?<[=!]?|P=|[^)\w]|[a-zA-Z-]+)|\{\d*,?\d*\}|.",
-        re.DOTALL,
-    )
-    return (match[0] for match in scanner.finditer(text))
+        return re2.compile(text, options)
+    except re2.error as error:
+        problem = error.args[0].decode("utf-8", "replace")
+        raise ValueError(f"is not a regular expression of RE2: {problem}") from error
 
 
 _SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
@@ -171,7 +77,7 @@ _ANY_OF = {"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, 
 
 
 def _pattern(text: str) -> str:
-    safe_pattern(text)
+    compiled_pattern(text)
     return text
 
 
@@ -204,8 +110,8 @@ class IssueSignature(Part):
     """The failure that is expected.
 
     `api` and `code` must be equal (QNN's codes in their low 16 bits); `code: null` is a failure
-    without a code. `message` is a regular expression that must match in a line of the error's
-    message. Without `outcome`, the case may have failed, crashed or hung.
+    without a code. `message` is a regular expression (of RE2) that must match in a line of the
+    error's message. Without `outcome`, the case may have failed, crashed or hung.
     """
 
     outcome: Literal["failed", "crashed", "hung"] | None = None
@@ -304,17 +210,6 @@ class KnownIssue(Part):
     flaky: StrictBool = False
     """True if it comes and goes."""
 
-    _pattern_place: str = PrivateAttr("")
-
-    @property
-    def too_slow(self) -> str:
-        """The warning for a pattern that took too long."""
-        place = f"{self._pattern_place}: " if self._pattern_place else ""
-        return (
-            f"{place}known issue {self.id} is not checked: searching for its message takes more "
-            f"than {LIMIT_S:g} s; write it with fewer of * + ? and |"
-        )
-
 
 class KnownIssues(Part):
     """The content of known_issues.yaml."""
@@ -330,32 +225,40 @@ def load_known_issues(path: Path) -> tuple[KnownIssue, ...]:
     """Read known_issues.yaml. Raises one ConfigError that names every mistake by its line."""
     document = read_document(path)
     entries = entries_of(document, "known_issues")
-    issues = check_document(
+    return check_document(
         document,
         KnownIssues,
         more=lambda _: duplicate_names(document, "known_issues", entries, "id"),
     ).known_issues
-    for index, issue in enumerate(issues):
-        place = ("known_issues", index, "signature", "message")
-        issue._pattern_place = f"{path}:{document.line(place)}: {field_name(place)}"
-    return issues
 
 
 def match(record: CaseRecord, issues: Iterable[KnownIssue]) -> KnownIssue | None:
     """Return the first known issue that explains a record; None if none does.
 
     Only failures of the target are ever expected. An entry whose `until` lies before the day the
-    case started (UTC) explains nothing, and neither does one whose pattern takes too long (see
-    `unchecked_issues`).
+    case started (UTC) explains nothing.
     """
-    candidates = _candidates(record, issues)
-    return next((issue for issue in candidates if _message_matches(record, issue)), None)
+    error = record.error
+    if record.cause != "target" or error is None:
+        return None
+    for issue in issues:
+        if (
+            _day(record) <= issue.until
+            and issue.signature.outcome in (None, record.outcome)
+            and error.api == issue.signature.api
+            and same_code(error.code, issue.signature.code)
+            and conditions_hold(record, issue.conditions)
+            and is_in_message(issue.signature.message, error.message)
+        ):
+            return issue
+    return None
 
 
-def unchecked_issues(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[KnownIssue]:
-    """Return the known issues that may explain a record, but whose pattern takes too long."""
-    candidates = _candidates(record, issues)
-    return [issue for issue in candidates if _message_matches(record, issue) is None]
+def is_in_message(pattern: str, message: str) -> bool:
+    """Return whether one of the first 50 lines (500 characters each) of a message matches."""
+    lines = message[: MAX_LINES * MAX_LINE_CHARS * 4].splitlines()[:MAX_LINES]
+    search = compiled_pattern(pattern).search
+    return any(search(line[:MAX_LINE_CHARS]) for line in lines or [""])
 
 
 def fixed_issues(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[KnownIssue]:
@@ -375,38 +278,8 @@ def fixed_issues(record: CaseRecord, issues: Iterable[KnownIssue]) -> list[Known
     ]
 
 
-def _candidates(record: CaseRecord, issues: Iterable[KnownIssue]) -> Iterator[KnownIssue]:
-    """Yield the issues that fit a record in all but the message, which takes longest to compare."""
-    if record.cause != "target" or record.error is None:
-        return
-    for issue in issues:
-        if (
-            _day(record) <= issue.until
-            and _fits(record.error, record.outcome, issue.signature)
-            and conditions_hold(record, issue.conditions)
-        ):
-            yield issue
-
-
-def _fits(error: ErrorRecord, outcome: str, signature: IssueSignature) -> bool:
-    return (
-        signature.outcome in (None, outcome)
-        and error.api == signature.api
-        and same_code(error.code, signature.code)
-    )
-
-
 def _day(record: CaseRecord) -> datetime.date:
     return record.started.astimezone(datetime.UTC).date()
-
-
-def _message_matches(record: CaseRecord, issue: KnownIssue) -> bool | None:
-    """Return whether the message is that of an issue; None if searching it takes too long."""
-    assert record.error is not None
-    try:
-        return safe_pattern(issue.signature.message).found_in(record.error.message)
-    except SlowPatternError:
-        return None
 
 
 def conditions_hold(record: CaseRecord, conditions: Conditions) -> bool:

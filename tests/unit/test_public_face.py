@@ -117,7 +117,7 @@ def test_what_suites_take_does_not_load_what_few_need() -> None:
     assert not {"numpy", "onnx", "onnxruntime", "flatbuffers", "jinja2"} & loaded
 
 
-HEAVY = {"numpy", "onnx", "pydantic", "yaml", "jinja2", "sqlalchemy", "rich", "adbutils", "regex"}
+HEAVY = {"numpy", "onnx", "pydantic", "yaml", "jinja2", "sqlalchemy", "rich", "adbutils", "re2"}
 
 
 def test_plain_tests_load_nothing_heavy(tmp_path: Path) -> None:

@@ -125,11 +125,11 @@ def explain_symptoms(
         failure = 1 if part is whole else failure
         causes += [cause.model_copy(update={"failure": failure}) for cause in new]
     causes.sort(key=lambda cause: cause.failure)
-    limits = limits_in(symptoms, lines) if causes else None
+    limits = _limits_in(symptoms, lines) if causes else None
     return Explanation(diagnoses=tuple(causes), limits=limits)
 
 
-def limits_in(symptoms: Symptoms, lines: Sequence[LogText]) -> str | None:
+def _limits_in(symptoms: Symptoms, lines: Sequence[LogText]) -> str | None:
     """Return what a log of a simulator leaves open; None for a log of a device."""
     simulated, board = (
         any(pattern.search(line.text) for line in lines) for pattern in (_SIMULATOR, _BOARD)
@@ -272,7 +272,10 @@ def _explained(
     rule: FittingRule, symptoms: Symptoms, lines: Sequence[LogText], process: int | None
 ) -> Explained:
     diagnosis = rule.diagnosis(symptoms.codes)
-    shown = set(rule.lines) or _lines_with_codes(rule, lines)
+    codes = {code for sign in rule.rule.signs for code in sign.codes}
+    shown = set(rule.lines) or {
+        line.text for line in lines if codes.intersection(_codes_in(line.text))
+    }
     return Explained(
         id=diagnosis.id,
         confidence=rule.confidence,
@@ -290,11 +293,6 @@ def _explained(
 def _is_foreign(rule: FittingRule, explained: Explained) -> bool:
     by_code = not rule.lines and bool(explained.lines)
     return by_code and not any(OURS.search(line.text) for line in explained.lines)
-
-
-def _lines_with_codes(rule: FittingRule, lines: Sequence[LogText]) -> set[str]:
-    codes = {code for sign in rule.rule.signs for code in sign.codes}
-    return {line.text for line in lines if codes.intersection(_codes_in(line.text))}
 
 
 @dataclass(frozen=True)
@@ -377,12 +375,6 @@ _SYSTEMS: Final = (
 """Patterns of the system that wrote a log, the surest first; the default is Android."""
 
 
-def system_of(lines: Sequence[LogText]) -> str:
-    """Return the system that wrote a log: `windows`, `android` or `linux`."""
-    systems = (name for name, words in _SYSTEMS if any(words.search(line.text) for line in lines))
-    return next(systems, "android")
-
-
 def next_command(
     causes: Sequence[Explained], lines: Sequence[LogText] = (), known_files: int = 0
 ) -> DiagnosticCommand | None:
@@ -400,7 +392,10 @@ def next_command(
         for cause in causes
         if (cause.confidence, cause.failure) == (first.confidence, first.failure)
     }
-    system, included = system_of(lines), _included_files(lines)
+    systems = (name for name, words in _SYSTEMS if any(words.search(line.text) for line in lines))
+    system = next(systems, "android")
+    processes = {line.origin.process for line in lines if not line.file} - {None}
+    included = {"dmesg.txt" if process == KERNEL else "logcat.txt" for process in processes}
     commands = (
         replace(entry, command=_command_on(entry.command, system))
         for entry in COMMANDS
@@ -409,11 +404,6 @@ def next_command(
     fitting = [entry for entry in commands if entry.command and entry.causes & equal]
     fitting.sort(key=lambda entry: -len(entry.causes & equal))
     return fitting[known_files] if known_files < len(fitting) else None
-
-
-def _included_files(lines: Sequence[LogText]) -> set[str]:
-    processes = {line.origin.process for line in lines if not line.file} - {None}
-    return {"dmesg.txt" if process == KERNEL else "logcat.txt" for process in processes}
 
 
 def _command_on(command: str, system: str) -> str:

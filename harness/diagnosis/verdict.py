@@ -131,22 +131,18 @@ def emulator_lacks(replies: Sequence[DspReply], error: ErrorRecord | None) -> Er
     lacking = [reply for reply in replies if reply.kind == "emulator"]
     if not lacking:
         return None
-    lines = [
-        f"the emulator cannot execute {reply.words} ({reply.call}: {reply.answer})"
-        f"{_conversion(reply.words)}"
-        for reply in lacking
-    ]
+    lines = []
+    for reply in lacking:
+        match = _HMX.search(reply.words)
+        kind = _CONVERSIONS.get(int(match[1], 16) & _FIXED) if match is not None else None
+        conversion = f": a conversion {kind}" if kind is not None else ""
+        answer = f"({reply.call}: {reply.answer})"
+        lines.append(f"the emulator cannot execute {reply.words} {answer}{conversion}")
     record = ErrorRecord.of(message="\n".join([*lines, EMULATORS]))
     if error is None:
         return record
     place = {"api": error.api, "step": error.step, "context": error.context}
     return record.model_copy(update=place).with_line(f"the result: {error.message}")
-
-
-def _conversion(words: str) -> str:
-    match = _HMX.search(words)
-    kind = _CONVERSIONS.get(int(match[1], 16) & _FIXED) if match is not None else None
-    return f": a conversion {kind}" if kind is not None else ""
 
 
 def is_unsupported(
@@ -158,16 +154,12 @@ def is_unsupported(
 
     `coprocessors` are the visible DSP and GPU of the device, None if they are not known.
     """
-    return any(_applies(rule, error, coprocessors) for rule in rules)
-
-
-def _applies(rule: UnsupportedRule, error: ErrorRecord, coprocessors: Coprocessors | None) -> bool:
-    if rule.lacks is not None and (coprocessors is None or getattr(coprocessors, rule.lacks)):
-        return False
-    return (
+    return any(
         same_code(error.code, rule.code)
         and re.fullmatch(rule.api, error.api or "") is not None
         and re.search(rule.text, error.message) is not None
+        for rule in rules
+        if rule.lacks is None or (coprocessors and not getattr(coprocessors, rule.lacks))
     )
 
 
@@ -198,20 +190,12 @@ _NOT_READ: Final = "Failed to interpret QNN context binary"
 _TRIED_AS_DLC: Final = "Can't create dlc from binary"
 
 
-@dataclass(frozen=True)
-class FailedCall:
-    """A failed call of QNN in ExecuTorch's log, and the code it returned."""
-
-    api: str
-    code: int
-
-
-def first_failed_call(lines: Iterable[str]) -> FailedCall | None:
-    """Return the first failed call in lines of `causal_lines`, None if there is none."""
+def first_failed_call(lines: Iterable[str]) -> tuple[str, int] | None:
+    """Return API and code of the first failed call of QNN in lines of `causal_lines`, if any."""
     for line in lines:
         for pattern, api in _CALLS:
             if match := pattern.search(line):
-                return FailedCall(api, int(match[1]))
+                return api, int(match[1])
     return None
 
 
@@ -350,17 +334,17 @@ def _executorch_error(step: StepResult) -> ErrorRecord:
     """Return the record of the QNN call that failed first, with all messages of ExecuTorch."""
     step = replace(step, logs=causal_lines(step.logs))
     call = first_failed_call(line.text for line in step.logs)
+    api, code, symbol = (*call, None) if call is not None else (step.api, None, step.symbol)
     returned = f"{step.api} returned {step.code} ({step.symbol})"
     message = "\n".join([*error_lines(step), returned])
-    symbol = step.symbol if call is None else None
     return ErrorRecord.of(
-        api=step.api if call is None else call.api,
-        code=None if call is None else call.code,
+        api=api,
+        code=code,
         symbol=symbol,
         message=message,
         step=step.step,
         context=step.context,
-        chain=call_chain(step, code=call.code if call else None, symbol=symbol, message=returned),
+        chain=call_chain(step, code=code, symbol=symbol, message=returned),
     )
 
 
@@ -482,7 +466,11 @@ ENDINGS: Final = (
     ),
     ProcessEnding(
         "signal",
-        lambda run: _signal(run) is not None and not _failed_in_its_plan(run),
+        # a crash after a complete plan comes from tearing down what a failed step never set up
+        lambda run: (
+            _signal(run) is not None
+            and not (run.transcript.done and run.transcript.first_failure is not None)
+        ),
         lambda run: _judge_cut_short(run, "crashed", f"was ended by {_signal(run)}"),
     ),
     ProcessEnding(
@@ -556,7 +544,10 @@ def judge(
         return Verdict("unsupported", None, lacking)
     if verdict.error is None or verdict.outcome == "error":
         return verdict
-    error = verdict.error.model_copy(update={"libraries": _libraries(run)})
+    libraries = [
+        LoadedLibrary.model_validate(asdict(library)) for library in run.transcript.libraries
+    ]
+    error = verdict.error.model_copy(update={"libraries": tuple(libraries)})
     if ending is None and (signal := _signal(run)) is not None:
         error = error.with_line(f"the process was ended by {signal} after its plan")
     # output of libraries besides their log; it counts as evidence, like a device's logs
@@ -578,19 +569,6 @@ def _judge_finished(
     if is_unsupported(error, coprocessors):
         return Verdict("unsupported", None, error)
     return Verdict("failed", "target", error)
-
-
-def _failed_in_its_plan(run: ProbeRun) -> bool:
-    """Return whether a process completed its plan and a step of it failed.
-
-    A crash after that comes from tearing down what was never set up; the step has the reason.
-    """
-    return run.transcript.done and run.transcript.first_failure is not None
-
-
-def _libraries(run: ProbeRun) -> tuple[LoadedLibrary, ...]:
-    libraries = run.transcript.libraries
-    return tuple(LoadedLibrary.model_validate(asdict(library)) for library in libraries)
 
 
 def _late(run: ProbeRun) -> bool:

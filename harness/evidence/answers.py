@@ -358,7 +358,10 @@ class Report:
         dumps = {name: text for name, text in texts.items() if name.startswith("tombstone_")}
         logs = {"dmesg": texts.get("dmesg", ""), "logcat": texts.get("tags", "")}
         # a daemon that logs its commands logs the harness's own scripts
-        logs = {name: _without(text, TOKEN_VARIABLE) for name, text in logs.items()}
+        logs = {
+            name: "\n".join(line for line in text.split("\n") if TOKEN_VARIABLE not in line)
+            for name, text in logs.items()
+        }
         return [
             EvidenceFile("process-stack.txt", process.get("stack", "")),
             EvidenceFile("process-threads.txt", process.get("threads", "")),
@@ -446,7 +449,3 @@ def _clock(values: Mapping[str, str]) -> DeviceClock | None:
             seconds = float(text) * scale
             kernel_s = seconds if math.isfinite(seconds) else kernel_s
     return DeviceClock(local, kernel_s)
-
-
-def _without(text: str, word: str) -> str:
-    return "\n".join(line for line in text.split("\n") if word not in line)

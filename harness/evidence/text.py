@@ -132,14 +132,9 @@ def _redact_once(text: str) -> str:
     for kind in _PATTERNS:
         needs = _NEEDS.get(kind)
         if needs is None or needs(text):
-            for pattern in _compiled(kind):
-                text = pattern.sub(_replacer(kind), text)
+            for pattern in _PATTERNS[kind]:
+                text = re.sub(pattern, _replacer(kind), text)
     return text
-
-
-@cache
-def _compiled(kind: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(pattern) for pattern in _PATTERNS[kind])
 
 
 @cache

@@ -208,19 +208,21 @@ def _pieces(block: Block, deeper: int) -> Iterator[str]:
 
 def as_markdown(line: Line) -> str:
     """Return a line as Markdown, in which text from elsewhere is no tag and no link."""
-    return "".join(part if isinstance(part, str) else _span_markdown(part) for part in _spans(line))
+    text = ""
+    for part in _spans(line):
+        if isinstance(part, str):
+            text += part
+        elif part.style == "code":
+            text += as_code(part.text, sys.maxsize)
+        else:
+            mark = "**" if part.style == "strong" else ""
+            text += f"{mark}{one_line(part.text).replace('<', '&lt;')}{mark}"
+    return text
 
 
 def as_text(line: Line) -> str:
     """Return a line as a terminal shows it."""
     return "".join(part if isinstance(part, str) else part.text for part in _spans(line))
-
-
-def _span_markdown(span: Span) -> str:
-    if span.style == "code":
-        return as_code(span.text, sys.maxsize)
-    text = one_line(span.text).replace("<", "&lt;")
-    return f"**{text}**" if span.style == "strong" else text
 
 
 def _cell(line: Line) -> str:
@@ -279,17 +281,17 @@ def _td(line: Line, column: str, style: str) -> str:
 
 
 def _inline(line: Line) -> Markup:
-    return Markup("".join(map(_inline_part, _spans(line))))
-
-
-def _inline_part(part: str | Span) -> str:
-    if isinstance(part, str):
-        return escape(part)
-    before, after = _TAGS[part.style]
-    text = f"{before}{escape(part.text)}{after}"
-    if part.mark:
-        text = f'<span class="o o-{escape(part.mark)}">{text}</span>'
-    return f'<a href="{escape(part.link)}">{text}</a>' if part.link else text
+    parts: list[str] = []
+    for part in _spans(line):
+        if isinstance(part, str):
+            parts.append(escape(part))
+            continue
+        before, after = _TAGS[part.style]
+        text = f"{before}{escape(part.text)}{after}"
+        if part.mark:
+            text = f'<span class="o o-{escape(part.mark)}">{text}</span>'
+        parts.append(f'<a href="{escape(part.link)}">{text}</a>' if part.link else text)
+    return Markup("".join(parts))
 
 
 @cache

@@ -325,6 +325,7 @@ _MOST_EVIDENCE_BYTES: Final = 1 << 20
 _NEW: Final = ("new", "changed", "added")
 _BREAK: Final = Markup("<br>")
 _NEW_MARK: Final = Markup("<mark>{}</mark> ")
+_LAB_OPTIONS: Final = ("--lab", "--qnn-lab")
 _TEXTS: Final = (".txt", ".log", ".jsonl")
 
 
@@ -335,8 +336,12 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
     """
     info, since, coverage, cut = run.info, run.since, run.coverage, cut_short(run.info)
     folder = run.folder
-    issues = _issue_links(info)
+    links: Mapping[str, str | None] = info.get("known_issues", {})
+    issues = {name: link for name, link in links.items() if link and link.startswith("https://")}
     sections = [*sections_of(run)]
+    words: list[str] = info.get("command", [])
+    places = [i for i, word in enumerate(words) if word.partition("=")[0] in _LAB_OPTIONS]
+    lab = [word for i in places[:1] for word in words[i : i + 1 + ("=" not in words[i])]]
     readers: dict[str, Reader] = {
         "totals": totals,
         "groups": failure_groups,
@@ -345,7 +350,7 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         "ladders": ladders,
         "drifting": lambda cases: sum(output.drifts for output in outputs_in(run, cases)),
         "rows": lambda cases: Rows(cases, since),
-        "blocks": lambda cases: blocks(cases, _lab_words(info)),
+        "blocks": lambda cases: blocks(cases, lab),
         "evidence": lambda cases: evidence_of(cases, folder.path) if folder else {},
         "simulated": lambda cases: sum(map(only_simulated, cases)),
         "seconds": lambda cases: sum(record.duration_s for record in cases),
@@ -508,14 +513,6 @@ def _tail(folder: Path, name: str) -> bytes:
         return b""
 
 
-def _lab_words(info: Mapping[str, Any]) -> list[str]:
-    words: list[str] = info.get("command", [])
-    for i, word in enumerate(words):
-        if word.partition("=")[0] in ("--lab", "--qnn-lab"):
-            return words[i : i + 1 + ("=" not in word)]
-    return []
-
-
 def _seconds(duration: float) -> str:
     if duration < 60:
         return f"{duration:.2f} s"
@@ -523,8 +520,3 @@ def _seconds(duration: float) -> str:
     if minutes < 60:
         return f"{minutes} min {seconds} s"
     return f"{minutes // 60} h {minutes % 60:02} min"
-
-
-def _issue_links(info: Mapping[str, Any]) -> dict[str, str]:
-    links: Mapping[str, str | None] = info.get("known_issues", {})
-    return {name: link for name, link in links.items() if link and link.startswith("https://")}

@@ -145,18 +145,14 @@ def _case(record: CaseRecord, logs: str) -> str:
     result = _result(record)
     if result is not None:
         inside += result.tostring().decode()
-    if attached := _attachments(record, logs):
+    paths = [f"{logs}/{log}" if logs else log for log in record.logs]
+    plain = [path for path in paths if path.isprintable() and "]]" not in path]
+    if attached := "\n".join(f"[[ATTACHMENT|{path}]]" for path in plain[:_MAX_ATTACHMENTS]):
         inside += f"<system-out>{escape(legal(attached), {_CR: '&#13;'})}</system-out>"
     return (
         f"<testcase name={_quoted(_bounded(name or record.case))} classname={_named(module)}"
         f' time="{record.duration_s:.3f}" file={_named(file)}{line}>{inside}</testcase>'
     )
-
-
-def _attachments(record: CaseRecord, logs: str) -> str:
-    paths = [f"{logs}/{log}" if logs else log for log in record.logs]
-    plain = [path for path in paths if path.isprintable() and "]]" not in path]
-    return "\n".join(f"[[ATTACHMENT|{path}]]" for path in plain[:_MAX_ATTACHMENTS])
 
 
 def _bounded(name: str) -> str:

@@ -25,6 +25,7 @@ OTHER: Final = "other"
 """The label for all values but the most frequent ones."""
 _MOST_VALUES: Final = 50
 _VALUE_CHARS: Final = 100
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def metrics_text(
@@ -50,7 +51,8 @@ def metrics_text(
         lines += [f"# UNIT {full} {unit}"] if unit else []
         lines.append(f"# HELP {full} {words}")
         for key, value in _folded(values, sums=name not in _NO_SUMS):
-            labels = ",".join(f'{k}="{_escaped(v)}"' for k, v in zip(names, key, strict=True))
+            escaped = [text.translate(_ESCAPES) for text in key]
+            labels = ",".join(f'{k}="{v}"' for k, v in zip(names, escaped, strict=True))
             lines.append(f"{full}{f'{{{labels}}}' if labels else ''} {value!r}")
     return "\n".join([*lines, "# EOF", ""])
 
@@ -183,7 +185,3 @@ def _device(case: CaseRecord) -> str:
 
 def _value(text: str) -> str:
     return re.sub(r"\s+", " ", outgoing(text[: 4 * _VALUE_CHARS]))[:_VALUE_CHARS] or "none"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

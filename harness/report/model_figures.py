@@ -17,7 +17,6 @@ from harness.core.axes import VERSIONS
 from harness.core.engines import ENGINES
 from harness.core.outgoing_text import counted
 from harness.core.socs import limits_of_simulation
-from harness.core.versions import QnnVersion
 from harness.models.metadata import entries
 from harness.models.source import MADE_UP
 from harness.report.document import Block, Line, Paragraph, Span, Table, code, shortened
@@ -25,6 +24,7 @@ from harness.report.summary import part_of
 from harness.results.journal import Reader, read_once
 from harness.results.op_events import OpCost, most_expensive, op_costs
 from harness.results.record import CaseRecord, is_figure
+from harness.runtimes.runtime import version_key
 
 _MOST_OPS_IN_GRID: Final = 20
 _Columns = dict[str, dict[str, OpCost]]
@@ -48,7 +48,7 @@ def ops_by_version(records: Iterable[CaseRecord]) -> list[Block]:
 
 
 def _table(title: str, columns: _Columns) -> Table:
-    versions = sorted(columns, key=version_order)
+    versions = sorted(columns, key=version_key)
     largest: dict[str, float] = {}
     for costs in columns.values():
         whole = sum(cost.value for cost in costs.values()) or 1
@@ -67,12 +67,6 @@ def _cell(cost: OpCost | None) -> Line:
     return ["in ", code(cost.inside)] if cost.inside else f"{cost.value:,.0f} {cost.unit}"
 
 
-def version_order(version: str) -> tuple[tuple[int, ...], str]:
-    """Return the key that sorts versions by their numbers."""
-    known = QnnVersion.found_in(version)
-    return known.parts if known else (), version
-
-
 _MOST_CASES: Final = 20
 _MOST_NODES: Final = 20
 _MOST_OPS: Final = 8
@@ -80,9 +74,6 @@ _MOST_CHARS: Final = 160
 
 _Row = tuple[str, str, str, str]
 """Node, op, place, why not on the NPU."""
-
-_Added = Counter[str]
-"""The ops of nodes that a runtime added to those of the model."""
 
 
 def nodes_tables(records: Iterable[CaseRecord]) -> list[Block]:
@@ -93,9 +84,12 @@ def nodes_tables(records: Iterable[CaseRecord]) -> list[Block]:
         on = Counter(place for _, _, place, _ in rows)
         place = sorted(on.items(), reverse=True)
         places = ", ".join(f"{number} on the {place}" for place, number in place)
-        cut = "".join(f"; {words}" for words in (*_added(added), *_cut(record)))
+        ops = ", ".join(f"{number} {op}" for op, number in added.most_common(_MOST_OPS))
+        added_words = [f"ONNX Runtime added {counted(added.total(), 'node')}: {ops}"] if ops else []
+        cut = "".join(f"; {words}" for words in (*added_words, *_cut(record)))
         title, prefix = "What ran where", "of"
-        if not _ran(record):
+        of_runs = map(record.measurements.get, ("executed", "runs", "session_outputs"))
+        if record.outcome != "passed" and record.outputs is None and not any(of_runs):
             title, prefix = "What would run where", "no run came to its end; if one did, of"
         line: list[str | Span] = [
             code(record.case.rpartition("/")[2]),
@@ -110,13 +104,7 @@ def nodes_tables(records: Iterable[CaseRecord]) -> list[Block]:
     return blocks
 
 
-def _ran(record: CaseRecord) -> bool:
-    of_runs = ("executed", "runs", "session_outputs")
-    ran = record.outcome == "passed" or record.outputs is not None
-    return ran or any(map(record.measurements.get, of_runs))
-
-
-def _rows(record: CaseRecord) -> tuple[list[_Row], _Added]:
+def _rows(record: CaseRecord) -> tuple[list[_Row], Counter[str]]:
     """Return the well-formed nodes of the model in a record, and the ops that were added."""
     nodes: Any = record.measurements.get("nodes")
     rows, added = [], Counter[str]()
@@ -128,12 +116,6 @@ def _rows(record: CaseRecord) -> tuple[list[_Row], _Added]:
                 reason = entry.get("reason")
                 rows.append((node, op, on, reason if isinstance(reason, str) else ""))
     return rows, added
-
-
-def _added(added: _Added) -> Iterator[str]:
-    if added:
-        ops = ", ".join(f"{number} {op}" for op, number in added.most_common(_MOST_OPS))
-        yield f"ONNX Runtime added {counted(added.total(), 'node')}: {ops}"
 
 
 def _cut(record: CaseRecord) -> Iterator[str]:
@@ -196,8 +178,13 @@ def _of_case(record: CaseRecord, page: bool) -> Iterator[Block]:
         columns = ("Op", "Node", unit, "Share", "Together", "Spread")
         rows = [_row(op, sum_, unit) for op, sum_ in shown]
         yield Table(title, columns, rows, "measured sortable" if page else "")
-    if rows := [_phase(phase) for phase in entries(profile, "phases")]:
-        yield Table("What preparing and loading took", ("Phase", "us"), rows, "measured")
+    phases: list[Sequence[Line]] = []
+    for phase in entries(profile, "phases"):
+        time, indent = phase.get("us"), "  " if phase.get("part") else ""
+        called = Span(indent + shortened(str(phase.get("phase")), _NAME_CHARS))
+        phases.append((called, f"{time:,}" if is_figure(time) else ""))
+    if phases:
+        yield Table("What preparing and loading took", ("Phase", "us"), phases, "measured")
 
 
 def _headline(profile: Mapping[str, Any]) -> Iterator[Span]:
@@ -231,7 +218,7 @@ def _row(op: Mapping[str, Any], together: float, unit: str) -> Sequence[Line]:
     value = op.get(unit)
     spread = (max(times) - min(times)) / value if times and is_figure(value) and value else None
     graph = f" of {op['graph']}" if op.get("graph") else ""
-    cells: list[Line] = [
+    return [
         Span(shortened(f"{op.get('op')}{graph}", _NAME_CHARS)),
         Span(shortened(str(op.get("source") or ""), _NAME_CHARS)),
         f"{value:,}" if is_figure(value) else "",
@@ -239,14 +226,6 @@ def _row(op: Mapping[str, Any], together: float, unit: str) -> Sequence[Line]:
         f"{together:.1%}",
         "" if spread is None else f"{spread:.0%}",
     ]
-    return cells
-
-
-def _phase(phase: Mapping[str, Any]) -> Sequence[Line]:
-    time = phase.get("us")
-    name = shortened(str(phase.get("phase")), _NAME_CHARS)
-    indented = f"  {name}" if phase.get("part") else name
-    return Span(indented), f"{time:,}" if is_figure(time) else ""
 
 
 _MOST_ROWS: Final = 60

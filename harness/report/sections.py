@@ -207,17 +207,16 @@ def _tables(
         Table(
             place,
             [name for name, _ in row(groups[place][0])],
-            [_row_of(case, row) for case in groups[place][:_MOST_ROWS]],
+            [
+                [replace(first, link=f"#case={quote(case.case)}"), *others]
+                for case in groups[place][:_MOST_ROWS]
+                for first, *others in [[cell for _, cell in row(case)]]
+            ],
             "measured",
             folded=number >= _OPEN,
         )
         for number, place in enumerate(places[:_MOST_TABLES])
     ]
-
-
-def _row_of(case: CaseRecord, row: Callable[[CaseRecord], Iterator[NamedSpan]]) -> list[Span]:
-    first, *others = (cell for _, cell in row(case))
-    return [replace(first, link=f"#case={quote(case.case)}"), *others]
 
 
 def _text(value: object) -> str:

@@ -22,7 +22,7 @@ from harness.report.document import aligned
 from harness.results.case_names import split_node_id
 from harness.results.coverage import LOST_TO, Coverage
 from harness.results.journal import Records, read_once
-from harness.results.record import CaseRecord, DeviceEvent, Outputs, PreflightRecord
+from harness.results.record import CaseRecord, DeviceEvent, Outputs
 from harness.transport.faults import server_lost
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
@@ -228,7 +228,9 @@ def preflight_lines(cases: Iterable[CaseRecord], *, width: int = _WIDTH) -> list
             if entry.severity != "info" or only_here:
                 key = entry.severity, entry.code
                 explanations, counts = by_finding.setdefault(key, ({}, Counter()))
-                text = CAME_TRUE if _was_foreseen(entry, record) else entry.explanation
+                diagnosis = record.error.diagnosis if record.error else None
+                is_foreseen = diagnosis is not None and entry.explanation in diagnosis.words
+                text = CAME_TRUE if is_foreseen else entry.explanation
                 explanations[text] = None
                 counts[record.outcome] += key not in keys  # a case counts once
                 keys.add(key)
@@ -240,11 +242,6 @@ def preflight_lines(cases: Iterable[CaseRecord], *, width: int = _WIDTH) -> list
         head = f"preflight {severity} {finding}: {next(iter(explanations))}"
         lines.append(_fit(head, width - len(tail)) + tail)
     return lines
-
-
-def _was_foreseen(finding: PreflightRecord, record: CaseRecord) -> bool:
-    known = record.error.diagnosis if record.error else None
-    return known is not None and finding.explanation in known.words
 
 
 def event_lines(events: Iterable[DeviceEvent], *, width: int = _WIDTH) -> list[str]:

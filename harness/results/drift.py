@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from pydantic import JsonValue
 
@@ -17,9 +17,6 @@ from harness.core.outgoing_text import counted
 from harness.diagnosis.error import Part
 from harness.results.record import CaseRecord
 from harness.runtimes.runtime import version_key
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Read = Callable[[str], bytes | None]
 
@@ -232,21 +229,16 @@ def difference(
     shift = offset if steps is not None else 0
     wide_a, wide_b = (np.nan_to_num(values.astype(np.float64)) + shift for values in (a, b))
     unit = scale if scale and steps is not None else 1.0
+    scaled_a, scaled_b = (values / (np.max(np.abs(values)) or 1.0) for values in (wide_a, wide_b))
+    lengths = float(np.linalg.norm(scaled_a) * np.linalg.norm(scaled_b))
+    is_zero = not np.any(scaled_a) and not np.any(scaled_b)
     return OutputDifference(
         elements=int(np.count_nonzero(differs)),
         total=a.size,
         max_steps=steps,
         max_abs=min(float(np.max(np.abs(wide_a - wide_b))) * unit, sys.float_info.max),
-        cosine=_cosine(wide_a, wide_b),
+        cosine=min(1.0, float(scaled_a @ scaled_b) / lengths) if lengths else float(is_zero),
     )
-
-
-def _cosine(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
-    import numpy as np
-
-    a, b = (values / (np.max(np.abs(values)) or 1.0) for values in (a, b))
-    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return min(1.0, float(a @ b) / lengths) if lengths else float(not np.any(a) and not np.any(b))
 
 
 def _point(record: Ran) -> _Point:

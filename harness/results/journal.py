@@ -367,7 +367,7 @@ def read_journal(path: Path) -> Contents:
         if isinstance(content, CaseRecord):
             places.append(place)
             tally.add(content)
-            room -= _memory_of(line)
+            room -= 2 * len(line) + 64 * sum(line.count(mark) for mark in (b",", b"[", b"{"))
             if room >= 0:
                 records.append(content)
             else:
@@ -378,11 +378,6 @@ def read_journal(path: Path) -> Contents:
             left_out.add(content)
     kept_records = tuple(records) if room >= 0 else JournalRecords(path, places)
     return Contents(kept_records, tuple(left_out.first), tuple(events), left_out, tally)
-
-
-def _memory_of(line: bytes) -> int:
-    values = sum(line.count(mark) for mark in (b",", b"[", b"{"))
-    return 2 * len(line) + 64 * values
 
 
 def _require_small(line: bytes) -> None:

@@ -76,11 +76,6 @@ _SCALAR_SCHEMA = {"type": ["string", "number", "boolean", "null"]}
 _ANY_OF = {"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA, "minItems": 1}]}
 
 
-def _pattern(text: str) -> str:
-    compiled_pattern(text)
-    return text
-
-
 def _range(text: str) -> str:
     if is_relative(text):
         return text
@@ -123,7 +118,7 @@ class IssueSignature(Part):
     code: StrictInt | None = None
     """Its error code; without it, a failure that has none."""
 
-    message: Annotated[Text, AfterValidator(_pattern)]
+    message: Annotated[Text, AfterValidator(lambda text: compiled_pattern(text) and text)]
     """A regular expression for a line of the message; `"."` takes any."""
 
 

@@ -18,8 +18,8 @@ from harness.core.errors import InfraError
 from harness.core.outgoing_text import counted
 from harness.core.schema_field import Schema1
 from harness.core.whole_file import read_bounded, write_whole
-from harness.diagnosis.error import ErrorRecord, Part
-from harness.history.attempts import FIGURES, Attempt
+from harness.diagnosis.error import Part
+from harness.history.attempts import FIGURES
 from harness.history.comparison_text import fails_because
 from harness.history.database import Database, DeviceSummary, NightSummary, load_nights
 from harness.history.importing import list_runs
@@ -64,7 +64,6 @@ from harness.site.pages import (
     page_of,
     render_page,
     short_name,
-    side_by_side,
     strip,
     title_of,
     trend,
@@ -74,15 +73,14 @@ _MOST: Final = 2000
 _CAUSE_COLUMNS: Final = ("Diagnosis", "What", "Cases", "Runs", "First seen", "Last seen")
 
 
-def cause_page(site: SiteData, cause: StoredCause) -> str:
-    """Return the page of a cause."""
-    return render_page(title_of(cause), _of_cause(site, cause))
-
-
-def _of_cause(site: SiteData, cause: StoredCause) -> Iterator[Block]:
+def cause_blocks(site: SiteData, cause: StoredCause) -> Iterator[Block]:
+    """Yield the page of a cause."""
     links, error = Links(), cause.record
     yield Heading([Span("", mark=cause.outcome), Span(title_of(cause), style="code")], 1)
-    yield _now(site, cause)
+    if now := cause.cases.get(site.last, 0):
+        yield Paragraph(f"{counted(now, 'case')} in the last run.", "verdict bad")
+    else:
+        yield Paragraph(f"Gone; last seen {site.day(cause.last)}.", "verdict")
     first, last = (
         links.to("night", site.runs[i].run, site.day(i)) for i in (cause.first, cause.last)
     )
@@ -90,12 +88,17 @@ def _of_cause(site: SiteData, cause: StoredCause) -> Iterator[Block]:
     yield Paragraph([f"In {runs}: first ", first, ", last ", last, "."])
     if cause.diagnosis is not None:
         yield Paragraph(["Its diagnosis: ", Span(cause.diagnosis, style="code")])
-    yield from _words(error)
+    if error is not None and error.diagnosis is not None:
+        yield Paragraph([Span(error.diagnosis.words, style="strong")])
+        if error.diagnosis.fix:
+            yield Paragraph(["What helps: ", Span(error.diagnosis.fix)])
     if error is not None:
         yield CodeBlock([error.message])
     changes = site.store.changes("cause = ?", cause.cause)
-    now = (change for change in changes if change.run_index == site.last)
-    yield from by_cause(site, [change for change in now if change.became != "fixed"], links)
+    last_changes = [
+        change for change in changes if change.run_index == site.last and change.became != "fixed"
+    ]
+    yield from by_cause(site, last_changes, links)
     if changes:
         yield Heading("What happened lately")
         yield changes_table(site, changes, links)
@@ -122,26 +125,14 @@ def causes_page(site: SiteData) -> str:
     return render_page("Causes", blocks, here="Causes", up="")
 
 
-def _now(site: SiteData, cause: StoredCause) -> Paragraph:
-    """Return how many cases have a cause now."""
-    if now := cause.cases.get(site.last, 0):
-        return Paragraph(f"{counted(now, 'case')} in the last run.", "verdict bad")
-    return Paragraph(f"Gone; last seen {site.day(cause.last)}.", "verdict")
-
-
-def _words(error: ErrorRecord | None) -> Iterator[Block]:
-    if error is not None and error.diagnosis is not None:
-        yield Paragraph([Span(error.diagnosis.words, style="strong")])
-        if error.diagnosis.fix:
-            yield Paragraph(["What helps: ", Span(error.diagnosis.fix)])
-
-
 _GB: Final = 1e9
 _SHOWN: Final = 30
 _DEVICE_COLUMNS: Final = (
     *("Night", "State", "Found", "Passed", "Failed", "Lost", "Busy", "Hottest", "Battery"),
     *("Storage free", "Link faults", "Recoveries", "Quarantined"),
 )
+_CURVES_MARKUP: Final = Markup('<div class="curves">{}</div>')
+"""Curves side by side, as many as there is room for."""
 _LISTED: Final = (
     "Device",
     "SoC",
@@ -157,12 +148,8 @@ _CURVES: Final[dict[str, Callable[[DeviceRow], float | None]]] = {
 }
 
 
-def device_page(site: SiteData, device: str) -> str:
-    """Return the page of a device."""
-    return render_page(device, _device_blocks(site, device))
-
-
-def _device_blocks(site: SiteData, device: str) -> Iterator[Block]:
+def device_blocks(site: SiteData, device: str) -> Iterator[Block]:
+    """Yield the page of a device."""
     links, places = Links(), _places(site, device)
     last = places[-1]
     changes = site.store.changes("device = ? AND run_index = ?", device, last)
@@ -198,7 +185,7 @@ def _device_blocks(site: SiteData, device: str) -> Iterator[Block]:
         drawn.append(curve(values, texts.__getitem__, title, band=False))
     if any(drawn):
         yield Heading("How it is")
-        yield Paragraph(side_by_side(drawn))
+        yield Paragraph(_CURVES_MARKUP.format(Markup("").join(drawn)))
     yield Heading("Night by night")
     yield Table(
         "",
@@ -224,21 +211,13 @@ def _night(site: SiteData, device: str, index: int, links: Links) -> list[Line]:
     cells += [Span(str(count), style="bad" if count else "dim") for count in (failed, counts.lost)]
     if row is None:
         return cells + [""] * (len(_DEVICE_COLUMNS) - len(cells))
+    *others, busy = _CURVES.items()
+    for title, figure in (busy, *others):
+        value, unit = figure(row), title.rpartition(" ")[2]
+        cells.append("" if value is None else f"{value:,.0f} {unit}")
     marks = (row.link_faults, row.recoveries, row.quarantines)
-    cells += [
-        _device_sentence(figure(row), title.rpartition(" ")[2]) for title, figure in _of_a_night()
-    ]
     cells += [Span(str(count), style="bad" if count else "dim") for count in marks]
     return cells
-
-
-def _of_a_night() -> list[tuple[str, Callable[[DeviceRow], float | None]]]:
-    *before, busy = _CURVES.items()
-    return [busy, *before]
-
-
-def _device_sentence(value: float | None, unit: str) -> str:
-    return "" if value is None else f"{value:,.0f} {unit}"
 
 
 def state_of_device(site: SiteData, device: str) -> DeviceSummary:
@@ -302,14 +281,6 @@ _MOST_LOST: Final = 5
 _ALL_NIGHTS: Final = 5000
 
 
-def night_page(site: SiteData, index: int, changes: Sequence[NightChange]) -> str:
-    """Return the page of a run with these changes."""
-    run, links = site.runs[index], Links()
-    return render_page(
-        f"Night {run.run}", [*_head(site, index, changes, links), *by_cause(site, changes, links)]
-    )
-
-
 def front_page(site: SiteData) -> str:
     """Return the front page: the last night."""
     if not site.runs:
@@ -318,7 +289,7 @@ def front_page(site: SiteData) -> str:
         )
     index, links = site.last_night, Links("")
     changes = site.store.of_night(index)
-    blocks: list[Block] = [*_head(site, index, changes, links), *by_cause(site, changes, links)]
+    blocks: list[Block] = [*night_blocks(site, index, changes, links)]
     night = site.nights.get(site.runs[index].run)
     if night is not None and night.besides:
         blocks += [Heading("What went wrong besides")]
@@ -328,8 +299,14 @@ def front_page(site: SiteData) -> str:
     last = [i for i in range(first, index + 1) if site.is_night(i)]
     blocks += [Heading("The last nights"), Paragraph(_trend(site, last)), Paragraph(days, "dim")]
     lost = [i for i in last if i < index and _lost(site, i)][-_MOST_LOST:]
-    if lost:
-        blocks.append(Items([Item(_lost_line(site, i, links)) for i in reversed(lost)]))
+    lines: list[Line] = [
+        [
+            links.to("night", site.runs[i].run, site.day(i)),
+            f": {counted(_lost(site, i), 'case')} without a verdict",
+        ]
+        for i in reversed(lost)
+    ]
+    blocks += [Items([*map(Item, lines)])] if lines else []
     return render_page(sentence(site, index, changes), blocks, here="Last night", up="")
 
 
@@ -360,7 +337,10 @@ def _coverage(site: SiteData, index: int) -> Coverage:
     return site.store.by_run[index].coverage(site.runs[index].not_run)
 
 
-def _head(site: SiteData, i: int, changes: Sequence[NightChange], links: Links) -> Iterator[Block]:
+def night_blocks(
+    site: SiteData, i: int, changes: Sequence[NightChange], links: Links
+) -> Iterator[Block]:
+    """Yield the page of a run with these changes."""
     run = site.runs[i]
     coverage, night = _coverage(site, i), site.nights.get(run.run)
     bad = any(change.became == "new" for change in changes) or bool(coverage.flaky)
@@ -387,6 +367,7 @@ def _head(site: SiteData, i: int, changes: Sequence[NightChange], links: Links) 
     pages.append((comparison, "compared with the run before, with speed and memory"))
     if targets := [links.page(path, text) for path, text in pages if path]:
         yield Paragraph(["Its pages: ", *joined(targets)])
+    yield from by_cause(site, changes, links)
 
 
 def _trend(site: SiteData, places: Sequence[int]) -> Line:
@@ -401,11 +382,6 @@ def _trend(site: SiteData, places: Sequence[int]) -> Line:
 
 def _lost(site: SiteData, index: int) -> int:
     return site.store.by_run[index].lost + (site.runs[index].not_run or 0)
-
-
-def _lost_line(site: SiteData, index: int, links: Links) -> Line:
-    night = links.to("night", site.runs[index].run, site.day(index))
-    return [night, f": {counted(_lost(site, index), 'case')} without a verdict"]
 
 
 _MOST_LINES: Final = 300
@@ -424,18 +400,15 @@ class ListedTest(NamedTuple):
     fails: bool
 
 
-def case_page(site: SiteData, test: str, lines: Sequence[CaseLine]) -> str:
-    """Return the page of a test, made of its cases."""
-    return render_page(short_name(test), _blocks(site, test, lines))
-
-
-def _blocks(site: SiteData, test: str, lines: Sequence[CaseLine]) -> Iterator[Block]:
+def case_blocks(site: SiteData, test: str, lines: Sequence[CaseLine]) -> Iterator[Block]:
+    """Yield the page of a test, made of its cases."""
     first, links = max(0, site.last + 1 - WINDOW), Links()
     yield Heading(Span(test, style="code"), 1)
     bad = [line for line in lines if line.fails]
     yield Paragraph(test_state(site, lines), "verdict bad" if bad else "verdict")
     rows: list[list[Line]] = []
-    for line in sorted(lines, key=_sort_key)[:_MOST_LINES]:
+    by_device = sorted(lines, key=lambda line: f"{line.last.device or ''} {line.last.case}")
+    for line in by_device[:_MOST_LINES]:
         place, device = line.last.placement, line.last.device
         name = device or (place.device if place else "")
         rows.append(
@@ -468,7 +441,7 @@ def _blocks(site: SiteData, test: str, lines: Sequence[CaseLine]) -> Iterator[Bl
         yield Paragraph(
             "The band is where noise alone keeps a figure; a dot outside of it is not noise.", "dim"
         )
-        yield Paragraph(side_by_side(curves))
+        yield Paragraph(_CURVES_MARKUP.format(Markup("").join(curves)))
 
 
 def test_state(site: SiteData, lines: Sequence[CaseLine]) -> str:
@@ -513,22 +486,15 @@ def _ends(site: SiteData, line: CaseLine) -> str:
     return f"{'fails' if line.fails else 'passes'} since {site.day(line.turned)}{lost}{last_run}"
 
 
-def _sort_key(line: CaseLine) -> str:
-    return f"{line.last.device or ''} {line.last.case}"
-
-
 def line_strip(site: SiteData, line: CaseLine, first: int) -> Markup:
     """Return the runs of a case as bars, from run index `first` on."""
     marks, texts = [" "] * (site.last + 1 - first), [""] * (site.last + 1 - first)
     for run in line.runs:
         if (i := run.run_index - first) >= 0:
-            marks[i], texts[i] = mark_of(run), _attempt_text(run.last)
+            why = f" ({run.last.signature})" if run.last.is_bad else ""
+            text = f"{run.last.outcome}{why}; {format_versions(versions_of(run.last))}"
+            marks[i], texts[i] = mark_of(run), text
     return strip(marks, texts, [site.day(i) for i in range(first, site.last + 1)])
-
-
-def _attempt_text(attempt: Attempt) -> str:
-    why = f" ({attempt.signature})" if attempt.is_bad else ""
-    return f"{attempt.outcome}{why}; {format_versions(versions_of(attempt))}"
 
 
 def _curves(site: SiteData, line: CaseLine, first: int) -> Iterator[Markup]:
@@ -542,14 +508,11 @@ def _curves(site: SiteData, line: CaseLine, first: int) -> Iterator[Markup]:
                 versions = format_versions(versions_of(run.last))
                 return f"{_figure(values[i], figure)} on {site.day(run.run_index)}, {versions}"
 
-            drawn = curve(values, describe, f"{figure}, {_on(line.last)}")
+            placement = line.last.placement
+            name = f"{placement.device} {placement.backend}" if placement else "no device"
+            drawn = curve(values, describe, f"{figure}, {name}")
             if drawn:
                 yield drawn
-
-
-def _on(attempt: Attempt) -> str:
-    place = attempt.placement
-    return f"{place.device} {place.backend}" if place else "no device"
 
 
 def _figure(value: float | None, figure: str) -> str:
@@ -655,7 +618,8 @@ def build(database: Database, out: Path) -> SiteWriter:
             written = {run: night for run, night in note.nights.items() if run in digests}
             for i in anew:
                 run, changes = runs[i].run, store.of_night(i)
-                writer.write(page_of("night", run), night_page(site, i, changes))
+                page = render_page(f"Night {run}", night_blocks(site, i, changes, Links()))
+                writer.write(page_of("night", run), page)
                 written[run] = NightWritten(digest=digests[run], said=sentence(site, i, changes))
             sentences = {run: night.said for run, night in written.items()}
             writer.write("nights.html", nights_page(site, sentences))
@@ -702,7 +666,8 @@ def _write_case_pages(writer: SiteWriter, database: Database, site: SiteData, st
                     through = CaseLine.of([*earlier_runs(database, runs, group, line), *line.runs])
                     line.turned = through.turned if through.good else -1
         if lines := [line for group in groups for line in group.drawn]:
-            writer.write(page_of("case", test), case_page(site, test, lines))
+            page = render_page(short_name(test), case_blocks(site, test, lines))
+            writer.write(page_of("case", test), page)
             listed.append(case_row(site, test, lines))
     site.store.index()
     writer.write("cases.html", cases_page(listed))
@@ -713,10 +678,11 @@ def _write_other_pages(writer: SiteWriter, site: SiteData, start: int) -> None:
         # the page of a cause that was gone when it was last written has not changed
         page = page_of("cause", cause.cause)
         if cause.last >= start - 1 or not (writer.out / page).is_file():
-            writer.write(page, cause_page(site, cause))
+            writer.write(page, render_page(title_of(cause), cause_blocks(site, cause)))
     writer.write("causes.html", causes_page(site))
     for device in site.device_names():
-        writer.write(page_of("device", device), device_page(site, device))
+        page = render_page(device, device_blocks(site, device))
+        writer.write(page_of("device", device), page)
     writer.write("devices.html", devices_page(site))
     blocks = Heading("Bisections", 1), bisection_table(site.pages.bisections, "reports/")
     writer.write("bisections.html", render_page("Bisections", blocks, here="Bisections", up=""))

@@ -289,7 +289,9 @@ def _row(site: SiteData, kind: Became, changes: Sequence[NightChange], links: Li
     ]
     named = list({change.test: change for change in changes}.values())
     tests = [links.to("case", change.test, short_name(change.test), "code") for change in named]
-    cells += _first_of(tests)
+    shown = len(tests) if len(tests) <= _MOST_NAMED + 1 else _MOST_NAMED
+    cells += joined(tests[:shown])
+    cells += [f" and {len(tests) - shown} more"] if shown < len(tests) else []
     summary = site.cause(first.run_index, first.cause)
     known: list[str | Span] = [links.page(site.pages.run(summary.folder), summary.known)]
     if kind == "known":
@@ -299,12 +301,6 @@ def _row(site: SiteData, kind: Became, changes: Sequence[NightChange], links: Li
         known += [" ", _FOLDED.format(f"qnn-harness {shlex.join(summary.command)}")]
     facts = site.facts(first.run_index, first.cause, fixed=kind == "fixed")
     return [cells, facts_line(facts, links.to), known]
-
-
-def _first_of(named: Sequence[Span]) -> list[str | Span]:
-    if len(named) <= _MOST_NAMED + 1:
-        return [*joined(named)]
-    return [*joined(named[:_MOST_NAMED]), f" and {len(named) - _MOST_NAMED} more"]
 
 
 def changes_table(site: SiteData, changes: Sequence[NightChange], links: Links) -> Table:
@@ -460,11 +456,6 @@ def curve(
         Markup(dots),
         "band" if band else "none",
     )
-
-
-def side_by_side(curves: Sequence[Markup]) -> Markup:
-    """Return curves side by side, as many as there is room for."""
-    return Markup('<div class="curves">{}</div>').format(Markup("").join(curves))
 
 
 def _band(values: Sequence[float]) -> tuple[float, float]:

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from harness.diagnosis.any_log import LogText, read_log
-from harness.diagnosis.explanation import COMMANDS, Explained, next_command, system_of
+from harness.diagnosis.explanation import COMMANDS, Explained, next_command
 from harness.diagnosis.rules import own_rules
 
 RULES = own_rules()
+
+
+LOG_COMMANDS = {"android": "adb logcat", "linux": "journalctl", "windows": "wevtutil"}
 
 
 def cause(id: str, confidence: Any = "possible", failure: int = 1) -> Explained:
@@ -73,7 +76,10 @@ def test_questions_are_about_causes_that_there_are() -> None:
     ],
 )
 def test_a_log_tells_where_it_was_written(line: str, system: str) -> None:
-    assert system_of([LogText(1, "x"), LogText(2, line)]) == system
+    lines = [LogText(1, "x"), LogText(2, line)]
+    command = next_command((cause("no-dsp-session"),), lines)
+    assert command is not None
+    assert command.command.startswith(LOG_COMMANDS[system])
 
 
 SAID_ON = {

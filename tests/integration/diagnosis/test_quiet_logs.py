@@ -28,45 +28,46 @@ MOST_LOGS = 130
 
 
 def answer(log: bytes) -> str | None:
-    found = explain(read_log(io.BytesIO(log)).lines).diagnoses
-    return f"{found[0].id} {found[0].confidence}: {found[0].lines[0].text}" if found else None
+    causes = explain(read_log(io.BytesIO(log)).lines).diagnoses
+    return f"{causes[0].id} {causes[0].confidence}: {causes[0].lines[0].text}" if causes else None
 
 
 def test_a_few_programs_that_fail_by_day(tmp_path: Path) -> None:
     need(*C_COMPILERS)
-    left, told = Counter(BY_DAY), []
+    remaining, answers = Counter(BY_DAY), []
     for number, failing in enumerate(failures()):
-        if left[failing.program] > 0:
-            left[failing.program] -= 1
+        if remaining[failing.program] > 0:
+            remaining[failing.program] -= 1
             (folder := tmp_path / str(number)).mkdir()
-            told.append((failing.line, answer(failing.log(folder))))
-    assert [one for one in told if one[1]] == []
-    assert len(told) == sum(BY_DAY.values())
+            answers.append((failing.line, answer(failing.log(folder))))
+    assert [entry for entry in answers if entry[1]] == []
+    assert len(answers) == sum(BY_DAY.values())
 
 
 @pytest.mark.nightly
 def test_every_program_that_fails(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    logs, told = 0, []
+    logs, answers = 0, []
     for number, failing in enumerate(failures()):
         if failing.here:
             (folder := tmp_path / str(number)).mkdir()
             log = failing.log(folder)
             logs += bool(log)
-            told.append((failing.line, answer(log)))
-    print(f"\n{logs} logs of {len({one.program for one in failures() if one.here})} programs")
+            answers.append((failing.line, answer(log)))
+    programs = {failure.program for failure in failures() if failure.here}
+    print(f"\n{logs} logs of {len(programs)} programs")
     record_property("logs of programs that fail", logs)
-    assert [one for one in told if one[1]] == []
+    assert [entry for entry in answers if entry[1]] == []
     assert logs >= MOST_LOGS
 
 
 @pytest.mark.nightly
 def test_what_androids_own_programs_say(tmp_path: Path) -> None:
-    root, told = x64_root(), []
+    root, answers = x64_root(), []
     for line in ANDROID_LINES.read_text().splitlines():
         command = ("sh", ENTER, root, tmp_path, "/system/bin/sh", "-c", f"cd {tmp_path}; {line}")
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             env={"PATH": "/system/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
             stdin=subprocess.DEVNULL,
@@ -75,6 +76,6 @@ def test_what_androids_own_programs_say(tmp_path: Path) -> None:
             timeout=120,
             check=False,
         )
-        told.append((line, answer(done.stdout)))
-    print(f"\n{len(told)} logs of Android's programs")
-    assert [one for one in told if one[1]] == []
+        answers.append((line, answer(completed.stdout)))
+    print(f"\n{len(answers)} logs of Android's programs")
+    assert [entry for entry in answers if entry[1]] == []

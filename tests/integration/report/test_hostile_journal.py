@@ -20,7 +20,7 @@ from tests.unit.results.records import error, record
 MB = 1 << 20
 EVIL = (
     "</script><img src=x onerror=alert(1)>]]>&amp;\x1b[31m\x1b]0;t\x07\x00\x08\r"
-    "\u202e\u2028\ufffe\U000e0001'\"`$(id)" + "".join(f"\n{one}" for one in COMMANDS)
+    "\u202e\u2028\ufffe\U000e0001'\"`$(id)" + "".join(f"\n{command}" for command in COMMANDS)
 )
 HUGE = 7 * MB
 
@@ -69,11 +69,11 @@ def journal() -> bytes:
 class Tags(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.seen: list[str] = []
+        self.started: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
+        self.started.append(tag)
         assert not [name for name, _ in attrs if name.startswith("on")]
 
 
@@ -90,24 +90,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*words: object, ends: tuple[int, ...] = (0, 1)) -> bytes:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "harness.cli.main", *map(str, words)],
         capture_output=True,
         timeout=300,
         check=False,
     )
-    assert done.returncode in ends, done.stderr[-2000:]
-    assert steering(done.stdout + done.stderr) == []
-    assert b"Traceback" not in done.stderr
-    return done.stdout
+    assert completed.returncode in ends, completed.stderr[-2000:]
+    assert steering(completed.stdout + completed.stderr) == []
+    assert b"Traceback" not in completed.stderr
+    return completed.stdout
 
 
 def test_reports_of_a_hostile_journal(run: Path) -> None:
-    said = command("report", "write", run)
-    assert len(said) < MB
+    output = command("report", "write", run)
+    assert len(output) < MB
     page = (run / "report.html").read_text()
     assert len(page) < 3 * MB
-    tags = Tags(page).seen
+    tags = Tags(page).started
     assert (tags.count("script"), tags.count("img"), tags.count("body")) == (3, 0, 1)
     cases = rows_of(page)["case"]
     assert {"huge::message", "huge::measured", "huge::axis", "last::one"} <= set(cases)
@@ -116,7 +116,7 @@ def test_reports_of_a_hostile_journal(run: Path) -> None:
     assert "torn::one" not in cases
     junit = (run / "junit.xml").read_bytes()
     assert len(junit) < 50 * MB
-    named = [one.get("name") for one in ElementTree.fromstring(junit).iter("testcase")]
+    named = [element.get("name") for element in ElementTree.fromstring(junit).iter("testcase")]
     # the run says that it was cut short: that has a test case of its own
     assert len(named) == len(cases) + 1
 
@@ -124,11 +124,11 @@ def test_reports_of_a_hostile_journal(run: Path) -> None:
 @pytest.mark.slow
 def test_what_compares_and_remembers_a_hostile_journal(run: Path) -> None:
     assert len(command("compare", run, run, ends=(3,))) < MB
-    told = json.loads(command("compare", run, run, "--json", ends=(3,)))
-    assert [told[name] for name in ("new", "changed", "vanished", "fixed")] == [[]] * 4
+    document = json.loads(command("compare", run, run, "--json", ends=(3,)))
+    assert [document[name] for name in ("new", "changed", "vanished", "fixed")] == [[]] * 4
     assert len(command("history", "--reports", run.parent)) < MB
     assert json.loads(command("history", "--reports", run.parent, "--json"))["runs"] == 1
     command("report", "site", "--reports", run.parent, "-o", run.parent / "site")
-    pages = [one.read_text() for one in (run.parent / "site").rglob("*.html")]
-    assert {Tags(page).seen.count("script") for page in pages} == {1}, "its own"
+    pages = [path.read_text() for path in (run.parent / "site").rglob("*.html")]
+    assert {Tags(page).started.count("script") for page in pages} == {1}, "its own"
     assert max(map(len, pages)) < 3 * MB

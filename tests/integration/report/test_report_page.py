@@ -35,18 +35,18 @@ EVIL = "<img src=x onerror='document.title=\"pwned\"'></script><b>\u202e\x1b[31m
 def many(count: int) -> list[CaseRecord]:
     """Cases as a night on four devices has them: a few fail, for two reasons."""
     start = record().started
-    made = []
+    records = []
     for number in range(count):
         bad = number % 97 == 5
         contexts, version = 1 + number % 100, VERSIONS[number % len(VERSIONS)]
         device = f"phone-{number % 4}"
         name = f"test_contexts[{device}-htp-{version}-resident-{contexts}-{number}]"
         axes = {"backend": "htp", "qnn": version, "ort": None, "compiler": "2.47.0"}
-        loads = [300 + (number * 7919 + at * 104729) % 900 for at in range(min(contexts, 50))]
-        memory = [5_000_000 + 1_300_000 * at for at in range(len(loads))]
+        loads = [300 + (number * 7919 + index * 104729) % 900 for index in range(min(contexts, 50))]
+        memory = [5_000_000 + 1_300_000 * index for index in range(len(loads))]
         message = "DSP transport error 0x8000040e" if number % 2 else None
         changed: dict[str, Any] = {"error": error(message=message)} if bad and message else {}
-        made.append(
+        records.append(
             record(
                 case=f"suites/test_context_count.py::{name}",
                 axes=axes | {"contexts": contexts, "residency": "resident"},
@@ -59,13 +59,13 @@ def many(count: int) -> list[CaseRecord]:
                 **changed,
             )
         )
-    return made
+    return records
 
 
 def events() -> tuple[DeviceEvent, ...]:
-    given = {"run": "r", "device": "phone-1", "started": record().started, "duration_s": 2.0}
-    hot = DeviceEvent(event="health", state="suspect", vitals={"hottest_c": 71.5}, **given)
-    return (hot, DeviceEvent(event="reboot", state="good", detail="it answers", **given))
+    fields = {"run": "r", "device": "phone-1", "started": record().started, "duration_s": 2.0}
+    hot = DeviceEvent(event="health", state="suspect", vitals={"hottest_c": 71.5}, **fields)
+    return (hot, DeviceEvent(event="reboot", state="good", detail="it answers", **fields))
 
 
 class Reader(Browser):
@@ -122,7 +122,9 @@ def test_sorting_and_filters_stand_in_the_address(reader: Reader, night: Path) -
     reader.open(night)
     reader.one("#filters button.o-failed").click()
     assert reader.count() == "52 of 5,000"
-    (time_heading,) = [one for one in reader.all("#cases thead button") if one.text == "time"]
+    (time_heading,) = [
+        element for element in reader.all("#cases thead button") if element.text == "time"
+    ]
     time_heading.click()
     reader.all("#cases th[aria-sort=ascending] button")[0].click()
     assert len(reader.all("#cases th[aria-sort=descending]")) == 1
@@ -139,7 +141,7 @@ def test_sorting_and_filters_stand_in_the_address(reader: Reader, night: Path) -
 
 def test_a_reason_leads_to_its_cases(reader: Reader, night: Path) -> None:
     reader.open(night)
-    numbers = [int(one.text) for one in reader.all("table.reasons td:first-child")]
+    numbers = [int(element.text) for element in reader.all("table.reasons td:first-child")]
     assert sum(numbers) == 52
     reader.all("table.reasons a[href^='#group=']")[1].click()
     reader.wait(lambda: reader.count() == f"{numbers[1]} of 5,000")
@@ -160,7 +162,7 @@ def test_a_case_is_opened_by_keys_and_copied_as_a_bug_report(reader: Reader, nig
     rows[0].send_keys(Keys.ARROW_DOWN)
     reader.driver.switch_to.active_element.send_keys(Keys.ARROW_UP)
     reader.driver.switch_to.active_element.send_keys(Keys.ENTER)
-    dialog = reader.wait(lambda: next((one for one in reader.all("dialog[open]")), None))
+    dialog = reader.wait(lambda: next((element for element in reader.all("dialog[open]")), None))
     text = dialog.text
     assert "QnnContext_createFromBinary" in text
     assert reader.js("return document.querySelector('dialog details pre').textContent") == (
@@ -217,10 +219,12 @@ def test_nothing_lies_beside_the_page(reader: Reader, night: Path, width: int, s
             "const {color, backgroundColor} = getComputedStyle(document.body);"
             "return [color, backgroundColor]"
         )
-        ink, paper = (sum(json.loads(f"[{one[4:-1]}]")) for one in colours)
+        ink, paper = (sum(json.loads(f"[{colour[4:-1]}]")) for colour in colours)
         assert (ink < paper) == (scheme == "light")
         reader.one("#cases tbody tr[data-at]").click()
-        dialog = reader.wait(lambda: next((one for one in reader.all("dialog[open]")), None))
+        dialog = reader.wait(
+            lambda: next((element for element in reader.all("dialog[open]")), None)
+        )
         box = reader.js("return document.querySelector('dialog').getBoundingClientRect().toJSON()")
         assert box["left"] >= 0
         assert box["right"] <= width
@@ -231,14 +235,16 @@ def test_nothing_lies_beside_the_page(reader: Reader, night: Path, width: int, s
 
 def test_ops_are_sorted_by_the_column_that_is_clicked(reader: Reader, tmp_path: Path) -> None:
     some = enumerate((900, 12, 10_000, 1100))
-    ops = [{"op": f"op{at}", "cycles": took, "share": took / 12012} for at, took in some]
+    ops = [
+        {"op": f"op{number}", "cycles": cycles, "share": cycles / 12012} for number, cycles in some
+    ]
     measured = {"profile": {"level": "ops", "ops": ops, "notes": []}}
     page = tmp_path / "report.html"
     write_page(RunData("r", Contents((record(measurements=measured),), ())), page)
     reader.open(page)
 
     def names() -> list[str]:
-        return [one.text for one in reader.all("table.sortable tbody tr td:first-child")]
+        return [element.text for element in reader.all("table.sortable tbody tr td:first-child")]
 
     assert names() == ["op2", "op3", "op0", "op1"]
     op, _, cycles, *_ = reader.all("table.sortable thead th")
@@ -250,9 +256,9 @@ def test_ops_are_sorted_by_the_column_that_is_clicked(reader: Reader, tmp_path: 
         (cycles, "2301"),
     ):
         head.click()
-        assert names() == [f"op{at}" for at in order]
-        said = head.get_attribute("aria-sort")
-        assert said == ("ascending" if order in ("1032", "0123") else "descending")
+        assert names() == [f"op{number}" for number in order]
+        order_shown = head.get_attribute("aria-sort")
+        assert order_shown == ("ascending" if order in ("1032", "0123") else "descending")
     assert len(reader.all("table.sortable th[aria-sort]")) == 1
     assert reader.complaints() == []
 
@@ -295,14 +301,14 @@ def test_versions_are_seen_before_the_end_that_all_names_have(
     page, end = tmp_path / "report.html", "-executorch-3-contexts-of-a-long-name.pte]"
     loads = {"loaded": 2, "load_us": [5, 6], "load_rss_bytes": [1, 2]}
     cases = [f"m.pte::test_program[sim-v73-htp-{version}{end}" for version in VERSIONS]
-    made = tuple(record(case=one, measurements=loads) for one in cases)
-    write_page(RunData("r", Contents(made, ()), {}), page)
+    records = tuple(record(case=case, measurements=loads) for case in cases)
+    write_page(RunData("r", Contents(records, ()), {}), page)
     reader.see(1400, "light")
     reader.open(page)
-    shown = [one.text for one in reader.all("#cases .tail")]
+    shown = [element.text for element in reader.all("#cases .tail")]
     assert shown == [f"[sim-v73-htp-{version}…" for version in VERSIONS]
-    seen = "return [...document.querySelectorAll('#cases .tail bdi')].map(one => one.textContent)"
-    assert all(one.endswith(end) for one in reader.js(seen)), "all of it is there on paper"
+    script = "return [...document.querySelectorAll('#cases .tail bdi')].map(one => one.textContent)"
+    assert all(name.endswith(end) for name in reader.js(script)), "all of it is there on paper"
     counts = "return [...document.querySelector('#ladder svg').querySelectorAll('text[text-anchor"
     counts += "=middle]')].map(one => one.textContent)"
     assert reader.js(counts) == ["0", "1", "2"]
@@ -328,7 +334,7 @@ def test_whatever_names_and_logs_hold_is_text(reader: Reader, tmp_path: Path) ->
     write_page(RunData(EVIL, contents, {EVIL: EVIL, "problem": EVIL}), page)
     reader.open(page)
     reader.one("#cases tbody tr[data-at]").click()
-    dialog = reader.wait(lambda: next((one for one in reader.all("dialog[open]")), None))
+    dialog = reader.wait(lambda: next((element for element in reader.all("dialog[open]")), None))
     reader.js("document.querySelectorAll('dialog details').forEach(one => { one.open = true; })")
     assert "<img src=x" in dialog.text
     assert "\\u202e" in dialog.text
@@ -337,7 +343,11 @@ def test_whatever_names_and_logs_hold_is_text(reader: Reader, tmp_path: Path) ->
     time.sleep(0.2)
     assert reader.driver.title != "pwned"
     assert reader.all("img") == []
-    assert [one for one in reader.complaints() if "img" in one or "Refused" in one] == []
+    assert [
+        complaint
+        for complaint in reader.complaints()
+        if "img" in complaint or "Refused" in complaint
+    ] == []
 
 
 def test_without_its_script_the_first_screen_is_there(tmp_path: Path) -> None:

@@ -159,11 +159,11 @@ def made_of(module_lab: DeviceRuns, context_for: ContextFor) -> MadeOf:
         base = get("passed").folder if kind != "passed" else None
         (mine / "mode").write_text(kind)
         (mine / "model.bin").write_bytes(whole[: len(whole) // 2] if kind == "input" else whole)
-        asked = ["--qnn", "2.51.0", "--retries", "0"]
-        asked += ["--known-issues", str(mine / "known.yaml")] if kind == "known" else []
-        done = module_lab.run(*asked, suites=mine)
+        options = ["--qnn", "2.51.0", "--retries", "0"]
+        options += ["--known-issues", str(mine / "known.yaml")] if kind == "known" else []
+        completed = module_lab.run(*options, suites=mine)
         folder = RunFolder.open(module_lab.reports / "latest")
-        return Made(kind, done.code, done.output, folder, base or folder, module_lab.file)
+        return Made(kind, completed.code, completed.output, folder, base or folder, module_lab.file)
 
     return get
 
@@ -178,159 +178,165 @@ def of_an_older_harness(killed: Made) -> Made:
     return Made("unknown", killed.code, killed.output, RunFolder(path), killed.base, killed.lab)
 
 
-def terminal(one: Made) -> str:
-    if one.kind in ("killed", "unknown"):
-        return report(one)  # it was killed before it could say anything
-    assert "= qnn-harness =" in one.output, one.output
-    _, _, told = one.output.partition("= qnn-harness =")
-    return next(line for line in told.splitlines()[1:] if line)
+def terminal(made_run: Made) -> str:
+    if made_run.kind in ("killed", "unknown"):
+        return report(made_run)  # it was killed before it could say anything
+    assert "= qnn-harness =" in made_run.output, made_run.output
+    _, _, text = made_run.output.partition("= qnn-harness =")
+    return next(line for line in text.splitlines()[1:] if line)
 
 
-def report(one: Made) -> str:
-    return qnn_harness("report", "write", one.folder.path).stdout.partition("\n")[0]
+def report(made_run: Made) -> str:
+    return qnn_harness("report", "write", made_run.folder.path).stdout.partition("\n")[0]
 
 
-def html_page(one: Made) -> str:
-    report(one)
-    text = (one.folder.path / "report.html").read_text()
+def html_page(made_run: Made) -> str:
+    report(made_run)
+    text = (made_run.folder.path / "report.html").read_text()
     title = re.search("<title>(.*?)</title>", text, re.S)
     verdict = re.search('class="verdict">(.*?)</p>', text)
     since = re.search(r"</a>:</span>(.*?)</div>", text, re.S)
     assert title is not None
     assert verdict is not None
     assert verdict[1] in title[1]
-    told = re.sub("<[^>]*>", "", since[1]) if since and one.kind in LOST else ""
+    told = re.sub("<[^>]*>", "", since[1]) if since and made_run.kind in LOST else ""
     return verdict[1] + told.replace("no difference among what has a verdict", "")
 
 
-def comparison(one: Made, form: str = "") -> str:
+def comparison(made_run: Made, form: str = "") -> str:
     words = [form] if form else []
-    done = qnn_harness("compare", *words, one.base.path, one.folder.path)
-    assert done.returncode == EXITS[one.kind][1], done.stdout + done.stderr
+    completed = qnn_harness("compare", *words, made_run.base.path, made_run.folder.path)
+    assert completed.returncode == EXITS[made_run.kind][1], completed.stdout + completed.stderr
     if form == "--json":
-        told = json.loads(done.stdout)
-        assert told["exit_code"] == done.returncode
-        assert Coverage.model_validate(told["coverage"]) == one.coverage
-        return str(told["verdict"])
+        document = json.loads(completed.stdout)
+        assert document["exit_code"] == completed.returncode
+        assert Coverage.model_validate(document["coverage"]) == made_run.coverage
+        return str(document["verdict"])
     if form == "--markdown":
-        return "\n".join(done.stdout.splitlines()[:3])
+        return "\n".join(completed.stdout.splitlines()[:3])
     if form == "--html":
-        (shown,) = re.findall('class="verdict (?:good|bad)">.*?</p>', done.stdout)
-        title = re.search("<title>(.*?)</title>", done.stdout)
+        (shown,) = re.findall('class="verdict (?:good|bad)">.*?</p>', completed.stdout)
+        title = re.search("<title>(.*?)</title>", completed.stdout)
         assert title is not None
-        assert ('"verdict good"' in shown) == (done.returncode == 0), shown
+        assert ('"verdict good"' in shown) == (completed.returncode == 0), shown
         return title[1] + shown
-    return done.stdout
+    return completed.stdout
 
 
-def history(one: Made, form: str = "") -> str:
+def history(made_run: Made, form: str = "") -> str:
     """Of both runs: of the newer one how many cases left no record, too."""
-    where = one.folder.path / "history.sqlite"
-    words = ["--database", where]
-    taken = qnn_harness("history", "import", *words, one.base.path, one.folder.path)
-    assert taken.returncode == 0, taken.stderr
-    done = qnn_harness("history", *([form] if form else []), *words)
-    assert done.returncode == 0, done.stderr
+    database = made_run.folder.path / "history.sqlite"
+    words = ["--database", database]
+    imported = qnn_harness("history", "import", *words, made_run.base.path, made_run.folder.path)
+    assert imported.returncode == 0, imported.stderr
+    completed = qnn_harness("history", *([form] if form else []), *words)
+    assert completed.returncode == 0, completed.stderr
     if form == "--json":
-        found = json.loads(done.stdout)
-        assert found["lost"] == (one.kind in ("lab", "input"))
-        lacks = [(of["run"], of["not_run"]) for of in found["lacking"]]
+        document = json.loads(completed.stdout)
+        assert document["lost"] == (made_run.kind in ("lab", "input"))
+        lacks = [(of["run"], of["not_run"]) for of in document["lacking"]]
         missing = {"killed": 3, "unknown": None}
-        wanted = [(one.folder.run_id, missing[one.kind])] if one.kind in missing else []
-        assert lacks == wanted
+        expected = (
+            [(made_run.folder.run_id, missing[made_run.kind])] if made_run.kind in missing else []
+        )
+        assert lacks == expected
         return ""
-    return done.stdout
+    return completed.stdout
 
 
-def site(one: Made) -> str:
+def site(made_run: Made) -> str:
     """The front page of both runs."""
-    where, out = one.folder.path / "site.sqlite", one.folder.path / "site"
-    words = ["--database", where]
-    qnn_harness("history", "import", *words, one.base.path, one.folder.path)
-    done = qnn_harness("report", "site", "--output", out, *words)
-    assert done.returncode == 0, done.stderr
+    database, out = made_run.folder.path / "site.sqlite", made_run.folder.path / "site"
+    words = ["--database", database]
+    qnn_harness("history", "import", *words, made_run.base.path, made_run.folder.path)
+    completed = qnn_harness("report", "site", "--output", out, *words)
+    assert completed.returncode == 0, completed.stderr
     text = (out / "index.html").read_text()
     (shown,) = re.findall('class="(verdict[ a-z]*)">(.*?)</p>', text)
-    assert ("bad" in shown[0]) == (one.kind in LOST or one.kind == "failed"), one.kind
+    assert ("bad" in shown[0]) == (made_run.kind in LOST or made_run.kind == "failed"), (
+        made_run.kind
+    )
     return str(shown[1])
 
 
-def night(one: Made) -> str:
+def night(made_run: Made) -> str:
     """A night whose run is over, and was compared before with the one that passed."""
-    reports = one.folder.path / "night"
+    reports = made_run.folder.path / "night"
     reports.mkdir(exist_ok=True)
-    for folder in (one.base, one.folder):
+    for folder in (made_run.base, made_run.folder):
         if not (reports / folder.run_id).exists():
             shutil.copytree(folder.path, reports / folder.run_id, ignore=lambda *_: ["night"])
     values: dict[str, object] = {
         "arguments": (),
         "selection": ("x",),
-        "lab": str(one.lab),
+        "lab": str(made_run.lab),
         "folder": str(ROOT),
     }
     values |= {"budget_s": 60.0, "until": time.time() + 60}
     code, text = 0, ""
-    for number, folder in enumerate((one.base, one.folder)):
+    for number, folder in enumerate((made_run.base, made_run.folder)):
         name = f"2026112{number}T000000Z-00-nightly"
-        begun = Night.model_validate(
+        started_night = Night.model_validate(
             values
             | {
                 "night": name,
                 "started": f"2026-11-2{number}",
                 "done": ("fetch", "run"),
                 "run": folder.run_id,
-                "run_exit_code": EXITS[one.kind][0] if number else 0,
+                "run_exit_code": EXITS[made_run.kind][0] if number else 0,
             }
         )
-        chain = Chain(begun, (), reports, None)
+        chain = Chain(started_night, (), reports, None)
         chain._save()
-        over = chain.go_on()
-        code = over.exit_code
+        finished_night = chain.go_on()
+        code = finished_night.exit_code
         shown = (reports / name / "summary.md").read_text().splitlines()[:3]
-        issues = [issue_text(issue) for issue in over.issues]
-        text = "\n".join([*shown, str(over.verdict), *summary_lines(over), *issues])
-    assert code == EXITS[one.kind][2], text
-    assert any(f"# `{words}" in text for words in ("lost to", "not run")) == (one.kind in LOST)
+        issues = [issue_text(issue) for issue in finished_night.issues]
+        text = "\n".join(
+            [*shown, str(finished_night.verdict), *summary_lines(finished_night), *issues]
+        )
+    assert code == EXITS[made_run.kind][2], text
+    assert any(f"# `{words}" in text for words in ("lost to", "not run")) == (made_run.kind in LOST)
     return text
 
 
-def junit(one: Made) -> str:
-    report(one)
-    document = ElementTree.parse(one.folder.path / "junit.xml").getroot()
+def junit(made_run: Made) -> str:
+    report(made_run)
+    document = ElementTree.parse(made_run.folder.path / "junit.xml").getroot()
     cases = list(document.iter("testcase"))
     errors = sum(case.find("error") is not None for case in cases)
     failures = sum(case.find("failure") is not None for case in cases)
-    told = (int(document.get("tests", 0)), int(document.get("errors", 0)))
-    assert (errors > 0) == (one.kind in LOST)
-    assert (failures > 0) == (one.kind == "failed")
-    assert told == (len(cases), errors)
-    return one.coverage.sentence()
+    counts = (int(document.get("tests", 0)), int(document.get("errors", 0)))
+    assert (errors > 0) == (made_run.kind in LOST)
+    assert (failures > 0) == (made_run.kind == "failed")
+    assert counts == (len(cases), errors)
+    return made_run.coverage.sentence()
 
 
-def metrics(one: Made) -> str:
-    report(one)
-    text = (one.folder.path / "metrics.prom").read_text()
-    found = {
+def metrics(made_run: Made) -> str:
+    report(made_run)
+    text = (made_run.folder.path / "metrics.prom").read_text()
+    samples = {
         sample.name: sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-    assert found["qnn_harness_coverage_whole"] == (one.kind not in LOST)
-    assert found.get("qnn_harness_selected_cases") == one.coverage.selected
-    return one.coverage.sentence()
+    assert samples["qnn_harness_coverage_whole"] == (made_run.kind not in LOST)
+    assert samples.get("qnn_harness_selected_cases") == made_run.coverage.selected
+    return made_run.coverage.sentence()
 
 
-def step(one: Made) -> str:
-    text = step_summary(one.folder.contents().cases, one.coverage, one.folder.run_id)
+def step(made_run: Made) -> str:
+    text = step_summary(made_run.folder.contents().cases, made_run.coverage, made_run.folder.run_id)
     return text.partition("\n")[0]
 
 
-def findings(one: Made) -> str:
-    cases = one.folder.contents().cases
-    expected = one.kind in LOST or one.kind == "failed"
-    assert bool(github_lines(cases, one.coverage)) == expected
-    assert bool(code_quality(cases, one.coverage)) == expected
-    return one.coverage.sentence()
+def findings(made_run: Made) -> str:
+    cases = made_run.folder.contents().cases
+    expected = made_run.kind in LOST or made_run.kind == "failed"
+    assert bool(github_lines(cases, made_run.coverage)) == expected
+    assert bool(code_quality(cases, made_run.coverage)) == expected
+    return made_run.coverage.sentence()
 
 
 PLACES: Mapping[str, Callable[[Made], str]] = {
@@ -362,10 +368,10 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_ends_as_its_kind_says(made_of: MadeOf, kind: str) -> None:
-    one = made_of(kind)
-    assert one.code == EXITS[kind][0], one.output
-    assert one.coverage.headline.startswith(SAID[kind])
-    assert one.coverage.is_whole == (kind not in LOST)
+    made_run = made_of(kind)
+    assert made_run.code == EXITS[kind][0], made_run.output
+    assert made_run.coverage.headline.startswith(SAID[kind])
+    assert made_run.coverage.is_whole == (kind not in LOST)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -373,20 +379,20 @@ def test_a_run_ends_as_its_kind_says(made_of: MadeOf, kind: str) -> None:
 def test_every_place_says_it_first_and_claims_nothing_else(
     made_of: MadeOf, place: str, kind: str
 ) -> None:
-    said = PLACES[place](made_of(kind))
+    sentence = PLACES[place](made_of(kind))
     of_history = place.startswith("history")
     if not of_history:
-        told = re.sub(r" \((\d+|none) of them new\)", "", said)
-        assert made_of(kind).coverage.sentence() in told, said
+        plain = re.sub(r" \((\d+|none) of them new\)", "", sentence)
+        assert made_of(kind).coverage.sentence() in plain, sentence
     elif place != "history --json":
         lost = kind in ("lab", "input")
-        assert ("; 1 case without a verdict in the last run" in said) == lost, said
-        assert ("; 3 cases not run in " in said) == (kind == "killed"), said
-        assert ("; whether all was run is unknown of " in said) == (kind == "unknown"), said
+        assert ("; 1 case without a verdict in the last run" in sentence) == lost, sentence
+        assert ("; 3 cases not run in " in sentence) == (kind == "killed"), sentence
+        assert ("; whether all was run is unknown of " in sentence) == (kind == "unknown"), sentence
     if kind in LOST and not of_history:
-        assert not GREEN.search(said), said
+        assert not GREEN.search(sentence), sentence
     if kind == "passed" and place in ("compare", "compare --markdown", "nightly"):
-        assert GREEN.search(said), "or else nothing would be found above"
+        assert GREEN.search(sentence), "or else nothing would be found above"
 
 
 READERS = re.compile(

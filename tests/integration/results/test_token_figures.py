@@ -25,7 +25,7 @@ def attention(tokens: int) -> bytes:
     """Takes so many tokens and the keys and values of those before, gives theirs and logits."""
     from onnx import TensorProto, checker, helper, numpy_helper
 
-    def has(name: str, *shape: int, of: int = TensorProto.FLOAT) -> object:
+    def tensor(name: str, *shape: int, of: int = TensorProto.FLOAT) -> object:
         return helper.make_tensor_value_info(name, of, shape)
 
     def weight(name: str, *shape: int) -> object:
@@ -37,12 +37,12 @@ def attention(tokens: int) -> bytes:
     # ONNX Runtime calls graphs by a hash of these names, and a context takes no name twice
     x = f"words_of_{tokens}"
     nodes = [node("Gather", [f"words_{tokens}", "input_ids"], [x])]
-    for one in ("q", "k", "v"):
-        nodes += [node("MatMul", [x, f"w{one}_{tokens}"], [f"{one}_new"])]
-    for one, name in (("k", "past_key_0"), ("v", "past_value_0")):
+    for letter in ("q", "k", "v"):
+        nodes += [node("MatMul", [x, f"w{letter}_{tokens}"], [f"{letter}_new"])]
+    for letter, name in (("k", "past_key_0"), ("v", "past_value_0")):
         nodes += [
-            node("Relu", [f"{one}_new"], [f"{name}_out"]),
-            node("Concat", [f"{name}_in", f"{name}_out"], [f"{one}_all"], axis=1),
+            node("Relu", [f"{letter}_new"], [f"{name}_out"]),
+            node("Concat", [f"{name}_in", f"{name}_out"], [f"{letter}_all"], axis=1),
         ]
     nodes += [
         node("Transpose", ["k_all"], ["k_turned"], perm=[0, 2, 1]),
@@ -51,16 +51,16 @@ def attention(tokens: int) -> bytes:
         node("MatMul", ["shares", "v_all"], ["seen"]),
         node("MatMul", ["seen", f"out_{tokens}"], ["logits"]),
     ]
-    caches = [has(f"past_{one}_0_in", 1, past, WIDTH) for one in ("key", "value")]
-    made = [has(f"past_{one}_0_out", 1, tokens, WIDTH) for one in ("key", "value")]
+    caches = [tensor(f"past_{kind}_0_in", 1, past, WIDTH) for kind in ("key", "value")]
+    outputs = [tensor(f"past_{kind}_0_out", 1, tokens, WIDTH) for kind in ("key", "value")]
     graph = helper.make_graph(
         nodes,
         f"ar{tokens}",
-        [has("input_ids", 1, tokens, of=TensorProto.INT32), *caches],
-        [has("logits", 1, tokens, WORDS), *made],
+        [tensor("input_ids", 1, tokens, of=TensorProto.INT32), *caches],
+        [tensor("logits", 1, tokens, WORDS), *outputs],
         [
             weight("words", WORDS, WIDTH),
-            *(weight(f"w{one}", WIDTH, WIDTH) for one in "qkv"),
+            *(weight(f"w{letter}", WIDTH, WIDTH) for letter in "qkv"),
             weight("out", WIDTH, WORDS),
         ],
     )
@@ -85,14 +85,14 @@ def test_both_graphs_of_a_binary_are_stages(
     assert not isinstance(metadata, Unreadable)
     graphs = named_graphs([("m", metadata)])
     timed = [{"context": "m", "graph": name, "median_us": 1000} for _, name in graphs]
-    found = token_figures(timed, graphs)
-    assert found is not None
-    prefill, decode = found["stages"]
+    figures = token_figures(timed, graphs)
+    assert figures is not None
+    prefill, decode = figures["stages"]
     assert (prefill["stage"], prefill["tokens"], decode["tokens"]) == ("prefill", 32, 1)
     assert (prefill["context_length"], decode["context_length"]) == (LENGTH, LENGTH)
     assert "keys and values: 2 inputs named" in decode["told"]
     assert decode["kv_bytes"] == 2 * (LENGTH - 1) * WIDTH * 4
-    assert found["first_token"] == {
+    assert figures["first_token"] == {
         "prompt_tokens": LENGTH - 1,
         "chunk": 32,
         "chunks": 2,
@@ -101,19 +101,19 @@ def test_both_graphs_of_a_binary_are_stages(
 
 
 def test_executorchs_llama_is_told_by_its_shapes(lab: DeviceRuns) -> None:
-    code, said, (record,) = lab.run_files(PROGRAM, f"--qnn={VERSION}", "--rounds=6", "--warmup=2")
-    assert code == 0, said
+    code, output, (record,) = lab.run_files(PROGRAM, f"--qnn={VERSION}", "--rounds=6", "--warmup=2")
+    assert code == 0, output
     stages = record["measurements"]["tokens"]["stages"]
-    assert [one["graphs"] for one in stages] == [["prefill_forward"], ["kv_forward"]]
-    assert [one["tokens"] for one in stages] == [8, 1]
-    assert [one["context_length"] for one in stages] == [16, 16]
+    assert [stage["graphs"] for stage in stages] == [["prefill_forward"], ["kv_forward"]]
+    assert [stage["tokens"] for stage in stages] == [8, 1]
+    assert [stage["context_length"] for stage in stages] == [16, 16]
     graphs = record["measurements"]["graphs"]
-    assert [(one["rounds"], one["warmup"]) for one in graphs] == [(6, 2), (6, 2)]
-    assert {one["on"] for one in graphs} == {"HTP v73, simulated on this computer"}
-    assert [one["us"] for one in stages] == [one["median_us"] for one in reversed(graphs)]
+    assert [(graph["rounds"], graph["warmup"]) for graph in graphs] == [(6, 2), (6, 2)]
+    assert {graph["on"] for graph in graphs} == {"HTP v73, simulated on this computer"}
+    assert [stage["us"] for stage in stages] == [stage["median_us"] for stage in reversed(graphs)]
     assert len(record["measurements"]["execute_us"]) == 4
     for words in ("Tokens/s", "First token of a prompt of 15 tokens: ", "nothing about a phone"):
-        assert words in said
+        assert words in output
     report = (lab.reports / "latest" / "report.html").read_text()
     assert "<h2>How well</h2>" in report
     assert "Tokens/s" in report

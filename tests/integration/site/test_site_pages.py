@@ -27,12 +27,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     figures = {"load_us": [900, 950], "rss_bytes": {"peak": 5_000_000}}
     runs = []
-    for number, said in enumerate(
+    for number, message in enumerate(
         ("passed", "passed", f"failed message={'which_fails_' * 20}"), start=1
     ):
         cases = [
-            attempt(f"{LONG}{one} {said}", device=f"{PHONE}-{one}", measurements=figures)
-            for one in range(4)
+            attempt(f"{LONG}{index} {message}", device=f"{PHONE}-{index}", measurements=figures)
+            for index in range(4)
         ]
         evil = attempt("b error", device=EVIL) if number == 3 else attempt("b passed", device=EVIL)
         runs.append(
@@ -51,7 +51,7 @@ def browser() -> Iterator[Browser]:
 def test_no_page_is_wider_than_its_window_nor_asks_for_anything(
     browser: Browser, site: Path
 ) -> None:
-    one_of_each = [min(one.rglob("*.html")) for one in site.iterdir() if one.is_dir()]
+    one_of_each = [min(path.rglob("*.html")) for path in site.iterdir() if path.is_dir()]
     pages = [*site.glob("*.html"), *one_of_each]
     assert len(pages) == 11
     for page in pages:

@@ -110,42 +110,42 @@ def page() -> str:
 
 @cache
 def examples() -> dict[str, dict[str, list[str]]]:
-    """How each cause looks, by id and confidence: logs that are answered so, each in one line."""
-    found: dict[str, dict[str, list[str]]] = {rule.id: {} for rule in RULES}
+    """Return examples of each cause, by id and confidence: logs with that answer, as one line."""
+    shown: dict[str, dict[str, list[str]]] = {rule.id: {} for rule in RULES}
     for expected, text in LOG_ROWS:
         if expected is not None:
-            _add(found, expected, text)
+            _add(shown, expected, text)
     for row in ROWS:
         if row.expected is not None:
             for text in _logs_of(row):
-                if _add(found, row.expected, text):
+                if _add(shown, row.expected, text):
                     break
-    return found
+    return shown
 
 
-def answered(text: str) -> str | None:
+def answer_to(text: str) -> str | None:
     """Id and confidence of the answer to a log."""
     causes = explain(read_log(io.BytesIO(text.encode())).lines).diagnoses
     return f"{causes[0].id} {causes[0].confidence}" if causes else None
 
 
 def _logs_of(row: Row) -> Iterator[str]:
-    """What a case logs of its failure, less or more of it."""
-    said = "\n".join((*row.lines, *row.evidence))
+    """Yield the lines that a case logs of its failure, less or more of them."""
+    message = "\n".join((*row.lines, *row.evidence))
     call = f"{row.api} returned {row.code}" if row.code is not None else f"{row.api} failed"
     foreseen = [f"preflight error {code}: {CODES[code].meaning}" for code in row.foreseen]
-    yield said or f"{call}\n{row.said or ''}"
-    yield "\n".join((call, said))
-    yield "\n".join((said or call, *foreseen))
+    yield message or f"{call}\n{row.message or ''}"
+    yield "\n".join((call, message))
+    yield "\n".join((message or call, *foreseen))
 
 
-def _add(found: dict[str, dict[str, list[str]]], expected: str, text: str) -> bool:
+def _add(shown: dict[str, dict[str, list[str]]], expected: str, text: str) -> bool:
     name, confidence = expected.split()
-    lines = found[name].setdefault(confidence, [])
+    lines = shown[name].setdefault(confidence, [])
     if len(lines) >= _MOST:
         return True
     for short in _shorter(text):
-        if len(short) <= _MAX_CHARS and answered(short) == expected:
+        if len(short) <= _MAX_CHARS and answer_to(short) == expected:
             if short not in lines:
                 lines.append(short)
             return True
@@ -160,7 +160,7 @@ def _shorter(text: str) -> Iterator[str]:
     telling = list(dict.fromkeys(line.text for line in causes[0].lines)) if causes else []
     for some in (telling, lines):
         whole = " / ".join(some)
-        for begin in [0, *(at.end() for at in re.finditer(r" ", whole))]:
+        for begin in [0, *(space.end() for space in re.finditer(r" ", whole))]:
             for end in (len(whole), begin + _MAX_CHARS - 8):
                 yield (
                     ("... " if begin else "")
@@ -170,7 +170,7 @@ def _shorter(text: str) -> Iterator[str]:
 
 
 def _entry(rule: Rule, shown: dict[str, list[str]]) -> str:
-    looks = "".join(
+    examples_text = "".join(
         f"    {confidence}: {line}\n"
         for confidence in CONFIDENCES
         for line in shown.get(confidence, ())
@@ -179,10 +179,10 @@ def _entry(rule: Rule, shown: dict[str, list[str]]) -> str:
         f"[{thread}]({link})" for thread, link in zip(rule.threads, rule.links, strict=True)
     )
     words = rule.words.replace("{note}", "...")
-    told = f"\n- **Threads**: {threads}" if threads else ""
+    text = f"\n- **Threads**: {threads}" if threads else ""
     return (
-        f"\n### {rule.id}\n\n{words[0].upper()}{words[1:]}.\n\n{looks}\n"
-        f"- **What tells it apart**: {rule.apart}.\n- **What helps**: {rule.fix}.{told}\n"
+        f"\n### {rule.id}\n\n{words[0].upper()}{words[1:]}.\n\n{examples_text}\n"
+        f"- **What tells it apart**: {rule.apart}.\n- **What helps**: {rule.fix}.{text}\n"
     )
 
 

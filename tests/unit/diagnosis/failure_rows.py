@@ -70,9 +70,9 @@ class Row:
 
     `expected`: the id of its diagnosis and the confidence, None if there is none.
 
-    `how`: how the process ended; None if it carried out its plan. `said` is the probe's own words,
+    `ending`: how the process ended; None if it carried out its plan. `message` is the probe's own,
     with `error` the kind of its own refusal, `status` the text of a call of ONNX Runtime's.
-    `foreseen` are the codes of what preflight had found.
+    `foreseen` are the codes of findings of preflight.
     """
 
     expected: str | None
@@ -81,41 +81,41 @@ class Row:
     lines: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     error: str | None = None
-    said: str | None = None
-    how: dict[str, Any] | None = None
+    message: str | None = None
+    ending: dict[str, Any] | None = None
     status: str | None = None
     foreseen: tuple[str, ...] = ()
 
     @property
     def preflight(self) -> Foreseen:
-        """What preflight had found, in the words of the table of codes."""
-        made = (
+        """The findings of preflight, in the words of the table of codes."""
+        findings = (
             finding(code, (), CODES[code].meaning, "", severity="error") for code in self.foreseen
         )
-        return Foreseen(tuple(made))
+        return Foreseen(tuple(findings))
 
     def probe_run(self) -> ProbeRun:
         """The process that shows it."""
         verb = _VERBS.get(self.api, "context-load")
         events = [START, begin(api=self.api, verb=verb), *map(log, self.lines)]
-        if self.how is not None:
-            return run(*events, **self.how)
-        code = {"code": self.code, "error": self.error, "message": self.said}
+        if self.ending is not None:
+            return run(*events, **self.ending)
+        code = {"code": self.code, "error": self.error, "message": self.message}
         ended = {key: value for key, value in code.items() if value is not None}
         data = {} if self.status is None else {"data": {"status_text": self.status}}
         return run(*events, end(**ended, **data), DONE, exit_code=1)
 
     @cached_property
     def undiagnosed(self) -> tuple[Outcome, ErrorRecord]:
-        """What comes of it, from the process's events to the record, but for a diagnosis."""
+        """The outcome and the error record of the process's events, without a diagnosis."""
         verdict = judge(self.probe_run())
         assert verdict.error is not None
         return verdict.outcome, verdict.error.model_copy(update={"diagnosis": None})
 
     def diagnosis(self, rules: tuple[Rule, ...] = RULES) -> str | None:
-        """What is diagnosed with these rules."""
-        made = diagnosed(*self.undiagnosed, self.evidence, rules, self.preflight).diagnosis
-        return f"{made.id} {made.confidence}" if made else None
+        """Return the diagnosis by these rules."""
+        diagnosis = diagnosed(*self.undiagnosed, self.evidence, rules, self.preflight).diagnosis
+        return f"{diagnosis.id} {diagnosis.confidence}" if diagnosis else None
 
 
 KILLED = {"signal": 9, "exit_code": None}
@@ -152,15 +152,15 @@ FORESEEN = (
     Row("other-htp-arch likely", LOAD, 5005, foreseen=("context-soc",)),
     Row("other-vtcm-size known", LOAD, 5005, foreseen=("context-vtcm",)),
     Row("pd-exhausted known", LOAD, 1002, foreseen=("context-memory",)),
-    Row("mixed-frameworks known", REGISTER, None, how=CRASHED, foreseen=("ort-too-old",)),
+    Row("mixed-frameworks known", REGISTER, None, ending=CRASHED, foreseen=("ort-too-old",)),
     Row("mixed-frameworks known", SESSION, 1, foreseen=("ort-too-new",)),
     *(
-        Row("backend-not-loaded known", BACKEND, 1, ("libQnnHtp.so: no such",), foreseen=(found,))
-        for found in ("backend-missing", "system-missing")
+        Row("backend-not-loaded known", BACKEND, 1, ("libQnnHtp.so: no such",), foreseen=(code,))
+        for code in ("backend-missing", "system-missing")
     ),
     *(
-        Row("library-not-loaded known", REGISTER, 1, (LIBRARY,), foreseen=(found,))
-        for found in (
+        Row("library-not-loaded known", REGISTER, 1, (LIBRARY,), foreseen=(code,))
+        for code in (
             *("elf-damaged", "wrong-machine", "wrong-libc", "glibc-too-old", "android-api"),
             "needed-missing",
         )
@@ -170,7 +170,7 @@ FORESEEN = (
         "dlopen",
         None,
         error="dlopen",
-        said="libQnnHtp.so: it does not load",
+        message="libQnnHtp.so: it does not load",
         foreseen=("page-size",),
     ),
     Row(
@@ -178,7 +178,7 @@ FORESEEN = (
         "dlopen",
         None,
         error="dlopen",
-        said=LIBRARY,
+        message=LIBRARY,
         foreseen=("glibc-too-old",),
     ),
     # another failure than what was foreseen
@@ -190,7 +190,7 @@ ROWS = (
     *FORESEEN,
     Row("dsp-restarted possible", EXECUTE, 1007),
     Row("dsp-restarted known", EXECUTE, 6031, ("SSR Detected, closing session",)),
-    Row("dsp-restarted known", EXECUTE, None, ("SSR detected",), how=LATE),
+    Row("dsp-restarted known", EXECUTE, None, ("SSR detected",), ending=LATE),
     Row("dsp-restarted likely", EXECUTE, 6031, evidence=("x", RESTARTED)),
     Row("dsp-restarted likely", EXECUTE, 6999, evidence=("adsprpc: SSR Detected for domain 3",)),
     Row(
@@ -350,7 +350,7 @@ ROWS = (
         "Session_GetEpGraphAssignmentInfo",
         None,
         error="placement",
-        said="3 of 3 nodes are not on QNNExecutionProvider but on CPUExecutionProvider",
+        message="3 of 3 nodes are not on QNNExecutionProvider but on CPUExecutionProvider",
     ),
     Row("damaged-binary possible", LOAD, 30010, ("Serializer failed to get context blob.",)),
     Row("damaged-binary possible", LOAD, 30001),
@@ -374,9 +374,9 @@ ROWS = (
     # the low 16 bits are the code
     Row("dsp-restarted possible", EXECUTE, 0x100003EF),
     Row("failed-without-cause possible", EXECUTE, 0x20001B57),
-    Row("damaged-binary possible", METADATA, None, error="metadata", said="16385 graphs"),
+    Row("damaged-binary possible", METADATA, None, error="metadata", message="16385 graphs"),
     # what an interrupted call was reading need not be the reason
-    Row(None, METADATA, None, how=CRASHED),
+    Row(None, METADATA, None, ending=CRASHED),
     Row(None, "QnnGraph_setConfig", 5000),
     Row(None, "QnnGraph_setConfig", 5004),
     Row(None, "QnnGraph_setConfig", 5005),
@@ -390,32 +390,38 @@ ROWS = (
         ("Failed in loading stub: libcdsprpc.so: cannot open shared object file",),
     ),
     # a library that crashes as it is loaded was found
-    Row(None, "dlopen", None, how=CRASHED),
-    Row("library-not-loaded known", "dlopen", None, error="dlopen", said="libQnnX.so: cannot open"),
+    Row(None, "dlopen", None, ending=CRASHED),
+    Row(
+        "library-not-loaded known",
+        "dlopen",
+        None,
+        error="dlopen",
+        message="libQnnX.so: cannot open",
+    ),
     Row(
         "wrong-outputs known",
         EXECUTE,
         0,
         error="mismatch",
-        said="run 1: output 0 has 1 of 16 elements more than 0.01 from what is expected, "
+        message="run 1: output 0 has 1 of 16 elements more than 0.01 from what is expected, "
         "the first at 13",
     ),
     Row(
         "killed-for-memory likely",
         LOAD,
         None,
-        how=KILLED,
+        ending=KILLED,
         evidence=("lowmemorykiller: Kill 'x' (7)",),
     ),
     Row(
         "killed-for-memory likely",
         LOAD,
         None,
-        how=KILLED,
+        ending=KILLED,
         evidence=("Out of memory: Killed process 7",),
     ),
-    Row(None, LOAD, None, how=KILLED),
-    Row(None, LOAD, None, how=CRASHED, evidence=("lowmemorykiller: Kill 'x' (7)",)),
+    Row(None, LOAD, None, ending=KILLED),
+    Row(None, LOAD, None, ending=CRASHED, evidence=("lowmemorykiller: Kill 'x' (7)",)),
     # the words of a signal that somebody else logs
     Row(None, LOAD, 6031, ("it was ended by SIGKILL",), evidence=("lmkd: Kill 'x' (7)",)),
     Row(
@@ -442,8 +448,8 @@ ROWS = (
     # unknown ones stay unknown
     Row(None, EXECUTE, 6031),
     Row(None, EXECUTE, 6123, (OTHER,)),
-    Row(None, EXECUTE, None, how=CRASHED),
-    Row(None, EXECUTE, None, how=LATE),
+    Row(None, EXECUTE, None, ending=CRASHED),
+    Row(None, EXECUTE, None, ending=LATE),
     Row(None, LOAD, 1100, (BENIGN,), evidence=(BENIGN, OTHER)),
     Row("pd-exhausted known", LOAD, 1002, (BENIGN, NO_PD)),
     # two causes show: which one decides

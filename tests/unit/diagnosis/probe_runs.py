@@ -35,8 +35,8 @@ def log(text: str, level: str = "error", step: int = 3) -> dict[str, Any]:
 
 def accepted(plan: Plan, **more: Any) -> dict[str, Any]:
     body = plan.text().partition("\n")[2]
-    told = {"steps": len(plan.steps), "plan_crc": crc32(body.encode()), "boot_us": 1}
-    return {"event": "plan"} | told | more
+    accepted_plan = {"steps": len(plan.steps), "plan_crc": crc32(body.encode()), "boot_us": 1}
+    return {"event": "plan"} | accepted_plan | more
 
 
 def step_of(verb: str) -> Step:
@@ -47,32 +47,39 @@ def step_of(verb: str) -> Step:
 
 def plan_of(events: tuple[dict[str, Any], ...]) -> Plan:
     """The plan that a process has carried out: steps that nothing is said of do nothing."""
-    verbs = {one["step"]: one["verb"] for one in events if "verb" in one}
-    return Plan(tuple(step_of(verbs.get(at, "noop")) for at in range(max(verbs, default=-1) + 1)))
+    verbs = {event["step"]: event["verb"] for event in events if "verb" in event}
+    return Plan(
+        tuple(step_of(verbs.get(index, "noop")) for index in range(max(verbs, default=-1) + 1))
+    )
 
 
-def run(*events: dict[str, Any], stray: bytes = b"", tail: bytes = b"", **how: Any) -> ProbeRun:
+def run(*events: dict[str, Any], stray: bytes = b"", tail: bytes = b"", **options: Any) -> ProbeRun:
     """A process that said this, and of steps that nothing is said of that they went well.
 
     `stray` is what comes before its last event, `tail` behind it.
     """
     plan = plan_of(events)
-    said: list[dict[str, Any]] = []
+    all_events: list[dict[str, Any]] = []
     known: set[int] = set()
     for event in events:
         if "verb" in event:
-            for at in range(event["step"]):
-                if at not in known:
-                    said += [{"event": "begin", "step": at, "verb": "noop"}, end(at)]
+            for index in range(event["step"]):
+                if index not in known:
+                    all_events += [{"event": "begin", "step": index, "verb": "noop"}, end(index)]
             known |= set(range(event["step"] + 1))
-        said.append(dict(event))
+        all_events.append(dict(event))
         if event["event"] == "start":
-            said.append(accepted(plan))
+            all_events.append(accepted(plan))
         if event == DONE:
-            failed = sum(bool(one.get("code") or one.get("error")) for one in events)
-            said[-1] |= {"steps": len(plan.steps), "failed": failed, "elapsed_us": 9}
-    raw = event_lines(said[:-1]) + stray + event_lines(said[-1:], first=len(said) - 1) + tail
-    given: dict[str, Any] = {
+            failed = sum(bool(event.get("code") or event.get("error")) for event in events)
+            all_events[-1] |= {"steps": len(plan.steps), "failed": failed, "elapsed_us": 9}
+    raw = (
+        event_lines(all_events[:-1])
+        + stray
+        + event_lines(all_events[-1:], first=len(all_events) - 1)
+        + tail
+    )
+    fields: dict[str, Any] = {
         "plan": plan,
         "transcript": parse_transcript(raw),
         "exit_code": EXIT_DONE,
@@ -83,4 +90,4 @@ def run(*events: dict[str, Any], stray: bytes = b"", tail: bytes = b"", **how: A
         "stderr": b"",
         "duration_s": 1.25,
     }
-    return ProbeRun(**(given | how))
+    return ProbeRun(**(fields | options))

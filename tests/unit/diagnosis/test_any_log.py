@@ -81,9 +81,9 @@ def test_a_line_without_end_is_one_line() -> None:
     assert log.line_count == 2
 
 
-@pytest.mark.parametrize("at", [0, 700, 950, 16_100, 16_350, 1_048_500, 2_500_000])
-def test_the_middle_of_a_line_of_megabytes_is_looked_at(at: int) -> None:
-    log = read(b"x " * (at // 2) + LINE.encode() + b" y" * (3_000_000 - at // 2))
+@pytest.mark.parametrize("index", [0, 700, 950, 16_100, 16_350, 1_048_500, 2_500_000])
+def test_the_middle_of_a_line_of_megabytes_is_looked_at(index: int) -> None:
+    log = read(b"x " * (index // 2) + LINE.encode() + b" y" * (3_000_000 - index // 2))
     assert any(LINE in line.text for line in log.lines)
     assert {line.number for line in log.lines} == {1}
     assert len(log.lines) < 10
@@ -92,28 +92,28 @@ def test_the_middle_of_a_line_of_megabytes_is_looked_at(at: int) -> None:
 @pytest.mark.parametrize("columns", [80, 100, 120])
 def test_a_line_that_a_terminal_cut_is_read_whole(columns: int) -> None:
     long = f"12-07 04:15:01.332 17202 17203 E qnn : {'x' * 2 * columns} {LINE}"
-    cut = "\n".join(long[at : at + columns] for at in range(0, len(long), columns))
+    cut = "\n".join(long[index : index + columns] for index in range(0, len(long), columns))
     log = read(f"before\n{cut}\nafter".encode())
-    whole = next(one for one in log.lines if one.text.endswith(LINE))
+    whole = next(line for line in log.lines if line.text.endswith(LINE))
     assert (whole.number, whole.origin.process) == (2, 17202)
     # with a longer line in it, no terminal has cut the log
     other = read(f"{'y' * (columns + 1)}\n{cut}".encode())
-    assert all(one.origin.process is None or LINE not in one.text for one in other.lines)
+    assert all(line.origin.process is None or LINE not in line.text for line in other.lines)
 
 
 def test_a_line_that_was_broken_between_words_is_read_whole() -> None:
     words = f"{'xy ' * 30}{LINE}"
     log = read(f"before\n{textwrap.fill(words, 80)}\nafter".encode())
-    assert any(one.text.endswith(LINE) for one in log.lines)
+    assert any(line.text.endswith(LINE) for line in log.lines)
     # a line that had room for the next word was not broken there
     first, second = LINE.split(" ", 1)
-    assert all(LINE not in one.text for one in read(f"{first}\n{second}".encode()).lines)
+    assert all(LINE not in line.text for line in read(f"{first}\n{second}".encode()).lines)
 
 
 def test_pieces_of_a_line_that_is_nothing_wrong_are_nothing_wrong() -> None:
     for before in range(0, 80, 2):
         long = "x" * before + f" cdsprpcd[311]: {OLD_DAEMON}"
-        cut = "\n".join(long[at : at + 80] for at in range(0, len(long), 80))
+        cut = "\n".join(long[index : index + 80] for index in range(0, len(long), 80))
         log = read(f"{'y' * 80}\nbefore\n{cut}\nafter".encode())
         assert not explain(log.lines).diagnoses, cut
 
@@ -141,24 +141,24 @@ def test_of_a_log_with_many_texts_its_end_is_kept() -> None:
 def test_no_line_that_a_rule_takes_is_left_out() -> None:
     lines = {line for row in ROWS for line in (*row.lines, *row.evidence)}
     signs = [text for rule in RULES for sign in rule.signs for text in (sign.text, sign.evidence)]
-    telling = [one for one in lines if any(text and re.search(text, one) for text in signs)]
+    telling = [line for line in lines if any(text and re.search(text, line) for text in signs)]
     assert len(telling) > 30
-    assert [one for one in telling if not is_benign(one) and not read(one.encode()).lines] == []
+    assert [line for line in telling if not is_benign(line) and not read(line.encode()).lines] == []
 
 
 def test_empty_lines_are_counted_and_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[int] = []
+    searched: list[int] = []
 
     class CountingMock:
         def passes(self, line: bytes) -> bool:
-            looked.append(len(line))
+            searched.append(len(line))
             return rule_filter().passes(line)
 
     monkeypatch.setattr(any_log, "rule_filter", CountingMock)
     empty = 8 << 20
-    found = read(b"\n" * empty + b"libQnnHtp.so: error 1009\n")
-    assert (found.line_count, [line.number for line in found.lines]) == (empty + 1, [empty + 1])
-    assert len(looked) < 2 << 20
+    log = read(b"\n" * empty + b"libQnnHtp.so: error 1009\n")
+    assert (log.line_count, [line.number for line in log.lines]) == (empty + 1, [empty + 1])
+    assert len(searched) < 2 << 20
 
 
 def test_a_log_without_end_is_read_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +182,6 @@ def test_any_bytes_are_read_and_explained(before: bytes, behind: bytes) -> None:
 @reaches(0.35)
 @given(damaged(f"12-07 04:15:01.332 17202 17203 E tag : {LINE}\nerr 1002\n"))
 def test_any_text_is_read_and_explained(text: str) -> None:
-    for found in explain(read(text.encode("utf-8", "replace")).lines).diagnoses:
+    for cause in explain(read(text.encode("utf-8", "replace")).lines).diagnoses:
         reached()
-        assert found.words
+        assert cause.words

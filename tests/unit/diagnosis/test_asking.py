@@ -1,4 +1,4 @@
-"""What is asked where no line states the cause."""
+"""Commands that decide between causes where no line states one."""
 
 from __future__ import annotations
 
@@ -24,42 +24,44 @@ def cause(id: str, confidence: Any = "possible", failure: int = 1) -> Explained:
     )
 
 
-def asked(*causes: Explained, files: int = 0) -> str | None:
-    found = next_command(causes, known_files=files)
-    return None if found is None else found.file
+def command_file(*causes: Explained, files: int = 0) -> str | None:
+    command = next_command(causes, known_files=files)
+    return None if command is None else command.file
 
 
 def test_the_command_that_tells_of_most_is_asked_for() -> None:
-    assert asked(cause("fastrpc-denied"), cause("no-channel")) == "dev.txt"
-    assert asked(cause("older-libraries"), cause("two-copies")) == "maps.txt"
-    assert asked(cause("skel-not-found"), cause("invalid-config")) == "logcat.txt"
-    assert asked(cause("no-dsp-session")) == "logcat.txt"
+    assert command_file(cause("fastrpc-denied"), cause("no-channel")) == "dev.txt"
+    assert command_file(cause("older-libraries"), cause("two-copies")) == "maps.txt"
+    assert command_file(cause("skel-not-found"), cause("invalid-config")) == "logcat.txt"
+    assert command_file(cause("no-dsp-session")) == "logcat.txt"
 
 
 def test_less_sure_causes_and_other_failures_count_for_nothing() -> None:
     less = (cause("older-libraries"), cause("two-copies"), cause("mixed-libraries"))
-    assert asked(cause("dsp-restarted", "likely"), *less) == "dmesg.txt"
+    assert command_file(cause("dsp-restarted", "likely"), *less) == "dmesg.txt"
     other = (cause("older-libraries", "likely", 2), cause("two-copies", "likely", 2))
-    assert asked(cause("dsp-restarted", "likely", 1), *other) == "dmesg.txt"
+    assert command_file(cause("dsp-restarted", "likely", 1), *other) == "dmesg.txt"
 
 
 def test_after_an_answer_the_next_is_asked_for_and_then_none() -> None:
-    one = cause("no-dsp-session")
-    assert [asked(one, files=files) for files in range(4)] == [
+    unsure = cause("no-dsp-session")
+    assert [command_file(unsure, files=files) for files in range(4)] == [
         *("logcat.txt", "dmesg.txt", "dsp.txt"),
         None,
     ]
 
 
 def test_what_is_known_is_not_asked_for() -> None:
-    assert asked() is None
-    assert asked(cause("skel-not-found", "known")) is None
-    assert asked(cause("op-unsupported")) is None
+    assert command_file() is None
+    assert command_file(cause("skel-not-found", "known")) is None
+    assert command_file(cause("op-unsupported")) is None
 
 
 def test_questions_are_about_causes_that_there_are() -> None:
-    assert {one for command in COMMANDS for one in command.causes} <= {rule.id for rule in RULES}
-    assert len({one.file for one in COMMANDS}) == len(COMMANDS)
+    assert {cause for command in COMMANDS for cause in command.causes} <= {
+        rule.id for rule in RULES
+    }
+    assert len({command.file for command in COMMANDS}) == len(COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -89,25 +91,26 @@ SAID_ON = {
 
 
 def test_each_system_is_asked_by_its_own_commands() -> None:
-    one = (cause("no-dsp-session"),)
+    causes = (cause("no-dsp-session"),)
     for system, expected in {
         "android": ["adb logcat -d", "adb shell dmesg"],
         "linux": ["journalctl -b", "dmesg"],
         "windows": ["wevtutil qe Application /c:200 /rd:true /f:text", "wevtutil qe System"],
     }.items():
-        told = [next_command(one, SAID_ON.get(system, ()), files) for files in range(2)]
+        commands = [next_command(causes, SAID_ON.get(system, ()), files) for files in range(2)]
         assert [
-            bool(now and now.command.startswith(w)) for now, w in zip(told, expected, strict=True)
+            bool(now and now.command.startswith(w))
+            for now, w in zip(commands, expected, strict=True)
         ] == [
             True,
             True,
         ]
-    third = next_command(one, SAID_ON["linux"], 2)
+    third = next_command(causes, SAID_ON["linux"], 2)
     assert third is not None
     assert third.command.startswith("for p in /sys/class/remoteproc/*; do ")
     assert third.command.endswith("; done")
     # Windows has neither its folders nor its nodes
-    assert next_command(one, SAID_ON["windows"], 2) is None
+    assert next_command(causes, SAID_ON["windows"], 2) is None
     assert next_command((cause("two-copies"),), SAID_ON["windows"]) is not None
 
 
@@ -129,9 +132,9 @@ def test_a_log_that_is_there_is_not_asked_for(lines: list[str], expected: list[s
     log = read_log(BytesIO("\n".join(f"{line} failed" for line in lines).encode())).lines
     assert len(log) == len(lines)
     for files, file in enumerate(expected):
-        found = next_command((cause("no-dsp-session"),), log, files)
-        assert (found and found.file) == file
-    beside = [replace(line, file="dmesg.txt") for line in log]
-    assert next_command((cause("no-dsp-session"),), beside, 1) == next_command(
+        command = next_command((cause("no-dsp-session"),), log, files)
+        assert (command and command.file) == file
+    other_lines = [replace(line, file="dmesg.txt") for line in log]
+    assert next_command((cause("no-dsp-session"),), other_lines, 1) == next_command(
         (cause("no-dsp-session"),), [LogText(1, line.text) for line in log], 1
     )

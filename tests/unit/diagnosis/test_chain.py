@@ -21,12 +21,12 @@ SKEL = [
 
 
 def step(*lines: tuple[str, str], code: int | None = None, **more: object) -> StepResult:
-    made = StepResult(4, "device-create", api="QnnDevice_create", begun=True, ended=True)
-    made.code = code
-    made.logs = [LogLine(level, text, 1) for level, text in lines]
+    result = StepResult(4, "device-create", api="QnnDevice_create", begun=True, ended=True)
+    result.code = code
+    result.logs = [LogLine(level, text, 1) for level, text in lines]
     for name, value in more.items():
-        setattr(made, name, value)
-    return made
+        setattr(result, name, value)
+    return result
 
 
 def test_the_chain_of_a_skel_that_cannot_be_loaded() -> None:
@@ -171,7 +171,7 @@ def test_a_link_holds_the_first_500_characters() -> None:
 
 
 def test_a_line_says_nothing_of_its_level_and_place() -> None:
-    said = step(("error", " <E> it broke [a/b.cpp:7 run]"), ("error", "it broke"))
-    assert error_lines(said) == ["it broke"]
+    result = step(("error", " <E> it broke [a/b.cpp:7 run]"), ("error", "it broke"))
+    assert error_lines(result) == ["it broke"]
     many = step(*(("error", f"line {number}") for number in range(99)))
     assert error_lines(many) == [f"line {number}" for number in range(40)]

@@ -53,28 +53,28 @@ class Shown:
 
     def answer(self, rules: tuple[Rule, ...]) -> str | None:
         """The answer of a table; of rules that are those of RULES it is known what they find."""
-        known = self.found
-        found = [
+        known = self.fits
+        fits_of_rules = [
             known[rule.id] if id(rule) in RULE_SET else rule.finding(self.symptoms)
             for rule in rules
         ]
-        fits = [one for one in found if one is not None]
-        best = min(fits, key=lambda one: CONFIDENCES.index(one.confidence), default=None)
+        fits = [entry for entry in fits_of_rules if entry is not None]
+        best = min(fits, key=lambda fit: CONFIDENCES.index(fit.confidence), default=None)
         return None if best is None else f"{best.rule.id} {best.confidence}"
 
     @cached_property
-    def found(self) -> dict[str, FittingRule | None]:
+    def fits(self) -> dict[str, FittingRule | None]:
         return {rule.id: rule.finding(self.symptoms) for rule in RULES}
 
 
 @cache
 def shown() -> tuple[Shown, ...]:
-    own = (
+    rows_of_cases = (
         Shown(row.expected, symptoms_of(*row.undiagnosed, row.evidence, row.preflight))
         for row in ROWS
     )
     logs = (Shown(expected, symptoms_in(lines_of(text))) for expected, text in LOG_ROWS)
-    return (*own, *logs)
+    return (*rows_of_cases, *logs)
 
 
 def lines_of(text: str) -> tuple[LogText, ...]:
@@ -96,14 +96,14 @@ def test_what_onnx_runtime_says_reaches_the_record(row: Row) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "expected"), list(enumerate(one[0] for one in LOG_ROWS)), ids=lambda one: str(one)
+    ("index", "expected"), list(enumerate(row[0] for row in LOG_ROWS)), ids=str
 )
-def test_what_a_log_is_explained_by(at: int, expected: str | None) -> None:
-    assert shown()[len(ROWS) + at].answer(RULES) == expected
+def test_what_a_log_is_explained_by(index: int, expected: str | None) -> None:
+    assert shown()[len(ROWS) + index].answer(RULES) == expected
 
 
 def changed(rules: tuple[Rule, ...]) -> bool:
-    """Whether another table judges any row otherwise."""
+    """Return the rows that another table judges otherwise."""
     return any(row.answer(rules) != row.expected for row in shown())
 
 
@@ -113,15 +113,15 @@ NO_REASON = {"sdk-unknown", "version-label", "ort-unknown", "emulator-floats", "
 
 @pytest.mark.parametrize("code", [code for code in PREFLIGHT if code not in NO_REASON])
 def test_what_preflight_foresaw_is_the_diagnosis(code: str) -> None:
-    own = [row for row in FORESEEN if row.foreseen == (code,) and row.expected]
-    assert own, f"no row of FORESEEN is about {code}"
+    rows = [row for row in FORESEEN if row.foreseen == (code,) and row.expected]
+    assert rows, f"no row of FORESEEN is about {code}"
     meaning, named = PREFLIGHT[code].meaning, 0
-    for row in own:
+    for row in rows:
         outcome, error = row.undiagnosed
-        made = diagnosed(outcome, error, foreseen=row.preflight).diagnosis
-        assert made is not None
-        assert made.confidence in ("known", "likely")
-        named += f"as foreseen, {meaning}: " in made.words
+        diagnosis = diagnosed(outcome, error, foreseen=row.preflight).diagnosis
+        assert diagnosis is not None
+        assert diagnosis.confidence in ("known", "likely")
+        named += f"as foreseen, {meaning}: " in diagnosis.words
         # what is told of harmlessly is no reason
         info = replace(row.preflight.findings[0], severity="info")
         assert diagnosed(outcome, error, foreseen=Foreseen((info,))) == diagnosed(outcome, error)
@@ -130,16 +130,22 @@ def test_what_preflight_foresaw_is_the_diagnosis(code: str) -> None:
 
 def test_what_preflight_says_of_other_contexts_is_no_reason() -> None:
     newer = finding("context-newer", ("m#1",), "m#1 is newer", "")
-    for number, found in ((0, "unreadable-context"), (1, "newer-context"), (3, "newer-context")):
+    for number, code_of_finding in (
+        (0, "unreadable-context"),
+        (1, "newer-context"),
+        (3, "newer-context"),
+    ):
         error = ErrorRecord.of(api=LOAD, code=5000, message="", context=number)
-        made = diagnosed("failed", error, foreseen=Foreseen((newer,), ("m#0", "m#1"))).diagnosis
-        assert made is not None
-        assert made.id == found
+        diagnosis = diagnosed(
+            "failed", error, foreseen=Foreseen((newer,), ("m#0", "m#1"))
+        ).diagnosis
+        assert diagnosis is not None
+        assert diagnosis.id == code_of_finding
     # nobody knows how the contexts are taken
     error = ErrorRecord.of(api=LOAD, code=5000, message="", context=0)
-    made = diagnosed("failed", error, foreseen=Foreseen((newer,))).diagnosis
-    assert made is not None
-    assert made.id == "newer-context"
+    diagnosis = diagnosed("failed", error, foreseen=Foreseen((newer,))).diagnosis
+    assert diagnosis is not None
+    assert diagnosis.id == "newer-context"
 
 
 @pytest.mark.parametrize("index", range(len(RULES)), ids=IDS)
@@ -164,8 +170,8 @@ CODES = [
 
 def with_sign(index: int, place: int, *signs: Sign) -> tuple[Rule, ...]:
     rule = RULES[index]
-    kept = (*rule.signs[:place], *signs, *rule.signs[place + 1 :])
-    return (*RULES[:index], replace(rule, signs=kept), *RULES[index + 1 :])
+    signs_of_rule = (*rule.signs[:place], *signs, *rule.signs[place + 1 :])
+    return (*RULES[:index], replace(rule, signs=signs_of_rule), *RULES[index + 1 :])
 
 
 @pytest.mark.parametrize(("index", "place"), SIGNS, ids=[f"{IDS[i]}-{p}" for i, p in SIGNS])
@@ -231,7 +237,7 @@ def test_rules_have_names_of_their_own_and_say_something() -> None:
 
 def test_a_sign_without_conditions_fits_nothing() -> None:
     everything = Symptoms("failed", (LOAD,), (1002,), ("x",), ("x",))
-    assert all(Sign(one).match(everything) is None for one in CONFIDENCES)
+    assert all(Sign(confidence).match(everything) is None for confidence in CONFIDENCES)
 
 
 @pytest.mark.parametrize("code", RANGE_ENDS)
@@ -286,10 +292,12 @@ def test_an_earlier_failure_does_not_explain_a_crash() -> None:
 
 
 def test_what_libraries_print_on_stderr_counts_as_evidence() -> None:
-    found = judge(run(START, begin(), end(code=6031), DONE, stderr=b"x\nSSR detected\n")).error
-    assert found is not None
-    assert found.diagnosis is not None
-    assert found.diagnosis.id == "dsp-restarted"
+    error_record = judge(
+        run(START, begin(), end(code=6031), DONE, stderr=b"x\nSSR detected\n")
+    ).error
+    assert error_record is not None
+    assert error_record.diagnosis is not None
+    assert error_record.diagnosis.id == "dsp-restarted"
 
 
 def test_errors_of_the_lab_get_no_diagnosis() -> None:
@@ -318,12 +326,12 @@ def test_evidence_changes_a_diagnosis_only_if_it_says_more() -> None:
 )
 def test_any_text_is_taken(api: str, code: int, message: str, evidence: list[str]) -> None:
     error = ErrorRecord.of(api=api, code=code, message=message)
-    made = diagnosed("failed", error, evidence)
-    assert made.model_copy(update={"diagnosis": None}) == error
-    found = findings(symptoms_of("failed", error, evidence), RULES)
-    if found:
+    diagnosed_error = diagnosed("failed", error, evidence)
+    assert diagnosed_error.model_copy(update={"diagnosis": None}) == error
+    fitting = findings(symptoms_of("failed", error, evidence), RULES)
+    if fitting:
         reached()
-    assert bool(found) == (made.diagnosis is not None)
+    assert bool(fitting) == (diagnosed_error.diagnosis is not None)
 
 
 def test_the_page_of_causes_is_that_of_the_table() -> None:
@@ -375,13 +383,13 @@ def test_symptoms_are_what_a_record_says_within_bounds() -> None:
     error = ErrorRecord.of(
         api=LOAD, code=1002, message=f"c\n{EARLIER}step 1 failed\nb", context=7, chain=chain
     ).model_copy(update={"libraries": (hidden, LoadedLibrary(name="m", path="/m"))})
-    found = symptoms_of("crashed", error, ["x", "y"])
-    assert found == Symptoms(
+    symptoms = symptoms_of("crashed", error, ["x", "y"])
+    assert symptoms == Symptoms(
         "crashed", (LOAD,), (1002, 4000), ("a", "b", "c", hidden.text()), ("x", "y")
     )
     bare = symptoms_of("failed", ErrorRecord.of(message="", code=0))
     assert bare == Symptoms("failed")
     many = ErrorRecord.of(message="\n".join(f"line {number}" for number in range(900)))
-    found = symptoms_of("failed", many, [str(number) for number in range(3000)])
-    assert found.messages == tuple(f"line {number}" for number in range(400))
-    assert found.evidence == tuple(str(number) for number in range(1000, 3000))
+    symptoms = symptoms_of("failed", many, [str(number) for number in range(3000)])
+    assert symptoms.messages == tuple(f"line {number}" for number in range(400))
+    assert symptoms.evidence == tuple(str(number) for number in range(1000, 3000))

@@ -48,8 +48,8 @@ def expected(label: str) -> str | None:
 
 @pytest.mark.parametrize("chain", recorded(), ids=lambda chain: chain.label)
 def test_a_chain_is_explained_by_what_was_made_to_fail(chain: DspChain) -> None:
-    found = explain(lines_of("\n".join(chain.lines))).diagnoses
-    assert (f"{found[0].id} {found[0].confidence}" if found else None) == expected(chain.label)
+    causes = explain(lines_of("\n".join(chain.lines))).diagnoses
+    assert (f"{causes[0].id} {causes[0].confidence}" if causes else None) == expected(chain.label)
 
 
 def test_all_labels_are_recorded_and_none_looks_like_success() -> None:

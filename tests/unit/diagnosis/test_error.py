@@ -127,16 +127,16 @@ def test_what_is_clean_stays_as_it_is(text: object) -> None:
 
 @pytest.mark.parametrize(("number", "fits"), [(2**64 - 1, True), (2**64, False)])
 def test_numbers_have_at_most_64_bits(number: int, fits: bool) -> None:
-    for one in (number, -number):
+    for code in (number, -number):
         if fits:
-            assert ErrorRecord(step=one, signature="s").step == one
+            assert ErrorRecord(step=code, signature="s").step == code
         else:
             with pytest.raises(ValidationError, match=str(2**64)):
-                ErrorRecord(step=one, signature="s")
+                ErrorRecord(step=code, signature="s")
 
 
 @pytest.mark.parametrize(
-    ("given", "call"),
+    ("fields", "call"),
     [
         (
             {"api": "QnnGraph_execute", "code": 6999, "symbol": "QNN_X"},
@@ -149,12 +149,12 @@ def test_numbers_have_at_most_64_bits(number: int, fits: bool) -> None:
         ({"api": None, "code": None}, ""),
     ],
 )
-def test_a_call_is_named_as_far_as_it_is_known(given: dict[str, object], call: str) -> None:
-    assert ErrorRecord.model_validate({"signature": "s", **given}).call == call
+def test_a_call_is_named_as_far_as_it_is_known(fields: dict[str, object], call: str) -> None:
+    assert ErrorRecord.model_validate({"signature": "s", **fields}).call == call
 
 
 @pytest.mark.parametrize(
-    ("first", "message", "began"),
+    ("first", "message", "headline"),
     [
         ("no PD\nmore", "refused", "no PD"),
         (None, " refused\nbecause", "refused"),
@@ -163,22 +163,24 @@ def test_a_call_is_named_as_far_as_it_is_known(given: dict[str, object], call: s
     ],
 )
 def test_a_failure_began_with_the_first_line_of_its_cause(
-    first: str | None, message: str, began: str
+    first: str | None, message: str, headline: str
 ) -> None:
     chain = () if first is None else (ChainLink(message=first, source="log"),)
-    made = ErrorRecord.of(message=message, chain=(*chain, ChainLink(message="x", source="call")))
-    assert made.first_cause == made.chain[0]
+    error_record = ErrorRecord.of(
+        message=message, chain=(*chain, ChainLink(message="x", source="call"))
+    )
+    assert error_record.first_cause == error_record.chain[0]
     assert ErrorRecord.of(message=message).first_cause is None
     if first is None:
-        made = ErrorRecord.of(message=message)
-    assert made.headline == began
+        error_record = ErrorRecord.of(message=message)
+    assert error_record.headline == headline
 
 
 def test_a_line_more_changes_the_message_and_not_what_it_is_known_by() -> None:
-    made = ErrorRecord.of(message="a 1", code=1002)
-    more = made.with_line("and then")
+    error_record = ErrorRecord.of(message="a 1", code=1002)
+    more = error_record.with_line("and then")
     assert more.message == "a 1\nand then"
-    assert more.model_copy(update={"message": made.message}) == made
+    assert more.model_copy(update={"message": error_record.message}) == error_record
     assert ErrorRecord.of(message="").with_line("only").message == "only"
     assert len(ErrorRecord.of(message="x" * 16_000).with_line("more").message) <= 16_000
 
@@ -192,7 +194,7 @@ def test_hex_is_that_of_the_code_or_nothing(code: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "text"),
+    ("part", "text"),
     [
         (Diagnosis(id="x", confidence="likely", words="w", fix="f"), "x (likely): w; f"),
         (Diagnosis(id="x", confidence="known", words="w", thread="t"), "x (known): w; t"),
@@ -205,5 +207,5 @@ def test_hex_is_that_of_the_code_or_nothing(code: int | None) -> None:
         (LoadedLibrary(name="a", path="/a", version="2", build_id="9"), "a: /a (2, build id 9)"),
     ],
 )
-def test_what_is_told_to_a_person(made: Diagnosis | LoadedLibrary, text: str) -> None:
-    assert made.text() == text
+def test_what_is_told_to_a_person(part: Diagnosis | LoadedLibrary, text: str) -> None:
+    assert part.text() == text

@@ -166,7 +166,7 @@ def test_a_dlc_is_no_unreadable_context() -> None:
 
 @given(st.lists(st.sampled_from([text for _, text in UNREADABLE]) | st.text()))
 def test_no_log_is_too_strange(texts: list[str]) -> None:
-    kept = causal_lines([LogLine("error", text, None) for text in texts])
-    assert len(kept) <= len(texts)
-    call = first_failed_call(line.text for line in kept)
+    lines = causal_lines([LogLine("error", text, None) for text in texts])
+    assert len(lines) <= len(texts)
+    call = first_failed_call(line.text for line in lines)
     assert call is None or call[1] in (30010, 1002)

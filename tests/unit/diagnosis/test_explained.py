@@ -1,4 +1,4 @@
-"""What a verdict says to a person, and what it keeps of a process that told little."""
+"""Texts of verdicts, and what they keep of a process that printed little."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def link(message: str) -> ChainLink:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "given", "first", "more"),
+    ("outcome", "fields", "first", "more"),
     [
         # without step and call the first line says at once what is wrong
         ("error", {"message": "lost"}, "error: lost", []),
@@ -67,9 +67,9 @@ def link(message: str) -> ChainLink:
     ],
 )
 def test_what_is_said_to_a_person(
-    outcome: Any, given: dict[str, Any], first: str, more: list[str]
+    outcome: Any, fields: dict[str, Any], first: str, more: list[str]
 ) -> None:
-    error = ErrorRecord(signature="s", **given)
+    error = ErrorRecord(signature="s", **fields)
     assert Verdict(outcome, None, error).explanation() == "\n".join([first, *more])
 
 
@@ -93,12 +93,12 @@ def test_an_error_of_the_lab_is_not_diagnosed_by_what_was_printed() -> None:
     assert verdict.error.diagnosis is None
 
 
-@pytest.mark.parametrize(("behind", "found"), [(65536 - 13, True), (65536, False)])
-def test_of_what_was_printed_the_last_64_kib_count(behind: int, found: bool) -> None:
+@pytest.mark.parametrize(("behind", "is_found"), [(65536 - 13, True), (65536, False)])
+def test_of_what_was_printed_the_last_64_kib_count(behind: int, is_found: bool) -> None:
     printed = b"SSR detected\n" + b"x" * behind
     error = judge(run(START, begin(), end(code=6031), DONE, stderr=printed)).error
     assert error is not None
-    assert (error.diagnosis is not None) is found
+    assert (error.diagnosis is not None) is is_found
 
 
 def test_of_what_a_silent_process_printed_the_last_1000_characters_are_told() -> None:
@@ -115,7 +115,7 @@ def test_a_crash_has_all_that_is_known_of_its_step() -> None:
         "the process was ended by SIGSEGV, in step 3 (context-load, context 56)\nlast words"
     )
     assert (error.api, error.step, error.context) == ("context-load", 3, 56)
-    assert [one.message for one in error.chain] == ["last words"]
+    assert [link.message for link in error.chain] == ["last words"]
     between = judge(run(START, begin(), end(), signal=11, exit_code=None)).error
     assert between is not None
     assert between.message == (
@@ -125,16 +125,16 @@ def test_a_crash_has_all_that_is_known_of_its_step() -> None:
     assert (between.code, between.chain) == (None, ())
 
 
-@pytest.mark.parametrize(("api", "said"), [(LOAD, LOAD), (None, "context-load")])
+@pytest.mark.parametrize(("api", "message"), [(LOAD, LOAD), (None, "context-load")])
 def test_a_crash_while_the_library_explains_its_code_keeps_the_code(
-    api: str | None, said: str
+    api: str | None, message: str
 ) -> None:
-    answered = {"event": "answer", "step": 3, "code": 5005}
-    events = (START, begin(api=api) | {"context": None}, answered)
+    answer_event = {"event": "answer", "step": 3, "code": 5005}
+    events = (START, begin(api=api) | {"context": None}, answer_event)
     error = judge(run(*events, signal=11, exit_code=None)).error
     assert error is not None
     assert error.message.splitlines() == [
-        f"the process was ended by SIGSEGV, in step 3 ({said})",
-        f"{said} had returned 5005",
+        f"the process was ended by SIGSEGV, in step 3 ({message})",
+        f"{message} had returned 5005",
     ]
-    assert (error.api, error.code, error.context) == (said, 5005, None)
+    assert (error.api, error.code, error.context) == (message, 5005, None)

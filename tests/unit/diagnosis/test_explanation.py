@@ -1,4 +1,4 @@
-"""What a log of anybody is explained by: which numbers count, and which lines are shown."""
+"""Explanations of any log: the numbers that count, and the lines that are shown."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def log(*texts: str) -> list[LogText]:
 def test_which_calls_and_numbers_of_a_log_count(
     texts: list[str], apis: tuple[str, ...], codes: tuple[int, ...]
 ) -> None:
-    found = symptoms_in(log(*texts, texts[0]))
-    assert found == Symptoms("", apis, codes, tuple(texts), tuple(texts))
+    symptoms = symptoms_in(log(*texts, texts[0]))
+    assert symptoms == Symptoms("", apis, codes, tuple(texts), tuple(texts))
 
 
 @pytest.mark.parametrize(("between", "codes"), [(90, (1002,)), (250, ())])
@@ -61,26 +61,30 @@ CODE = Rule("code", "v", "g", "a", (possible(codes=(1002, 1003)),), ("c/d#1", "e
 def test_a_cause_shows_the_lines_that_tell_it() -> None:
     texts = ["qnn", "skel 1", "err 1002", "skel 1", "err 1100"]
     line, code = explain(log(*texts), [CODE, LINE]).diagnoses
-    assert [(one.number, one.text) for one in line.lines] == [(2, "skel 1"), (4, "skel 1")]
-    assert [(one.number, one.text) for one in code.lines] == [(3, "err 1002")]
+    assert [(line.number, line.text) for line in line.lines] == [(2, "skel 1"), (4, "skel 1")]
+    assert [(line.number, line.text) for line in code.lines] == [(3, "err 1002")]
     assert (line.id, line.confidence, line.words, line.fix) == ("line", "likely", "w", "f")
     assert code.threads == ("https://github.com/c/d/issues/1", "https://github.com/e/f")
     assert explain(log("nothing")).diagnoses == ()
 
 
 def test_a_number_of_another_program_stands_behind_its_equals() -> None:
-    one, other = (Rule(name, "w", "f", "a", (possible(codes=(code,)),)) for name, code in CODED)
-    found = explain(log("wifi: error 1002", "QnnGraph_finalize returned 5005"), [one, other])
-    assert [cause.id for cause in found.diagnoses] == ["other", "one"]
-    found = explain(log("qnn: error 1002", "QnnGraph_finalize returned 5005"), [one, other])
-    assert [cause.id for cause in found.diagnoses] == ["one", "other"]
+    first_rule, other = (
+        Rule(name, "w", "f", "a", (possible(codes=(code,)),)) for name, code in CODED
+    )
+    causes = explain(
+        log("wifi: error 1002", "QnnGraph_finalize returned 5005"), [first_rule, other]
+    )
+    assert [cause.id for cause in causes.diagnoses] == ["other", "one"]
+    causes = explain(log("qnn: error 1002", "QnnGraph_finalize returned 5005"), [first_rule, other])
+    assert [cause.id for cause in causes.diagnoses] == ["one", "other"]
 
 
 def test_what_a_run_foresaw_is_read_from_its_summary() -> None:
     foreseen = "preflight error context-vtcm: the context is for more VTCM"
-    found = explain(log("QnnContext_createFromBinary returned 5005", foreseen)).diagnoses[0]
-    assert (found.id, found.confidence) == ("other-vtcm-size", "known")
-    assert found.words.startswith("as foreseen, the context is for more VTCM: ")
+    cause = explain(log("QnnContext_createFromBinary returned 5005", foreseen)).diagnoses[0]
+    assert (cause.id, cause.confidence) == ("other-vtcm-size", "known")
+    assert cause.words.startswith("as foreseen, the context is for more VTCM: ")
     info = explain(
         log("QnnContext_createFromBinary returned 5005", foreseen.replace("error", "info"))
     )
@@ -88,7 +92,7 @@ def test_what_a_run_foresaw_is_read_from_its_summary() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("message", "text"),
     [
         ("it is too new  [then: 1 failed]", "as foreseen, it is too new: "),
         ("it is too new (and 2 more like it)  [then: 1 failed]", "as foreseen, it is too new: "),
@@ -96,17 +100,17 @@ def test_what_a_run_foresaw_is_read_from_its_summary() -> None:
         ("it came true, as the failure says (and 2 more like it)  [then: 1 failed]", "the con"),
     ],
 )
-def test_what_a_summary_says_behind_a_finding_is_no_part_of_it(said: str, told: str) -> None:
-    lines = "QnnContext_createFromBinary returned 5005", f"preflight error context-vtcm: {said}"
-    found = explain(log(*lines)).diagnoses[0]
-    assert (found.id, found.confidence) == ("other-vtcm-size", "known")
-    assert found.words.startswith(told)
-    assert "[then" not in found.words
+def test_what_a_summary_says_behind_a_finding_is_no_part_of_it(message: str, text: str) -> None:
+    lines = "QnnContext_createFromBinary returned 5005", f"preflight error context-vtcm: {message}"
+    cause = explain(log(*lines)).diagnoses[0]
+    assert (cause.id, cause.confidence) == ("other-vtcm-size", "known")
+    assert cause.words.startswith(text)
+    assert "[then" not in cause.words
 
 
 def test_of_many_lines_the_first_eight_are_shown() -> None:
-    (found,) = explain(log(*(f"skel {number}" for number in range(20))), [LINE]).diagnoses
-    assert [one.number for one in found.lines] == list(range(1, 9))
+    (cause,) = explain(log(*(f"skel {number}" for number in range(20))), [LINE]).diagnoses
+    assert [line.number for line in cause.lines] == list(range(1, 9))
 
 
 def test_numbers_of_the_dsp_have_their_names_and_meanings() -> None:
@@ -166,9 +170,9 @@ def test_numbers_of_the_dsp_have_their_names_and_meanings() -> None:
     ],
 )
 def test_what_a_line_adds_to_the_words_of_its_rule(text: str, more: str) -> None:
-    found = explain(log(text, "DspTransport.openSession qnn_open failed, 1")).diagnoses[0]
-    (rule,) = [rule for rule in RULES if rule.id == found.id]
-    assert found.words == f"{rule.words}: {more}"
+    cause = explain(log(text, "DspTransport.openSession qnn_open failed, 1")).diagnoses[0]
+    (rule,) = [rule for rule in RULES if rule.id == cause.id]
+    assert cause.words == f"{rule.words}: {more}"
 
 
 def test_no_sign_adds_words_that_no_line_shows() -> None:
@@ -176,12 +180,12 @@ def test_no_sign_adds_words_that_no_line_shows() -> None:
 
 
 def test_a_number_of_fastrpc_is_none_of_qnn() -> None:
-    told = "fastrpc_apps_user.c:1790: Error 0x3f1: remote_handle64_open failed for libQnnX.so"
-    assert symptoms_in(log(told)).codes == ()
+    text = "fastrpc_apps_user.c:1790: Error 0x3f1: remote_handle64_open failed for libQnnX.so"
+    assert symptoms_in(log(text)).codes == ()
     assert symptoms_in(log("libQnnHtp.so: Error 0x3f1")).codes == (1009,)
 
 
 def test_what_a_passed_test_expects_is_no_failure() -> None:
-    said = 'tests/test_x.py::test_y - "Failed to create device_handle, error=14001" expected'
-    assert not explain(log(f"PASS {said}")).diagnoses
-    assert explain(log(f"FAIL {said}")).diagnoses
+    line = 'tests/test_x.py::test_y - "Failed to create device_handle, error=14001" expected'
+    assert not explain(log(f"PASS {line}")).diagnoses
+    assert explain(log(f"FAIL {line}")).diagnoses

@@ -82,7 +82,7 @@ PREFIXES: Final = (
 )
 ANSWERED: Final = [(expected, text) for expected, text in LOG_ROWS if expected is not None]
 # Whether something is absent can only be said of a log of one failure.
-STATED: Final = [one for one in ANSWERED if one[0].endswith(" known")]
+STATED: Final = [answer for answer in ANSWERED if answer[0].endswith(" known")]
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ class Field:
     settled: str
 
     def judged(self, rules: tuple[Rule, ...] = RULES) -> str:
-        """Whether the table is right about it; `unsure`: wrong, and it said `possible`."""
-        found = explain(lines_of(self.text), rules).diagnoses
-        if not found:
+        """The table's judgement of it, right or wrong; `unsure`: wrong, and it said `possible`."""
+        causes = explain(lines_of(self.text), rules).diagnoses
+        if not causes:
             return "none"
-        if found[0].id == self.settled:
+        if causes[0].id == self.settled:
             return "right"
-        return "unsure" if found[0].confidence == "possible" else "wrong"
+        return "unsure" if causes[0].confidence == "possible" else "wrong"
 
 
 def lines_of(text: str) -> tuple[LogText, ...]:
@@ -121,9 +121,11 @@ def score(rows: list[Field], rules: tuple[Rule, ...] = RULES) -> dict[str, int]:
 
 def told_by(texts: Iterable[str]) -> tuple[Rule, ...]:
     """The table with those signs only that these logs show."""
-    seen = [symptoms_in(lines_of(text)) for text in texts]
+    symptoms = [symptoms_in(lines_of(text)) for text in texts]
     reduced = (
-        replace(rule, signs=tuple(sign for sign in rule.signs if any(map(sign_found(sign), seen))))
+        replace(
+            rule, signs=tuple(sign for sign in rule.signs if any(map(sign_found(sign), symptoms)))
+        )
         for rule in RULES
     )
     return tuple(rule for rule in reduced if rule.signs)
@@ -149,11 +151,11 @@ def test_what_one_half_teaches_is_not_wrong_about_the_other() -> None:
     """Only the signs that one half of the rows shows, tried on the other half, and back."""
     rows = fields()
     for learned, tried in ((rows[::2], rows[1::2]), (rows[1::2], rows[::2])):
-        found = score(tried, told_by(row.text for row in learned))
-        print(f"\nlearned from {len(learned)}, tried on {len(tried)}: {found}")
-        assert found["right"] >= 1
-        assert found["wrong"] <= 2
-        assert found["unsure"] <= 3
+        counts = score(tried, told_by(row.text for row in learned))
+        print(f"\nlearned from {len(learned)}, tried on {len(tried)}: {counts}")
+        assert counts["right"] >= 1
+        assert counts["wrong"] <= 2
+        assert counts["unsure"] <= 3
 
 
 @given(st.data())
@@ -164,14 +166,14 @@ def test_other_lines_around_an_excerpt_change_nothing(data: st.DataObject) -> No
     for line in text.splitlines():
         lines += [line, *data.draw(noise)]
     prefix = data.draw(st.sampled_from(PREFIXES))
-    found = explain(lines_of("\n".join(prefix + line for line in lines))).diagnoses
-    assert f"{found[0].id} {found[0].confidence}" == expected
+    causes = explain(lines_of("\n".join(prefix + line for line in lines))).diagnoses
+    assert f"{causes[0].id} {causes[0].confidence}" == expected
 
 
 @given(st.sampled_from(STATED), st.sampled_from(STATED))
 def test_two_failures_in_one_log_are_both_found(
-    one: tuple[str, str], other: tuple[str, str]
+    first: tuple[str, str], other: tuple[str, str]
 ) -> None:
-    found = explain(lines_of(f"{one[1]}\n...\n{other[1]}")).diagnoses
-    told = {f"{cause.id} {cause.confidence}" for cause in found}
-    assert {one[0], other[0]} <= told
+    causes = explain(lines_of(f"{first[1]}\n...\n{other[1]}")).diagnoses
+    text = {f"{cause.id} {cause.confidence}" for cause in causes}
+    assert {first[0], other[0]} <= text

@@ -49,9 +49,9 @@ def test_each_pattern_has_words(pattern: str) -> None:
 
 
 def test_each_line_that_a_rule_takes_passes() -> None:
-    taken = [line for line in LINES if any(re.search(pattern, line) for pattern in PATTERNS)]
-    assert len(taken) > 500
-    assert [line for line in taken if not rule_filter().passes(line.encode())] == []
+    matching = [line for line in LINES if any(re.search(pattern, line) for pattern in PATTERNS)]
+    assert len(matching) > 500
+    assert [line for line in matching if not rule_filter().passes(line.encode())] == []
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_a_pattern_matches_passes(data: st.DataObject, pattern: str) -> Non
             st.sampled_from(LINES),
             st.text("abcdefgh ", min_size=1, max_size=90),
             st.sampled_from(LINES).flatmap(
-                lambda line: st.integers(0, len(line)).map(lambda at: line[at:])
+                lambda line: st.integers(0, len(line)).map(lambda start: line[start:])
             ),
         ),
         max_size=30,

@@ -1,4 +1,4 @@
-"""Who wrote a line, and when: what logs of several kinds put before a text."""
+"""Process and time of a line: prefixes of logs of several kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def on(month: int, day: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("before", "process", "at"),
+    ("before", "process", "time"),
     [
         ("12-07 04:15:01.500 17202 17203 E tag : ", 17202, on(12, 7)),
         ("2026-12-07 04:15:01.500 17202 17203 E tag : ", 17202, on(12, 7)),
@@ -36,12 +36,14 @@ def on(month: int, day: int) -> float:
         ("", None, None),
     ],
 )
-def test_what_stands_before_a_text(before: str, process: int | None, at: float | None) -> None:
-    assert origin_of(f"{before}QnnDsp <E> Failed to load skel, error: 1002") == Origin(process, at)
+def test_what_stands_before_a_text(before: str, process: int | None, time: float | None) -> None:
+    assert origin_of(f"{before}QnnDsp <E> Failed to load skel, error: 1002") == Origin(
+        process, time
+    )
 
 
 @given(st.text(max_size=300))
 def test_any_line_has_an_origin(line: str) -> None:
-    found = origin_of(line)
-    assert found.process is None or found.process >= 0
-    assert found.time is None or found.time >= 0
+    origin = origin_of(line)
+    assert origin.process is None or origin.process >= 0
+    assert origin.time is None or origin.time >= 0

@@ -84,19 +84,20 @@ LABELS = {
 def test_no_message_is_answered_by_what_its_origin_cannot_mean() -> None:
     """The labels are of the origins, and were not made of the answers."""
     assert [
-        f"{one.cause}: [{one.origin}] {one.pattern}"
-        for one in MESSAGES
-        if one.cause and not any(one.cause in LABELS[origin] for origin in one.origin.split("+"))
+        f"{message.cause}: [{message.origin}] {message.pattern}"
+        for message in MESSAGES
+        if message.cause
+        and not any(message.cause in LABELS[origin] for origin in message.origin.split("+"))
     ] == []
 
 
 def test_every_pattern_of_the_table_of_messages_is_said_by_somebody() -> None:
-    said = "\n".join(one.sample for one in MESSAGES)
+    message = "\n".join(row.sample for row in MESSAGES)
     idle = [
         pattern
         for patterns in message_table().values()
         for pattern in patterns
-        if not re.search(".{0,80}?".join(map(re.escape, pattern.split("*"))), said)
+        if not re.search(".{0,80}?".join(map(re.escape, pattern.split("*"))), message)
     ]
     assert idle == []
     causes = {rule.id for rule in RULES}
@@ -110,10 +111,10 @@ def test_a_row_that_cannot_be_read_is_named(row: str) -> None:
 
 
 def test_causes_of_the_table_are_those_of_rules() -> None:
-    assert len({one.pattern for one in MESSAGES}) == len(MESSAGES)
-    assert {one.role for one in MESSAGES} == {"known", "consequence", "benign"}
-    assert all(bool(one.cause) == (one.role != "benign") for one in MESSAGES)
-    assert {one.cause for one in MESSAGES if one.cause} <= {rule.id for rule in RULES}
+    assert len({message.pattern for message in MESSAGES}) == len(MESSAGES)
+    assert {message.role for message in MESSAGES} == {"known", "consequence", "benign"}
+    assert all(bool(message.cause) == (message.role != "benign") for message in MESSAGES)
+    assert {message.cause for message in MESSAGES if message.cause} <= {rule.id for rule in RULES}
 
 
 def test_each_message_is_answered_with_its_cause() -> None:

@@ -47,25 +47,25 @@ class MoreField:
 
     @property
     def family(self) -> str:
-        """Whose words it has."""
+        """The family of programs whose words it has."""
         return family_of(self.thread)
 
     def judged(self, rules: tuple[Rule, ...] = RULES) -> str:
-        """What the table's answer is worth."""
-        found = [one.id for one in explain(lines_of(self.text), rules).diagnoses]
+        """The worth of the table's answer."""
+        ids = [cause.id for cause in explain(lines_of(self.text), rules).diagnoses]
         if self.settled == (NOTHING_WRONG,):
-            return "wrong" if found else "right"
-        if not found:
+            return "wrong" if ids else "right"
+        if not ids:
             return "none"
-        if found[0] in self.settled:
+        if ids[0] in self.settled:
             return "right"
-        if found[0] in self.near or set(found[:3]) & set(self.settled):
+        if ids[0] in self.near or set(ids[:3]) & set(self.settled):
             return "near"
         return "wrong"
 
 
 def family_of(thread: str) -> str:
-    return next(name for name, marks in FAMILIES.items() if any(one in thread for one in marks))
+    return next(name for name, marks in FAMILIES.items() if any(mark in thread for mark in marks))
 
 
 def more_fields() -> list[MoreField]:
@@ -91,14 +91,14 @@ def score(rows: list[MoreField], rules: tuple[Rule, ...] = RULES) -> dict[str, i
 
 def test_the_figures() -> None:
     rows = more_fields()
-    found = score(rows)
-    print(f"\n{len(rows)} reported failures: {found}")
+    counts = score(rows)
+    print(f"\n{len(rows)} reported failures: {counts}")
     for row in rows:
         if row.judged() != "right":
             print(f"  {row.judged()}: {row.thread}")
     assert len(rows) == 43
-    assert found["right"] + found["near"] >= RIGHT_OR_NEAR
-    assert found["wrong"] <= WRONG
+    assert counts["right"] + counts["near"] >= RIGHT_OR_NEAR
+    assert counts["wrong"] <= WRONG
 
 
 def test_a_family_of_programs_is_explained_by_what_others_teach() -> None:
@@ -106,11 +106,11 @@ def test_a_family_of_programs_is_explained_by_what_others_teach() -> None:
     rows = more_fields()
     total: Counter[str] = Counter()
     for family in FAMILIES:
-        others = [one.text for one in fields() if family_of(one.thread) != family]
-        known = told_by([*others, *(one.text for one in rows if one.family != family)])
-        found = score([one for one in rows if one.family == family], known)
-        print(f"\n{family}, by what the others teach: {found}")
-        total += Counter(found)
+        others = [field.text for field in fields() if family_of(field.thread) != family]
+        known = told_by([*others, *(row.text for row in rows if row.family != family)])
+        counts = score([row for row in rows if row.family == family], known)
+        print(f"\n{family}, by what the others teach: {counts}")
+        total += Counter(counts)
     print(f"\nall: {dict(total)}")
     assert total["right"] + total["near"] >= BY_OTHERS
     assert total["wrong"] <= WRONG_BY_OTHERS

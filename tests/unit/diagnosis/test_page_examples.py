@@ -15,7 +15,7 @@ import pytest
 
 from harness.diagnosis.rules import own_rules
 from tests.unit.diagnosis import test_dsp_chains, test_fastrpc_chains
-from tests.unit.diagnosis.failure_page import PAGE, answered
+from tests.unit.diagnosis.failure_page import PAGE, answer_to
 from tests.unit.diagnosis.test_field_logs import NOISE
 
 RULES = own_rules()
@@ -46,9 +46,9 @@ def wrapped(columns: int) -> Callable[[str], str]:
 
     def shown(text: str) -> str:
         return "\n".join(
-            line[at : at + columns]
+            line[index : index + columns]
             for line in text.split(" / ")
-            for at in range(0, max(1, len(line)), columns)
+            for index in range(0, max(1, len(line)), columns)
         )
 
     return shown
@@ -84,19 +84,20 @@ DISGUISES: Final[dict[str, Callable[[str], str]]] = {
     "in colours": before("\x1b[2m09:12:09\x1b[0m \x1b[38;5;196mERROR\x1b[0m \x1b[K", "\x1b[m\n"),
 }
 BY_DAY: Final = [
-    pytest.param(one, marks=() if one in OFTEN else pytest.mark.nightly) for one in DISGUISES
+    pytest.param(disguise, marks=() if disguise in OFTEN else pytest.mark.nightly)
+    for disguise in DISGUISES
 ]
 
 
 def examples() -> list[tuple[str, str]]:
     """Id and text of each example, as the page has them."""
-    found, rule = [], ""
+    chapter_rows, rule = [], ""
     for line in PAGE.read_text("utf-8").splitlines():
         if line.startswith("### "):
             rule = line[4:]
         elif match := EXAMPLE.fullmatch(line):
-            found.append((f"{rule} {match['confidence']}", match["text"]))
-    return found
+            chapter_rows.append((f"{rule} {match['confidence']}", match["text"]))
+    return chapter_rows
 
 
 def middle(text: str, others: int = OTHERS) -> str:
@@ -113,25 +114,33 @@ def test_every_cause_has_examples_on_the_page() -> None:
 @pytest.mark.parametrize("disguise", BY_DAY)
 def test_each_example_is_answered_by_its_own_rule(disguise: str) -> None:
     disguised = [(expected, DISGUISES[disguise](text)) for expected, text in examples()]
-    wrong = [(one, text, got) for one, text in disguised if (got := answered(text)) != one]
+    wrong = [
+        (expected, text, got)
+        for expected, text in disguised
+        if (got := answer_to(text)) != expected
+    ]
     assert wrong == []
 
 
-@pytest.mark.parametrize("expected", random.Random(7).sample(examples(), 8), ids=lambda one: one[0])
+@pytest.mark.parametrize(
+    "expected", random.Random(7).sample(examples(), 8), ids=lambda example: example[0]
+)
 def test_an_example_is_found_among_other_lines(expected: tuple[str, str]) -> None:
-    assert answered(middle(expected[1])) == expected[0]
+    assert answer_to(middle(expected[1])) == expected[0]
 
 
 @pytest.mark.nightly
 def test_each_example_is_found_among_other_lines() -> None:
-    found = [(expected, answered(middle(text)), text) for expected, text in examples()]
-    assert [one for one in found if one[0] != one[1]] == []
+    answers = [(expected, answer_to(middle(text)), text) for expected, text in examples()]
+    assert [entry for entry in answers if entry[0] != entry[1]] == []
 
 
-@pytest.mark.parametrize("disguise", [one for one in BY_DAY if one.values[0] != "cut"])
+@pytest.mark.parametrize(
+    "disguise", [disguise for disguise in BY_DAY if disguise.values[0] != "cut"]
+)
 def test_chains_of_the_real_libraries_are_answered_whoever_wrote_them_down(disguise: str) -> None:
     disguised = DISGUISES[disguise]
     for chains in (test_fastrpc_chains, test_dsp_chains):
-        recorded = [(chains.expected(one.label), one.lines) for one in chains.recorded()]
-        got = [answered("\n".join(map(disguised, lines))) for _, lines in recorded]
+        recorded = [(chains.expected(chain.label), chain.lines) for chain in chains.recorded()]
+        got = [answer_to("\n".join(map(disguised, lines))) for _, lines in recorded]
         assert got == [expected for expected, _ in recorded]

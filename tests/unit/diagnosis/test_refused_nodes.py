@@ -1,4 +1,4 @@
-"""What the log of ONNX Runtime's QNN provider says of nodes that it refused."""
+"""Nodes that ONNX Runtime's QNN provider refused, read from its log."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_the_reason_is_the_providers_and_the_backends() -> None:
 
 
 def test_without_verbose_lines_only_the_names_are_known() -> None:
-    found = refused_nodes([LISTED, LISTED])
-    assert found == [RefusedNode("shrink_1", "Shrink"), RefusedNode("relu6d", "Relu")]
+    nodes = refused_nodes([LISTED, LISTED])
+    assert nodes == [RefusedNode("shrink_1", "Shrink"), RefusedNode("relu6d", "Relu")]
     assert refused_nodes([RANK, "Unsupported graph", "nodes"]) == []
     assert refused_nodes([LISTED, RELU])[1].reason == "Failed to add node."
 
@@ -49,7 +49,7 @@ def test_what_the_provider_has_taken_is_not_refused() -> None:
 
 
 def test_all_nodes_of_a_unit_are_refused_with_it() -> None:
-    assert [(one.name, one.reason) for one in refused_nodes([PAIR])] == [
+    assert [(node.name, node.reason) for node in refused_nodes([PAIR])] == [
         ("in", "no"),
         ("conv", "no"),
     ]
@@ -57,12 +57,12 @@ def test_all_nodes_of_a_unit_are_refused_with_it() -> None:
 
 def test_words_name_node_op_shape_and_reason_and_are_bounded() -> None:
     refused = refused_nodes([SHRINK])
-    told = refusal_text(refused, {"shrink_1": "float32 [1, 4]"}, "do this")
-    assert told == (
+    message = refusal_text(refused, {"shrink_1": "float32 [1, 4]"}, "do this")
+    assert message == (
         "op shrink_1 (Shrink, float32 [1, 4]) is not supported here: Operators of type `Shrink` "
         "are not supported by QNN EP.\ndo this"
     )
-    many = refusal_text([RefusedNode(f"n{at}", "Op") for at in range(11)], {}, "do this")
+    many = refusal_text([RefusedNode(f"n{index}", "Op") for index in range(11)], {}, "do this")
     assert many.splitlines()[-2:] == ["... and 3 more", "do this"]
     assert "op n7 (Op) is not supported here: the provider names no reason" in many
     endless = refused_nodes([RELU + "x" * 5000])[0].reason

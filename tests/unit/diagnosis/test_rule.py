@@ -1,4 +1,4 @@
-"""When a sign and a rule fit, on rules made up for it: the table's own are in test_diagnosis."""
+"""Signs and rules that fit, on rules made up for it: the table's own are in test_diagnosis."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def test_a_line_counts_by_its_first_thousand_characters_and_unless_it_is_benign(
         symptoms = Symptoms("failed", messages=(f"{begin}skel",))
         assert (possible(text="skel").match(symptoms) is not None) is fits
     assert possible(text="Skel").match(Symptoms("failed", messages=(BENIGN,))) is None
-    within = "x" * (1000 - len(BENIGN))
-    assert is_benign(within + BENIGN)
-    assert not is_benign("x" + within + BENIGN)
+    padding = "x" * (1000 - len(BENIGN))
+    assert is_benign(padding + BENIGN)
+    assert not is_benign("x" + padding + BENIGN)
 
 
 def test_a_rule_is_as_sure_as_its_surest_sign_and_shows_the_lines_of_that() -> None:
@@ -89,9 +89,9 @@ def test_a_rule_is_as_sure_as_its_surest_sign_and_shows_the_lines_of_that() -> N
 
 def test_the_first_thing_that_preflight_said_of_it_is_told() -> None:
     foreseen = rule(possible(codes=(1002,)), likely(codes=(1002,), foreseen="arch-older"))
-    found = foreseen.finding(SEEN)
-    assert found == FittingRule(foreseen, "likely", (), "second")
-    assert found.diagnosis(()).words == "as foreseen, second: w"
+    fitting = foreseen.finding(SEEN)
+    assert fitting == FittingRule(foreseen, "likely", (), "second")
+    assert fitting.diagnosis(()).words == "as foreseen, second: w"
     assert Sign("likely", foreseen="arch.*").foreseen_by(SEEN) == "first"
     assert Sign("likely").foreseen_by(SEEN) is None
 
@@ -104,18 +104,23 @@ def test_surer_rules_come_first_and_equally_sure_ones_as_the_table_has_them() ->
         rule(known(text="missing"), name="stated"),
         rule(likely(text="missing"), name="line too"),
     ]
-    assert [one.rule.id for one in findings(SEEN, rules)] == ["stated", "line", "line too", "code"]
+    assert [finding.rule.id for finding in findings(SEEN, rules)] == [
+        "stated",
+        "line",
+        "line too",
+        "code",
+    ]
 
 
 def test_a_diagnosis_says_what_is_known_of_its_code_and_names_its_first_thread() -> None:
-    made = FittingRule(rule(words="<{note}>", threads=("a/b#7", "c/d")), "likely", ())
-    assert made.rule.links == ("https://github.com/a/b/issues/7", "https://github.com/c/d")
-    known_as = made.diagnosis((1002, 5000, 6999, 1999))
+    fitting = FittingRule(rule(words="<{note}>", threads=("a/b#7", "c/d")), "likely", ())
+    assert fitting.rule.links == ("https://github.com/a/b/issues/7", "https://github.com/c/d")
+    known_as = fitting.diagnosis((1002, 5000, 6999, 1999))
     assert known_as.words == "<end of the graph range, carries no cause>"
     assert (known_as.id, known_as.confidence, known_as.fix) == ("r", "likely", "f")
     assert known_as.thread == "https://github.com/a/b/issues/7"
     # of the DSP's own numbers none ends a range, though one is 1999
-    assert made.diagnosis((0x80000400 + 1999, 1999)).words == (
+    assert fitting.diagnosis((0x80000400 + 1999, 1999)).words == (
         "<end of the common range, carries no cause>"
     )
     # 6998 has no meaning, but ends no range

@@ -1,4 +1,4 @@
-"""What `qnn_executor_runner` prints, on a terminal or in Android's log, read as steps."""
+"""The output of `qnn_executor_runner`, on a terminal or in Android's log, read as steps."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def plan(contexts: int = 2) -> Plan:
 
 
 def ended(lines: Sequence[str], exit_code: int | None, signal: int | None = None) -> ProbeRun:
-    heard = [OutputLine(text, at * 100) for at, text in enumerate(lines)]
-    told = runner_transcript(plan(), heard, exit_code)
-    failed = told.finished is not None and told.first_failure is not None
+    heard = [OutputLine(text, index * 100) for index, text in enumerate(lines)]
+    transcript = runner_transcript(plan(), heard, exit_code)
+    failed = transcript.finished is not None and transcript.first_failure is not None
     code, signal = (1, None) if failed else (exit_code, signal)
-    return ProbeRun(plan(), told, code, signal, False, False, b"", b"", 1.0)
+    return ProbeRun(plan(), transcript, code, signal, False, False, b"", b"", 1.0)
 
 
 def test_lines_of_executorch_are_told_from_others() -> None:
@@ -101,7 +101,7 @@ def test_a_status_ends_the_step_it_came_in_with_qnns_code(lines: Sequence[str]) 
 
 
 @pytest.mark.parametrize(
-    ("lines", "outcome", "context", "says"),
+    ("lines", "outcome", "context", "text"),
     [
         (LOADED, "crashed", 1, "was ended by SIGSEGV"),
         ((STARTED,), "crashed", None, "in step 0"),
@@ -109,12 +109,12 @@ def test_a_status_ends_the_step_it_came_in_with_qnns_code(lines: Sequence[str]) 
     ],
 )
 def test_a_crash_has_the_step_that_it_came_in(
-    lines: Sequence[str], outcome: str, context: int | None, says: str
+    lines: Sequence[str], outcome: str, context: int | None, text: str
 ) -> None:
     verdict = judge(ended(lines, None, 11))
     assert verdict.outcome == outcome
     assert verdict.error is not None
-    assert (verdict.error.context, says in verdict.error.message) == (context, True)
+    assert (verdict.error.context, text in verdict.error.message) == (context, True)
 
 
 @pytest.mark.parametrize(
@@ -143,15 +143,15 @@ def test_a_program_that_is_none_fails_as_such() -> None:
 
 
 def read(*lines: tuple[str, int], exit_code: int | None = None, contexts: int = 2) -> Transcript:
-    """What is read of lines, each with the moment it came at (microseconds)."""
+    """Read lines, each with its time (microseconds)."""
     return runner_transcript(plan(contexts), [OutputLine(*line) for line in lines], exit_code)
 
 
 def step_of(*texts: str, exit_code: int | None = None) -> StepResult:
     """The step that ended badly, or in which the last of these was written."""
-    told = read((STARTED, 0), *((text, 7) for text in texts), exit_code=exit_code)
-    assert told.last_begun is not None
-    return told.first_failure or told.last_begun
+    log = read((STARTED, 0), *((text, 7) for text in texts), exit_code=exit_code)
+    assert log.last_begun is not None
+    return log.first_failure or log.last_begun
 
 
 def test_each_step_lasts_from_the_one_before_it_unless_the_runner_says_how_long() -> None:
@@ -169,40 +169,40 @@ def test_each_step_lasts_from_the_one_before_it_unless_the_runner_says_how_long(
         (f"{OWN}Model executed successfully.", 7700),
         ("[ERROR] [Qnn ExecuTorch]: while it tidies up, status 0x1", 9000),
     ]
-    told = read(*lines, exit_code=0)
-    durations = [step.duration_us for step in told.steps]
+    log = read(*lines, exit_code=0)
+    durations = [step.duration_us for step in log.steps]
     assert durations == [300, 50, 500, 1000, 2500, 2200, None, None]
-    assert [len(step.logs) for step in told.steps] == [0, 1, 2, 1, 3, 2, 0, 0]
-    assert told.steps[5].logs[-1] == LogLine(
+    assert [len(step.logs) for step in log.steps] == [0, 1, 2, 1, 3, 2, 0, 0]
+    assert log.steps[5].logs[-1] == LogLine(
         "info", "Model executed successfully. [qnn_executor_runner.cpp:310]", 7700
     )
-    assert all(step.ok and step.skipped is None for step in told.steps)
+    assert all(step.ok and step.skipped is None for step in log.steps)
 
 
 def test_a_runner_that_was_heard_of_says_when_it_started_and_what_it_did() -> None:
     other = STARTED.replace("4711", "4712")
-    told = read(("sh: a banner", 0), (STARTED, 0), (other, 5), exit_code=0)
-    assert told.start is not None
-    assert told.accepted is not None
-    assert (told.start.pid, told.accepted.boot_us) == (4711, 1_234_560_000)
-    assert told.steps[0].logs == [LogLine("debug", other, 5)]
+    log = read(("sh: a banner", 0), (STARTED, 0), (other, 5), exit_code=0)
+    assert log.start is not None
+    assert log.accepted is not None
+    assert (log.start.pid, log.accepted.boot_us) == (4711, 1_234_560_000)
+    assert log.steps[0].logs == [LogLine("debug", other, 5)]
     assert (
         process_of([OutputLine("sh: a banner", 0), OutputLine(STARTED, 1), OutputLine(other, 2)])
         == 4711
     )
     assert process_of([OutputLine("sh: a banner", 0)]) is None
-    assert misfit(told, plan()) is None
+    assert misfit(log, plan()) is None
 
 
 def test_of_a_runner_that_was_ended_only_what_it_began_is_told() -> None:
-    told = read(*((line, 0) for line in LOADED))
-    assert [(step.verb, step.ended) for step in told.steps] == [
+    log = read(*((line, 0) for line in LOADED))
+    assert [(step.verb, step.ended) for step in log.steps] == [
         ("executorch-program", True),
         ("executorch-device", True),
         ("executorch-context", True),
         ("executorch-context", False),
     ]
-    assert told.finished is None
+    assert log.finished is None
     silent = read((LOADED[1], 0))
     assert (silent.start, silent.accepted, silent.finished) == (None, None, None)
     assert not any(step.begun for step in silent.steps)
@@ -210,21 +210,21 @@ def test_of_a_runner_that_was_ended_only_what_it_began_is_told() -> None:
 
 @pytest.mark.parametrize("exit_code", [0, 1, None])
 def test_a_failure_stays_whatever_comes_behind_it(exit_code: int | None) -> None:
-    told = read(*((line, 0) for line in (*REFUSED, *PASSED)), exit_code=exit_code)
-    failed = told.first_failure
+    log = read(*((line, 0) for line in (*REFUSED, *PASSED)), exit_code=exit_code)
+    failed = log.first_failure
     assert failed is not None
     assert (failed.step, failed.code, failed.symbol, len(failed.logs)) == (3, 1, "Internal", 4)
-    assert [step.ok for step in told.steps] == [True] * 3 + [False] * 3 + [True] * 2
-    assert [step.skipped for step in told.steps] == [None] * 4 + [EARLIER_FAILED] * 2 + [None] * 2
-    assert misfit(told, plan()) is None
+    assert [step.ok for step in log.steps] == [True] * 3 + [False] * 3 + [True] * 2
+    assert [step.skipped for step in log.steps] == [None] * 4 + [EARLIER_FAILED] * 2 + [None] * 2
+    assert misfit(log, plan()) is None
 
 
 def test_steps_follow_the_log_forward_and_never_beyond_the_plan() -> None:
     # a program that loads more delegates than it has loads its last one
     assert step_of(*[BEGINS] * 9).step == 3
-    for delegates, at in ((1, 1), (2, 3), (3, 4), (4, 5), (5, 5)):
-        told = read((STARTED, 0), *[(BEGINS, 0)] * delegates, contexts=4)
-        assert [step.step for step in told.steps if not step.ended] == [at]
+    for delegates, index in ((1, 1), (2, 3), (3, 4), (4, 5), (5, 5)):
+        log = read((STARTED, 0), *[(BEGINS, 0)] * delegates, contexts=4)
+        assert [step.step for step in log.steps if not step.ended] == [index]
     assert step_of(BEGINS, "what is said before the device").step == 1
     # what the device says again, beside another context, is no step back
     assert step_of(BEGINS, BEGINS, DEVICE).step == 3
@@ -254,7 +254,7 @@ SYMBOLS = {
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "symbol"),
+    ("message", "code", "symbol"),
     [
         *((f"failed with status 0x{code:x}", code, name) for name, code in SYMBOLS.items()),
         ("failed with status 0x33", 0x33, "unknown"),
@@ -264,8 +264,10 @@ SYMBOLS = {
         ("Failed to get method_meta for forward: 0xABC", 0xABC, "unknown"),
     ],
 )
-def test_a_status_has_the_name_that_executorch_gives_it(said: str, code: int, symbol: str) -> None:
-    step = step_of(said, exit_code=1)
+def test_a_status_has_the_name_that_executorch_gives_it(
+    message: str, code: int, symbol: str
+) -> None:
+    step = step_of(message, exit_code=1)
     assert (step.step, step.code, step.symbol, step.ok) == (0, code, symbol, False)
 
 

@@ -19,12 +19,12 @@ TEXT = "Failed to load. Error: QNN_COMMON_ERROR_MEM_ALLOC: Memory allocation rel
 
 
 def step(verb: str, number: int = 0, **more: Any) -> StepResult:
-    given: dict[str, Any] = {"begun": True, "ended": True, "code": 0} | more
-    return StepResult(number, verb, **given)
+    fields: dict[str, Any] = {"begun": True, "ended": True, "code": 0} | more
+    return StepResult(number, verb, **fields)
 
 
 def refused(**more: Any) -> StepResult:
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "api": "CreateSession",
         "context": 54,
         "code": 10,
@@ -32,7 +32,7 @@ def refused(**more: Any) -> StepResult:
         "message": TEXT,
         "logs": [LogLine("error", f" <E> {NO_PD}", 1), LogLine("warn", "not this", 2)],
     }
-    return step("ort-session", 59, **(given | more))
+    return step("ort-session", 59, **(fields | more))
 
 
 def test_a_refusal_has_qnns_code_and_orts_own() -> None:
@@ -61,20 +61,22 @@ def test_a_text_too_long_for_its_place_is_taken_whole() -> None:
 
 @pytest.mark.parametrize("error", ["mismatch", "guard"])
 def test_a_call_that_succeeded_is_not_told_by_its_code(error: str) -> None:
-    said = (
+    message = (
         "run 1: output 0 has 1 of 16 elements more than 0.01 from what is expected, the first at 13"
     )
-    made = step_error(step("execute", 3, api="QnnGraph_execute", error=error, message=said))
-    assert (made.code, made.call) == (0, "QnnGraph_execute")
-    told = Verdict("failed", "target", made).explanation()
-    assert told.startswith(
+    error_record = step_error(
+        step("execute", 3, api="QnnGraph_execute", error=error, message=message)
+    )
+    assert (error_record.code, error_record.call) == (0, "QnnGraph_execute")
+    text = Verdict("failed", "target", error_record).explanation()
+    assert text.startswith(
         "failed in step 3: QnnGraph_execute succeeded, and what it gave is wrong"
     )
-    assert "QNN_SUCCESS" not in told
-    failed = record(outcome="failed", error=made)
+    assert "QNN_SUCCESS" not in text
+    failed = record(outcome="failed", error=error_record)
     assert code_of(failed) == "outputs"
     # a process that dies behind such an answer is told as what it is
-    assert "returned 0" in Verdict("crashed", "target", made).explanation()
+    assert "returned 0" in Verdict("crashed", "target", error_record).explanation()
 
 
 def test_what_is_said_to_a_person() -> None:
@@ -95,29 +97,29 @@ def test_what_is_said_to_a_person() -> None:
 
 @pytest.mark.parametrize("error", ["placement", "no-device"])
 def test_a_silent_fallback_is_the_targets_failure(error: str) -> None:
-    said = "1 of 4 nodes are not on QNNExecutionProvider but on CPUExecutionProvider"
+    message = "1 of 4 nodes are not on QNNExecutionProvider but on CPUExecutionProvider"
     events = (
         START,
         begin(verb="ort-placement"),
-        end(code=None, error=error, message=said),
+        end(code=None, error=error, message=message),
         DONE,
     )
     verdict = judge(run(*events, exit_code=1))
     assert (verdict.outcome, verdict.cause) == ("failed", "target")
     assert verdict.error is not None
-    assert verdict.error.message == said
+    assert verdict.error.message == message
 
 
 def test_a_record_with_orts_code_survives_json() -> None:
-    made = record(outcome="failed", cause="target", error=step_error(refused()))
-    assert CaseRecord.model_validate_json(made.model_dump_json()) == made
+    case = record(outcome="failed", cause="target", error=step_error(refused()))
+    assert CaseRecord.model_validate_json(case.model_dump_json()) == case
 
 
 LOAD = "QnnContext_createFromBinary"
 
 
 @pytest.mark.parametrize(
-    ("given", "logged", "message"),
+    ("fields", "logged", "message"),
     [
         ({"code": 5005}, [], ""),
         ({"code": 6999}, [], "end of the graph range, carries no cause"),
@@ -130,12 +132,12 @@ LOAD = "QnnContext_createFromBinary"
     ],
 )
 def test_the_message_is_what_says_most(
-    given: dict[str, Any], logged: list[str], message: str
+    fields: dict[str, Any], logged: list[str], message: str
 ) -> None:
     lines = [LogLine("error", text, 1) for text in logged]
-    error = step_error(step("context-load", 3, api=LOAD, context=7, logs=lines, **given))
+    error = step_error(step("context-load", 3, api=LOAD, context=7, logs=lines, **fields))
     assert (error.message, error.api, error.step, error.context) == (message, LOAD, 3, 7)
-    assert (error.code, error.ort) == (given["code"], None)
+    assert (error.code, error.ort) == (fields["code"], None)
 
 
 @pytest.mark.parametrize("verb", ["ort-run", "executorch-run"])
@@ -151,50 +153,52 @@ def test_a_call_that_has_no_name_is_none_unless_it_opens_a_library() -> None:
 
 @pytest.mark.parametrize("verb", ["ort-run", "executorch-run"])
 def test_what_the_probe_found_itself_is_told_of_any_engine(verb: str) -> None:
-    found = step(verb, 2, api="Run", code=1, error="mismatch", message="run 0: wrong")
-    error = step_error(found)
+    result = step(verb, 2, api="Run", code=1, error="mismatch", message="run 0: wrong")
+    error = step_error(result)
     assert (error.code, error.ort, error.message) == (0, None, "run 0: wrong")
 
 
 def test_only_outputs_that_are_wrong_say_by_how_much() -> None:
     first = {"first_value": 0.5, "first_expected": 0.25}
     wrong = {"name": "y", "max_abs": 0.375, "beyond": 3, **first}
-    told = {"error": "mismatch", "message": "m", "data": {"outputs": [{**wrong, "name": "z"}]}}
-    assert step_error(step("execute", **told)).message == (
+    data = {"error": "mismatch", "message": "m", "data": {"outputs": [{**wrong, "name": "z"}]}}
+    assert step_error(step("execute", **data)).message == (
         "m\nz differs by up to 0.375; the first of them is 0.5, and 0.25 was expected"
     )
-    assert step_error(step("execute", **(told | {"error": "guard"}))).message == "m"
+    assert step_error(step("execute", **(data | {"error": "guard"}))).message == "m"
 
 
 @pytest.mark.parametrize(
-    ("first", "said"),
+    ("first", "message"),
     [
         ((2.7558593, 2.7558641), "is 2.7558593, and 2.7558641 was"),
         ((1.5, 1.25), "is 1.5, and 1.25 was"),
     ],
 )
-def test_values_that_differ_are_told_so_that_they_do(first: tuple[float, float], said: str) -> None:
+def test_values_that_differ_are_told_so_that_they_do(
+    first: tuple[float, float], message: str
+) -> None:
     wrong = {"name": "y", "max_abs": 1, "beyond": 1, "first_value": first[0]}
     wrong |= {"first_expected": first[1]}
-    found = step("execute", error="mismatch", message="m", data={"outputs": [wrong]})
-    assert said in step_error(found).message
+    result = step("execute", error="mismatch", message="m", data={"outputs": [wrong]})
+    assert message in step_error(result).message
 
 
 @pytest.mark.parametrize(
-    ("first", "said"),
+    ("first", "message"),
     [
         ((None, 0.25), "the first of them is no finite number, and 0.25 was expected"),
         ((0.5, None), "the first of them is 0.5, and no finite number was expected"),
     ],
 )
-@pytest.mark.parametrize(("nan", "told"), [(2, "; NaN: 2 of its elements"), (0, "")])
+@pytest.mark.parametrize(("nan", "text"), [(2, "; NaN: 2 of its elements"), (0, "")])
 def test_outputs_that_are_nan_are_called_so(
-    first: tuple[float | None, float | None], said: str, nan: int, told: str
+    first: tuple[float | None, float | None], message: str, nan: int, text: str
 ) -> None:
-    given = dict(zip(("first_value", "first_expected"), first, strict=True))
-    wrong = {"name": "y", "max_abs": 0, "beyond": 3, "nan": nan, **given}
-    found = step("execute", error="mismatch", message="m", data={"outputs": [wrong]})
-    assert step_error(found).message == f"m\ny differs by up to 0; {said}{told}"
+    fields = dict(zip(("first_value", "first_expected"), first, strict=True))
+    wrong = {"name": "y", "max_abs": 0, "beyond": 3, "nan": nan, **fields}
+    result = step("execute", error="mismatch", message="m", data={"outputs": [wrong]})
+    assert step_error(result).message == f"m\ny differs by up to 0; {message}{text}"
 
 
 @pytest.mark.parametrize(

@@ -22,31 +22,33 @@ CREATED = "QnnDsp <E> QnnContext_createFromBinary returned 5005"
 
 
 def logcat(*lines: tuple[int, str, str]) -> list[tuple[str, int | None]]:
-    return [(one.id, one.process) for one in causes(*lines)]
+    return [(line.id, line.process) for line in causes(*lines)]
 
 
 def causes(*lines: tuple[int, str, str]) -> tuple[Explained, ...]:
-    """What is told of lines of logcat: each with its process, its time and its text."""
-    text = "\n".join(f"12-07 {at} {pid:5} {pid:5} E tag : {said}" for pid, at, said in lines)
+    """Explain lines of logcat: each with its process, its time and its text."""
+    text = "\n".join(
+        f"12-07 {time} {pid:5} {pid:5} E tag : {message}" for pid, time, message in lines
+    )
     return explain(read_log(io.BytesIO(text.encode())).lines).diagnoses
 
 
 def test_what_another_process_did_rightly_excuses_nothing() -> None:
-    told = logcat((10, "04:15:01.000", NO_SKEL), (11, "04:15:02.000", f"QnnDsp {OPENED}"))
-    assert told == [("skel-not-found", 10)]
+    causes = logcat((10, "04:15:01.000", NO_SKEL), (11, "04:15:02.000", f"QnnDsp {OPENED}"))
+    assert causes == [("skel-not-found", 10)]
     together = logcat((10, "04:15:01.000", NO_SKEL), (10, "04:15:02.000", f"QnnDsp {OPENED}"))
     assert together == []
 
 
 def test_two_processes_fail_each_of_its_own_cause() -> None:
-    told = logcat((10, "04:15:01.000", SKEL), (11, "04:15:01.100", VTCM))
-    assert told == [("other-vtcm-size", 11), ("skel-not-found", 10)]
+    causes = logcat((10, "04:15:01.000", SKEL), (11, "04:15:01.100", VTCM))
+    assert causes == [("other-vtcm-size", 11), ("skel-not-found", 10)]
 
 
 def test_the_same_line_of_two_processes_is_kept_for_both() -> None:
     lines = ((10, "04:15:01.000", SKEL), (11, "04:15:01.100", SKEL), (11, "04:15:01.200", VTCM))
-    told = [("other-vtcm-size", 11), ("skel-not-found", 11), ("skel-not-found", 10)]
-    assert logcat(*lines) == told
+    expected = [("other-vtcm-size", 11), ("skel-not-found", 11), ("skel-not-found", 10)]
+    assert logcat(*lines) == expected
     assert [line.number for line in causes(*lines)[1].lines] == [2]
 
 
@@ -63,7 +65,7 @@ def test_a_crash_of_the_dsp_is_one_failure_of_all_its_processes() -> None:
     assert logcat(crashed, *alike) == [("dsp-restarted", 10)]
     # what else another process says stands below the crash, which is told once
     two = causes(crashed, (10, "04:15:01.000", UNSUPPORTED), (11, "04:15:01.000", CREATED))
-    assert [(one.id, one.process, one.failure) for one in two] == [
+    assert [(cause.id, cause.process, cause.failure) for cause in two] == [
         ("dsp-restarted", 10, 1),
         ("op-unsupported", 10, 1),
         ("context-refused", 11, 1),
@@ -73,7 +75,8 @@ def test_a_crash_of_the_dsp_is_one_failure_of_all_its_processes() -> None:
 def failures(*lines: tuple[int, str, str]) -> list[list[str]]:
     """The causes of each failure, the answer first."""
     return [
-        [one.id for one in some] for _, some in groupby(causes(*lines), lambda one: one.failure)
+        [cause.id for cause in some]
+        for _, some in groupby(causes(*lines), lambda cause: cause.failure)
     ]
 
 
@@ -100,15 +103,21 @@ def test_a_number_long_after_a_failure_follows_from_it() -> None:
 
 def test_failures_of_a_log_without_processes_are_told_apart_by_its_times() -> None:
     text = f"2026-12-07 04:15:01.000 {SKEL}\n2026-12-07 06:15:01.000 {PD}\n"
-    found = explain(read_log(io.BytesIO(text.encode())).lines).diagnoses
-    assert [(one.id, one.failure) for one in found] == [("pd-exhausted", 1), ("skel-not-found", 2)]
+    causes = explain(read_log(io.BytesIO(text.encode())).lines).diagnoses
+    assert [(entry.id, entry.failure) for entry in causes] == [
+        ("pd-exhausted", 1),
+        ("skel-not-found", 2),
+    ]
 
 
 def test_a_number_of_a_process_that_says_nothing_of_ours_counts_for_nothing() -> None:
     lines = ((10, "04:15:01.000", CREATED), (44, "04:15:01.000", "error 1002 while scanning"))
     assert {id for id, _ in logcat(*lines)} == {"context-refused"}
-    own = ((10, "04:15:01.000", CREATED), (10, "04:15:01.000", "error 1002 while loading"))
-    assert {id for id, _ in logcat(*own)} >= {"context-refused", "no-memory"}
+    lines_of_process = (
+        (10, "04:15:01.000", CREATED),
+        (10, "04:15:01.000", "error 1002 while loading"),
+    )
+    assert {id for id, _ in logcat(*lines_of_process)} >= {"context-refused", "no-memory"}
 
 
 def test_of_what_lines_suggest_the_first_of_a_process_is_the_cause() -> None:
@@ -116,16 +125,16 @@ def test_of_what_lines_suggest_the_first_of_a_process_is_the_cause() -> None:
     causes = {UNSUPPORTED: "op-unsupported", SKEL: "skel-not-found"}
     for first, second in permutations(causes):
         lines = ((10, "04:15:01.000", first), (10, "04:15:02.000", second))
-        for told in (lines, lines[::-1]):
-            assert [id for id, _ in logcat(*told)][:2] == [causes[first], causes[second]]
+        for text in (lines, lines[::-1]):
+            assert [id for id, _ in logcat(*text)][:2] == [causes[first], causes[second]]
 
 
 def test_what_any_program_says_of_its_cpu_is_a_cause_where_it_wants_the_npu_only() -> None:
     assert logcat((10, "04:15:01.000", XNNPACK)) == []
     two = logcat((10, "04:15:01.000", XNNPACK), (11, "04:15:01.100", "litert: using NPU"))
     assert two == []
-    wanted = ((10, "04:15:01.000", XNNPACK), (10, "04:15:01.100", "litert: using NPU"))
-    assert logcat(*wanted) == [("cpu-fallback", 10)]
+    expected = ((10, "04:15:01.000", XNNPACK), (10, "04:15:01.100", "litert: using NPU"))
+    assert logcat(*expected) == [("cpu-fallback", 10)]
 
 
 def test_what_another_process_lacks_is_no_cause_of_a_failure() -> None:
@@ -133,7 +142,7 @@ def test_what_another_process_lacks_is_no_cause_of_a_failure() -> None:
         (10, "04:15:01.000", 'dlopen failed: library "libQnnSystem.so" not found'),
         (11, "04:15:01.100", "QnnDsp <E> Failed to create context from binary with err 0x138d"),
     )
-    assert [(one.id, one.process, one.failure) for one in causes(*lines)] == [
+    assert [(line.id, line.process, line.failure) for line in causes(*lines)] == [
         ("backend-not-loaded", 10, 1),
         ("context-refused", 11, 2),
     ]
@@ -141,12 +150,12 @@ def test_what_another_process_lacks_is_no_cause_of_a_failure() -> None:
 
 def test_clients_beyond_those_that_are_told_are_no_cause_of_others() -> None:
     alike = [(pid, "04:15:01.000", f"QnnDsp <I> session {pid}") for pid in range(10, 14)]
-    told = logcat(*alike, (14, "04:15:01.100", VTCM))
-    assert told == [("other-vtcm-size", None)]
+    causes = logcat(*alike, (14, "04:15:01.100", VTCM))
+    assert causes == [("other-vtcm-size", None)]
 
 
-@pytest.mark.parametrize(("between", "told"), [(50, 1), (200, 2)])
-def test_of_a_log_without_times_its_lines_tell_failures_apart(between: int, told: int) -> None:
+@pytest.mark.parametrize(("between", "count"), [(50, 1), (200, 2)])
+def test_of_a_log_without_times_its_lines_tell_failures_apart(between: int, count: int) -> None:
     text = f"{SKEL}\n{'fine' * between}\n".replace("fine", "fine\n") + PD
-    found = explain(read_log(io.BytesIO(text.encode())).lines).diagnoses
-    assert len({one.failure for one in found if one.confidence != "possible"}) == told
+    causes = explain(read_log(io.BytesIO(text.encode())).lines).diagnoses
+    assert len({entry.failure for entry in causes if entry.confidence != "possible"}) == count

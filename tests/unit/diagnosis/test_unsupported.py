@@ -1,4 +1,4 @@
-"""When "cannot" is the truth about a target, and when it is a failure."""
+"""Errors that mean "unsupported", and the same errors as failures."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_every_rule_says_who_saw_it() -> None:
 
 
 def wrong_rows(rules: tuple[UnsupportedRule, ...]) -> int:
-    """How many rows another table gets wrong."""
+    """Count the rows that another table gets wrong."""
     return sum(
         is_unsupported(ErrorRecord.of(api=api, code=code, message=message), shown, rules)
         is not expected

@@ -28,8 +28,8 @@ def test_a_plan_carried_out_has_passed() -> None:
 
 
 def test_a_failed_step_names_everything() -> None:
-    said = log(f" <E> {NO_PD}"), log("Fail to create, err 1002")
-    events = (START, begin(), *said, end(**FAIL), DONE)
+    lines = log(f" <E> {NO_PD}"), log("Fail to create, err 1002")
+    events = (START, begin(), *lines, end(**FAIL), DONE)
     verdict = judge(run(*events, exit_code=1))
     assert (verdict.outcome, verdict.cause) == ("failed", "target")
     error = verdict.error
@@ -245,11 +245,11 @@ ENDINGS = [
 ]
 
 
-@pytest.mark.parametrize(("events", "how", "outcome", "cause", "text"), ENDINGS)
+@pytest.mark.parametrize(("events", "options", "outcome", "cause", "text"), ENDINGS)
 def test_endings(
-    events: list[dict[str, Any]], how: dict[str, Any], outcome: str, cause: str, text: str
+    events: list[dict[str, Any]], options: dict[str, Any], outcome: str, cause: str, text: str
 ) -> None:
-    verdict = judge(run(*events, **how))
+    verdict = judge(run(*events, **options))
     assert (verdict.outcome, verdict.cause) == (outcome, cause)
     assert verdict.error is not None
     assert text in verdict.error.message
@@ -314,21 +314,23 @@ def test_what_the_probe_found_itself(
 
 def test_outputs_that_differ_say_by_how_much_and_have_one_signature() -> None:
     def error(outputs: object) -> ErrorRecord:
-        said = "run 1: output 0 has 3 of 9 elements that are not what is expected, the first at 2"
-        ended = end(code=None, error="mismatch", message=said, data={"outputs": outputs})
-        found = judge(run(START, begin(), ended, DONE, exit_code=1)).error
-        assert found is not None
-        return found
+        message = (
+            "run 1: output 0 has 3 of 9 elements that are not what is expected, the first at 2"
+        )
+        ended = end(code=None, error="mismatch", message=message, data={"outputs": outputs})
+        error_record = judge(run(START, begin(), ended, DONE, exit_code=1)).error
+        assert error_record is not None
+        return error_record
 
     right = {"index": 0, "name": "x", "elements": 9, "max_abs": 0, "beyond": 0, "nan": 0}
     first = {"first_index": 2, "first_value": 0.5, "first_expected": 0.25}
     wrong = {**right, "name": "y", "max_abs": 0.375, "beyond": 3, **first}
-    told = error([right, wrong])
-    assert told.message.splitlines()[1:] == [
+    record_of_error = error([right, wrong])
+    assert record_of_error.message.splitlines()[1:] == [
         "y differs by up to 0.375; the first of them is 0.5, and 0.25 was expected"
     ]
     for strange in (None, 7, [7], [{"beyond": 1}], [{**wrong, "max_abs": "much"}]):
-        assert error(strange).signature == told.signature
+        assert error(strange).signature == record_of_error.signature
         assert "differs" not in error(strange).message
 
 
@@ -378,7 +380,7 @@ KERNEL = DspReply("kernel", "fastrpc_mmap", "0x2", "no more than 4 MB can be map
 
 
 @pytest.mark.parametrize(
-    ("events", "how", "came"),
+    ("events", "options", "expected"),
     [
         ((START, begin(), end(**FAIL), DONE), {"exit_code": 1}, "the result: "),
         ((START, begin()), {"signal": 11, "exit_code": None}, "was ended by SIGSEGV"),
@@ -387,19 +389,19 @@ KERNEL = DspReply("kernel", "fastrpc_mmap", "0x2", "no more than 4 MB can be map
     ],
 )
 def test_what_an_emulator_lacks_is_never_a_failure(
-    events: tuple[Any, ...], how: dict[str, Any], came: str
+    events: tuple[Any, ...], options: dict[str, Any], expected: str
 ) -> None:
-    verdict = judge(run(*events, **how), dsp_replies=(KERNEL, LACKING))
+    verdict = judge(run(*events, **options), dsp_replies=(KERNEL, LACKING))
     assert (verdict.outcome, verdict.cause) == ("unsupported", None)
     assert verdict.error is not None
     first = "the emulator cannot execute vadd(sf,sf) in elementwise_add (invoke: SIGILL)\n"
     assert verdict.error.message.startswith(first)
-    assert came in verdict.error.message
+    assert expected in verdict.error.message
     assert "docs/dsp.md says what each emulator lacks" in verdict.error.message
     assert "build-dsp" not in verdict.error.message, "it may be in use already"
     # an answer of the kernel's place is as good as one of a phone's
-    plain = judge(run(*events, **how))
-    assert judge(run(*events, **how), dsp_replies=(KERNEL,)) == plain
+    plain = judge(run(*events, **options))
+    assert judge(run(*events, **options), dsp_replies=(KERNEL,)) == plain
     if plain.error is not None:
         assert (verdict.error.api, verdict.error.step) == (plain.error.api, plain.error.step)
 
@@ -415,8 +417,8 @@ def test_what_an_emulator_lacks_is_never_a_failure(
     ],
 )
 def test_the_operands_that_no_emulator_has_are_named(word: str, meaning: str) -> None:
-    said = DspReply("emulator", "invoke", "SIGILL", f"HMX instruction {word} at x")
-    error = judge(run(START, begin(), end(**FAIL), DONE, exit_code=1), dsp_replies=(said,)).error
+    reply = DspReply("emulator", "invoke", "SIGILL", f"HMX instruction {word} at x")
+    error = judge(run(START, begin(), end(**FAIL), DONE, exit_code=1), dsp_replies=(reply,)).error
     assert error is not None
     first = f"the emulator cannot execute HMX instruction {word} at x (invoke: SIGILL)"
     assert error.message.startswith(first + meaning)
@@ -463,18 +465,18 @@ events = st.one_of(
     st.booleans(),
 )
 def test_every_process_gets_a_verdict_that_fits_a_record(
-    said: list[dict[str, Any]], exit_code: int | None, number: int | None, timed_out: bool
+    events: list[dict[str, Any]], exit_code: int | None, number: int | None, timed_out: bool
 ) -> None:
-    seen = run(*said, exit_code=exit_code, signal=number, timed_out=timed_out)
-    verdict = judge(seen)
+    probe_run = run(*events, exit_code=exit_code, signal=number, timed_out=timed_out)
+    verdict = judge(probe_run)
     assert (verdict.cause is None) is (verdict.outcome in NO_CAUSE)
     assert (verdict.error is None) is (verdict.outcome == "passed")
     assert verdict.explanation()
     if verdict.outcome != "error":
         reached()
     if verdict.outcome == "passed":
-        assert seen.transcript.done
-        assert not any(step.failed for step in seen.transcript.steps)
+        assert probe_run.transcript.done
+        assert not any(step.failed for step in probe_run.transcript.steps)
 
 
 @pytest.mark.parametrize(
@@ -504,7 +506,7 @@ def test_a_code_is_named_by_the_library_or_else_by_the_table(
     assert bare.symbol is not None
     assert symbol in (None, bare.symbol)
     assert bare.component == component
-    said = end(code=code, symbol="QNN_NEW_NAME", message="what the library says")
-    named = judge(run(START, begin(api=api), said, DONE)).error
+    ended = end(code=code, symbol="QNN_NEW_NAME", message="what the library says")
+    named = judge(run(START, begin(api=api), ended, DONE)).error
     assert named is not None
     assert (named.symbol, named.message) == ("QNN_NEW_NAME", "what the library says")

@@ -12,7 +12,9 @@ from harness.diagnosis.verdict import BLAME, ENDINGS, Blame, ProcessEnding, judg
 from tests.unit.diagnosis import test_verdict
 from tests.unit.diagnosis.probe_runs import DONE, START, begin, end, run
 
-ENDED = [(run(*said, **how), *expected) for said, how, *expected in test_verdict.ENDINGS]
+ENDED = [
+    (run(*events, **options), *expected) for events, options, *expected in test_verdict.ENDINGS
+]
 OWN = [
     (
         run(START, begin(), end(code=None, error=error, message=message), DONE, exit_code=1),
@@ -23,21 +25,22 @@ OWN = [
 
 
 def wrong_endings(endings: Sequence[ProcessEnding]) -> int:
-    """How many rows other endings judge wrongly."""
+    """Count the rows that other endings judge wrongly."""
     wrong = 0
-    for seen, outcome, cause, text in ENDED:
-        made = judge(seen, endings=endings)
-        message = made.error.message if made.error else ""
-        wrong += (made.outcome, made.cause) != (outcome, cause) or text not in message
+    for probe_run, outcome, cause, text in ENDED:
+        verdict = judge(probe_run, endings=endings)
+        message = verdict.error.message if verdict.error else ""
+        wrong += (verdict.outcome, verdict.cause) != (outcome, cause) or text not in message
     return wrong
 
 
 def wrong_blame(blame: Sequence[Blame]) -> int:
-    """How many rows other blame judges wrongly."""
-    made = [judge(seen, blame=blame) for seen, *_ in OWN]
-    found = [(verdict.outcome, verdict.cause) for verdict in made]
+    """Count the rows that other blame judges wrongly."""
+    verdicts = [judge(probe_run, blame=blame) for probe_run, *_ in OWN]
+    results = [(verdict.outcome, verdict.cause) for verdict in verdicts]
     return sum(
-        one != (outcome, cause) for one, (_, outcome, cause, _) in zip(found, OWN, strict=True)
+        entry != (outcome, cause)
+        for entry, (_, outcome, cause, _) in zip(results, OWN, strict=True)
     )
 
 
@@ -45,18 +48,18 @@ def test_nothing_is_wrong_as_it_is() -> None:
     assert wrong_endings(ENDINGS) == wrong_blame(BLAME) == 0
 
 
-@pytest.mark.parametrize("index", range(len(ENDINGS)), ids=[one.name for one in ENDINGS])
+@pytest.mark.parametrize("index", range(len(ENDINGS)), ids=[ending.name for ending in ENDINGS])
 def test_without_an_ending_a_row_fails(index: int) -> None:
     assert wrong_endings([*ENDINGS[:index], *ENDINGS[index + 1 :]])
 
 
 def competing() -> list[tuple[int, int]]:
     """Pairs of endings that hold for the same process, the first of which decides."""
-    found = set()
-    for seen, *_ in ENDED:
-        holding = [index for index, ending in enumerate(ENDINGS) if ending.applies(seen)]
-        found |= {pair for pair in combinations(holding, 2) if pair[0] == holding[0]}
-    return sorted(found)
+    pairs = set()
+    for probe_run, *_ in ENDED:
+        holding = [index for index, ending in enumerate(ENDINGS) if ending.applies(probe_run)]
+        pairs |= {pair for pair in combinations(holding, 2) if pair[0] == holding[0]}
+    return sorted(pairs)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +78,6 @@ def test_without_a_rule_of_blame_a_row_fails(index: int) -> None:
     assert wrong_blame([*BLAME[:index], *BLAME[index + 1 :]])
 
 
-@pytest.mark.parametrize("index", [i for i, one in enumerate(BLAME) if one.text])
+@pytest.mark.parametrize("index", [i for i, blame in enumerate(BLAME) if blame.text])
 def test_without_its_text_a_rule_of_blame_takes_too_much(index: int) -> None:
     assert wrong_blame([*BLAME[:index], replace(BLAME[index], text=""), *BLAME[index + 1 :]])

@@ -31,10 +31,10 @@ def report(
     answer: dict[str, str | bytes], baseline: Baseline | None = None
 ) -> tuple[Report, list[str]]:
     notes: list[str] = []
-    made = Report(notes.append, baseline, 10, LIMIT)
-    made.read(sections({"clock": CLOCK, "tools": TOOLS} | answer))
-    json.dumps(made.facts, allow_nan=False)
-    return made, notes
+    evidence = Report(notes.append, baseline, 10, LIMIT)
+    evidence.read(sections({"clock": CLOCK, "tools": TOOLS} | answer))
+    json.dumps(evidence.facts, allow_nan=False)
+    return evidence, notes
 
 
 def sections(answer: dict[str, str | bytes]) -> dict[str, Section]:
@@ -44,22 +44,24 @@ def sections(answer: dict[str, str | bytes]) -> dict[str, Section]:
     }
 
 
-def files(made: Report) -> dict[str, str]:
-    return {file.name: file.text for file in made.files() if file.text.strip()}
+def files(evidence: Report) -> dict[str, str]:
+    return {file.name: file.text for file in evidence.files() if file.text.strip()}
 
 
 def test_logs_are_cut_to_the_case() -> None:
-    made, notes = report({"logcat": LOG, "tags": LOG, "dmesg": DMESG, "dsps": "a/state=running"})
+    evidence, notes = report(
+        {"logcat": LOG, "tags": LOG, "dmesg": DMESG, "dsps": "a/state=running"}
+    )
     assert notes == []
-    found = files(made)
-    assert found["logcat.txt"] == found["logcat-adsprpc.txt"] == LOG.splitlines(True)[1]
-    assert found["dmesg.txt"] == DMESG.splitlines(True)[1]
-    assert len(found["dsp.txt"].splitlines()) == 2
-    assert (made.facts["rebooted"], made.facts["clock_jump_s"]) == (False, None)
+    texts = files(evidence)
+    assert texts["logcat.txt"] == texts["logcat-adsprpc.txt"] == LOG.splitlines(True)[1]
+    assert texts["dmesg.txt"] == DMESG.splitlines(True)[1]
+    assert len(texts["dsp.txt"].splitlines()) == 2
+    assert (evidence.facts["rebooted"], evidence.facts["clock_jump_s"]) == (False, None)
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "text"),
     [
         ({"dmesg": "dmesg: klogctl: Permission denied\n"}, "no kernel log: dmesg: klogctl"),
         ({"tombstones": "ls: /data/tombstones: Permission denied\n"}, "no tombstones: ls:"),
@@ -72,20 +74,23 @@ def test_logs_are_cut_to_the_case() -> None:
         ({"clock": CLOCK.replace("5000.25", "3.5")}, "booted during the case"),
     ],
 )
-def test_what_is_missing_is_said(answer: dict[str, str | bytes], says: str) -> None:
+def test_what_is_missing_is_said(answer: dict[str, str | bytes], text: str) -> None:
     _, notes = report(answer)
-    assert any(says in note for note in notes), notes
+    assert any(text in note for note in notes), notes
 
 
 def test_after_a_jump_all_is_kept() -> None:
-    made, _ = report({"clock": CLOCK + "jump_s=77\n", "logcat": LOG})
-    assert files(made)["logcat.txt"] == LOG
+    evidence, _ = report({"clock": CLOCK + "jump_s=77\n", "logcat": LOG})
+    assert files(evidence)["logcat.txt"] == LOG
 
 
 def test_dsps_are_compared() -> None:
     before = Baseline("abc def", 1716282700, {"a/state": "running", "a/crash_count": "0"})
-    made, notes = report({"dsps": "a/state=offline\na/crash_count=1\n"}, before)
-    assert made.facts["dsps_changed"] == ["a/crash_count: 0 -> 1", "a/state: running -> offline"]
+    evidence, notes = report({"dsps": "a/state=offline\na/crash_count=1\n"}, before)
+    assert evidence.facts["dsps_changed"] == [
+        "a/crash_count: 0 -> 1",
+        "a/state: running -> offline",
+    ]
     assert notes == []
     assert baseline_of(sections({"clock": CLOCK})) == Baseline("abc def", 1716282700, {})
 
@@ -93,37 +98,37 @@ def test_dsps_are_compared() -> None:
 def test_a_log_that_was_cut_says_so_unless_the_case_is_all_there() -> None:
     new = LOG.splitlines(True)[1] * 30
     for text, cut in ((new, True), (LOG.splitlines(True)[0] * 3 + new, False)):
-        made, _ = report({"logcat": text})
-        (log,) = (file for file in made.files() if file.name == "logcat.txt")
+        evidence, _ = report({"logcat": text})
+        (log,) = (file for file in evidence.files() if file.name == "logcat.txt")
         assert log.cut is cut
 
 
 def test_a_kernel_log_that_was_cut_is_whole_if_the_case_is_all_there() -> None:
     old, new = DMESG.splitlines(keepends=True)
     for text, cut in ((new * 30, True), (old * 3 + new * 30, False)):
-        made, _ = report({"dmesg": text})
-        (log,) = (file for file in made.files() if file.name == "dmesg.txt")
+        evidence, _ = report({"dmesg": text})
+        (log,) = (file for file in evidence.files() if file.name == "dmesg.txt")
         assert log.cut is cut
 
 
 def test_an_endless_line_is_kept_whatever_comes_behind_it() -> None:
-    made, _ = report({"logcat": "x" * (LIMIT) + "\n\n"})
-    (log,) = (file for file in made.files() if file.name == "logcat.txt")
+    evidence, _ = report({"logcat": "x" * (LIMIT) + "\n\n"})
+    (log,) = (file for file in evidence.files() if file.name == "logcat.txt")
     assert log.cut
     assert log.text.startswith("xxx")
 
 
 def test_a_hung_process() -> None:
-    made, notes = report({})
+    evidence, notes = report({})
     fdinfo = "5:pos:\t0\n5:ino:\t7\n5:size:\t4096\n5:exp_name:\tqcom\n"
-    made.read_process(7, sections({"threads": "7/comm:x\n", "fdinfo": fdinfo, "stack": ""}))
-    assert made.facts["hung_process"] == {"pid": 7, "dmabufs": 1, "dmabuf_bytes": 4096}
+    evidence.read_process(7, sections({"threads": "7/comm:x\n", "fdinfo": fdinfo, "stack": ""}))
+    assert evidence.facts["hung_process"] == {"pid": 7, "dmabufs": 1, "dmabuf_bytes": 4096}
     assert any("no native stack" in note for note in notes)
-    assert files(made)["process-threads.txt"] == "7/comm:x\n"
+    assert files(evidence)["process-threads.txt"] == "7/comm:x\n"
 
 
 @pytest.mark.parametrize(
-    ("stack", "note", "kept"),
+    ("stack", "note", "expected"),
     [
         ("1 pause\n", None, "1 pause\n"),
         (f"{NO_STACK}\n", "no native stack: no debugger", None),
@@ -131,11 +136,11 @@ def test_a_hung_process() -> None:
     ],
 )
 def test_a_debugger_that_gave_no_stack_is_noted(
-    stack: str, note: str | None, kept: str | None
+    stack: str, note: str | None, expected: str | None
 ) -> None:
-    made, notes = report({})
-    made.read_process(7, sections({"stack": stack}))
-    assert made.files()[0] == EvidenceFile("process-stack.txt", kept or "")
+    evidence, notes = report({})
+    evidence.read_process(7, sections({"stack": stack}))
+    assert evidence.files()[0] == EvidenceFile("process-stack.txt", expected or "")
     assert [text for text in notes if "native stack" in text] == [
         text for text in notes if note is not None and text.startswith(note)
     ]
@@ -158,15 +163,15 @@ def test_the_kernels_log_is_cut_by_the_kernels_own_clock(
     begins = 3000 if kernel_s is None else kernel_s - 10
     lines = [f"[{begins - 0.001:.6f}] old\n", f"[{begins:.6f}] new\n"]
     times = "epoch_s=1716287700\nlocal=2024-05-21 12:35:00\nboot_id=a\n"
-    made, _ = report({"clock": times + clock, "dmesg": "".join(lines)})
-    assert files(made)["dmesg.txt"] == "".join(lines[kernel_s is not None :])
+    evidence, _ = report({"clock": times + clock, "dmesg": "".join(lines)})
+    assert files(evidence)["dmesg.txt"] == "".join(lines[kernel_s is not None :])
 
 
 @pytest.mark.parametrize(("uptime", "rebooted"), [("8.0", False), ("7.9", True), ("nan", False)])
 def test_who_is_up_for_less_than_the_case_has_booted(uptime: str, rebooted: bool) -> None:
-    made, notes = report({"clock": CLOCK.replace("5000.25", uptime)})
-    assert made.facts["rebooted"] is rebooted
-    assert made.facts["uptime_s"] == (None if uptime == "nan" else float(uptime))
+    evidence, notes = report({"clock": CLOCK.replace("5000.25", uptime)})
+    assert evidence.facts["rebooted"] is rebooted
+    assert evidence.facts["uptime_s"] == (None if uptime == "nan" else float(uptime))
     assert any("booted during the case" in note for note in notes) is rebooted
 
 
@@ -176,15 +181,15 @@ def test_who_is_up_for_less_than_the_case_has_booted(uptime: str, rebooted: bool
 )
 def test_another_boot_id_tells_of_a_boot(boot_id: str, uptime: str, rebooted: bool) -> None:
     before = Baseline(boot_id, 1716282700, {})
-    made, _ = report({"clock": CLOCK.replace("5000.25", uptime)}, before)
-    assert (made.facts["rebooted"], made.facts["dsps_changed"]) == (rebooted, [])
+    evidence, _ = report({"clock": CLOCK.replace("5000.25", uptime)}, before)
+    assert (evidence.facts["rebooted"], evidence.facts["dsps_changed"]) == (rebooted, [])
 
 
 def test_facts_of_an_answer_are_what_the_device_said() -> None:
-    made, notes = report(
+    evidence, notes = report(
         {"clock": CLOCK + "jump_s=77\n", "dmabuf": "4096\n-1 x 5\n", "dsps": "a/state=running\n"}
     )
-    assert made.facts == {
+    assert evidence.facts == {
         "window_s": 10,
         "device_clock": "1716287700",
         "clock_jump_s": "77",
@@ -199,24 +204,32 @@ def test_facts_of_an_answer_are_what_the_device_said() -> None:
 
 def test_a_section_that_ended_early_is_noted_by_its_name() -> None:
     notes: list[str] = []
-    made = Report(notes.append, None, 10, LIMIT)
-    made.read({"meminfo": Section(b"MemTotal: 1", whole=False), "dsps": Section(b"", whole=True)})
+    evidence = Report(notes.append, None, 10, LIMIT)
+    evidence.read(
+        {"meminfo": Section(b"MemTotal: 1", whole=False), "dsps": Section(b"", whole=True)}
+    )
     assert "meminfo: the answer ended in the middle of it" in notes
     assert len([note for note in notes if "ended in the middle" in note]) == 1
-    assert files(made)["meminfo.txt"] == "MemTotal: 1"
+    assert files(evidence)["meminfo.txt"] == "MemTotal: 1"
 
 
 @pytest.mark.parametrize("name", ["logcat", "tags", "dmesg", "meminfo"])
 @pytest.mark.parametrize("length", [LIMIT, LIMIT + 1])
 def test_a_log_longer_than_was_asked_for_was_cut(name: str, length: int) -> None:
     text = "old\n" + "x" * (length - 4)
-    made, _ = report({"clock": "", name: text.replace("old", "qnn")})
-    kept = {file.name: file for file in made.files()}
+    evidence, _ = report({"clock": "", name: text.replace("old", "qnn")})
+    files_by_name = {file.name: file for file in evidence.files()}
     cut = length > LIMIT and name != "meminfo"
-    (file,) = [file for file in kept.values() if "xxx" in file.text] or [kept["dsp.txt"]]
+    (file,) = [file for file in files_by_name.values() if "xxx" in file.text] or [
+        files_by_name["dsp.txt"]
+    ]
     if name == "tags":  # none of its lines is of a tag that has a file
-        assert not any("xxx" in one.text for one in kept.values())
-        assert (kept["dsp.txt"].cut, kept["avc.txt"].cut, kept["logcat.txt"].cut) == (
+        assert not any("xxx" in value.text for value in files_by_name.values())
+        assert (
+            files_by_name["dsp.txt"].cut,
+            files_by_name["avc.txt"].cut,
+            files_by_name["logcat.txt"].cut,
+        ) == (
             cut,
             cut,
             False,
@@ -224,48 +237,48 @@ def test_a_log_longer_than_was_asked_for_was_cut(name: str, length: int) -> None
     else:
         assert (file.cut, file.text.startswith("qnn")) == (cut, not cut)
         assert file.keep_end is (name != "meminfo")
-    assert kept["dsp.txt"].cut is (cut and name != "logcat")
+    assert files_by_name["dsp.txt"].cut is (cut and name != "logcat")
 
 
 @pytest.mark.parametrize(("line", "refused"), [(1, True), (3, True), (4, False)])
 def test_a_kernel_log_that_is_refused_says_so_at_its_beginning(line: int, refused: bool) -> None:
-    made, notes = report({"dmesg": "\n" * (line - 1) + "dmesg: no\n"})
+    evidence, notes = report({"dmesg": "\n" * (line - 1) + "dmesg: no\n"})
     assert ("no kernel log: dmesg: no" in notes) is refused
-    assert ("dmesg.txt" not in files(made)) is refused
+    assert ("dmesg.txt" not in files(evidence)) is refused
 
 
 def test_logs_of_tools_that_are_missing_are_no_logs() -> None:
     answer = {"logcat": LOG, "tags": LOG, "dmesg": DMESG, "tools": "timeout=yes\ndmesg=yes\n"}
-    made, notes = report(answer)
+    evidence, notes = report(answer)
     assert notes == ["not on the device: logcat"]
-    assert set(files(made)) == {"dmesg.txt", "dsp.txt"}
-    made, notes = report(answer | {"tools": "timeout=yes\nlogcat=yes\n"})
+    assert set(files(evidence)) == {"dmesg.txt", "dsp.txt"}
+    evidence, notes = report(answer | {"tools": "timeout=yes\nlogcat=yes\n"})
     assert notes == ["not on the device: dmesg"]
-    assert "dmesg.txt" not in files(made)
+    assert "dmesg.txt" not in files(evidence)
 
 
 def test_tombstones_that_are_there_are_kept() -> None:
-    made, notes = report({"tombstones": "tombstone_00\n", "tombstone_00": "backtrace:\n"})
+    evidence, notes = report({"tombstones": "tombstone_00\n", "tombstone_00": "backtrace:\n"})
     assert notes == []
-    assert files(made) == {"tombstone_00.txt": "backtrace:\n"}
+    assert files(evidence) == {"tombstone_00.txt": "backtrace:\n"}
 
 
 def test_lines_that_hold_our_own_words_tell_nothing() -> None:
-    own = f"05-21 12:34:58.000     1     2 E adbd : {TOKEN_VARIABLE}=x adsprpc avc: denied\n"
-    made, _ = report({"tags": own + LOG, "dmesg": ""})
-    assert TOKEN_VARIABLE not in files(made)["dsp.txt"]
-    assert "avc.txt" not in files(made)
+    line = f"05-21 12:34:58.000     1     2 E adbd : {TOKEN_VARIABLE}=x adsprpc avc: denied\n"
+    evidence, _ = report({"tags": line + LOG, "dmesg": ""})
+    assert TOKEN_VARIABLE not in files(evidence)["dsp.txt"]
+    assert "avc.txt" not in files(evidence)
 
 
 def test_a_process_that_nothing_was_heard_of_has_no_note() -> None:
-    made, notes = report({})
-    made.read_process(7, {})
+    evidence, notes = report({})
+    evidence.read_process(7, {})
     assert notes == []
-    assert made.facts["hung_process"] == {"pid": 7, "dmabufs": 0, "dmabuf_bytes": 0}
-    made.read_process(
+    assert evidence.facts["hung_process"] == {"pid": 7, "dmabufs": 0, "dmabuf_bytes": 0}
+    evidence.read_process(
         7, sections({"status": "Name: x", "files": "0 -> /a", "maps": "m", "fdinfo": "f"})
     )
-    assert files(made) == {
+    assert files(evidence) == {
         "process.txt": "Name: x\n0 -> /a",
         "process-maps.txt": "m",
         "process-fdinfo.txt": "f",
@@ -298,9 +311,9 @@ TEXTS = st.binary(max_size=100) | st.text("0123456789=.:-_ \nepochsuptilca", max
 @reaches(0.5)
 @given(st.dictionaries(NAMES, TEXTS), st.booleans())
 def test_no_answer_upsets_it(answer: dict[str, str | bytes], with_baseline: bool) -> None:
-    made, _ = report(answer, Baseline("", 0, {}) if with_baseline else None)
-    made.read_process(1, sections(answer))
-    for file in made.files():
+    evidence, _ = report(answer, Baseline("", 0, {}) if with_baseline else None)
+    evidence.read_process(1, sections(answer))
+    for file in evidence.files():
         reached()
         assert file.name
         assert not [char for char in file.text if ord(char) < 32 and char not in "\n\t"]

@@ -31,8 +31,8 @@ SCRIPTS = {
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts_are_small_and_valid(name: str) -> None:
     assert len(SCRIPTS[name]) < min(4000, MAX_REQUEST_BYTES)
-    done = subprocess.run(["sh", "-n", "-c", SCRIPTS[name]], capture_output=True, check=False)
-    assert done.stderr == b""
+    completed = subprocess.run(["sh", "-n", "-c", SCRIPTS[name]], capture_output=True, check=False)
+    assert completed.stderr == b""
     assert "\n" not in SCRIPTS[name]
 
 
@@ -55,7 +55,7 @@ DEBUGGERS = {
 
 @pytest.mark.parametrize("kind", DEBUGGERS)
 def test_the_next_debugger_is_tried_where_one_fails(kind: str, tmp_path: Path) -> None:
-    tools, said = DEBUGGERS[kind]
+    tools, answer_text = DEBUGGERS[kind]
     # what the script needs beside them, and no debugger of this host
     for name in ("cat", "ls", "grep", "head", "rm"):
         (tmp_path / name).symlink_to(f"/bin/{name}")
@@ -66,19 +66,19 @@ def test_the_next_debugger_is_tried_where_one_fails(kind: str, tmp_path: Path) -
     with subprocess.Popen(["sleep", "100"], env=ours) as looked_at:
         script = look_script(TOKEN, looked_at.pid, file_bytes=1 << 20, seconds=2.5)
         command = ["/bin/sh", "-c", script]
-        done = subprocess.run(
+        completed = subprocess.run(
             command, env={"PATH": str(tmp_path)}, capture_output=True, check=False
         )
         looked_at.kill()
-    answer = split_sections(done.stdout, TOKEN)["stack"].content.decode().strip()
-    assert answer.endswith(said) if said else answer == ""
+    answer = split_sections(completed.stdout, TOKEN)["stack"].content.decode().strip()
+    assert answer.endswith(answer_text) if answer_text else answer == ""
 
 
 LOUD = "head -c 2000000 /dev/zero | tr '\\0' x"
 LIMIT = 1000
 
 
-def answered(
+def sections_sent(
     script: str, tools: Mapping[str, str], folder: Path, **variables: str
 ) -> dict[str, bytes]:
     """The sections of an answer where a device has these tools, and what scripts need."""
@@ -88,15 +88,15 @@ def answered(
     for name, text in tools.items():
         (folder / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / name).chmod(0o755)
-    done = subprocess.run(
+    completed = subprocess.run(
         ["/bin/sh", "-c", script],
         env={"PATH": str(folder)} | variables,
         capture_output=True,
         check=False,
     )
-    found = split_sections(done.stdout, TOKEN)
-    assert all(section.whole for section in found.values())
-    return {name: section.content for name, section in found.items()}
+    sections = split_sections(completed.stdout, TOKEN)
+    assert all(section.whole for section in sections.values())
+    return {name: section.content for name, section in sections.items()}
 
 
 def collecting(boot_epoch_s: int | None = None) -> str:
@@ -109,15 +109,15 @@ def test_of_whatever_a_device_has_a_bounded_part_is_sent(tmp_path: Path) -> None
     # of a log the end counts: that of its first 16 MiB
     log = "head -c 16777215 /dev/zero | tr '\\0' x; printf Zyyyyyy"
     tools = {"cat": LOUD, "logcat": log, "dmesg": LOUD, "date": "echo 1"}
-    found = answered(collecting(), tools, tmp_path)
+    sections = sections_sent(collecting(), tools, tmp_path)
     # one byte more than is kept, so that it is seen to be cut
-    assert {name: len(found[name]) for name in ("logcat", "dmesg")} == {
+    assert {name: len(sections[name]) for name in ("logcat", "dmesg")} == {
         "logcat": LIMIT + 1,
         "dmesg": LIMIT + 1,
     }
-    assert found["logcat"].endswith(b"xxxZ")
-    assert (len(found["meminfo"]), len(found["dmabuf"])) == (16384, 1 << 20)
-    state = answered(state_script(TOKEN), {"date": LOUD}, tmp_path)
+    assert sections["logcat"].endswith(b"xxxZ")
+    assert (len(sections["meminfo"]), len(sections["dmabuf"])) == (16384, 1 << 20)
+    state = sections_sent(state_script(TOKEN), {"date": LOUD}, tmp_path)
     assert (set(state), len(state["clock"])) == ({"clock", "dsps"}, 4096)
 
 
@@ -125,9 +125,9 @@ def test_of_a_hung_process_a_bounded_part_is_sent(tmp_path: Path) -> None:
     tools = dict.fromkeys(("cat", "grep", "ls", "debuggerd"), LOUD)
     with subprocess.Popen(["sleep", "100"]) as looked_at:
         script = look_script(TOKEN, looked_at.pid, file_bytes=LIMIT, seconds=1)
-        found = answered(script, tools, tmp_path)
+        sections = sections_sent(script, tools, tmp_path)
         assert looked_at.wait(timeout=60) == -9
-    assert {name: len(content) for name, content in found.items()} == {
+    assert {name: len(content) for name, content in sections.items()} == {
         **dict.fromkeys(("threads", "maps", "fdinfo", "files", "stack"), LIMIT + 1),
         "status": 16384,
     }
@@ -150,14 +150,14 @@ def test_the_newest_tombstones_of_the_case_are_sent_as_far_as_they_are_kept(
         os.utime(dumps / name, (1_000_000 + number, 1_000_000 + number))
     (dumps / "tombstone_00.pb").write_bytes(b"\xff")
     data = str(tmp_path / "data")
-    for now, kept in ((1_000_007, 2), (1_000_008, 2), (1_000_009, 1), (1_000_010, 0)):
-        found = answered(collecting(), {"date": f"echo {now}"}, tmp_path, ANDROID_DATA=data)
-        names = ["tombstone_02", "tombstone_01"][:kept]
-        assert [name for name in found if name.startswith("tombstone_")] == names
-        assert [found[name] for name in names] == [
+    for now, count in ((1_000_007, 2), (1_000_008, 2), (1_000_009, 1), (1_000_010, 0)):
+        sections = sections_sent(collecting(), {"date": f"echo {now}"}, tmp_path, ANDROID_DATA=data)
+        names = ["tombstone_02", "tombstone_01"][:count]
+        assert [name for name in sections if name.startswith("tombstone_")] == names
+        assert [sections[name] for name in names] == [
             name[-1:].encode() * (LIMIT + 1) for name in names
         ]
-        assert b"t_03" in found["tombstones"]
+        assert b"t_03" in sections["tombstones"]
 
 
 @pytest.mark.parametrize(("off", "jumped"), [(5, False), (6, True), (-5, False), (-6, True)])
@@ -169,32 +169,32 @@ def test_a_clock_that_went_wrong_by_more_than_five_seconds_has_jumped(
     tools = {"date": f'case "$*" in +%s) {clock};; *) echo moment;; esac', "logcat": 'echo "$@"'}
     for _ in range(30):
         before = Path("/proc/uptime").read_text().partition(".")[0]
-        found = answered(collecting(1_000_000 - off), tools, tmp_path)
+        sections = sections_sent(collecting(1_000_000 - off), tools, tmp_path)
         if Path("/proc/uptime").read_text().partition(".")[0] == before:
             break
-    assert (f"jump_s={off}\n".encode() in found["clock"]) is jumped
+    assert (f"jump_s={off}\n".encode() in sections["clock"]) is jumped
     # where times mean nothing, so many lines are taken
-    asked = b"-t 20000\n" if jumped else b"-t moment\n"
-    assert found["logcat"].endswith(asked)
-    assert b"jump_s" not in answered(collecting(), tools, tmp_path)["clock"]
+    option = b"-t 20000\n" if jumped else b"-t moment\n"
+    assert sections["logcat"].endswith(option)
+    assert b"jump_s" not in sections_sent(collecting(), tools, tmp_path)["clock"]
 
 
 @pytest.mark.parametrize("name", list(map(needing_shell, SHELLS)))
 def test_shells_of_devices_understand_them(name: str, tmp_path: Path) -> None:
     device = with_all_programs(name, tmp_path)
     ours = {"PATH": device.path, "TMPDIR": str(tmp_path)}
-    told: dict[str, set[str]] = {}
+    sections_of_shell: dict[str, set[str]] = {}
     for script in ("state", "collect"):
         command = [*device.shell, "-c", SCRIPTS[script]]
-        done = subprocess.run(command, env=ours, capture_output=True, timeout=60, check=False)
-        assert b"syntax" not in done.stderr
-        found = split_sections(done.stdout, TOKEN)
-        assert all(section.whole for section in found.values())
-        assert b"epoch_s=" in found["clock"].content
-        told[script] = set(found)
-    assert told["state"] == {"clock", "dsps"}
+        completed = subprocess.run(command, env=ours, capture_output=True, timeout=60, check=False)
+        assert b"syntax" not in completed.stderr
+        sections = split_sections(completed.stdout, TOKEN)
+        assert all(section.whole for section in sections.values())
+        assert b"epoch_s=" in sections["clock"].content
+        sections_of_shell[script] = set(sections)
+    assert sections_of_shell["state"] == {"clock", "dsps"}
     parts = {"tools", "tombstones", "tags", "dmesg", "logcat", "meminfo", "dmabuf"}
-    assert told["collect"] >= told["state"] | parts
+    assert sections_of_shell["collect"] >= sections_of_shell["state"] | parts
     command = [*device.shell, "-c", SCRIPTS["look"]]
-    done = subprocess.run(command, env=ours, capture_output=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (3, b"")  # that process is none of ours
+    completed = subprocess.run(command, env=ours, capture_output=True, timeout=60, check=False)
+    assert (completed.returncode, completed.stdout) == (3, b"")  # that process is none of ours

@@ -1,4 +1,4 @@
-"""Which lines of the evidence may tell a cause."""
+"""Lines of the evidence that may show a cause."""
 
 from __future__ import annotations
 

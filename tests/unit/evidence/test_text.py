@@ -88,7 +88,7 @@ def test_what_is_kept_of_a_text(file: EvidenceFile, most: int, content: bytes) -
 
 
 @pytest.mark.parametrize(
-    ("end", "kept"),
+    ("end", "expected"),
     [
         (b"in\nwhole\n", b"whole\n"),
         (b"half\nhalf\n", b"half\nhalf\n"),
@@ -98,5 +98,5 @@ def test_what_is_kept_of_a_text(file: EvidenceFile, most: int, content: bytes) -
         (b"", b""),
     ],
 )
-def test_a_line_that_was_begun_goes_unless_it_is_most(end: bytes, kept: bytes) -> None:
-    assert whole_lines(end) == kept
+def test_a_line_that_was_begun_goes_unless_it_is_most(end: bytes, expected: bytes) -> None:
+    assert whole_lines(end) == expected

@@ -84,8 +84,8 @@ def test_a_window_keeps_what_belongs_to_its_lines() -> None:
         "05-21 12:34:59.000     1     2 I a: new\n"
         "\ufffd\x00 garbage\n"
     )
-    kept, left_out = window(text, NOW, 10)
-    assert kept.split("\n") == [
+    inside, left_out = window(text, NOW, 10)
+    assert inside.split("\n") == [
         "--------- beginning of main",
         "05-21 12:34:59.000     1     2 I a: new",
         "\ufffd\x00 garbage",
@@ -97,10 +97,10 @@ def test_a_window_keeps_what_belongs_to_its_lines() -> None:
 @reaches(0.3)
 @given(st.text(alphabet="0123456789:-. VE\n\tx+\0", max_size=300), st.floats(0, 1e9))
 def test_no_text_upsets_a_window(text: str, last_s: float) -> None:
-    kept, left_out = window(text, NOW, last_s)
-    if kept or left_out:
+    inside, left_out = window(text, NOW, last_s)
+    if inside or left_out:
         reached()
-    assert kept.count("\n") + left_out <= text.count("\n") + 1
+    assert inside.count("\n") + left_out <= text.count("\n") + 1
     kernel_window(text, last_s)
     by_tag(text)
     total_dmabuf(text.split("\n"))
@@ -110,8 +110,8 @@ def test_no_text_upsets_a_window(text: str, last_s: float) -> None:
 def test_an_entry_is_inside_exactly_if_it_is_young_enough(now: int, age: int, last: int) -> None:
     local = datetime(2023, 12, 1) + timedelta(seconds=now)
     line = (local - timedelta(seconds=age)).strftime("%m-%d %H:%M:%S.000     1     2 I t: m")
-    kept, _ = window(line, DeviceClock(local), last)
-    assert bool(kept) == (age <= last)
+    inside, _ = window(line, DeviceClock(local), last)
+    assert bool(inside) == (age <= last)
 
 
 def test_kernel_logs() -> None:
@@ -119,10 +119,10 @@ def test_kernel_logs() -> None:
         "[    1.000000] old\n<6>[   99.999] old too\n[  100.000001][T123] new\nmore\n"
         "[ 12345.678901] remoteproc remoteproc1: crash detected in cdsp\n"
     )
-    kept, left_out = kernel_window(text, 100.0)
-    assert kept.splitlines()[0] == "[  100.000001][T123] new"
+    inside, left_out = kernel_window(text, 100.0)
+    assert inside.splitlines()[0] == "[  100.000001][T123] new"
     assert left_out == 2
-    assert matching({"dmesg": kept}, DSP_PATTERN).startswith("dmesg: [ 12345.678901] remoteproc")
+    assert matching({"dmesg": inside}, DSP_PATTERN).startswith("dmesg: [ 12345.678901] remoteproc")
 
 
 def test_tags() -> None:
@@ -130,10 +130,10 @@ def test_tags() -> None:
         return f"05-21 12:34:59.000     1     2 I {tag}: {tag}\n"
 
     tags = ["vendor.adsprpc", "QnnDsp", "[Qnn ExecuTorch]", "onnxruntime", "libc", "libcamera"]
-    found = by_tag("".join(map(line, tags)) + "and more\n" + line("DEBUG") + "backtrace:\n")
-    assert set(found) == {"adsprpc", "QnnDsp", "ExecuTorch", "onnxruntime", "libc", "DEBUG"}
-    assert found["DEBUG"].endswith("backtrace:\n")
-    assert found["libc"] == line("libc")
+    logs = by_tag("".join(map(line, tags)) + "and more\n" + line("DEBUG") + "backtrace:\n")
+    assert set(logs) == {"adsprpc", "QnnDsp", "ExecuTorch", "onnxruntime", "libc", "DEBUG"}
+    assert logs["DEBUG"].endswith("backtrace:\n")
+    assert logs["libc"] == line("libc")
 
 
 def test_denials() -> None:
@@ -152,11 +152,11 @@ def test_tables() -> None:
 
 
 def test_dma_buffers_are_counted_once() -> None:
-    one = ["3:pos:\t0", "3:flags:\t02", "3:ino:\t77", "3:size:\t4096", "3:exp_name:\tqcom"]
-    same = [line.replace("3:", "9:", 1) for line in one]
+    descriptor = ["3:pos:\t0", "3:flags:\t02", "3:ino:\t77", "3:size:\t4096", "3:exp_name:\tqcom"]
+    same = [line.replace("3:", "9:", 1) for line in descriptor]
     other = ["pos:\t0", "ino:\t78", "size:\t8192", "count: 2", "exp_name:\tsystem"]
     plain = ["pos:\t0", "ino:\t79", "size:\t1"]
-    assert total_dmabuf([*one, *same, *other, *plain]) == (2, 12288)
+    assert total_dmabuf([*descriptor, *same, *other, *plain]) == (2, 12288)
 
 
 def test_an_entry_as_old_as_the_window_is_inside() -> None:
@@ -202,7 +202,7 @@ def test_a_dma_buffer_is_what_has_a_size_and_an_exporter(
 def test_lines_before_the_first_entry_belong_to_no_tag() -> None:
     entry = "05-21 12:34:59.000     1     2 I adsprpc: a\n"
     other = "05-21 12:34:59.000     1     2 I other: b\n"
-    found = by_tag(f"first\n{entry}\nmore\n{other}more of the other\n")
-    assert found == {"adsprpc": f"{entry}more\n"}
+    logs = by_tag(f"first\n{entry}\nmore\n{other}more of the other\n")
+    assert logs == {"adsprpc": f"{entry}more\n"}
     assert by_tag("nothing\n") == {}
     assert table("a=1\na = 2\nb= x=y \nnone\n") == {"a": "1", "a ": "2", "b": "x=y"}

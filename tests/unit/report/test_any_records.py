@@ -47,25 +47,25 @@ LISTS = st.lists(records(), max_size=6)
 @reaches(0.2)
 @settings(max_examples=60)
 @given(LISTS, st.integers(60, 200))
-def test_any_records_are_told_everywhere(made: list[CaseRecord], width: int) -> None:
-    if any(item.is_bad for item in made):
+def test_any_records_are_told_everywhere(records: list[CaseRecord], width: int) -> None:
+    if any(item.is_bad for item in records):
         reached()
-    cases = final_attempts(made)
+    cases = final_attempts(records)
     the_summary(cases, width)
     junit(cases)
     ci(cases)
     metrics(cases)
-    page(made)
+    page(records)
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LISTS)
 def test_reports_of_a_large_journal_are_those_of_a_small_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: list[CaseRecord]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[CaseRecord]
 ) -> None:
     folder = tmp_path / "run"
     folder.mkdir(exist_ok=True)
-    lines = "".join(f"{record.model_dump_json()}\n" for record in made)
+    lines = "".join(f"{record.model_dump_json()}\n" for record in records)
     (folder / "results.jsonl").write_text(lines)
     reports = []
     for held_bytes in (1 << 30, 0):
@@ -76,45 +76,48 @@ def test_reports_of_a_large_journal_are_those_of_a_small_one(
     assert reports[0] == reports[1]
 
 
-def the_summary(made: list[CaseRecord], width: int) -> None:
-    lines = summary_lines(made, coverage_of(made), "r", width=width)
+def the_summary(records: list[CaseRecord], width: int) -> None:
+    lines = summary_lines(records, coverage_of(records), "r", width=width)
     assert all(len(line) <= width and line.isprintable() for line in lines)
-    assert sum(totals(made).values()) == len({item.case for item in made})
-    groups = failure_groups(made)
+    assert sum(totals(records).values()) == len({item.case for item in records})
+    groups = failure_groups(records)
     assert sum(len(group.cases) for group in groups) == sum(
-        item.is_bad or (item.outcome == "unsupported" and item.error is not None) for item in made
+        item.is_bad or (item.outcome == "unsupported" and item.error is not None)
+        for item in records
     )
-    assert (coverage_of(made).exit_code == 0) is not any(
+    assert (coverage_of(records).exit_code == 0) is not any(
         group.first.is_unexpected for group in groups
     )
 
 
-def junit(made: list[CaseRecord]) -> None:
-    content = b"".join(junit_parts(made, coverage_of(made), run="r", logs="reports/r"))
-    assert content == b"".join(junit_parts(made, coverage_of(made), run="r", logs="reports/r"))
-    assert len(list(valid(content).iter("testcase"))) == len(made)
+def junit(records: list[CaseRecord]) -> None:
+    content = b"".join(junit_parts(records, coverage_of(records), run="r", logs="reports/r"))
+    assert content == b"".join(
+        junit_parts(records, coverage_of(records), run="r", logs="reports/r")
+    )
+    assert len(list(valid(content).iter("testcase"))) == len(records)
 
 
-def ci(made: list[CaseRecord]) -> None:
-    for line in github_lines(made, coverage_of(made)):
+def ci(records: list[CaseRecord]) -> None:
+    for line in github_lines(records, coverage_of(records)):
         assert COMMAND.fullmatch(line)
         assert len(line) < 20_000
-    assert json.loads(json.dumps(found := code_quality(made, coverage_of(made)))) == found
-    summary = step_summary(made, coverage_of(made), "r")
+    assert json.loads(json.dumps(entries := code_quality(records, coverage_of(records)))) == entries
+    summary = step_summary(records, coverage_of(records), "r")
     assert not re.search(r"[<>@\[]", re.sub(r"`[^`\n]*`", "", summary))
 
 
-def metrics(made: list[CaseRecord]) -> None:
-    text = metrics_text(made, [PUSH], {}, coverage_of(made))
+def metrics(records: list[CaseRecord]) -> None:
+    text = metrics_text(records, [PUSH], {}, coverage_of(records))
     assert list(text_string_to_metric_families(text))
     assert list(older_format(text))
-    assert text == metrics_text(made, [PUSH], {}, coverage_of(made))
+    assert text == metrics_text(records, [PUSH], {}, coverage_of(records))
 
 
-def page(made: list[CaseRecord]) -> None:
-    found = Page(html_text(RunData("r", Contents(tuple(made), ()))))
-    assert found.tags.count("script") == SCRIPTS
-    assert found.tags.count("body") == 1
+def page(records: list[CaseRecord]) -> None:
+    shown_page = Page(html_text(RunData("r", Contents(tuple(records), ()))))
+    assert shown_page.tags.count("script") == SCRIPTS
+    assert shown_page.tags.count("body") == 1
 
 
 @st.composite
@@ -124,29 +127,29 @@ def with_a_grid(draw: st.DrawFn) -> list[CaseRecord]:
         {"qnn": st.sampled_from(["2.9.0", "2.10.0", None]), "compiler": st.text(max_size=3)}
     )
     cases = draw(st.lists(st.tuples(records(), axes), min_size=1, max_size=5))
-    asked = draw(st.integers(0, len(cases) - 1))
+    asking = draw(st.integers(0, len(cases) - 1))
     return [
-        one.model_copy(
+        case.model_copy(
             update={
                 "case": f"suites/test_x.py::t[{number}]",
-                "axes": {"backend": "htp"} | given,
-                "measurements": {"grid": ["compiler", "qnn"]} if number == asked else {},
+                "axes": {"backend": "htp"} | axis,
+                "measurements": {"grid": ["compiler", "qnn"]} if number == asking else {},
             }
         )
-        for number, (one, given) in enumerate(cases)
+        for number, (case, axis) in enumerate(cases)
     ]
 
 
 @reaches(0.9)
 @settings(max_examples=40)
 @given(with_a_grid())
-def test_any_records_that_ask_for_one_are_in_a_grid(made: list[CaseRecord]) -> None:
-    found = grids(made)
-    for grid in found:
+def test_any_records_that_ask_for_one_are_in_a_grid(records: list[CaseRecord]) -> None:
+    shown_grids = grids(records)
+    for grid in shown_grids:
         reached()
         title, heads, *rows = grid_lines(grid)
         assert title.startswith(grid.title)
         assert len(rows) >= len(grid.rows)
         assert heads.split()[0] == "compiler"
         assert heads.split()[1:] == [*" ".join(grid.columns).split()]
-    assert sum(len(grid.cells) for grid in found) <= len(made)
+    assert sum(len(grid.cells) for grid in shown_grids) <= len(records)

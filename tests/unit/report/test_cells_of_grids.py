@@ -1,4 +1,4 @@
-"""What stands in a grid's cells, heads and legend, whatever its cases are."""
+"""The cells, heads and legend of a grid, for any cases."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.unit.results.records import DEVICE, error, record
 def failing(
     code: int | None, message: str = "it broke", ort: OrtCode | None = None, **more: Any
 ) -> CaseRecord:
-    said = ErrorRecord.of(api="x", code=code, message=message, ort=ort)
-    return case("1.0", "1.0", **({"outcome": "failed", "error": said} | more))
+    error_record = ErrorRecord.of(api="x", code=code, message=message, ort=ort)
+    return case("1.0", "1.0", **({"outcome": "failed", "error": error_record} | more))
 
 
 @pytest.mark.parametrize(
-    ("one", "label", "code"),
+    ("case", "label", "code"),
     [
         (case("1.0", "1.0"), "ok", None),
         (failing(1002), "1002", "1002"),
@@ -34,24 +34,24 @@ def failing(
         (case("1.0", "1.0", outcome="skipped", error=None, cause=None), "skipped", None),
     ],
 )
-def test_a_cell_is_a_code_or_an_outcome(one: CaseRecord, label: str, code: str | None) -> None:
-    (grid,) = grids([one])
-    assert (grid.label("1.0", "1.0"), code_of(one)) == (label, code)
+def test_a_cell_is_a_code_or_an_outcome(case: CaseRecord, label: str, code: str | None) -> None:
+    (grid,) = grids([case])
+    assert (grid.label("1.0", "1.0"), code_of(case)) == (label, code)
 
 
 def test_rows_are_in_order_of_versions_and_what_is_none_comes_last() -> None:
-    made = [case(version, "1.0") for version in ("2.10.0", "own", "2.9.0", "none")]
-    made.append(case("x", "1.0", axes={"backend": "htp", "qnn": "1.0", "compiler": None}))
-    (grid,) = grids(made)
+    cases = [case(version, "1.0") for version in ("2.10.0", "own", "2.9.0", "none")]
+    cases.append(case("x", "1.0", axes={"backend": "htp", "qnn": "1.0", "compiler": None}))
+    (grid,) = grids(cases)
     assert grid.rows == ("2.9.0", "2.10.0", "-", "none", "own")
     assert [grid.label(row, "1.0") for row in grid.rows] == ["ok"] * 5
 
 
 def test_other_axes_but_versions_tell_grids_apart_and_devices_may_be_an_axis() -> None:
-    def of(device: str | None, which: str) -> CaseRecord:
+    def of(device: str | None, name: str) -> CaseRecord:
         return record(
-            case=f"test_x.py::t[{device}-{which}]",
-            axes={"which": which, "qnn": "2.0", "ort": "1.0", "compiler": which, "device": "any"},
+            case=f"test_x.py::t[{device}-{name}]",
+            axes={"which": name, "qnn": "2.0", "ort": "1.0", "compiler": name, "device": "any"},
             device=None if device is None else DEVICE | {"name": device},
             outcome="passed" if device else "unsupported",
             error=None if device else error(),
@@ -59,8 +59,8 @@ def test_other_axes_but_versions_tell_grids_apart_and_devices_may_be_an_axis() -
             measurements={"grid": ["device", "qnn"]},
         )
 
-    found = grids([of("a", "x"), of("b", "x"), of("a", "y"), of(None, "y")])
-    assert [(one.title, one.rows) for one in found] == [
+    shown_grids = grids([of("a", "x"), of("b", "x"), of("a", "y"), of(None, "y")])
+    assert [(entry.title, entry.rows) for entry in shown_grids] == [
         ("t on x", ("a", "b")),
         ("t on y", ("a", "any")),
     ]
@@ -68,14 +68,14 @@ def test_other_axes_but_versions_tell_grids_apart_and_devices_may_be_an_axis() -
         ("context_count", "device", "qnn")
     ]
     nowhere = of(None, "y").model_copy(update={"measurements": {"grid": ["which", "qnn"]}})
-    assert [one.title for one in grids([nowhere])] == ["t on ?"]
+    assert [grid.title for grid in grids([nowhere])] == ["t on ?"]
 
 
 def test_a_legend_says_each_cause_once_and_is_cut_at_220_characters() -> None:
     short = "x" * (220 - len("  1 x 7: "))
-    for message, told in [(short, f"  1 x 7: {short}"), (f"{short}y", f"  1 x 7: {short[:-3]}...")]:
+    for message, text in [(short, f"  1 x 7: {short}"), (f"{short}y", f"  1 x 7: {short[:-3]}...")]:
         *_, last = grid_lines(grids([failing(7, message)])[0])
-        assert (last, len(last)) == (told, 220)
+        assert (last, len(last)) == (text, 220)
     passed = case("2.0", "1.0", outcome="passed", error=error(), cause=None)
     skipped = case("3.0", "1.0", outcome="skipped", error=None, cause=None)
     lines = list(grid_lines(grids([failing(7), passed, skipped])[0]))

@@ -1,4 +1,4 @@
-"""What CI systems are told: GitHub's commands and summary, GitLab's findings, nothing elsewhere."""
+"""Exports to CI systems: GitHub's commands and summary, GitLab's findings, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -31,39 +31,41 @@ LOST = {"outcome": "error", "cause": "infra", "error": error(message="the cable 
 COMMAND = re.compile(r"::(error|warning) (?:\w+=[^,:\n]*,?)+::[^\n]*")
 
 
-def annotations_of(made: Sequence[CaseRecord]) -> list[str]:
+def annotations_of(records: Sequence[CaseRecord]) -> list[str]:
     """Of a run that has these cases and no others; so for the others here."""
-    return github_lines(final_attempts(made), coverage_of(made))
+    return github_lines(final_attempts(records), coverage_of(records))
 
 
-def findings_of(made: Sequence[CaseRecord]) -> list[dict[str, Any]]:
-    return code_quality(final_attempts(made), coverage_of(made))
+def findings_of(records: Sequence[CaseRecord]) -> list[dict[str, Any]]:
+    return code_quality(final_attempts(records), coverage_of(records))
 
 
-def summary_of(made: Sequence[CaseRecord], *more: Any, **named: Any) -> str:
-    return step_summary(final_attempts(made), coverage_of(made), *more, **named)
+def summary_of(records: Sequence[CaseRecord], *more: Any, **named: Any) -> str:
+    return step_summary(final_attempts(records), coverage_of(records), *more, **named)
 
 
-def told(made: Sequence[CaseRecord], folder: Path, environment: dict[str, str]) -> list[str]:
-    run = RunData(folder.name, Contents(tuple(made), ()), {"selected": len(made)})
+def exported(records: Sequence[CaseRecord], folder: Path, environment: dict[str, str]) -> list[str]:
+    run = RunData(folder.name, Contents(tuple(records), ()), {"selected": len(records)})
     return export_to_ci(run, folder, environment)
 
 
 def test_failures_of_one_kind_are_one_annotation_where_the_test_is() -> None:
-    made = [record(case=f"suites/test_a.py::test_b[{n}]", line=12, **BAD) for n in range(3)]
-    (line,) = annotations_of(made)
+    records = [record(case=f"suites/test_a.py::test_b[{n}]", line=12, **BAD) for n in range(3)]
+    (line,) = annotations_of(records)
     assert line.startswith("::error file=suites/test_a.py,line=12,title=failed QnnContext_create")
     assert "3 cases, first suites/test_a.py::test_b[0]%0A" in line
-    (found,) = findings_of(made)
-    assert found["location"] == {"path": "suites/test_a.py", "lines": {"begin": 12}}
-    assert found["severity"] == "major"
+    (entries,) = findings_of(records)
+    assert entries["location"] == {"path": "suites/test_a.py", "lines": {"begin": 12}}
+    assert entries["severity"] == "major"
 
 
 def test_what_is_expected_or_passed_is_no_annotation() -> None:
     known = record(outcome="failed", error=error(), expected={"known_issue": "pd"})
     assert annotations_of([known, record(), record(case="a::b", outcome="unsupported")]) == []
     fixed = record(case="a.py::c", fixed={"known_issues": ("pd",), "fails": True})
-    assert [one.title for one in list_annotations([fixed], coverage_of([fixed]))] == ["fixed? pd"]
+    assert [annotation.title for annotation in list_annotations([fixed], coverage_of([fixed]))] == [
+        "fixed? pd"
+    ]
 
 
 def test_the_target_comes_before_the_lab_and_no_more_than_are_shown() -> None:
@@ -78,29 +80,29 @@ def test_an_earlier_attempt_does_not_count() -> None:
 
 
 def test_words_of_a_device_are_no_command_and_steer_nothing() -> None:
-    said = f"a,b:c%\r\n::stop-commands::x\n{CANARY}<img src=x>`@me` [x](http://e)"
-    made = [record(case=f"suites/t,:%{CANARY}.py::x", **BAD | {"error": error(message=said)})]
-    (line,) = annotations_of(made)
+    message = f"a,b:c%\r\n::stop-commands::x\n{CANARY}<img src=x>`@me` [x](http://e)"
+    records = [record(case=f"suites/t,:%{CANARY}.py::x", **BAD | {"error": error(message=message)})]
+    (line,) = annotations_of(records)
     assert COMMAND.fullmatch(line)
     assert line.replace("\xa0", " ").replace("\t", " ").isprintable()
     assert "%0A::stop-commands\\u003a:x" in line
     assert "file=suites/t%2C%3A%25" in line
-    summary = summary_of(made, "r`n")
+    summary = summary_of(records, "r`n")
     outside = re.sub(r"`[^`\n]*`", "", summary)
     assert not re.search(r"[<>@\[]", outside)
 
 
 def test_fingerprints_tell_kinds_apart_and_stay() -> None:
-    one = record(case="a.py::b", **BAD)
+    first = record(case="a.py::b", **BAD)
     other = record(case="a.py::c", **BAD | {"error": error(code=1003)})
-    both = [found["fingerprint"] for found in findings_of([one, other])]
+    both = [entry["fingerprint"] for entry in findings_of([first, other])]
     assert len(set(both)) == 2
-    assert findings_of([other, one])[1]["fingerprint"] in both
+    assert findings_of([other, first])[1]["fingerprint"] in both
 
 
 def test_the_summary_says_what_is_new_and_is_bounded() -> None:
-    made = [record(case=f"s.py::{n}", **BAD) for n in range(9)]
-    text = summary_of(made, "r", {"s.py::3": "new", "s.py::4": "failing"})
+    records = [record(case=f"s.py::{n}", **BAD) for n in range(9)]
+    text = summary_of(records, "r", {"s.py::3": "new", "s.py::4": "failing"})
     assert "### Devices: 9 of 9 cases have a verdict: 9 failed" in text
     assert "**9 cases** failed, **1 new**" in text
     assert "and 4 more" in text
@@ -127,34 +129,34 @@ def test_the_summary_of_a_run_that_was_cut_short_says_so() -> None:
 
 
 def test_nothing_happens_outside_of_ci(tmp_path: Path) -> None:
-    assert told([record(**BAD)], tmp_path, {}) == []
+    assert exported([record(**BAD)], tmp_path, {}) == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_github_and_its_summary(tmp_path: Path) -> None:
     summary = tmp_path / "summary"
     summary.write_text("before\n")
-    given = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
-    assert told([record(**BAD)], tmp_path, given) == annotations_of([record(**BAD)])
+    fields = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
+    assert exported([record(**BAD)], tmp_path, fields) == annotations_of([record(**BAD)])
     assert summary.read_text() == f"before\n{summary_of([record(**BAD)], tmp_path.name)}"
     summary.write_bytes(b"x" * ((1 << 20) - 10))
-    told([record(**BAD)], tmp_path, given)
+    exported([record(**BAD)], tmp_path, fields)
     assert summary.stat().st_size == (1 << 20) - 10
 
 
 def test_a_summary_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    given = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path)}
-    (line,) = told([record()], tmp_path, given)
+    fields = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path)}
+    (line,) = exported([record()], tmp_path, fields)
     assert line.startswith("warning: cannot report to CI: ")
 
 
 def test_gitlab_gets_a_file(tmp_path: Path) -> None:
-    assert told([record(**BAD)], tmp_path, {"GITLAB_CI": "true"}) == []
+    assert exported([record(**BAD)], tmp_path, {"GITLAB_CI": "true"}) == []
     assert json.loads((tmp_path / CODE_QUALITY).read_text()) == findings_of([record(**BAD)])
 
 
 @pytest.mark.parametrize(
-    ("given", "path"),
+    ("fields", "path"),
     [
         ({"CI_PROJECT_DIR": "{here}"}, "reports/r"),
         ({"JENKINS_URL": "http://j", "WORKSPACE": "{here}/reports"}, "r"),
@@ -164,7 +166,7 @@ def test_gitlab_gets_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_attachments_are_named_from_where_ci_looks(
-    tmp_path: Path, given: dict[str, str], path: str
+    tmp_path: Path, fields: dict[str, str], path: str
 ) -> None:
-    environment = {name: value.format(here=tmp_path) for name, value in given.items()}
+    environment = {name: value.format(here=tmp_path) for name, value in fields.items()}
     assert path_for_attachments(tmp_path / "reports/r", environment) == path

@@ -75,8 +75,8 @@ def test_a_table_with_a_title_can_be_folded() -> None:
 
 
 def test_spans_with_commas() -> None:
-    one, two = Span("1"), Span("2")
-    assert (joined([]), joined([one]), joined([one, two])) == ([], [one], [one, ", ", two])
+    first, two = Span("1"), Span("2")
+    assert (joined([]), joined([first]), joined([first, two])) == ([], [first], [first, ", ", two])
 
 
 def test_what_goes_beyond_its_bound_is_counted() -> None:
@@ -94,12 +94,12 @@ def test_what_goes_beyond_its_bound_is_counted() -> None:
 class Tags(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.seen: list[str] = []
+        self.started: list[str] = []
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.seen.append(tag)
+        self.started.append(tag)
 
 
 @given(st.text(min_size=1), st.sampled_from(["plain", "code", "strong", "dim", "bad"]))
@@ -109,7 +109,7 @@ def test_what_others_said_is_never_a_tag(text: str, style: Style) -> None:
         listed = Items([Item(span, [span])])
         return [Heading(span), Paragraph(span), listed, Table(words, [words], [[span]])]
 
-    assert Tags(html(blocks(text))).seen == Tags(html(blocks("x"))).seen
+    assert Tags(html(blocks(text))).started == Tags(html(blocks("x"))).started
     said = markdown([Paragraph(Span(text, style=style))])
     assert len(said.splitlines()) == 2
     assert "<" not in said or style == "code"

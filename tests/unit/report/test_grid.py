@@ -11,18 +11,18 @@ from tests.unit.results.records import DEVICE, error, record
 def case(
     compiler: str, qnn: str, *, device: str = "sim", test: str = "t", **more: object
 ) -> CaseRecord:
-    given: dict[str, object] = {
+    fields: dict[str, object] = {
         "case": f"suites/test_x.py::{test}[{device}-{qnn}-by-{compiler}]",
         "axes": {"backend": "htp", "qnn": qnn, "ort": None, "compiler": compiler},
         "device": DEVICE | {"name": device},
         "measurements": {"grid": ["compiler", "qnn"]},
     }
-    return record(**(given | more))
+    return record(**(fields | more))
 
 
 def newer(compiler: str, qnn: str) -> CaseRecord:
-    said = error(code=5000, message="Using newer context binary on old SDK\nmore")
-    return case(compiler, qnn, outcome="failed", error=said)
+    record_of_error = error(code=5000, message="Using newer context binary on old SDK\nmore")
+    return case(compiler, qnn, outcome="failed", error=record_of_error)
 
 
 def test_a_grid() -> None:
@@ -51,12 +51,12 @@ def test_a_right_refusal_is_no_failure_and_keeps_its_code() -> None:
 
 
 def test_one_cause_is_told_once_wherever_its_line_stands() -> None:
-    began = ChainLink(message="invalid ort_version_supported=0", source="log")
+    link = ChainLink(message="invalid ort_version_supported=0", source="log")
     cases = []
     for line, version in enumerate(("2.9.0", "2.10.0")):
-        said = error(code=None, message=f"ep_plugin.cc:{80 + line} SanityCheck\nmore")
-        cases.append(case("1.0", version, outcome="failed", error=said))
-        chain = said.model_copy(update={"chain": (began,), "first_cause": began})
+        record_of_error = error(code=None, message=f"ep_plugin.cc:{80 + line} SanityCheck\nmore")
+        cases.append(case("1.0", version, outcome="failed", error=record_of_error))
+        chain = record_of_error.model_copy(update={"chain": (link,), "first_cause": link})
         cases.append(case("2.0", version, outcome="failed", error=chain))
     *_, first, second = grid_lines(grids(cases)[0])
     assert first == "  2 x failed: ep_plugin.cc:80 SanityCheck"
@@ -74,12 +74,12 @@ def test_devices_as_an_axis_are_compared_where_there_are_several() -> None:
     assert both.columns == ("board", "sim")
     (versions,) = grids([case("2.9.0", "2.9.0"), case("2.10.0", "2.9.0")])
     assert versions.compares
-    (one,) = grids([case("2.9.0", "2.9.0")])
-    assert not one.compares
+    (only_grid,) = grids([case("2.9.0", "2.9.0")])
+    assert not only_grid.compares
 
 
 def test_devices_have_grids_of_their_own() -> None:
-    found = grids([case("1.0", "1.0"), case("1.0", "1.0", device="b"), case("2.0", "1.0")])
-    assert [grid.title for grid in found] == ["t on sim, htp", "t on b, htp"]
-    assert found[0].rows == ("1.0", "2.0")
-    assert found[0].label("9", "1.0") == "-"
+    shown_grids = grids([case("1.0", "1.0"), case("1.0", "1.0", device="b"), case("2.0", "1.0")])
+    assert [grid.title for grid in shown_grids] == ["t on sim, htp", "t on b, htp"]
+    assert shown_grids[0].rows == ("1.0", "2.0")
+    assert shown_grids[0].label("9", "1.0") == "-"

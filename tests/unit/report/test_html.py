@@ -42,12 +42,12 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
-def page(made: list[CaseRecord], info: dict[str, Any] | None = None, *damage: Damage) -> Page:
-    return Page(html_text(RunData("r", Contents(tuple(made), damage), info or {})))
+def page(records: list[CaseRecord], info: dict[str, Any] | None = None, *damage: Damage) -> Page:
+    return Page(html_text(RunData("r", Contents(tuple(records), damage), info or {})))
 
 
 def test_everything_foreign_is_escaped() -> None:
-    made = record(
+    case = record(
         case=EVIL,
         suite=EVIL,
         axes={EVIL: EVIL},
@@ -60,12 +60,12 @@ def test_everything_foreign_is_escaped() -> None:
         logs=["logs/" + EVIL.replace("/", "")],
     )
     info = {"problem": EVIL, EVIL: EVIL, "command_line": EVIL, "host": {"name": EVIL}}
-    found = page([made], info, Damage(3, EVIL))
-    assert found.tags.count("script") == SCRIPTS
-    assert "img" not in found.tags
-    assert not [name for name, _ in found.attributes if name.startswith("on")]
-    assert any(EVIL in text for text in found.texts)
-    (shown,) = details_of(found.whole)
+    shown_page = page([case], info, Damage(3, EVIL))
+    assert shown_page.tags.count("script") == SCRIPTS
+    assert "img" not in shown_page.tags
+    assert not [name for name, _ in shown_page.attributes if name.startswith("on")]
+    assert any(EVIL in text for text in shown_page.texts)
+    (shown,) = details_of(shown_page.whole)
     assert shown["measurements"]["deep"] == {EVIL: [EVIL]}
 
 
@@ -79,19 +79,19 @@ def test_nothing_is_fetched() -> None:
 
 
 def test_what_is_shown() -> None:
-    made = [
+    records = [
         record(case="first", axes={"contexts": 66, "backend": "htp"}),
         record(case="second", outcome="failed", axes={"contexts": 8, "backend": "htp"}),
         record(case="second", outcome="error", cause="infra", axes={}, attempt=2),
     ]
     info = {"started": "2026-11-21T06:00:00Z", "command_line": "pytest -m device"}
-    found = page(made, info, Damage(4, "is cut off"))
+    shown_page = page(records, info, Damage(4, "is cut off"))
     for shown in ("pytest -m device", "line 4 is cut off", "Earlier attempts"):
-        assert shown in " ".join(found.texts)
-    rows = rows_of(found.whole)
+        assert shown in " ".join(shown_page.texts)
+    rows = rows_of(shown_page.whole)
     assert rows["case"] == ["first", "second"]
     assert [rows["pool"][place] for place in rows["state"]] == ["passed", "error"]
-    assert [one["measurements"]["load_us"] for one in details_of(found.whole)] == [
+    assert [entry["measurements"]["load_us"] for entry in details_of(shown_page.whole)] == [
         [300, 310, 305]
     ] * 2
 
@@ -106,17 +106,17 @@ def test_checks_are_shown_with_their_verdicts() -> None:
 def test_only_beside_an_earlier_run_nothing_is_new() -> None:
     failed = record(case="b", outcome="failed")
     for new in (None, 0, 1):
-        said = verdict(coverage_of([record(), failed]), new=new, cut=True, besides=["Drift."])
-        assert said == f"Cut short. {coverage_of([record(), failed]).sentence(new)}. Drift."
+        text = verdict(coverage_of([record(), failed]), new=new, cut=True, besides=["Drift."])
+        assert text == f"Cut short. {coverage_of([record(), failed]).sentence(new)}. Drift."
     assert "new" not in verdict(coverage_of([failed]))
 
 
 @pytest.mark.parametrize("code", ["context-arch", "context-floats"])
 def test_a_pass_that_only_a_simulator_gives_is_in_the_headline(code: str) -> None:
-    found = PreflightRecord(code=code, severity="info", explanation="v75", fix="-")
-    for outcome, said in (("passed", True), ("failed", False)):
-        text = page([record(outcome=outcome, preflight=(found,))]).whole
-        assert ("1 passed with contexts that a simulator takes, and no device" in text) == said
+    finding = PreflightRecord(code=code, severity="info", explanation="v75", fix="-")
+    for outcome, message in (("passed", True), ("failed", False)):
+        text = page([record(outcome=outcome, preflight=(finding,))]).whole
+        assert ("1 passed with contexts that a simulator takes, and no device" in text) == message
 
 
 def test_an_empty_run_can_be_shown() -> None:
@@ -139,8 +139,8 @@ def test_one_case_is_no_plural() -> None:
     ],
 )
 def test_a_run_that_was_cut_short_says_so_first(info: dict[str, Any], why: str | None) -> None:
-    for made in ([record()], []):
-        text = page(made, info).whole
+    for records in ([record()], []):
+        text = page(records, info).whole
         assert ('class="verdict">Cut short. ' in text) == (why is not None)
         assert why is None or f"cut short: {why}" in text.replace("it was ", "")
 
@@ -164,10 +164,13 @@ def test_libraries_that_were_loaded_are_with_the_case() -> None:
     ours = LoadedLibrary(name="libQnnSystem.so", path="/ours/it.so", build_id="09d4")
     theirs = LoadedLibrary(name="libQnnHtp.so", path="/vendor/it.so", version=EVIL, hides="/o/it")
     libraries = {"libraries": (ours, theirs)}
-    found = page([record(outcome="failed", error=error().model_copy(update=libraries))])
-    (shown,) = details_of(found.whole)
-    assert [one["path"] for one in shown["error"]["libraries"]] == ["/ours/it.so", "/vendor/it.so"]
-    assert (shown["error"]["libraries"][1]["hides"], found.tags.count("script")) == (
+    shown_page = page([record(outcome="failed", error=error().model_copy(update=libraries))])
+    (shown,) = details_of(shown_page.whole)
+    assert [library["path"] for library in shown["error"]["libraries"]] == [
+        "/ours/it.so",
+        "/vendor/it.so",
+    ]
+    assert (shown["error"]["libraries"][1]["hides"], shown_page.tags.count("script")) == (
         "/o/it",
         SCRIPTS,
     )
@@ -176,10 +179,10 @@ def test_libraries_that_were_loaded_are_with_the_case() -> None:
 def test_a_diagnosis_and_its_thread_are_shown() -> None:
     known = diagnosed("failed", error())
     assert known.diagnosis is not None
-    found = page([record(outcome="failed", error=known)])
-    told = " ".join(" ".join(found.texts).split())
-    assert f"{known.diagnosis.words} {known.diagnosis.id}, known" in told
-    assert ("href", known.diagnosis.thread) in found.attributes
+    shown_page = page([record(outcome="failed", error=known)])
+    text = " ".join(" ".join(shown_page.texts).split())
+    assert f"{known.diagnosis.words} {known.diagnosis.id}, known" in text
+    assert ("href", known.diagnosis.thread) in shown_page.attributes
     evil = known.diagnosis.model_copy(update={"thread": "javascript:alert(1)", "words": EVIL})
     page_of_evil = page(
         [record(outcome="failed", error=known.model_copy(update={"diagnosis": evil}))]
@@ -189,17 +192,20 @@ def test_a_diagnosis_and_its_thread_are_shown() -> None:
 
 
 def test_what_is_said_of_one_version_is_not_said_of_all() -> None:
-    made = []
+    records = []
     for version in ("2.47.0", "2.48.40"):
         words = f"as foreseen, the runtime is {version}: it is refused"
         diagnosis = Diagnosis(id="x", confidence="known", words=words)
         known = error().model_copy(update={"diagnosis": diagnosis})
-        made.append(record(case=version, outcome="failed", error=known))
-    assert "the runtime is 2.47.0" in " ".join(page(made[:1]).texts)
-    told = " ".join(page(made).texts)
-    assert ("it is refused" in told, "the runtime is" in told) == (True, False)
+        records.append(record(case=version, outcome="failed", error=known))
+    assert "the runtime is 2.47.0" in " ".join(page(records[:1]).texts)
+    text = " ".join(page(records).texts)
+    assert ("it is refused" in text, "the runtime is" in text) == (True, False)
 
 
 def test_what_may_be_fixed_is_shown() -> None:
-    found = page([record(fixed={"known_issues": ("some-issue",), "fails": False})])
-    assert details_of(found.whole)[0]["fixed"] == {"known_issues": ["some-issue"], "fails": False}
+    shown_page = page([record(fixed={"known_issues": ("some-issue",), "fails": False})])
+    assert details_of(shown_page.whole)[0]["fixed"] == {
+        "known_issues": ["some-issue"],
+        "fails": False,
+    }

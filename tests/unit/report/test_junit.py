@@ -42,8 +42,8 @@ def valid(content: bytes) -> ElementTree.Element:
     return root
 
 
-def only_case(made: CaseRecord) -> ElementTree.Element:
-    root = valid(junit_bytes([made], run="r"))
+def only_case(tested: CaseRecord) -> ElementTree.Element:
+    root = valid(junit_bytes([tested], run="r"))
     (case,) = root.iter("testcase")
     return case
 
@@ -97,59 +97,65 @@ def test_measurements_become_properties() -> None:
         "mixed": [1, "a"],
         "rss_bytes": {"peak": 7, "by": {"x": None}},
     }
-    found = properties(only_case(record(outcome="failed", measurements=measured)))
-    assert found["measurements.loaded"] == "56"
-    assert found["measurements.ok"] == "true"
-    assert [found[f"measurements.load_us.{k}"] for k in ("count", "min", "median", "max")] == [
+    properties_of_case = properties(only_case(record(outcome="failed", measurements=measured)))
+    assert properties_of_case["measurements.loaded"] == "56"
+    assert properties_of_case["measurements.ok"] == "true"
+    assert [
+        properties_of_case[f"measurements.load_us.{k}"] for k in ("count", "min", "median", "max")
+    ] == [
         "3",
         "10",
         "20",
         "30",
     ]
-    assert found["measurements.mixed.count"] == "2"
-    assert "measurements.mixed.min" not in found
-    assert found["measurements.rss_bytes.peak"] == "7"
-    assert found["measurements.rss_bytes.by.x"] == ""
-    assert found["axes.contexts"] == "66"
-    assert found["error.code"] == "1002"
-    assert found["error.hex"] == "0x3ea"
-    assert found["device.soc"] == "QCS8550"
-    assert found["cause"] == "target"
+    assert properties_of_case["measurements.mixed.count"] == "2"
+    assert "measurements.mixed.min" not in properties_of_case
+    assert properties_of_case["measurements.rss_bytes.peak"] == "7"
+    assert properties_of_case["measurements.rss_bytes.by.x"] == ""
+    assert properties_of_case["axes.contexts"] == "66"
+    assert properties_of_case["error.code"] == "1002"
+    assert properties_of_case["error.hex"] == "0x3ea"
+    assert properties_of_case["device.soc"] == "QCS8550"
+    assert properties_of_case["cause"] == "target"
 
 
 def test_what_is_true_is_not_one_whatever_other_cases_measured() -> None:
-    said = [True, 1, False, 0, 1.0]
-    made = [record(case=f"a.py::{n}", measurements={"x": one}) for n, one in enumerate(said)]
-    root = valid(junit_bytes(made, run="r"))
-    found = [properties(case)["measurements.x"] for case in root.iter("testcase")]
-    assert found == ["true", "1", "false", "0", "1.0"]
+    values = [True, 1, False, 0, 1.0]
+    records = [
+        record(case=f"a.py::{n}", measurements={"x": value}) for n, value in enumerate(values)
+    ]
+    root = valid(junit_bytes(records, run="r"))
+    texts = [properties(case)["measurements.x"] for case in root.iter("testcase")]
+    assert texts == ["true", "1", "false", "0", "1.0"]
 
 
 def test_a_diagnosis_says_how_sure_it_is() -> None:
     known = diagnosed("failed", error())
-    found = properties(only_case(record(outcome="failed", error=known)))
-    assert found["error.diagnosis.id"] == "pd-exhausted"
-    assert found["error.diagnosis.confidence"] == "known"
+    properties_of_case = properties(only_case(record(outcome="failed", error=known)))
+    assert properties_of_case["error.diagnosis.id"] == "pd-exhausted"
+    assert properties_of_case["error.diagnosis.confidence"] == "known"
 
 
 def test_libraries_that_were_loaded() -> None:
     hidden = LoadedLibrary(name="libQnnHtp.so", path="/vendor/libQnnHtp.so", hides="/ours/it.so")
-    found = properties(
+    properties_of_case = properties(
         only_case(
             record(outcome="failed", error=error().model_copy(update={"libraries": (hidden,)}))
         )
     )
-    assert found["error.library.libQnnHtp.so"] == "/vendor/libQnnHtp.so hides /ours/it.so"
+    assert (
+        properties_of_case["error.library.libQnnHtp.so"] == "/vendor/libQnnHtp.so hides /ours/it.so"
+    )
     assert not [key for key in properties(only_case(record())) if "librar" in key]
 
 
 def test_counts_and_the_last_attempt() -> None:
-    made = [
+    records = [
         record(case="a", outcome="error", cause="infra"),
         record(case="a", attempt=2),
         record(case="b", outcome="failed", suite="other"),
     ]
-    document = JUnitXml.fromstring(junit_bytes(made, run="r"))
+    document = JUnitXml.fromstring(junit_bytes(records, run="r"))
     assert (document.tests, document.failures, document.errors) == (2, 1, 0)
     assert [suite.name for suite in document] == ["context_count", "other"]
 
@@ -162,19 +168,19 @@ def test_characters_that_xml_cannot_hold() -> None:
 
 
 def test_where_a_test_stands_and_what_it_left() -> None:
-    made = record(case="suites/test_a.py::Nice::test_b[x::y]", line=12, logs=("logs/x/a.jsonl",))
-    case = only_case(made)
+    tested = record(case="suites/test_a.py::Nice::test_b[x::y]", line=12, logs=("logs/x/a.jsonl",))
+    case = only_case(tested)
     assert (case.get("file"), case.get("line")) == ("suites/test_a.py", "12")
     assert case.get("name") == "Nice::test_b[x::y]"
     assert case.findtext("system-out") == "[[ATTACHMENT|logs/x/a.jsonl]]"
     assert b"[[ATTACHMENT|reports/r/logs/x/a.jsonl]]" in junit_bytes(
-        [made], run="r", logs="reports/r"
+        [tested], run="r", logs="reports/r"
     )
 
 
 def test_a_path_that_ends_its_own_mark_is_no_attachment() -> None:
-    made = record(logs=("a]]b", "c"))
-    assert only_case(made).findtext("system-out") == "[[ATTACHMENT|c]]"
+    case = record(logs=("a]]b", "c"))
+    assert only_case(case).findtext("system-out") == "[[ATTACHMENT|c]]"
 
 
 def test_why_a_case_was_skipped() -> None:
@@ -185,18 +191,18 @@ def test_why_a_case_was_skipped() -> None:
 
 
 def test_hostile_words_of_any_length_give_a_small_valid_document() -> None:
-    said = f"<b>&{CANARY}\ud800" + "x" * 2_000_000
-    made = record(
-        case=f"{said}::{said}",
-        suite=said,
+    message = f"<b>&{CANARY}\ud800" + "x" * 2_000_000
+    case = record(
+        case=f"{message}::{message}",
+        suite=message,
         outcome="failed",
-        error=error(message="m").model_copy(update={"message": said, "signature": said}),
-        axes={said: said},
-        measurements={str(n) + said[:2000]: said for n in range(50)},
+        error=error(message="m").model_copy(update={"message": message, "signature": message}),
+        axes={message: message},
+        measurements={str(n) + message[:2000]: message for n in range(50)},
         logs=tuple(f"logs/{n}" for n in range(5000)),
     )
-    other = made.model_copy(update={"case": f"{made.case}y"})
-    content = junit_bytes([made, other], run=said)
+    other = case.model_copy(update={"case": f"{case.case}y"})
+    content = junit_bytes([case, other], run=message)
     assert len(content) < 1_000_000
     names = [case.get("name") for case in valid(content).iter("testcase")]
     assert len(set(names)) == 2

@@ -37,16 +37,16 @@ def run_of(
     for case in cases:
         (folder.path / LOG).parent.mkdir(parents=True, exist_ok=True)
         (folder.path / LOG).write_text(folder.run_id)
-        given = {"run": folder.run_id, "logs": [LOG], "started": DAYS[day]}
-        folder.journal.append(case.model_dump(mode="json") | given)
+        fields = {"run": folder.run_id, "logs": [LOG], "started": DAYS[day]}
+        folder.journal.append(case.model_dump(mode="json") | fields)
     finish(folder, exit_code=0)
     change(folder.path, lambda said: {**said, "started": DAYS[day], "finished": DAYS[day], **info})
     return folder.path
 
 
-def change(run: Path, how: Callable[[dict[str, Any]], Any]) -> None:
+def change(run: Path, options: Callable[[dict[str, Any]], Any]) -> None:
     file = run / "run.json"
-    file.write_text(json.dumps(how(json.loads(file.read_text()))))
+    file.write_text(json.dumps(options(json.loads(file.read_text()))))
 
 
 def merge(*words: object) -> Result:
@@ -54,8 +54,8 @@ def merge(*words: object) -> Result:
 
 
 def merged(*runs: Path, into: Path) -> RunFolder:
-    done = merge(*runs, "-o", into)
-    assert done.exception is None, done.exception
+    completed = merge(*runs, "-o", into)
+    assert completed.exception is None, completed.exception
     return RunFolder.open(into)
 
 
@@ -66,16 +66,18 @@ def refused(*words: object) -> str:
 
 
 def attempts(run: RunFolder) -> list[tuple[str, str, int]]:
-    return [(one.axes["which"], one.outcome, one.attempt) for one in run.contents().records]
+    return [
+        (record.axes["which"], record.outcome, record.attempt) for record in run.contents().records
+    ]
 
 
 def test_runs_of_two_machines_become_one_with_all_cases(tmp_path: Path) -> None:
     second = run_of(tmp_path / "b", attempt("b failed"), attempt("c passed"), day=1)
     first = run_of(tmp_path / "a", attempt("a passed"))
     output = tmp_path / "new" / "merged"
-    done = merge(second, first, "-o", output)
-    assert done.exit_code == 0
-    assert done.output.startswith("3 of 3 cases have a verdict: 2 passed, 1 failed\n")
+    completed = merge(second, first, "-o", output)
+    assert completed.exit_code == 0
+    assert completed.output.startswith("3 of 3 cases have a verdict: 2 passed, 1 failed\n")
     run = RunFolder.open(output)
     assert attempts(run) == [("a", "passed", 1), ("b", "failed", 1), ("c", "passed", 1)]
     info = run.info()
@@ -84,7 +86,7 @@ def test_runs_of_two_machines_become_one_with_all_cases(tmp_path: Path) -> None:
     assert (info["started"], info["finished"]) == (DAYS[0], DAYS[1])
     assert info["devices"] == ["device-a", "device-b"]
     assert info["selection"] == ["-m=device"]
-    assert run.selected_cases() == {one.case for one in run.contents().cases}
+    assert run.selected_cases() == {case.case for case in run.contents().cases}
     written = {path.name for path in output.iterdir()}
     assert {"report.html", "junit.xml", "metrics.prom", "results.jsonl", "run.json"} <= written
     assert not (output.parent / "latest").exists()
@@ -104,7 +106,7 @@ def test_a_case_of_two_runs_keeps_both_attempts_and_the_latest_is_final(tmp_path
     assert sorted(number for *_, number in attempts(run)) == [1, 2, 3, 4]
     final = {number: outcome for _, outcome, number in attempts(run)}
     assert final == {1: "failed", 2: "failed", 3: "crashed", 4: "passed"}
-    assert [one.outcome for one in run.contents().cases] == ["passed"]
+    assert [case.outcome for case in run.contents().cases] == ["passed"]
 
 
 def test_an_attempt_in_two_inputs_counts_once(tmp_path: Path) -> None:
@@ -129,8 +131,10 @@ def test_an_attempt_in_two_inputs_counts_once(tmp_path: Path) -> None:
 def test_logs_of_the_same_name_stay_apart(tmp_path: Path) -> None:
     runs = [run_of(tmp_path / name, attempt(f"{name} passed"), day=1) for name in "ab"]
     run = merged(*runs, into=tmp_path / "merged")
-    told = {(run.path / one.logs[0]).read_text() for one in run.contents().records}
-    assert told == {one.run for one in run.contents().records} == {path.name for path in runs}
+    texts = {(run.path / record.logs[0]).read_text() for record in run.contents().records}
+    assert (
+        texts == {record.run for record in run.contents().records} == {path.name for path in runs}
+    )
 
 
 def test_what_cases_put_out_is_kept_for_comparisons(tmp_path: Path) -> None:
@@ -153,9 +157,9 @@ def test_no_link_leads_out_of_a_run_and_nothing_is_overwritten(tmp_path: Path) -
     names = [LOG, "logs/link/x", "logs/fifo/x", "logs/folder", "logs/linked/secret", "run.json"]
     line = json.loads((run / "results.jsonl").read_text())
     (run / "results.jsonl").write_text(json.dumps(line | {"logs": names}) + "\n")
-    done = merge(run, "-o", tmp_path / "merged")
-    assert done.exit_code == 0, done.output
-    assert "warning: 5 logs not there, or not inside its run: " in done.stderr
+    completed = merge(run, "-o", tmp_path / "merged")
+    assert completed.exit_code == 0, completed.output
+    assert "warning: 5 logs not there, or not inside its run: " in completed.stderr
     folder = RunFolder.open(tmp_path / "merged")
     (case,) = folder.contents().records
     assert case.logs == (LOG,)
@@ -166,17 +170,21 @@ def test_no_link_leads_out_of_a_run_and_nothing_is_overwritten(tmp_path: Path) -
 def test_a_run_that_was_cut_short_is_told_so(tmp_path: Path) -> None:
     whole = run_of(tmp_path / "a", attempt("a passed"))
     cut = run_of(tmp_path / "b", attempt("b passed"), day=1, selected=2, finished=None)
-    done = merge(whole, cut, "-o", tmp_path / "merged", "--json")
-    assert done.exit_code == 0
-    assert f"warning: cut short: {cut.name}: no end" in done.stderr
-    told = json.loads(done.stdout)
-    assert (told["cases"], told["coverage"]["selected"], told["coverage"]["not_run"]) == (2, 4, 2)
-    assert told["merged"] == [whole.name, cut.name]
+    completed = merge(whole, cut, "-o", tmp_path / "merged", "--json")
+    assert completed.exit_code == 0
+    assert f"warning: cut short: {cut.name}: no end" in completed.stderr
+    document = json.loads(completed.stdout)
+    assert (
+        document["cases"],
+        document["coverage"]["selected"],
+        document["coverage"]["not_run"],
+    ) == (2, 4, 2)
+    assert document["merged"] == [whole.name, cut.name]
     assert RunFolder.open(tmp_path / "merged").info()["exit_code"] == 3
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "told"),
+    ("file", "content", "problem"),
     [
         ("results.jsonl", '{"schema": 2, "kind": "case"', "results.jsonl:1: is no record: "),
         ("results.jsonl", '{"schema": 9, "kind": "case"}\n', "results.jsonl:1: is of schema 9"),
@@ -187,14 +195,14 @@ def test_a_run_that_was_cut_short_is_told_so(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_run_is_refused_by_name(
-    tmp_path: Path, file: str, content: str, told: str
+    tmp_path: Path, file: str, content: str, problem: str
 ) -> None:
     whole = run_of(tmp_path / "a", attempt("a passed"))
     damaged = run_of(tmp_path / "b", attempt("b passed"))
     (damaged / file).write_text(content)
     text = refused(whole, damaged, "-o", tmp_path / "merged")
     assert str(damaged) in text
-    assert told in text
+    assert problem in text
     assert "\n" not in text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
@@ -216,7 +224,7 @@ def test_nothing_is_left_of_what_could_not_be_written(
 ) -> None:
     run = run_of(tmp_path / "a", attempt("a passed"))
 
-    def no_room(self: RunFolder, *given: object) -> None:
+    def no_room(self: RunFolder, *arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(RunFolder, "end", no_room)

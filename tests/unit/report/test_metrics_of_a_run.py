@@ -14,17 +14,19 @@ from tests.unit.results.records import DEVICE, error, record
 BEGAN = datetime(2026, 11, 21, 6, 0, tzinfo=UTC)
 
 
-def case(name: str, took: float, **more: Any) -> CaseRecord:
-    return record(**({"case": name, "suite": "s", "duration_s": took, "measurements": {}} | more))
+def case(name: str, seconds: float, **more: Any) -> CaseRecord:
+    return record(
+        **({"case": name, "suite": "s", "duration_s": seconds, "measurements": {}} | more)
+    )
 
 
-def event(what: str, **more: Any) -> DeviceEvent:
-    given = {"run": "r", "device": "sim-v73", "started": BEGAN, "duration_s": 0.25}
-    return DeviceEvent(**(given | {"event": what, "state": "good"} | more))
+def event(name: str, **more: Any) -> DeviceEvent:
+    fields = {"run": "r", "device": "sim-v73", "started": BEGAN, "duration_s": 0.25}
+    return DeviceEvent(**(fields | {"event": name, "state": "good"} | more))
 
 
 def test_all_that_is_told_of_a_run() -> None:
-    made = [
+    records = [
         case("a", 1.0),
         case("b", 2.0, attempt=2),
         case("c", 6.0, outcome="crashed", error=error()),
@@ -43,7 +45,7 @@ def test_all_that_is_told_of_a_run() -> None:
     ]
     end = BEGAN.timestamp() + 6
     place = ("sim-v73", "2.51.0")
-    assert samples(text_of(made, events, {"selected": 7})) == {
+    assert samples(text_of(records, events, {"selected": 7})) == {
         ("run_end_seconds",): end,
         ("run_duration_seconds",): 6,
         ("selected_cases",): 8,
@@ -96,13 +98,13 @@ def test_units_are_told_where_there_are_any() -> None:
 
 
 @pytest.mark.parametrize(
-    ("finished", "took"), [("2026-11-21T06:00:00Z", 0), ("2026-11-21T06:00:09Z", 9)]
+    ("finished", "seconds"), [("2026-11-21T06:00:00Z", 0), ("2026-11-21T06:00:09Z", 9)]
 )
-def test_a_run_may_end_as_it_begins(finished: str, took: float) -> None:
+def test_a_run_may_end_as_it_begins(finished: str, seconds: float) -> None:
     info = {"started": "2026-11-21T06:00:00Z", "finished": finished}
-    found = samples(text_of([case("a", 5.0)], [], info))
-    assert found["run_duration_seconds",] == took
-    assert found["run_end_seconds",] == BEGAN.timestamp() + took
+    values = samples(text_of([case("a", 5.0)], [], info))
+    assert values["run_duration_seconds",] == seconds
+    assert values["run_end_seconds",] == BEGAN.timestamp() + seconds
 
 
 @pytest.mark.parametrize(
@@ -116,15 +118,15 @@ def test_a_run_may_end_as_it_begins(finished: str, took: float) -> None:
     ],
 )
 def test_a_label_is_one_line_of_at_most_100_characters(name: str, label: str) -> None:
-    found = samples(text_of([case("a", 1.0, device=DEVICE | {"name": name})], []))
-    assert ("retried_cases", label) not in found
-    assert found["cases", "passed", "none", label, "2.51.0"] == 1
+    values = samples(text_of([case("a", 1.0, device=DEVICE | {"name": name})], []))
+    assert ("retried_cases", label) not in values
+    assert values["cases", "passed", "none", label, "2.51.0"] == 1
 
 
 def test_the_fifty_values_with_most_series_are_told_and_of_as_many_the_first() -> None:
     names = [f"d{n:02}" for n in range(51)]
-    made = [case(name, 1.0, device=DEVICE | {"name": name}) for name in names]
+    records = [case(name, 1.0, device=DEVICE | {"name": name}) for name in names]
     worse = {"outcome": "crashed", "error": error(), "device": DEVICE | {"name": "d50"}}
-    found = samples(text_of([*made, case("worse", 1.0, **worse)], []))
-    told = {key[3]: value for key, value in found.items() if key[:2] == ("cases", "passed")}
-    assert told == dict.fromkeys([*names[:49], "d50", "other"], 1)
+    values = samples(text_of([*records, case("worse", 1.0, **worse)], []))
+    counts = {key[3]: value for key, value in values.items() if key[:2] == ("cases", "passed")}
+    assert counts == dict.fromkeys([*names[:49], "d50", "other"], 1)

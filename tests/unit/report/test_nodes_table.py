@@ -1,4 +1,4 @@
-"""What ran where, as a table: counted on the NPU, named elsewhere, and bounded."""
+"""Tables of the places of nodes: counted on the NPU, named elsewhere, and bounded."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def test_nodes_on_the_npu_are_counted_and_the_others_named() -> None:
     carried = {"tensors": 2, "bytes": 2048}
     figures = {"nodes": nodes, "partitions": 2, "transfers": carried}
     blocks = nodes_tables([record(case="../m.onnx::test_session[a]", measurements=figures)])
-    told = markdown(blocks)
+    text = markdown(blocks)
     assert (
         "`m.onnx::test_session[a]`: of 3 nodes 2 on the NPU, 1 on the CPU; "
         "2 partitions; 2 tensors of 2,048 bytes carried over"
-    ) in told
-    assert "| 2 nodes |" in told
-    assert "Shrink" in told
-    assert "no \\| kernel" in told
+    ) in text
+    assert "| 2 nodes |" in text
+    assert "Shrink" in text
+    assert "no \\| kernel" in text
 
 
 def test_what_the_runtime_added_is_no_node_of_the_model() -> None:
     added = {**node("Transpose_token_1", "Transpose"), "added_by": "ONNX Runtime"}
     figures = {"nodes": [node("c", "Conv"), added, added], "partitions": 1, "transfers": None}
-    told = markdown(nodes_tables([record(measurements=figures)]))
-    assert "of 1 node 1 on the NPU; ONNX Runtime added 2 nodes: 2 Transpose; 1 partition; " in told
-    assert "it is not known what is carried over" in told
-    assert "nodes | Transpose" not in told
+    text = markdown(nodes_tables([record(measurements=figures)]))
+    assert "of 1 node 1 on the NPU; ONNX Runtime added 2 nodes: 2 Transpose; 1 partition; " in text
+    assert "it is not known what is carried over" in text
+    assert "nodes | Transpose" not in text
 
 
 @pytest.mark.parametrize(
@@ -67,21 +67,23 @@ def test_where_nothing_ran_it_is_told_as_planned(
 
 
 def test_nodes_on_a_gpu_are_counted_too() -> None:
-    nodes = [node(f"r{at}", "Relu", "GPU") for at in range(3)] + [node("s", "Shrink", "CPU", "no")]
-    told = markdown(nodes_tables([record(measurements={"nodes": nodes})]))
-    assert "| 3 nodes | Relu | GPU |   |" in told
-    assert "| s | Shrink | CPU | no |" in told
+    nodes = [node(f"r{index}", "Relu", "GPU") for index in range(3)] + [
+        node("s", "Shrink", "CPU", "no")
+    ]
+    text = markdown(nodes_tables([record(measurements={"nodes": nodes})]))
+    assert "| 3 nodes | Relu | GPU |   |" in text
+    assert "| s | Shrink | CPU | no |" in text
 
 
 def test_long_tables_are_cut_and_say_so() -> None:
-    nodes = [node(f"n{at}", f"Op{at}") for at in range(12)]
-    nodes += [node(f"c{at}", "Cos", "CPU", "x" * 999) for at in range(25)]
+    nodes = [node(f"n{index}", f"Op{index}") for index in range(12)]
+    nodes += [node(f"c{index}", "Cos", "CPU", "x" * 999) for index in range(25)]
     table = nodes_tables([record(measurements={"nodes": nodes})])[1]
     assert isinstance(table, Table)
     assert len(table.rows) == 8 + 1 + 20 + 1
     assert table.rows[8][:2] == ("4 nodes", "4 other ops")
     assert table.rows[-1][0] == "... and 5 more"
-    nine = [node(f"n{at}", f"Op{at}") for at in range(9)]
+    nine = [node(f"n{index}", f"Op{index}") for index in range(9)]
     (table,) = nodes_tables([record(measurements={"nodes": nine})])[1:]
     assert isinstance(table, Table)
     assert all("other ops" not in str(row) for row in table.rows)

@@ -1,4 +1,4 @@
-"""Which op is slow, as a table: in a terminal and on the page."""
+"""Tables of slow ops: in a terminal and on the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.results.test_op_events import CSV
 
 def profiled(**changed: Any) -> CaseRecord:
     events = csv_events(CSV)
-    told = profile_of(
+    profile = profile_of(
         "ops",
         {"g": runs_in(events)},
         phases=phases_in(events),
@@ -24,7 +24,7 @@ def profiled(**changed: Any) -> CaseRecord:
         added_us=7,
         notes=["something is missing"],
     )
-    return record(measurements={"profile": told | changed})
+    return record(measurements={"profile": profile | changed})
 
 
 def test_the_most_expensive_op_is_first_with_its_share_and_that_of_all_before_it() -> None:
@@ -52,7 +52,10 @@ def test_the_page_can_be_sorted() -> None:
 
 
 def test_a_terminal_has_ten_ops_of_many() -> None:
-    ops = [{"op": f"n{at}", "source": None, "us": at, "share": at / 100} for at in range(40)]
+    ops = [
+        {"op": f"n{index}", "source": None, "us": index, "share": index / 100}
+        for index in range(40)
+    ]
     (_, table) = ops_tables([profiled(ops=ops, phases=[])])
     assert isinstance(table, Table)
     assert len(table.rows) == 10
@@ -75,8 +78,8 @@ def test_whatever_a_record_holds_becomes_a_page(changed: dict[str, Any]) -> None
 
 def test_an_op_of_several_graphs_says_which_it_is_of() -> None:
     runs = runs_in(csv_events(CSV))
-    told = profile_of("ops", {"a": runs, "b": runs})
-    (_, table) = ops_tables([record(measurements={"profile": told})])
+    profile = profile_of("ops", {"a": runs, "b": runs})
+    (_, table) = ops_tables([record(measurements={"profile": profile})])
     assert isinstance(table, Table)
     text = markdown([table])
     assert "relu1:OpId_26 of a" in text

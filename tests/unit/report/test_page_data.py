@@ -28,27 +28,27 @@ def shown(
     since: Since | None = None,
 ) -> dict[str, Any]:
     text = Rows(cases, since).packed(events, groups, {"ladders": ladders(cases)})
-    found: dict[str, Any] = unpacked(text)
-    return found
+    document: dict[str, Any] = unpacked(text)
+    return document
 
 
 def group_of(first: CaseRecord, *others: CaseRecord) -> FailureGroup:
-    return FailureGroup(first, [one.case for one in (first, *others)])
+    return FailureGroup(first, [case.case for case in (first, *others)])
 
 
 def packed(columns: Iterable[tuple[str, Any]]) -> str:
-    made = Packed()
+    packed = Packed()
     for name, column in columns:
-        made.add(name, column)
-    return made.text()
+        packed.add(name, column)
+    return packed.text()
 
 
-def column(found: dict[str, Any], name: str) -> list[str | None]:
-    return [found["pool"][place] for place in found[name]]
+def column(document: dict[str, Any], name: str) -> list[str | None]:
+    return [document["pool"][place] for place in document[name]]
 
 
-def axis(found: dict[str, Any], name: str) -> list[str | None]:
-    return [found["pool"][place] for place in found["values"][found["axes"].index(name)]]
+def axis(document: dict[str, Any], name: str) -> list[str | None]:
+    return [document["pool"][place] for place in document["values"][document["axes"].index(name)]]
 
 
 def details(cases: Sequence[CaseRecord]) -> list[list[dict[str, Any]]]:
@@ -68,26 +68,26 @@ def test_the_table_has_all_of_each_case() -> None:
         record(case="d", measurements={"conclusion": "56 fit\n  and a table"}),
         record(case="e", outcome="failed", error=error(code=None, message="\n it broke\nthen")),
     ]
-    found = shown(cases, (), [group_of(cases[4]), group_of(*cases[1:3])])
-    assert found["began"] == BEGAN.isoformat()
-    assert found["case"] == ["a", "b", "c", "d", "e"]
-    assert column(found, "state") == ["passed", "failed", "expected", "passed", "failed"]
-    assert column(found, "suite") == ["context_count", "other", *["context_count"] * 3]
-    assert column(found, "device") == ["sim-v73", None, *["sim-v73"] * 3]
-    assert found["start"] == [1500, 0, 0, 0, 0]
-    assert found["seconds"] == [0.412, 0.41, 0.41, 0.41, 0.41]
-    assert column(found, "code") == [None, "1002", "1002", None, None]
-    assert found["group"] == [-1, 1, 1, -1, 0]
-    assert found["since"] is None
+    document = shown(cases, (), [group_of(cases[4]), group_of(*cases[1:3])])
+    assert document["began"] == BEGAN.isoformat()
+    assert document["case"] == ["a", "b", "c", "d", "e"]
+    assert column(document, "state") == ["passed", "failed", "expected", "passed", "failed"]
+    assert column(document, "suite") == ["context_count", "other", *["context_count"] * 3]
+    assert column(document, "device") == ["sim-v73", None, *["sim-v73"] * 3]
+    assert document["start"] == [1500, 0, 0, 0, 0]
+    assert document["seconds"] == [0.412, 0.41, 0.41, 0.41, 0.41]
+    assert column(document, "code") == [None, "1002", "1002", None, None]
+    assert document["group"] == [-1, 1, 1, -1, 0]
+    assert document["since"] is None
     first_line = error().message.partition("\n")[0]
-    assert column(found, "why") == [None, *[f"1002 {first_line}"] * 2, "56 fit", "it broke"]
-    assert len(found["pool"]) == len(set(found["pool"])), "each value once"
+    assert column(document, "why") == [None, *[f"1002 {first_line}"] * 2, "56 fit", "it broke"]
+    assert len(document["pool"]) == len(set(document["pool"])), "each value once"
 
 
 def test_beside_an_earlier_run_each_case_says_what_became_of_it() -> None:
     since = Since("earlier", {"b": "new", "gone": "gone"}, ("gone",), {})
-    found = shown([record(case="a"), record(case="b")], (), (), since)
-    assert column(found, "since") == [None, "new"]
+    document = shown([record(case="a"), record(case="b")], (), (), since)
+    assert column(document, "since") == [None, "new"]
 
 
 def test_axes_are_those_that_tell_cases_apart() -> None:
@@ -96,25 +96,25 @@ def test_axes_are_those_that_tell_cases_apart() -> None:
         record(axes={"device": "y", "same": 1, "other": 2, "kind": True, "odd": ["é"]}),
         record(axes={"device": "z", "same": 1, "other": 2, "kind": 1.0, "last": "1"}),
     ]
-    found = shown(cases)
-    assert found["axes"] == ["other", "kind", "odd", "last"]
-    assert axis(found, "other") == ["1", "2", "2"]
+    document = shown(cases)
+    assert document["axes"] == ["other", "kind", "odd", "last"]
+    assert axis(document, "other") == ["1", "2", "2"]
     # 1 is neither true nor 1.0
-    assert axis(found, "kind") == ["1", "true", "1.0"]
-    assert axis(found, "odd") == ["é", '["é"]', None]
-    assert axis(found, "last") == [None, None, "1"]
+    assert axis(document, "kind") == ["1", "true", "1.0"]
+    assert axis(document, "odd") == ["é", '["é"]', None]
+    assert axis(document, "last") == [None, None, "1"]
     assert shown(cases[:1])["axes"] == []
-    assert axis(shown([record(axes={"x": one}) for one in (True, 1)]), "x") == ["true", "1"]
-    engines = shown([record(engine=one) for one in ("qnn", "ort", None)])
+    assert axis(shown([record(axes={"x": value}) for value in (True, 1)]), "x") == ["true", "1"]
+    engines = shown([record(engine=engine) for engine in ("qnn", "ort", None)])
     assert axis(engines, "engine") == ["qnn", "ort", None]
 
 
 def test_axes_and_texts_without_end_are_bounded() -> None:
     names = [f"axis{number}" for number in range(30)]
     cases = [record(axes=dict.fromkeys(names, value)) for value in ("x" * 300, "y" * 301)]
-    found = shown(cases)
-    assert found["axes"] == names[:24]
-    assert axis(found, "axis0") == ["x" * 300, "y" * 296 + " ..."]
+    document = shown(cases)
+    assert document["axes"] == names[:24]
+    assert axis(document, "axis0") == ["x" * 300, "y" * 296 + " ..."]
     (why,) = column(shown([record(outcome="failed", error=error(message="m" * 999))]), "why")
     assert why == f"1002 {'m' * 291} ..."
 
@@ -122,15 +122,15 @@ def test_axes_and_texts_without_end_are_bounded() -> None:
 @reaches(0.4)
 @given(st.lists(json_values, min_size=1, max_size=8))
 def test_any_values_of_an_axis_are_told_apart_where_they_differ(values: list[Any]) -> None:
-    """What is not a text is shown as JSON."""
+    """Values other than texts are shown as JSON."""
     cases = [record(axes={"x": value}) for value in values]
-    found = shown(cases)
-    if found["axes"]:
+    document = shown(cases)
+    if document["axes"]:
         reached()
-        places = found["values"][0]
-        for a, one in zip(places, values, strict=True):
+        places = document["values"][0]
+        for a, value in zip(places, values, strict=True):
             for b, other in zip(places, values, strict=True):
-                same = type(one) is type(other) and json.dumps(one) == json.dumps(other)
+                same = type(value) is type(other) and json.dumps(value) == json.dumps(other)
                 assert (a == b) == same
     else:
         assert all(value == values[0] for value in values)
@@ -143,9 +143,9 @@ def test_lists_of_times_are_summed_up() -> None:
         case_with(),
         case_with(load_us=[1, 2, 3, 4, 5, 6, 7, 1000]),
     ]
-    found = shown(cases)
-    load, run = (found["figure_names"].index(name) for name in ("load_us", "run_us"))
-    assert found["figures"] == [
+    document = shown(cases)
+    load, run = (document["figure_names"].index(name) for name in ("load_us", "run_us"))
+    assert document["figures"] == [
         # how many, least, quartile, median, quartile, most
         [[load, 3, 300, 300, 305, 310, 310], [run, 1, 5, 5, 5, 5, 5]],
         [[run, 2, 10, 10, 15, 20, 20]],
@@ -174,8 +174,10 @@ def test_what_failed_comes_first_of_those_with_many_contexts_and_then_the_longes
         record(measurements={"load_us": ["a", "b", "c"]}),
         record(measurements={"load_us": 7}),
     ]
-    found = [(one["case"], one["loads"], one["failed_at"]) for one in shown(cases)["ladders"]]
-    assert found == [
+    ladders_shown = [
+        (ladder["case"], ladder["loads"], ladder["failed_at"]) for ladder in shown(cases)["ladders"]
+    ]
+    assert ladders_shown == [
         (4, 3, 4),
         (2, 9, None),
         (3, 9, None),
@@ -191,31 +193,31 @@ def test_a_ladder_has_its_memory() -> None:
         climb(2, load_rss_bytes=[50]),
         climb(2, load_rss_bytes="x"),
     )
-    found = shown([with_memory, fewer, odd])["ladders"]
-    assert found[0] == {
+    ladders_shown = shown([with_memory, fewer, odd])["ladders"]
+    assert ladders_shown[0] == {
         "case": 0,
         "loads": 2,
         "load_us": [7, 8],
         "rss_bytes": [50, 60],
         "failed_at": None,
     }
-    assert [one["rss_bytes"] for one in found[1:]] == [[], []]
+    assert [entry["rss_bytes"] for entry in ladders_shown[1:]] == [[], []]
 
 
 def test_ladders_without_end_are_bounded_and_keep_their_peaks() -> None:
     loads = [1.0] * 999
     loads[500] = 9.0
-    (one,) = shown([climb(999, load_us=loads)])["ladders"]
-    assert (one["loads"], len(one["load_us"]), max(one["load_us"])) == (999, 400, 9.0)
+    (ladder,) = shown([climb(999, load_us=loads)])["ladders"]
+    assert (ladder["loads"], len(ladder["load_us"]), max(ladder["load_us"])) == (999, 400, 9.0)
     assert len(shown([climb(400)])["ladders"][0]["load_us"]) == 400
     many = [climb(3)] * 600 + [climb(2, failed_at=2)]
-    found = shown(many)["ladders"]
-    assert (len(found), found[0]["case"]) == (500, 600)
+    ladders_shown = shown(many)["ladders"]
+    assert (len(ladders_shown), ladders_shown[0]["case"]) == (500, 600)
 
 
 def event(**changed: Any) -> DeviceEvent:
-    told = {"event": "health", "state": "good", "run": "r", "device": "sim-v73"}
-    return DeviceEvent(**(told | {"started": BEGAN, "duration_s": 0.0} | changed))
+    fields = {"event": "health", "state": "good", "run": "r", "device": "sim-v73"}
+    return DeviceEvent(**(fields | {"started": BEGAN, "duration_s": 0.0} | changed))
 
 
 def test_events_and_heat_are_beside_the_cases() -> None:
@@ -225,8 +227,8 @@ def test_events_and_heat_are_beside_the_cases() -> None:
         event(vitals={"hottest_c": "hot"}),
     ]
     cases = [case_with(), case_with(gate={"hottest_c": 0.0}), case_with(gate={"hottest_c": 41.5})]
-    found = shown(cases, events)
-    assert found["events"][0] == {
+    document = shown(cases, events)
+    assert document["events"][0] == {
         "device": "sim-v73",
         "event": "health",
         "state": "good",
@@ -235,16 +237,18 @@ def test_events_and_heat_are_beside_the_cases() -> None:
         "seconds": 1.235,
         "celsius": None,
     }
-    told = [(one["event"], one["state"], one["celsius"]) for one in found["events"][1:]]
-    assert told == [("reboot", "bad", 0.0), ("health", "good", None)]
-    assert found["start"] == [2000] * 3
-    assert found["degrees"] == [[1, 0.0], [2, 41.5]]
+    events_shown = [
+        (entry["event"], entry["state"], entry["celsius"]) for entry in document["events"][1:]
+    ]
+    assert events_shown == [("reboot", "bad", 0.0), ("health", "good", None)]
+    assert document["start"] == [2000] * 3
+    assert document["degrees"] == [[1, 0.0], [2, 41.5]]
 
 
 def test_a_run_of_nothing_has_no_beginning() -> None:
-    found = shown([])
-    assert (found.pop("began"), found.pop("since")) == (None, None)
-    assert not any(found.values())
+    document = shown([])
+    assert (document.pop("began"), document.pop("since")) == (None, None)
+    assert not any(document.values())
 
 
 @pytest.mark.parametrize("number", [0, 1, 999, 1000, 1001, 2500])
@@ -269,18 +273,18 @@ def test_whatever_is_packed_comes_out_again(columns: list[tuple[str, Any]]) -> N
 
 def test_the_view_of_a_case_is_where_the_page_looks_for_it() -> None:
     cases = [record(case=f"c{number}") for number in range(260)]
-    found = details(cases)
-    assert [len(block) for block in found] == [128, 128, 4]
-    assert [one["case"] for block in found for one in block] == [one.case for one in cases]
+    document = details(cases)
+    assert [len(block) for block in document] == [128, 128, 4]
+    assert [case["case"] for block in document for case in block] == [case.case for case in cases]
     assert details([]) == []
 
 
 def test_the_view_of_a_case_says_only_what_there_is_to_say() -> None:
-    (((one),),) = details([record(case="é", checks=(), attempt=1)])
-    assert one["case"] == "é"
-    assert one["device"]["name"] == DEVICE["name"]
-    assert one["measurements"]["load_us"] == [300, 310, 305]
-    assert not {"error", "checks", "attempt", "expected"} & set(one)
+    (((document),),) = details([record(case="é", checks=(), attempt=1)])
+    assert document["case"] == "é"
+    assert document["device"]["name"] == DEVICE["name"]
+    assert document["measurements"]["load_us"] == [300, 310, 305]
+    assert not {"error", "checks", "attempt", "expected"} & set(document)
 
 
 def test_what_is_too_much_for_a_page_is_left_to_the_journal() -> None:
@@ -290,8 +294,8 @@ def test_what_is_too_much_for_a_page_is_left_to_the_journal() -> None:
         record(case="much", measurements={"text": large}, outcome="failed"),
         record(case="c" * 400, axes={"axis": large}),
     )
-    ((one, other, last),) = details([fits, much, too_much])
-    assert len(one["measurements"]["text"]) == 200_000
+    ((first, other, last),) = details([fits, much, too_much])
+    assert len(first["measurements"]["text"]) == 200_000
     assert "measurements" not in other
     assert (other["error"]["code"], other["axes"]["backend"]) == (1002, "htp")
     assert last == {"case": "c" * 296 + " ...", "outcome": "passed"}

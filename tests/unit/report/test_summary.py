@@ -21,9 +21,9 @@ from tests.unit.results.records import error, final_attempts, record
 EXPECTED = {"known_issue": "pd"}
 
 
-def lines_of(made: Sequence[CaseRecord], report: str, **more: Any) -> list[str]:
+def lines_of(records: Sequence[CaseRecord], report: str, **more: Any) -> list[str]:
     """Of a run that has these cases and no others."""
-    return summary_lines(final_attempts(made), coverage_of(made), report, **more)
+    return summary_lines(final_attempts(records), coverage_of(records), report, **more)
 
 
 def test_what_strictness_fails_is_counted_in_the_first_line() -> None:
@@ -33,7 +33,7 @@ def test_what_strictness_fails_is_counted_in_the_first_line() -> None:
 
 
 def test_each_wrong_file_has_a_line_of_its_own() -> None:
-    made = [
+    records = [
         record(
             case=f"case{number}",
             outcome="error",
@@ -42,7 +42,7 @@ def test_each_wrong_file_has_a_line_of_its_own() -> None:
         )
         for number, name in enumerate(("one", "two", "two"))
     ]
-    lines = lines_of(made, "r")[1:-1]
+    lines = lines_of(records, "r")[1:-1]
     assert [line.split("  [")[0] for line in lines] == [
         "   2 x ERROR, lost to a wrong test or input: /here/two.bin: is none",
         "   1 x ERROR, lost to a wrong test or input: /here/one.bin: is none",
@@ -50,22 +50,24 @@ def test_each_wrong_file_has_a_line_of_its_own() -> None:
 
 
 def test_what_one_adb_server_lost_is_one_line() -> None:
-    gone = "no adb server at localhost:5037: refused"
-    made = [
+    problem = "no adb server at localhost:5037: refused"
+    records = [
         record(
             case=f"case{number}",
             outcome="error",
             cause="infra",
             error=error(api=None, code=None, message=text, symbol=None),
         )
-        for number, text in enumerate((f"a: {gone}", f"b is not used: {gone}; start it", "other"))
+        for number, text in enumerate(
+            (f"a: {problem}", f"b is not used: {problem}; start it", "other")
+        )
     ]
-    lines = lines_of(made, "r")[1:-1]
+    lines = lines_of(records, "r")[1:-1]
     assert [line.split("lost to")[0] for line in lines] == ["   2 x ERROR, ", "   1 x ERROR, "]
 
 
 def test_the_lines_say_what_happened() -> None:
-    made = [
+    records = [
         record(case="a"),
         record(case="b", outcome="failed", expected=EXPECTED),
         record(case="c", outcome="failed", expected=EXPECTED),
@@ -83,7 +85,7 @@ def test_the_lines_say_what_happened() -> None:
             error=error(api="QnnMem_register", code=1000, message="no", symbol=None),
         ),
     ]
-    assert lines_of(made, "reports/x") == [
+    assert lines_of(records, "reports/x") == [
         "5 of 7 cases have a verdict, 1 lost to the lab, 1 unsupported: 1 passed, 2 failed, "
         "2 expected",
         "   2 x CRASHED: QnnContext_createFromBinary QNN_COMMON_ERROR_MEM_ALLOC SIGSEGV 0x1f"
@@ -116,8 +118,8 @@ def test_the_first_cause_stands_before_what_came_of_it() -> None:
 
 
 def test_what_a_case_concluded_is_said() -> None:
-    made = [record(case="suites/test_a.py::test_limit[x]", measurements={"conclusion": "bytes"})]
-    assert lines_of(made, "r")[1] == "test_a.py::test_limit[x]: bytes"
+    records = [record(case="suites/test_a.py::test_limit[x]", measurements={"conclusion": "bytes"})]
+    assert lines_of(records, "r")[1] == "test_a.py::test_limit[x]: bytes"
     table = [
         record(case="suites/test_a.py::test_limit[x]", measurements={"conclusion": "a\n b\nc"})
     ]
@@ -127,15 +129,15 @@ def test_what_a_case_concluded_is_said() -> None:
 def test_what_cases_of_one_test_concluded_alike_is_said_once() -> None:
     figures = {"conclusion": "only its 3 contexts ran"}
     cases = ["m.pte::test_contexts[a]", "m.pte::test_contexts[b]", "n.pte::test_contexts[a]"]
-    made = [record(case=f"own/{case}", measurements=figures) for case in cases]
-    assert lines_of(made, "r")[1:-1] == [
+    records = [record(case=f"own/{case}", measurements=figures) for case in cases]
+    assert lines_of(records, "r")[1:-1] == [
         f"{cases[0]} and 1 more: only its 3 contexts ran",
         f"{cases[2]}: only its 3 contexts ran",
     ]
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "said"),
+    ("outcomes", "is_said"),
     [
         (["unsupported", "skipped"], True),
         (["unsupported"], True),
@@ -144,9 +146,11 @@ def test_what_cases_of_one_test_concluded_alike_is_said_once() -> None:
         (["unsupported", "error"], False),
     ],
 )
-def test_a_run_that_tells_nothing_of_any_target_says_so(outcomes: list[Any], said: bool) -> None:
-    made = [record(case=f"x[{at}]", outcome=outcome) for at, outcome in enumerate(outcomes)]
-    assert ("NOTHING WAS TESTED" in "\n".join(lines_of(made, "r"))) == said
+def test_a_run_that_tells_nothing_of_any_target_says_so(outcomes: list[Any], is_said: bool) -> None:
+    records = [
+        record(case=f"x[{index}]", outcome=outcome) for index, outcome in enumerate(outcomes)
+    ]
+    assert ("NOTHING WAS TESTED" in "\n".join(lines_of(records, "r"))) == is_said
 
 
 def test_nothing_run() -> None:
@@ -159,16 +163,16 @@ def test_failures_without_an_error_are_shown_too() -> None:
 
 
 def test_retries_are_mentioned_and_only_the_last_attempt_counts() -> None:
-    made = [record(outcome="error", cause="infra"), record(attempt=2)]
-    assert lines_of(made, "r")[:2] == [
+    records = [record(outcome="error", cause="infra"), record(attempt=2)]
+    assert lines_of(records, "r")[:2] == [
         "1 of 1 case has a verdict: 1 passed",
         "1 case was tried more than once",
     ]
-    assert coverage_of(made).exit_code == 0
+    assert coverage_of(records).exit_code == 0
 
 
 @pytest.mark.parametrize(
-    ("made", "code"),
+    ("records", "code"),
     [
         ([], 0),
         ([record()], 0),
@@ -187,33 +191,33 @@ def test_retries_are_mentioned_and_only_the_last_attempt_counts() -> None:
         ),
     ],
 )
-def test_exit_codes(made: list[CaseRecord], code: int) -> None:
-    assert coverage_of(made).exit_code == code
+def test_exit_codes(records: list[CaseRecord], code: int) -> None:
+    assert coverage_of(records).exit_code == code
 
 
 def test_many_signatures_are_cut_off() -> None:
     names = [f"{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(60)]
-    made = [record(case=n, outcome="failed", error=error(message=f"why {n}")) for n in names]
-    lines = lines_of(made, "r")
+    records = [record(case=n, outcome="failed", error=error(message=f"why {n}")) for n in names]
+    lines = lines_of(records, "r")
     assert len(lines) == 43
     assert lines[-2] == "... and 20 more signatures"
 
 
 def test_preflight_is_one_line_per_code_with_what_came_of_it() -> None:
     def finding(code: str, explanation: str, severity: str = "error") -> PreflightRecord:
-        given = {"code": code, "severity": severity, "explanation": explanation, "fix": "f"}
-        return PreflightRecord.model_validate(given)
+        fields = {"code": code, "severity": severity, "explanation": explanation, "fix": "f"}
+        return PreflightRecord.model_validate(fields)
 
-    made = [
+    records = [
         record(case="a", preflight=(finding("sdk-mix", "one"), finding("x", "quiet", "info"))),
         record(case="b", outcome="failed", preflight=(finding("sdk-mix", "two"),) * 2),
         record(case="c", preflight=(finding("soc-unknown", "three", "warning"),)),
     ]
-    assert preflight_lines(made) == [
+    assert preflight_lines(records) == [
         "preflight error sdk-mix: one (and 1 more like it)  [then: 1 passed, 1 failed]",
         "preflight warning soc-unknown: three  [then: 1 passed]",
     ]
-    assert all(len(line) <= 70 for line in preflight_lines(made, width=70))
+    assert all(len(line) <= 70 for line in preflight_lines(records, width=70))
 
 
 def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> None:
@@ -237,9 +241,9 @@ def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> 
 
 
 def test_only_what_was_wrong_with_a_device_gets_a_line() -> None:
-    given = {"run": "r", "device": "phone", "started": "2026-11-20T10:00:00Z", "duration_s": 1.0}
-    well = DeviceEvent(event="health", state="good", detail="good", **given)
-    sent = DeviceEvent(event="push", state="good", detail="QNN", pushed_bytes=5, **given)
+    fields = {"run": "r", "device": "phone", "started": "2026-11-20T10:00:00Z", "duration_s": 1.0}
+    well = DeviceEvent(event="health", state="good", detail="good", **fields)
+    sent = DeviceEvent(event="push", state="good", detail="QNN", pushed_bytes=5, **fields)
     assert event_lines([well, sent]) == []
-    back = DeviceEvent(event="reboot", state="good", detail="well again", **given)
+    back = DeviceEvent(event="reboot", state="good", detail="well again", **fields)
     assert event_lines([well, sent, back]) == ["device phone: reboot; at the end well again"]

@@ -1,4 +1,4 @@
-"""Which words a summary has for what, and where its lines end."""
+"""The words of a summary, and the ends of its lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.results.records import error, record
 
 
 @pytest.mark.parametrize(
-    ("text", "most", "told"),
+    ("text", "most", "expected"),
     [
         ("abcdefghijk", 11, "abcdefghijk"),
         ("abcdefghijkl", 11, "abc ... jkl"),
@@ -36,8 +36,8 @@ from tests.unit.results.records import error, record
         ("", 11, ""),
     ],
 )
-def test_of_what_is_too_long_both_ends_are_shown(text: str, most: int, told: str) -> None:
-    assert shortened(text, most) == told
+def test_of_what_is_too_long_both_ends_are_shown(text: str, most: int, expected: str) -> None:
+    assert shortened(text, most) == expected
 
 
 def test_code_is_one_line_without_an_end_of_its_own() -> None:
@@ -67,7 +67,7 @@ def failing(case: str, **more: Any) -> CaseRecord:
 
 def test_what_fails_comes_first_and_of_it_what_is_most_frequent() -> None:
     other = error(message="another")
-    made = [
+    records = [
         failing("a", outcome="unsupported", cause=None, error=error()),
         failing("b", outcome="unsupported", cause=None, error=None),
         failing("c", expected=EXPECTED),
@@ -81,11 +81,11 @@ def test_what_fails_comes_first_and_of_it_what_is_most_frequent() -> None:
         failing("k", outcome="skipped", cause=None, error=error()),
         failing("l", outcome="error", cause="config", error=None),
     ]
-    told = ["".join(group.cases) for group in failure_groups(made)]
-    assert told == ["fg", "e", "h", "d", "l", "c", "a"]
-    sections = [section(group.first) for group in failure_groups(made)]
+    text = ["".join(group.cases) for group in failure_groups(records)]
+    assert text == ["fg", "e", "h", "d", "l", "c", "a"]
+    sections = [section(group.first) for group in failure_groups(records)]
     assert sections == ["failing"] * 3 + ["lab", "lab", "expected", "unsupported"]
-    assert totals(made) == {
+    assert totals(records) == {
         "passed": 2,
         "failed": 3,
         "crashed": 1,
@@ -97,15 +97,19 @@ def test_what_fails_comes_first_and_of_it_what_is_most_frequent() -> None:
 
 
 def test_a_part_is_an_object_or_empty() -> None:
-    one = record(measurements={"gate": {"a": 1}, "list": [1]})
-    assert (part_of(one, "gate"), part_of(one, "list"), part_of(one, "none")) == ({"a": 1}, {}, {})
+    case = record(measurements={"gate": {"a": 1}, "list": [1]})
+    assert (part_of(case, "gate"), part_of(case, "list"), part_of(case, "none")) == (
+        {"a": 1},
+        {},
+        {},
+    )
 
 
 def test_what_stands_behind_passed_is_told_where_it_is_no_reference() -> None:
     def ran(*outputs: str | None, outcome: str = "passed") -> list[CaseRecord]:
         return [
-            record(case=f"{outcome}{at}", outputs=how, outcome=outcome)
-            for at, how in enumerate(outputs)
+            record(case=f"{outcome}{index}", outputs=options, outcome=outcome)
+            for index, options in enumerate(outputs)
         ]
 
     assert outputs_lines(ran("reference", None)) == []
@@ -119,14 +123,16 @@ def test_what_stands_behind_passed_is_told_where_it_is_no_reference() -> None:
 
 
 def test_forty_signatures_have_a_line_and_as_many_are_no_more() -> None:
-    made = [failing(f"{n:02}", error=error(message=chr(65 + n % 26) * (n + 1))) for n in range(41)]
-    assert not [one for one in lines_of(made[:40], "r") if "more signatures" in one]
-    assert lines_of(made, "r")[-2] == "... and 1 more signature"
+    records = [
+        failing(f"{n:02}", error=error(message=chr(65 + n % 26) * (n + 1))) for n in range(41)
+    ]
+    assert not [record for record in lines_of(records[:40], "r") if "more signatures" in record]
+    assert lines_of(records, "r")[-2] == "... and 1 more signature"
 
 
 def test_retries_of_several_cases_are_counted() -> None:
-    made = [record(case=name, attempt=2) for name in "ab"]
-    assert lines_of(made, "r")[1:] == ["2 cases were tried more than once", "report: r"]
+    records = [record(case=name, attempt=2) for name in "ab"]
+    assert lines_of(records, "r")[1:] == ["2 cases were tried more than once", "report: r"]
 
 
 def test_a_line_is_as_wide_as_it_may_be_and_keeps_the_end_of_a_case() -> None:
@@ -151,8 +157,8 @@ def test_a_line_is_as_wide_as_it_may_be_and_keeps_the_end_of_a_case() -> None:
 )
 def test_a_thread_stays_if_it_takes_half_of_a_line_at_most(thread: str, is_told: bool) -> None:
     known = Diagnosis(id="x", confidence="known", words="w" * 90, thread=thread)
-    said = error().model_copy(update={"diagnosis": known})
-    line = lines_of([failing("a", error=said)], "r", width=60)[2]
+    record_of_error = error().model_copy(update={"diagnosis": known})
+    line = lines_of([failing("a", error=record_of_error)], "r", width=60)[2]
     assert len(line) == 60
     assert line.endswith(f"...  [{thread}]" if is_told else "...")
     assert line.startswith("       x")
@@ -162,7 +168,7 @@ def test_a_thread_stays_if_it_takes_half_of_a_line_at_most(thread: str, is_told:
 def test_code_is_what_was_said_to_whoever_reads_markdown(text: str) -> None:
     (line,) = MarkdownIt().parseInline(f"- {as_code(text)}")
     before, *rest = line.children or []
-    assert (before.content, [one.type for one in rest]) == ("- ", ["code_inline"])
+    assert (before.content, [token.type for token in rest]) == ("- ", ["code_inline"])
     assert rest[0].content.strip() == re.sub("`+", "`", " ".join(text.split()))
 
 
@@ -170,12 +176,12 @@ def test_code_is_what_was_said_to_whoever_reads_markdown(text: str) -> None:
 def test_a_command_that_a_message_names_stays_as_it_is(words: list[str]) -> None:
     command = shlex.join(words)
     assume(" ".join(command.split()) == command)
-    told = as_code(f"not found; `{command}` looks for it", 500)
-    assert shlex.split(re.split("(?<!`)`(?!`)", told)[1]) == words
+    text = as_code(f"not found; `{command}` looks for it", 500)
+    assert shlex.split(re.split("(?<!`)`(?!`)", text)[1]) == words
 
 
 @pytest.mark.parametrize(
-    ("link", "said"),
+    ("link", "message"),
     [
         (None, "it broke"),
         (ChainLink(message="", source="log"), "it broke"),
@@ -184,37 +190,37 @@ def test_a_command_that_a_message_names_stays_as_it_is(words: list[str]) -> None
         (ChainLink(message="before\nmore", source="log"), "before -> it broke"),
     ],
 )
-def test_a_first_cause_is_told_where_it_says_more(link: ChainLink | None, said: str) -> None:
+def test_a_first_cause_is_told_where_it_says_more(link: ChainLink | None, message: str) -> None:
     shown = error(api=None, code=None, symbol=None, message="it broke\nmore")
     shown = shown.model_copy(update={"first_cause": link})
     line = lines_of([failing("a", error=shown)], "r")[1]
-    assert line == f"   1 x FAILED: {said}  [first: a]"
+    assert line == f"   1 x FAILED: {message}  [first: a]"
 
 
-def event(what: str, detail: str, device: str = "phone") -> DeviceEvent:
-    given = {"run": "r", "device": device, "started": "2026-11-20T10:00:00Z", "duration_s": 1.0}
-    return DeviceEvent(event=what, state="bad", detail=detail, **given)
+def event(name: str, detail: str, device: str = "phone") -> DeviceEvent:
+    fields = {"run": "r", "device": device, "started": "2026-11-20T10:00:00Z", "duration_s": 1.0}
+    return DeviceEvent(event=name, state="bad", detail=detail, **fields)
 
 
 def test_steps_of_a_device_are_counted_in_one_line() -> None:
-    seen = [event("reboot", "a"), event("health", "b"), event("reboot", "c")]
-    assert event_lines(seen) == ["device phone: reboot x 2, health; at the end c"]
+    events = [event("reboot", "a"), event("health", "b"), event("reboot", "c")]
+    assert event_lines(events) == ["device phone: reboot x 2, health; at the end c"]
     (line,) = event_lines([event("health", "x" * 99)], width=60)
     assert line == f"device phone: health; at the end {'x' * 24}..."
 
 
 def test_devices_that_one_adb_server_lost_share_a_line() -> None:
-    gone, other = "no adb server at pc:5037: refused", "no adb server at pc:5038: refused"
-    seen = [
-        event("health", f"bad: {gone}", "a"),
-        event("quarantine", f"it does not answer: {gone}", "b"),
+    problem, other = "no adb server at pc:5037: refused", "no adb server at pc:5038: refused"
+    events = [
+        event("health", f"bad: {problem}", "a"),
+        event("quarantine", f"it does not answer: {problem}", "b"),
         event("health", f"bad: {other}", "c"),
-        event("health", f"bad: {gone}", "b"),
+        event("health", f"bad: {problem}", "b"),
         event("health", "bad: hot", "d"),
         event("health", "bad: hot", "e"),
     ]
-    assert event_lines(seen) == [
-        f"devices a, b: health x 2, quarantine; at the end bad: {gone}",
+    assert event_lines(events) == [
+        f"devices a, b: health x 2, quarantine; at the end bad: {problem}",
         f"device c: health; at the end bad: {other}",
         "device d: health; at the end bad: hot",
         "device e: health; at the end bad: hot",
@@ -225,15 +231,15 @@ def test_preflight_counts_a_case_once_and_says_how_many_more_there_are() -> None
     def finding(words: str) -> PreflightRecord:
         return PreflightRecord(code="mix", severity="error", explanation=words, fix="f")
 
-    made = [
+    records = [
         record(case="a", outcome="failed", preflight=(finding("x"), finding("y"), finding("z"))),
         record(case="b", preflight=(finding("x"),)),
         record(case="c", preflight=(finding("x"),)),
     ]
-    assert preflight_lines(made) == [
+    assert preflight_lines(records) == [
         "preflight error mix: x (and 2 more like it)  [then: 2 passed, 1 failed]"
     ]
-    assert preflight_lines(made[1:]) == ["preflight error mix: x  [then: 2 passed]"]
+    assert preflight_lines(records[1:]) == ["preflight error mix: x  [then: 2 passed]"]
     (line,) = preflight_lines([record(preflight=(finding("x" * 99),))], width=60)
     assert line == f"preflight error mix: {'x' * 18}...  [then: 1 passed]"
 
@@ -242,7 +248,7 @@ FORESEEN = "as foreseen, the runtime is {}.0: it is refused: the layout is anoth
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["a: b", "a: b"], "a: b"),
         (
@@ -254,17 +260,19 @@ FORESEEN = "as foreseen, the runtime is {}.0: it is refused: the layout is anoth
     ],
 )
 def test_what_a_diagnosis_says_of_one_case_is_not_said_of_all(
-    words: list[str], said: str | None
+    words: list[str], message: str | None
 ) -> None:
-    told = [Diagnosis(id="x", confidence="known", words=one) for one in words]
-    cases = [failing("a", error=error().model_copy(update={"diagnosis": one})) for one in told]
+    diagnoses = [Diagnosis(id="x", confidence="known", words=word) for word in words]
+    cases = [
+        failing("a", error=error().model_copy(update={"diagnosis": entry})) for entry in diagnoses
+    ]
     (group,) = failure_groups([*cases, failing("b")])
-    assert (group.diagnosis and group.diagnosis.words) == said
+    assert (group.diagnosis and group.diagnosis.words) == message
 
 
 def test_what_preflight_foresaw_is_not_said_once_more_behind_the_failure() -> None:
     known = Diagnosis(id="x", confidence="known", words="as foreseen, it is refused: w")
-    one = PreflightRecord(code="mix", severity="error", explanation="it is refused", fix="f")
-    case = failing("a", error=error().model_copy(update={"diagnosis": known}), preflight=(one,))
+    finding = PreflightRecord(code="mix", severity="error", explanation="it is refused", fix="f")
+    case = failing("a", error=error().model_copy(update={"diagnosis": known}), preflight=(finding,))
     (line,) = preflight_lines([case])
     assert line == "preflight error mix: it came true, as the failure says  [then: 1 failed]"

@@ -1,4 +1,4 @@
-"""What whole suites measured, as tables: what stands in them, and what does not."""
+"""Tables of the measurements of whole suites."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.unit.results.records import record
 
 def pairing(prepare: str, execute: str, **changed: Any) -> CaseRecord:
     axes = {"backend": "htp", "qnn": "2.51.0", "prepare": prepare, "execute": execute}
-    seen = {"before": 100, "loaded": 4_000_100, "bound": 4_000_100, "first": 4_000_100}
-    given: dict[str, Any] = {
+    memory = {"before": 100, "loaded": 4_000_100, "bound": 4_000_100, "first": 4_000_100}
+    fields: dict[str, Any] = {
         "case": f"suites/test_mem_type_pairing.py::test[{prepare}-{execute}]",
         "axes": axes,
         "measurements": {
-            "shared_buffer_bytes": seen,
+            "shared_buffer_bytes": memory,
             "io_bytes": 4_000_000,
             "first_inference_us": 12_705,
             "steady_median_us": 581.0,
@@ -34,7 +34,7 @@ def pairing(prepare: str, execute: str, **changed: Any) -> CaseRecord:
             undecided("steady_latency_same", "noise"),
         ],
     }
-    return record(**(given | changed))
+    return record(**(fields | changed))
 
 
 def spans_of(table: Table) -> list[list[Span]]:
@@ -52,8 +52,8 @@ def texts(table: Table) -> dict[str, list[str]]:
 def test_memory_types_stand_as_documented_beside_what_was_measured() -> None:
     unsupported = pairing("raw", "memhandle", outcome="unsupported", checks=[], measurements={})
     (table,) = pairings([pairing("raw", "raw"), unsupported, record()])
-    told = ["at load", "4.00 MB", "0.00 MB", "yes", "2", "12.71 ms", "581 µs"]
-    assert texts(table)["raw -> raw"] == ["passed", *told]
+    cells = ["at load", "4.00 MB", "0.00 MB", "yes", "2", "12.71 ms", "581 µs"]
+    assert texts(table)["raw -> raw"] == ["passed", *cells]
     blank = ["at load", "", "", "no", "", "", ""]
     assert texts(table)["raw -> memhandle"] == ["unsupported", *blank]
     marks = [cell.mark for cell in spans_of(table)[0]]
@@ -73,15 +73,15 @@ def test_what_no_target_shows_is_unseen_and_not_nothing() -> None:
 
 def test_a_table_holds_what_differs_in_its_axes_only() -> None:
     older = pairing("raw", "raw", axes=pairing("raw", "raw").axes | {"qnn": "2.47.0"})
-    found = pairings([pairing("raw", "raw"), pairing("memhandle", "raw"), older])
-    assert [one.title for one in found] == ["sim-v73, qnn 2.51.0", "sim-v73, qnn 2.47.0"]
-    assert [len(spans_of(one)) for one in found] == [2, 1]
+    tables = pairings([pairing("raw", "raw"), pairing("memhandle", "raw"), older])
+    assert [entry.title for entry in tables] == ["sim-v73, qnn 2.51.0", "sim-v73, qnn 2.47.0"]
+    assert [len(spans_of(entry)) for entry in tables] == [2, 1]
     nothing_judged = [pairing("raw", "raw", checks=[], outcome="failed")]
     assert pairings(nothing_judged) == []
 
 
 def test_what_sharing_saved_is_told_in_bytes() -> None:
-    one = record(
+    case = record(
         axes={"strategy": "max"},
         measurements={
             "expected_spill_fill_bytes": 6_900_000,
@@ -96,7 +96,7 @@ def test_what_sharing_saved_is_told_in_bytes() -> None:
             held("outputs_equal[0-1-2]", True, "the same"),
         ],
     )
-    (table,) = sharings([one, record()])
+    (table,) = sharings([case, record()])
     expected = ["passed", "6.90 MB", "6.90 MB", "15.50 MB", "8.70 MB", "8.60 MB", "held", "held"]
     assert texts(table) == {"max": expected}
     assert spans_of(table)[0][6].mark == "failed", "the worst of all orders of release"

@@ -15,16 +15,16 @@ from tests.unit.report.test_tables import pairing, spans_of
 from tests.unit.results.records import DEVICE, error, record
 
 
-def measured(seen: dict[str, Any], checks: list[Check] | None = None) -> dict[str, Span]:
+def measured(memory: dict[str, Any], checks: list[Check] | None = None) -> dict[str, Span]:
     """The cells of one pairing by their columns."""
-    given = {} if checks is None else {"checks": checks}
-    (table,) = pairings([pairing("raw", "raw", measurements=seen, **given)])
+    fields = {} if checks is None else {"checks": checks}
+    (table,) = pairings([pairing("raw", "raw", measurements=memory, **fields)])
     assert len(spans_of(table)) == 1
     return dict(zip(table.columns, spans_of(table)[0], strict=True))
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "text"),
     [
         (0, "0 µs"),
         (999, "999 µs"),
@@ -35,12 +35,12 @@ def measured(seen: dict[str, Any], checks: list[Check] | None = None) -> dict[st
         (None, ""),
     ],
 )
-def test_times_are_told_in_what_reads_best(value: object, told: str) -> None:
-    assert measured({"first_inference_us": value})["First inference"].text == told
+def test_times_are_told_in_what_reads_best(value: object, text: str) -> None:
+    assert measured({"first_inference_us": value})["First inference"].text == text
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "text"),
     [
         (0, 5_000, "0.01 MB"),
         (1, 1, "0.00 MB"),
@@ -49,9 +49,9 @@ def test_times_are_told_in_what_reads_best(value: object, told: str) -> None:
         (None, 1, ""),
     ],
 )
-def test_growth_is_told_in_megabytes(before: object, after: object, told: str) -> None:
+def test_growth_is_told_in_megabytes(before: object, after: object, text: str) -> None:
     cell = measured({"shared_buffer_bytes": {"before": before, "loaded": after}})["At load"]
-    assert (cell.text or "held") == (told or "held")
+    assert (cell.text or "held") == (text or "held")
     assert measured({"shared_buffer_bytes": 3})["At load"].text == "held"
 
 
@@ -72,11 +72,11 @@ def test_the_worst_of_several_checks_of_a_name_counts() -> None:
 
 
 def test_what_is_documented_of_each_pair() -> None:
-    pairs = [(one, other) for one in ("raw", "memhandle") for other in ("raw", "memhandle")]
+    pairs = [(prepare, other) for prepare in ("raw", "memhandle") for other in ("raw", "memhandle")]
     (table,) = pairings([pairing(*pair) for pair in pairs])
-    at = table.columns.index("I/O allocated, as documented")
+    index = table.columns.index("I/O allocated, as documented")
     copied = table.columns.index("Copied, as documented")
-    assert [(row[0].text, row[at].text, row[copied].text) for row in spans_of(table)] == [
+    assert [(row[0].text, row[index].text, row[copied].text) for row in spans_of(table)] == [
         ("raw -> raw", "at load", "yes"),
         ("raw -> memhandle", "at load", "no"),
         ("memhandle -> raw", "at the first inference", "yes"),
@@ -93,47 +93,50 @@ def test_an_outcome_says_why() -> None:
 
 
 def shared(number: int, **more: Any) -> CaseRecord:
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "case": f"s[{number}]",
         "axes": {"strategy": "max", "number": number},
         "measurements": {"expected_saving_bytes": 1},
         "checks": [held("memory_saved", True, "yes")],
     }
-    return record(**(given | more))
+    return record(**(fields | more))
 
 
 def test_tables_with_most_that_was_judged_come_first_and_forty_are_shown() -> None:
     many = [shared(number) for number in range(45)]
     more = [shared(44, case="s[again]"), shared(44, case="s[unjudged]", checks=[])]
-    found = sharings([*many, *more])
-    assert [one.title for one in found] == [
+    tables = sharings([*many, *more])
+    assert [entry.title for entry in tables] == [
         f"sim-v73, number {number}" for number in (44, *range(39))
     ]
-    cases = [unquote(row[0].link.removeprefix("#case=")) for row in spans_of(found[0])]
+    cases = [unquote(row[0].link.removeprefix("#case=")) for row in spans_of(tables[0])]
     assert cases == ["s[44]", "s[again]", "s[unjudged]"]
-    assert [one.title for one in sharings([shared(1, device=None), shared(1)])] == ["?", "sim-v73"]
-    assert [one.title for one in sharings([shared(1), shared(1, device=DEVICE)])] == ["sim-v73"]
+    assert [table.title for table in sharings([shared(1, device=None), shared(1)])] == [
+        "?",
+        "sim-v73",
+    ]
+    assert [table.title for table in sharings([shared(1), shared(1, device=DEVICE)])] == ["sim-v73"]
 
 
 def test_two_hundred_rows_of_a_table_are_shown() -> None:
-    rows = [shared(1, case=f"s[{at}]", axes={"strategy": str(at)}) for at in range(201)]
+    rows = [shared(1, case=f"s[{index}]", axes={"strategy": str(index)}) for index in range(201)]
     (table,) = sharings(rows)
     assert (len(spans_of(table)), spans_of(table)[199][0].text) == (200, "199")
     differs = OutputDifference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
-    points = {(f"d{at}", "htp", "2.9.0"): (at % 2,) for at in range(201)}
+    points = {(f"d{index}", "htp", "2.9.0"): (index % 2,) for index in range(201)}
     (drift,) = drift_tables([Output("m", "y", points, [None, differs])])
     assert [len(spans_of(drift)), *{row[0].link for row in spans_of(drift)}] == [200, ""]
 
 
 def test_nothing_is_saved_where_either_side_is_unknown() -> None:
     grown = {"shared_buffer_bytes": {"before": 1_000_000, "executed": 3_000_000}}
-    for own, reference, saved in [
+    for spill_fill, reference, saved in [
         (grown, {"reference": grown}, "0.00 MB"),
         (grown, {}, "held"),
         ({}, {"reference": grown}, "held"),
     ]:
-        one = shared(1, measurements={"expected_saving_bytes": 5} | own | reference)
-        (table,) = sharings([one])
+        case = shared(1, measurements={"expected_saving_bytes": 5} | spill_fill | reference)
+        (table,) = sharings([case])
         cells = dict(zip(table.columns, spans_of(table)[0], strict=True))
         assert cells["Saved"].text == saved
         assert cells["To be saved"].text == "0.00 MB"

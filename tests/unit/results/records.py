@@ -34,7 +34,7 @@ def final_attempts(records: Sequence[CaseRecord]) -> list[CaseRecord]:
 
 
 def error(**changed: Any) -> ErrorRecord:
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "api": LOAD,
         "code": 1002,
         "message": NO_PD,
@@ -42,7 +42,7 @@ def error(**changed: Any) -> ErrorRecord:
         "step": 57,
         "context": 56,
     }
-    return ErrorRecord.of(**(given | changed))
+    return ErrorRecord.of(**(fields | changed))
 
 
 checks = st.builds(
@@ -58,7 +58,7 @@ def record(**changed: Any) -> CaseRecord:
     """A passed case; changing the outcome alone also sets a cause and an error that fit."""
     outcome = changed.get("outcome", "passed")
     bad = outcome not in NO_CAUSE
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "run": "20261121T060000Z-00ff",
         "case": "suites/test_context_count.py::test_contexts[66-resident]",
         "engine": "qnn",
@@ -81,9 +81,9 @@ def record(**changed: Any) -> CaseRecord:
         "duration_s": 0.41,
         "logs": ["logs/x/probe.jsonl"],
     }
-    given |= changed
-    test, placement = placed(given["case"], given["engine"])
-    return CaseRecord(**({"test": test, "placement": placement} | given))
+    fields |= changed
+    test, placement = placed(fields["case"], fields["engine"])
+    return CaseRecord(**({"test": test, "placement": placement} | fields))
 
 
 json_values = st.recursive(

@@ -1,4 +1,4 @@
-"""What a node id says of where and with what a case ran, beside what says nothing of it."""
+"""Placements in node ids, beside parameters that are none."""
 
 from __future__ import annotations
 

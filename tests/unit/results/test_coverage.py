@@ -1,4 +1,4 @@
-"""How many of the selected cases have a verdict: what each counts as, and what follows from it."""
+"""Coverage: how each of the selected cases counts, and what follows from it."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ ENDED = {"finished": "2026-11-21T06:00:00Z", "problem": None}
 def test_a_case_comes_to_one_thing_for_all_readers(
     changed: dict[str, Any], standing: Standing
 ) -> None:
-    made = record(**changed)
-    assert (made.standing, Attempt.of(made).standing) == (standing, standing)
+    case = record(**changed)
+    assert (case.standing, Attempt.of(case).standing) == (standing, standing)
     lost = standing in FAULTS
-    assert Attempt.of(made).has_verdict == (standing in ("passed", "failed", "known"))
-    assert (Attempt.of(made).fault is not None) == lost
-    assert made.is_unexpected == Attempt.of(made).is_unexplained == (lost or standing == "failed")
-    if made.is_bad:
-        assert section(made) == ("lab" if lost else {"known": "expected"}.get(standing, "failing"))
+    assert Attempt.of(case).has_verdict == (standing in ("passed", "failed", "known"))
+    assert (Attempt.of(case).fault is not None) == lost
+    assert case.is_unexpected == Attempt.of(case).is_unexplained == (lost or standing == "failed")
+    if case.is_bad:
+        assert section(case) == ("lab" if lost else {"known": "expected"}.get(standing, "failing"))
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def test_a_case_comes_to_one_thing_for_all_readers(
 def test_run_json_says_how_many_were_selected(
     info: dict[str, Any] | None, selected: int | None, not_run: int
 ) -> None:
-    made = [record(), record(case="b", outcome="unsupported", device=None)]
-    found = coverage_of(made, info)
-    assert (found.selected, found.not_run) == (selected, not_run)
-    assert found.is_whole == (selected is not None and not not_run)
+    records = [record(), record(case="b", outcome="unsupported", device=None)]
+    coverage = coverage_of(records, info)
+    assert (coverage.selected, coverage.not_run) == (selected, not_run)
+    assert coverage.is_whole == (selected is not None and not not_run)
 
 
 @pytest.mark.parametrize(
@@ -107,33 +107,35 @@ def test_run_json_says_how_many_were_selected(
     ],
 )
 def test_what_is_said_first_and_how_it_ends(counts: dict[str, Any], code: int, words: str) -> None:
-    found = Coverage(**counts)
-    assert (found.headline, found.exit_code) == (words, code)
-    assert Coverage.model_validate_json(found.model_dump_json()) == found
+    coverage = Coverage(**counts)
+    assert (coverage.headline, coverage.exit_code) == (words, code)
+    assert Coverage.model_validate_json(coverage.model_dump_json()) == coverage
 
 
 @given(st.lists(records(), max_size=8), st.none() | st.integers(0, 12), st.booleans())
 def test_nothing_is_green_above_a_missing_verdict(
-    made: list[CaseRecord], selected: int | None, ended: bool
+    records: list[CaseRecord], selected: int | None, ended: bool
 ) -> None:
     info = {"selected": selected} if selected is not None else {}
-    found = coverage_of(made, info | (ENDED if ended else {}))
-    assert coverage_of(map(Attempt.of, made), info | (ENDED if ended else {})) == found
-    cases = len({one.case for one in made})
-    aside = found.unsupported + found.skipped + sum(found.missing.values())
-    if found.selected is not None:
-        assert found.selected == found.judged + aside >= cases
-    assert found.is_green <= (found.exit_code == 0)
-    unexpected = {one.case for one in made if one.standing == "failed"}
-    assert (found.failed + found.flaky > 0) or not unexpected - {
-        one.case for one in final_attempts(made) if one.standing not in ("passed", "failed")
+    coverage = coverage_of(records, info | (ENDED if ended else {}))
+    assert coverage_of(map(Attempt.of, records), info | (ENDED if ended else {})) == coverage
+    cases = len({record.case for record in records})
+    others = coverage.unsupported + coverage.skipped + sum(coverage.missing.values())
+    if coverage.selected is not None:
+        assert coverage.selected == coverage.judged + others >= cases
+    assert coverage.is_green <= (coverage.exit_code == 0)
+    unexpected = {record.case for record in records if record.standing == "failed"}
+    assert (coverage.failed + coverage.flaky > 0) or not unexpected - {
+        record.case
+        for record in final_attempts(records)
+        if record.standing not in ("passed", "failed")
     }
-    if found.failed or found.flaky:
-        assert not found.is_green
-        assert re.search(r"[1-9]\d* (failed|of them flaky)", found.sentence())
-    if found.missing or found.selected is None:
-        assert not found.is_green
-        assert found.exit_code != 0
-        assert found.lost_code in (2, 3)
+    if coverage.failed or coverage.flaky:
+        assert not coverage.is_green
+        assert re.search(r"[1-9]\d* (failed|of them flaky)", coverage.sentence())
+    if coverage.missing or coverage.selected is None:
+        assert not coverage.is_green
+        assert coverage.exit_code != 0
+        assert coverage.lost_code in (2, 3)
     else:
-        assert found.lost_code == 0
+        assert coverage.lost_code == 0

@@ -35,17 +35,17 @@ def case(
     kind: str = "ufixed8",
 ) -> CaseRecord:
     output = {"name": "y", "data_type": kind, "scale": 0.5, "digest": digest}
-    kept = {"m.pte#0": {"sha256": "00", "outputs": [output]}}
+    outputs_of_contexts = {"m.pte#0": {"sha256": "00", "outputs": [output]}}
     return record(
         case=f"m.pte::test_contexts[{device}-htp-{qnn}-m.pte-{residency}-1]",
         axes={"backend": "htp", "qnn": qnn, "residency": residency},
         device=DEVICE | {"name": device},
-        measurements={"kept_outputs": kept},
+        measurements={"kept_outputs": outputs_of_contexts},
     )
 
 
 @pytest.mark.parametrize(
-    ("data_type", "scale", "one", "first", "expected"),
+    ("data_type", "scale", "data", "first", "expected"),
     [
         ("ufixed8", 0.5, b"\x00\xff\x01", b"\x00\x00\x02", (2, 3, 255, 127.5)),
         ("ufixed8", None, b"\x00\xff", b"\x00\xff", (0, 2, 0, 0.0)),
@@ -82,17 +82,17 @@ def case(
 def test_how_outputs_differ(
     data_type: str,
     scale: float | None,
-    one: bytes,
+    data: bytes,
     first: bytes,
     expected: tuple[int, int, int | None, float],
 ) -> None:
-    found = difference(one, first, data_type, scale)
-    assert found is not None
-    assert (found.elements, found.total, found.max_steps, found.max_abs) == expected
+    figures = difference(data, first, data_type, scale)
+    assert figures is not None
+    assert (figures.elements, figures.total, figures.max_steps, figures.max_abs) == expected
 
 
 @pytest.mark.parametrize(
-    ("one", "first", "data_type"),
+    ("data", "first", "data_type"),
     [
         (b"", b"", "uint8"),
         (b"1", b"12", "uint8"),
@@ -100,25 +100,25 @@ def test_how_outputs_differ(
         (b"1", b"1", "int4"),
     ],
 )
-def test_what_cannot_be_compared(one: bytes, first: bytes, data_type: str) -> None:
-    assert difference(one, first, data_type, None) is None
+def test_what_cannot_be_compared(data: bytes, first: bytes, data_type: str) -> None:
+    assert difference(data, first, data_type, None) is None
 
 
 def test_the_offset_of_quantised_values_counts_for_their_angle() -> None:
-    found = difference(bytes([100, 101]), bytes([100, 99]), "ufixed8", 0.5, -100)
-    assert found is not None
-    assert (found.max_steps, found.max_abs, found.cosine) == (2, 1.0, -1.0)
+    figures = difference(bytes([100, 101]), bytes([100, 99]), "ufixed8", 0.5, -100)
+    assert figures is not None
+    assert (figures.max_steps, figures.max_abs, figures.cosine) == (2, 1.0, -1.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 255)), min_size=1, max_size=20))
 def test_steps_are_those_of_a_count(pairs: list[tuple[int, int]]) -> None:
-    one, other = (bytes(values) for values in zip(*pairs, strict=True))
-    found = difference(one, other, "ufixed8", 1.0)
-    assert found is not None
-    assert found.elements == sum(a != b for a, b in pairs)
-    assert found.max_steps == max(abs(a - b) for a, b in pairs) == found.max_abs
-    assert -1 <= found.cosine <= 1
-    assert difference(one, one, "ufixed8", 1.0) == OutputDifference(
+    first, other = (bytes(values) for values in zip(*pairs, strict=True))
+    figures = difference(first, other, "ufixed8", 1.0)
+    assert figures is not None
+    assert figures.elements == sum(a != b for a, b in pairs)
+    assert figures.max_steps == max(abs(a - b) for a, b in pairs) == figures.max_abs
+    assert -1 <= figures.cosine <= 1
+    assert difference(first, first, "ufixed8", 1.0) == OutputDifference(
         0, len(pairs), 0, 0.0, pytest.approx(1.0)
     )
 
@@ -129,34 +129,34 @@ def test_steps_are_those_of_a_count(pairs: list[tuple[int, int]]) -> None:
 )
 def test_any_reals_have_figures(a: list[float], b: list[float]) -> None:
     size = min(len(a), len(b))
-    found = difference(
+    figures = difference(
         np.array(a[:size], "<f4").tobytes(), np.array(b[:size], "<f4").tobytes(), "float32", None
     )
-    assert found is not None
-    assert found.max_abs == found.max_abs >= 0
-    assert -1.001 <= found.cosine <= 1
+    assert figures is not None
+    assert figures.max_abs == figures.max_abs >= 0
+    assert -1.001 <= figures.cosine <= 1
 
 
 def test_versions_are_compared_in_their_order() -> None:
     records = [case("2.51.0", B), case("2.47.0", A), case("2.9.0", A), case("2.50.40", GONE)]
-    (found,) = drift(records, FILES.get)
-    assert [point[2] for point in found.points] == ["2.9.0", "2.47.0", "2.50.40", "2.51.0"]
-    assert list(drift_lines([found])) == [
+    (output,) = drift(records, FILES.get)
+    assert [point[2] for point in output.points] == ["2.9.0", "2.47.0", "2.50.40", "2.51.0"]
+    assert list(drift_lines([output])) == [
         "m.pte#0, output y is not the same everywhere:",
         "  2.9.0, 2.47.0: the first",
         "  2.50.40: differs, and was not kept",
         "  2.51.0: 1 of 4 elements, 3 steps at most, max abs 1.5, cosine 0.9660918",
     ]
-    assert [found.beyond(steps) for steps in (0, 2, 3)] == [True, True, False]
-    point = found.document().points[-1]
+    assert [output.beyond(steps) for steps in (0, 2, 3)] == [True, True, False]
+    point = output.document().points[-1]
     assert (point.qnn, point.variant, point.deterministic) == ("2.51.0", 2, True)
 
 
 def test_the_same_everywhere_is_no_drift() -> None:
-    (found,) = drift([case("2.47.0", A), case("2.51.0", A, residency="window")], FILES.get)
-    assert not found.drifts
-    assert not found.beyond(0)
-    assert list(drift_lines([found])) == []
+    (output,) = drift([case("2.47.0", A), case("2.51.0", A, residency="window")], FILES.get)
+    assert not output.drifts
+    assert not output.beyond(0)
+    assert list(drift_lines([output])) == []
 
 
 @given(
@@ -168,19 +168,19 @@ def test_other_bytes_of_the_same_values_are_no_drift(
     """-0 and 0, and NaN of any payload."""
     first = np.array(values, "<f4")
     other = first.copy()
-    for at in range(first.size):
-        if turned >> at % 32 & 1 and first[at] == 0:
-            other[at] = -first[at]
-        elif np.isnan(first[at]):
-            other.view("<u4")[at] = 0x7FC00000 | payload
+    for index in range(first.size):
+        if turned >> index % 32 & 1 and first[index] == 0:
+            other[index] = -first[index]
+        elif np.isnan(first[index]):
+            other.view("<u4")[index] = 0x7FC00000 | payload
     files = {A: first.tobytes(), B: other.tobytes()}
-    (found,) = drift(
+    (output,) = drift(
         [case("2.47.0", A, kind="float32"), case("2.51.0", B, kind="float32")], files.get
     )
-    assert not found.drifts
-    assert not found.beyond(0)
-    assert set(found.points.values()) == {(0,)}
-    assert found.document().points[0].deterministic
+    assert not output.drifts
+    assert not output.beyond(0)
+    assert set(output.points.values()) == {(0,)}
+    assert output.document().points[0].deterministic
 
 
 def test_one_version_that_gives_several_outputs_is_not_deterministic(tmp_path: Path) -> None:
@@ -189,8 +189,8 @@ def test_one_version_that_gives_several_outputs_is_not_deterministic(tmp_path: P
         case("2.51.0", B, residency="window"),
         case("2.51.0", A, device="two"),
     ]
-    (found,) = drift(records, FILES.get)
-    assert list(drift_lines([found]))[1:] == [
+    (output,) = drift(records, FILES.get)
+    assert list(drift_lines([output]))[1:] == [
         "  one 2.51.0: not deterministic: the first; 1 of 4 elements, 3 steps at most, "
         "max abs 1.5, cosine 0.9660918",
         "  two 2.51.0: the first",
@@ -204,11 +204,11 @@ def test_one_version_that_gives_several_outputs_is_not_deterministic(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "kept",
+    "measurement",
     [None, [], {"m": None}, {"m": {"outputs": 7}}, {"m": {"outputs": [None, "x"]}}],
 )
-def test_a_measurement_of_another_form_tells_nothing(kept: object) -> None:
-    assert drift([record(measurements={"kept_outputs": kept})], FILES.get) == []
+def test_a_measurement_of_another_form_tells_nothing(measurement: object) -> None:
+    assert drift([record(measurements={"kept_outputs": measurement})], FILES.get) == []
 
 
 def test_a_run_reads_what_it_has_kept_and_nothing_else(tmp_path: Path) -> None:
@@ -218,13 +218,13 @@ def test_a_run_reads_what_it_has_kept_and_nothing_else(tmp_path: Path) -> None:
         (folder.path / OUTPUTS / f"{name}.raw").write_bytes(content)
     secret = tmp_path / "secret.raw"
     secret.write_bytes(b"\x00\x00\x00\x00")
-    for one in (case("2.47.0", A), case("2.51.0", B), case("2.52.0", "../../secret")):
-        folder.journal.append(one.model_dump(mode="json"))
-    (found,) = folder.drift()
-    assert [one is not None for one in found.differences] == [True, True, False]
+    for each in (case("2.47.0", A), case("2.51.0", B), case("2.52.0", "../../secret")):
+        folder.journal.append(each.model_dump(mode="json"))
+    (outputs,) = folder.drift()
+    assert [difference is not None for difference in outputs.differences] == [True, True, False]
     finish(folder, exit_code=0)
-    (told,) = folder.info()["drift"]
-    assert (told["context"], told["differences"][1]["max_steps"]) == ("m.pte#0", 3)
+    (drifted,) = folder.info()["drift"]
+    assert (drifted["context"], drifted["differences"][1]["max_steps"]) == ("m.pte#0", 3)
     page = (folder.path / "report.html").read_text()
     assert "1 output is not the same everywhere: see Drift." in page
     assert "outputs that are not the same everywhere" in page

@@ -1,4 +1,4 @@
-"""What a run's command asked of a file, by the options of `run` or of pytest."""
+"""Options for a file in a run's command, as `run` or pytest spell them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.results.file_options import file_options_in, pytest_options
 
 
 @pytest.mark.parametrize(
-    ("words", "asked"),
+    ("words", "expected"),
     [
         (
             "qnn-harness run m.onnx --inputs in --max-error=0.1",
@@ -22,14 +22,14 @@ from harness.results.file_options import file_options_in, pytest_options
         ("pytest --contexts=m.bin --contexts-number 3", {}),
     ],
 )
-def test_it_is_read_from_the_command(words: str, asked: dict[str, str]) -> None:
-    assert file_options_in(words.split()) == asked
-    assert file_options_in(list(pytest_options(asked))) == asked, "pytest is asked the same"
+def test_it_is_read_from_the_command(words: str, expected: dict[str, str]) -> None:
+    assert file_options_in(words.split()) == expected
+    assert file_options_in(list(pytest_options(expected))) == expected, "pytest is asked the same"
 
 
 def test_options_have_pytests_names() -> None:
-    asked = {"graph": "g", "min-sqnr": "40", "inputs": "a b"}
-    assert [*pytest_options(asked)] == [
+    options = {"graph": "g", "min-sqnr": "40", "inputs": "a b"}
+    assert [*pytest_options(options)] == [
         *("--qnn-contexts-graph=g", "--qnn-min-sqnr=40", "--qnn-contexts-inputs=a b")
     ]
 
@@ -40,8 +40,10 @@ def test_a_command_that_is_none_asks_nothing(command: object) -> None:
 
 
 def test_every_name_is_an_option_of_pytest_and_of_run() -> None:
-    there = {option.name: option for option in OPTIONS}
-    asked = file_options_in([f"{name.replace('--contexts-', '--')}=x" for name in there])
-    words = [one.partition("=")[0] for one in pytest_options(asked)]
+    options_by_name = {option.name: option for option in OPTIONS}
+    options = file_options_in(
+        [f"{name.replace('--contexts-', '--')}=x" for name in options_by_name]
+    )
+    words = [option.partition("=")[0] for option in pytest_options(options)]
     assert len(words) == 9
-    assert all(there[one].run for one in words), "`run` has it, too"
+    assert all(options_by_name[word].run for word in words), "`run` has it, too"

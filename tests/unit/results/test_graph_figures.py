@@ -14,9 +14,9 @@ from harness.results.measurements import (
 
 
 def executed(*times: int, context: int = 0, verb: str = "execute", **data: Any) -> StepResult:
-    told = {"run_us": list(times), "runs": len(times), "warmup": 0} | data
-    done = {"begun": True, "ended": True, "code": 0, "duration_us": sum(times)}
-    return StepResult(0, verb, context=context, data=told, **done)
+    data_of_rounds = {"run_us": list(times), "runs": len(times), "warmup": 0} | data
+    completed = {"begun": True, "ended": True, "code": 0, "duration_us": sum(times)}
+    return StepResult(0, verb, context=context, data=data_of_rounds, **completed)
 
 
 def test_steps_of_one_graph_are_one_line() -> None:
@@ -50,12 +50,12 @@ def test_a_typical_execution_is_the_median_of_its_rounds() -> None:
 
 def test_what_a_probe_does_not_say_is_not_made_up() -> None:
     odd = executed(3, verb="ort-run", run_us="x", runs="y", warmup=None, first_us=[])
-    (one,) = graph_figures([odd], [], "CPU")
-    assert (one["graph"], one["context"], one["rounds"], one["first_us"]) == (None, None, 1, 3)
+    (row,) = graph_figures([odd], [], "CPU")
+    assert (row["graph"], row["context"], row["rounds"], row["first_us"]) == (None, None, 1, 3)
 
 
 def test_many_graphs_do_not_fill_a_record() -> None:
-    steps = [executed(1, context=at) for at in range(MOST_GRAPHS + 9)]
+    steps = [executed(1, context=index) for index in range(MOST_GRAPHS + 9)]
     assert len(graph_figures(steps, ["m"], "HTP")) == MOST_GRAPHS
 
 

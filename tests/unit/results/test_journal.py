@@ -22,11 +22,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_appending_and_reading(path: Path) -> None:
-    made = [record(case="a"), record(case="b", outcome="failed")]
+    records = [record(case="a"), record(case="b", outcome="failed")]
     with Journal(path) as opened:
-        for item in made:
+        for item in records:
             opened.append(item)
-        assert list(read_journal(path).records) == made
+        assert list(read_journal(path).records) == records
     with Journal(path) as again:
         again.append(record(case="c").model_dump(mode="json"))
     contents = read_journal(path)
@@ -38,18 +38,18 @@ def test_appending_and_reading(path: Path) -> None:
 def test_records_that_take_much_memory_are_read_anew_each_time(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = [record(case=case, attempt=number) for number in (1, 2) for case in "abc"][:5]
+    records = [record(case=case, attempt=number) for number in (1, 2) for case in "abc"][:5]
     with Journal(path) as opened:
-        for item in made:
+        for item in records:
             opened.append(item)
     path.write_bytes(path.read_bytes() + b"broken\n")
-    held = read_journal(path)
+    contents = read_journal(path)
     monkeypatch.setattr(journal, "_HELD_BYTES", 0)
     large = read_journal(path)
-    assert (held.damage, type(large.records)) == (large.damage, JournalRecords)
-    assert [*large.records] == [*large.records] == [*held.records] == made
-    assert [*large.cases] == [*held.cases] == [made[3], made[4], made[2]]
-    assert [*large.earlier] == [*held.earlier] == made[:2]
+    assert (contents.damage, type(large.records)) == (large.damage, JournalRecords)
+    assert [*large.records] == [*large.records] == [*contents.records] == records
+    assert [*large.cases] == [*contents.cases] == [records[3], records[4], records[2]]
+    assert [*large.earlier] == [*contents.earlier] == records[:2]
     assert (len(large.records), len(large.cases), len(large.earlier)) == (5, 3, 2)
     path.write_bytes(path.read_bytes()[7:])
     with pytest.raises(ConfigError, match="was changed while it was read"):
@@ -130,15 +130,15 @@ def test_lines_are_read_however_they_are_spelt(path: Path) -> None:
     }
     case = json.loads(record(axes={"kind": "device"}).model_dump_json())
     lines = [
-        json.dumps(one, separators=separators)
-        for one in (event, case)
+        json.dumps(content, separators=separators)
+        for content in (event, case)
         for separators in [(",", ":"), (", ", ": ")]
     ]
     path.write_text("\n".join(lines))
     contents = read_journal(path)
     assert not contents.damage
-    assert [one.device for one in contents.events] == ["phone"] * 2
-    assert [one.axes for one in contents.records] == [{"kind": "device"}] * 2
+    assert [event.device for event in contents.events] == ["phone"] * 2
+    assert [record.axes for record in contents.records] == [{"kind": "device"}] * 2
 
 
 def test_reading_leaves_the_search_for_cycles_as_it_was(path: Path) -> None:
@@ -172,15 +172,15 @@ def test_places_that_cannot_be_used(tmp_path: Path) -> None:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(records(), max_size=4), st.binary(max_size=60), st.data())
 def test_every_complete_line_is_read_wherever_the_file_is_cut(
-    path: Path, made: list[CaseRecord], rubbish: bytes, data: st.DataObject
+    path: Path, records: list[CaseRecord], rubbish: bytes, data: st.DataObject
 ) -> None:
-    lines = [item.model_dump_json().encode() + b"\n" for item in made]
+    lines = [item.model_dump_json().encode() + b"\n" for item in records]
     whole = b"".join(lines) + rubbish.replace(b"{", b"")
     cut = data.draw(st.integers(0, len(whole)))
     path.write_bytes(whole[:cut])
     ends = [sum(map(len, lines[: n + 1])) for n in range(len(lines))]
     complete = sum(end <= cut for end in ends)
-    found = read_journal(path)
-    assert [*found.records][:complete] == made[:complete]
+    contents = read_journal(path)
+    assert [*contents.records][:complete] == records[:complete]
     # One more is right if only its line's end is missing.
-    assert len(found.records) - complete in (0, 1)
+    assert len(contents.records) - complete in (0, 1)

@@ -19,14 +19,14 @@ class Number(IntEnum):
 
 
 class Odd:
-    """What says of itself that it becomes a list, and does not."""
+    """An object whose `tolist` returns no list."""
 
     def tolist(self) -> Odd:
         return self
 
 
 class Boxed:
-    """What becomes a value that it holds."""
+    """An object that becomes the value in it."""
 
     def __init__(self, value: object) -> None:
         self._value = value
@@ -79,9 +79,9 @@ class Marked(str):
     ],
 )
 def test_a_measured_value_becomes_json(value: object, expected: object) -> None:
-    made = as_json(value)
-    assert made == expected
-    assert json.dumps(made, allow_nan=False) == json.dumps(expected)
+    converted = as_json(value)
+    assert converted == expected
+    assert json.dumps(converted, allow_nan=False) == json.dumps(expected)
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, b"x", 1j, [object()]])
@@ -100,7 +100,7 @@ def nested(depth: int, wrap: Any) -> object:
     return value
 
 
-@pytest.mark.parametrize("wrap", [lambda one: [one], lambda one: {"a": one}, Boxed])
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"a": value}, Boxed])
 def test_values_are_nested_twenty_levels_deep_at_most(wrap: Any) -> None:
     assert as_json(nested(20, wrap)) == ("\u00fc" if wrap is Boxed else nested(20, wrap))
     with pytest.raises(ValueError, match="nested deeper than 20 levels"):

@@ -122,16 +122,16 @@ def test_only_what_passed_may_be_fixed() -> None:
 
 
 def collected() -> CollectedTests:
-    made = CollectedTests(
+    tests = CollectedTests(
         suites=frozenset({"context_count", "backends"}),
         devices=frozenset({"sim-v73"}),
         socs=frozenset({"MYSOC"}),
     )
     for contexts in (50, 66):
         axes = {"contexts": contexts, "workload": "io-heavy-56mb"}
-        made.add("context_count", "test_contexts", axes)
-    made.add("context_count", "test_limit", {"sizes": [1, 2]})
-    return made
+        tests.add("context_count", "test_contexts", axes)
+    tests.add("context_count", "test_limit", {"sizes": [1, 2]})
+    return tests
 
 
 @pytest.mark.parametrize(
@@ -174,8 +174,8 @@ def collected() -> CollectedTests:
     ],
 )
 def test_why_an_entry_never_matches(conditions: dict[str, Any], why: str | None) -> None:
-    found = never_matches(issue(conditions), collected())
-    assert found is None if why is None else why in (found or ""), found
+    reason = never_matches(issue(conditions), collected())
+    assert reason is None if why is None else why in (reason or ""), reason
 
 
 @pytest.mark.parametrize(
@@ -196,51 +196,51 @@ def test_where_nothing_was_collected_little_is_known(
 
 
 def test_an_entry_without_a_suite_is_judged_by_all_files_or_not_at_all() -> None:
-    made = collected()
-    made.suites = frozenset({"context_count"})
+    tests = collected()
+    tests.suites = frozenset({"context_count"})
     misspelt = issue({"axes": {"contxts": 66}})
-    assert never_matches(misspelt, made) == "no case of any suite has the axis contxts"
-    made.add("backends", "", {})  # it was collected, and has no test for devices
-    made.suites = frozenset({"context_count", "backends"})
-    assert never_matches(misspelt, made) == "no case of any suite has the axis contxts"
-    assert never_matches(issue({"suite": "backends", "test": "test_a"}), made) == (
+    assert never_matches(misspelt, tests) == "no case of any suite has the axis contxts"
+    tests.add("backends", "", {})  # it was collected, and has no test for devices
+    tests.suites = frozenset({"context_count", "backends"})
+    assert never_matches(misspelt, tests) == "no case of any suite has the axis contxts"
+    assert never_matches(issue({"suite": "backends", "test": "test_a"}), tests) == (
         "no test of its suite is called test_a"
     )
 
 
 def test_where_single_tests_were_named_only_lab_and_versions_are_judged() -> None:
-    made = CollectedTests(suites=None, devices=frozenset({"sim-v73"}))
-    assert never_matches(issue({"suite": "anything", "axes": {"x": 1}}), made) is None
-    assert never_matches(issue({"device": "sim-v37"}), made) == "no device is sim-v37"
-    assert never_matches(issue({"backend": "gpuu"}), made) == "no backend is gpuu"
+    tests = CollectedTests(suites=None, devices=frozenset({"sim-v73"}))
+    assert never_matches(issue({"suite": "anything", "axes": {"x": 1}}), tests) is None
+    assert never_matches(issue({"device": "sim-v37"}), tests) == "no device is sim-v37"
+    assert never_matches(issue({"backend": "gpuu"}), tests) == "no backend is gpuu"
 
 
 def test_of_many_values_the_first_eight_are_shown() -> None:
-    made = CollectedTests()
+    tests = CollectedTests()
     for contexts in range(9):
-        made.add("a", "t", {"contexts": contexts})
-        made.add("b", "t", {"contexts": 0, "other": contexts})
-    many = {"axes": {"contexts": [f"{one}-x" for one in "abcdefgh"]}}
-    assert never_matches(issue({"suite": "a", **many}), made) == (
+        tests.add("a", "t", {"contexts": contexts})
+        tests.add("b", "t", {"contexts": 0, "other": contexts})
+    many = {"axes": {"contexts": [f"{letter}-x" for letter in "abcdefgh"]}}
+    assert never_matches(issue({"suite": "a", **many}), tests) == (
         "in no case of its suite contexts is a-x, b-x, c-x, d-x, e-x, f-x, g-x, h-x "
         "(there are: 0, 1, 2, 3, 4, 5, 6, 7, and 1 more)"
     )
-    assert never_matches(issue({"suite": "b", **many}), made) == (
+    assert never_matches(issue({"suite": "b", **many}), tests) == (
         "in no case of its suite contexts is a-x, b-x, c-x, d-x, e-x, f-x, g-x, h-x (there are: 0)"
     )
     either = {"axes": {"other": 8, "contexts": 8}}
-    assert never_matches(issue(either), made) is None
-    assert never_matches(issue({"suite": "b", "test": "t", **either}), made) == (
+    assert never_matches(issue(either), tests) is None
+    assert never_matches(issue({"suite": "b", "test": "t", **either}), tests) == (
         "in no case of its test contexts is 8 (there are: 0)"
     )
-    assert never_matches(issue({"test": "u"}), made) == "no test of any suite is called u"
+    assert never_matches(issue({"test": "u"}), tests) == "no test of any suite is called u"
 
 
 def test_an_entry_is_over_on_the_day_behind_its_last() -> None:
-    over = "known issue x expired on 2026-11-21: look at it again"
+    expected = "known issue x expired on 2026-11-21: look at it again"
     last = [issue(HERE, until="2026-11-21")]
     assert review_lines([FIXED], last, TODAY) == review_lines([FIXED], [issue(HERE)], TODAY)
-    assert review_lines([FIXED], last, TODAY + datetime.timedelta(days=1)) == [over]
+    assert review_lines([FIXED], last, TODAY + datetime.timedelta(days=1)) == [expected]
 
 
 def test_each_entry_is_judged_by_its_own_cases() -> None:
@@ -251,7 +251,9 @@ def test_each_entry_is_judged_by_its_own_cases() -> None:
     ]
 
 
-BOUNDS = st.lists(st.integers(0, 2), min_size=1, max_size=3).map(lambda one: QnnVersion(tuple(one)))
+BOUNDS = st.lists(st.integers(0, 2), min_size=1, max_size=3).map(
+    lambda parts: QnnVersion(tuple(parts))
+)
 SMALL = [QnnVersion(parts) for parts in itertools.product(range(4), repeat=3)]
 
 
@@ -268,11 +270,11 @@ def test_a_range_contradicts_itself_exactly_if_no_version_is_within(
     clauses: list[tuple[str, QnnVersion]],
 ) -> None:
     """A part above those of all bounds stands for all that are larger."""
-    wanted = VersionRange(tuple(clauses))
-    held = any(version in wanted for version in SMALL)
-    if not held:
+    expected = VersionRange(tuple(clauses))
+    is_within_any = any(version in expected for version in SMALL)
+    if not is_within_any:
         reached()
-    assert (never_matches(issue({"qnn": str(wanted)}), collected()) is None) is held
+    assert (never_matches(issue({"qnn": str(expected)}), collected()) is None) is is_within_any
 
 
 @pytest.mark.parametrize("wrong", ["20 %", "yes", 1])

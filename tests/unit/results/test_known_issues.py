@@ -31,12 +31,12 @@ SIGNATURE = "    signature: {api: A, code: 1, message: m}\n"
 
 
 def issue(conditions: dict[str, Any] | None = None, **signature: Any) -> KnownIssue:
-    given: dict[str, Any] = {"api": error().api, "code": 1002, "message": "available PD"}
+    fields: dict[str, Any] = {"api": error().api, "code": 1002, "message": "available PD"}
     return KnownIssue.model_validate(
         {
             "id": "x",
             "link": "https://example.com/x",
-            "signature": given | signature,
+            "signature": fields | signature,
             "conditions": conditions or {},
             "until": datetime.date(2027, 1, 31),
         }
@@ -44,10 +44,10 @@ def issue(conditions: dict[str, Any] | None = None, **signature: Any) -> KnownIs
 
 
 def test_the_shipped_entry_explains_the_failure_it_is_for() -> None:
-    found = match(FAILED, SHIPPED)
-    assert found is not None
-    assert found.id == "pd-exhausted-by-many-contexts"
-    assert found.link == "https://github.com/pytorch/executorch/issues/14985"
+    explaining = match(FAILED, SHIPPED)
+    assert explaining is not None
+    assert explaining.id == "pd-exhausted-by-many-contexts"
+    assert explaining.link == "https://github.com/pytorch/executorch/issues/14985"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def on_day(day: datetime.date, **changed: Any) -> CaseRecord:
 
 
 @pytest.mark.parametrize(
-    ("conditions", "holds"),
+    ("conditions", "is_met"),
     [
         ({}, True),
         ({"suite": "context_*"}, True),
@@ -121,8 +121,8 @@ def on_day(day: datetime.date, **changed: Any) -> CaseRecord:
         ({"axes": {"residency": ">=60"}}, False),
     ],
 )
-def test_conditions(conditions: dict[str, Any], holds: bool) -> None:
-    assert (match(FAILED, [issue(conditions)]) is not None) is holds
+def test_conditions(conditions: dict[str, Any], is_met: bool) -> None:
+    assert (match(FAILED, [issue(conditions)]) is not None) is is_met
 
 
 def test_the_arch_is_that_of_the_soc_if_the_record_does_not_say() -> None:
@@ -132,22 +132,22 @@ def test_the_arch_is_that_of_the_soc_if_the_record_does_not_say() -> None:
     assert match(unknown, [issue({"htp_arch": 73})]) is None
 
 
-@pytest.mark.parametrize(("wanted", "holds"), [(">=1.24,<1.26", True), ("<1.24", False)])
+@pytest.mark.parametrize(("expected", "is_met"), [(">=1.24,<1.26", True), ("<1.24", False)])
 def test_the_version_of_ort_is_that_of_the_libraries_where_no_axis_names_it(
-    wanted: str, holds: bool
+    expected: str, is_met: bool
 ) -> None:
     runtime = {"qnn": "2.51.0", "source": "pypi", "ort": "1.25.0"}
-    made = record(outcome="failed", runtime=runtime)
-    assert (match(made, [issue({"ort": wanted})]) is not None) is holds
+    case = record(outcome="failed", runtime=runtime)
+    assert (match(case, [issue({"ort": expected})]) is not None) is is_met
     axis = record(outcome="failed", runtime=runtime, axes=FAILED.axes | {"ort": "1.23.0"})
-    assert (match(axis, [issue({"ort": wanted})]) is not None) is not holds
+    assert (match(axis, [issue({"ort": expected})]) is not None) is not is_met
 
 
 PASSED = record()
 
 
 @pytest.mark.parametrize(
-    ("made", "conditions", "fixed"),
+    ("case", "conditions", "fixed"),
     [
         (PASSED, {"suite": "context_count"}, True),
         (PASSED, {"suite": "context_count", "qnn": "<2.51"}, False),
@@ -161,14 +161,14 @@ PASSED = record()
     ],
 )
 def test_what_passes_where_it_is_expected_to_fail_may_be_fixed(
-    made: Any, conditions: dict[str, Any], fixed: bool
+    case: Any, conditions: dict[str, Any], fixed: bool
 ) -> None:
     known = issue(conditions)
-    assert fixed_issues(made, [known]) == ([known] if fixed else [])
+    assert fixed_issues(case, [known]) == ([known] if fixed else [])
     after = datetime.datetime.combine(known.until, datetime.time(), datetime.UTC)
-    late = made.model_copy(update={"started": after + datetime.timedelta(days=1)})
+    late = case.model_copy(update={"started": after + datetime.timedelta(days=1)})
     assert fixed_issues(late, [known]) == []
-    assert fixed_issues(made, [known.model_copy(update={"flaky": True})]) == []
+    assert fixed_issues(case, [known.model_copy(update={"flaky": True})]) == []
 
 
 def test_a_crash_is_expected_by_what_names_a_crash_or_no_outcome() -> None:
@@ -181,12 +181,12 @@ def test_a_crash_is_expected_by_what_names_a_crash_or_no_outcome() -> None:
 
 @reaches(0.4)
 @given(st.integers(0, 70_000), st.integers(0, 70_000), st.sampled_from([None, 0, 1 << 16, 9 << 16]))
-def test_codes_match_by_their_low_16_bits(known: int, seen: int, above: int | None) -> None:
+def test_codes_match_by_their_low_16_bits(known: int, code: int, above: int | None) -> None:
     if above is not None:
-        seen = known + above
+        code = known + above
         reached()
-    made = record(outcome="failed", error=error(code=seen))
-    assert (match(made, [issue(code=known)]) is not None) is (known % 65536 == seen % 65536)
+    case = record(outcome="failed", error=error(code=code))
+    assert (match(case, [issue(code=known)]) is not None) is (known % 65536 == code % 65536)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_file_without_entries_is_fine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "compiler", "qnn", "holds"),
+    ("condition", "compiler", "qnn", "is_met"),
     [
         (">qnn", "2.51.0", "2.47.0", True),
         (">qnn", "2.47.0", "2.47.0", False),
@@ -278,11 +278,11 @@ def test_a_file_without_entries_is_fine(tmp_path: Path) -> None:
     ],
 )
 def test_a_version_compared_with_another_axis(
-    condition: str, compiler: str, qnn: str, holds: bool
+    condition: str, compiler: str, qnn: str, is_met: bool
 ) -> None:
     axes = {"backend": "htp", "qnn": qnn, "ort": None, "compiler": compiler}
     failed = record(outcome="failed", axes=axes)
-    assert (match(failed, [issue({"compiler": condition})]) is not None) is holds
+    assert (match(failed, [issue({"compiler": condition})]) is not None) is is_met
 
 
 def test_an_axis_that_does_not_exist_is_no_version() -> None:

@@ -27,10 +27,10 @@ EVENT = DeviceEvent(
 )
 
 
-def line(one: CaseRecord | DeviceEvent, **changed: object) -> bytes:
+def line(content: CaseRecord | DeviceEvent, **changed: object) -> bytes:
     """As the journal writes it: no spaces, the schema first."""
-    said = json.loads(one.model_dump_json(by_alias=True)) | changed
-    return json.dumps(said, separators=(",", ":")).encode()
+    document = json.loads(content.model_dump_json(by_alias=True)) | changed
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def test_lines_of_today() -> None:
@@ -40,18 +40,18 @@ def test_lines_of_today() -> None:
 
 
 def test_a_line_that_another_program_wrote() -> None:
-    for one in (CASE, EVENT):
-        said = json.loads(line(one))
+    for content in (CASE, EVENT):
+        document = json.loads(line(content))
         for text in (
-            json.dumps(said),
-            json.dumps(said, indent=1),
-            json.dumps(dict(sorted(said.items()))),
+            json.dumps(document),
+            json.dumps(document, indent=1),
+            json.dumps(dict(sorted(document.items()))),
         ):
-            assert line_of(text.encode()) == one
+            assert line_of(text.encode()) == content
 
 
 @pytest.mark.parametrize(
-    "what",
+    "text",
     [
         b"",
         b"{",
@@ -73,6 +73,6 @@ def test_a_line_that_another_program_wrote() -> None:
         line(CASE, axes=None, device=3),
     ],
 )
-def test_what_is_no_line(what: bytes) -> None:
+def test_what_is_no_line(text: bytes) -> None:
     with pytest.raises(ValidationError):
-        line_of(what)
+        line_of(text)

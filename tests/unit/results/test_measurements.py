@@ -43,35 +43,35 @@ def test_a_leak_is_found_behind_a_jump(
     rounds: int, leak: int, jump: int, data: st.DataObject
 ) -> None:
     at = data.draw(st.integers(min_value=0, max_value=rounds))
-    found = growth_of([leak * one + (jump if one >= at else 0) for one in range(rounds)])
-    assert found is not None
+    growth = growth_of([leak * index + (jump if index >= at else 0) for index in range(rounds)])
+    assert growth is not None
     # the jump is in one rise at most, and a median of three does not count it
-    assert leak <= found.per_round
-    assert found.per_round == leak or rounds // ROUNDS_TOGETHER % 2
-    assert found.came_back == 0
+    assert leak <= growth.per_round
+    assert growth.per_round == leak or rounds // ROUNDS_TOGETHER % 2
+    assert growth.came_back == 0
 
 
 @given(st.lists(BYTES, min_size=8, max_size=60), BYTES)
 def test_what_comes_back_within_three_rounds_is_none(high: list[int], low: int) -> None:
-    levels = [level for one in pairwise(high) for level in (*one, 0)]
-    found = growth_of([low + level for level in levels])
-    assert found is not None
-    assert (found.per_round, found.noise, found.in_all, found.came_back) == (0, 0, 0, 0)
+    levels = [level for pair in pairwise(high) for level in (*pair, 0)]
+    growth = growth_of([low + level for level in levels])
+    assert growth is not None
+    assert (growth.per_round, growth.noise, growth.in_all, growth.came_back) == (0, 0, 0, 0)
 
 
 def test_what_malloc_keeps_is_no_leak() -> None:
-    found = growth_of(list(accumulate(KEPT_BY_MALLOC))[8:])
-    assert found is not None
-    assert found.per_round > 64  # it rises in most rounds, and once it falls
-    assert found.per_round - found.noise < 0
+    growth = growth_of(list(accumulate(KEPT_BY_MALLOC))[8:])
+    assert growth is not None
+    assert growth.per_round > 64  # it rises in most rounds, and once it falls
+    assert growth.per_round - growth.noise < 0
 
 
 @given(st.lists(st.integers(-50, 50), min_size=60, max_size=80), st.integers(100, 10**6))
 def test_noise_hides_no_leak_that_is_larger(noise: list[int], leak: int) -> None:
-    found = growth_of([leak * at + one for at, one in enumerate(noise)])
-    assert found is not None
-    assert abs(found.per_round - leak) <= 34  # twice 50, in three rounds
-    assert found.noise < leak
+    growth = growth_of([leak * index + level for index, level in enumerate(noise)])
+    assert growth is not None
+    assert abs(growth.per_round - leak) <= 34  # twice 50, in three rounds
+    assert growth.noise < leak
 
 
 def step(verb: str, **more: Any) -> StepResult:
@@ -92,7 +92,7 @@ def rounds(levels: list[int]) -> list[StepResult]:
 def test_figures_of_sessions_one_after_the_other() -> None:
     placement = {"placement": [{"ep": "QNN", "nodes": 3}, {"ep": 4}, "noise"]}
     warm = [5000] * WARM_ROUNDS
-    steady = [6000 + 10 * at for at in range(11)] + [9110]
+    steady = [6000 + 10 * index for index in range(11)] + [9110]
     steps = [*rounds([*warm, *steady]), step("ort-placement", data=placement)]
     figures = ort_figures(steps)
     assert figures["ort_version"] == "1.26.0"
@@ -105,7 +105,9 @@ def test_figures_of_sessions_one_after_the_other() -> None:
 
 def test_sessions_that_exist_together_say_nothing_of_growth() -> None:
     created = [step("ort-session", data={"anonymous_before_bytes": 0}) for _ in range(30)]
-    released = [step("ort-session-free", data={"anonymous_bytes": 99 - at}) for at in range(30)]
+    released = [
+        step("ort-session-free", data={"anonymous_bytes": 99 - index}) for index in range(30)
+    ]
     figures = ort_figures([*created, *released])
     assert figures["kept_bytes"] == 70
     assert "growth_bytes_per_session" not in figures
@@ -153,10 +155,10 @@ def test_growth_is_that_of_the_lowest_of_each_three(
     assert growth_of([-(10**6), 10**6, *levels]) == growth
 
 
-def loads(*held: int | None) -> list[StepResult]:
+def loads(*sizes: int | None) -> list[StepResult]:
     return [
-        step("context-load", duration_us=300 + at, rss_after_bytes=one)
-        for at, one in enumerate(held)
+        step("context-load", duration_us=300 + index, rss_after_bytes=level)
+        for index, level in enumerate(sizes)
     ]
 
 
@@ -211,16 +213,17 @@ def test_any_step_with_a_context_has_figures_even_if_it_failed(verb: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("held", "told"), [((5,), None), ((5, 6), [5, 6]), ((5, None), None), ((5, 6, 6), [5, 6, 6])]
+    ("sizes", "expected"),
+    [((5,), None), ((5, 6), [5, 6]), ((5, None), None), ((5, 6, 6), [5, 6, 6])],
 )
 def test_memory_is_told_after_each_of_several_loads(
-    held: tuple[int | None, ...], told: list[int] | None
+    sizes: tuple[int | None, ...], expected: list[int] | None
 ) -> None:
-    assert measure(Transcript(steps=loads(*held))).get("load_rss_bytes") == told
+    assert measure(Transcript(steps=loads(*sizes))).get("load_rss_bytes") == expected
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         ([10, 20], [90, 30], {"start": 10, "peak": 90, "end": 30}),
         ([10, 95], [90, 30], {"start": 10, "peak": 95, "end": 30}),
@@ -231,19 +234,21 @@ def test_memory_is_told_after_each_of_several_loads(
     ],
 )
 def test_memory_of_a_process_is_told_where_its_start_is_known(
-    before: list[int | None], after: list[int | None], told: dict[str, int] | None
+    before: list[int | None], after: list[int | None], expected: dict[str, int] | None
 ) -> None:
     for name in ("rss", "pss"):
         steps = [
-            step("noop", **{f"{name}_before_bytes": one, f"{name}_after_bytes": other})
-            for one, other in zip(before, after, strict=True)
+            step("noop", **{f"{name}_before_bytes": first, f"{name}_after_bytes": other})
+            for first, other in zip(before, after, strict=True)
         ]
-        assert measure(Transcript(steps=steps)) == ({} if told is None else {f"{name}_bytes": told})
+        assert measure(Transcript(steps=steps)) == (
+            {} if expected is None else {f"{name}_bytes": expected}
+        )
 
 
 def test_the_largest_estimate_of_what_was_refused_is_told() -> None:
-    said = "Failed to find available PD for contextId 5 with context size estimate {}"
-    logs = [LogLine("error", said.format(size), 1) for size in (70, 90, 80)]
+    message = "Failed to find available PD for contextId 5 with context size estimate {}"
+    logs = [LogLine("error", message.format(size), 1) for size in (70, 90, 80)]
     refused, loaded = step("context-load", code=1002, logs=logs), step("context-load", logs=logs)
     assert context_estimate(Transcript(steps=[loaded, refused])) == [70, 90, 80]
     assert measure(Transcript(steps=[refused]))["refused_estimate_bytes"] == 90

@@ -59,25 +59,25 @@ def test_each_reader_makes_the_same_of_batches_as_of_a_list(
     sizes: list[int], readers: list[Reader]
 ) -> None:
     batches = Batches(sizes)
-    made: list[Any] = read_once(batches, *readers)
-    assert made == read_once(CASES[: sum(sizes)], *readers)
+    results: list[Any] = read_once(batches, *readers)
+    assert results == read_once(CASES[: sum(sizes)], *readers)
     assert batches.times == 1
 
 
 def test_no_batch_comes_before_all_are_done_with_the_one_before() -> None:
-    seen: list[str] = []
+    steps: list[str] = []
 
     class Told(BatchedRecords):
         def batches(self) -> Iterator[list[CaseRecord]]:
             for number, case in enumerate(CASES):
-                seen.append(f"batch {number}")
+                steps.append(f"batch {number}")
                 yield [case]
 
     def reader(cases: Iterable[CaseRecord]) -> None:
-        seen.extend(case.case for case in cases)
+        steps.extend(case.case for case in cases)
 
     read_once(Told(), reader, shared(reader, reader))
-    assert seen == [text for n in range(7) for text in (f"batch {n}", *[str(n)] * 3)]
+    assert steps == [text for n in range(7) for text in (f"batch {n}", *[str(n)] * 3)]
 
 
 def fails(_: Iterable[CaseRecord]) -> None:
@@ -96,12 +96,12 @@ def test_what_reading_raises_is_raised() -> None:
             yield CASES[:2]
             raise OSError("the file is gone")
 
-    made = []
+    results = []
 
     def reader(cases: Iterable[CaseRecord]) -> None:
-        made.append(names(cases))
+        results.append(names(cases))
 
     for wrapped in (reader, shared(reader)):
         with pytest.raises(OSError, match="the file is gone"):
             read_once(Torn(), wrapped, partial(first, 1))
-    assert made == [], "nothing is made of a part of them"
+    assert results == [], "nothing is made of a part of them"

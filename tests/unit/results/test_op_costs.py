@@ -1,4 +1,4 @@
-"""What ops took, by names that stay: numbers left out, sums of one name, fused ones."""
+"""Costs of ops by stable names: numbers left out, sums of one name, fused ones."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ ops_like = st.fixed_dictionaries(
 @reaches(0.15)
 @settings(max_examples=100)
 @given(json_like | st.fixed_dictionaries({"ops": st.lists(ops_like | json_like, max_size=6)}))
-def test_what_is_no_profile_has_no_ops_or_proper_ones(said: Any) -> None:
-    found = op_costs(said)
-    if not found:
+def test_what_is_no_profile_has_no_ops_or_proper_ones(profile: Any) -> None:
+    costs = op_costs(profile)
+    if not costs:
         return
     reached()
-    for name, one in found.items():
-        assert name == one.op
-        assert one.value >= 0
+    for name, item in costs.items():
+        assert name == item.op
+        assert item.value >= 0

@@ -52,29 +52,29 @@ def test_runs_are_apart_from_what_came_before_them() -> None:
 def test_ops_have_their_nodes_and_the_accelerators_total_is_what_they_are_parts_of() -> None:
     runs = runs_in(csv_events(CSV))
     ops = ops_of(runs, ["conv1", "relu1", "relu"])
-    assert [tuple(one.values()) for one in ops] == [
+    assert [tuple(op.values()) for op in ops] == [
         ("conv1_token_1:OpId_22", "conv1", 0, [0, 0]),
         ("relu1:OpId_26", "relu1", 1000, [900, 1100]),
         ("Input OpId_2", None, 100, [100, 100]),
     ]
-    told = profile_of("ops", {"g": runs}, added_us=7)
-    assert told["total"] == {
+    profile = profile_of("ops", {"g": runs}, added_us=7)
+    assert profile["total"] == {
         "cycles": 1100,
         "event": "Accelerator (execute) time (cycles)",
         "runs": [1000, 1200],
         "spread": pytest.approx(2 / 11),
         "ops_share": 1.0,
     }
-    assert told["added_us"] == 7
-    assert told["ops"][1] == {
+    assert profile["added_us"] == 7
+    assert profile["ops"][1] == {
         "op": "relu1:OpId_26",
         "source": None,
         "cycles": 1000,
         "share": pytest.approx(10 / 11),
         "runs": [900, 1100],
     }
-    assert told["events"][-1] == {"name": "QNN (execute) time", "unit": "us", "value": 18}
-    (first, _), (second, all_), _ = most_expensive(told)
+    assert profile["events"][-1] == {"name": "QNN (execute) time", "unit": "us", "value": 18}
+    (first, _), (second, all_), _ = most_expensive(profile)
     assert (first["op"], second["op"]) == ("relu1:OpId_26", "Input OpId_2")
     assert all_ == pytest.approx(1.0)
 
@@ -96,19 +96,19 @@ def test_the_longest_name_of_a_node_counts(op: str, source: str | None) -> None:
 
 
 def test_the_probes_numbers_are_the_words_of_the_file() -> None:
-    told = [
+    events = [
         {"type": 3005, "unit": 3, "value": 9, "name": "Accelerator (execute) time (cycles)"}
         | {"depth": 0},
         {"type": 404, "unit": 3, "value": 9, "name": "relu1:OpId_26 (cycles)", "depth": 1},
         {"type": 400, "unit": 1, "value": 5, "name": "QNN (execute) time", "depth": 0},
     ]
-    (run,) = runs_in(probe_events({"profile_events": told}))
-    assert [(one.kind, one.unit) for one in run] == [
+    (run,) = runs_in(probe_events({"profile_events": events}))
+    assert [(event.kind, event.unit) for event in run] == [
         ("other", "cycles"),
         ("node", "cycles"),
         ("execute", "us"),
     ]
-    assert [one["cycles"] for one in ops_of([run])] == [9]
+    assert [event["cycles"] for event in ops_of([run])] == [9]
 
 
 @pytest.mark.parametrize(
@@ -128,34 +128,36 @@ def test_the_probes_numbers_are_the_words_of_the_file() -> None:
 def test_without_ops_the_accelerators_time_counts(
     events: list[tuple[str, str, int, str]], total: str | None
 ) -> None:
-    found = total_of([ProfileEvent(*one) for one in events])
+    found = total_of([ProfileEvent(*event) for event in events])
     assert (None if found is None else found.name) == total
 
 
 def test_totals_of_several_graphs_add_up_and_their_ops_say_which_they_are_of() -> None:
     runs = runs_in(csv_events(CSV))
-    told = profile_of("ops", {"a": runs, "b": runs}, nodes=["relu1"])
-    assert told["total"]["cycles"] == 2200
-    assert {one["graph"] for one in told["ops"]} == {"a", "b"}
-    assert sum(one["share"] for one in told["ops"]) == pytest.approx(1.0)
+    profile = profile_of("ops", {"a": runs, "b": runs}, nodes=["relu1"])
+    assert profile["total"]["cycles"] == 2200
+    assert {entry["graph"] for entry in profile["ops"]} == {"a", "b"}
+    assert sum(entry["share"] for entry in profile["ops"]) == pytest.approx(1.0)
 
 
 def test_more_ops_than_are_kept_are_told() -> None:
     run = [
         ProfileEvent("other", "cycles", 10**6, "Accelerator (execute) time (cycles)"),
-        *(ProfileEvent("node", "cycles", at, f"n{at}", 1) for at in range(OPS_MOST + 3)),
+        *(ProfileEvent("node", "cycles", index, f"n{index}", 1) for index in range(OPS_MOST + 3)),
     ]
-    told = profile_of("ops", {"g": [run]})
-    assert len(told["ops"]) == OPS_MOST
-    assert told["notes"] == ["left out: 3 ops that took least"]
-    assert min(one["cycles"] for one in told["ops"]) == 3
+    profile = profile_of("ops", {"g": [run]})
+    assert len(profile["ops"]) == OPS_MOST
+    assert profile["notes"] == ["left out: 3 ops that took least"]
+    assert min(entry["cycles"] for entry in profile["ops"]) == 3
 
 
 def test_a_backend_without_ops_gives_no_shares() -> None:
-    told = profile_of("basic", {"g": [[ProfileEvent("execute", "us", 20, "QNN (execute) time")]]})
-    assert told["ops"] == []
-    assert told["total"]["us"] == 20
-    assert told["total"]["ops_share"] is None
+    profile = profile_of(
+        "basic", {"g": [[ProfileEvent("execute", "us", 20, "QNN (execute) time")]]}
+    )
+    assert profile["ops"] == []
+    assert profile["total"]["us"] == 20
+    assert profile["total"]["ops_share"] is None
     assert profile_of("basic", {})["total"] is None
 
 
@@ -170,9 +172,9 @@ anything = st.recursive(
 
 
 @given(anything)
-def test_whatever_a_probe_says_is_read_without_an_error(told: Any) -> None:
-    events = probe_events({"profile_events": told})
-    assert all(one.value >= 0 and one.depth >= 0 for one in events)
+def test_whatever_a_probe_says_is_read_without_an_error(data: Any) -> None:
+    events = probe_events({"profile_events": data})
+    assert all(event.value >= 0 and event.depth >= 0 for event in events)
 
 
 @given(st.binary(max_size=200))
@@ -193,9 +195,9 @@ node = st.builds(
 
 @given(st.lists(st.lists(node, max_size=8), max_size=4))
 def test_shares_are_parts_of_one_whole(runs: list[list[ProfileEvent]]) -> None:
-    told = profile_of("ops", {"g": runs})
-    shares = [one["share"] for one in told["ops"]]
+    profile = profile_of("ops", {"g": runs})
+    shares = [entry["share"] for entry in profile["ops"]]
     assert sum(shares) == pytest.approx(1.0) or not any(shares)
-    assert [total for _, total in most_expensive(told)] == sorted(
-        total for _, total in most_expensive(told)
+    assert [total for _, total in most_expensive(profile)] == sorted(
+        total for _, total in most_expensive(profile)
     )

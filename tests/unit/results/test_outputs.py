@@ -1,4 +1,4 @@
-"""What is known of outputs, from what was planned and what was answered."""
+"""Comparisons of outputs, by the plan and the answers to it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from tests.properties import reached, reaches
 Given = tuple[str, str, bool, tuple[int, ...]]  # binary, input, compared, digests
 
 
-def seen(*done: Given) -> list[Execution]:
+def executions_of(*completed: Given) -> list[Execution]:
     """Each in a context of its own, which is loaded, executed and freed."""
     steps: list[Step] = []
     answers = []
-    for binary, file, compared, digests in done:
+    for binary, file, compared, digests in completed:
         steps += [context_load(0, binary), execute(0, inputs=[file]), context_free(0)]
         outputs = [{"index": 0, "max_abs": 0.0} if compared else {"index": 0}]
         data = {"outputs": outputs} | ({"digests": list(digests)} if digests else {})
         for number in range(len(steps) - 3, len(steps)):
             verb = steps[number].verb
-            told = data if verb == "execute" else {}
-            answers.append(StepResult(number, verb, begun=True, ended=True, code=0, data=told))
+            data_of_step = data if verb == "execute" else {}
+            answers.append(
+                StepResult(number, verb, begun=True, ended=True, code=0, data=data_of_step)
+            )
     transcript = Transcript()
     transcript.steps.extend(answers)
     return list(executions(Plan(tuple(steps)), transcript))
@@ -37,7 +39,7 @@ ONCE: Given = ("/a", "x", False, (1, 2))
 
 
 @pytest.mark.parametrize(
-    ("done", "expected"),
+    ("completed", "expected"),
     [
         ((), None),
         ((("/a", "x", True, ()),), "reference"),
@@ -51,8 +53,8 @@ ONCE: Given = ("/a", "x", False, (1, 2))
         ((ONCE, ("/a", "x", False, (1, 3))), "unverified"),
     ],
 )
-def test_what_outputs_were_compared_with(done: Sequence[Given], expected: str | None) -> None:
-    assert outputs_of(seen(*done)) == expected
+def test_what_outputs_were_compared_with(completed: Sequence[Given], expected: str | None) -> None:
+    assert outputs_of(executions_of(*completed)) == expected
 
 
 @pytest.mark.parametrize(("second", "expected"), [(5, "agreement"), (6, "unverified")])
@@ -61,12 +63,12 @@ def test_programs_of_executorch_are_compared_too(second: int, expected: str) -> 
     plan = Plan((*steps, steps[1]))
     transcript = Transcript()
     for number, digest in ((1, 5), (2, second)):
-        told = {"digests": [digest], "outputs": []}
-        ended = StepResult(number, "executorch-run", begun=True, ended=True, code=0, data=told)
+        data = {"digests": [digest], "outputs": []}
+        ended = StepResult(number, "executorch-run", begun=True, ended=True, code=0, data=data)
         transcript.steps.append(ended)
-    found = list(executions(plan, transcript))
-    assert outputs_of(found) == expected
-    assert (disagreement(found) is None) == (expected == "agreement")
+    executed = list(executions(plan, transcript))
+    assert outputs_of(executed) == expected
+    assert (disagreement(executed) is None) == (expected == "agreement")
 
 
 @pytest.mark.parametrize(
@@ -82,12 +84,12 @@ def test_sessions_of_one_model_are_compared_unless_their_options_differ(
         fields = {"context": str(session)}
         steps += [Step("ort-session", {**fields, "file": "/m.onnx", "provider.0": provider})]
         steps += [Step("ort-run", fields)]
-        told = {"digests": [digest], "outputs": []}
-        ended = StepResult(len(steps) - 1, "ort-run", begun=True, ended=True, code=0, data=told)
+        data = {"digests": [digest], "outputs": []}
+        ended = StepResult(len(steps) - 1, "ort-run", begun=True, ended=True, code=0, data=data)
         transcript.steps.append(ended)
-    found = list(executions(Plan(tuple(steps)), transcript))
-    assert outputs_of(found) == expected
-    assert (disagreement(found) is None) == (option == "b" or second == 5)
+    executed = list(executions(Plan(tuple(steps)), transcript))
+    assert outputs_of(executed) == expected
+    assert (disagreement(executed) is None) == (option == "b" or second == 5)
 
 
 def test_what_failed_gave_no_outputs() -> None:
@@ -112,53 +114,55 @@ def test_outputs_that_are_wrong_were_compared(
     )
     transcript = Transcript()
     for number in (1, 2):
-        told = {"digests": [5], "outputs": outputs}
-        one = StepResult(number, verb, begun=True, ended=True, code=0, data=told)
-        transcript.steps.append(one if number == 1 else replace(one, error="mismatch"))
+        data = {"digests": [5], "outputs": outputs}
+        result = StepResult(number, verb, begun=True, ended=True, code=0, data=data)
+        transcript.steps.append(result if number == 1 else replace(result, error="mismatch"))
     run = execute(0) if verb == "execute" else Step(verb)
-    found = list(executions(Plan((load, run, run)), transcript))
-    assert outputs_of(found) == expected
-    assert disagreement(found) is None
+    executed = list(executions(Plan((load, run, run)), transcript))
+    assert outputs_of(executed) == expected
+    assert disagreement(executed) is None
 
 
 def test_different_outputs_are_named() -> None:
-    assert disagreement(seen(ONCE, ONCE)) is None
-    told = disagreement(
-        seen(ONCE, ("/store/a.bin", "x", False, (1,)), ("/store/a.bin", "x", False, (7,)))
+    assert disagreement(executions_of(ONCE, ONCE)) is None
+    text = disagreement(
+        executions_of(ONCE, ("/store/a.bin", "x", False, (1,)), ("/store/a.bin", "x", False, (7,)))
     )
-    assert told == (
+    assert text == (
         "the same inputs gave 2 different outputs in 2 executions: a.bin, graph 0, output 0"
     )
-    kept = [Execution("io-run", ("/a", "0"), False, (one,)) for one in (1, 2)]
-    assert disagreement(kept) is None
-    assert outputs_of(kept) == "unverified"
+    executed = [Execution("io-run", ("/a", "0"), False, (digest,)) for digest in (1, 2)]
+    assert disagreement(executed) is None
+    assert outputs_of(executed) == "unverified"
 
 
 @reaches(0.01)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans(), st.integers(0, 1)), max_size=8))
-def test_they_agree_exactly_where_none_differs(made: list[tuple[str, bool, int]]) -> None:
-    found = seen(*((f"/{name}", "x", compared, (digest,)) for name, compared, digest in made))
-    known = outputs_of(found)
-    assert (known is None) == (not made)
-    assert (known == "reference") == (bool(made) and all(compared for _, compared, _ in made))
+def test_they_agree_exactly_where_none_differs(plans: list[tuple[str, bool, int]]) -> None:
+    executed = executions_of(
+        *((f"/{name}", "x", compared, (digest,)) for name, compared, digest in plans)
+    )
+    known = outputs_of(executed)
+    assert (known is None) == (not plans)
+    assert (known == "reference") == (bool(plans) and all(compared for _, compared, _ in plans))
     if known == "agreement":
         reached()
-        alone = [one for one in found if not one.compared]
-        assert all(sum(other == one for other in alone) > 1 for one in alone)
+        alone = [entry for entry in executed if not entry.compared]
+        assert all(sum(other == digest for other in alone) > 1 for digest in alone)
 
 
-def planned(*steps: Step, **told: object) -> list[Execution]:
-    """What is known of the executions of a plan that went well and told this."""
+def planned(*steps: Step, **data: object) -> list[Execution]:
+    """Return the executions of a plan that succeeded with these data."""
     transcript = Transcript()
-    for number, one in enumerate(steps):
-        answer = StepResult(number, one.verb, begun=True, ended=True, code=0, data=dict(told))
+    for number, step in enumerate(steps):
+        answer = StepResult(number, step.verb, begun=True, ended=True, code=0, data=dict(data))
         transcript.steps.append(answer)
     return list(executions(Plan(steps), transcript))
 
 
 def test_the_work_of_an_execution_is_its_binary_its_graph_and_its_inputs() -> None:
     bound = Step("io-bind", {"context": "1", "graph": "2", "input.0": "/x", "memory": "raw"})
-    found = planned(
+    executed = planned(
         context_load(1, "/a"),
         context_load(2, "/b"),
         bound,
@@ -170,14 +174,14 @@ def test_the_work_of_an_execution_is_its_binary_its_graph_and_its_inputs() -> No
         Step("executorch-run"),
         digests=[5],
     )
-    assert [one.work for one in found] == [
+    assert [entry.work for entry in executed] == [
         ("/a", "2", "/x"),
         None,  # its buffers were never bound
         ("/b", "3", "/y"),
         None,  # its context was never loaded
         ("/p", "0"),
     ]
-    assert [one.verb for one in found] == [
+    assert [entry.verb for entry in executed] == [
         "io-run",
         "io-run",
         "execute",
@@ -185,8 +189,8 @@ def test_the_work_of_an_execution_is_its_binary_its_graph_and_its_inputs() -> No
         "executorch-run",
     ]
     # what was done is not known, so equal outputs bear out nothing
-    assert outputs_of([found[3], found[3]]) == "unverified"
-    assert disagreement([found[3], replace(found[3], digests=(6,))]) is None
+    assert outputs_of([executed[3], executed[3]]) == "unverified"
+    assert disagreement([executed[3], replace(executed[3], digests=(6,))]) is None
 
 
 @pytest.mark.parametrize(
@@ -202,23 +206,23 @@ def test_the_work_of_an_execution_is_its_binary_its_graph_and_its_inputs() -> No
     ],
 )
 def test_outputs_were_compared_if_each_of_them_was(outputs: object, compared: bool) -> None:
-    (found,) = planned(context_load(0, "/a"), execute(0), outputs=outputs, digests="no list")
-    assert (found.compared, found.digests) == (compared, ())
+    (execution,) = planned(context_load(0, "/a"), execute(0), outputs=outputs, digests="no list")
+    assert (execution.compared, execution.digests) == (compared, ())
 
 
 def test_of_digests_only_numbers_count_and_none_of_a_step_that_was_wrong() -> None:
-    (found,) = planned(context_load(0, "/a"), execute(0), digests=[1, True, "2", 3.0, 4])
-    assert found.digests == (1, 4)
+    (execution,) = planned(context_load(0, "/a"), execute(0), digests=[1, True, "2", 3.0, 4])
+    assert execution.digests == (1, 4)
     transcript = Transcript()
-    told = {"digests": [1, 2]}
-    answer = StepResult(1, "execute", begun=True, ended=True, code=0, error="mismatch", data=told)
+    data = {"digests": [1, 2]}
+    answer = StepResult(1, "execute", begun=True, ended=True, code=0, error="mismatch", data=data)
     transcript.steps.append(answer)
     (wrong,) = executions(Plan((context_load(0, "/a"), execute(0))), transcript)
     assert wrong.digests == ()
 
 
 def test_the_first_output_that_differs_is_named_also_where_one_has_more() -> None:
-    given = [("/s/a.bin", "x", False, digests) for digests in ((1, 2, 3), (1, 9), (1, 2))]
-    assert disagreement(seen(*given)) == (
+    runs = [("/s/a.bin", "x", False, digests) for digests in ((1, 2, 3), (1, 9), (1, 2))]
+    assert disagreement(executions_of(*runs)) == (
         "the same inputs gave 3 different outputs in 3 executions: a.bin, graph 0, output 1"
     )

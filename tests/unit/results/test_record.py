@@ -82,9 +82,9 @@ def test_every_key_is_there_even_if_null() -> None:
 
 
 @given(records())
-def test_json_and_record_are_two_forms_of_the_same(made: CaseRecord) -> None:
-    assert CaseRecord.model_validate_json(made.model_dump_json()) == made
-    assert CaseRecord.model_validate(json.loads(json.dumps(made.model_dump(mode="json")))) == made
+def test_json_and_record_are_two_forms_of_the_same(case: CaseRecord) -> None:
+    assert CaseRecord.model_validate_json(case.model_dump_json()) == case
+    assert CaseRecord.model_validate(json.loads(json.dumps(case.model_dump(mode="json")))) == case
 
 
 @pytest.mark.parametrize(
@@ -126,30 +126,32 @@ def test_hex_must_be_the_code() -> None:
 
 
 def test_an_error_is_filled_in_from_its_code() -> None:
-    made = error(symbol=None)
-    assert (made.hex, made.symbol, made.component) == (
+    record_of_error = error(symbol=None)
+    assert (record_of_error.hex, record_of_error.symbol, record_of_error.component) == (
         "0x3ea",
         "QNN_COMMON_ERROR_MEM_ALLOC",
         "common",
     )
-    assert made.signature.startswith("QnnContext_createFromBinary|1002|Failed to find available PD")
+    assert record_of_error.signature.startswith(
+        "QnnContext_createFromBinary|1002|Failed to find available PD"
+    )
     assert error(symbol="QNN_OTHER").symbol == "QNN_OTHER"
     without = error(code=None, symbol=None)
     assert (without.hex, without.symbol, without.component) == (None, None, None)
 
 
 def test_long_messages_keep_both_ends() -> None:
-    made = error(message="begin" + "x" * 100_000 + "end")
-    assert len(made.message) < 16_001
-    assert made.message.startswith("begin")
-    assert made.message.endswith("end")
-    assert "[... cut ...]" in made.message
+    record_of_error = error(message="begin" + "x" * 100_000 + "end")
+    assert len(record_of_error.message) < 16_001
+    assert record_of_error.message.startswith("begin")
+    assert record_of_error.message.endswith("end")
+    assert "[... cut ...]" in record_of_error.message
 
 
 def test_halves_of_surrogate_pairs_do_not_stop_a_record() -> None:
-    made = record(outcome="failed", error=error(message="\ud800 x"), axes={"\udfff": "\ud801"})
-    assert json.loads(made.model_dump_json())["error"]["message"] == "? x"
-    assert made.axes == {"?": "?"}
+    case = record(outcome="failed", error=error(message="\ud800 x"), axes={"\udfff": "\ud801"})
+    assert json.loads(case.model_dump_json())["error"]["message"] == "? x"
+    assert case.axes == {"?": "?"}
 
 
 def test_measured_values_become_json() -> None:
@@ -194,12 +196,12 @@ def test_a_device_may_say_more() -> None:
 
 
 def test_the_last_attempt_counts() -> None:
-    made = [
+    records = [
         record(case="a", attempt=1, outcome="error", cause="infra"),
         record(case="b"),
         record(case="a", attempt=2),
     ]
-    assert [(r.case, r.attempt) for r in final_attempts(made)] == [("a", 2), ("b", 1)]
+    assert [(r.case, r.attempt) for r in final_attempts(records)] == [("a", 2), ("b", 1)]
     resumed = [record(case="a", attempt=1, duration_s=2), record(case="a", attempt=1, duration_s=3)]
     assert [r.duration_s for r in final_attempts(resumed)] == [3]
 
@@ -223,14 +225,14 @@ def test_bad_and_unexpected() -> None:
     )
 )
 def test_many_figures_are_told_as_each_is(values: list[object]) -> None:
-    assert are_figures(values) == all(is_figure(one) for one in values)
+    assert are_figures(values) == all(is_figure(value) for value in values)
 
 
 def test_the_last_attempt_counts_whatever_run_it_is_of() -> None:
-    found = final_attempts([record(attempt=1), record(attempt=2)])
-    assert [one.attempt for one in found] == [2]
+    last = final_attempts([record(attempt=1), record(attempt=2)])
+    assert [entry.attempt for entry in last] == [2]
     first = [record(case="a", attempt=2, run="new"), record(case="a", attempt=1, run="old")]
-    assert [one.run for one in final_attempts(first)] == ["new"]
+    assert [record.run for record in final_attempts(first)] == ["new"]
 
 
 @pytest.mark.parametrize(
@@ -253,20 +255,20 @@ def test_the_last_attempt_counts_whatever_run_it_is_of() -> None:
 )
 def test_what_bounds_the_numbers_of_a_record(changed: dict[str, object], fits: bool) -> None:
     if fits:
-        made = record(**changed).model_dump(mode="json")
-        assert changed.items() <= made.items()
+        case = record(**changed).model_dump(mode="json")
+        assert changed.items() <= case.items()
     else:
-        with pytest.raises(ValidationError) as told:
+        with pytest.raises(ValidationError) as caught:
             record(**changed)
-        assert told.value.error_count() == 1
+        assert caught.value.error_count() == 1
 
 
 def test_a_record_is_a_first_attempt_in_utc_and_stays_as_it_is() -> None:
-    made = record(started=datetime(2026, 11, 21, 8, tzinfo=timezone(timedelta(hours=2))))
-    assert (made.started, made.started.tzinfo) == (datetime(2026, 11, 21, 6, tzinfo=UTC), UTC)
-    assert (made.attempt, made.line) == (1, None)
-    assert made.device is not None
-    for part in (made, made.device):
+    case = record(started=datetime(2026, 11, 21, 8, tzinfo=timezone(timedelta(hours=2))))
+    assert (case.started, case.started.tzinfo) == (datetime(2026, 11, 21, 6, tzinfo=UTC), UTC)
+    assert (case.attempt, case.line) == (1, None)
+    assert case.device is not None
+    for part in (case, case.device):
         with pytest.raises(ValidationError, match="frozen"):
             part.__setattr__("name", "x")
 
@@ -274,8 +276,8 @@ def test_a_record_is_a_first_attempt_in_utc_and_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("value", "is_one"),
     [
-        *((one, True) for one in (1, -1.5, 1e299)),
-        *((one, False) for one in (1e300, -1e300, 10**400, float("inf"), True, None, "1")),
+        *((value, True) for value in (1, -1.5, 1e299)),
+        *((value, False) for value in (1e300, -1e300, 10**400, float("inf"), True, None, "1")),
     ],
 )
 def test_a_figure_is_a_number_that_can_be_told_in_digits(value: Any, is_one: bool) -> None:
@@ -304,17 +306,17 @@ def test_a_figure_is_a_number_that_can_be_told_in_digits(value: Any, is_one: boo
 def test_what_a_case_is_shown_as(
     changed: dict[str, Any], state: str, bad: bool, unexpected: bool
 ) -> None:
-    made = record(**changed)
-    assert (made.state, made.is_bad, made.is_unexpected) == (state, bad, unexpected)
-    assert made.known_issue == ("x" if "expected" in changed else None)
-    assert made.file == "suites/test_context_count.py"
-    assert not made.breaks_strictness
+    case = record(**changed)
+    assert (case.state, case.is_bad, case.is_unexpected) == (state, bad, unexpected)
+    assert case.known_issue == ("x" if "expected" in changed else None)
+    assert case.file == "suites/test_context_count.py"
+    assert not case.breaks_strictness
 
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_pass_that_was_to_fail_breaks_strictness_where_the_run_is_strict(fails: bool) -> None:
-    made = record(fixed={"known_issues": ["x"], "fails": fails})
-    assert made.breaks_strictness is fails
+    case = record(fixed={"known_issues": ["x"], "fails": fails})
+    assert case.breaks_strictness is fails
 
 
 @pytest.mark.parametrize(
@@ -330,8 +332,8 @@ def test_a_pass_that_was_to_fail_breaks_strictness_where_the_run_is_strict(fails
 def test_measurements_with_a_meaning_are_read(
     measured: dict[str, object], conclusion: str | None, grid: tuple[str, str] | None
 ) -> None:
-    made = record(measurements=measured)
-    assert (made.conclusion, made.grid) == (conclusion, grid)
+    case = record(measurements=measured)
+    assert (case.conclusion, case.grid) == (conclusion, grid)
 
 
 def test_measurements_with_a_meaning_are_written_where_there_are_any() -> None:
@@ -341,8 +343,8 @@ def test_measurements_with_a_meaning_are_written_where_there_are_any() -> None:
 
 
 def event(**changed: Any) -> DeviceEvent:
-    given = {"run": "r", "device": "d", "event": "push", "state": "good", "duration_s": 1}
-    return DeviceEvent(**(given | {"started": "2026-11-21T06:00:00Z"} | changed))
+    fields = {"run": "r", "device": "d", "event": "push", "state": "good", "duration_s": 1}
+    return DeviceEvent(**(fields | {"started": "2026-11-21T06:00:00Z"} | changed))
 
 
 @pytest.mark.parametrize(
@@ -373,21 +375,21 @@ def test_how_much_was_pushed_has_64_bits(size: int, fits: bool) -> None:
 
 
 def test_what_the_lab_tells_of_a_device_becomes_a_line() -> None:
-    began = datetime(2026, 11, 21, 6, tzinfo=UTC)
-    told = LabEvent("d", "reboot", "bad", ("a",), "\ud800" + "x" * 20_000, began, 2.5)
-    made = DeviceEvent.of(told, run="r")
-    assert (made.findings, made.vitals, made.pushed_bytes) == (("a",), None, None)
-    assert made.detail.startswith("?xxx")
-    assert len(made.detail) <= 16_000
-    whole = DeviceEvent.of(replace(told, vitals=Vitals(boot_id="b"), pushed_bytes=7), run="r")
+    started = datetime(2026, 11, 21, 6, tzinfo=UTC)
+    lab_event = LabEvent("d", "reboot", "bad", ("a",), "\ud800" + "x" * 20_000, started, 2.5)
+    line = DeviceEvent.of(lab_event, run="r")
+    assert (line.findings, line.vitals, line.pushed_bytes) == (("a",), None, None)
+    assert line.detail.startswith("?xxx")
+    assert len(line.detail) <= 16_000
+    whole = DeviceEvent.of(replace(lab_event, vitals=Vitals(boot_id="b"), pushed_bytes=7), run="r")
     assert whole.vitals is not None
     assert (whole.vitals["boot_id"], whole.pushed_bytes) == ("b", 7)
 
 
 def test_a_line_is_of_a_case_unless_it_says_that_it_is_of_a_device() -> None:
     line: TypeAdapter[CaseRecord | DeviceEvent] = TypeAdapter(JournalLine)
-    for one in (event(), record()):
-        assert line.validate_python(one) == one
-        assert line.validate_json(one.model_dump_json()) == one
+    for content in (event(), record()):
+        assert line.validate_python(content) == content
+        assert line.validate_json(content.model_dump_json()) == content
     with pytest.raises(ValidationError, match="case"):
         line.validate_python({"run": "r"})

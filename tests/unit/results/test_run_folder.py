@@ -53,22 +53,22 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
     assert os.readlink(reports / "latest") == folder.run_id
     written = sorted(path.name for path in folder.path.iterdir())
     assert written == ["results.jsonl", "run.json"]
-    begun = folder.info()
-    assert begun["command_line"] == "pytest -k 'a b'"
-    assert (begun["finished"], begun["exit_code"]) == (None, None)
-    assert begun["lab"] == {"schema": 1}
-    assert begun["devices"] == ["sim-v73"]
-    assert begun["versions"]["python"]
+    info = folder.info()
+    assert info["command_line"] == "pytest -k 'a b'"
+    assert (info["finished"], info["exit_code"]) == (None, None)
+    assert info["lab"] == {"schema": 1}
+    assert info["devices"] == ["sim-v73"]
+    assert info["versions"]["python"]
 
     folder.journal.append(record(case="a"))
     folder.journal.append(record(case="b", outcome="failed"))
     finish(folder, exit_code=1, problem=None)
     assert [item.case for item in folder.contents().records] == ["a", "b"]
     assert folder.info()["exit_code"] == 1
-    assert folder.info()["started"] == begun["started"]
+    assert folder.info()["started"] == info["started"]
     names = sorted(path.name for path in folder.path.iterdir())
-    made = {"junit.xml", "metrics.prom", "report.html"}
-    assert set(names) == made | {"results.jsonl", "run.json"}
+    file_names = {"junit.xml", "metrics.prom", "report.html"}
+    assert set(names) == file_names | {"results.jsonl", "run.json"}
 
 
 def test_reports_can_be_made_again(tmp_path: Path) -> None:
@@ -99,14 +99,14 @@ def test_secrets_of_a_command_are_not_kept(tmp_path: Path) -> None:
     again.resume(["pytest", url])
     again.close()
     finish(folder, exit_code=2, problem=f"{url} is gone")
-    kept = (folder.path / "run.json").read_text()
-    assert "s3cret" not in kept
-    assert kept.count("https://***@host/x") == 5
+    text = (folder.path / "run.json").read_text()
+    assert "s3cret" not in text
+    assert text.count("https://***@host/x") == 5
 
 
 @pytest.mark.parametrize("name", ["results.jsonl", "logs", "logs/a", "logs/a/probe.jsonl"])
 def test_a_run_with_links_is_not_gone_on_with(tmp_path: Path, name: str) -> None:
-    """What it would write goes where they lead to."""
+    """Its files would be written where the links lead to."""
     folder = create(tmp_path)
     folder.journal.append(record())
     folder.journal.close()
@@ -135,7 +135,7 @@ def test_what_a_newer_harness_went_on_with_is_not_resumed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "text"),
     [
         ("2", r"run\.json: is of schema 2.*update this one"),
         ('"2"', r"run\.json: is damaged: its schema is '2', which is no number"),
@@ -144,13 +144,13 @@ def test_what_a_newer_harness_went_on_with_is_not_resumed(tmp_path: Path) -> Non
     ],
 )
 def test_the_folder_of_a_newer_harness_is_not_opened(
-    schema: str, told: str, tmp_path: Path
+    schema: str, text: str, tmp_path: Path
 ) -> None:
     folder = create(tmp_path)
     folder.journal.close()
     file = folder.path / "run.json"
     file.write_text(file.read_text().replace('"schema": 1', f'"schema": {schema}'))
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=text):
         RunFolder.open(folder.path)
 
 
@@ -182,21 +182,21 @@ def test_what_is_removed_leaves_what_was_before_it(tmp_path: Path) -> None:
     assert not reports.exists()
     (tmp_path / "mine").touch()
     create(tmp_path).remove()
-    assert [one.name for one in tmp_path.iterdir()] == ["mine"]
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_a_folder_for_reports_that_is_made_is_out_of_gits_sight(tmp_path: Path) -> None:
-    made, mine = tmp_path / "made", tmp_path / "mine"
+    new, mine = tmp_path / "made", tmp_path / "mine"
     mine.mkdir()
-    for reports in (made, mine):
+    for reports in (new, mine):
         create(reports)
-    assert (made / UNSEEN).read_text() == "*\n"
+    assert (new / UNSEEN).read_text() == "*\n"
     assert not (mine / UNSEEN).exists()
     # one with a list of a user's own stays, and so does the list
     (mine / UNSEEN).write_text("*.log\n")
     for run in run_folders(mine):
         RunFolder.open(run).remove()
-    assert [one.name for one in mine.iterdir()] == [UNSEEN]
+    assert [path.name for path in mine.iterdir()] == [UNSEEN]
 
 
 def test_latest_of_a_run_that_was_deleted_is_replaced(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_journal_is_opened_as_its_runs_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "cases"),
+    ("message", "cases"),
     [
         ('{"schema": 1, "cases": ["a","b"]}', {"a", "b"}),
         ('{"schema": 2, "cases": ["a","b"]}', None),
@@ -241,10 +241,10 @@ def test_a_journal_is_opened_as_its_runs_folder(tmp_path: Path) -> None:
     ],
 )
 def test_the_cases_that_a_run_says_it_had(
-    tmp_path: Path, said: str, cases: set[str] | None
+    tmp_path: Path, message: str, cases: set[str] | None
 ) -> None:
     run = create(tmp_path)
-    (run.path / "cases.json").write_text(said)
+    (run.path / "cases.json").write_text(message)
     assert run.selected_cases() == cases
 
 
@@ -274,10 +274,10 @@ def test_slugs_can_be_read(node_id: str, readable: str) -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
-def test_slugs_are_safe_and_never_shared(one: str, other: str) -> None:
-    first, second = case_slug(one), case_slug(other)
+def test_slugs_are_safe_and_never_shared(first_name: str, other: str) -> None:
+    first, second = case_slug(first_name), case_slug(other)
     assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,90}", first)
-    assert (first == second) is (one == other)
+    assert (first == second) is (first_name == other)
 
 
 @given(MOMENTS, st.timedeltas(timedelta(seconds=1), timedelta(days=4000)))
@@ -311,12 +311,14 @@ def test_a_run_that_is_alive_is_not_gone_on_with(tmp_path: Path) -> None:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         racing = [subprocess.Popen(words, **pipes) for _ in range(4)]  # type: ignore[call-overload]
         until = time.monotonic() + 120
-        while sum(one.poll() is not None for one in racing) < 3 and time.monotonic() < until:
+        while (
+            sum(process.poll() is not None for process in racing) < 3 and time.monotonic() < until
+        ):
             time.sleep(0.05)
-        (holder,) = (one for one in racing if one.poll() is None)
+        (holder,) = (process for process in racing if process.poll() is None)
         assert holder.stdout.readline() == "held\n"
-        others = [one.communicate()[1] for one in racing if one is not holder]
-        assert all(": is still run by process " in said for said in others)
+        others = [process.communicate()[1] for process in racing if process is not holder]
+        assert all(": is still run by process " in message for message in others)
         with pytest.raises(ConfigError, match=rf"is still run by process {holder.pid}$"):
             RunFolder.reopen(folder.path)
         holder.kill()

@@ -85,53 +85,53 @@ def new_night(reports: Path) -> Path:
 def test_nights_keep_their_order_whatever_the_clock_did(
     tmp_path: Path, set_clock: SetClock, steps: list[timedelta]
 ) -> None:
-    begun, runs = list[Path](), list[Path]()
+    folders, runs = list[Path](), list[Path]()
     for step in steps:
         set_clock(NOON + step)
         night = new_night(tmp_path)
         runs += [new_run(tmp_path), new_run(tmp_path)]
-        begun += [night, *runs[-2:], new_bisection(tmp_path)]
-    assert ordered(begun[::-1]) == begun
+        folders += [night, *runs[-2:], new_bisection(tmp_path)]
+    assert ordered(folders[::-1]) == folders
     assert run_folders(tmp_path) == runs
     database = open_database(str(tmp_path / "history.sqlite"))
     for run in reversed(runs):
         import_run(database, run)
-    assert [held.run for held in list_runs(database)] == [run.name for run in runs]
+    assert [run.run for run in list_runs(database)] == [run.name for run in runs]
 
 
 @given(st.lists(st.tuples(st.sampled_from(SERIES), st.integers(0, 9)), max_size=30), st.randoms())
 def test_any_clocks_leave_each_series_in_its_order(
-    made: list[tuple[str, int]], chance: random.Random
+    pairs: list[tuple[str, int]], chance: random.Random
 ) -> None:
     """`made` are the series and the clock of each, in the order in which they were begun."""
     numbers = [
         RunNumber(series, number, str(clock), str(number))
-        for number, (series, clock) in enumerate(made, start=1)
+        for number, (series, clock) in enumerate(pairs, start=1)
     ]
-    found = in_order(chance.sample(numbers, len(numbers)), lambda number: number)
-    assert sorted(found, key=lambda number: number.number) == numbers, "each once"
+    in_their_order = in_order(chance.sample(numbers, len(numbers)), lambda number: number)
+    assert sorted(in_their_order, key=lambda number: number.number) == numbers, "each once"
     for series in SERIES:
-        of_series = [number.number for number in found if number.series == series]
+        of_series = [number.number for number in in_their_order if number.series == series]
         assert of_series == sorted(of_series)
 
 
 def test_runs_of_several_folders_are_ordered_by_when_they_began(
     tmp_path: Path, set_clock: SetClock
 ) -> None:
-    begun = []
-    for hour, ahead in ((0, 0), (1, 0), (2, 24 * 365), (3, 0), (4, 0), (5, 0)):
-        set_clock(NOON + timedelta(hours=hour + ahead))
-        begun.append(new_run(tmp_path / "ab"[hour % 2]))
+    folders = []
+    for hour, hours_ahead in ((0, 0), (1, 0), (2, 24 * 365), (3, 0), (4, 0), (5, 0)):
+        set_clock(NOON + timedelta(hours=hour + hours_ahead))
+        folders.append(new_run(tmp_path / "ab"[hour % 2]))
     # the one whose clock was ahead is put where the next one of its folder began
-    assert ordered(begun[::-1]) == [begun[at] for at in (0, 1, 3, 2, 4, 5)]
+    assert ordered(folders[::-1]) == [folders[index] for index in (0, 1, 3, 2, 4, 5)]
 
 
 def test_a_folder_that_is_gone_or_was_copied_changes_nothing(tmp_path: Path) -> None:
-    made = [new_run(tmp_path / "a") for _ in range(5)]
-    shutil.rmtree(made.pop(2))
-    assert run_folders(tmp_path / "a") == made
+    runs = [new_run(tmp_path / "a") for _ in range(5)]
+    shutil.rmtree(runs.pop(2))
+    assert run_folders(tmp_path / "a") == runs
     (tmp_path / "b").mkdir()
-    copies = [shutil.copytree(folder, tmp_path / "b" / folder.name) for folder in made]
+    copies = [shutil.copytree(folder, tmp_path / "b" / folder.name) for folder in runs]
     later = new_run(tmp_path / "b")
     assert run_folders(tmp_path / "b") == [*copies, later]
 
@@ -160,9 +160,9 @@ def test_a_link_in_somebody_elses_folder_has_no_file_overwritten(tmp_path: Path)
 
 def test_many_at_once_get_a_number_each(tmp_path: Path) -> None:
     with ThreadPoolExecutor(16) as pool:
-        taken = list(pool.map(lambda _: take_number(tmp_path), range(64)))
-    assert sorted(int(str(one["number"])) for one in taken) == list(range(1, 65))
-    assert len({one["series"] for one in taken}) == 1
+        numbers = list(pool.map(lambda _: take_number(tmp_path), range(64)))
+    assert sorted(int(str(number["number"])) for number in numbers) == list(range(1, 65))
+    assert len({number["series"] for number in numbers}) == 1
 
 
 @pytest.mark.parametrize(
@@ -217,6 +217,6 @@ def test_a_run_whose_run_json_is_bad_is_left_out(
 
 
 def test_ids_have_64_random_bits_behind_a_time_that_people_read() -> None:
-    made = [new_run_id() for _ in range(1000)]
-    assert len({name.partition("-")[2] for name in made}) == 1000
-    assert all(len(name.partition("-")[2]) == 16 for name in made)
+    ids = [new_run_id() for _ in range(1000)]
+    assert len({name.partition("-")[2] for name in ids}) == 1000
+    assert all(len(name.partition("-")[2]) == 16 for name in ids)

@@ -1,4 +1,4 @@
-"""What tells a language model, and what its graphs' times come to, on shapes as exporters make."""
+"""Recognition of language models, and the figures of their graphs, on exporters' shapes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def graph(name: str, inputs: Shapes, outputs: Shapes, ids: str = "int32") -> dic
 
     ends = {"inputs": inputs, "outputs": outputs}
     return {"name": name} | {
-        key: [tensor(*one) for one in value.items()] for key, value in ends.items()
+        key: [tensor(*item) for item in value.items()] for key, value in ends.items()
     }
 
 
@@ -51,12 +51,12 @@ def figures(timed: dict[str, int], *graphs: dict[str, Any], prompt: int = 512) -
 
 
 def test_executorchs_graphs_are_told_by_shapes() -> None:
-    found = figures(
+    document = figures(
         {"kv_forward": 2000, "prefill_forward": 8000},
         executorch("kv_forward", 1),
         executorch("prefill_forward", 8),
     )
-    prefill, decode = found["stages"]
+    prefill, decode = document["stages"]
     assert (prefill["stage"], prefill["tokens"], prefill["tokens_per_s"]) == ("prefill", 8, 1000)
     assert (decode["stage"], decode["tokens"], decode["tokens_per_s"]) == ("decode", 1, 500)
     assert (prefill["context_length"], decode["context_length"]) == (16, 16)
@@ -66,28 +66,33 @@ def test_executorchs_graphs_are_told_by_shapes() -> None:
     )
     # of 16 tokens one is the answer's
     expected = {"prompt_tokens": 15, "chunk": 8, "chunks": 2, "us": 16000}
-    assert found["first_token"] == expected
+    assert document["first_token"] == expected
 
 
 def test_parts_of_one_model_follow_each_other() -> None:
     parts = [
-        part(*one, 512, number) for one in (("prompt", 128), ("token", 1)) for number in (1, 2)
+        part(*stage, 512, number) for stage in (("prompt", 128), ("token", 1)) for number in (1, 2)
     ]
-    found = figures({one["name"]: 1000 * at for at, one in enumerate(parts, 1)}, *parts)
-    prefill, decode = found["stages"]
+    document = figures({part["name"]: 1000 * index for index, part in enumerate(parts, 1)}, *parts)
+    prefill, decode = document["stages"]
     assert (prefill["us"], decode["us"]) == (3000, 7000)
     assert decode["graphs"] == ["token_ar1_cl512_1_of_2", "token_ar1_cl512_2_of_2"]
     assert (decode["kv_bytes"], prefill["kv_bytes"]) == (8 * 64 * 511 * 4, 8 * 64 * 384 * 4)
     assert decode["told"].startswith("ar1 in its name")
-    assert found["first_token"]["us"] == 4 * 3000
+    assert document["first_token"]["us"] == 4 * 3000
 
 
 def test_each_length_of_a_context_is_a_stage_of_its_own() -> None:
     parts = [part("token", 1, length, 2) for length in (512, 4096)]
-    found = figures({one["name"]: 1000 for one in parts}, *parts, prompt=100)
-    assert [one["context_length"] for one in found["stages"]] == [512, 4096]
+    document = figures({part["name"]: 1000 for part in parts}, *parts, prompt=100)
+    assert [entry["context_length"] for entry in document["stages"]] == [512, 4096]
     # without a graph for prompts each of its tokens is an execution
-    assert found["first_token"] == {"prompt_tokens": 100, "chunk": 1, "chunks": 100, "us": 100_000}
+    assert document["first_token"] == {
+        "prompt_tokens": 100,
+        "chunk": 1,
+        "chunks": 100,
+        "us": 100_000,
+    }
 
 
 @pytest.mark.parametrize(
@@ -100,14 +105,14 @@ def test_each_length_of_a_context_is_a_stage_of_its_own() -> None:
         graph("tokens", {"tokens": [1, 8], "past_key_in": [1, 8, 8]}, {"y": [1, 8]}, "float32"),
         {"name": "odd", "inputs": 5, "outputs": [{"name": 3, "dimensions": "x"}]},
     ],
-    ids=lambda one: str(one["name"]),
+    ids=lambda graph: str(graph["name"]),
 )
 def test_what_is_no_language_model(other: dict[str, Any]) -> None:
     assert figures({other["name"]: 1000}, other) is None
 
 
 def test_a_graph_that_did_not_execute_is_no_stage() -> None:
-    one, other = executorch("kv_forward", 1), executorch("prefill_forward", 8)
-    assert [stage["stage"] for stage in figures({"kv_forward": 1}, one, other)["stages"]] == [
+    first, other = executorch("kv_forward", 1), executorch("prefill_forward", 8)
+    assert [stage["stage"] for stage in figures({"kv_forward": 1}, first, other)["stages"]] == [
         "decode"
     ]

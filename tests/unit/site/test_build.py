@@ -45,8 +45,8 @@ def nights(folder: Path) -> list[Path]:
 
 def built(folder: Path, *runs: Path) -> SiteWriter:
     database = open_database(str(folder / "history.sqlite"))
-    for one in runs:
-        import_run(database, one)
+    for run in runs:
+        import_run(database, run)
     return build(database, folder / "site")
 
 
@@ -57,12 +57,12 @@ def pages(tmp_path: Path) -> Path:
 
 
 def test_each_link_leads_to_a_page_of_the_site(pages: Path) -> None:
-    found = 0
+    links = 0
     for page in pages.rglob("*.html"):
         for link in re.findall(r'href="([^"#]*)"', page.read_text()):
-            found += 1
+            links += 1
             assert (page.parent / unquote(unescape(link))).is_file(), (page, link)
-    assert found > 50
+    assert links > 50
 
 
 def test_the_front_page_tells_what_broke(pages: Path) -> None:
@@ -81,8 +81,8 @@ def test_the_front_page_tells_what_broke(pages: Path) -> None:
 def test_who_runs_a_case_again_by_hand_makes_no_night(tmp_path: Path) -> None:
     runs = nights(tmp_path)
     built(tmp_path, *runs)
-    held = open_database(str(tmp_path / "history.sqlite"))
-    store_night(held, NightSummary(night="n", run=SECOND))
+    database = open_database(str(tmp_path / "history.sqlite"))
+    store_night(database, NightSummary(night="n", run=SECOND))
     built(tmp_path, run_folder(tmp_path, attempt("c passed"), run_id=THIRD))
     front, by_hand, night = (
         (tmp_path / "site" / page).read_text()
@@ -97,14 +97,14 @@ def test_who_runs_a_case_again_by_hand_makes_no_night(tmp_path: Path) -> None:
 
 def test_what_came_with_a_cause_is_told_and_not_of_what_is_fixed(tmp_path: Path) -> None:
     runs = [
-        run_folder(tmp_path, attempt(said), run_id=one)
-        for one, said in ((FIRST, "a passed"), (SECOND, BAD), (THIRD, "a@2.52.0 passed"))
+        run_folder(tmp_path, attempt(message), run_id=run_id)
+        for run_id, message in ((FIRST, "a passed"), (SECOND, BAD), (THIRD, "a@2.52.0 passed"))
     ]
     cause = cause_id(Attempt.of(attempt(BAD)))
     causes = {cause: CauseSummary(files_changed=("test_a.py",))}
     built(tmp_path, *runs[:2])
-    told = NightSummary(night="n", run=SECOND, causes=causes)
-    store_night(open_database(str(tmp_path / "history.sqlite")), told)
+    summary = NightSummary(night="n", run=SECOND, causes=causes)
+    store_night(open_database(str(tmp_path / "history.sqlite")), summary)
     built(tmp_path, *runs[2:])
     broke, fixed = (
         (tmp_path / "site" / page_of("night", run)).read_text() for run in (SECOND, THIRD)
@@ -131,9 +131,9 @@ def test_a_case_ends_so_since_its_night_began_whatever_the_hour_of_the_attempt(
     before = run_folder(tmp_path, attempt("a passed"), run_id=FIRST)
     run = run_folder(tmp_path, after, run_id=SECOND)
     built(tmp_path, before, run)
-    begun = str(RunFolder.open(run).info()["started"])[:10]
+    day = str(RunFolder.open(run).info()["started"])[:10]
     text = (tmp_path / "site" / page_of("case", after.test)).read_text()
-    assert re.findall(r"ails[^<]* since ([-0-9]*)", text) == [begun, begun]
+    assert re.findall(r"ails[^<]* since ([-0-9]*)", text) == [day, day]
     assert "2030" not in text
 
 
@@ -145,7 +145,7 @@ def test_what_others_named_is_never_a_tag_nor_a_path(pages: Path) -> None:
         assert "Content-Security-Policy" in text
         assert "evil" not in page.name or page.parent.name == "case"
     assert not list(pages.parent.glob("evil*"))
-    assert {one.name for one in pages.iterdir() if one.is_dir()} >= {"night", "case", "device"}
+    assert {path.name for path in pages.iterdir() if path.is_dir()} >= {"night", "case", "device"}
 
 
 def test_only_what_has_changed_is_written_again(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_only_what_has_changed_is_written_again(tmp_path: Path) -> None:
 def test_the_command_takes_in_new_runs(tmp_path: Path) -> None:
     nights(tmp_path)
     words = ["--output", str(tmp_path / "out"), "--reports", str(tmp_path)]
-    done = CliRunner().invoke(site, words, catch_exceptions=False)
-    assert re.search(r"out/index.html: \d\d pages written in [\d.]+ s$", done.output.strip())
+    completed = CliRunner().invoke(site, words, catch_exceptions=False)
+    assert re.search(r"out/index.html: \d\d pages written in [\d.]+ s$", completed.output.strip())
     again = CliRunner().invoke(site, words, catch_exceptions=False)
     assert re.search(
         r": 0 pages written in .* s, the others have not changed$", again.output.strip()
@@ -186,18 +186,18 @@ def many(folder: Path, number: int) -> list[Path]:
     """Nights of which each has a case that always failed, one that fails since the third night,
     one that is lost since the second, one that fails at first only, and one that is flaky."""
     runs = []
-    for at in range(number):
-        said = [
+    for index in range(number):
+        messages = [
             "always failed id=old message=as_ever",
-            "broke@2.0 failed id=new message=since_then" if at > 1 else "broke@1.0 passed",
-            f"lost {'error' if at else 'passed'}",
-            f"once {'passed' if at else 'failed message=gone'}",
-            f"flaky {'failed' if at % 4 == 1 else 'passed'}",
+            "broke@2.0 failed id=new message=since_then" if index > 1 else "broke@1.0 passed",
+            f"lost {'error' if index else 'passed'}",
+            f"once {'passed' if index else 'failed message=gone'}",
+            f"flaky {'failed' if index % 4 == 1 else 'passed'}",
         ]
-        began = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=at)
-        run_id = f"{began:%Y%m%dT%H%M%SZ}-{at:016x}"
-        runs.append(run_folder(folder, *map(attempt, said), run_id=run_id))
-        info = json.loads((runs[-1] / INFO).read_text()) | {"started": began.isoformat()}
+        started = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=index)
+        run_id = f"{started:%Y%m%dT%H%M%SZ}-{index:016x}"
+        runs.append(run_folder(folder, *map(attempt, messages), run_id=run_id))
+        info = json.loads((runs[-1] / INFO).read_text()) | {"started": started.isoformat()}
         (runs[-1] / INFO).write_text(json.dumps(info))
     return runs
 
@@ -212,7 +212,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pages_of(site: Path) -> dict[str, str]:
-    return {str(one.relative_to(site)): one.read_text() for one in site.rglob("*.html")}
+    return {str(path.relative_to(site)): path.read_text() for path in site.rglob("*.html")}
 
 
 def test_pages_say_the_same_whether_made_night_by_night_or_at_once(
@@ -221,15 +221,15 @@ def test_pages_say_the_same_whether_made_night_by_night_or_at_once(
     runs = many(tmp_path, 14)
     step = [built(tmp_path, *runs[:-1]), built(tmp_path, *runs[-1:])]
     assert step[1].written < step[0].written
-    found = pages_of(tmp_path / "site")
+    all_pages = pages_of(tmp_path / "site")
     shutil.rmtree(tmp_path / "site")
     built(tmp_path)
     anew = pages_of(tmp_path / "site")
-    nights = {one for one in anew if one.startswith("night/")}
+    nights = {page for page in anew if page.startswith("night/")}
     # the page of the night before says what was suspected then
     for name in anew.keys() - nights:
-        assert found[name] == anew[name], name
-    assert found.keys() == anew.keys()
+        assert all_pages[name] == anew[name], name
+    assert all_pages.keys() == anew.keys()
 
 
 def test_since_when_is_told_of_what_fails_for_longer_than_is_read(
@@ -237,8 +237,8 @@ def test_since_when_is_told_of_what_fails_for_longer_than_is_read(
 ) -> None:
     runs = many(tmp_path, 12)
     site = tmp_path / "site"
-    for one in (runs[:11], runs[11:]):
-        built(tmp_path, *one)
+    for run in (runs[:11], runs[11:]):
+        built(tmp_path, *run)
         text = (site / "index.html").read_text()
         cells = re.findall(r'data-label="Where, [^"]*">(.*?)</td>', text)
         lines = {re.sub("<[^>]*>", "", cell) for cell in cells}
@@ -247,13 +247,13 @@ def test_since_when_is_told_of_what_fails_for_longer_than_is_read(
             "fails on 1 of 1 tested devices (sim); since 2026-11-01, its first stored run",
             "no verdict on 1 of 1 devices (sim); since 2026-11-02, with the same versions",
         }, lines
-        says = {
-            name: re.sub("<[^>]*>", "", (site / page_of("case", attempt(said).test)).read_text())
-            for name, said in (("broke", "broke@2.0 failed"), ("always", "always failed"))
+        texts = {
+            name: re.sub("<[^>]*>", "", (site / page_of("case", attempt(message).test)).read_text())
+            for name, message in (("broke", "broke@2.0 failed"), ("always", "always failed"))
         }
-        assert "Fails on 1 of 1 device, since 2026-11-03." in says["broke"]
-        assert "fails since 2026-11-03" in says["broke"]
-        assert "Fails on 1 of 1 device, in all stored runs." in says["always"]
+        assert "Fails on 1 of 1 device, since 2026-11-03." in texts["broke"]
+        assert "fails since 2026-11-03" in texts["broke"]
+        assert "Fails on 1 of 1 device, in all stored runs." in texts["always"]
 
 
 def test_a_cause_has_its_diagnosis_and_stays_when_it_is_long_gone(
@@ -262,9 +262,9 @@ def test_a_cause_has_its_diagnosis_and_stays_when_it_is_long_gone(
     built(tmp_path, *many(tmp_path, 12))
     site = tmp_path / "site"
     causes = (site / "causes.html").read_text()
-    (gone,) = re.findall(r'href="(cause/[^"]*)">[^<]*gone', causes)
-    told = (site / gone).read_text()
-    assert "Gone; last seen 2026-11-01." in told
+    (links,) = re.findall(r'href="(cause/[^"]*)">[^<]*gone', causes)
+    page = (site / links).read_text()
+    assert "Gone; last seen 2026-11-01." in page
     (new,) = re.findall(r'href="(cause/[^"]*)">[^<]*: new<', causes)
     assert "Its diagnosis: <code>new</code>" in (site / new).read_text()
     assert "1 case in the last run." in (site / new).read_text()
@@ -272,13 +272,13 @@ def test_a_cause_has_its_diagnosis_and_stays_when_it_is_long_gone(
 
 def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path) -> None:
     both = run_folder(tmp_path, attempt("a passed"), attempt("b passed"), run_id=FIRST)
-    one = run_folder(tmp_path, attempt("a passed"), run_id=SECOND)
-    built(tmp_path, both, one)
+    folder = run_folder(tmp_path, attempt("a passed"), run_id=SECOND)
+    built(tmp_path, both, folder)
     front = tmp_path / "site/index.html"
     assert "1 of 1 case has a verdict: 1 passed." in front.read_text()
-    gone = {"exit_code": 1, "failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
-    told = NightSummary(night="n", run=SECOND, **gone)
-    store_night(open_database(str(tmp_path / "history.sqlite")), told)
+    fields = {"exit_code": 1, "failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
+    summary = NightSummary(night="n", run=SECOND, **fields)
+    store_night(open_database(str(tmp_path / "history.sqlite")), summary)
     built(tmp_path)
     text = front.read_text()
     assert "Fails because of: vanished (what was judged before was not)." in text
@@ -308,16 +308,16 @@ def test_a_test_ends_only_so_where_its_verdict_is_current(
 ) -> None:
     test = "suites/test_a.py::test_b[a]"
 
-    def said(run_id: str, *ends: tuple[str, str]) -> str:
+    def state_of_run(run_id: str, *ends: tuple[str, str]) -> str:
         records = [attempt(f"a {end}", device=name, test=test) for name, end in ends]
         built(tmp_path, run_folder(tmp_path, *records, run_id=run_id))
         text = (tmp_path / "site/cases.html").read_text()
         (line,) = re.findall(">((?:Pass|Fail)(?:es|ed|s) [^<]*)<", text)
         return str(line)
 
-    assert said(FIRST, ("p", good), ("q", good)) == now
-    assert said(SECOND, ("p", good), ("q", "error")) == some
-    assert said(THIRD, ("p", "error"), ("q", "error")) == none
+    assert state_of_run(FIRST, ("p", good), ("q", good)) == now
+    assert state_of_run(SECOND, ("p", good), ("q", "error")) == some
+    assert state_of_run(THIRD, ("p", "error"), ("q", "error")) == none
 
 
 def test_what_is_new_since_the_night_before_is_new_though_a_run_by_hand_saw_it(
@@ -326,19 +326,24 @@ def test_what_is_new_since_the_night_before_is_new_though_a_run_by_hand_saw_it(
     good = run_folder(tmp_path, attempt("a passed"), run_id=FIRST)
     by_hand = run_folder(tmp_path, attempt("a failed"), run_id=SECOND)
     night = run_folder(tmp_path, failing := attempt("a failed"), run_id=THIRD)
-    said = "1 of 1 case has a verdict: 1 failed; 1 new; 0 still failing, 0 still passing"
+    message = "1 of 1 case has a verdict: 1 failed; 1 new; 0 still failing, 0 still passing"
     database = open_database(str(tmp_path / "history.sqlite"))
     store_night(database, NightSummary(night="n", run=FIRST))
-    new = {"failed_on": ("new", "vanished"), "new": (failing.case,), "verdict": said, "base": FIRST}
+    new = {
+        "failed_on": ("new", "vanished"),
+        "new": (failing.case,),
+        "verdict": message,
+        "base": FIRST,
+    }
     store_night(database, NightSummary(night="o", run=THIRD, exit_code=1, **new))
     built(tmp_path, good, by_hand, night)
     text = (tmp_path / "site/index.html").read_text()
-    assert f">{said}.</p>" in text
+    assert f">{message}.</p>" in text
     assert "Fails because of: new, vanished (what was judged before was not)." in text
     assert ">New: 1 case<" in text
     assert "Still failing" not in text
-    kept = (tmp_path / "site/reports" / THIRD / "report.html").read_text()
-    assert "1 failed (1 of them new)." in kept
+    page = (tmp_path / "site/reports" / THIRD / "report.html").read_text()
+    assert "1 failed (1 of them new)." in page
 
 
 def test_a_device_that_was_lost_is_not_said_to_have_failed_nothing_ever(tmp_path: Path) -> None:

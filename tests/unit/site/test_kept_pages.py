@@ -33,14 +33,14 @@ def reports(folder: Path) -> list[Path]:
         run_folder(folder, attempt("a passed"), run_id=FIRST),
         run_folder(folder, attempt("a failed id=x", logs=logs), run_id=SECOND),
     ]
-    for one, since in zip(runs, (None, Since(FIRST, {}, (), {})), strict=True):
-        project(RunFolder.open(one), since)
+    for run, since in zip(runs, (None, Since(FIRST, {}, (), {})), strict=True):
+        project(RunFolder.open(run), since)
     (folder / NIGHT).mkdir()
     (folder / NIGHT / "comparison.html").write_text(page("beside", [Heading("beside", 1)]))
     (folder / BISECT).mkdir()
     answer = {"text": "first bad 2.51.0"}
-    said = {"kind": "bisect", "case": TEST, "axes": ["qnn"], "answer": answer, "runs": [1]}
-    (folder / BISECT / "result.json").write_text(json.dumps(said))
+    result = {"kind": "bisect", "case": TEST, "axes": ["qnn"], "answer": answer, "runs": [1]}
+    (folder / BISECT / "result.json").write_text(json.dumps(result))
     links = '<a href="./runs/1/report.html#x">1</a><a href="./">all</a>'
     (folder / BISECT / "report.html").write_text(f"<!--navigation--><!--/navigation-->{links}")
     return runs
@@ -55,19 +55,21 @@ def written(folder: Path) -> Path:
     runs = reports(folder)
     built(folder, *runs)
     causes = {cause_of(folder): CauseSummary(known="first bad 2.51.0", folder=BISECT)}
-    told = NightSummary(night=NIGHT, run=SECOND, causes=causes)
-    store_night(open_database(str(folder / "history.sqlite")), told)
+    summary = NightSummary(night=NIGHT, run=SECOND, causes=causes)
+    store_night(open_database(str(folder / "history.sqlite")), summary)
     built(folder)
     return folder / "site"
 
 
 def leads_of(page: Path) -> list[str]:
-    """What a page leads to, from the folder of the site; each is there."""
-    site = next(one for one in page.parents if one.name == "site" or one.name == "moved")
-    found = [unquote(unescape(one)) for one in re.findall(r' href="([^"#]+)', page.read_text())]
-    leads = [(page.parent / one).resolve() for one in found]
-    assert all(one.is_file() for one in leads), (page, found)
-    return [str(one.relative_to(site.resolve())) for one in leads]
+    """Return the targets of a page's links, relative to the site's folder; each exists."""
+    site = next(
+        parent for parent in page.parents if parent.name == "site" or parent.name == "moved"
+    )
+    links = [unquote(unescape(link)) for link in re.findall(r' href="([^"#]+)', page.read_text())]
+    leads = [(page.parent / entry).resolve() for entry in links]
+    assert all(entry.is_file() for entry in leads), (page, links)
+    return [str(path.relative_to(site.resolve())) for path in leads]
 
 
 def test_a_page_that_cannot_be_kept_is_the_labs_and_ends_no_night(tmp_path: Path) -> None:
@@ -82,13 +84,13 @@ def test_nights_causes_and_cases_lead_to_them_wherever_the_folder_is(tmp_path: P
     shutil.move(written(tmp_path), site)
     for one in (NIGHT, BISECT, FIRST, SECOND):
         shutil.rmtree(tmp_path / one)
-    run, bisection = (f"reports/{one}/report.html" for one in (SECOND, BISECT))
+    run, bisection = (f"reports/{name}/report.html" for name in (SECOND, BISECT))
     for name in ("index.html", page_of("night", SECOND)):
         assert {run, f"reports/{NIGHT}/comparison.html", bisection} < set(leads_of(site / name))
     for name in ("bisections.html", page_of("case", TEST)):
         assert bisection in leads_of(site / name)
-    for kept in (site / "reports").rglob("*.html"):
-        assert {"index.html", "bisections.html"} < set(leads_of(kept)), kept
+    for path in (site / "reports").rglob("*.html"):
+        assert {"index.html", "bisections.html"} < set(leads_of(path)), path
     assert f"reports/{FIRST}/report.html" in leads_of(site / run)
     assert (site / bisection).read_text().count("data-gone") == 2, "its runs stay where they are"
 
@@ -96,15 +98,15 @@ def test_nights_causes_and_cases_lead_to_them_wherever_the_folder_is(tmp_path: P
 def test_only_what_was_made_anew_is_kept_anew_and_what_is_gone_stays(tmp_path: Path) -> None:
     site = written(tmp_path)
     run = tmp_path / SECOND / "results.jsonl"
-    kept = site / "reports" / SECOND / "report.html"
-    was = kept.stat()
+    page = site / "reports" / SECOND / "report.html"
+    was = page.stat()
     assert was.st_mtime_ns == run.stat().st_mtime_ns
     built(tmp_path)
-    assert kept.stat().st_ino == was.st_ino
+    assert page.stat().st_ino == was.st_ino
     run.write_text("\n".join([run.read_text(), attempt("b failed").model_dump_json()]))
     os.utime(run, ns=(1, was.st_mtime_ns + 1))
     built(tmp_path)
-    assert "2 of 2 cases have a verdict" in kept.read_text()
+    assert "2 of 2 cases have a verdict" in page.read_text()
     run.unlink()
     built(tmp_path)
     assert f"reports/{SECOND}/report.html" in leads_of(site / "index.html")
@@ -116,12 +118,12 @@ def test_no_page_is_taken_from_elsewhere(tmp_path: Path) -> None:
     (run / "report.html").unlink()
     (run / "report.html").symlink_to(tmp_path / "secret")
     (tmp_path / NIGHT / "comparison.html").unlink()
-    told = NightSummary(night="../secret", run=FIRST)
-    store_night(open_database(str(tmp_path / "history.sqlite")), told)
+    summary = NightSummary(night="../secret", run=FIRST)
+    store_night(open_database(str(tmp_path / "history.sqlite")), summary)
     built(tmp_path, run)
     (page,) = (tmp_path / "site/reports").rglob(f"{FIRST}/*")
     assert "1 of 1 case has a verdict" in page.read_text()
-    assert "secret" not in "".join(one.read_text() for one in tmp_path.glob("site/**/*.html"))
+    assert "secret" not in "".join(path.read_text() for path in tmp_path.glob("site/**/*.html"))
 
 
 def test_of_a_run_that_another_holds_no_page_is_kept(tmp_path: Path) -> None:
@@ -129,10 +131,10 @@ def test_of_a_run_that_another_holds_no_page_is_kept(tmp_path: Path) -> None:
     for one in (first, second):
         one.mkdir()
         outcome = "passed" if one == first else "failed"
-        made = run_folder(one, attempt(f"a {outcome}"), run_id=FIRST)
-        built(tmp_path, made)
-    kept = (tmp_path / f"site/reports/{FIRST}/report.html").read_text()
-    assert "1 of 1 case has a verdict: 1 passed." in kept
+        folder = run_folder(one, attempt(f"a {outcome}"), run_id=FIRST)
+        built(tmp_path, folder)
+    page = (tmp_path / f"site/reports/{FIRST}/report.html").read_text()
+    assert "1 of 1 case has a verdict: 1 passed." in page
 
 
 def test_no_script_of_a_strangers_page_is_published(tmp_path: Path) -> None:

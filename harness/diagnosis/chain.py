@@ -69,62 +69,49 @@ SHELL_TOOLS: Final = (
 )
 """Programs for inspecting a device, which do not use the NPU."""
 
-BENIGN: Final[dict[str, str]] = {
+BENIGN: Final = (
+    # a shell tool may not read device nodes, as no shell user may, or looked in one place of
+    # several (lib/xwrap.c of toybox has the words)
     rf"^(?:[\w@.:~/ -]{{0,60}}[$#] )?(?:/\S{{0,40}}/)?{SHELL_TOOLS}: .*"
-    r"(?:permission denied|operation not permitted|no such file)": (
-        "a shell tool may not read device nodes, as no shell user may, or looked in one place of "
-        "several (lib/xwrap.c of toybox has the words)"
-    ),
-    rf'avc: +denied .*\bcomm="{SHELL_TOOLS}"': (
-        "the same, as the kernel logs it "
-        "(comm is the program, https://source.android.com/docs/security/features/selinux)"
-    ),
-    ECHO: (
-        "adbd logs each command that it runs, `set -x` each of a script "
-        "(daemon/services.cpp of Android's adb)"
-    ),
-    r"expected magic number: 0x5678abcd but get: 0x2000000\b": (
-        "ExecuTorch's parser says it of a blob that it has unwrapped already "
-        "(https://github.com/pytorch/executorch/issues/18862 shows it in a log of many loads)"
-    ),
-    r"Skel\.so\W{1,3}is 32-bit instead of 64-bit": (
-        "a skel is the DSP's program, which the CPU cannot open and need not "
-        "(https://github.com/argmaxinc/WhisperKitAndroid/pull/57 shows it in an app that runs)"
-    ),
-    r"fastrpc_enable_kernel_optimizations failed\b": (
-        "FastRPC goes on without them, here in a domain that came up "
-        "(https://github.com/chraac/llama.cpp/issues/41, and qualcomm/fastrpc#180)"
-    ),
-    r"Unable to get platform info: Only support getting platform info for HTP backend": (
-        "the QNN provider asks that of every backend and goes on without "
-        "(seen with onnxruntime-qnn 2.3.0 to 2.7.0 on the GPU backend)"
-    ),
-    r"0x80000414: remote_handle64_\w+ failed for \S{0,12} ?libdspqueue_rpc_skel\.so": (
-        "the DSP has no notifications of queues, and the queue is made all the same "
-        "(https://github.com/qualcomm/fastrpc/issues/342)"
-    ),
-    r"[ac]dsprpcd?\b.*Error 0x80000414: remote_handle64_invoke failed for handle": (
-        "an older DSP lacks what its daemon asks for as it starts, and the daemon goes on "
-        "(src/adspmsgd.c of qualcomm/fastrpc takes it for no error)"
-    ),
-    r"fopen\w* fail\w* .{0,20}(?:libadspmsgd_adsp_skel|libsysmon_cdsp_skel|oemconfig)\.so": (
-        "FastRPC asks for what hands on the DSP's log, and does without "
-        "(https://github.com/XiaoMi/mace/issues/581 shows it of a program that works)"
-    ),
-    r"This META does not have Alloc2 Support\W{0,4}$": (
-        "a warning, after which the stub allocates by the older call "
-        "(a longer form of it adds what that cannot: more than 2 GB)"
-    ),
-    r"^PASS(?:ED)? \S+::\S+ |^\S+\.py::\S+ PASSED\b": (
-        "a test that passed had the error for its subject "
-        "(https://docs.pytest.org/en/stable/how-to/output.html shows such lines)"
-    ),
-    r"Using existing ADSP_LIBRARY_PATH setting of ": (
-        "the QNN provider says it whenever somebody else has set the path of skels "
-        "(onnxruntime-qnn 2.7.0 on boards; sessions work)"
-    ),
-}
-"""Patterns of lines that look like errors but are not, and why they are logged."""
+    r"(?:permission denied|operation not permitted|no such file)",
+    # the same, as the kernel logs it (comm is the program,
+    # https://source.android.com/docs/security/features/selinux)
+    rf'avc: +denied .*\bcomm="{SHELL_TOOLS}"',
+    # adbd logs each command that it runs, `set -x` each of a script (daemon/services.cpp of
+    # Android's adb)
+    ECHO,
+    # ExecuTorch's parser says it of a blob that it has unwrapped already
+    # (https://github.com/pytorch/executorch/issues/18862 shows it in a log of many loads)
+    r"expected magic number: 0x5678abcd but get: 0x2000000\b",
+    # a skel is the DSP's program, which the CPU cannot open and need not
+    # (https://github.com/argmaxinc/WhisperKitAndroid/pull/57 shows it in an app that runs)
+    r"Skel\.so\W{1,3}is 32-bit instead of 64-bit",
+    # FastRPC goes on without them, here in a domain that came up
+    # (https://github.com/chraac/llama.cpp/issues/41, and qualcomm/fastrpc#180)
+    r"fastrpc_enable_kernel_optimizations failed\b",
+    # the QNN provider asks that of every backend and goes on without (seen with onnxruntime-qnn
+    # 2.3.0 to 2.7.0 on the GPU backend)
+    r"Unable to get platform info: Only support getting platform info for HTP backend",
+    # the DSP has no notifications of queues, and the queue is made all the same
+    # (https://github.com/qualcomm/fastrpc/issues/342)
+    r"0x80000414: remote_handle64_\w+ failed for \S{0,12} ?libdspqueue_rpc_skel\.so",
+    # an older DSP lacks what its daemon asks for as it starts, and the daemon goes on
+    # (src/adspmsgd.c of qualcomm/fastrpc takes it for no error)
+    r"[ac]dsprpcd?\b.*Error 0x80000414: remote_handle64_invoke failed for handle",
+    # FastRPC asks for what hands on the DSP's log, and does without
+    # (https://github.com/XiaoMi/mace/issues/581 shows it of a program that works)
+    r"fopen\w* fail\w* .{0,20}(?:libadspmsgd_adsp_skel|libsysmon_cdsp_skel|oemconfig)\.so",
+    # a warning, after which the stub allocates by the older call (a longer form of it adds what
+    # that cannot: more than 2 GB)
+    r"This META does not have Alloc2 Support\W{0,4}$",
+    # a test that passed had the error for its subject
+    # (https://docs.pytest.org/en/stable/how-to/output.html shows such lines)
+    r"^PASS(?:ED)? \S+::\S+ |^\S+\.py::\S+ PASSED\b",
+    # the QNN provider says it whenever somebody else has set the path of skels (onnxruntime-qnn
+    # 2.7.0 on boards; sessions work)
+    r"Using existing ADSP_LIBRARY_PATH setting of ",
+)
+"""Patterns of lines that look like errors but are not, each below the reason why it is logged."""
 
 # Some versions put the level before each line.
 _LEVEL: Final = re.compile(r"^\s*<[EWIVD]>\s*")

@@ -304,46 +304,40 @@ class DiagnosticCommand:
     causes: frozenset[str]
 
 
-def _command(command: str, file: str, *causes: str) -> DiagnosticCommand:
-    return DiagnosticCommand(command, file, frozenset(causes))
-
-
-COMMANDS: Final = (
-    _command(
-        "adb logcat -d",
-        "logcat.txt",
-        *("skel-not-found", "skel-refused", "dsp-library-missing", "linker-namespace"),
-        *("stub-missing", "stub-not-loaded", "no-fastrpc", "invalid-config", "not-mapped"),
-        *("no-memory", "no-dsp-session", "domain-refused", "mixed-libraries"),
-    ),
-    _command(
-        "adb shell dmesg",
-        "dmesg.txt",
-        *("dsp-restarted", "pd-died", "no-dsp-session", "fastrpc-denied"),
-        *("stale-handle", "failed-without-cause"),
-    ),
-    _command(
-        "adb shell 'for p in /sys/class/remoteproc/*; do echo $(cat $p/name) is $(cat $p/state); "
-        "done'",
-        "dsp.txt",
-        *("no-dsp-session", "npu-busy"),
-    ),
-    _command(
-        "adb shell ls -lZ /dev",
-        "dev.txt",
-        *("fastrpc-denied", "no-channel", "no-unsigned-pd"),
-    ),
-    _command(
-        "env",
-        "env.txt",
-        *("adsp-path-colons", "older-libraries", "unknown-soc", "backend-not-loaded"),
-        *("symbol-missing", "npu-driver"),
-    ),
-    _command(
-        "adb shell cat /proc/PID/maps",
-        "maps.txt",
-        *("older-libraries", "mixed-libraries", "two-copies", "unknown-dsp-arch"),
-    ),
+COMMANDS: Final = tuple(
+    DiagnosticCommand(command, file, frozenset(causes.split()))
+    for command, file, causes in (
+        (
+            "adb logcat -d",
+            "logcat.txt",
+            "skel-not-found skel-refused dsp-library-missing linker-namespace stub-missing "
+            "stub-not-loaded no-fastrpc invalid-config not-mapped no-memory no-dsp-session "
+            "domain-refused mixed-libraries",
+        ),
+        (
+            "adb shell dmesg",
+            "dmesg.txt",
+            "dsp-restarted pd-died no-dsp-session fastrpc-denied stale-handle failed-without-cause",
+        ),
+        (
+            "adb shell 'for p in /sys/class/remoteproc/*; do echo $(cat $p/name) is "
+            "$(cat $p/state); done'",
+            "dsp.txt",
+            "no-dsp-session npu-busy",
+        ),
+        ("adb shell ls -lZ /dev", "dev.txt", "fastrpc-denied no-channel no-unsigned-pd"),
+        (
+            "env",
+            "env.txt",
+            "adsp-path-colons older-libraries unknown-soc backend-not-loaded symbol-missing "
+            "npu-driver",
+        ),
+        (
+            "adb shell cat /proc/PID/maps",
+            "maps.txt",
+            "older-libraries mixed-libraries two-copies unknown-dsp-arch",
+        ),
+    )
 )
 """The commands for an Android device."""
 _ELSEWHERE: Final = {

@@ -40,13 +40,12 @@ class UnsupportedRule:
 
     `api` and `text` are regular expressions: the first must match the whole name, the second be
     found in the message. With `lacks` the rule applies only to a device without that processor; on
-    any other device the error is a failure. `source` says where it was observed.
+    any other device the error is a failure.
     """
 
     api: str
     code: int | None
-    text: str
-    source: str
+    text: str = ""
     lacks: Literal["dsp", "gpu"] | None = None
 
 
@@ -64,62 +63,36 @@ _HMX: Final = re.compile(r"HMX instruction ([0-9a-f]{8})\b")
 _SETTING_UP = r"Qnn(?:Log|Backend|Device)_create|QnnContext_create\w*"
 
 UNSUPPORTED: Final = (
-    UnsupportedRule(
-        r"QnnMem_\w+", 1000, "", "libQnnHtp.so for x86-64: `QnnMem API is not supported`"
-    ),
-    UnsupportedRule(
-        r"QnnContext_(getProperty|setConfig)",
-        1000,
-        "",
-        "libQnnHtp.so for x86-64: custom context properties",
-    ),
-    UnsupportedRule(
-        r"QnnContext_createFromBinary",
-        5010,
-        r"HTP Config option: 2 not supported",
-        "libQnnHtp.so for x86-64: registering a group of contexts",
-    ),
-    UnsupportedRule(
-        r"QnnContext_createFromBinaryListAsync",
-        1000,
-        "",
-        "libQnnHtp.so for x86-64: `Backend does not support QnnContext_createFromBinaryListAsync`",
-    ),
+    # libQnnHtp.so for x86-64: `QnnMem API is not supported`
+    UnsupportedRule(r"QnnMem_\w+", 1000),
+    # libQnnHtp.so for x86-64: custom context properties
+    UnsupportedRule(r"QnnContext_(getProperty|setConfig)", 1000),
+    # libQnnHtp.so for x86-64: registering a group of contexts
+    UnsupportedRule(r"QnnContext_createFromBinary", 5010, r"HTP Config option: 2 not supported"),
+    # libQnnHtp.so for x86-64: `Backend does not support QnnContext_createFromBinaryListAsync`
+    UnsupportedRule(r"QnnContext_createFromBinaryListAsync", 1000),
+    # libQnnGpu.so for x86-64, with or without an OpenCL driver
     UnsupportedRule(
         r"QnnBackend_create|CreateSession",
         4000,
         r"TuningMode must be enabled on x86_64-linux-clang",
-        "libQnnGpu.so for x86-64, with or without an OpenCL driver",
     ),
+    # libQnnHtp.so for arm64 on a board that is none of Qualcomm's
     UnsupportedRule(
-        rf"{_SETTING_UP}|CreateSession",
-        4000,
-        r"No Snapdragon SOC detected",
-        "libQnnHtp.so for arm64 on a board that is none of Qualcomm's",
-        lacks="dsp",
+        rf"{_SETTING_UP}|CreateSession", 4000, r"No Snapdragon SOC detected", lacks="dsp"
     ),
+    # libQnnHtp.so for arm64 on a board without libcdsprpc and fastrpc nodes
+    UnsupportedRule(rf"{_SETTING_UP}|CreateSession", 14001, r"Failed to load skel", lacks="dsp"),
+    # ONNX Runtime with the QNN plug-in on a board where it finds no NPU
     UnsupportedRule(
-        rf"{_SETTING_UP}|CreateSession",
-        14001,
-        r"Failed to load skel",
-        "libQnnHtp.so for arm64 on a board without libcdsprpc and fastrpc nodes",
-        lacks="dsp",
+        r"GetEpDevices", None, r"offers no device of QNNExecutionProvider", lacks="dsp"
     ),
+    # libQnnGpu.so for arm64 on a board without an OpenCL driver
     UnsupportedRule(
-        r"GetEpDevices",
-        None,
-        r"offers no device of QNNExecutionProvider",
-        "ONNX Runtime with the QNN plug-in on a board where it finds no NPU",
-        lacks="dsp",
-    ),
-    UnsupportedRule(
-        r"QnnBackend_create|CreateSession",
-        1006,
-        r"Invalid OpenCL driver path",
-        "libQnnGpu.so for arm64 on a board without an OpenCL driver",
-        lacks="gpu",
+        r"QnnBackend_create|CreateSession", 1006, r"Invalid OpenCL driver path", lacks="gpu"
     ),
 )
+"""The errors of targets that lack something, each below the place where it was observed."""
 
 
 def emulator_lacks(replies: Sequence[DspReply], error: ErrorRecord | None) -> ErrorRecord | None:

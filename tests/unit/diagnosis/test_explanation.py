@@ -61,8 +61,8 @@ CODE = Rule("code", "v", "g", "a", (possible(codes=(1002, 1003)),), ("c/d#1", "e
 def test_a_cause_shows_the_lines_that_tell_it() -> None:
     texts = ["qnn", "skel 1", "err 1002", "skel 1", "err 1100"]
     line, code = explain(log(*texts), [CODE, LINE]).diagnoses
-    assert [(line.number, line.text) for line in line.lines] == [(2, "skel 1"), (4, "skel 1")]
-    assert [(line.number, line.text) for line in code.lines] == [(3, "err 1002")]
+    assert [(shown.number, shown.text) for shown in line.lines] == [(2, "skel 1"), (4, "skel 1")]
+    assert [(shown.number, shown.text) for shown in code.lines] == [(3, "err 1002")]
     assert (line.id, line.confidence, line.words, line.fix) == ("line", "likely", "w", "f")
     assert code.threads == ("https://github.com/c/d/issues/1", "https://github.com/e/f")
     assert explain(log("nothing")).diagnoses == ()
@@ -72,12 +72,14 @@ def test_a_number_of_another_program_stands_behind_its_equals() -> None:
     first_rule, other = (
         Rule(name, "w", "f", "a", (possible(codes=(code,)),)) for name, code in CODED
     )
-    causes = explain(
+    explanation = explain(
         log("wifi: error 1002", "QnnGraph_finalize returned 5005"), [first_rule, other]
     )
-    assert [cause.id for cause in causes.diagnoses] == ["other", "one"]
-    causes = explain(log("qnn: error 1002", "QnnGraph_finalize returned 5005"), [first_rule, other])
-    assert [cause.id for cause in causes.diagnoses] == ["one", "other"]
+    assert [cause.id for cause in explanation.diagnoses] == ["other", "one"]
+    explanation = explain(
+        log("qnn: error 1002", "QnnGraph_finalize returned 5005"), [first_rule, other]
+    )
+    assert [cause.id for cause in explanation.diagnoses] == ["one", "other"]
 
 
 def test_what_a_run_foresaw_is_read_from_its_summary() -> None:

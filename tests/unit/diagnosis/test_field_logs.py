@@ -175,5 +175,5 @@ def test_two_failures_in_one_log_are_both_found(
     first: tuple[str, str], other: tuple[str, str]
 ) -> None:
     causes = explain(lines_of(f"{first[1]}\n...\n{other[1]}")).diagnoses
-    text = {f"{cause.id} {cause.confidence}" for cause in causes}
-    assert {first[0], other[0]} <= text
+    answers = {f"{cause.id} {cause.confidence}" for cause in causes}
+    assert {first[0], other[0]} <= answers

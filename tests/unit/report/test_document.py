@@ -75,8 +75,9 @@ def test_a_table_with_a_title_can_be_folded() -> None:
 
 
 def test_spans_with_commas() -> None:
-    first, two = Span("1"), Span("2")
-    assert (joined([]), joined([first]), joined([first, two])) == ([], [first], [first, ", ", two])
+    first, second = Span("1"), Span("2")
+    assert (joined([]), joined([first])) == ([], [first])
+    assert joined([first, second]) == [first, ", ", second]
 
 
 def test_what_goes_beyond_its_bound_is_counted() -> None:

@@ -114,9 +114,9 @@ def test_only_beside_an_earlier_run_nothing_is_new() -> None:
 @pytest.mark.parametrize("code", ["context-arch", "context-floats"])
 def test_a_pass_that_only_a_simulator_gives_is_in_the_headline(code: str) -> None:
     finding = PreflightRecord(code=code, severity="info", explanation="v75", fix="-")
-    for outcome, message in (("passed", True), ("failed", False)):
+    for outcome, is_said in (("passed", True), ("failed", False)):
         text = page([record(outcome=outcome, preflight=(finding,))]).whole
-        assert ("1 passed with contexts that a simulator takes, and no device" in text) == message
+        assert ("1 passed with contexts that a simulator takes, and no device" in text) == is_said
 
 
 def test_an_empty_run_can_be_shown() -> None:

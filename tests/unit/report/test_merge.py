@@ -44,9 +44,9 @@ def run_of(
     return folder.path
 
 
-def change(run: Path, options: Callable[[dict[str, Any]], Any]) -> None:
+def change(run: Path, edited: Callable[[dict[str, Any]], Any]) -> None:
     file = run / "run.json"
-    file.write_text(json.dumps(options(json.loads(file.read_text()))))
+    file.write_text(json.dumps(edited(json.loads(file.read_text()))))
 
 
 def merge(*words: object) -> Result:

@@ -67,14 +67,20 @@ ops_like = st.fixed_dictionaries(
 )
 
 
+proper_ops = st.fixed_dictionaries({"op": st.text(min_size=1, max_size=5), "us": st.integers(0)})
+
+
 @reaches(0.15)
 @settings(max_examples=100)
-@given(json_like | st.fixed_dictionaries({"ops": st.lists(ops_like | json_like, max_size=6)}))
-def test_what_is_no_profile_has_no_ops_or_proper_ones(profile: Any) -> None:
-    costs = op_costs(profile)
+@given(
+    st.fixed_dictionaries({"ops": st.lists(proper_ops | ops_like | json_like, max_size=6)})
+    | json_like
+)
+def test_a_malformed_profile_has_no_ops_or_proper_ones(content: Any) -> None:
+    costs = op_costs(content)
     if not costs:
         return
     reached()
-    for name, item in costs.items():
-        assert name == item.op
-        assert item.value >= 0
+    for name, cost in costs.items():
+        assert name == cost.op
+        assert cost.value >= 0

@@ -271,6 +271,7 @@ class _LineStore:
     """The kept lines of a log, collected in linear time."""
 
     def __init__(self) -> None:
+        self._passes = rule_filter().passes
         self.error: int | None = None
         self._first: list[LogText] = []
         self._last: deque[LogText] = deque(maxlen=MAX_LINES // 2)
@@ -289,11 +290,11 @@ class _LineStore:
         data = plain.encode("utf-8", "replace")
         if self.error is None and (error := _ERROR.search(data)) is not None:
             self.error = number + data.count(b"\n", 0, error.start())
-        lines, passes = data.split(b"\n"), rule_filter().passes
+        lines = data.split(b"\n")
         wrapped, harmless = self._wrapped(lines)
         for index, line in enumerate(lines):
             joined = wrapped.get(index)
-            if (joined is None and not passes(line)) or index in harmless:
+            if (joined is None and not self._passes(line)) or index in harmless:
                 continue
             # a line that differs from many before it only in digits, such as its time, is dropped
             if (rough := hash(line.translate(_DIGITS))) not in self._full:
@@ -332,7 +333,7 @@ class _LineStore:
             last = next((i for i in range(first, limit) if not cut[i]), limit - 1)
             pieces = lines[first : last + 1]
             joined = space.join(pieces)
-            if rule_filter().passes(joined):
+            if self._passes(joined):
                 wrapped[last if space else first] = joined
                 if (part := benign_part(joined.decode("latin-1"))) is not None:
                     ends = list(accumulate(len(piece) + len(space) for piece in pieces))

@@ -84,11 +84,10 @@ def parse_log_line(line: str) -> LogEntry | None:
 def age_s(entry: LogEntry, now: DeviceClock) -> float:
     """Return the age of an entry in seconds before `now`; negative if it is newer."""
     # a line of December may be read in January, and one written meanwhile the other way round
-    ages = [
-        (now.local - moment).total_seconds()
-        for year in (now.local.year - 1, now.local.year, now.local.year + 1)
-        if (moment := _in_year(entry.moment, year)) is not None
-    ]
+    ages = []
+    for year in (now.local.year - 1, now.local.year, now.local.year + 1):
+        with contextlib.suppress(ValueError):  # the 29th of February, or no year at all
+            ages.append((now.local - entry.moment.replace(year=year)).total_seconds())
     return min((age for age in ages if age > -_HALF_A_YEAR.total_seconds()), default=-1.0)
 
 
@@ -192,13 +191,6 @@ def total_dmabuf(lines: Iterable[str]) -> tuple[int, int]:
         elif name == "exp_name" and size:
             sizes[inode or f"#{number}"] = int(size)
     return len(sizes), sum(sizes.values())
-
-
-def _in_year(moment: datetime, year: int) -> datetime | None:
-    try:
-        return moment.replace(year=year)
-    except ValueError:  # the 29th of February, or no year at all
-        return None
 
 
 DEVICE_READ_BYTES: Final = 16 << 20

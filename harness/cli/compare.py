@@ -9,17 +9,16 @@ import click
 
 from harness.bisect.new_failures import NewFailure
 from harness.cli.lab_options import json_option, lab_option, lab_to_name
-from harness.cli.say import say, say_long_json
+from harness.cli.say import say, say_json
 from harness.history.comparison import (
     BISECTED,
-    TITLES,
     Bisectable,
     Category,
     FailOn,
     Pair,
     apply_history,
 )
-from harness.history.comparison_json import report_head, rows
+from harness.history.comparison_json import report_of
 from harness.history.comparison_text import (
     ComparisonView,
     compare_folders,
@@ -111,9 +110,7 @@ def compare(
     if notify and (report.exit_code or comparison["fixed"]):
         _notify(report, folder, lab_file)
     if as_json:
-        say_long_json(
-            report_head(report), **{name: rows(report, name, bisectable) for name in TITLES}
-        )
+        say_json(report_of(report, bisectable))
     return report.exit_code
 
 

@@ -17,7 +17,7 @@ from harness.cli.lab_options import (
     reports_option,
 )
 from harness.cli.printout import Printout
-from harness.cli.say import say, say_long_json, say_result
+from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.history.comparison import Bisectable, Pair
@@ -32,7 +32,7 @@ from harness.history.importing import (
 from harness.history.run_changes import facts_lookup
 from harness.history.states import CaseState
 from harness.history.timeline import Filter
-from harness.history.timeline_text import History, HistoryReport, LackingRun, lines
+from harness.history.timeline_text import history_of, lines
 from harness.results.run_folder import JOURNAL
 
 _NEGATIVE: Final = 1
@@ -109,30 +109,13 @@ def history(
     def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
         return NewFailure.of(pair, state).bisectable(lab_to_name(lab_file), str(reports))
 
-    with (
-        facts_lookup(db) as facts,
-        History(stored_attempts(db, query), list_runs(db), bisectable, query, facts) as report,
-    ):
-        if not report.rows:
-            validate_filter(db, query)
-        if as_json:
-            head = HistoryReport(
-                runs=report.runs,
-                first=report.first,
-                last=report.last,
-                lost=report.lost,
-                lacking=tuple(
-                    LackingRun(run=run.run, started=run.started, not_run=run.not_run)
-                    for run in report.lacking
-                ),
-                kinds=(),
-                cases=(),
-            )
-            say_long_json(head, kinds=report.kinds(), cases=report.cases())
-        else:
-            for line in lines(report):
-                say(line)
-        return 0 if report.rows else _NEGATIVE
+    report = history_of(
+        stored_attempts(db, query), list_runs(db), bisectable, query, facts_lookup(db)
+    )
+    if not report.cases:
+        validate_filter(db, query)
+    say_result(report, lines(report), as_json)
+    return 0 if report.cases else _NEGATIVE
 
 
 class RunsImported(Printout):

@@ -18,7 +18,7 @@ from harness.core.outgoing_text import (
 )
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    pass
 
 
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
@@ -59,21 +59,6 @@ def say_result(document: object, lines: Iterable[str], as_json: bool) -> None:
 def say_json(document: object) -> None:
     """Print a model, or a list of models; every character beyond printable ASCII is escaped."""
     click.echo(_json_text(_plain(document)))
-
-
-def say_long_json(head: BaseModel, **lists: Iterable[BaseModel]) -> None:
-    """Print a model as `say_json` does, with `lists` that are too long for memory at its end."""
-    fields = {name: value for name, value in _plain(head).items() if name not in lists}
-    click.echo(_json_text(fields)[:-2], nl=False)
-    for name, items in lists.items():
-        click.echo(f',\n  "{name}": [', nl=False)
-        before, behind = "\n", ""
-        for item in items:
-            text = _json_text(_plain(item)).replace("\n", "\n    ")
-            click.echo(f"{before}    {text}", nl=False)
-            before, behind = ",\n", "\n  "
-        click.echo(f"{behind}]", nl=False)
-    click.echo("\n}")
 
 
 def _plain(document: object) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 from harness.core.schema_field import Schema1
 from harness.diagnosis.error import Outcome, Part
 from harness.history.attempts import Attempt
-from harness.history.comparison import Bisectable, Category, Pair
+from harness.history.comparison import TITLES, Bisectable, Category, Pair
 from harness.history.comparison_text import ComparisonView
 from harness.history.ops import OpsCompared
 from harness.history.performance import SpeedCompared, alike
@@ -95,22 +95,27 @@ class ComparisonReport(Part):
     untested: int
 
 
-def rows(
-    view: ComparisonView, category: Category, bisectable: Callable[[Category, Pair], Bisectable]
-) -> Iterator[Row]:
-    """Iterate over the cases of a category, of which there may be very many."""
-    for pair in view[category]:
-        before, after = map(CaseSide.of, (pair.before, pair.after))
-        advice = dict(bisectable(category, pair))
-        yield Row(case=pair.shown.case, before=before, after=after, **advice)
-
-
-def report_head(view: ComparisonView) -> ComparisonReport:
-    """Return the report without the lists of cases."""
+def report_of(
+    view: ComparisonView, bisectable: Callable[[Category, Pair], Bisectable]
+) -> ComparisonReport:
+    """Return the report of a comparison, with the bisection of each case."""
+    rows: dict[str, Any] = {
+        category: tuple(
+            Row(
+                case=pair.shown.case,
+                before=CaseSide.of(pair.before),
+                after=CaseSide.of(pair.after),
+                **dict(bisectable(category, pair)),
+            )
+            for pair in view[category]
+        )
+        for category in TITLES
+    }
     drifted = tuple(
         DriftRow(case=drifted.pair.shown.case, output=output.document())
         for drifted in view.drifted
         for output in drifted.outputs
     )
     counts = {name: len(view[name]) for name in ("passing", "untested")}
-    return ComparisonReport(**alike(ComparisonReport, view) | counts | {"drifted": drifted})
+    fields = alike(ComparisonReport, view) | counts | {"drifted": drifted}
+    return ComparisonReport(**fields, **rows)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple
 
 from sqlalchemy import Row, bindparam, func, select
 
@@ -27,13 +26,12 @@ from harness.history.timeline import (
     changes_of,
     lines_of,
 )
-from harness.history.timeline_text import CauseFacts, by_run, facts_of
+from harness.history.timeline_text import CauseFacts, Tested, by_run, facts_of
 from harness.results.coverage import Coverage
 
 NOTHING_NEW: Final[Mapping[int, Collection[str]]] = MappingProxyType({})
 WINDOW: Final = 60
 """The number of runs from which the state of a case is judged, and which are drawn."""
-_COLUMNS: Final = ", ".join(f'"{name}"' for name in NightChange._fields)
 
 
 class GroupLines(NamedTuple):
@@ -197,17 +195,9 @@ class ChangeStore:
         self.by_run: Mapping[int, StandingCounts] = defaultdict(StandingCounts)
         self.by_device: Mapping[tuple[str, int], StandingCounts] = defaultdict(StandingCounts)
         self._shown, self._new = shown, new
-        self._rows = sqlite3.connect("", isolation_level=None)
-        self._rows.execute(f"CREATE TABLE changes ({_COLUMNS})")
-        self._rows.execute("CREATE INDEX by_test ON changes (test)")
-        self._rows.execute("CREATE TABLE tested (run_index, test, device, versions, passed)")
-        self._rows.execute("CREATE INDEX tested_at ON tested (run_index, test)")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._rows.close()
+        self._of_night: dict[int, list[NightChange]] = defaultdict(list)
+        self._shown_by: dict[tuple[str, str], list[NightChange]] = defaultdict(list)
+        self._tested: dict[tuple[int, str], Tested] = defaultdict(dict)
 
     def add(
         self,
@@ -220,53 +210,41 @@ class ChangeStore:
 
         A state as old as the runs that were read is followed into `older` runs.
         """
-        added = list[NightChange]()
+        changed = set[int]()
         for group in groups:
             for line in group.read:
                 changes = list(changes_of(line, first))
                 if any(change.since <= line.runs[0].run_index for change in changes):
                     earlier = earlier_runs(database, older, group, line)
                     changes = list(changes_of(line, first, earlier))
-                added += map(self._as_reported, changes)
+                for change in map(self._as_reported, changes):
+                    changed.add(change.run_index)
+                    self._of_night[change.run_index].append(change)
+                    if change.run_index >= self._shown:
+                        for field in ("cause", "test", "device"):
+                            self._shown_by[field, getattr(change, field)].append(change)
                 for run in line.runs:
                     self.by_run[run.run_index].add(run)
             for run in (run for line in group.drawn for run in line.runs if run.last.device):
                 self.by_device[str(run.last.device), run.run_index].add(run)
-        marks = ", ".join("?" * len(NightChange._fields))
-        self._rows.executemany(f"INSERT INTO changes VALUES ({marks})", added)
-        changed = {change.run_index for change in added}
-        tested = (
-            (
-                run.run_index,
-                run.last.test,
-                run.last.device,
-                format_versions(versions_of(run.last)),
-                not run.failed,
-            )
-            for group in groups
-            for line in group.read
-            for run in line.runs
-            if run.run_index in changed and run.last.device and run.verdicts
-        )
-        self._rows.executemany("INSERT INTO tested VALUES (?, ?, ?, ?, ?)", tested)
+        for run in (run for group in groups for line in group.read for run in line.runs):
+            if run.run_index in changed and run.last.device and run.verdicts:
+                tested = self._tested[run.run_index, run.last.test]
+                ran_with = run.last.device, format_versions(versions_of(run.last))
+                tested[ran_with] = tested.get(ran_with, True) and not run.failed
 
     def _as_reported(self, change: NightChange) -> NightChange:
         reported = self._new.get(change.run_index, ())
         is_new = change.became == "still" and change.case in reported
         return change._replace(became="new") if is_new else change
 
-    def index(self) -> None:
-        """Create the indexes for queries, once all cases are added."""
-        for name in ("run_index", "cause", "device"):
-            self._rows.execute(f"CREATE INDEX by_{name} ON changes ({name})")
-
-    def changes(self, condition: str, *values: object) -> list[NightChange]:
-        """Return the shown changes that match an SQL condition, sorted by cause."""
-        return self._select(f"run_index >= {self._shown} AND ({condition})", *values)
+    def changes(self, field: Literal["cause", "test", "device"], value: str) -> list[NightChange]:
+        """Return the shown changes with this value of a field, the newest run first."""
+        return sorted(self._shown_by.get((field, value), ()), key=_newest_first)
 
     def of_night(self, run_index: int) -> list[NightChange]:
         """Return the changes of a run, sorted by cause."""
-        return self._select("run_index = ?", run_index)
+        return sorted(self._of_night.get(run_index, ()), key=_newest_first)
 
     def facts(
         self,
@@ -278,43 +256,35 @@ class ChangeStore:
         fixed: bool = False,
     ) -> CauseFacts:
         """Return the facts of a cause by its changes in a run; `fixed` ones, or all others."""
-        condition = "run_index = ? AND cause = ? AND (became = 'fixed') = ?"
-        tested = self._rows.execute(
-            "SELECT device, versions, min(passed) FROM tested WHERE run_index = ? AND test IN "
-            f"(SELECT test FROM changes WHERE {condition}) GROUP BY device, versions",
-            (run_index, run_index, cause, fixed),
-        )
-        started = {place: (run.run, run.started) for place, run in enumerate(runs)}
-        return facts_of(self._select(condition, run_index, cause, fixed), tested, socs, started)
-
-    def last_facts(
-        self, cause: str, runs: Sequence[StoredRun], socs: Mapping[str, str | None]
-    ) -> CauseFacts | None:
-        """Return the facts of a cause by the last run that had it; None if no run had it."""
-        query = "SELECT max(run_index) FROM changes WHERE cause = ? AND became <> 'fixed'"
-        (run_index,) = self._rows.execute(query, [cause]).fetchone()
-        return None if run_index is None else self.facts(run_index, cause, runs, socs)
-
-    def _select(self, condition: str, *values: object) -> list[NightChange]:
-        rows = self._rows.execute(
-            f"SELECT {_COLUMNS} FROM changes WHERE {condition} "
-            "ORDER BY run_index DESC, cause, test, device",
-            values,
-        )
-        return [NightChange(*row) for row in rows]
+        changes = [
+            change
+            for change in self._of_night[run_index]
+            if change.cause == cause and (change.became == "fixed") is fixed
+        ]
+        tested: Tested = {}
+        for test in {change.test for change in changes}:
+            for ran_with, passed in self._tested.get((run_index, test), {}).items():
+                tested[ran_with] = tested.get(ran_with, True) and passed
+        return facts_of(changes, tested, socs, runs)
 
 
-@contextlib.contextmanager
-def facts_lookup(
-    database: Database, most_runs: int = MARKS
-) -> Iterator[Callable[[str], CauseFacts | None]]:
-    """Yield a function that returns the facts of a cause by its id; None if the last runs do not
+def _newest_first(change: NightChange) -> tuple[int, str, str, str]:
+    return -change.run_index, change.cause, change.test, change.device
+
+
+def facts_lookup(database: Database, most_runs: int = MARKS) -> Callable[[str], CauseFacts | None]:
+    """Return a function that returns the facts of a cause by its id; None if the last runs do not
     have it. Raises InfraError."""
     all_runs = list_runs(database)
     first = max(0, len(all_runs) - most_runs)
     socs = {device: row.soc for (device, _), row in device_rows(database, all_runs, first).items()}
-    with ChangeStore(first) as gathered:
-        for _, groups in lines_by_test(database, all_runs, first, failing=True):
-            gathered.add(groups, first, database, all_runs[:first])
-        gathered.index()
-        yield lambda cause: gathered.last_facts(cause, all_runs, socs)
+    store = ChangeStore(first)
+    for _, groups in lines_by_test(database, all_runs, first, failing=True):
+        store.add(groups, first, database, all_runs[:first])
+
+    def facts(cause: str) -> CauseFacts | None:
+        failing = (change for change in store.changes("cause", cause) if change.became != "fixed")
+        last = next(failing, None)
+        return store.facts(last.run_index, cause, all_runs, socs) if last is not None else None
+
+    return facts

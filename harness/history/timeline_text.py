@@ -1,16 +1,13 @@
-"""The answers of `history`, put together on disk: text for a terminal, and JSON."""
+"""The answers of `history`: text for a terminal, and JSON."""
 
 from __future__ import annotations
 
 import shlex
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, NamedTuple
 
-from harness.core.bounded_json import parse_json, parse_model
-from harness.core.errors import InfraError
 from harness.core.outgoing_text import counted
 from harness.core.schema_field import Schema1
 from harness.diagnosis.error import Part, signature_text
@@ -78,6 +75,8 @@ class CauseFacts(Part):
     files_changed: tuple[str, ...] = ()
 
 
+Tested = dict[tuple[str, str], bool]
+"""For each device and versions whether all tests passed there."""
 LinkTo = Callable[..., Span]
 """Makes the text for a device or a night, with a link where there are pages, of its `kind`, its
 `name` (the run's id for a night), perhaps another `text`, and a `style`."""
@@ -111,23 +110,20 @@ def facts_line(facts: CauseFacts, link: LinkTo = _unlinked) -> list[str | Span]:
 
 def facts_of(
     changes: Sequence[NightChange],
-    tested: Iterable[tuple[str, str, bool]],
+    tested: Tested,
     socs: Mapping[str, str | None],
-    started: Mapping[int, tuple[str, str]],
+    runs: Sequence[StoredRun],
 ) -> CauseFacts:
     """Return the facts of a cause by the changes of its cases in a run, of which there is one.
 
-    `tested` has, for the tests of these cases in that run, each device, versions, and whether all
-    passed there. `started` has the id and the start of each run by its place.
+    `tested` is about the tests of these cases in that run.
     """
-    tested = list(tested)
     affected = {change.device for change in changes if change.device}
-    failed_otherwise = {device for device, _, passed in tested if not passed}
+    failed_otherwise = {device for (device, _), passed in tested.items() if not passed}
     bad = {change.versions for change in changes}
-    good = {versions for device, versions, passed in tested if passed and device in affected}
+    good = {versions for (device, versions), ok in tested.items() if ok and device in affected}
     kinds = {change.became for change in changes}
     since = min(change.since for change in changes)
-    run, run_started = started[since]
     changed = [change.changed for change in changes if change.since == since]
     return CauseFacts(
         shows="no verdict"
@@ -147,11 +143,11 @@ def facts_of(
                 if device in failed_otherwise
                 else "passes",
             )
-            for device in sorted(affected | {device for device, _, _ in tested})
+            for device in sorted(affected | {device for device, _ in tested})
         ),
         only_with=tuple(sorted(bad)) if len(bad) <= _VERSIONS and good - bad else (),
-        since=run_started,
-        since_run=run,
+        since=runs[since].started,
+        since_run=runs[since].run,
         versions_changed=max((words for words in changed if words is not None), default=None),
     )
 
@@ -301,131 +297,93 @@ def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bise
     )
 
 
-_TABLES: Final = """
-    PRAGMA journal_mode = OFF;
-    CREATE TABLE cases (passes, judged, rate, name, troubled, failing, row);
-    CREATE TABLE failures (kind, case_group, run, started, device, versions, cause);
-"""
-_KINDS: Final = """
-    SELECT kind, min(started) AS first, max(started) AS last, count(*) AS failures,
-        count(DISTINCT run) AS runs, count(DISTINCT case_group) AS cases,
-        json_group_array(DISTINCT device) AS devices,
-        json_group_array(DISTINCT versions) AS versions
-    FROM failures WHERE :diagnosis IN ('', kind)
-    GROUP BY kind ORDER BY failures DESC, kind LIMIT :most
-"""
-# no row if no case still fails so
-_CAUSE: Final = """
-    SELECT cause FROM failures
-    WHERE kind = :kind AND EXISTS (SELECT 1 FROM cases WHERE failing = :kind)
-    GROUP BY cause ORDER BY count(*) DESC, max(started) DESC LIMIT 1
-"""
+class _Failure(NamedTuple):
+    case_group: str
+    run: str
+    started: str
+    device: str
+    versions: str
+    cause: str
 
 
-class History:
-    """The history of the cases that were asked for, whose rows are read one at a time.
+def history_of(
+    attempts: Iterable[tuple[str, str, Attempt]],
+    runs: Sequence[StoredRun],
+    bisectable: Callable[[Pair, CaseState | None], Bisectable],
+    criteria: Filter,
+    facts: Callable[[str], CauseFacts | None],
+) -> HistoryReport:
+    """Return the history of attempts, each with the key of its group and its run, sorted by these.
 
-    `rows` is their number. `troubled` of them failed or were flaky at some time, `unjudged` never
-    had a verdict, `lost` have none in their last run; `lost_alone` of these are neither of the
-    other two.
+    `runs` are all stored runs, the newest last; `facts` returns those of a cause by its id. If a
+    diagnosis is asked for, other cases are left out.
     """
-
-    def __init__(
-        self,
-        attempts: Iterable[tuple[str, str, Attempt]],
-        runs: Sequence[StoredRun],
-        bisectable: Callable[[Pair, CaseState | None], Bisectable],
-        criteria: Filter,
-        facts: Callable[[str], CauseFacts | None],
-    ) -> None:
-        """Read attempts, each with the key of its group and its run, sorted by these.
-
-        `runs` are all stored runs, the newest last; `facts` returns those of a cause by its id,
-        when kinds are read. If a diagnosis is asked for, other cases are left out. Raises
-        InfraError if the disk is full.
-        """
-        self.lacking = [run for run in runs if run.not_run != 0 and criteria.spans(run.started)]
-        self.runs, self.first, self.last = 0, "", ""
-        self.rows = self.troubled = self.unjudged = self.kind_rows = 0
-        self.lost = self.lost_alone = 0
-        self._diagnosis, self._facts = criteria.diagnosis, facts
-        # a temporary file, deleted when it is closed
-        self._rows = sqlite3.connect("", isolation_level=None)
-        self._rows.row_factory = sqlite3.Row
-        self._rows.executescript(_TABLES)
-        try:
-            self._add(attempts, {run.run: index for index, run in enumerate(runs)}, bisectable)
-        except sqlite3.Error as error:
-            self._rows.close()
-            raise InfraError(f"cannot put history together: {error}") from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._rows.close()
-
-    def kinds(self, most: int = -1) -> Iterator[KindRow]:
-        """Yield the first kinds of failures, the most frequent first."""
-        for row in self._rows.execute(_KINDS, {"diagnosis": self._diagnosis, "most": most}):
-            kind = dict(row)
-            listed = {name: sorted(parse_json(kind[name])) for name in ("devices", "versions")}
-            cause = self._rows.execute(_CAUSE, {"kind": row["kind"]}).fetchone()
-            yield KindRow(**kind | listed, facts=self._facts(cause["cause"]) if cause else None)
-
-    def cases(self, most: int = -1, *, troubled: bool = False) -> Iterator[CaseRow]:
-        """Return the first cases, failing ones first; with `troubled`, only these."""
-        only = "WHERE troubled" if troubled else ""
-        order = "passes, judged DESC, rate, name, rowid"
-        rows = self._rows.execute(f"SELECT row FROM cases {only} ORDER BY {order} LIMIT ?", [most])
-        return (parse_model(CaseRow, row["row"]) for row in rows)
-
-    def _add(
-        self,
-        attempts: Iterable[tuple[str, str, Attempt]],
-        order: Mapping[str, int],
-        bisectable: Callable[[Pair, CaseState | None], Bisectable],
-    ) -> None:
-        runs = set[str]()
-        for group, of_group in groupby(attempts, key=lambda entry: entry[0]):
-            cases = by_run(of_group, order)
-            runs.update(run for run, _ in cases)
-            for run, of_run in cases:
-                for attempts_at_case in of_run.values():
-                    self._note(group, run, attempts_at_case)
-            for line in lines_of(of_run for _, of_run in cases):
-                row = case_row(line, bisectable)
-                if self._diagnosis and self._diagnosis not in row.kinds:
-                    continue
-                troubled = bool(row.failed or row.flaky_runs)
-                self.rows += 1
-                self.troubled += troubled
-                self.unjudged += not row.since
-                self.lost += row.lost is not None
-                self.lost_alone += row.lost is not None and bool(row.since) and not troubled
-                failing = kind_of(line.judged) if line.judged and line.fails else None
-                # cases that were never judged come last, since a page has limited room
-                key = not row.fails, bool(row.since), row.pass_rate or 0.0, row.case
-                self._insert("cases", *key, troubled, failing, row.model_dump_json())
-        self.runs = len(runs)
-        for name in ("failures (kind, cause, started)", "cases (failing)"):
-            self._rows.execute(f"CREATE INDEX by_{name.partition(' ')[0]} ON {name}")
-        kinds = "SELECT count(DISTINCT kind) FROM failures WHERE ? IN ('', kind)"
-        (self.kind_rows,) = self._rows.execute(kinds, [self._diagnosis]).fetchone()
-
-    def _note(self, group: str, run: str, attempts: CaseAttempts) -> None:
-        last = attempts.last
-        self.first = min(self.first or last.started, last.started)
-        self.last = max(self.last, last.started)
-        if last.is_bad and last.has_verdict:
-            ran_with = last.device or "?", format_versions(versions_of(last))
-            self._insert(
-                "failures", kind_of(last), group, run, attempts.started, *ran_with, cause_id(last)
+    order = {run.run: index for index, run in enumerate(runs)}
+    named, first, last = set[str](), "", ""
+    failures: dict[str, list[_Failure]] = {}
+    rows, failing = list[CaseRow](), set[str]()
+    for group, of_group in groupby(attempts, key=lambda entry: entry[0]):
+        cases = by_run(of_group, order)
+        for run, case in ((run, case) for run, of_run in cases for case in of_run.values()):
+            named.add(run)
+            attempt = case.last
+            first = min(first or attempt.started, attempt.started)
+            last = max(last, attempt.started)
+            if attempt.is_bad and attempt.has_verdict:
+                ran_with = attempt.device or "?", format_versions(versions_of(attempt))
+                failure = _Failure(group, run, case.started, *ran_with, cause_id(attempt))
+                failures.setdefault(kind_of(attempt), []).append(failure)
+        for line in lines_of(of_run for _, of_run in cases):
+            row = case_row(line, bisectable)
+            if not criteria.diagnosis or criteria.diagnosis in row.kinds:
+                rows.append(row)
+                failing |= {kind_of(line.judged)} if line.judged and line.fails else set()
+    kinds = [
+        _kind_row(kind, of_kind, facts if kind in failing else None)
+        for kind, of_kind in failures.items()
+        if criteria.diagnosis in ("", kind)
+    ]
+    return HistoryReport(
+        runs=len(named),
+        first=first,
+        last=last,
+        lost=sum(row.lost is not None for row in rows),
+        lacking=tuple(
+            LackingRun(run=run.run, started=run.started, not_run=run.not_run)
+            for run in runs
+            if run.not_run != 0 and criteria.spans(run.started)
+        ),
+        kinds=tuple(sorted(kinds, key=lambda kind: (-kind.failures, kind.kind))),
+        # failing ones first; cases that were never judged come last of theirs
+        cases=tuple(
+            sorted(
+                rows, key=lambda row: (not row.fails, not row.since, row.pass_rate or 0.0, row.case)
             )
+        ),
+    )
 
-    def _insert(self, table: str, *row: Any) -> None:
-        marks = ", ".join("?" * len(row))
-        self._rows.execute(f"INSERT INTO {table} VALUES ({marks})", row)
+
+def _kind_row(
+    kind: str, failures: Sequence[_Failure], facts: Callable[[str], CauseFacts | None] | None
+) -> KindRow:
+    causes = Counter(failure.cause for failure in failures)
+    last = {failure.cause: failure.started for failure in sorted(failures, key=_started)}
+    cause = max(causes, key=lambda cause: (causes[cause], last[cause]))
+    return KindRow(
+        kind=kind,
+        first=min(map(_started, failures)),
+        last=max(map(_started, failures)),
+        failures=len(failures),
+        runs=len({failure.run for failure in failures}),
+        cases=len({failure.case_group for failure in failures}),
+        devices=tuple(sorted({failure.device for failure in failures})),
+        versions=tuple(sorted({failure.versions for failure in failures})),
+        facts=facts(cause) if facts is not None else None,
+    )
+
+
+def _started(failure: _Failure) -> str:
+    return failure.started
 
 
 def by_run(
@@ -443,13 +401,14 @@ _SHOWN: Final = 40
 _WIDTH: Final = 200
 
 
-def lines(report: History) -> Iterator[str]:
+def lines(report: HistoryReport) -> Iterator[str]:
     """Yield lines for a terminal: kinds of failures, then cases that fail or do not always pass."""
-    if not report.rows:
+    if not report.cases:
         yield f"the history has no such case{_lacks(report)}"
         return
-    yield headline(report)
-    for kind in report.kinds(_SHOWN):
+    lost = f"; {counted(report.lost, 'case')} without a verdict in the last run" * bool(report.lost)
+    yield f"{counted(report.runs, 'run')}, {_days(report)}{lost}{_lacks(report)}"
+    for kind in report.kinds[:_SHOWN]:
         yield (
             f"{kind.failures:5} x {shortened(signature_text(kind.kind), _WIDTH)}: {_days(kind)}, "
             f"{counted(kind.cases, 'case')}"
@@ -457,10 +416,11 @@ def lines(report: History) -> Iterator[str]:
         yield f"        on {_some(kind.devices)}; {_some(kind.versions)}"
         if kind.facts is not None:
             yield f"        {as_text(facts_line(kind.facts))}"
-    if report.kind_rows > _SHOWN:
-        yield f"... and {counted(report.kind_rows - _SHOWN, 'more kind')}"
+    if len(report.kinds) > _SHOWN:
+        yield f"... and {counted(len(report.kinds) - _SHOWN, 'more kind')}"
+    troubled = [case for case in report.cases if case.failed or case.flaky_runs]
     limits = dict[str, None]()
-    for case in report.cases(_SHOWN, troubled=True):
+    for case in troubled[:_SHOWN]:
         limits |= dict.fromkeys([case.limits] if case.limits else [])
         yield f"{case.recent}  {case.case}"
         yield f"        {ends(case)}; {rates(case)}"
@@ -476,14 +436,18 @@ def lines(report: History) -> Iterator[str]:
             yield f"        {words[0]} {good}, {words[1]} {bad}"
             command = case.hindrance if case.bisect is None else shlex.join(case.bisect)
             yield f"        {command}"
-    if report.troubled > _SHOWN:
-        yield f"... and {counted(report.troubled - _SHOWN, 'more case')}"
+    if len(troubled) > _SHOWN:
+        yield f"... and {counted(len(troubled) - _SHOWN, 'more case')}"
     yield from limits
-    lost = report.lost_alone
-    rest = report.rows - report.troubled - report.unjudged - lost
-    parts = [f"{counted(rest, 'case')} never failed"] if rest else []
-    parts += [f"{counted(lost, 'case')} never failed before the verdict was lost"] if lost else []
-    parts += [f"{counted(report.unjudged, 'case')} never had a verdict"] if report.unjudged else []
+    rest = [case for case in report.cases if not (case.failed or case.flaky_runs)]
+    unjudged = sum(not case.since for case in rest)
+    lost_verdicts = sum(bool(case.since and case.lost) for case in rest)
+    counts = {
+        "never failed": len(rest) - unjudged - lost_verdicts,
+        "never failed before the verdict was lost": lost_verdicts,
+        "never had a verdict": unjudged,
+    }
+    parts = [f"{counted(number, 'case')} {words}" for words, number in counts.items() if number]
     yield ", ".join(parts) or "each case failed at some time"
 
 
@@ -491,16 +455,7 @@ def _with(side: CaseSide | None) -> str:
     return f" ({shortened(side.versions, _WIDTH)})" if side is not None and side.versions else ""
 
 
-def headline(report: History) -> str:
-    """Return the number of runs, their days, and how many cases lack a verdict or a record."""
-    if not report.rows:
-        return f"The history has no such case{_lacks(report)}"
-    lost = f"; {counted(report.lost, 'case')} without a verdict in the last run"
-    summary = f"{counted(report.runs, 'run')}, {_days(report)}{lost if report.lost else ''}"
-    return f"{summary}{_lacks(report)}"
-
-
-def _lacks(report: History) -> str:
+def _lacks(report: HistoryReport) -> str:
     """Return the runs in which cases left no record, in words; empty if there are none."""
     known = [run for run in report.lacking if run.not_run]
     unknown = [run for run in report.lacking if run.not_run is None]
@@ -513,7 +468,7 @@ def _lacks(report: History) -> str:
     return text
 
 
-def _runs(runs: Sequence[StoredRun]) -> str:
+def _runs(runs: Sequence[LackingRun]) -> str:
     newest = runs[-1].run
     return newest if len(runs) == 1 else f"{counted(len(runs), 'run')}, the last of them {newest}"
 
@@ -553,7 +508,7 @@ def rates(case: CaseRow) -> str:
     return ", ".join(parts)
 
 
-def _days(period: KindRow | History) -> str:
+def _days(period: KindRow | HistoryReport) -> str:
     first, last = period.first[:10], period.last[:10]
     return first if first == last else f"{first} to {last}"
 

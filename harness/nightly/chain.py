@@ -417,8 +417,7 @@ class Chain:
         """Import the run into the history, and add the facts of causes to the issues."""
         try:
             import_run(history := open_database(self._database), run.path)
-            with facts_lookup(history) as facts:
-                self._save(issues=tuple(add_facts(self.night.issues, facts)))
+            self._save(issues=tuple(add_facts(self.night.issues, facts_lookup(history))))
         except HarnessError as error:
             self._note(f"not in the history: {error}")
 

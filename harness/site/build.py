@@ -94,7 +94,7 @@ def cause_blocks(site: SiteData, cause: StoredCause) -> Iterator[Block]:
             yield Paragraph(["What helps: ", Span(error.diagnosis.fix)])
     if error is not None:
         yield CodeBlock([error.message])
-    changes = site.store.changes("cause = ?", cause.cause)
+    changes = site.store.changes("cause", cause.cause)
     last_changes = [
         change for change in changes if change.run_index == site.last and change.became != "fixed"
     ]
@@ -152,7 +152,7 @@ def device_blocks(site: SiteData, device: str) -> Iterator[Block]:
     """Yield the page of a device."""
     links, places = Links(), _places(site, device)
     last = places[-1]
-    changes = site.store.changes("device = ? AND run_index = ?", device, last)
+    changes = [change for change in site.store.of_night(last) if change.device == device]
     row, state = site.devices.get((device, last)), state_of_device(site, device)
     bad = [change for change in changes if change.became in ("new", "still", "flaky")]
     expected = sum(change.became == "known" for change in changes)
@@ -427,7 +427,7 @@ def case_blocks(site: SiteData, test: str, lines: Sequence[CaseLine]) -> Iterato
         rows,
         "stacked",
     )
-    changes = site.store.changes("test = ?", test)
+    changes = site.store.changes("test", test)
     if changes:
         yield Heading("What happened")
         yield changes_table(site, changes, links)
@@ -604,28 +604,28 @@ def build(database: Database, out: Path) -> SiteWriter:
         ]
         first_index = min([max(0, len(runs) - MARKS), *anew])
         new = {i: nights[run.run].new for i, run in enumerate(runs) if run.run in nights}
-        with ChangeStore(max(0, len(runs) - MARKS), new) as store:
-            site = SiteData(
-                runs,
-                store,
-                device_rows(database, runs, max(0, len(runs) - WINDOW)),
-                nights,
-                list_causes(database, runs),
-                pages,
-            )
-            _write_case_pages(writer, database, site, first_index)
-            _write_other_pages(writer, site, first_index)
-            written = {run: night for run, night in note.nights.items() if run in digests}
-            for i in anew:
-                run, changes = runs[i].run, store.of_night(i)
-                page = render_page(f"Night {run}", night_blocks(site, i, changes, Links()))
-                writer.write(page_of("night", run), page)
-                written[run] = NightWritten(digest=digests[run], said=sentence(site, i, changes))
-            sentences = {run: night.said for run, night in written.items()}
-            writer.write("nights.html", nights_page(site, sentences))
-            writer.write(FRONT, front_page(site))
-            note = SiteNote(nights=written)
-            write_whole(out / NOTE, note.model_dump_json(by_alias=True).encode())
+        store = ChangeStore(max(0, len(runs) - MARKS), new)
+        site = SiteData(
+            runs,
+            store,
+            device_rows(database, runs, max(0, len(runs) - WINDOW)),
+            nights,
+            list_causes(database, runs),
+            pages,
+        )
+        _write_case_pages(writer, database, site, first_index)
+        _write_other_pages(writer, site, first_index)
+        written = {run: night for run, night in note.nights.items() if run in digests}
+        for i in anew:
+            run, changes = runs[i].run, store.of_night(i)
+            page = render_page(f"Night {run}", night_blocks(site, i, changes, Links()))
+            writer.write(page_of("night", run), page)
+            written[run] = NightWritten(digest=digests[run], said=sentence(site, i, changes))
+        sentences = {run: night.said for run, night in written.items()}
+        writer.write("nights.html", nights_page(site, sentences))
+        writer.write(FRONT, front_page(site))
+        note = SiteNote(nights=written)
+        write_whole(out / NOTE, note.model_dump_json(by_alias=True).encode())
     except OSError as error:
         raise InfraError(f"the site cannot be written: {error}") from error
     writer.seconds = time.monotonic() - start
@@ -669,7 +669,6 @@ def _write_case_pages(writer: SiteWriter, database: Database, site: SiteData, st
             page = render_page(short_name(test), case_blocks(site, test, lines))
             writer.write(page_of("case", test), page)
             listed.append(case_row(site, test, lines))
-    site.store.index()
     writer.write("cases.html", cases_page(listed))
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from harness.diagnosis.error import Diagnosis, ErrorRecord
 from harness.history.attempts import Attempt
-from harness.history.comparison import TITLES, Bisectable, Category, Comparison, Pair
-from harness.history.comparison_json import ComparisonReport, report_head, rows
+from harness.history.comparison import Bisectable, Category, Comparison, Pair
+from harness.history.comparison_json import ComparisonReport, report_of
 from harness.history.comparison_text import ComparisonView
 from harness.history.database import Database
 from harness.history.importing import list_runs, stored_attempts
@@ -120,5 +120,4 @@ def comparison_report(
     told: ComparisonView, bisectable: Callable[[Category, Pair], Bisectable]
 ) -> ComparisonReport:
     """What `compare --json` prints, held as a whole."""
-    listed = {name: tuple(rows(told, name, bisectable)) for name in TITLES}
-    return report_head(told).model_copy(update=listed)
+    return report_of(told, bisectable)

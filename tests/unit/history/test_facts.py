@@ -40,9 +40,9 @@ def results(facts: CauseFacts) -> dict[str, str]:
 
 
 def all_facts(database: Database, most_runs: int = MARKS) -> dict[str, CauseFacts]:
-    with facts_lookup(database, most_runs) as facts:
-        causes = [one.cause for one in list_causes(database, list_runs(database))]
-        return {cause: told for cause in causes if (told := facts(cause))}
+    facts_of = facts_lookup(database, most_runs)
+    causes = [cause.cause for cause in list_causes(database, list_runs(database))]
+    return {cause: facts for cause in causes if (facts := facts_of(cause))}
 
 
 def facts_after(folder: Path, *nights: list[CaseRecord], said: str = FAILED) -> CauseFacts:

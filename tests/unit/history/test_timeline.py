@@ -10,12 +10,9 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator
-from pydantic import BaseModel
 
 from harness.bisect.new_failures import NewFailure
-from harness.cli.say import say_json, say_long_json
 from harness.cli.schema import schemas
-from harness.core.errors import InfraError
 from harness.history.attempts import Attempt, CaseAttempts, attempts_by_name, cause_id
 from harness.history.comparison import Bisectable, Pair
 from harness.history.database import group_key
@@ -29,10 +26,10 @@ from harness.history.timeline import (
 from harness.history.timeline_text import (
     CauseFacts,
     DeviceResult,
-    History,
     HistoryReport,
     LackingRun,
     case_row,
+    history_of,
     lines,
 )
 from harness.runtimes.runtime import version_key
@@ -41,17 +38,17 @@ from tests.unit.history.runs import attempt
 from tests.unit.results.records import record
 
 
-def history_of(
+def history_of_runs(
     runs: Sequence[tuple[str, Sequence[Attempt]]],
     bisectable: Callable[[Pair, CaseState | None], Bisectable] = lambda *_: Bisectable(),
     diagnosis: str = "",
     facts: Mapping[str, CauseFacts] = MappingProxyType({}),
-) -> History:
+) -> HistoryReport:
     """Of runs in their order."""
     held = [StoredRun(run, "", 0, "") for run, _ in runs]
     attempts = [(group_key(one), run, one) for run, briefs in runs for one in briefs]
     attempts.sort(key=lambda one: one[:2])
-    return History(attempts, held, bisectable, Filter(diagnosis=diagnosis), facts.get)
+    return history_of(attempts, held, bisectable, Filter(diagnosis=diagnosis), facts.get)
 
 
 def at_night(*runs: str) -> list[tuple[str, list[Attempt]]]:
@@ -64,8 +61,8 @@ def at_night(*runs: str) -> list[tuple[str, list[Attempt]]]:
     return told
 
 
-def nights(*runs: str, diagnosis: str = "") -> History:
-    return history_of(at_night(*runs), diagnosis=diagnosis)
+def nights(*runs: str, diagnosis: str = "") -> HistoryReport:
+    return history_of_runs(at_night(*runs), diagnosis=diagnosis)
 
 
 def alone(brief: Attempt) -> CaseAttempts:
@@ -134,15 +131,15 @@ def test_each_run_counts_once_in_what_is_counted_of_it() -> None:
     (row,) = nights(
         *("a passed", "a failed;a passed n=2", "a failed id=x", "a failed id=x known=k"),
         *("a failed known=k", "a error", "a error", "a skipped"),
-    ).cases()
+    ).cases
     assert (row.runs, row.passed, row.failed, row.expected) == (8, 2, 3, 2)
     assert (row.no_verdict, row.flaky_runs) == (3, 1)
     assert row.kinds == ("x", "call|1002|it broke")
     assert (row.pass_rate, row.lost, row.since[:10]) == (0.4, None, "2026-11-03")
     assert (row.first_bad_at or "")[:10] == "2026-11-03"
-    (lost,) = nights("a passed", "a error").cases()
+    (lost,) = nights("a passed", "a error").cases
     assert (lost.lost, lost.fails, lost.pass_rate) == ("lab", False, 1)
-    (never,) = nights("a error").cases()
+    (never,) = nights("a error").cases
     assert (never.pass_rate, never.state, never.first_bad, never.since) == (None, None, None, "")
 
 
@@ -244,9 +241,9 @@ def test_a_case_that_was_run_again_fails_since_it_first_did() -> None:
     started = [f"2026-11-02T{hour}:00:00.000000Z" for hour in ("20", "21", "22")]
     made = [attempt(f"a failed n={at}", started=one) for at, one in enumerate(started, 1)]
     first = Attempt.of(attempt("a passed", started="2026-11-01T20:00:00Z"))
-    found = history_of([("r1", [first]), ("r2", [Attempt.of(one) for one in made])], advised)
-    (row,) = found.cases()
-    (kind,) = found.kinds()
+    found = history_of_runs([("r1", [first]), ("r2", [Attempt.of(one) for one in made])], advised)
+    (row,) = found.cases
+    (kind,) = found.kinds
     assert (row.attempts, row.failed_attempts) == (4, 3)
     said = "1 of 2 runs passed, 3 of 4 attempts failed"
     assert f"        fails since 2026-11-02; {said}" in list(lines(found))
@@ -263,7 +260,7 @@ def test_each_cause_of_a_row_is_told() -> None:
 
 def test_a_kind_is_counted_by_runs_and_by_cases_whatever_their_versions() -> None:
     made = at_night("a failed id=x", "b failed id=x;b@2.52.0 failed id=x", "a failed id=x")
-    (kind,) = history_of(made[::-1]).kinds()
+    (kind,) = history_of_runs(made[::-1]).kinds
     assert (kind.failures, kind.cases, kind.runs) == (4, 2, 3)
     assert (kind.first[:10], kind.last[:10]) == ("2026-11-01", "2026-11-03")
     assert (kind.devices, kind.versions) == (("sim",), ("qnn 2.51.0", "qnn 2.52.0"))
@@ -272,9 +269,9 @@ def test_a_kind_is_counted_by_runs_and_by_cases_whatever_their_versions() -> Non
 def test_a_kind_names_its_versions_and_a_device_if_there_is_one() -> None:
     brief = Attempt.of(attempt("a failed id=x", started="2026-11-01T20:00:00Z"))
     axes = {"qnn": "2.51.0", "ort": 1.27, "compiler": None}
-    (kind,) = history_of([("r", [replace(brief, axes=axes, device=None)])]).kinds()
+    (kind,) = history_of_runs([("r", [replace(brief, axes=axes, device=None)])]).kinds
     assert (kind.devices, kind.versions) == (("?",), ("qnn 2.51.0, ort 1.27",))
-    (kind,) = nights("a failed engine=executorch").kinds()
+    (kind,) = nights("a failed engine=executorch").kinds
     assert kind.versions == ("qnn 2.51.0, engine executorch",)
 
 
@@ -286,15 +283,15 @@ def test_a_kind_has_the_facts_of_its_cause_as_long_as_a_case_fails_so() -> None:
         cause: CauseFacts(shows="fails", devices=devices, since="2026-11-02", since_run="r")
         for cause in causes
     }
-    found = history_of(made, facts=facts)
-    assert {kind.kind: kind.facts for kind in found.kinds()} == {
+    found = history_of_runs(made, facts=facts)
+    assert {kind.kind: kind.facts for kind in found.kinds} == {
         "x": facts[causes[0]],
         "call|1002|two": facts[causes[1]],
     }
     line = "        fails on 1 of 1 tested S (sim); since 2026-11-02, its first stored run"
     assert list(lines(found)).count(line) == 2
     gone = [*made, *at_night("", "", "a passed;b failed message=two")[2:]]
-    assert {kind.kind: kind.facts for kind in history_of(gone, facts=facts).kinds()} == {
+    assert {kind.kind: kind.facts for kind in history_of_runs(gone, facts=facts).kinds} == {
         "x": None,
         "call|1002|two": facts[causes[1]],
     }
@@ -306,18 +303,18 @@ def test_kinds_are_diagnoses_or_else_signatures() -> None:
         "a passed;b failed message=one",
         "a@2.52.0 failed id=x;c crashed id=x;d error",
     )
-    kinds = {kind.kind: kind for kind in found.kinds()}
+    kinds = {kind.kind: kind for kind in found.kinds}
     assert set(kinds) == {"x", "call|1002|one"}
     one = kinds["x"]
     assert (one.failures, one.first[:10], one.last[:10]) == (3, "2026-11-01", "2026-11-03")
     assert one.cases == 2, "another version is not another case"
-    (often,) = nights("a failed id=x", "a failed id=x", "a failed id=x").kinds()
+    (often,) = nights("a failed id=x", "a failed id=x", "a failed id=x").kinds
     assert (often.runs, often.cases, often.failures) == (3, 1, 3)
     assert (one.devices, one.versions) == (("sim",), ("qnn 2.51.0", "qnn 2.52.0"))
     told = nights("a failed id=x;b failed", diagnosis="x")
-    assert [kind.kind for kind in told.kinds()] == ["x"]
+    assert [kind.kind for kind in told.kinds] == ["x"]
     only = nights("a failed id=x;b failed", "a passed;b failed", diagnosis="x")
-    assert [case.recent for case in only.cases()] == ["F."]
+    assert [case.recent for case in only.cases] == ["F."]
 
 
 def test_axes_are_looked_for_by_name_and_value() -> None:
@@ -334,7 +331,7 @@ def advised(_: Pair, __: CaseState | None) -> Bisectable:
 
 def test_what_is_told() -> None:
     made = at_night("a@2.50.40 passed;b passed", "a@2.51.0 failed id=x;b passed")
-    assert list(lines(history_of(made, advised))) == [
+    assert list(lines(history_of_runs(made, advised))) == [
         "2 runs, 2026-11-01 to 2026-11-02",
         "    1 x x: 2026-11-02, 1 case",
         "        on sim; qnn 2.51.0",
@@ -352,7 +349,7 @@ def test_what_is_told() -> None:
 @pytest.mark.parametrize("later", ["", "a@2.50.40 passed;a@2.51.0 failed"])
 def test_what_passed_beside_a_failure_was_not_before_it(later: str) -> None:
     made = at_night("a@2.50.40 passed;a@2.51.0 failed", *filter(None, [later]))
-    (said,) = (line for line in lines(history_of(made, advised)) if "2.50.40)" in line)
+    (said,) = (line for line in lines(history_of_runs(made, advised)) if "2.50.40)" in line)
     day = "02" if later else "01"
     assert said == (
         f"        passed 2026-11-{day}T20:00:00 (qnn 2.50.40), "
@@ -365,9 +362,9 @@ def test_a_flaky_case_is_told_with_its_rate_and_is_not_bisected() -> None:
         return NewFailure.of(pair, state).bisectable("lab.yaml", "reports")
 
     made = at_night("a passed", "a failed", "a passed", "a@2.52.0 failed")
-    with history_of(made, bisectable) as found:
-        told = list(lines(found))
-        (row,) = found.cases()
+    report = history_of_runs(made, bisectable)
+    told = list(lines(report))
+    (row,) = report.cases
     assert told[4] == (
         "        flaky, failed in its last run; 2 of 4 runs passed, 1 of 3 attempts failed on the "
         "same versions"
@@ -383,8 +380,7 @@ def test_a_case_that_became_flaky_with_a_version_is_bisected_as_flaky() -> None:
         return NewFailure.of(pair, state).bisectable("lab.yaml", "reports")
 
     made = at_night(*["a passed"] * 4, "a@2.52.0 passed n=1;a@2.52.0 failed n=2")
-    with history_of(made, bisectable) as found:
-        (row,) = found.cases()
+    (row,) = history_of_runs(made, bisectable).cases
     assert row.bisect is not None
     assert " ".join(row.bisect).count("--good 2.51.0 --bad 2.52.0 --repeat 7") == 1
 
@@ -401,7 +397,7 @@ def test_what_has_no_verdict_now_is_not_said_to_pass() -> None:
 
 def test_what_was_never_judged_did_not_pass_either_and_comes_last() -> None:
     found = nights("a unsupported;b failed;c passed", "a skipped;b passed;c passed")
-    assert [case.case[-2] for case in found.cases()] == ["b", "c", "a"]
+    assert [case.case[-2] for case in found.cases] == ["b", "c", "a"]
     *_, last = lines(found)
     assert last == "1 case never failed, 1 case never had a verdict"
     *_, last = lines(nights("b failed"))
@@ -412,16 +408,9 @@ def test_json_keeps_to_its_schema() -> None:
     hostile = f"{CANARY}<script>`|"
     records = [attempt("a passed"), attempt("b failed message=x", file=f"{hostile}.py")]
     made = list(map(Attempt.of, records))
-    report = history_of([("r", made), ("s", made)])
-    whole = HistoryReport(
-        runs=report.runs,
-        first=report.first,
-        last=report.last,
-        lost=report.lost,
-        lacking=(LackingRun(run="r", started="s", not_run=None),),
-        kinds=tuple(report.kinds()),
-        cases=tuple(report.cases()),
-    )
+    report = history_of_runs([("r", made), ("s", made)])
+    lacking = LackingRun(run="r", started="s", not_run=None)
+    whole = report.model_copy(update={"lacking": (lacking,)})
     schema = json.loads(schemas()["history.schema.json"])
     Draft202012Validator(schema).validate(whole.model_dump(mode="json", by_alias=True))
     assert steering("\n".join(lines(report)).encode()), "the commands make it harmless"
@@ -445,37 +434,3 @@ def test_the_kin_of_a_case_is_itself_of_other_versions(one: str, other: str, sam
 
     assert (kin(f"test_a.py::test[{one}]") == kin(f"test_a.py::test[{other}]")) is same
     assert kin(f"test_a.py::test[{one}]") != kin(f"test_b.py::test[{one}]")
-
-
-def test_json_of_many_rows_is_spelt_as_that_of_few(capsys: pytest.CaptureFixture[str]) -> None:
-    class Row(BaseModel):
-        a: list[object]
-
-    class Document(BaseModel):
-        kinds: list[Row] = []
-        first: str = "a\x7f\u2028"
-        cases: list[Row] = []
-
-    rows = [Row(a=[1, {"b": "x\ny"}, "https://u:p@host"]), Row(a=[])]
-    say_long_json(Document(), kinds=iter(rows), cases=iter(()))
-    streamed = capsys.readouterr().out
-    say_json(Document(kinds=rows))
-    assert json.loads(streamed) == json.loads(capsys.readouterr().out)
-    assert streamed.splitlines()[-1] == "}"
-    assert streamed.isascii()
-
-
-def test_a_disk_that_is_full_is_the_labs() -> None:
-    """The database that rows are put into stands in for a disk: it may not grow."""
-
-    class Full(History):
-        def _add(self, *given: object) -> None:
-            self._rows.execute("PRAGMA max_page_count = 5")
-            super()._add(*given)  # type: ignore[arg-type]
-
-    made = [Attempt.of(attempt(f"{number} failed")) for number in range(500)]
-    attempts = ((group_key(one), "r", one) for one in made)
-    with pytest.raises(InfraError, match="cannot put history together: database or disk is full"):
-        Full(
-            attempts, [StoredRun("r", "", 0, "")], lambda *_: Bisectable(), Filter(), lambda _: None
-        )

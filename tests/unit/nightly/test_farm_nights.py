@@ -35,9 +35,9 @@ def test_ten_nights_tell_what_was_planted(tmp_path: Path) -> None:
         taken = import_run(database, run)
         assert (taken.changed, taken.left_out.count) == (True, 0)
         assert taken.attempts == len(RunFolder(run).contents().records)
-    with facts_lookup(database) as held:
-        causes = [one.cause for one in list_causes(database, list_runs(database))]
-        facts = {cause: told for cause in causes if (told := held(cause))}
+    facts_of = facts_lookup(database)
+    causes = [cause.cause for cause in list_causes(database, list_runs(database))]
+    facts = {cause: known for cause in causes if (known := facts_of(cause))}
     runtime = facts[broken.id]
     affected = {device.device for device in runtime.devices if device.result == "affected"}
     assert affected == {f"phone-0{number}" for number in range(1, 7)}

@@ -53,13 +53,6 @@ Verdicts = Sequence[GoodOrBad | None]
 _Sizes = dict[Point, list[float]]
 
 
-class AxisSearch(Search[AxisSpec, AxisFinding]):
-    """Finds where one axis changes."""
-
-    def _step(self, evidence: Evidence) -> Question | AxisFinding:
-        return axis_step(self.spec, evidence)
-
-
 def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
     """Return the next run, or the answer.
 
@@ -333,47 +326,28 @@ def _turn_notes(changes: Sequence[VersionChange], states: Verdicts) -> Iterator[
 Pair = tuple[str, str]
 
 
-class CornerSearch(Search[CornerSpec, CornersFinding]):
-    """Finds which axis makes the difference between two pairs, and the version on it.
+def corner_step(spec: CornerSpec, evidence: Evidence) -> Question | CornersFinding:
+    """Return the next run, or the answer.
 
     First the two pairs that were named, then the two mixed ones. Where the two corners at the ends
     of an axis differ, that axis is searched between them, with the other held.
     """
-
-    def _step(self, evidence: Evidence) -> Question | CornersFinding:
-        corners = _Corners(self.spec, evidence)
-        open_corner = corners.next()
-        spent = evidence.runs >= self.spec.bound().limit(wasted=evidence.wasted())
-        if open_corner is not None:
-            if spent:
-                return corners.finding(
-                    "undecided", [f"{counted(evidence.runs, 'run')} did not suffice"]
-                )
-            return open_corner
-        if (finding := corners.early_finding()) is not None:
-            return finding
-        searches: list[HeldSearch] = []
-        for line in corners.lines():
-            step = axis_step(line.spec, line.evidence)
-            if isinstance(step, Question):
-                place = {"at": line.point(step.at[0]), "number": evidence.runs + 1}
-                return step.model_copy(update=place)
-            searches.append(HeldSearch(axis=line.spec.axis, held=line.held, answer=step))
-        return corners.answer(searches)
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A search on one axis with the other held at a version."""
-
-    spec: AxisSpec
-    evidence: Evidence
-    axes: Pair
-    held: dict[str, str]
-
-    def point(self, version: str) -> Point:
-        versions = {**self.held, self.spec.axis: version}
-        return tuple(versions[axis] for axis in self.axes)
+    corners = _Corners(spec, evidence)
+    if (question := corners.next()) is not None:
+        if evidence.runs < spec.bound().limit(wasted=evidence.wasted()):
+            return question
+        return corners.finding("undecided", [f"{counted(evidence.runs, 'run')} did not suffice"])
+    if (finding := corners.early_finding()) is not None:
+        return finding
+    searches: list[HeldSearch] = []
+    for place, held in corners.lines():
+        step = axis_step(*corners.line(place, held))
+        if isinstance(step, Question):
+            pair = (step.at[0], held) if place == 0 else (held, step.at[0])
+            return step.model_copy(update={"at": pair, "number": evidence.runs + 1})
+        axis, other = spec.axes[place], spec.axes[1 - place]
+        searches.append(HeldSearch(axis=axis, held={other: held}, answer=step))
+    return corners.answer(searches)
 
 
 class _Corners:
@@ -428,19 +402,37 @@ class _Corners:
             return self.finding("undecided", [problem])
         return None
 
-    def lines(self) -> Iterator[_Line]:
-        """Yield a search for each axis that matters.
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Yield the place of each axis that matters, and the version at which the other is held.
 
-        The other axis is held at its good end if the bad version of this one is enough to fail
-        there, else at its bad end.
+        That is its good end if the bad version of this one is enough to fail there, else its bad
+        end.
         """
         first, second = self._spec.axes
         for place, (axis, other) in enumerate(((first, second), (second, first))):
-            alone, without = self._verdict(self._mixed[axis]), self._verdict(self._mixed[other])
-            if alone == "bad":
-                yield self._line(place, self._good[1 - place])
-            elif without == "good":
-                yield self._line(place, self._bad[1 - place])
+            if self._verdict(self._mixed[axis]) == "bad":
+                yield place, self._good[1 - place]
+            elif self._verdict(self._mixed[other]) == "good":
+                yield place, self._bad[1 - place]
+
+    def line(self, place: int, version: str) -> tuple[AxisSpec, Evidence]:
+        """Return the search on the axis at `place` with the other held at `version`."""
+        spec, evidence = self._spec, self._evidence
+        tallies: dict[Point, Tally] = {
+            (pair[place],): tally
+            for pair, tally in evidence.tallies.items()
+            if pair[1 - place] == version
+        }
+        runs = sum(tally.answers + tally.untestable for tally in tallies.values())
+        line = AxisSpec(
+            axis=spec.axes[place],
+            candidates=spec.candidates[place],
+            good=self._good[place],
+            bad=self._bad[place],
+            repeat=spec.repeat,
+            max_runs=spec.max_runs and max(1, spec.max_runs - evidence.runs + runs),
+        )
+        return line, replace(evidence, tallies=tallies, runs=runs)
 
     def answer(self, searches: list[HeldSearch]) -> CornersFinding:
         """Return the finding from the corners and the searches of the axes."""
@@ -504,30 +496,6 @@ class _Corners:
         tally = self._evidence.of(point)
         return None if tally.untestable else tally.settled(self._spec.repeat)
 
-    def _line(self, place: int, version: str) -> _Line:
-        """Return the search on the axis at `place` with the other held at `version`."""
-        spec, evidence = self._spec, self._evidence
-        tallies: dict[Point, Tally] = {
-            (pair[place],): tally
-            for pair, tally in evidence.tallies.items()
-            if pair[1 - place] == version
-        }
-        runs = sum(tally.answers + tally.untestable for tally in tallies.values())
-        max_runs = None if spec.max_runs is None else max(1, spec.max_runs - evidence.runs + runs)
-        return _Line(
-            AxisSpec(
-                axis=spec.axes[place],
-                candidates=spec.candidates[place],
-                good=self._good[place],
-                bad=self._bad[place],
-                repeat=spec.repeat,
-                max_runs=max_runs,
-            ),
-            replace(evidence, tallies=tallies, runs=runs),
-            spec.axes,
-            {spec.axes[1 - place]: version},
-        )
-
     def _half_known(self, alone: Mapping[str, GoodOrBad | None]) -> str:
         """Return the answer where one of the mixed corners cannot be tested."""
         known, unknown = sorted(alone, key=lambda axis: alone[axis] is None)
@@ -556,12 +524,18 @@ One run proves nothing, and of two it is unknown which one is the outlier.
 """
 
 
-def search_of(log: BisectLog) -> Search[Any, Finding]:
+class VersionSearch(Search[AxisSpec | CornerSpec, Finding]):
+    """Finds the version that changes a case, on one axis or on the one of two that matters."""
+
+    def _step(self, evidence: Evidence) -> Question | Finding:
+        if isinstance(self.spec, AxisSpec):
+            return axis_step(self.spec, evidence)
+        return corner_step(self.spec, evidence)
+
+
+def search_of(log: BisectLog) -> VersionSearch:
     """Return the search in the state at the end of a log."""
-    spec, evidence = log.spec.search, log.evidence()
-    if isinstance(spec, AxisSpec):
-        return AxisSearch(spec, evidence)
-    return CornerSearch(spec, evidence)
+    return VersionSearch(log.spec.search, log.evidence())
 
 
 class Bisection(Loop[Finding]):

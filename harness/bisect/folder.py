@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Self, TypeVar
 
-from pydantic import Field, JsonValue, TypeAdapter
+from pydantic import BaseModel, Field, JsonValue, TypeAdapter
 
 from harness.bisect.match import Evidence, Point, Question, RunAnswer
 from harness.bisect.search import Task
@@ -39,26 +39,15 @@ _MAX_LINE_CHARS: Final = 64 << 20
 _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
 
-class FirstLine(Part):
-    """The first line of any log: the spec of the search."""
+AnySpec = TypeVar("AnySpec")
+
+
+class Begun(Part, Generic[AnySpec]):
+    """The first line of a log: the spec of the search."""
 
     schema_number: Schema1 = 1
     kind: Literal["begun"] = "begun"
-    spec: Any
-
-    def points(self) -> Container[Point] | None:
-        """Return the points that the search may run; None if they are not known beforehand."""
-        return None
-
-
-class Begun(FirstLine):
-    """The first line of a bisection's log."""
-
-    spec: Task
-
-    def points(self) -> Container[Point]:
-        """Return the candidates, or pairs of them."""
-        return frozenset(self.spec.search.points())
+    spec: AnySpec
 
 
 class Answered(Part):
@@ -89,9 +78,8 @@ class Concluded(Part):
     detail: dict[str, JsonValue] = Field(default={})
 
 
-Entry = FirstLine | Question | Answered | Resumed | Concluded
-AnySpec = TypeVar("AnySpec")
 _Line = Question | Answered | Resumed | Concluded
+Entry = Begun[Any] | _Line
 
 
 @dataclass(frozen=True)
@@ -145,17 +133,17 @@ def to_line(entry: Entry) -> str:
 
 def read_log(
     text: str,
-    first_line: type[FirstLine] = Begun,
+    spec: type[BaseModel] = Task,
     *,
     file: str | None = None,
 ) -> Log[Any]:
-    """Read a log; `first_line` is the model of its first line, by default that of a bisection.
+    """Read a log; `spec` is the model of its search, by default a bisection.
 
     A last line without a newline comes from a writer that died, and is dropped. Raises ConfigError
     naming the line for an invalid entry or a point that is not in the spec.
     """
-    adapter = _reader(first_line)
-    first: FirstLine | None = None
+    adapter = _reader(spec)
+    first: Begun[Any] | None = None
     points: Container[Point] | None = None
     entries: list[_Line] = []
     for number, line in enumerate(text.split("\n")[:-1], start=1):
@@ -168,11 +156,12 @@ def read_log(
         except ValueError as error:
             raise ConfigError(problem_in(error), file=file, line=number) from error
         if first is None:
-            if not isinstance(entry, first_line):
+            if not isinstance(entry, Begun):
                 break
-            first, points = entry, entry.points()
+            first = entry
+            points = entry.spec.points() if isinstance(entry.spec, Task) else None
             continue
-        if isinstance(entry, FirstLine):
+        if isinstance(entry, Begun):
             raise ConfigError("a second search begins here", file=file, line=number)
         if isinstance(entry, Question | Answered) and points is not None and entry.at not in points:
             shown = " with ".join(entry.at)[:200]
@@ -184,8 +173,8 @@ def read_log(
 
 
 @lru_cache
-def _reader(first_line: type[FirstLine]) -> TypeAdapter[FirstLine | _Line]:
-    line: Any = Annotated[first_line | _Line, Field(discriminator="kind")]
+def _reader(spec: type[BaseModel]) -> TypeAdapter[Begun[Any] | _Line]:
+    line: Any = Annotated[Begun[spec] | _Line, Field(discriminator="kind")]  # type: ignore[valid-type]
     return TypeAdapter(line)
 
 
@@ -198,7 +187,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 class SearchFolder(Generic[AnySpec]):
     """The folder of a search; a process locks it to write to it."""
 
-    first_line: ClassVar[type[FirstLine]]
+    spec: ClassVar[type[BaseModel]]
     noun: ClassVar[str]
     suffix: ClassVar[str]
     written: ClassVar[tuple[str, ...]] = ()
@@ -211,8 +200,8 @@ class SearchFolder(Generic[AnySpec]):
         self._lines: AppendedLines | None = None
 
     @classmethod
-    def create(cls, reports: Path, first: FirstLine) -> Self:
-        """Create and lock a new folder with the first line of its log.
+    def create(cls, reports: Path, spec: Any) -> Self:
+        """Create and lock a new folder for a search.
 
         Raises ConfigError if the folder for reports cannot be used, InfraError if the disk fails.
         """
@@ -220,8 +209,8 @@ class SearchFolder(Generic[AnySpec]):
             folder = cls(reports.resolve() / (new_run_id() + cls.suffix))
             folder.path.mkdir()
             number_folder(folder.path, cls.noun)
-            write_whole(folder.path / LOG, to_line(first).encode())
-        folder.pytest_arguments = first.spec.pytest_arguments
+            write_whole(folder.path / LOG, to_line(Begun(spec=spec)).encode())
+        folder.pytest_arguments = spec.pytest_arguments
         folder.lock()
         return folder
 
@@ -270,8 +259,7 @@ class SearchFolder(Generic[AnySpec]):
     def read(self) -> Log[AnySpec]:
         """Read the log, with `pytest_arguments`. Raises ConfigError for an invalid one."""
         path = self.path / LOG
-        text = log_text(path)
-        log = read_log(text, self.first_line, file=str(path))
+        log = read_log(log_text(path), self.spec, file=str(path))
         if self.pytest_arguments is None:
             return log
         spec: Any = log.spec
@@ -287,7 +275,7 @@ class SearchFolder(Generic[AnySpec]):
 class BisectFolder(SearchFolder[Task]):
     """The folder of a bisection; a process locks it to write to it."""
 
-    first_line, noun, suffix = Begun, "bisection", "-bisect"
+    spec, noun, suffix = Task, "bisection", "-bisect"
 
     @classmethod
     def newest(cls, reports: Path) -> Self:

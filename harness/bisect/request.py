@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
 
-from harness.bisect.folder import Answered, Begun, BisectFolder, log_text, read_log
+from harness.bisect.folder import Answered, BisectFolder, log_text, read_log
 from harness.bisect.loop import pytest_arguments_to_resume, with_earlier_options
 from harness.bisect.match import Match, Repeat, parse_match
 from harness.bisect.search import AxisSpec, CornerSpec, Task
@@ -244,7 +244,7 @@ def replay_log(file: Path, reports: Path) -> BisectFolder:
     """
     log = read_log(log_text(file), file=str(file))
     pytest_arguments_to_resume(log.spec.pytest_arguments, ())
-    folder = BisectFolder.create(reports, Begun(spec=log.spec))
+    folder = BisectFolder.create(reports, log.spec)
     for entry in log.entries:
         if isinstance(entry, Answered):
             run = file.absolute().parent / entry.run if entry.run else None

@@ -270,6 +270,10 @@ class Task(Part):
     def axes(self) -> tuple[AxisName, ...]:
         return tuple(self.search.versions)
 
+    def points(self) -> frozenset[Point]:
+        """Return all points that the search may run."""
+        return frozenset(self.search.points())
+
     def versions(self, point: Point) -> dict[AxisName, str]:
         """Return all versions that are fixed in a run at a point."""
         return {**self.held, **dict(zip(self.axes, point, strict=True))}

@@ -20,7 +20,6 @@ from harness.bisect.driver import Bisection, search_of
 from harness.bisect.folder import (
     LOG,
     Answered,
-    Begun,
     BisectFolder,
     BisectLog,
     Concluded,
@@ -373,7 +372,7 @@ def bisect(context: click.Context, /, **values: Any) -> int:
         )
         say_result(planned, plan_lines(task), values["as_json"])
         return FOUND
-    folder = BisectFolder.create(request.reports, Begun(spec=task))
+    folder = BisectFolder.create(request.reports, task)
     return run_bisection(folder, stop_at, as_json=values["as_json"], new=True)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, JsonValue
 
-from harness.bisect.folder import RUNS, FirstLine, SearchFolder
+from harness.bisect.folder import RUNS, SearchFolder
 from harness.bisect.loop import Loop, RunEnd, Watcher, judge, pytest_arguments_to_resume, record_of
 from harness.bisect.match import (
     ANY_FAILURE,
@@ -139,16 +139,10 @@ BUNDLE: Final = "minimal.zip"
 _SET: Final = "set"
 
 
-class MinimizeFirstLine(FirstLine):
-    """The first line of a minimization's log."""
-
-    spec: Minimizing
-
-
 class MinimizeFolder(SearchFolder[Minimizing]):
     """The folder of a minimization: its log, its runs, and the sets of contexts that were run."""
 
-    first_line, noun, suffix, written = MinimizeFirstLine, "minimization", "-minimize", (_SET,)
+    spec, noun, suffix, written = Minimizing, "minimization", "-minimize", (_SET,)
 
 
 class Result(BaseModel):
@@ -201,7 +195,7 @@ class Minimization(Loop[Minimum]):
     @classmethod
     def create(cls, reports: Path, task: Minimizing, **more: Any) -> Self:
         """Begin a new one. Raises ConfigError if the folder cannot be used, InfraError."""
-        return cls(MinimizeFolder.create(reports, MinimizeFirstLine(spec=task)), task, **more)
+        return cls(MinimizeFolder.create(reports, task), task, **more)
 
     @classmethod
     def resume(cls, path: Path, arguments: Sequence[str] = (), **more: Any) -> Self:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.bisect.driver import AxisSearch
+from harness.bisect.driver import VersionSearch
 from harness.bisect.match import Point, Question, RunAnswer
 from harness.bisect.result import AxisFinding
 from harness.bisect.search import AxisSpec, CornerSpec, Task
@@ -36,7 +36,7 @@ def changing(
     return world
 
 
-def drive(search: AxisSearch, world: World) -> tuple[AxisFinding, list[Point]]:
+def drive(search: VersionSearch, world: World) -> tuple[AxisFinding, list[Point]]:
     asked: list[Point] = []
     while isinstance(question := search.next(), Question):
         asked.append(question.at)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.bisect.driver import Bisection
-from harness.bisect.folder import Begun, BisectFolder
+from harness.bisect.folder import BisectFolder
 from harness.bisect.loop import PROBLEM, RunEnd, Watcher, read_run
 from harness.bisect.match import Point
 from harness.bisect.search import AxisSpec, CornerSpec, Task
@@ -171,7 +171,7 @@ def new_bisection(
     }
     task = Task.model_validate(fields | more)
     runs.axes = task.axes
-    state = BisectFolder.create(folder, Begun(spec=task))
+    state = BisectFolder.create(folder, task)
     return Bisection(state, Silent(), run=runs, stop_at=stop_at, sleep=runs.sleep)
 
 

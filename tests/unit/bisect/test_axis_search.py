@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.bisect.driver import AxisSearch
+from harness.bisect.driver import VersionSearch
 from harness.bisect.match import Evidence, Question, RunAnswer
 from harness.bisect.result import AxisFinding
 from harness.bisect.search import AxisSpec
@@ -30,7 +30,7 @@ def test_where_it_is_looked_when_both_ends_are_alike(
     given: dict[str, str], truth: str, order: str, notes: tuple[str, ...] | None
 ) -> None:
     world = dict(zip(names(len(truth)), truth, strict=True))
-    search = AxisSearch(axis(len(truth), **given))
+    search = VersionSearch(axis(len(truth), **given))
     found, at = drive(search, lambda at: TOLD[world[at[0]]])
     assert found.kind == "no-change"
     assert [one[0] for one in at] == [names(10)[int(one)] for one in order.split()]
@@ -44,7 +44,7 @@ def of(spec: AxisSpec, answers: str) -> AxisFinding | Question:
     for name, letter in zip(spec.candidates, answers, strict=True):
         if letter in TOLD:
             evidence = evidence.plus((name,), TOLD[letter])
-    found = AxisSearch(spec, evidence).next()
+    found = VersionSearch(spec, evidence).next()
     assert isinstance(found, AxisFinding | Question)
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.bisect.driver import CornerSearch
+from harness.bisect.driver import VersionSearch
 from harness.bisect.match import Evidence, Point, Question, RunAnswer, Stopped
 from harness.bisect.result import CornersFinding
 from harness.bisect.search import PATIENCE, CornerSpec
@@ -17,7 +17,7 @@ from tests.unit.bisect.histories import corners
 World = Callable[[Point], RunAnswer]
 
 
-def drive(search: CornerSearch, world: World) -> tuple[CornersFinding, list[Point]]:
+def drive(search: VersionSearch, world: World) -> tuple[CornersFinding, list[Point]]:
     asked: list[Point] = []
     while isinstance(step := search.next(), Question):
         assert step.number == len(asked) + 1
@@ -71,7 +71,7 @@ def test_every_cause_wherever_it_is_and_whichever_way(cause: str, shape: tuple[i
                 qnn, ort = towards_bad(spec, at)  # noqa: B023
                 return "bad" if CAUSES[cause](qnn >= first, ort >= second) else "good"
 
-            finding, asked = drive(CornerSearch(spec), world)
+            finding, asked = drive(VersionSearch(spec), world)
             assert (finding.kind, finding.fails_with) == ("change", cause)
             assert len(asked) == len(set(asked)) == finding.runs <= spec.bound().runs
             assert asked[:2] == [spec.good, spec.bad]
@@ -93,7 +93,7 @@ def test_every_cause_wherever_it_is_and_whichever_way(cause: str, shape: tuple[i
 def test_the_answer_in_words() -> None:
     """Only a new ORT on an old QNN fails: each axis is searched with the other at its bad end."""
     spec = corners(2, 2, good=("2.11", "1.20"), bad=("2.10", "1.21"))
-    finding, asked = drive(CornerSearch(spec), lambda at: "bad" if at == spec.bad else "good")
+    finding, asked = drive(VersionSearch(spec), lambda at: "bad" if at == spec.bad else "good")
     assert asked == [("2.11", "1.20"), ("2.10", "1.21"), ("2.10", "1.20"), ("2.11", "1.21")]
     assert finding.text == (
         "only qnn and ort together make it fail; "
@@ -111,7 +111,7 @@ def test_the_answer_in_words() -> None:
 @pytest.mark.parametrize("verdict", ["good", "bad"])
 def test_pairs_that_are_alike_have_no_change(verdict: RunAnswer) -> None:
     spec = corners(3, 3)
-    finding, asked = drive(CornerSearch(spec), lambda _: verdict)
+    finding, asked = drive(VersionSearch(spec), lambda _: verdict)
     assert (finding.kind, finding.verdict, len(asked)) == ("no-change", verdict, 2)
     assert finding.text == f"no change: both pairs are {verdict}"
     (note,) = finding.notes
@@ -120,7 +120,7 @@ def test_pairs_that_are_alike_have_no_change(verdict: RunAnswer) -> None:
 
 def test_pairs_that_are_the_other_way_round_are_searched_all_the_same() -> None:
     spec = corners(3, 3)
-    finding, _ = drive(CornerSearch(spec), lambda at: "bad" if at[0] < "2.11" else "good")
+    finding, _ = drive(VersionSearch(spec), lambda at: "bad" if at[0] < "2.11" else "good")
     assert (finding.kind, finding.fails_with) == ("change", "qnn")
     assert finding.notes == ("the pairs are the other way round than said",)
     # the good pair is the newer one then
@@ -131,7 +131,7 @@ def test_pairs_that_are_the_other_way_round_are_searched_all_the_same() -> None:
 def test_a_named_pair_that_cannot_be_tested_is_asked_for_anew(which: str) -> None:
     spec = corners(3, 3)
     hole = getattr(spec, which)
-    finding, asked = drive(CornerSearch(spec), lambda at: "untestable" if at == hole else "bad")
+    finding, asked = drive(VersionSearch(spec), lambda at: "untestable" if at == hole else "bad")
     assert finding.kind == "undecided"
     assert asked[-1] == hole
     assert f"qnn {hole[0]} with ort {hole[1]} cannot be tested" in finding.text
@@ -160,7 +160,7 @@ def test_mixed_corners_that_cannot_be_tested(
             return "untestable"
         return "bad" if CAUSES[bad](at[0] >= "2.12", at[1] >= "1.22") else "good"
 
-    finding, asked = drive(CornerSearch(spec), world)
+    finding, asked = drive(VersionSearch(spec), world)
     assert (finding.kind, finding.fails_with) == (kind, None)
     assert said in finding.text
     assert set(found_in(finding)) == searched
@@ -175,7 +175,7 @@ def test_versions_within_that_cannot_be_tested_leave_a_range() -> None:
     def world(at: Point) -> RunAnswer:
         return "untestable" if at[0] == "2.12" else "bad" if at[0] >= "2.12" else "good"
 
-    finding, _ = drive(CornerSearch(spec), world)
+    finding, _ = drive(VersionSearch(spec), world)
     assert (finding.kind, finding.fails_with) == ("range", "qnn")
     (search,) = finding.searches
     assert search.answer.between == ("2.12",)
@@ -185,14 +185,14 @@ def test_versions_within_that_cannot_be_tested_leave_a_range() -> None:
 def test_no_more_runs_are_made_than_allowed(most: int) -> None:
     spec = corners(9, 9, max_runs=most)
     finding, asked = drive(
-        CornerSearch(spec), lambda at: "bad" if at[0] > "2.12" and at[1] > "1.22" else "good"
+        VersionSearch(spec), lambda at: "bad" if at[0] > "2.12" and at[1] > "1.22" else "good"
     )
     assert len(asked) == most
     assert finding.kind == ("undecided" if most < 4 else "range")
 
 
 def test_trouble_of_the_lab_is_asked_again_and_stops_in_the_end() -> None:
-    search = CornerSearch(corners(3, 3))
+    search = VersionSearch(corners(3, 3))
     first = search.next()
     assert isinstance(first, Question)
     for _ in range(PATIENCE):
@@ -211,12 +211,12 @@ def test_what_is_asked_follows_from_the_answers_alone(cause: str) -> None:
     def world(at: Point) -> RunAnswer:
         return "bad" if CAUSES[cause](at[0] >= "2.13", at[1] >= "1.21") else "good"
 
-    whole, asked = drive(CornerSearch(spec), world)
+    whole, asked = drive(VersionSearch(spec), world)
     for known in range(len(asked) + 1):
         evidence = Evidence()
         for at in reversed(asked[:known]):
             evidence = evidence.plus(at, world(at))
-        search: Any = CornerSearch(spec, evidence)
+        search: Any = VersionSearch(spec, evidence)
         while isinstance(step := search.next(), Question):
             search.answer(step, world(step.at))
         assert (step.fails_with, step.searches) == (whole.fails_with, whole.searches)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from harness.bisect.driver import AxisSearch
+from harness.bisect.driver import VersionSearch
 from harness.bisect.match import Evidence, Repeat, RunAnswer, repeats_needed
 from harness.bisect.result import (
     AxisFinding,
@@ -101,7 +101,7 @@ def test_a_version_whose_runs_disagree_is_bad_after_all_its_runs() -> None:
             return "bad" if made.count("2.13") in (2, 4) else "good"
         return truth(at)
 
-    found, _ = drive(AxisSearch(axis(4, repeat=5)), world)
+    found, _ = drive(VersionSearch(axis(4, repeat=5)), world)
     assert (found.kind, found.last_good, found.first_bad) == ("change", "2.11", "2.12")
     assert [made.count(f"2.1{i}") for i in range(4)] == [5, 5, 5, 5]
     assert found.flaky == (FlakyVersion(at=("2.13",), failed=2, runs=5, repeats=10),)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.bisect.folder import LOG, Answered, Begun, BisectFolder, Concluded
+from harness.bisect.folder import LOG, Answered, BisectFolder, Concluded
 from harness.bisect.loop import pytest_arguments_to_resume
 from harness.cli.bisect import bisect
 from harness.core.errors import ConfigError
@@ -17,12 +17,12 @@ from harness.core.platform import is_free
 from harness.results.run_folder import number_folder, ordered
 from tests.unit.bisect.histories import axis, task
 
-BEGUN = Begun(spec=task(axis(2)))
+TASK = task(axis(2))
 OVER = Concluded(text="no change")
 
 
 def new(reports: Path, *, over: bool = False) -> BisectFolder:
-    folder = BisectFolder.create(reports, BEGUN)
+    folder = BisectFolder.create(reports, TASK)
     if over:
         folder.append(OVER)
     folder.close()
@@ -39,7 +39,7 @@ def test_those_of_one_second_keep_their_order(tmp_path: Path) -> None:
 def test_the_last_of_a_case_is_looked_for_since_a_night_whatever_clocks_said(
     tmp_path: Path,
 ) -> None:
-    mine = Begun(spec=task(axis(2), case="x"))
+    mine = task(axis(2), case="x")
     before = BisectFolder.create(tmp_path, mine)
     before.close()
     night = tmp_path / "30261121T060000Z-00ff-nightly"
@@ -61,9 +61,9 @@ KEPT = ["-q", "--index=https://***@host/x"]
 
 
 def test_what_goes_to_pytest_has_its_secrets_in_no_file(tmp_path: Path) -> None:
-    begun = Begun(spec=task(axis(2), pytest_arguments=WORDS))
+    begun = task(axis(2), pytest_arguments=WORDS)
     with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
-        assert folder.read().spec == begun.spec, "its runs are to be as asked"
+        assert folder.read().spec == begun, "its runs are to be as asked"
         assert SECRET not in (folder.path / LOG).read_text()
         assert BisectFolder.open(folder.path).read().spec.pytest_arguments == tuple(KEPT)
 
@@ -94,7 +94,7 @@ def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_nam
     tmp_path: Path,
 ) -> None:
     there = {"lab": tmp_path / "no.yaml", "folder": tmp_path}
-    begun = Begun(spec=task(axis(2), pytest_arguments=WORDS, **there))
+    begun = task(axis(2), pytest_arguments=WORDS, **there)
     with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
         file = folder.path / LOG
     for words, says in (
@@ -112,7 +112,7 @@ def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_nam
 
 def test_one_that_was_moved_elsewhere_is_still_one(tmp_path: Path) -> None:
     moved = new(tmp_path / "reports").path.rename(tmp_path / "mine")
-    assert BisectFolder.open(moved).read().spec == BEGUN.spec
+    assert BisectFolder.open(moved).read().spec == TASK
 
 
 def test_what_is_gone_on_with_is_the_newest_that_is_not_over(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_log_that_cannot_be_read_does_not_hide_others(tmp_path: Path) -> None:
 
 
 def test_what_was_never_answered_can_be_discarded(tmp_path: Path) -> None:
-    folder = BisectFolder.create(tmp_path, BEGUN)
+    folder = BisectFolder.create(tmp_path, TASK)
     assert not folder.read().answers()
     folder.append(Answered(at=("2.10",), answer="unknown"))
     assert folder.read().answers()
@@ -153,7 +153,7 @@ def test_what_was_never_answered_can_be_discarded(tmp_path: Path) -> None:
 def test_reports_that_are_a_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "reports").write_text("")
     with pytest.raises(ConfigError, match="cannot hold reports"):
-        BisectFolder.create(tmp_path / "reports", BEGUN)
+        BisectFolder.create(tmp_path / "reports", TASK)
 
 
 def test_a_log_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.bisect.driver import AxisSearch
+from harness.bisect.driver import VersionSearch
 from harness.bisect.match import Evidence, GoodOrBad, Point, Question, RunAnswer, Stopped
 from harness.bisect.result import AxisFinding
 from harness.bisect.search import (
@@ -31,7 +31,7 @@ FIRST: tuple[RunAnswer, ...] = ("good", "bad")
 @pytest.mark.parametrize("number", range(1, 10))
 def test_every_history_within_the_bound(number: int) -> None:
     for k, first in itertools.product(range(number + 1), FIRST):
-        found, asked = drive(AxisSearch(axis(number)), changing(number, k, first))
+        found, asked = drive(VersionSearch(axis(number)), changing(number, k, first))
         assert len(asked) == found.runs <= math.ceil(math.log2(number)) + 2
         assert len(asked) <= axis(number).bound().runs
         if 0 < k < number:
@@ -47,7 +47,7 @@ def test_every_history_with_every_placement_of_untestable(number: int) -> None:
     order = names(number)
     for size, k, first in itertools.product(range(1, number + 1), range(number + 1), FIRST):
         for holes in map(frozenset, itertools.combinations(range(number), size)):
-            search = AxisSearch(axis(number))
+            search = VersionSearch(axis(number))
             found, asked = drive(search, changing(number, k, first, holes))
             left = [i for i in range(number) if i not in holes]
             older = [i for i in left if i < k]
@@ -66,7 +66,7 @@ def test_every_history_with_every_placement_of_untestable(number: int) -> None:
 
 
 def test_why_an_end_is_asked_is_told() -> None:
-    search, why = AxisSearch(axis(4)), {}
+    search, why = VersionSearch(axis(4)), {}
     while isinstance(question := search.next(), Question):
         why[question.at[0]] = question.why
         search.answer(question, changing(4, 2)(question.at))
@@ -86,7 +86,7 @@ def test_any_claims_and_repeats(data: st.DataObject) -> None:
     repeat = data.draw(st.integers(1, 3))
     claim = {} if claimed is None else {claimed: data.draw(st.sampled_from(order))}
     spec = axis(number, repeat=repeat, **claim)
-    search = AxisSearch(spec)
+    search = VersionSearch(spec)
     found, asked = drive(search, changing(number, k, first, holes))
     wasted = sum(order.index(at[0]) in holes for at in asked)
     assert len(asked) <= search.spec.bound().limit(wasted=wasted)
@@ -103,20 +103,20 @@ def test_one_claim_within_is_confirmed_first_and_then_where_it_is_to_differ(
     claim: dict[str, str], end: str
 ) -> None:
     """What was called bad was good before: what is asked is what broke it."""
-    found, asked = drive(AxisSearch(axis(9, **claim)), changing(9, 5))
+    found, asked = drive(VersionSearch(axis(9, **claim)), changing(9, 5))
     assert [at[0] for at in asked[:2]] == [*claim.values(), end]
     assert len({at[0] for at in asked} & {"2.10", "2.18"}) == 1
     assert (found.last_good, found.first_bad) == ("2.14", "2.15")
     for n, k, claimed in itertools.product(range(2, 15), range(1, 15), range(15)):
         if k < n and claimed < n:
             claim = {"good" if claimed < k else "bad": names(n)[claimed]}
-            found, asked = drive(AxisSearch(axis(n, **claim)), changing(n, k))
+            found, asked = drive(VersionSearch(axis(n, **claim)), changing(n, k))
             assert found.after == names(n)[k]
             assert len(asked) <= math.ceil(math.log2(n)) + 2
 
 
 def test_only_what_lies_between_two_claims_is_searched() -> None:
-    found, asked = drive(AxisSearch(axis(20, good="2.15", bad="2.12")), changing(20, 4, "bad"))
+    found, asked = drive(VersionSearch(axis(20, good="2.15", bad="2.12")), changing(20, 4, "bad"))
     assert all("2.12" <= at[0] <= "2.15" for at in asked)
     assert asked[0] == ("2.15",)
     assert (found.direction, found.last_bad, found.first_good) == (
@@ -135,10 +135,10 @@ def test_only_what_lies_between_two_claims_is_searched() -> None:
 
 
 def test_claims_that_do_not_hold_are_told() -> None:
-    found, asked = drive(AxisSearch(axis(5, good="2.10", bad="2.14")), changing(5, 2, "bad"))
+    found, asked = drive(VersionSearch(axis(5, good="2.10", bad="2.14")), changing(5, 2, "bad"))
     assert found.direction == "fix"
     assert "the other way round than said" in found.notes[1]
-    found, asked = drive(AxisSearch(axis(5, good="2.10", bad="2.14")), lambda _: "good")
+    found, asked = drive(VersionSearch(axis(5, good="2.10", bad="2.14")), lambda _: "good")
     assert (found.kind, found.verdict, len(asked)) == ("no-change", "good", 2)
     assert "2.14 was said to be bad, and is good" in found.notes
 
@@ -151,7 +151,7 @@ def test_alike_ends_are_looked_between_and_both_changes_are_found(outer: GoodOrB
         n, start, end = end + 1, n, start
         if not start < end < n:
             continue
-        search = AxisSearch(axis(n))
+        search = VersionSearch(axis(n))
         order = names(n)
         world = {o: inner if start <= i < end else outer for i, o in enumerate(order)}
         found, asked = drive(search, lambda at, world=world: world[at[0]])  # type: ignore[misc]
@@ -176,26 +176,28 @@ def test_alike_ends_are_looked_between_and_both_changes_are_found(outer: GoodOrB
 def test_words_follow_from_what_the_ends_are() -> None:
     """Good, bad, good: nothing is said of an older end that is bad."""
     bad = {"2.13", "2.14"}
-    found, _ = drive(AxisSearch(axis(9)), lambda at: "bad" if at[0] in bad else "good")
+    found, _ = drive(VersionSearch(axis(9)), lambda at: "bad" if at[0] in bad else "good")
     assert str(found) == "last good 2.12, first bad 2.13; then last bad 2.14, first good 2.15"
     assert found.notes == (
         "both ends are good, and not all between them: 2.13 broke it, 2.15 made it good",
     )
-    found, _ = drive(AxisSearch(axis(9)), lambda at: "good" if at[0] in bad else "bad")
+    found, _ = drive(VersionSearch(axis(9)), lambda at: "good" if at[0] in bad else "bad")
     assert (
         str(found) == "last good 2.14, first bad 2.15; before that last bad 2.12, first good 2.13"
     )
     assert found.notes == (
         "both ends are bad, and not all between them: 2.13 made it good, 2.15 broke it",
     )
-    asked_what_fixed = AxisSearch(axis(9, good="2.15", bad="2.12"))
+    asked_what_fixed = VersionSearch(axis(9, good="2.15", bad="2.12"))
     found, _ = drive(asked_what_fixed, lambda at: "good" if at[0] in bad else "bad")
     assert "2.15 was said to be good, and is bad" in found.notes
     # what was called bad is so: what broke it is told, not what fixed it later
-    found, _ = drive(AxisSearch(axis(9, bad="2.13")), lambda at: "bad" if at[0] in bad else "good")
+    found, _ = drive(
+        VersionSearch(axis(9, bad="2.13")), lambda at: "bad" if at[0] in bad else "good"
+    )
     assert str(found) == "last good 2.12, first bad 2.13"
     # where a limit leaves both open, both are told as ranges
-    short = AxisSearch(axis(17, max_runs=4))
+    short = VersionSearch(axis(17, max_runs=4))
     found, _ = drive(short, lambda at: "bad" if "2.17" <= at[0] <= "2.19" else "good")
     assert [one.between != () for one in found.changes] == [True, True]
     assert found.notes[0] == "the limit of 4 runs was reached"
@@ -204,18 +206,18 @@ def test_words_follow_from_what_the_ends_are() -> None:
 
 def test_no_change_names_what_could_not_be_tested() -> None:
     holes = frozenset({0, 1, 2})
-    found, _ = drive(AxisSearch(axis(5, good="2.10", bad="2.14")), changing(5, 3, "good", holes))
+    found, _ = drive(VersionSearch(axis(5, good="2.10", bad="2.14")), changing(5, 3, "good", holes))
     assert str(found) == (
         "no change: all that could be tested are bad; undecided: 2.10, 2.11, 2.12"
     )
     assert found.between == ("2.10", "2.11", "2.12")
     assert "2.10 was said to be good, and cannot be tested" in found.notes
-    exact, _ = drive(AxisSearch(axis(5)), changing(5, 5))
+    exact, _ = drive(VersionSearch(axis(5)), changing(5, 5))
     assert (str(exact), exact.between) == ("no change: all 4 that were run are good", ())
 
 
 def test_trouble_is_asked_again_and_stops_in_a_row() -> None:
-    search = AxisSearch(axis(4))
+    search = VersionSearch(axis(4))
     first = search.next()
     assert isinstance(first, Question)
     for _ in range(PATIENCE):
@@ -229,7 +231,7 @@ def test_trouble_is_asked_again_and_stops_in_a_row() -> None:
 
 
 def test_each_version_is_run_as_often_as_asked() -> None:
-    found, asked = drive(AxisSearch(axis(3, repeat=3)), changing(3, 1))
+    found, asked = drive(VersionSearch(axis(3, repeat=3)), changing(3, 1))
     assert [asked.count((name,)) for name in names(3)] == [3, 3, 3]
     assert (found.kind, found.after) == ("change", "2.11")
 
@@ -241,17 +243,17 @@ def test_what_is_not_told_from_noise_yet_is_asked_again_within_the_bound() -> No
         met[at] += 1
         return truth(at) if met[at] == MOST_RUNS else "unsure"
 
-    search = AxisSearch(axis(9, repeat="judged"))
+    search = VersionSearch(axis(9, repeat="judged"))
     found, asked = drive(search, noisy)
     assert (found.kind, found.after) == ("change", names(9)[4])
     assert set(Counter(asked).values()) == {MOST_RUNS}
-    assert len(asked) == search.spec.bound().runs == 5 * AxisSearch(axis(9)).spec.bound().runs
-    found, asked = drive(AxisSearch(axis(4, repeat="judged")), changing(4, 2))
+    assert len(asked) == search.spec.bound().runs == 5 * VersionSearch(axis(9)).spec.bound().runs
+    found, asked = drive(VersionSearch(axis(4, repeat="judged")), changing(4, 2))
     assert (found.after, len(asked)) == ("2.12", 4), "one answer is enough"
 
 
 def test_a_limit_gives_an_honest_range() -> None:
-    found, asked = drive(AxisSearch(axis(33, max_runs=4)), changing(33, 20))
+    found, asked = drive(VersionSearch(axis(33, max_runs=4)), changing(33, 20))
     assert len(asked) == 4
     assert found.kind == "range"
     assert found.before is not None
@@ -262,7 +264,7 @@ def test_a_limit_gives_an_honest_range() -> None:
 
 def test_what_turned_out_untestable_is_never_asked_again() -> None:
     met = Evidence().plus(("2.10",), "untestable").plus(("2.13",), "untestable")
-    found, asked = drive(AxisSearch(axis(6), met), changing(6, 3))
+    found, asked = drive(VersionSearch(axis(6), met), changing(6, 3))
     assert {at[0] for at in asked}.isdisjoint({"2.10", "2.13"})
     assert (found.before, found.between, found.after) == ("2.12", ("2.13",), "2.14")
     assert isinstance(found, AxisFinding)
@@ -383,19 +385,19 @@ def test_how_often_gaps_are_halved() -> None:
 )
 def test_how_many_runs_a_search_may_take(spec: AxisSpec | CornerSpec, bound: Bound) -> None:
     assert spec.bound() == bound
-    assert AxisSearch(axis(9)).spec.bound() == Bound(5, 9, 9)
+    assert VersionSearch(axis(9)).spec.bound() == Bound(5, 9, 9)
 
 
 def test_the_lab_need_not_be_seen_to_for_what_was_found() -> None:
-    search = AxisSearch(axis(2), Evidence(troubles=PATIENCE))
+    search = VersionSearch(axis(2), Evidence(troubles=PATIENCE))
     assert isinstance(search.next(), Stopped)
     met = Evidence().plus(("2.10",), "good").plus(("2.11",), "bad")
     met = replace(met, troubles=PATIENCE)
-    assert isinstance(AxisSearch(axis(2), met).next(), AxisFinding)
+    assert isinstance(VersionSearch(axis(2), met).next(), AxisFinding)
 
 
 def test_a_single_candidate_has_its_verdict_and_nothing_to_change() -> None:
     for verdict in ("good", "bad"):
-        found, asked = drive(AxisSearch(axis(1, repeat=2)), lambda _, told=verdict: told)
+        found, asked = drive(VersionSearch(axis(1, repeat=2)), lambda _, told=verdict: told)
         assert (found.kind, found.verdict, len(asked)) == ("no-change", verdict, 2)
         assert str(found) == f"{names(1)[0]} is {verdict}"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from harness.bisect.driver import AxisSearch, CornerSearch
+from harness.bisect.driver import VersionSearch
 from harness.bisect.match import Point, Question, RunAnswer, Stopped
 from harness.bisect.search import AxisSpec, CornerSpec
 from tests.unit.bisect.histories import World, axis, corners, names
@@ -25,7 +25,7 @@ Searches = Iterator[tuple[AxisSpec | CornerSpec, World]]
 
 def transcript(spec: AxisSpec | CornerSpec, world: World) -> str:
     """The bound of a search, what it asked, and what it found."""
-    search: Any = (AxisSearch if isinstance(spec, AxisSpec) else CornerSearch)(spec)  # type: ignore[operator]
+    search: Any = VersionSearch(spec)
     asked: list[str] = []
     while isinstance(step := search.next(), Question):
         asked.append("/".join(step.at))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.bisect.folder import Begun, BisectFolder
+from harness.bisect.folder import BisectFolder
 from harness.core.errors import ConfigError, InfraError
 from harness.history.database import open_database
 from harness.history.importing import import_run, list_runs
@@ -35,7 +35,7 @@ from tests.unit.bisect.histories import axis, task
 
 SERIES = ("0" * 16, "1" * 16, "2" * 16)
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-BISECTION = Begun(spec=task(axis(2)))
+BISECTION = task(axis(2))
 
 SetClock = Callable[[datetime], None]
 

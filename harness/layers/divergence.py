@@ -20,6 +20,7 @@ from harness.report.document import (
     code,
     page,
     shortened,
+    template,
 )
 
 
@@ -173,47 +174,24 @@ def picture(result: Divergence, *, width: int = 900, height: int = 240) -> Marku
     def down(value: float) -> float:
         return -log10(min(1.0, max(10**-_DECADES, value))) * height / _DECADES
 
-    drawn = Markup()
-
-    def line(x1: float, y1: float, x2: float, y2: float, style: str) -> Markup:
-        shape = '<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" {}/>'
-        return Markup(shape).format(x1, y1, x2, y2, Markup(style))
-
-    def text(x: float, y: float, words: str, anchor: str = "end") -> Markup:
-        shape = '<text x="{:.1f}" y="{:.1f}" text-anchor="{}" fill="currentColor">{}</text>'
-        return Markup(shape).format(x, y, anchor, words)
-
-    for decade in range(_DECADES + 1):
-        y = decade * height / _DECADES
-        drawn += line(0, y, width, y, 'stroke="#8884"')
-        drawn += text(-6, y + 4, "1" if not decade else f"1e-{decade}")
-    if result.threshold > 0:
-        y = down(result.threshold)
-        drawn += line(0, y, width, y, 'stroke="#a60" stroke-dasharray="6 4"')
-        drawn += text(width, y - 4, f"threshold {result.threshold:g}")
-    if result.place is not None:
-        x = across(result.place)
-        drawn += line(x, 0, x, height, 'stroke="#a60" stroke-dasharray="2 4"')
-    for name, colour, words in _LINES:
+    def points(name: str) -> str:
         values = [(index, getattr(op, name)) for index, op in enumerate(ops)]
-        points = " ".join(
-            f"{across(index):.1f},{down(value):.1f}" for index, value in values if value is not None
-        )
-        shape = '<polyline fill="none" stroke="{}" points="{}"><title>{}</title></polyline>'
-        drawn += Markup(shape).format(colour, points, words)
-    for i in sorted({0, len(ops) // 2, len(ops) - 1} if ops else ()):
-        anchor = "start" if not i else "end" if i == len(ops) - 1 else "middle"
-        drawn += text(across(i), height + 16, f"{i + 1}: {shortened(ops[i].op, 30)}", anchor)
-    drawn += text(width / 2, height + 36, "ops in the order of the graph", "middle")
-    legend = Markup("").join(
-        Markup('<span><i style="background:{}"></i>{}</span>').format(colour, words)
-        for _, colour, words in _LINES
+        known = [(index, value) for index, value in values if value is not None]
+        return " ".join(f"{across(index):.1f},{down(value):.1f}" for index, value in known)
+
+    anchors = {len(ops) // 2: "middle", len(ops) - 1: "end", 0: "start"} if ops else {}
+    figure = template("curve.svg.j2", __package__).render(
+        result=result,
+        width=width,
+        height=height,
+        decades=_DECADES,
+        lines=_LINES,
+        labels=[(i, shortened(ops[i].op, 30), anchor) for i, anchor in sorted(anchors.items())],
+        across=across,
+        down=down,
+        points=points,
     )
-    title = f"Relative error of each op of {result.model}, {result.tested} against {result.against}"
-    return Markup(
-        '<figure><figcaption>{0}</figcaption><svg class="chart" viewBox="-50 -14 {1} {2}" '
-        'role="img" aria-label="{0}">{3}</svg><div class="legend">{4}</div></figure>'
-    ).format(title, width + 60, height + 60, drawn, legend)
+    return Markup(figure)
 
 
 def _row(point: CurvePoint, is_first: bool) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from harness.models.artefact_sources import ModelOptions, own_folder
 from harness.models.compile import compile_options
 from harness.models.litert import LITERT_VERSION
 from harness.models.source import ANY_DISTANCE
+from harness.report.document import template
 from harness.results.record import CaseRecord
 
 SCRIPT: Final = "reproduce.py"
@@ -113,7 +115,7 @@ def write_case(
         texts[SCRIPT] = Path(__file__).with_name(SCRIPT).read_bytes()
     if runner is not None and runner.files:
         texts[_INPUT_LIST] = f"{' '.join(runner.files)}\n".encode()
-    readme = "\n".join(_readme(path.name, manifest, record, script is not None, graphs, runner))
+    readme = _readme(path.name, manifest, record, script is not None, graphs, runner)
     write_bundle(path, manifest, {"README.txt": readme.encode(), **texts}, files)
 
 
@@ -221,68 +223,36 @@ def _readme(
     by_script: bool,
     graphs: Mapping[str, LoadedGraph],
     runner: RunnerInputs | None,
-) -> Iterable[str]:
+) -> str:
     plan = manifest.plan
     assert plan is not None
-    engine = ENGINES[plan.engine]
     simulated = record.device is not None and record.device.simulated
-    versions = filter(
-        None,
-        (plan.build_id, plan.backend, plan.soc, plan.target, "simulated" if simulated else None),
-    )
+    versions = [plan.build_id, plan.backend, plan.soc, plan.target, "simulated" * simulated]
     claim = claim_of(record.error.code if record.error is not None else None)
     limits = limits_of_simulation(claim, plan.target, [plan.qnn], simulated=simulated)
-    yield f"QNN {plan.qnn or 'unknown'} ({', '.join(versions)}), run by {engine.title}:"
-    yield from (f"  {line}" for line in outcome_lines(record))
-    yield from (f"  {line}" for line in filter(None, [limits]))
-    yield ""
-    if manifest.pieces:
-        pieces = [f"{p.file}: {p.artefact} {p.origin}".rstrip() for p in manifest.pieces]
-        yield f"{counted(len(pieces), 'QNN context')}, {plan.residency}:"
-        for piece in dict.fromkeys(pieces):
-            number = pieces.count(piece)
-            yield f"  {piece}" + (f", {number} times" if number > 1 else "")
-        yield "manifest.json has their order, sizes and hashes."
-    if manifest.model:
-        yield f"The model: {manifest.model[0].file}"
-    qnn = f" --qnn {plan.qnn}" if plan.qnn else ""
-    yield from ("", "With qnn-harness:", "")
-    yield f"  qnn-harness run {name}{qnn} --backend {plan.backend}"
-    yield from ("", "Its last lines say whether the outcome is the same.", "")
-    if by_script:
-        wheel = QNN_WHEELS.get(plan.qnn or "")
-        yield "With ONNX Runtime alone, in a folder with the content of this archive:"
-        yield from ("", f"  python -m pip install onnxruntime-qnn{f'=={wheel}' if wheel else ''}")
-        yield from (f"  python {SCRIPT}", "")
-        yield "On Linux x86-64 that wheel has QNN's simulator of the HTP."
-        yield ""
-    if graphs:
-        yield "With the QNN SDK alone, each context by itself, LIBRARY being libQnnHtp.so of the"
-        yield from ("target's folder in lib/:", "")
-        for file, graph in graphs.items():
-            stem = file.removesuffix(".bin")
-            lists = ",".join(f"{stem}.txt" if i == graph.at else "__" for i in range(graph.of))
-            yield f"  qnn-net-run --backend LIBRARY --retrieve_context {file} \\"
-            yield f"    --input_list {lists} --use_native_input_files \\"
-            yield "    --use_native_output_files --output_dir output"
-        yield ""
-    if runner is not None:
-        yield "With ExecuTorch's runner alone, in a folder with the content of this archive:"
-        yield from ("", "  mkdir outputs")
-        command = ["qnn_executor_runner", "--model_path", manifest.model[0].file]
-        command += ["--method_index", str(runner.method)] if runner.method else []
-        yield f"  {shlex.join(command)} \\"
-        input_list = f"--input_list_path {_INPUT_LIST} " if runner.files else ""
-        yield from (f"    {input_list}--output_folder_path outputs", "")
-        if runner.files:
-            yield f"Each line of {_INPUT_LIST} is an inference: the raw file of each input, in the"
-            yield "order of the method, with a space between. Output O of inference I becomes"
-            yield from ("outputs/output_I_O.raw, both from 0.", "")
-    if plan.engine == "litert":
-        yield from ("With LiteRT's compiler alone, on Linux x86-64:", "")
-        yield f"  python -m pip install ai-edge-litert=={LITERT_VERSION}"
-        yield "  cd \"$(python -c 'import ai_edge_litert as one; print(one.__path__[0])')\""
-        yield f"  tools/apply_plugin_main --cmd=apply --model={manifest.model[0].file} \\"
-        yield f"    --o=compiled.tflite --soc_manufacturer=Qualcomm --soc_model={plan.soc} \\"
-        yield "    --libs=vendors/qualcomm/compiler"
-        yield from ("", "with libQnnHtp.so of the SDK in LD_LIBRARY_PATH, and absolute paths.", "")
+    model = manifest.model[0].file if manifest.model else ""
+    command = ["qnn_executor_runner", "--model_path", model]
+    command += ["--method_index", str(runner.method)] if runner and runner.method else []
+    return template("README.txt.j2", __package__).render(
+        name=name,
+        plan=plan,
+        engine=ENGINES[plan.engine],
+        versions=", ".join(filter(None, versions)),
+        outcome=[*outcome_lines(record), *filter(None, [limits])],
+        pieces=Counter(f"{p.file}: {p.artefact} {p.origin}".rstrip() for p in manifest.pieces),
+        contexts=counted(len(manifest.pieces), "QNN context"),
+        model=model,
+        script=SCRIPT if by_script else "",
+        wheel=QNN_WHEELS.get(plan.qnn or ""),
+        graphs={
+            file: ",".join(
+                f"{file.removesuffix('.bin')}.txt" if index == graph.at else "__"
+                for index in range(graph.of)
+            )
+            for file, graph in graphs.items()
+        },
+        runner=runner,
+        command=shlex.join(command),
+        input_list=_INPUT_LIST,
+        litert=LITERT_VERSION,
+    )

@@ -295,13 +295,13 @@ def _inline(line: Line) -> Markup:
 
 
 @cache
-def template(name: str) -> Template:
-    """Return a template, loaded once; values in it are escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def template(name: str, package: str = __package__) -> Template:
+    """Return a template of a package, loaded once; values in HTML and SVG are escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     environment = Environment(
-        loader=PackageLoader(__package__, ""),
-        autoescape=True,
+        loader=PackageLoader(package, ""),
+        autoescape=select_autoescape(("html.j2", "svg.j2")),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

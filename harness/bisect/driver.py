@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import JsonValue
-
 from harness.bisect.folder import Answered, BisectFolder, BisectLog
 from harness.bisect.loop import Loop, RunEnd, Watcher, judge, record_of
 from harness.bisect.match import (
@@ -225,21 +223,17 @@ def _claim_of(spec: AxisSpec, name: str) -> GoodOrBad | None:
 
 def _open_end(state: AxisState, verdicts: Verdicts) -> Question | None:
     """Return the run of the next unconfirmed end, unless the others already show a change."""
-    settled: list[int] = []
+    settled = set[GoodOrBad]()
     for index in state.ends():
-        if verdicts[index] is None:
-            if len({verdicts[i] for i in settled}) == 2:
-                return None
-            return state.question(index, _why_end(state, index))
-        settled.append(index)
+        if (verdict := verdicts[index]) is not None:
+            settled.add(verdict)
+        elif len(settled) == 2:
+            return None
+        elif claim := state.claims[index]:
+            return state.question(index, f"confirm that it is {claim}")
+        else:
+            return state.question(index, "the newest" if index else "the oldest")
     return None
-
-
-def _why_end(state: AxisState, index: int) -> str:
-    claim = state.claims[index]
-    if claim is not None:
-        return f"confirm that it is {claim}"
-    return "the oldest" if index == 0 else "the newest"
 
 
 def _changes(verdicts: Verdicts) -> list[tuple[int, int]]:
@@ -575,9 +569,6 @@ class Bisection(Loop[Finding]):
         if judged.answer == "unknown":
             self._turn += 1  # the next try goes to the next device that can stand in
         return judged
-
-    def _details(self) -> dict[str, JsonValue]:
-        return {"bound": str(self._search.spec.bound())}
 
     def _devices(self) -> list[str]:
         devices = list(self.task.devices)

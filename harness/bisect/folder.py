@@ -75,7 +75,6 @@ class Concluded(Part):
 
     kind: Literal["concluded"] = "concluded"
     text: str
-    detail: dict[str, JsonValue] = Field(default={})
 
 
 _Line = Question | Answered | Resumed | Concluded

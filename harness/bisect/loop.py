@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from pydantic import JsonValue
-
 from harness.bisect.folder import Answered, Concluded, Resumed, SearchFolder
 from harness.bisect.match import Judged, Match, Point, Question, Stopped
 from harness.bisect.search import Search
@@ -275,7 +273,7 @@ class Loop(ABC, Generic[Discovery]):
                 self._run(step)
                 continue
             if not isinstance(step, Stopped) and not self.folder.read().is_over:
-                self.folder.append(Concluded(text=str(step), detail=self._details()))
+                self.folder.append(Concluded(text=str(step)))
             return step
 
     def _next(self) -> Question | Stopped | Discovery:
@@ -288,9 +286,6 @@ class Loop(ABC, Generic[Discovery]):
     @abstractmethod
     def _judge(self, point: Point, end: RunEnd) -> Judged:
         """Return the answer of a run, and details to log. Raises ConfigError."""
-
-    def _details(self) -> dict[str, JsonValue]:
-        return {}
 
     def _time_left(self) -> float:
         return math.inf if self._stop_at is None else self._stop_at - time.monotonic()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,6 @@ from harness.bisect.search import AxisSpec, CornerSpec, Task
 from harness.core.axes import VERSIONS, AxisName
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.outgoing_text import counted
-from harness.lab.devices import DeviceConfig
 from harness.lab.inventory import Lab
 from harness.lab.matching import alike, kinds
 from harness.results.case_names import placement_in, split_node_id
@@ -145,30 +143,21 @@ def choose_devices(lab: Lab, case: str, names: Sequence[str], backend: str | Non
             field="--device",
             choices=[device.name for device in enabled],
         )
-    _check_stand_ins(chosen)
-    backend = backend or (named and named["backend"]) or "htp"
-    return ChosenDevices(tuple(device.name for device in chosen), target, backend, named)
-
-
-def _check_stand_ins(chosen: Sequence[DeviceConfig]) -> None:
     similar = {device.name for device in alike(chosen[0], chosen)}
-    strangers = [device.name for device in chosen[1:] if device.name not in similar]
-    if strangers:
+    if strangers := [device.name for device in chosen[1:] if device.name not in similar]:
         raise ConfigError(
             f"{', '.join(strangers)} cannot stand in for {chosen[0].name}: another verdict there "
             "would say nothing about the versions",
             field="--device",
         )
+    backend = backend or (named and named["backend"]) or "htp"
+    return ChosenDevices(tuple(device.name for device in chosen), target, backend, named)
 
 
 COMPILING_TARGET: Final = "linux-x64"
 """The target of compilers, which run on this computer."""
 
 
-_log = logging.getLogger(__name__)
-
-_CHOSEN_BY: Final = ", ".join(f"--{axis}" for axis in VERSIONS)
-_TWICE: Final = " lists the candidates, too: give one of the two"
 _ONE_AXIS: Final = (
     "one axis is searched; of two, --good qnn=V,ort=V --bad qnn=V,ort=V tells which of them "
     "matters (`pytest --qnn all --ort all` runs all pairs)"
@@ -220,9 +209,10 @@ def make_task(request: Request, lab: Lab, catalog: Catalog) -> Task:
     versions, specs = Versions(catalog, placement.target), dict(request.versions or {})
     candidates = {axis: _candidates(axis, request, specs, versions) for axis in axes}
     paths = {axis: versions.paths(axis, _specs(axis, request, specs)) for axis in VERSIONS}
-    ends_found = _resolved(ends, candidates, versions)
+    repeat: Repeat = 1 if match is None or match.noisy_comparison is None else "judged"
+    repeat = repeat if request.repeat is None else request.repeat
     return Task(
-        search=_spec(request, candidates, ends_found, _repeat(request, match)),
+        search=_spec(request, candidates, _resolved(ends, candidates, versions), repeat),
         case=request.case,
         held=versions.held_versions(specs, axes, placement.named),
         paths={axis: path_of for axis, path_of in paths.items() if path_of},
@@ -302,7 +292,8 @@ def _end(text: str, field: str, searched: Sequence[AxisName]) -> dict[AxisName, 
 def _check_nothing_is_ignored(request: Request, match: Match | None) -> None:
     """Raise ConfigError for options that would have no effect."""
     if len(request.axes) == 2 and request.candidates is not None:
-        problem = f"with two axes give each its own candidates: {_CHOSEN_BY}"
+        options = ", ".join(f"--{axis}" for axis in VERSIONS)
+        problem = f"with two axes give each its own candidates: {options}"
         raise ConfigError(problem, field="--versions")
     if match is not None and match.drift_steps is not None and request.axes != ("qnn",):
         problem = "--match drift compares what QNN versions make of the same contexts: --axis qnn"
@@ -333,7 +324,8 @@ def _candidates(
 ) -> tuple[str, ...]:
     field = "--versions" if request.candidates is not None else f"--{axis}"
     if axis in specs and field != f"--{axis}":
-        raise ConfigError(f"{field}{_TWICE}", field=f"--{axis}")
+        problem = f"{field} lists the candidates, too: give one of the two"
+        raise ConfigError(problem, field=f"--{axis}")
     return versions.candidates(axis, _specs(axis, request, specs), field)
 
 
@@ -357,13 +349,6 @@ def _resolved(
                 raise ConfigError(problem, field=field, choices=names)
             resolved.setdefault(field, []).append(fitting[0])
     return resolved
-
-
-def _repeat(request: Request, match: Match | None) -> Repeat:
-    """Return the runs of each point: as given, else `judged` for noisy measurements, else 1."""
-    if request.repeat is not None:
-        return request.repeat
-    return 1 if match is None or match.noisy_comparison is None else "judged"
 
 
 def _spec(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
@@ -218,7 +219,7 @@ def _last(answers: Sequence[Answered], point: Point, answer: RunAnswer) -> int |
     return max(runs, default=None)
 
 
-_BUILD_DATE: Final = re.compile(r"\d+(?:\.\d+){1,2}\.(\d{2})(\d{2})(\d{2})(?:\d{6})?", re.ASCII)
+_BUILD_DATE: Final = re.compile(r"\d+(?:\.\d+){1,2}\.(\d{6})(?:\d{6})?", re.ASCII)
 _OF_TASK: Final = ("case", "axes", "held", "paths", "match", "devices", "target", "backend")
 
 RunRecords = Sequence[CaseRecord | None]
@@ -317,7 +318,13 @@ def result_of(
     ]
     edges = [
         Edge(
-            axis=_differs_on(task, answers[old], answers[new]),
+            axis=next(
+                axis
+                for axis, before, after in zip(
+                    task.axes, answers[old].at, answers[new].at, strict=True
+                )
+                if before != after
+            ),
             before=old + 1,
             after=new + 1,
             preflight=_preflight(records[old], records[new]),
@@ -341,21 +348,12 @@ def result_of(
     )
 
 
-def _differs_on(task: Task, old: Answered, new: Answered) -> AxisName:
-    pairs = zip(task.axes, old.at, new.at, strict=True)
-    return next(axis for axis, before, after in pairs if before != after)
-
-
 def build_date(build_id: str | None) -> str | None:
     """Return the date in a build id: 2026-09-29 for 2.51.0.260929181845 (pure)."""
-    match = _BUILD_DATE.match(build_id or "")
-    if match is None:
-        return None
-    year, month, day = (int(part) for part in match.groups())
-    try:
-        return date(2000 + year, month, day).isoformat()
-    except ValueError:
-        return None
+    if match := _BUILD_DATE.match(build_id or ""):
+        with contextlib.suppress(ValueError):
+            return datetime.strptime(match[1], "%y%m%d").date().isoformat()
+    return None
 
 
 def _versions(

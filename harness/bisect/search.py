@@ -278,18 +278,12 @@ class Task(Part):
         """Return all versions that are fixed in a run at a point."""
         return {**self.held, **dict(zip(self.axes, point, strict=True))}
 
-    def version_arguments(self, point: Point) -> dict[AxisName, str]:
-        """Return the versions of a run as pytest takes them: a path where one was given."""
-        return {
-            axis: self.paths.get(axis, {}).get(version, version)
-            for axis, version in self.versions(point).items()
-        }
-
     def arguments(self, point: Point, reports: Path, devices: Sequence[str]) -> list[str]:
         """Return pytest's arguments for a run at a point, on the first usable one of `devices`."""
         arguments = case_arguments(self.case, self.lab, reports, devices, self.backend)
-        versions = self.version_arguments(point)
-        arguments += [f"{AXES[axis].option}={versions[axis]}" for axis in versions]
+        for axis, version in self.versions(point).items():
+            path = self.paths.get(axis, {}).get(version, version)
+            arguments.append(f"{AXES[axis].option}={path}")
         profiles = self.match is not None and parse_match(self.match).profiles
         arguments += ["--qnn-profile=ops"] if profiles else []
         # other settings only make sense for a test in Python

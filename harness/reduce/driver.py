@@ -90,7 +90,9 @@ class MinimizeSearch(Search[Minimizing, Minimum]):
             return Minimum(whole, fails=fails), whole, "whether it fails"
         if not fails:
             return Minimum(whole, fails=False), None, ""
-        repeat = self.spec.repeat or _repeats(tally.bad / runs)
+        passes = 1 - tally.bad / runs
+        needed = math.ceil(math.log(_OVERLOOKED) / math.log(passes)) if passes else 1
+        repeat = self.spec.repeat or min(_MOST_REPEATS, needed)
         best = last = whole
         minimal = False
 
@@ -127,12 +129,6 @@ def _total_runs(evidence: Evidence) -> int:
 
 def _runs(tally: Tally) -> int:
     return tally.answers + tally.untestable
-
-
-def _repeats(often: float) -> int:
-    if often == 1:
-        return 1
-    return min(_MOST_REPEATS, math.ceil(math.log(_OVERLOOKED) / math.log(1 - often)))
 
 
 BUNDLE: Final = "minimal.zip"

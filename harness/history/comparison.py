@@ -147,7 +147,6 @@ class Comparison:
         return self.pairs[category]
 
     def cases(self, category: Category) -> list[str]:
-        """The names of the cases in a category."""
         return [pair.shown.case for pair in self.pairs[category]]
 
 
@@ -238,9 +237,10 @@ def compare(
             matched.add(then.last.case)
         pair = Pair(then.last if then is not None else None, now.last)
         pairs[_became(then, now)].append(pair)
-        outputs = _drift_of(pair.before, now.last, read) if read is not None else ()
-        if outputs:
-            drifted.append(Drifted(pair, outputs))
+        if read is not None and then is not None:
+            outputs = changes(now.last, then.last, read) or ()
+            if drifting := tuple(output for output in outputs if output.drifts):
+                drifted.append(Drifted(pair, drifting))
     for name, then in old.items():
         if name not in matched:
             pairs["vanished" if then.last.has_verdict else "untested"].append(Pair(then.last, None))
@@ -332,11 +332,6 @@ def _still_bad(was: Attempt, now: Attempt) -> Category:
     if named and was.diagnosis != now.diagnosis and not now.known_issue:
         return "changed"
     return "failing"
-
-
-def _drift_of(before: Attempt | None, after: Attempt, read: Read) -> tuple[Output, ...]:
-    outputs = changes(after, before, read) if before is not None else None
-    return tuple(output for output in outputs or () if output.drifts)
 
 
 def groups(

@@ -218,12 +218,10 @@ class Alike:
 
     @property
     def fails(self) -> bool:
-        """True if they fail in the new run."""
         return self.pairs[0].after is not None and self.pairs[0].after.is_bad
 
     @property
     def summary(self) -> str:
-        """Their outcome, in one line."""
         now = self.pairs[0].after
         if now is None:
             return "not run"
@@ -272,12 +270,10 @@ class ComparisonView(Comparison):
 
     @property
     def name(self) -> str:
-        """The names of its runs."""
         return f"{self.run} beside {self.base}" if self.base is not None else self.run
 
     @property
     def ran_with(self) -> str:
-        """The versions of both runs, in words."""
         new, base = map(named_files, (self.versions, self.base_versions))
         before = f"; {self.base}: {base or 'no version'}" if self.base is not None else ""
         return f"{self.run}: {new or 'no version'}{before}"
@@ -329,19 +325,14 @@ class ComparisonView(Comparison):
             [*parts, self._differences if self.base else "the first run of these cases"]
         )
 
-    def _failing_among(self, name: Category) -> str:
-        """Cases without a verdict in the base may fail: say how many do."""
-        if name != "added":
-            return ""
-        bad = sum(pair.shown.is_unexplained for pair in self[name])
-        return f" ({counted(bad, 'of them fails', 'of them fail')})" if bad else ""
-
     @property
     def _differences(self) -> str:
         pairs = [pair for listed in self.pairs.values() for pair in listed]
         counts = [] if any(pair.before for pair in pairs) else ["the base has no cases"]
+        bad = sum(pair.shown.is_unexplained for pair in self["added"])
+        failing_added = f" ({counted(bad, 'of them fails', 'of them fail')})" if bad else ""
         counts += [
-            f"{len(self[name])} {title}{self._failing_among(name)}"
+            f"{len(self[name])} {title}{failing_added if name == 'added' else ''}"
             for name, title in TITLES.items()
             if self[name] and name != "failing"
         ]

@@ -353,7 +353,6 @@ class DeviceSums:
     _last: float = 0.0
 
     def add(self, line: CaseRecord | DeviceEvent) -> None:
-        """Add the next line of the journal."""
         if isinstance(line, DeviceEvent):
             row = self._row(line.device)
             row["link_faults"] += line.event in _LINK
@@ -372,7 +371,6 @@ class DeviceSums:
             self._vitals(row, part_of(line, "gate"))
 
     def rows(self, run: str) -> Iterator[dict[str, object]]:
-        """Yield the rows of a run's devices."""
         span = max(0.0, self._last - self._first)
         for row in self._rows.values():
             yield {"run": run, **row, "span_s": span}
@@ -425,7 +423,6 @@ class DeviceSummary(Part):
 
     @property
     def summary(self) -> str:
-        """The state in words."""
         since = f" since {self.since[:10]}" if self.since else ""
         return f"{self.state}{since}{f' ({self.why})' if self.why else ''}"
 

@@ -151,13 +151,11 @@ def _ops(case: Attempt | None) -> _Costs:
 
 
 def _costs_in(cases: Sequence[Attempt], runs: Iterable[Sequence[Attempt]]) -> list[list[_Costs]]:
-    """Return the costs of the cases' ops, for each run."""
     finders = (finder(attempts_by_name(run)) for run in runs)
     return [[_ops(run.last if (run := find(case)) else None) for case in cases] for find in finders]
 
 
 def _value(ops: _Ops, costs: _Costs) -> float | None:
-    """Return the sum of the costs of ops; None if they have none."""
     return sum(costs[op].value for op in ops if op in costs) or None
 
 

@@ -20,7 +20,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, product
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -467,10 +467,8 @@ def _more(
     return more[0], more[1]
 
 
-_ALARMS: Final[tuple[SpeedVerdict, ...]] = ("slower", "faster")
 # the number of runs back to which a change is reported once a later run confirms it
 _STEPS_BACK: Final = 2
-_Known = TypeVar("_Known", Change, Change | None)
 
 
 LimitOrNull = Annotated[float | None, BeforeValidator(as_json)]
@@ -606,7 +604,8 @@ def judge_speed(
     shared = ((change, rows_of[change.name]) for change in judged.common if change is not None)
     changes = [change for change in chain(shared, alone) if listed_as(change[0], effect)]
     listed: dict[str, list[SpeedRow]] = {"slower": [], "faster": [], "suspects": [], "hidden": []}
-    for change, rows in sorted(changes, key=lambda change: _order(change[0])):
+    changes.sort(key=lambda entry: (entry[0].name.case is not None, -entry[0].size))
+    for change, rows in changes:
         name = listed_as(change, effect)
         of_base = sides[first_new.get(change.name, base_runs) - base_runs - 1]
         both = ([side[row] for row in rows] for side in (of_base, of_new))
@@ -625,12 +624,7 @@ def judge_speed(
     )
 
 
-def _order(change: Change) -> tuple[bool, float]:
-    return change.name.case is not None, -change.size
-
-
 def _last_attempts(cases: Sequence[Attempt], run: Sequence[Attempt]) -> list[Attempt | None]:
-    """Return the last attempt of each case in a run."""
     find = finder(attempts_by_name(run))
     return [attempts.last if (attempts := find(case)) else None for case in cases]
 
@@ -651,15 +645,15 @@ def _sampled(attempts: Sequence[Attempt | None]) -> Array:
 
 def _later(judged: JudgedSpeed, earlier: JudgedSpeed, known: JudgedSpeed) -> JudgedSpeed:
     """Add the changes that came with BASE or before, and that NEW is the first to confirm."""
-    changes = map(_earlier_alarm, judged.changes, earlier.changes, known.changes)
-    common = map(_earlier_alarm, judged.common, earlier.common, known.common)
-    return JudgedSpeed(list(changes), list(common))
 
+    def later(now: Any, then: Any, before: Any) -> Any:
+        return now if not _is_alarm(then) or _is_alarm(before) or _is_alarm(now) else then
 
-def _earlier_alarm(now: _Known, earlier: _Known, known: _Known) -> _Known:
-    """Return the earlier change if NEW is the first to confirm it, and there is no newer one."""
-    return earlier if _is_alarm(earlier) and not _is_alarm(known) and not _is_alarm(now) else now
+    return JudgedSpeed(
+        [*map(later, judged.changes, earlier.changes, known.changes)],
+        [*map(later, judged.common, earlier.common, known.common)],
+    )
 
 
 def _is_alarm(change: Change | None) -> bool:
-    return change is not None and change.verdict in _ALARMS
+    return change is not None and change.verdict in ("slower", "faster")

@@ -87,12 +87,10 @@ class CaseHistory:
 
     @cached_property
     def earlier_state(self) -> CaseState | None:
-        """Its state before this run."""
         return state_of(self.before)
 
     @cached_property
     def state(self) -> CaseState | None:
-        """Its state, this run included."""
         return state_of([*self.before, self.now])
 
     @property

@@ -28,15 +28,15 @@ from tests.integration.history.postgres_server import PostgresServer
 from tests.unit.history.runs import attempt, run_folder
 
 BOARD: dict[str, Any] = json.loads((ROOT / "docs/grafana/qnn-harness.json").read_text())
-PANELS = [one for one in BOARD["panels"] if one["type"] != "row"]
-OF_SQL = {one["title"]: one for one in PANELS if "rawSql" in one["targets"][0]}
+PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
+OF_SQL = {panel["title"]: panel for panel in PANELS if "rawSql" in panel["targets"][0]}
 DEVICES = ("p1", "p2", "q")
 
 
-def ran(said: str, device: str, soc: str = "SM8750", **more: Any) -> CaseRecord:
-    made = attempt(said, device=device, **more)
-    assert made.device is not None
-    return made.model_copy(update={"device": made.device.model_copy(update={"soc": soc})})
+def ran(words: str, device: str, soc: str = "SM8750", **more: Any) -> CaseRecord:
+    record = attempt(words, device=device, **more)
+    assert record.device is not None
+    return record.model_copy(update={"device": record.device.model_copy(update={"soc": soc})})
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,8 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """Three runs of three phones: in the second `a` fails on one."""
     reports = tmp_path_factory.mktemp("reports")
     started = PostgresServer()
-    held = open_database(started.url)
-    good = [ran("a passed", one) for one in DEVICES[:2]] + [ran("a passed", "q", "SM8650")]
+    history = open_database(started.url)
+    good = [ran("a passed", device) for device in DEVICES[:2]] + [ran("a passed", "q", "SM8650")]
     second = [
         ran("a failed message=it_broke", "p1"),
         ran("a failed n=1", "p2"),
@@ -54,34 +54,34 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         ran("b error", "q", "SM8650"),
     ]
     for records in (good, second, good):
-        run = import_run(held, run_folder(reports, *records)).run
-    told = {name: DeviceSummary(state=name, since="") for name in ("good", "bad")}
+        run = import_run(history, run_folder(reports, *records)).run
+    summaries = {name: DeviceSummary(state=name, since="") for name in ("good", "bad")}
     causes = {"c": CauseSummary()}
-    store_night(held, NightSummary(night="n", run=run, devices=told, causes=causes))
-    yield held
+    store_night(history, NightSummary(night="n", run=run, devices=summaries, causes=causes))
+    yield history
     started.stop()
 
 
-def asked(database: Database, title: str) -> list[dict[str, Any]]:
-    """What a panel gets: macros and variables are filled in as Grafana does."""
+def panel_rows(database: Database, title: str) -> list[dict[str, Any]]:
+    """Return the rows of a panel: macros and variables are filled in as Grafana does."""
     (target,) = OF_SQL[title]["targets"]
     sql = target["rawSql"]
-    for said, meant in (
+    for variable, meant in (
         ("$__timeFrom()", "'2000-01-01T00:00:00Z'"),
         ("$__timeTo()", "'2100-01-01T00:00:00Z'"),
-        ("$device", ",".join(f"'{one}'" for one in DEVICES)),
+        ("$device", ",".join(f"'{device}'" for device in DEVICES)),
     ):
-        sql = sql.replace(said, meant)
+        sql = sql.replace(variable, meant)
     assert "$" not in sql
     with database.transaction(writes=False) as connection:
-        found = connection.exec_driver_sql(sql.replace("%", "%%"))
-        return [dict(row) for row in found.mappings()]
+        result = connection.exec_driver_sql(sql.replace("%", "%%"))
+        return [dict(row) for row in result.mappings()]
 
 
 @pytest.mark.needs("psql")
 @pytest.mark.parametrize("title", OF_SQL)
 def test_each_query_runs_and_finds_something(database: Database, title: str) -> None:
-    rows = asked(database, title)
+    rows = panel_rows(database, title)
     assert rows
     if OF_SQL[title]["targets"][0]["format"] == "time_series":
         assert all(row["time"].year >= 2020 for row in rows)
@@ -89,39 +89,39 @@ def test_each_query_runs_and_finds_something(database: Database, title: str) -> 
 
 @pytest.mark.needs("psql")
 def test_they_say_what_is_so(database: Database) -> None:
-    verdicts = asked(database, "Verdicts of each run")
-    assert [(one["good"], one["bad"]) for one in verdicts] == [(3, 0), (2, 1), (3, 0)]
-    lost = asked(database, "Without a verdict")
-    assert [one["lost to the lab"] for one in lost] == [0, 1, 0]
-    (cause,) = asked(database, "What fails, by cause")
-    told = {name: cause[name] for name in ("failure", "cases", "devices", "on_soc", "failures")}
-    assert told == {
+    verdicts = panel_rows(database, "Verdicts of each run")
+    assert [(row["good"], row["bad"]) for row in verdicts] == [(3, 0), (2, 1), (3, 0)]
+    lost = panel_rows(database, "Without a verdict")
+    assert [row["lost to the lab"] for row in lost] == [0, 1, 0]
+    (cause,) = panel_rows(database, "What fails, by cause")
+    shown = {name: cause[name] for name in ("failure", "cases", "devices", "on_soc", "failures")}
+    assert shown == {
         "failure": "call|1002|it broke",
         "cases": 1,
         "devices": 1,
         "on_soc": "SM8750",
         "failures": 1,
     }
-    first, *others = asked(database, "Devices and versions")
+    first, *others = panel_rows(database, "Devices and versions")
     assert (first["device"], first["fail"], first["judged"]) == ("p1", 1, 3)
     assert float(first["percent"]) == 33.3
-    assert {one["fail"] for one in others} == {0}
-    assert [one["device"] for one in asked(database, "Devices now")] == list(DEVICES)
-    (night,) = asked(database, "Nights")
+    assert {row["fail"] for row in others} == {0}
+    assert [point["device"] for point in panel_rows(database, "Devices now")] == list(DEVICES)
+    (night,) = panel_rows(database, "Nights")
     assert (night["night"], night["open_causes"], night["devices_not_well"]) == ("n", 1, 1)
 
 
 @pytest.mark.needs("psql")
 def test_the_devices_to_choose_from(database: Database) -> None:
-    (variable,) = (one for one in BOARD["templating"]["list"] if one["type"] == "query")
+    (variable,) = (item for item in BOARD["templating"]["list"] if item["type"] == "query")
     with database.transaction(writes=False) as connection:
         assert [name for (name,) in connection.exec_driver_sql(variable["query"])] == list(DEVICES)
 
 
 def test_the_metrics_that_are_named_are_written_with_these_labels() -> None:
     vitals = {"hottest_c": 41.5, "battery_percent": 50, "free_storage_bytes": 5}
-    when = {"run": "r", "device": "p1", "started": "2026-11-20T10:00:00Z", "duration_s": 2.0}
-    event = DeviceEvent(event="reboot", state="good", vitals=vitals, **when)
+    common = {"run": "r", "device": "p1", "started": "2026-11-20T10:00:00Z", "duration_s": 2.0}
+    event = DeviceEvent(event="reboot", state="good", vitals=vitals, **common)
     records = [ran("a failed n=2", "p1"), ran("b error", "p1")]
     info = {"started": "2026-11-20T10:00:00Z", "finished": "2026-11-20T11:00:00Z"}
     known: dict[str, set[str]] = {}
@@ -130,7 +130,7 @@ def test_the_metrics_that_are_named_are_written_with_these_labels() -> None:
     ):
         for sample in family.samples:
             known.setdefault(sample.name, set()).update(sample.labels)
-    queries = [one["targets"][0]["expr"] for one in PANELS if "expr" in one["targets"][0]]
+    queries = [panel["targets"][0]["expr"] for panel in PANELS if "expr" in panel["targets"][0]]
     assert len(queries) > 8
     for query in queries:
         (name,) = re.findall(r"qnn_harness_\w+", query)

@@ -26,15 +26,15 @@ print(int(peak[1]) // 1024, file=sys.stderr)
 def peak_mb(*words: object) -> int:
     """The most memory that a command held, in a process of its own, in MiB."""
     command = [sys.executable, "-c", MEASURED, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=7200, check=True)
-    return int(done.stderr.splitlines()[-1])
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=7200, check=True)
+    return int(completed.stderr.splitlines()[-1])
 
 
 def many(reports: Path, cases: int) -> Path:
     """A run in which every tenth case fails, each with a message of its own."""
     run = reports / "20261121T060000Z-00ff"
     run.mkdir(parents=True)
-    made = {
+    texts = {
         outcome: record(outcome=outcome, case="NAME").model_dump_json()
         for outcome in ("passed", "failed")
     }
@@ -42,7 +42,7 @@ def many(reports: Path, cases: int) -> Path:
         for number in range(cases):
             letters = "".join(chr(97 + int(digit)) for digit in str(number))
             name = f"suites/test_a.py::test[sim-v73-htp-2.51.0-{number}]"
-            text = made["failed" if number % 10 == 0 else "passed"]
+            text = texts["failed" if number % 10 == 0 else "passed"]
             text = text.replace('"NAME"', json.dumps(name)).replace("Failed to", f"No {letters}")
             file.write(text + "\n")
     (run / "run.json").write_text(json.dumps({"schema": 1, "run": run.name, "finished": "then"}))
@@ -93,8 +93,11 @@ BY_NIGHT = ("objects", "numbers", "text", "one line of 100 MB")
     "inside",
     [
         "more than there may be",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("lists in lists", "unknown keys")),
-        *(pytest.param(one, marks=pytest.mark.nightly) for one in BY_NIGHT),
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in ("lists in lists", "unknown keys")
+        ),
+        *(pytest.param(kind, marks=pytest.mark.nightly) for kind in BY_NIGHT),
     ],
 )
 def test_the_worst_line_takes_a_bounded_amount(tmp_path: Path, inside: str) -> None:

@@ -42,22 +42,22 @@ def url(server: PostgresServer) -> str:
 def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reports")
     for number in range(RUNS):
-        said = [
+        nights = [
             attempt(f"c{case} {'passed' if (case + number) % 7 else 'failed message=no_PD'}")
             for case in range(CASES)
         ]
-        run_folder(folder, *said)
+        run_folder(folder, *nights)
     return folder
 
 
 def rows(database: Database) -> list[tuple[object, ...]]:
     """All that is held."""
     with database.transaction(writes=False) as connection:
-        found = connection.exec_driver_sql(
+        result = connection.exec_driver_sql(
             "SELECT run, line, name, device, qnn, ort, axes, outcome, cause, known_issue, "
             "diagnosis, signature, error, started, attempt FROM attempts"
         )
-        return sorted(map(tuple, found), key=lambda row: (str(row[0]), row[1]))
+        return sorted(map(tuple, result), key=lambda row: (str(row[0]), row[1]))
 
 
 def all_in_sqlite(reports: Path, path: Path) -> list[tuple[object, ...]]:
@@ -110,18 +110,18 @@ def ended_in_the_middle(
 
 
 def test_both_databases_hold_the_same(url: str, reports: Path, tmp_path: Path) -> None:
-    told = importer(reports, url).communicate(timeout=120)
-    assert told == (f"{RUNS} runs of {RUNS} imported, the others were stored already\n", "")
+    output = importer(reports, url).communicate(timeout=120)
+    assert output == (f"{RUNS} runs of {RUNS} imported, the others were stored already\n", "")
     database = open_database(url)
-    wanted = all_in_sqlite(reports, tmp_path / "history.sqlite")
-    assert len(wanted) == RUNS * CASES
-    assert rows(database) == wanted
-    told = importer(reports, url).communicate(timeout=120)
-    assert told == (f"0 runs of {RUNS} imported, the others were stored already\n", "")
-    assert rows(database) == wanted
-    asked = Filter(case="-c7]", device="sim", since="2000-01-01", until="2100-01-01")
-    in_sqlite = list(stored_runs(open_database(str(tmp_path / "history.sqlite")), asked))
-    assert list(stored_runs(database, asked)) == in_sqlite
+    expected = all_in_sqlite(reports, tmp_path / "history.sqlite")
+    assert len(expected) == RUNS * CASES
+    assert rows(database) == expected
+    output = importer(reports, url).communicate(timeout=120)
+    assert output == (f"0 runs of {RUNS} imported, the others were stored already\n", "")
+    assert rows(database) == expected
+    criteria = Filter(case="-c7]", device="sim", since="2000-01-01", until="2100-01-01")
+    in_sqlite = list(stored_runs(open_database(str(tmp_path / "history.sqlite")), criteria))
+    assert list(stored_runs(database, criteria)) == in_sqlite
     assert len(in_sqlite) == RUNS
 
 
@@ -131,15 +131,15 @@ def test_an_importer_that_is_killed_has_done_whole_runs(
 ) -> None:
     process = ended_in_the_middle(reports, url, subprocess.Popen.kill)
     process.communicate(timeout=60)
-    wanted = all_in_sqlite(reports, tmp_path / "history.sqlite")
+    expected = all_in_sqlite(reports, tmp_path / "history.sqlite")
     database = open_database(url)
-    left = rows(database)
-    assert left == [row for row in wanted if row[0] in {row[0] for row in left}]
-    assert len(left) % CASES == 0
+    remaining = rows(database)
+    assert remaining == [row for row in expected if row[0] in {row[0] for row in remaining}]
+    assert len(remaining) % CASES == 0
     both = [importer(reports, url), importer(reports, url)]
-    told = [one.communicate(timeout=120) for one in both]
-    assert [one.returncode for one in both] == [0, 0], told
-    assert rows(database) == wanted
+    output = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], output
+    assert rows(database) == expected
 
 
 @pytest.mark.slow
@@ -147,19 +147,19 @@ def test_a_server_that_is_killed_loses_nothing_and_keeps_no_half(
     server: PostgresServer, url: str, reports: Path, tmp_path: Path
 ) -> None:
     process = ended_in_the_middle(reports, url, lambda _: server.kill())
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 3, said
-    assert "Traceback" not in said
-    assert said.startswith("error: postgresql://")
+    _, output = process.communicate(timeout=120)
+    assert process.returncode == 3, output
+    assert "Traceback" not in output
+    assert output.startswith("error: postgresql://")
     with pytest.raises(InfraError):
         open_database(url)
     server.start()
-    left = {row[0] for row in rows(open_database(url))}
-    assert len(left) == 2
-    wanted = all_in_sqlite(reports, tmp_path / "history.sqlite")
-    assert rows(open_database(url)) == [row for row in wanted if row[0] in left]
+    remaining = {row[0] for row in rows(open_database(url))}
+    assert len(remaining) == 2
+    expected = all_in_sqlite(reports, tmp_path / "history.sqlite")
+    assert rows(open_database(url)) == [row for row in expected if row[0] in remaining]
     assert importer(reports, url).wait(120) == 0
-    assert rows(open_database(url)) == wanted
+    assert rows(open_database(url)) == expected
 
 
 def test_words_that_a_database_does_not_like(url: str, tmp_path: Path) -> None:
@@ -170,14 +170,14 @@ def test_words_that_a_database_does_not_like(url: str, tmp_path: Path) -> None:
         attempt("c passed", file="x" * 100_000),
     ]
     folder = run_folder(tmp_path, *records)
-    for where in (url, str(tmp_path / "history.sqlite")):
-        database = open_database(where)
+    for location in (url, str(tmp_path / "history.sqlite")):
+        database = open_database(location)
         assert import_run(database, folder).attempts == 3
-        ((_, held),) = stored_runs(database, Filter())
-        assert {odd: odd} in [one.axes for one in held]
-        assert len({one.case for one in held}) == 3
-        ((_, found),) = stored_runs(database, Filter(case="'; DROP TABLE runs; -- :x %s"))
-        assert len(found) == 1
+        ((_, attempts),) = stored_runs(database, Filter())
+        assert {odd: odd} in [attempt.axes for attempt in attempts]
+        assert len({attempt.case for attempt in attempts}) == 3
+        ((_, matching),) = stored_runs(database, Filter(case="'; DROP TABLE runs; -- :x %s"))
+        assert len(matching) == 1
 
 
 def test_what_is_no_database_is_said(server: PostgresServer) -> None:

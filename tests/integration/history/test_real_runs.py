@@ -49,15 +49,18 @@ def test_what_was_around_times_is_in_their_records(lab: DeviceRuns) -> None:
     suite.write_text(SURROUNDED)
     gate = "    gate: {max_busy_percent: 100, max_temperature_c: 150, wait_s: 5}\n"
     lab.file.write_text(lab.file.read_text() + gate)
-    done = lab.run("--device", "sim-v73", "--qnn", QNN[-1], suites=suite)
-    assert [case["outcome"] for case in done.cases] == ["passed"] * 3
-    around = [case["measurements"].get("surroundings") for case in done.cases]
-    assert around[2] is None  # it measured no times
-    for at, level in enumerate(("warn", "verbose")):
-        assert (around[at]["log_level"], around[at]["cases_before"]) == (level, at)
-        assert around[at]["seen_s"] >= 0
-    (looked,) = [row for row in done.journal if row.get("event") == "health"]
-    assert around[0].get("hottest_c") == looked["vitals"]["hottest_c"]
+    completed = lab.run("--device", "sim-v73", "--qnn", QNN[-1], suites=suite)
+    assert [case["outcome"] for case in completed.cases] == ["passed"] * 3
+    surroundings = [case["measurements"].get("surroundings") for case in completed.cases]
+    assert surroundings[2] is None  # it measured no times
+    for index, level in enumerate(("warn", "verbose")):
+        assert (surroundings[index]["log_level"], surroundings[index]["cases_before"]) == (
+            level,
+            index,
+        )
+        assert surroundings[index]["seen_s"] >= 0
+    (health,) = [row for row in completed.journal if row.get("event") == "health"]
+    assert surroundings[0].get("hottest_c") == health["vitals"]["hottest_c"]
 
 
 def test_two_nights_are_compared_and_remembered(lab: DeviceRuns) -> None:
@@ -67,15 +70,15 @@ def test_two_nights_are_compared_and_remembered(lab: DeviceRuns) -> None:
     for version in (QNN[0], QNN[1], QNN[-1]):
         lab.run("--device", "sim-v73", "--qnn", version, suites=suite)
     newest = (lab.reports / "latest").resolve()
-    done = qnn_harness("compare", "--previous", newest, "--json", "--lab", lab.file)
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["failed_on"]) == (1, ["new"]), done.stderr
-    assert told["base"] < told["run"] == newest.name
-    done = qnn_harness("history", "--reports", lab.reports, "--json", "--lab", lab.file)
-    said = json.loads(done.stdout)
-    (case,) = said["cases"]
-    assert (said["runs"], case["recent"], case["fails"]) == (3, "..F", True)
-    for bisect in (told["new"][0]["bisect"], case["bisect"]):
+    completed = qnn_harness("compare", "--previous", newest, "--json", "--lab", lab.file)
+    document = json.loads(completed.stdout)
+    assert (completed.returncode, document["failed_on"]) == (1, ["new"]), completed.stderr
+    assert document["base"] < document["run"] == newest.name
+    completed = qnn_harness("history", "--reports", lab.reports, "--json", "--lab", lab.file)
+    history = json.loads(completed.stdout)
+    (case,) = history["cases"]
+    assert (history["runs"], case["recent"], case["fails"]) == (3, "..F", True)
+    for bisect in (document["new"][0]["bisect"], case["bisect"]):
         words = dict(zip(bisect[2::2], bisect[3::2], strict=True))
         assert (words["--good"], words["--bad"]) == (QNN[1], QNN[-1])
     assert len(list(lab.reports.glob("history.sqlite"))) == 1
@@ -84,12 +87,12 @@ def test_two_nights_are_compared_and_remembered(lab: DeviceRuns) -> None:
 def test_what_the_runs_before_show_to_be_flaky_is_not_new(tmp_path: Path) -> None:
     for outcome in ("passed", "failed", "passed", "failed"):
         newest = run_folder(tmp_path, attempt(f"a {outcome}"), attempt("b passed"))
-    done = qnn_harness("compare", "--previous", newest)
-    assert done.returncode == 0, done.stdout
-    told = "flaky: failed: call 1002 it broke; 2 of 4 attempts failed on the same versions, first "
-    told += "on "
-    assert told in done.stdout
-    assert "2 of 2 cases have a verdict: 1 passed, 1 failed; 1 flaky; " in done.stdout
+    completed = qnn_harness("compare", "--previous", newest)
+    assert completed.returncode == 0, completed.stdout
+    text = "flaky: failed: call 1002 it broke; 2 of 4 attempts failed on the same versions, first "
+    text += "on "
+    assert text in completed.stdout
+    assert "2 of 2 cases have a verdict: 1 passed, 1 failed; 1 flaky; " in completed.stdout
     between = qnn_harness("compare", previous_of(RunFolder.open(newest)).path, newest)
     assert (between.returncode, "1 x new" in between.stdout) == (1, True), "two runs say no more"
 
@@ -101,7 +104,7 @@ def test_what_the_runs_before_show_to_be_flaky_is_not_new(tmp_path: Path) -> Non
         (["--html", "--json"], "--html and --json do not go together"),
     ],
 )
-def test_one_form_at_a_time(words: list[str], says: str) -> None:
-    done = qnn_harness("compare", "before", "after", *words)
-    assert done.returncode == 2
-    assert says in done.stderr
+def test_one_form_at_a_time(words: list[str], message: str) -> None:
+    completed = qnn_harness("compare", "before", "after", *words)
+    assert completed.returncode == 2
+    assert message in completed.stderr

@@ -26,12 +26,15 @@ def reports_in(folder: Path) -> Path:
     for run in range(RUNS):
         run_folder(
             folder,
-            *(attempt(f"c{at} {'failed' if at == run else 'passed'}") for at in range(CASES)),
+            *(
+                attempt(f"c{index} {'failed' if index == run else 'passed'}")
+                for index in range(CASES)
+            ),
         )
     return folder
 
 
-def held(file: Path) -> list[tuple[Any, ...]]:
+def stored_rows(file: Path) -> list[tuple[Any, ...]]:
     with sqlite3.connect(file) as connection:
         return list(connection.execute("SELECT * FROM attempts ORDER BY run, line"))
 
@@ -45,18 +48,18 @@ def imported_until(count: int, file: Path, reports: Path) -> bool:
     """Imports in a process that kills itself at the so-many-th statement; whether it did."""
     child = os.fork()
     if not child:
-        connect, left = sqlite3.connect, [count]
+        connect, statements_left = sqlite3.connect, [count]
         module: Any = sqlite3.dbapi2
 
         def tick(_: str) -> None:
-            left[0] -= 1
-            if left[0] < 0:
+            statements_left[0] -= 1
+            if statements_left[0] < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        def traced(*given: Any, **named: Any) -> sqlite3.Connection:
-            made = connect(*given, **named)
-            made.set_trace_callback(tick)
-            return made
+        def traced(*options: Any, **named: Any) -> sqlite3.Connection:
+            connection = connect(*options, **named)
+            connection.set_trace_callback(tick)
+            return connection
 
         try:
             module.connect = traced
@@ -72,7 +75,7 @@ def test_an_importer_killed_at_any_statement_loses_nothing(tmp_path: Path) -> No
     reports = reports_in(tmp_path / "reports")
     whole = tmp_path / "whole.sqlite"
     assert import_all(whole, reports) == RUNS
-    wanted, count = held(whole), 0
+    expected, count = stored_rows(whole), 0
     file = tmp_path / "h.sqlite"
     while imported_until(count, file, reports):
         if file.exists() and file.stat().st_size:
@@ -80,17 +83,17 @@ def test_an_importer_killed_at_any_statement_loses_nothing(tmp_path: Path) -> No
                 ((sound,),) = connection.execute("PRAGMA integrity_check")
             assert sound == "ok"
         first = open_database(str(file))
-        left = held(file)
-        assert left == [row for row in wanted if row[0] in {row[0] for row in left}]
-        assert len(left) % CASES == 0, "of a run all or nothing is held"
+        stored = stored_rows(file)
+        assert stored == [row for row in expected if row[0] in {row[0] for row in stored}]
+        assert len(stored) % CASES == 0, "of a run all or nothing is held"
         assert sum(import_run(first, run).changed for run in runs_in(reports)) == (
-            RUNS - len(left) // CASES
+            RUNS - len(stored) // CASES
         )
-        assert held(file) == wanted
+        assert stored_rows(file) == expected
         file.unlink()
         count += 1
     assert count > RUNS * CASES, "no statement was left out"
-    assert held(file) == wanted
+    assert stored_rows(file) == expected
 
 
 def history(*words: object) -> subprocess.CompletedProcess[str]:
@@ -127,11 +130,11 @@ def in_folder(reports: Path, mode: int) -> None:
 def test_what_may_only_be_read_is_read(reports: Path) -> None:
     file = reports / "history.sqlite"
     assert history("import", "--reports", reports).returncode == 0
-    wanted = history("--database", file, "--json").stdout
+    expected = history("--database", file, "--json").stdout
     in_folder(reports, 0o555)
     try:
-        done = history("--database", file, "--json")
-        assert (done.returncode, done.stdout) == (0, wanted), done.stderr
+        completed = history("--database", file, "--json")
+        assert (completed.returncode, completed.stdout) == (0, expected), completed.stderr
         refused = history("import", "--reports", reports)
         assert refused.returncode == 2
         assert f"{file}: --database: " in refused.stderr
@@ -139,11 +142,11 @@ def test_what_may_only_be_read_is_read(reports: Path) -> None:
         assert "Traceback" not in refused.stderr
     finally:
         reports.chmod(0o755)
-    assert held(file)
+    assert stored_rows(file)
 
 
 def test_a_run_that_cannot_be_read_keeps_none_from_the_others(reports: Path) -> None:
-    wanted = json.loads(history("--reports", reports, "--json").stdout)
+    expected = json.loads(history("--reports", reports, "--json").stdout)
     for journal in (
         reports / "of-somebody" / "results.jsonl",
         reports / "no-run" / "results.jsonl",
@@ -153,17 +156,17 @@ def test_a_run_that_cannot_be_read_keeps_none_from_the_others(reports: Path) -> 
     journal = reports / "of-somebody" / "results.jsonl"
     journal.write_text("{}\n")
     journal.chmod(0)
-    done = history("--reports", reports, "--json")
-    assert (done.returncode, json.loads(done.stdout)) == (0, wanted), done.stderr
-    assert done.stderr == f"warning: {journal}: cannot be read: Permission denied\n"
+    completed = history("--reports", reports, "--json")
+    assert (completed.returncode, json.loads(completed.stdout)) == (0, expected), completed.stderr
+    assert completed.stderr == f"warning: {journal}: cannot be read: Permission denied\n"
     assert history("import", journal.parent, "--reports", reports).returncode == 2
 
 
 def test_a_folder_that_takes_no_file_is_said(reports: Path) -> None:
     reports.chmod(0o555)
     try:
-        done = history("--reports", reports)
+        completed = history("--reports", reports)
     finally:
         reports.chmod(0o755)
-    assert done.returncode == 2
-    assert "name another place" in done.stderr
+    assert completed.returncode == 2
+    assert "name another place" in completed.stderr

@@ -26,7 +26,7 @@ ERRORS = {"failed": 1002, "crashed": None, "hung": None, "error": None}
 
 
 def attempt(
-    said: str,
+    words: str,
     *,
     qnn: str = "2.51.0",
     device: str = "sim",
@@ -38,21 +38,21 @@ def attempt(
 
     The name may hold its version: `a@2.50.40`.
     """
-    name, outcome, *more = said.split()
+    name, outcome, *more = words.split()
     name, _, version = name.partition("@")
     qnn = version or qnn
-    given = dict(word.split("=", 1) for word in more)
+    fields = dict(word.split("=", 1) for word in more)
     bad = outcome not in NO_CAUSE
     error = None
     if bad:
-        message = given.get("message", "it broke").replace("_", " ")
+        message = fields.get("message", "it broke").replace("_", " ")
         error = ErrorRecord.of(api="call", code=ERRORS[outcome], message=message)
-        if "id" in given:
+        if "id" in fields:
             error = error.model_copy(
-                update={"diagnosis": Diagnosis(id=given["id"], confidence="known", words="so")}
+                update={"diagnosis": Diagnosis(id=fields["id"], confidence="known", words="so")}
             )
-    cause = given.get("cause", "infra" if outcome == "error" else "target") if bad else None
-    known = given.get("known")
+    cause = fields.get("cause", "infra" if outcome == "error" else "target") if bad else None
+    known = fields.get("known")
     values: dict[str, Any] = {
         "case": f"{file}::test_b[{device}-htp-{qnn}-{name}]",
         "axes": {"backend": "htp", "qnn": qnn, "ort": None, "which": name},
@@ -67,16 +67,16 @@ def attempt(
         "cause": cause,
         "error": error,
         "expected": {"known_issue": known} if known else None,
-        "attempt": int(given.get("n", 1)),
+        "attempt": int(fields.get("n", 1)),
         "measurements": {},
-        "engine": given.get("engine", "qnn"),
+        "engine": fields.get("engine", "qnn"),
     }
     return record(**(values | changed))
 
 
-def briefs(said: str) -> list[Attempt]:
+def briefs(words: str) -> list[Attempt]:
     """Attempts divided by semicolons."""
-    return [Attempt.of(attempt(one)) for one in said.split(";") if one.strip()]
+    return [Attempt.of(attempt(word)) for word in words.split(";") if word.strip()]
 
 
 def run_folder(
@@ -91,33 +91,35 @@ def run_folder(
     folder = RunFolder.create(
         reports, command=command, lab={}, devices=[], more=more, run_id=run_id
     )
-    for one in records:
-        folder.journal.append(one.model_copy(update={"run": folder.run_id}))
+    for case_record in records:
+        folder.journal.append(case_record.model_copy(update={"run": folder.run_id}))
     finish(folder, exit_code=0, problem=problem)
     return folder.path
 
 
-def stored_runs(database: Database, asked: Filter) -> list[tuple[str, list[Attempt]]]:
-    """What is held of what is asked for, run by run as they were begun."""
-    found: dict[str, list[Attempt]] = {}
-    for _, run, brief in stored_attempts(database, asked):
-        found.setdefault(run, []).append(brief)
-    return [(one.run, found[one.run]) for one in list_runs(database) if one.run in found]
+def stored_runs(database: Database, criteria: Filter) -> list[tuple[str, list[Attempt]]]:
+    """Return the stored attempts that match, by run in the order of their starts."""
+    by_run: dict[str, list[Attempt]] = {}
+    for _, run, brief in stored_attempts(database, criteria):
+        by_run.setdefault(run, []).append(brief)
+    return [(run.run, by_run[run.run]) for run in list_runs(database) if run.run in by_run]
 
 
 def with_speed(
-    found: Comparison,
+    comparison: Comparison,
     earlier: Sequence[Sequence[Attempt]] = (),
     between: Sequence[Sequence[Attempt]] = (),
-    **asked: Any,
+    **options: Any,
 ) -> Comparison:
     """The comparison with what became of speed and memory, as `compare` judges it."""
-    sides = [[getattr(one, side) for one in found["passing"]] for side in ("before", "after")]
-    return replace(found, speed=judge_speed(*sides, earlier, between, **asked))
+    sides = [
+        [getattr(pair, side) for pair in comparison["passing"]] for side in ("before", "after")
+    ]
+    return replace(comparison, speed=judge_speed(*sides, earlier, between, **options))
 
 
 def comparison_report(
-    told: ComparisonView, bisectable: Callable[[Category, Pair], Bisectable]
+    view: ComparisonView, bisectable: Callable[[Category, Pair], Bisectable]
 ) -> ComparisonReport:
-    """What `compare --json` prints, held as a whole."""
-    return report_of(told, bisectable)
+    """Return the document that `compare --json` prints."""
+    return report_of(view, bisectable)

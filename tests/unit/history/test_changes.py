@@ -1,4 +1,4 @@
-"""What became of a case from run to run, by hand-made nights."""
+"""Changes of a case from run to run, by hand-made nights."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from tests.unit.history.test_timeline import at_night
 
 def became(*runs: str, first: int = 0) -> list[NightChange]:
     """Of nights with one case each."""
-    told = (attempts_by_name(briefs, at) for at, (_, briefs) in enumerate(at_night(*runs)))
-    return [change for line in lines_of(told) for change in changes_of(line, first)]
+    runs_by_name = (
+        attempts_by_name(briefs, index) for index, (_, briefs) in enumerate(at_night(*runs))
+    )
+    return [change for line in lines_of(runs_by_name) for change in changes_of(line, first)]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +33,7 @@ def became(*runs: str, first: int = 0) -> list[NightChange]:
     ],
 )
 def test_what_became_of_a_case(runs: tuple[str, ...], expected: list[tuple[int, str, int]]) -> None:
-    assert [(one.run_index, one.became, one.since) for one in became(*runs)] == expected
+    assert [(change.run_index, change.became, change.since) for change in became(*runs)] == expected
 
 
 def test_only_what_is_asked_for_is_told() -> None:

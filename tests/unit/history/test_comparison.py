@@ -102,39 +102,41 @@ PAIRS = {
 }
 
 
-def became(found: Comparison) -> dict[str, list[str]]:
-    told = {
+def became(comparison: Comparison) -> dict[str, list[str]]:
+    categories = {
         category: sorted(
-            name.rpartition("-")[2].removesuffix("]") for name in found.cases(category)
+            name.rpartition("-")[2].removesuffix("]") for name in comparison.cases(category)
         )
         for category in CATEGORIES
     }
-    return {category: names for category, names in told.items() if names}
+    return {category: names for category, names in categories.items() if names}
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_what_became_of_each_case(name: str) -> None:
     before, after, answer = PAIRS[name]
-    found = compare(briefs(before), briefs(after))
-    wanted: dict[str, list[str]] = {}
+    comparison = compare(briefs(before), briefs(after))
+    expected: dict[str, list[str]] = {}
     for part in filter(None, answer.split(";")):
         category, *names = part.split()
-        wanted[category] = sorted(names)
-    assert became(found) == wanted
+        expected[category] = sorted(names)
+    assert became(comparison) == expected
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_run_beside_itself_is_no_difference(name: str) -> None:
-    for said in PAIRS[name][:2]:
-        found = compare(briefs(said), briefs(said))
-        assert set(became(found)) <= {"passing", "failing", "untested"}
-        assert FailOn.parse(ALL).reasons(found) == []
+    for words in PAIRS[name][:2]:
+        comparison = compare(briefs(words), briefs(words))
+        assert set(became(comparison)) <= {"passing", "failing", "untested"}
+        assert FailOn.parse(ALL).reasons(comparison) == []
 
 
 def test_there_are_pairs_for_all_that_can_become_of_a_case() -> None:
     assert len(PAIRS) >= 25
-    seen = {part.split()[0] for *_, answer in PAIRS.values() for part in answer.split(";") if part}
-    assert seen == set(CATEGORIES)
+    categories = {
+        part.split()[0] for *_, answer in PAIRS.values() for part in answer.split(";") if part
+    }
+    assert categories == set(CATEGORIES)
 
 
 outcomes = st.sampled_from(
@@ -147,19 +149,21 @@ runs = st.dictionaries(st.sampled_from("abcdefgh"), outcomes, max_size=8)
 def test_order_does_not_count_and_no_case_is_lost(
     before: dict[str, str], after: dict[str, str], chance: random.Random
 ) -> None:
-    sides = [[f"{name} {how}" for name, how in run.items()] for run in (before, after)]
-    found = became(compare(*(briefs(";".join(side)) for side in sides)))
+    sides = [[f"{name} {ending}" for name, ending in run.items()] for run in (before, after)]
+    categories = became(compare(*(briefs(";".join(side)) for side in sides)))
     for side in sides:
         chance.shuffle(side)
-    assert became(compare(*(briefs(";".join(side)) for side in sides))) == found
-    assert sorted(name for names in found.values() for name in names) == sorted({*before, *after})
+    assert became(compare(*(briefs(";".join(side)) for side in sides))) == categories
+    assert sorted(name for names in categories.values() for name in names) == sorted(
+        {*before, *after}
+    )
 
 
 def test_another_device_or_file_is_another_case() -> None:
     before = [Attempt.of(attempt("a@2.50.40 passed"))]
     for other in ({"device": "phone"}, {"file": "suites/test_c.py"}):
-        found = compare(before, [Attempt.of(attempt("a@2.51.0 failed", **other))])
-        assert became(found) == {"added": ["a"], "vanished": ["a"]}
+        comparison = compare(before, [Attempt.of(attempt("a@2.51.0 failed", **other))])
+        assert became(comparison) == {"added": ["a"], "vanished": ["a"]}
 
 
 @pytest.mark.parametrize(
@@ -174,8 +178,8 @@ def test_another_device_or_file_is_another_case() -> None:
     ],
 )
 def test_what_it_fails_on_is_what_was_asked_for(fail_on: str, reasons: list[str]) -> None:
-    found = compare(briefs("a passed;b passed"), briefs("a failed;c passed"))
-    assert FailOn.parse(fail_on).reasons(found) == reasons
+    comparison = compare(briefs("a passed;b passed"), briefs("a failed;c passed"))
+    assert FailOn.parse(fail_on).reasons(comparison) == reasons
 
 
 @pytest.mark.parametrize(
@@ -191,17 +195,17 @@ def test_what_a_cut_run_has_no_record_of_has_not_vanished(
     info: dict[str, int] | None, reasons: list[str]
 ) -> None:
     before = briefs("a passed;b passed;c passed")
-    asked = FailOn.parse("vanished")
-    found = compare(before, briefs("b passed;c passed"), infos=(None, info))
-    assert asked.reasons(found) == reasons
+    criteria = FailOn.parse("vanished")
+    comparison = compare(before, briefs("b passed;c passed"), infos=(None, info))
+    assert criteria.reasons(comparison) == reasons
     skipped = compare(before, briefs("a skipped;b passed"), infos=(None, {"selected": 9}))
-    assert asked.reasons(skipped) == ["vanished"]
+    assert criteria.reasons(skipped) == ["vanished"]
 
 
 def test_what_was_added_counts_if_it_fails_and_nobody_expects_it() -> None:
-    asked = FailOn.parse("added")
-    assert asked.reasons(compare([], briefs("a failed"))) == ["added"]
-    assert asked.reasons(compare([], briefs("a failed known=k"))) == []
+    criteria = FailOn.parse("added")
+    assert criteria.reasons(compare([], briefs("a failed"))) == ["added"]
+    assert criteria.reasons(compare([], briefs("a failed known=k"))) == []
 
 
 def test_slowness_by_one_percent_or_more_may_be_asked_for() -> None:
@@ -229,40 +233,40 @@ def test_what_is_nothing_to_fail_on_is_refused(fail_on: str) -> None:
 
 
 def test_two_attempts_fail_alike_by_outcome_and_signature() -> None:
-    one, same, crashed, passed = briefs("a failed;b failed;c crashed;d passed")
-    assert same_failure(one, same)
-    assert not same_failure(one, crashed)
-    assert not same_failure(one, passed)
+    failed, same, crashed, passed = briefs("a failed;b failed;c crashed;d passed")
+    assert same_failure(failed, same)
+    assert not same_failure(failed, crashed)
+    assert not same_failure(failed, passed)
     assert not same_failure(passed, passed)
 
 
 def test_alike_failures_are_one_group() -> None:
-    found = compare(
+    comparison = compare(
         briefs("a passed;b passed;c passed;d passed"),
         briefs("a failed message=one;b failed;c failed;d failed id=x"),
     )
-    told = [[pair.shown.case[-2] for pair in group] for group in groups(found["new"])]
-    assert told == [["b", "c"], ["a"], ["d"]]
-    apart = groups(found["new"], lambda pair: pair.shown.case)
+    grouped = [[pair.shown.case[-2] for pair in group] for group in groups(comparison["new"])]
+    assert grouped == [["b", "c"], ["a"], ["d"]]
+    apart = groups(comparison["new"], lambda pair: pair.shown.case)
     assert len(apart) == 4
 
 
-def kept(digest: str) -> dict[str, object]:
+def kept_outputs(digest: str) -> dict[str, object]:
     output = {"name": "y", "digest": digest, "data_type": "uint8", "scale": None, "offset": None}
     return {"kept_outputs": {"m": {"sha256": "0", "outputs": [output]}}}
 
 
 def test_outputs_that_differ_are_told_and_counted_in_steps() -> None:
     files = {"one": bytes([1, 2, 3]), "other": bytes([1, 2, 5])}
-    before = [Attempt.of(attempt("a@2.50.40 passed", measurements=kept("one")))]
-    after = [Attempt.of(attempt("a@2.51.0 passed", measurements=kept("other")))]
-    found = compare(before, after, files.get)
-    (drifted,) = found.drifted
+    before = [Attempt.of(attempt("a@2.50.40 passed", measurements=kept_outputs("one")))]
+    after = [Attempt.of(attempt("a@2.51.0 passed", measurements=kept_outputs("other")))]
+    comparison = compare(before, after, files.get)
+    (drifted,) = comparison.drifted
     difference = drifted.outputs[0].differences[1]
     assert difference is not None
     assert difference.max_steps == 2
-    assert became(found) == {"passing": ["a"]}
-    assert FailOn.parse("drift:1").reasons(found) == ["drift:1"]
-    assert FailOn.parse("drift:2").reasons(found) == []
+    assert became(comparison) == {"passing": ["a"]}
+    assert FailOn.parse("drift:1").reasons(comparison) == ["drift:1"]
+    assert FailOn.parse("drift:2").reasons(comparison) == []
     assert not compare(before, before, files.get).drifted
     assert not compare(before, after).drifted

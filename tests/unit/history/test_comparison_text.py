@@ -1,4 +1,4 @@
-"""What people and programs are told of a comparison, whatever stands in names and messages."""
+"""Text and JSON of comparisons, with any text in names and messages."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LONG = "x" * 1_000_000
 
 
 def told_of(before: list[CaseRecord], after: list[CaseRecord]) -> ComparisonView:
-    found = compare(map(Attempt.of, before), map(Attempt.of, after))
+    comparison = compare(map(Attempt.of, before), map(Attempt.of, after))
     return view_of(
-        found,
-        ["new"] if found["new"] else [],
+        comparison,
+        ["new"] if comparison["new"] else [],
         base="base",
         run="run",
         bisectable=lambda category, _: Bisectable(
@@ -40,11 +40,11 @@ def told_of(before: list[CaseRecord], after: list[CaseRecord]) -> ComparisonView
 
 
 def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
-    found = told_of(
+    comparison = told_of(
         [attempt("a passed"), attempt("b passed"), attempt("c failed"), attempt("d passed")],
         [attempt("a failed id=x"), attempt("b failed id=x"), attempt("c failed")],
     )
-    assert list(lines(found)) == [
+    assert list(lines(comparison)) == [
         "   2 x new: failed (x): call 1002 it broke  [first: "
         "suites/test_a.py::test_b[sim-htp-2.51.0-a]]",
         "       do this",
@@ -60,8 +60,8 @@ def test_lines_begin_with_what_is_new_and_end_with_the_verdict() -> None:
 
 
 def test_beside_nothing_no_case_is_called_not_run() -> None:
-    found = compare([], map(Attempt.of, [attempt("a passed"), attempt("b failed")]))
-    first = view_of(found, ["new"], base=None, run="run")
+    comparison = compare([], map(Attempt.of, [attempt("a passed"), attempt("b failed")]))
+    first = view_of(comparison, ["new"], base=None, run="run")
     text = markdown(first)
     assert "Run `run`." in text
     assert ("not run" in text, "beside" in text, "Judged now" in text) == (False,) * 3
@@ -70,11 +70,11 @@ def test_beside_nothing_no_case_is_called_not_run() -> None:
 
 
 def test_beside_nothing_nothing_is_named() -> None:
-    after = [Attempt.of(attempt(one)) for one in ("a failed", "b passed", "c error")]
-    found = view_of(*(compare([], after), []), base=None, run="r")
-    for text in ("\n".join(lines(found)), markdown(found), page(found), found.name):
+    after = [Attempt.of(attempt(name)) for name in ("a failed", "b passed", "c error")]
+    view = view_of(*(compare([], after), []), base=None, run="r")
+    for text in ("\n".join(lines(view)), markdown(view), page(view), view.name):
         assert not re.search(r"\bNone\b", text), text
-    assert "<title>Verdicts are missing: r</title>" in page(found)
+    assert "<title>Verdicts are missing: r</title>" in page(view)
 
 
 def test_where_no_speed_was_measured_no_heading_says_so() -> None:
@@ -128,26 +128,26 @@ def test_nothing_new_is_said_so() -> None:
 def test_a_run_without_cases_is_not_called_the_same(
     before: list[str], after: list[str], verdict: str
 ) -> None:
-    found = told_of([*map(attempt, before)], [*map(attempt, after)])
-    assert found.verdict.startswith(verdict)
+    comparison = told_of([*map(attempt, before)], [*map(attempt, after)])
+    assert comparison.verdict.startswith(verdict)
 
 
 def test_what_no_known_issue_expects_any_more_is_told_so() -> None:
-    found = told_of(
+    comparison = told_of(
         [attempt("a failed known=old-bug"), attempt("b passed"), attempt("c failed known=other")],
         [attempt("a failed"), attempt("b failed"), attempt("c failed known=other")],
     )
-    first, *_ = lines(found)
+    first, *_ = lines(comparison)
     assert first.startswith(
         "   2 x new: failed: call 1002 it broke; expected until now by old-bug "
     )
-    assert ", `expected until now by old-bug`\n" in markdown(found)
-    assert "<code>expected until now by old-bug</code>" in page(found)
-    assert "by other" not in markdown(found)
+    assert ", `expected until now by old-bug`\n" in markdown(comparison)
+    assert "<code>expected until now by old-bug</code>" in page(comparison)
+    assert "by other" not in markdown(comparison)
 
 
 def test_of_what_was_something_else_before_each_is_told_apart() -> None:
-    found = told_of(
+    comparison = told_of(
         [
             *(attempt(f"{name} failed message=one") for name in "ab"),
             *(attempt(f"{name} crashed message=other") for name in "cd"),
@@ -156,30 +156,35 @@ def test_of_what_was_something_else_before_each_is_told_apart() -> None:
         ],
         [attempt(f"{name} passed") for name in "abcdefg"],
     )
-    text = markdown(found)
+    text = markdown(comparison)
     assert text.count("**2 cases**: `passed`; before: ") == 2
     assert "- **1 case**: `passed`; before: `lost to a wrong test or input`" in text
     assert "- **1 case**: `passed`; before: `not run`" in text
     assert "no whole context binary" not in text
-    told_lines = list(lines(found))
+    told_lines = list(lines(comparison))
     assert any("2 x fixed; before: call other" in line for line in told_lines), told_lines
     assert any(
-        "1 x judged now, not before: passed; before: lost to a wrong" in one for one in told_lines
+        "1 x judged now, not before: passed; before: lost to a wrong" in line for line in told_lines
     )
-    assert "2 judged now, not before" in found.verdict
+    assert "2 judged now, not before" in comparison.verdict
     assert (
-        "in the base, 5 of 6 cases have a verdict, 1 lost to a wrong test or input" in found.verdict
+        "in the base, 5 of 6 cases have a verdict, 1 lost to a wrong test or input"
+        in comparison.verdict
     )
 
 
 def test_what_is_missing_stands_first_and_is_no_pass() -> None:
     lost = [attempt("a passed"), attempt("b error cause=config")]
-    found = told_of([attempt("a passed"), attempt("b passed")], lost)
-    assert (found.mark, found.exit_code, found.is_good) == ("verdicts are missing", 2, False)
-    assert found.verdict.startswith(
+    comparison = told_of([attempt("a passed"), attempt("b passed")], lost)
+    assert (comparison.mark, comparison.exit_code, comparison.is_good) == (
+        "verdicts are missing",
+        2,
+        False,
+    )
+    assert comparison.verdict.startswith(
         "1 of 2 cases has a verdict, 1 lost to a wrong test or input: 1 passed; "
     )
-    assert list(lines(found))[-1] == "ends with 2: verdicts are missing"
+    assert list(lines(comparison))[-1] == "ends with 2: verdicts are missing"
     again = told_of(lost, lost)
     assert (again.mark, again.exit_code) == ("verdicts are missing", 2)
     assert "no other difference" in again.verdict
@@ -192,69 +197,69 @@ def test_what_is_missing_stands_first_and_is_no_pass() -> None:
 
 
 def test_what_fails_as_before_is_told_once_and_whether_it_is_known() -> None:
-    found = told_of(
+    comparison = told_of(
         [attempt("a failed known=old-bug"), attempt("b failed"), attempt("c failed message=other")],
         [attempt("a failed known=old-bug"), attempt("b failed"), attempt("c failed")],
     )
-    assert found.verdict == (
+    assert comparison.verdict == (
         "3 of 3 cases have a verdict: 2 failed, 1 expected; 1 fails otherwise; "
         "2 still failing (1 as known), "
         "0 still passing"
     )
-    assert markdown(found).count("; before: `") == 1
-    assert "; before: `call 1002 other`" in markdown(found)
-    assert page(found).count("; before: <code>") == 1
+    assert markdown(comparison).count("; before: `") == 1
+    assert "; before: `call 1002 other`" in markdown(comparison)
+    assert page(comparison).count("; before: <code>") == 1
 
 
 class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.seen: set[str] = set()
+        self.tags: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.seen.add(tag)
+        self.tags.add(tag)
 
 
 def hostile(text: str) -> ComparisonView:
     """The same words as name, axis, message and diagnosis."""
-    makes = ("a passed", "b failed", "c passed", "d passed n=2")
+    before_words = ("a passed", "b failed", "c passed", "d passed n=2")
     before, after = (
         [
-            attempt(one, file=f"{text}.py").model_copy(update={"axes": {text: text}})
-            for one in (makes if side else ("a failed", "b crashed", "d failed"))
+            attempt(word, file=f"{text}.py").model_copy(update={"axes": {text: text}})
+            for word in (before_words if side else ("a failed", "b crashed", "d failed"))
         ]
         for side in (1, 0)
     )
-    said = [
-        one.model_copy(update={"error": one.error.model_copy(update={"signature": text})})
-        if one.error
-        else one
-        for one in after
+    named = [
+        record.model_copy(update={"error": record.error.model_copy(update={"signature": text})})
+        if record.error
+        else record
+        for record in after
     ]
-    return told_of(before, said)
+    return told_of(before, named)
 
 
 @pytest.mark.parametrize("text", [HOSTILE, LONG, LONG + HOSTILE], ids=["hostile", "long", "both"])
 def test_words_stay_words(text: str) -> None:
-    found = hostile(text)
-    comment = markdown(found)
+    comparison = hostile(text)
+    comment = markdown(comparison)
     assert len(comment) <= 65_536
     assert steering(comment.encode()) == []
     for line in comment.splitlines():
         assert not set(without_code(line)) & set("`<@|["), line
-    whole = page(found)
+    whole = page(comparison)
     plain = page(told_of([attempt("a passed")], [attempt("a failed")]))
     assert tags(whole) == tags(plain), "no word became a tag"
     assert len(whole) < 100_000
-    report = comparison_report(found, lambda *_: Bisectable())
+    report = comparison_report(comparison, lambda *_: Bisectable())
     dumped = json.dumps(report.model_dump(mode="json"))
-    assert len(json.loads(dumped)["new"]) == len(found.groups["new"][0].pairs) > 0
+    assert len(json.loads(dumped)["new"]) == len(comparison.groups["new"][0].pairs) > 0
 
 
 def tags(text: str) -> set[str]:
     parser = Tags()
     parser.feed(text)
-    return parser.seen - {"p"}
+    return parser.tags - {"p"}
 
 
 def test_a_comment_of_very_many_failures_fits() -> None:
@@ -269,11 +274,11 @@ def test_a_comment_of_very_many_failures_fits() -> None:
 
 
 def test_json_keeps_to_its_schema() -> None:
-    found = told_of(
+    comparison = told_of(
         [attempt("a passed"), attempt("b failed"), attempt("e skipped")],
         [attempt("a failed id=x known=k"), attempt("c passed"), attempt("d error")],
     )
-    report = comparison_report(found, lambda *_: Bisectable(changed=("qnn",), hindrance="so"))
+    report = comparison_report(comparison, lambda *_: Bisectable(changed=("qnn",), hindrance="so"))
     told_as = report.model_dump(mode="json", by_alias=True)
     Draft202012Validator(json.loads(schemas()["compare.schema.json"])).validate(told_as)
     assert told_as["known"][0]["after"] == {
@@ -308,8 +313,8 @@ def test_a_change_between_versions_of_a_simulator_is_told_as_that(
         [dataclasses.replace(Attempt.of(record), simulated="linux-x64" if simulated else None)]
         for record in (before, after)
     )
-    found = compare(*sides)
-    whole = view_of(found, [], base="base", run="run")
+    comparison = compare(*sides)
+    whole = view_of(comparison, [], base="base", run="run")
     begin = expected or "no such line"
     assert any(line.startswith(begin) for line in lines(whole)) is (expected is not None)
     assert (begin in markdown(whole)) is (expected is not None)

@@ -1,4 +1,4 @@
-"""Where a cause shows, since when, and what changed then: read of runs, told on one line."""
+"""Facts of a cause: devices, since when, and changes, on one line."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ FAILED = "a failed"
 SINCE = {"since": "2026-11-02T22:00", "since_run": "r"}
 
 
-def on(device: str, soc: str | None, said: str, **changed: Any) -> CaseRecord:
+def on(device: str, soc: str | None, words: str, **changed: Any) -> CaseRecord:
     """An attempt at a case of a device of this SoC; cases of all devices are one test."""
-    test = f"suites/test_a.py::test_b[{said.split()[0].partition('@')[0]}]"
-    record = attempt(said, device=device, test=test, **changed)
+    test = f"suites/test_a.py::test_b[{words.split()[0].partition('@')[0]}]"
+    record = attempt(words, device=device, test=test, **changed)
     assert record.device is not None
     return record.model_copy(update={"device": record.device.model_copy(update={"soc": soc})})
 
 
-def held(folder: Path, *nights: list[CaseRecord]) -> Database:
+def import_nights(folder: Path, *nights: list[CaseRecord]) -> Database:
     database = open_database(str(folder / "history.sqlite"))
     for day, records in enumerate(nights, start=1):
         run_id = f"202611{day:02}T220000Z-{day:016x}"
@@ -45,9 +45,9 @@ def all_facts(database: Database, most_runs: int = MARKS) -> dict[str, CauseFact
     return {cause: facts for cause in causes if (facts := facts_of(cause))}
 
 
-def facts_after(folder: Path, *nights: list[CaseRecord], said: str = FAILED) -> CauseFacts:
+def facts_after(folder: Path, *nights: list[CaseRecord], words: str = FAILED) -> CauseFacts:
     """The facts of the cause of an attempt."""
-    return all_facts(held(folder, *nights))[cause_id(Attempt.of(attempt(said)))]
+    return all_facts(import_nights(folder, *nights))[cause_id(Attempt.of(attempt(words)))]
 
 
 def test_a_device_that_fails_as_known_or_otherwise_does_not_pass(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_only_the_last_run_that_had_it_says_where_and_an_earlier_one_since_when(
 
 def test_since_when_is_looked_for_before_the_runs_that_are_read(tmp_path: Path) -> None:
     nights = [[on("p", "S", f"a {end}")] for end in ("passed", "failed", "failed", "failed")]
-    database = held(tmp_path, *nights)
+    database = import_nights(tmp_path, *nights)
     (facts,) = all_facts(database, most_runs=2).values()
     assert facts.since_run == "20261102T220000Z-0000000000000002"
     assert all_facts(open_database(str(tmp_path / "new.sqlite"))) == {}
@@ -96,7 +96,7 @@ def test_since_when_is_looked_for_before_the_runs_that_are_read(tmp_path: Path) 
 
 def test_another_cause_of_a_case_that_failed_has_a_beginning_of_its_own(tmp_path: Path) -> None:
     nights = ["a@1.0 passed", "a@2.0 failed message=old", *["a@3.0 failed"] * 4]
-    database = held(tmp_path, *([on("p", "S", said)] for said in nights))
+    database = import_nights(tmp_path, *([on("p", "S", words)] for words in nights))
     cause = cause_id(Attempt.of(attempt(FAILED)))
     for runs in (2, 6):
         facts = all_facts(database, runs)[cause]
@@ -130,7 +130,7 @@ def test_what_is_flaky_or_lost_says_so(tmp_path: Path) -> None:
     assert facts_after(tmp_path, *flaky).shows == "flaky"
     (tmp_path / "lost").mkdir()
     nights = [on("p", "S", "a error"), on("q", "S", "a passed")]
-    (lost,) = all_facts(held(tmp_path / "lost", nights)).values()
+    (lost,) = all_facts(import_nights(tmp_path / "lost", nights)).values()
     assert results(lost) == {"p": "affected", "q": "passes"}
     assert as_text(facts_line(lost)).startswith(
         "no verdict on 1 of 2 S (p); passes on 1 of 2 S (q); since "
@@ -138,7 +138,9 @@ def test_what_is_flaky_or_lost_says_so(tmp_path: Path) -> None:
 
 
 def several(number: int, soc: str, result: Any = "affected") -> tuple[DeviceResult, ...]:
-    return tuple(DeviceResult(device=f"{soc}-{at}", soc=soc, result=result) for at in range(number))
+    return tuple(
+        DeviceResult(device=f"{soc}-{index}", soc=soc, result=result) for index in range(number)
+    )
 
 
 def test_a_line_names_a_few_of_many_and_never_says_that_there_is_one_more() -> None:

@@ -29,30 +29,32 @@ from tests.properties import reached, reaches
 from tests.unit.history.runs import attempt, run_folder, stored_runs
 
 
-def held(path: Path) -> list[tuple[object, ...]]:
+def stored_rows(path: Path) -> list[tuple[object, ...]]:
     with sqlite3.connect(path) as connection:
         return list(connection.execute("SELECT * FROM attempts ORDER BY run, line"))
 
 
-def said(*words: object) -> tuple[int, str]:
-    done = CliRunner().invoke(history, [str(word) for word in words], standalone_mode=False)
-    if done.exception is not None:
-        raise done.exception
-    return done.return_value or 0, done.output
+def history_output(*words: object) -> tuple[int, str]:
+    completed = CliRunner().invoke(history, [str(word) for word in words], standalone_mode=False)
+    if completed.exception is not None:
+        raise completed.exception
+    return completed.return_value or 0, completed.output
 
 
 def test_taking_in_twice_changes_nothing(tmp_path: Path) -> None:
     run_folder(tmp_path, attempt("a passed"), attempt("b failed id=x"))
     run_folder(tmp_path, attempt("a error"), attempt("a passed n=2"))
     file = tmp_path / "history.sqlite"
-    assert said("import", "--reports", tmp_path)[1].startswith("2 runs of 2 imported")
-    before = held(file)
+    assert history_output("import", "--reports", tmp_path)[1].startswith("2 runs of 2 imported")
+    before = stored_rows(file)
     assert len(before) == 4
-    assert said("import", tmp_path, "--reports", tmp_path)[1].startswith("0 runs of 2 imported")
-    assert held(file) == before
+    assert history_output("import", tmp_path, "--reports", tmp_path)[1].startswith(
+        "0 runs of 2 imported"
+    )
+    assert stored_rows(file) == before
     file.unlink()
-    assert said("import", "--reports", tmp_path)[1].startswith("2 runs of 2 imported")
-    assert held(file) == before, "journals make it again"
+    assert history_output("import", "--reports", tmp_path)[1].startswith("2 runs of 2 imported")
+    assert stored_rows(file) == before, "journals make it again"
 
 
 def test_a_run_that_grew_or_is_another_one_is_taken_in_anew(tmp_path: Path) -> None:
@@ -61,12 +63,12 @@ def test_a_run_that_grew_or_is_another_one_is_taken_in_anew(tmp_path: Path) -> N
     assert import_run(database, folder).attempts == 1
     with (folder / "results.jsonl").open("a") as journal:
         journal.write(attempt("b failed").model_dump_json() + '\nbroken\n{"torn')
-    done = import_run(database, folder)
-    assert (done.attempts, done.left_out.count, done.changed) == (2, 2, True)
+    imported = import_run(database, folder)
+    assert (imported.attempts, imported.left_out.count, imported.changed) == (2, 2, True)
     (folder / "results.jsonl").write_text(attempt("c passed").model_dump_json() + "\n")
     assert import_run(database, folder).attempts == 1
-    ((_, found),) = stored_runs(database, Filter())
-    assert [one.case[-2:] for one in found] == ["c]"]
+    ((_, attempts),) = stored_runs(database, Filter())
+    assert [attempt.case[-2:] for attempt in attempts] == ["c]"]
 
 
 def test_two_importers_at_once(tmp_path: Path) -> None:
@@ -82,9 +84,9 @@ def test_two_importers_at_once(tmp_path: Path) -> None:
         tmp_path,
     ]
     both = [subprocess.Popen([*map(str, words)], stderr=subprocess.PIPE) for _ in range(2)]
-    assert [one.communicate(timeout=120)[1] for one in both] == [b"", b""]
-    assert [one.returncode for one in both] == [0, 0]
-    assert len(held(tmp_path / "history.sqlite")) == 1200
+    assert [process.communicate(timeout=120)[1] for process in both] == [b"", b""]
+    assert [process.returncode for process in both] == [0, 0]
+    assert len(stored_rows(tmp_path / "history.sqlite")) == 1200
 
 
 def test_what_fails_within_a_run_leaves_nothing_of_it(tmp_path: Path) -> None:
@@ -107,15 +109,17 @@ def test_what_fails_within_a_run_leaves_nothing_of_it(tmp_path: Path) -> None:
 def test_what_is_asked_for_is_what_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_folder(tmp_path, attempt("a@2.50.40 passed"), attempt("b@2.50.40 failed id=y"))
     run_folder(tmp_path, attempt("a@2.51.0 failed id=x"), attempt("b@2.51.0 failed id=y"))
-    code, output = said("--reports", tmp_path, "--json")
-    told = json.loads(output)
-    assert (code, told["runs"], len(told["cases"])) == (0, 2, 2)
-    code, output = said("--reports", tmp_path, "--case", "-a]", "--lab", "x.yaml")
+    code, output = history_output("--reports", tmp_path, "--json")
+    document = json.loads(output)
+    assert (code, document["runs"], len(document["cases"])) == (0, 2, 2)
+    code, output = history_output("--reports", tmp_path, "--case", "-a]", "--lab", "x.yaml")
     assert code == 0
     assert ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]" in output
     assert "--axis qnn --good 2.50.40 --bad 2.51.0 --device sim --lab x.yaml" in output
     monkeypatch.chdir(tmp_path)
-    assert "--device sim --reports " in said("--reports", tmp_path)[1], "there is no devices.yaml"
+    assert "--device sim --reports " in history_output("--reports", tmp_path)[1], (
+        "there is no devices.yaml"
+    )
     for words, cases in (
         (("--diagnosis", "x"), 1),
         (("--device", "sim"), 2),
@@ -127,42 +131,45 @@ def test_what_is_asked_for_is_what_is_told(tmp_path: Path, monkeypatch: pytest.M
         (("--until", "2001-01-01"), 0),
         (("--since", "2001-01-01", "--until", "2100-01-01"), 2),
     ):
-        code, output = said("--reports", tmp_path, "--json", *words)
+        code, output = history_output("--reports", tmp_path, "--json", *words)
         assert (code, len(json.loads(output)["cases"])) == (0 if cases else 1, cases), words
 
 
 def test_a_device_or_an_axis_that_nothing_has_is_wrong_input(tmp_path: Path) -> None:
     run_folder(tmp_path, attempt("a@2.50.40 passed"))
-    for words, says in (
+    for words, message in (
         (("--device", "phone"), r"--device: no run was on a device 'phone' \(valid: sim\)"),
         (("--axis", "qmm=2.50"), r"--axis: no case has an axis 'qmm' \(valid: .*qnn.*\)"),
         (("--axis", "device=phone"), None),
         (("--axis", "ort=1.31.1"), None),
         (("--axis", "qnn=2.49.40"), None),
     ):
-        if says is None:
-            assert said("--reports", tmp_path, *words) == (1, "the history has no such case\n")
+        if message is None:
+            assert history_output("--reports", tmp_path, *words) == (
+                1,
+                "the history has no such case\n",
+            )
             continue
-        with pytest.raises(ConfigError, match=says):
-            said("--reports", tmp_path, *words)
+        with pytest.raises(ConfigError, match=message):
+            history_output("--reports", tmp_path, *words)
 
 
-def placed_with(made: CaseRecord, **changed: str) -> CaseRecord:
-    assert made.placement is not None
-    return made.model_copy(update={"placement": made.placement.model_copy(update=changed)})
+def placed_with(record: CaseRecord, **changed: str) -> CaseRecord:
+    assert record.placement is not None
+    return record.model_copy(update={"placement": record.placement.model_copy(update=changed)})
 
 
 def test_a_placement_of_megabytes_is_not_kept_as_it_is(tmp_path: Path) -> None:
-    made = attempt("a passed")
+    record = attempt("a passed")
     long = ["x" * (3 << 20), f"{'x' * (3 << 20)}y"]
-    run_folder(tmp_path, *(placed_with(made, qnn=text, device=text) for text in long))
-    said("import", "--reports", tmp_path)
+    run_folder(tmp_path, *(placed_with(record, qnn=text, device=text) for text in long))
+    history_output("import", "--reports", tmp_path)
     with sqlite3.connect(tmp_path / "history.sqlite") as connection:
-        kept = [text for (text,) in connection.execute("SELECT placement FROM attempts")]
-    assert len(set(kept)) == 2, "they are still two"
-    assert max(map(len, kept)) < 2000
-    assert json.loads(kept[0])["backend"] == "htp"
-    assert said("--reports", tmp_path, "--json")[0] in (0, 1)
+        stored = [text for (text,) in connection.execute("SELECT placement FROM attempts")]
+    assert len(set(stored)) == 2, "they are still two"
+    assert max(map(len, stored)) < 2000
+    assert json.loads(stored[0])["backend"] == "htp"
+    assert history_output("--reports", tmp_path, "--json")[0] in (0, 1)
 
 
 def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
@@ -174,7 +181,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no run"):
         runs_in(tmp_path)
     with pytest.raises(ConfigError, match="NAME=VALUE"):
-        said("--axis", "qnn", "--reports", tmp_path)
+        history_output("--axis", "qnn", "--reports", tmp_path)
     with pytest.raises(ConfigError, match="is a folder"):
         open_database(str(tmp_path))
 
@@ -196,7 +203,7 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(
 
 def test_options_before_a_command_of_history_are_for_it(tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "reports", attempt("a passed"))
-    code, output = said("--database", tmp_path / "h.sqlite", "import", folder)
+    code, output = history_output("--database", tmp_path / "h.sqlite", "import", folder)
     assert (code, output.split()[0], (tmp_path / "h.sqlite").is_file()) == (0, "1", True)
 
 
@@ -224,26 +231,26 @@ def test_a_database_of_another_version_is_refused_and_says_how_to_make_it_anew(
 
 
 def told_of(file: Path, *words: str) -> str:
-    return said("--database", file, *words)[1]
+    return history_output("--database", file, *words)[1]
 
 
 def test_cases_that_left_no_record_are_told_with_their_runs(tmp_path: Path) -> None:
     file = tmp_path / "h.sqlite"
-    whole, killed, begun = (run_folder(tmp_path, attempt("a passed")) for _ in range(3))
-    for folder in (killed, begun):
+    whole, killed, unrun = (run_folder(tmp_path, attempt("a passed")) for _ in range(3))
+    for folder in (killed, unrun):
         info = json.loads((folder / "run.json").read_text())
         (folder / "run.json").write_text(json.dumps(info | {"selected": 4, "finished": None}))
-    said("import", "--database", file, whole, killed)
+    history_output("import", "--database", file, whole, killed)
     assert f"; 3 cases not run in {killed.name}\n" in told_of(file)
     started = list_runs(open_database(str(file)))[1].started
     assert json.loads(told_of(file, "--json"))["lacking"] == [
         {"run": killed.name, "started": started, "not_run": 3}
     ]
     assert "not run" not in told_of(file, "--until", started[:10])
-    said("import", "--database", file, begun)
-    assert f"; 6 cases not run in 2 runs, the last of them {begun.name}\n" in told_of(file)
+    history_output("import", "--database", file, unrun)
+    assert f"; 6 cases not run in 2 runs, the last of them {unrun.name}\n" in told_of(file)
     assert told_of(file, "--case", "nothing") == (
-        f"the history has no such case; 6 cases not run in 2 runs, the last of them {begun.name}\n"
+        f"the history has no such case; 6 cases not run in 2 runs, the last of them {unrun.name}\n"
     )
 
 
@@ -254,16 +261,16 @@ def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
     file = folder / "run.json"
     info = json.loads(file.read_text())
     database = open_database(str(tmp_path / "h"))
-    wanted = (
+    expected = (
         ({"finished": None}, None),
         ({"problem": "interrupted"}, None),
         ({"finished": None, "selected": 3}, 2),
         ({}, 0),
     )
-    for change, lacks in wanted:
+    for change, lacks in expected:
         file.write_text(json.dumps(info | change))
         assert [import_run(database, folder).changed for _ in range(2)] == [True, False]
-        assert [one.not_run for one in list_runs(database)] == [lacks]
+        assert [run.not_run for run in list_runs(database)] == [lacks]
 
 
 @reaches(0.9)
@@ -280,14 +287,16 @@ def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
     ),
 )
 def test_what_history_holds_is_what_the_run_says_of_itself(
-    tmp_path: Path, met: list[tuple[int, bool, int]], info: dict[str, object]
+    tmp_path: Path, attempts: list[tuple[int, bool, int]], info: dict[str, object]
 ) -> None:
     """A case fits the lab or does not in all its attempts."""
-    fits = {number: fit for number, fit, _ in met}
-    made = {number: attempt(f"c{number} passed") for number in fits}
+    fits = {number: fit for number, fit, _ in attempts}
+    by_number = {number: attempt(f"c{number} passed") for number in fits}
     records = [
-        made[number].model_copy(update={"attempt": at} | ({} if fits[number] else {"device": None}))
-        for number, _, at in met
+        by_number[number].model_copy(
+            update={"attempt": number_of_attempt} | ({} if fits[number] else {"device": None})
+        )
+        for number, _, number_of_attempt in attempts
     ]
     reached()
     coverage = coverage_of(records, info)
@@ -298,8 +307,8 @@ def test_what_history_holds_is_what_the_run_says_of_itself(
     (folder / "run.json").write_text(json.dumps({"schema": 1} | info))
     database = open_database(str(folder / "history.sqlite"))
     import_run(database, folder)
-    (held,) = list_runs(database)
-    assert held.not_run == (None if coverage.selected is None else coverage.not_run)
+    (run,) = list_runs(database)
+    assert run.not_run == (None if coverage.selected is None else coverage.not_run)
 
 
 def test_another_run_of_the_same_id_is_refused(tmp_path: Path) -> None:
@@ -325,19 +334,18 @@ def test_a_copy_of_a_run_that_went_on_is_the_same_run(tmp_path: Path) -> None:
         journal.write(attempt("b passed").model_dump_json() + "\n")
     database = open_database(str(tmp_path / "h"))
     assert import_run(database, folder).attempts == 1
-    done = import_run(database, copy)
-    assert (done.run, done.attempts) == (folder.name, 2)
+    imported = import_run(database, copy)
+    assert (imported.run, imported.attempts) == (folder.name, 2)
 
 
 def test_a_run_of_next_year_is_followed_by_those_that_came_after_it(tmp_path: Path) -> None:
-    """What a case ends as is what the last run says, not the one of the latest time."""
     for year, words in ((2026, "a passed"), (2030, "a failed"), (2026, "a passed")):
         moment = datetime(year, 11, 21, 6, tzinfo=UTC)
         folder = run_folder(tmp_path, attempt(words, started=moment), run_id=new_run_id(moment))
         info = json.loads((folder / "run.json").read_text())
         (folder / "run.json").write_text(json.dumps(info | {"started": moment.isoformat()}))
-    told = json.loads(said("--reports", tmp_path, "--json")[1])
-    assert [(one["recent"], one["fails"]) for one in told["cases"]] == [(".F.", False)]
+    document = json.loads(history_output("--reports", tmp_path, "--json")[1])
+    assert [(case["recent"], case["fails"]) for case in document["cases"]] == [(".F.", False)]
 
 
 def forged(reports: Path, run: Path) -> Path:
@@ -360,9 +368,9 @@ def parts_and_wholes(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     days = [datetime(2026, 11, day, tzinfo=UTC) for day in range(20, 25)]
     first, second, third = (
         run_folder(
-            reports, *(attempt(f"{case} {outcome}", started=days[at]) for case, outcome in had)
+            reports, *(attempt(f"{case} {outcome}", started=days[day]) for case, outcome in cases)
         )
-        for at, had in enumerate(
+        for day, cases in enumerate(
             (
                 (("a", "crashed"), ("b", "passed")),
                 (("a", "passed"), ("c", "failed")),
@@ -392,19 +400,21 @@ def test_an_attempt_counts_once_in_whatever_order_parts_and_merged_runs_come(
         histories.append(stored_runs(database, Filter()))
     assert histories[0] == histories[1] == histories[2]
     counted = [identity for _, attempts in histories[0] for identity in identities(attempts)]
-    stand = {one.identity for path in some for one in read_attempts(path / "results.jsonl")[0]}
-    assert sorted(counted, key=repr) == sorted((one[1:] for one in stand), key=repr)
+    stand = {
+        attempt.identity for path in some for attempt in read_attempts(path / "results.jsonl")[0]
+    }
+    assert sorted(counted, key=repr) == sorted((identity[1:] for identity in stand), key=repr)
     whole = parts_and_wholes[4]
     if whole in some:
         reached()
         held_of, stands = dict(histories[0]), read_attempts(whole / "results.jsonl")[0]
         assert identities(held_of[whole.name]) == identities(stands)
-        assert not {one.name for one in parts_and_wholes[:4]} & held_of.keys()
+        assert not {path.name for path in parts_and_wholes[:4]} & held_of.keys()
 
 
 def identities(attempts: Sequence[Attempt]) -> list[tuple[str | None, ...]]:
     """Return what tells attempts apart, but for their own runs, which no database holds."""
-    return sorted((one.identity[1:] for one in attempts), key=repr)
+    return sorted((attempt.identity[1:] for attempt in attempts), key=repr)
 
 
 def test_what_a_merged_run_took_counts_again_when_that_has_changed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How far runs are apart by chance: against a slow, plain model of it, and rows by hand."""
+"""Distances of runs by chance: against a slow, plain model of it, and rows by hand."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def rows(*of: list[float]) -> Any:
 def test_middle_runs_of_those_that_there_are() -> None:
     values = rows([NAN, 3, 1, 2], [4, NAN, NAN, 1], [9, 7, 1, 5], [NAN] * 4, [NAN, NAN, 6, NAN])
     assert performance.counts(values).tolist() == [3, 2, 4, 0, 1]
-    for found, told in [
+    for result, expected in [
         (performance.ranked(values, high=False), [2, 1, 5, NAN, 6]),
         (performance.ranked(values, high=True), [2, 4, 7, NAN, 6]),
         (performance.median(values), [2, 2.5, 6, NAN, 6]),
     ]:
-        np.testing.assert_array_equal(found, told)
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_a_figure_is_no_better_known_than_by_its_unit_and_half_a_percent() -> None:
     logs = np.log(rows([100, 100, 100], [1000, NAN, NAN], [4, 4, 8]))
-    found = performance.resolution(logs, rows([1, 1, 1])[0])
-    np.testing.assert_allclose(found, [0.01, 0.005, 0.25])
-    found = performance.resolution(rows([NAN], [math.log(4)]), rows([1, 0.5])[0])
-    np.testing.assert_allclose(found, [0.005, 0.125])
+    values = performance.resolution(logs, rows([1, 1, 1])[0])
+    np.testing.assert_allclose(values, [0.01, 0.005, 0.25])
+    values = performance.resolution(rows([NAN], [math.log(4)]), rows([1, 0.5])[0])
+    np.testing.assert_allclose(values, [0.005, 0.125])
 
 
 # --- the scale of a case's noise
@@ -47,13 +47,13 @@ def scale_of(
 ) -> tuple[list[float], list[bool]]:
     """In typical steps: of a case that always steps by 0.1 it is 0.1."""
     least = np.full(len(base), floor / 1.368)
-    found, enough = performance.scales(rows(*base), rows(*new), np.array(group), least)
-    return (found * 1.368).tolist(), enough.tolist()
+    scale, enough = performance.scales(rows(*base), rows(*new), np.array(group), least)
+    return (scale * 1.368).tolist(), enough.tolist()
 
 
 def steps(*sizes: float) -> list[float]:
     """Runs that are so far from each other, up and down."""
-    return np.cumsum([0, *(size * (-1) ** at for at, size in enumerate(sizes))]).tolist()
+    return np.cumsum([0, *(size * (-1) ** index for index, size in enumerate(sizes))]).tolist()
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def steps(*sizes: float) -> list[float]:
 def test_a_case_alone_is_as_noisy_as_its_own_middle_step(
     base: list[float], new: list[float], scale: float, enough: bool
 ) -> None:
-    found = scale_of([base], [new], [0])
-    assert found == ([pytest.approx(scale)], [enough])
+    noise = scale_of([base], [new], [0])
+    assert noise == ([pytest.approx(scale)], [enough])
 
 
 def test_a_case_with_few_steps_is_partly_as_noisy_as_the_middle_one_of_its_group() -> None:
@@ -83,13 +83,13 @@ def test_a_case_with_few_steps_is_partly_as_noisy_as_the_middle_one_of_its_group
     four, many, none = [0.1] * 4, [0.4] * 8, [NAN] * 9
     base = [[*steps(*four), *[NAN] * 4], steps(*many), steps(*many), none, steps(*[3.0] * 8)]
     base += [[*steps(0.1), *[NAN] * 7], steps(*[3.0] * 8)]
-    found, enough = scale_of(base, [[9.0]] * 7, [0, 0, 0, 0, 1, 0, 1], 0.001)
+    scale, enough = scale_of(base, [[9.0]] * 7, [0, 0, 0, 0, 1, 0, 1], 0.001)
     # the middle of 0.1, 0.4, 0.4 and, of the last one, 0.1: between both; the other group is none
     middle = math.sqrt(0.1 * 0.4)
     halfway = math.sqrt(0.1 * middle)
     with_many = (0.4**8 * middle**4) ** (1 / 12)
     with_one = (0.1 * middle**4) ** (1 / 5)
-    assert found == pytest.approx([halfway, with_many, with_many, middle, 3.0, with_one, 3.0])
+    assert scale == pytest.approx([halfway, with_many, with_many, middle, 3.0, with_one, 3.0])
     assert enough == [True] * 7
 
 
@@ -104,8 +104,8 @@ def test_twenty_steps_of_a_group_tell_the_noise_of_a_case_that_has_none(
 
 def test_the_scale_that_runs_were_drawn_with_is_found_again() -> None:
     drawn = 0.03 * stats.t(FREEDOM).rvs((1, 60_000), random_state=1)
-    found, _ = performance.scales(drawn, rows([NAN]), np.array([0]), np.array([0.005]))
-    assert found[0] == pytest.approx(0.03, rel=0.02)
+    scale, _ = performance.scales(drawn, rows([NAN]), np.array([0]), np.array([0.005]))
+    assert scale[0] == pytest.approx(0.03, rel=0.02)
 
 
 # --- which runs of the base count
@@ -130,10 +130,10 @@ def test_the_scale_that_runs_were_drawn_with_is_found_again() -> None:
     ],
 )
 def test_what_agrees_with_the_last_run_is_its_level(
-    base: list[float], new: list[float], most: int, kept: list[float]
+    base: list[float], new: list[float], most: int, expected: list[float]
 ) -> None:
-    found = performance.level(rows(base), rows(new), np.array([0.25]), most)
-    np.testing.assert_array_equal(found, rows(kept))
+    level = performance.level(rows(base), rows(new), np.array([0.25]), most)
+    np.testing.assert_array_equal(level, rows(expected))
 
 
 # --- how far medians are apart by chance
@@ -143,13 +143,13 @@ GRID = np.sinh(np.linspace(-20, 20, 2001))
 
 @cache
 def at_most(runs: int, rank: int, shift: float = 0.0) -> Any:
-    """How often that one of so many runs, in order, is at most each place of the grid, shifted."""
-    one = ANYWHERE / 2 + (1 - ANYWHERE) * special.stdtr(FREEDOM, GRID + shift)
-    return special.bdtrc(rank - 1, runs, one)  # of so many, at least the rank
+    """Return how often one of so many runs, in order, is at most each place of the shifted grid."""
+    at_most_once = ANYWHERE / 2 + (1 - ANYWHERE) * special.stdtr(FREEDOM, GRID + shift)
+    return special.bdtrc(rank - 1, runs, at_most_once)  # of so many, at least the rank
 
 
 def above(runs: tuple[int, int], ranks: tuple[int, int], distance: float) -> float:
-    """How often one of new runs is so far above one of the base, added up place by place."""
+    """Return how often one of new runs is so far above one of the base, added up place by place."""
     base = at_most(runs[0], ranks[0])
     new = 1 - at_most(runs[1], ranks[1], distance)
     between = np.diff(base) @ ((new[1:] + new[:-1]) / 2)
@@ -157,12 +157,12 @@ def above(runs: tuple[int, int], ranks: tuple[int, int], distance: float) -> flo
 
 
 def apart(runs: tuple[int, int], distance: float) -> float:
-    """How often the nearer ones of the middle runs are so far apart, to either side."""
+    """Return how often the nearer ones of the middle runs are so far apart, to either side."""
     return min(1, 2 * above(runs, (runs[0] // 2 + 1, (runs[1] + 1) // 2), distance))
 
 
 def off(runs: tuple[int, int], distance: float) -> float:
-    """How often the lower ones of the middle runs are."""
+    """Return how often the lower ones of the middle runs are."""
     low, lower = (runs[0] + 1) // 2, (runs[1] + 1) // 2
     return above(runs, (low, lower), distance) + above(runs[::-1], (lower, low), distance)
 
@@ -172,24 +172,24 @@ RUNS = [(1, 1), (1, 2), (2, 1), (2, 2), (5, 1), (2, 3), (3, 2), (4, 3), (4, 5), 
 
 def test_noise_alone_takes_medians_so_far_apart_so_often() -> None:
     distances = [0.3, 4.0, 400.0]
-    told = [(runs, distance) for runs in RUNS for distance in distances]
-    base, new = np.array([runs for runs, _ in told]).T
-    found = performance.chance(np.array([distance for _, distance in told]), base, new)
-    assert found.tolist() == pytest.approx([apart(*one) for one in told], rel=0.03)
+    pairs = [(runs, distance) for runs in RUNS for distance in distances]
+    base, new = np.array([runs for runs, _ in pairs]).T
+    chances = performance.chance(np.array([distance for _, distance in pairs]), base, new)
+    assert chances.tolist() == pytest.approx([apart(*pair) for pair in pairs], rel=0.03)
 
 
 def test_a_single_run_is_anywhere_once_in_eighty() -> None:
     """So two are apart by any distance if either of them is."""
-    found = performance.chance(np.array([1e4]), np.array([1]), np.array([1]))
-    assert found[0] == pytest.approx(1 - (1 - ANYWHERE) ** 2, rel=0.02)
+    chances = performance.chance(np.array([1e4]), np.array([1]), np.array([1]))
+    assert chances[0] == pytest.approx(1 - (1 - ANYWHERE) ** 2, rel=0.02)
 
 
 def test_where_there_are_no_runs_or_no_distance_all_is_chance() -> None:
     distance = np.array([9.0, 9.0, 9.0, 0.0, -3.0, 0.001, 1.0])
     base, new = np.array([[0, 1, 0, 3, 3, 3, 3], [1, 0, 0, 3, 3, 3, 3]])
-    found = performance.chance(distance, base, new)
-    assert found[:6].tolist() == [1.0] * 6
-    assert 0 < found[6] < 1
+    chances = performance.chance(distance, base, new)
+    assert chances[:6].tolist() == [1.0] * 6
+    assert 0 < chances[6] < 1
     assert np.isinf(performance.half_width(base, new)).tolist() == [True] * 3 + [False] * 4
 
 
@@ -202,9 +202,9 @@ def test_an_interval_leaves_out_one_in_twenty() -> None:
 
 @pytest.mark.parametrize("p", [0.001, 0.003, 0.02])
 def test_what_can_be_told_is_what_chance_and_interval_let_through(p: float) -> None:
-    found = performance.detectable_distance(5, p)
-    assert apart((5, 5), found) <= 1.01 * p
-    assert apart((5, 5), found / 1.09) > 0.99 * p
+    detectable = performance.detectable_distance(5, p)
+    assert apart((5, 5), detectable) <= 1.01 * p
+    assert apart((5, 5), detectable / 1.09) > 0.99 * p
     every = performance.half_width(np.array([5]), np.array([5]))[0]
     assert performance.detectable_distance(5, 0.4) == every, (
         "the interval has to leave out 1, whatever p is"

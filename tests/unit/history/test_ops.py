@@ -17,34 +17,36 @@ from harness.history.ops import OpsCompared, judge_ops
 from tests.unit.history.runs import attempt
 
 Ops = dict[str, list[int]]
-NAMES = [f"Conv_{at}" for at in range(30)]
+NAMES = [f"Conv_{index}" for index in range(30)]
 CASE = "suites/test_a.py::test_b[sim-htp-2.51.0-a]"
 
 
 def run(ops: Ops, outcome: str = "passed") -> list[Attempt]:
     """A run of one case with what each op took in its executions."""
-    told: list[dict[str, Any]] = [
-        {"op": f"{name}:OpId_{at}", "source": None, "cycles": runs[0], "runs": runs}
-        for at, (name, runs) in enumerate(ops.items())
+    events: list[dict[str, Any]] = [
+        {"op": f"{name}:OpId_{index}", "source": None, "cycles": runs[0], "runs": runs}
+        for index, (name, runs) in enumerate(ops.items())
     ]
-    return [Attempt.of(attempt(f"a {outcome}", measurements={"profile": {"ops": told}}))]
+    return [Attempt.of(attempt(f"a {outcome}", measurements={"profile": {"ops": events}}))]
 
 
 def compared(*sides: Ops) -> OpsCompared:
-    found = judge_ops(*map(run, sides))
-    assert found is not None
-    return found
+    comparison = judge_ops(*map(run, sides))
+    assert comparison is not None
+    return comparison
 
 
 def noisy(draw: np.random.Generator, planted: dict[str, float] | None = None) -> Ops:
     """Executions as a simulator's: of a busy process each op a little slow, some far off."""
-    found = {}
-    for at, name in enumerate(NAMES):
-        base = 1000 * (at + 1) * (planted or {}).get(name, 1)
+    executions = {}
+    for index, name in enumerate(NAMES):
+        base = 1000 * (index + 1) * (planted or {}).get(name, 1)
         of_process = np.exp(0.05 * draw.standard_t(2))
         odd = np.where(draw.random(5) < 0.05, 2, 1)
-        found[name] = [int(base * of_process * np.exp(0.1 * draw.standard_t(2)) * k) for k in odd]
-    return found
+        executions[name] = [
+            int(base * of_process * np.exp(0.1 * draw.standard_t(2)) * k) for k in odd
+        ]
+    return executions
 
 
 @pytest.mark.parametrize("earlier", [0, 4])
@@ -52,11 +54,11 @@ def test_twenty_comparisons_of_nothing_blame_no_op(earlier: int) -> None:
     draw = np.random.default_rng(earlier)
     for _ in range(20):
         runs = [run(noisy(draw)) for _ in range(2 + 2 * earlier)]
-        found = judge_ops(runs[0], runs[1], runs[2 : 2 + earlier], runs[2 + earlier :])
-        assert found is not None
-        assert not found.slower
-        assert not found.faster
-        assert not found.remade
+        comparison = judge_ops(runs[0], runs[1], runs[2 : 2 + earlier], runs[2 + earlier :])
+        assert comparison is not None
+        assert not comparison.slower
+        assert not comparison.faster
+        assert not comparison.remade
 
 
 @pytest.mark.parametrize("earlier", [0, 4])
@@ -65,11 +67,11 @@ def test_an_op_made_ten_times_larger_is_named_first(earlier: int) -> None:
     for name in ("Conv_0", "Conv_17"):
         old = [run(noisy(draw)) for _ in range(1 + earlier)]
         new = [run(noisy(draw, {name: 10})) for _ in range(1 + earlier)]
-        found = judge_ops(old[-1], new[-1], old[:-1], new[:-1])
-        assert found is not None
-        assert [one.op for one in found.slower] == [name]
-        assert not found.faster
-        first = next(iter(op_lines(found)))
+        comparison = judge_ops(old[-1], new[-1], old[:-1], new[:-1])
+        assert comparison is not None
+        assert [change.op for change in comparison.slower] == [name]
+        assert not comparison.faster
+        first = next(iter(op_lines(comparison)))
         assert first.startswith(f"op slower: {name} x ")
         assert "apart" in first
 
@@ -80,23 +82,23 @@ def test_a_comparison_fails_on_a_slower_op_if_that_is_asked(
 ) -> None:
     draw = np.random.default_rng(1)
     old, new = run(noisy(draw)), run(noisy(draw, {"Conv_5": times}))
-    found = replace(compare(old, new), ops=judge_ops(old, new))
-    assert FailOn.parse("new,ops").reasons(found) == reasons
-    assert FailOn.parse("new").reasons(found) == []
+    comparison = replace(compare(old, new), ops=judge_ops(old, new))
+    assert FailOn.parse("new,ops").reasons(comparison) == reasons
+    assert FailOn.parse("new").reasons(comparison) == []
 
 
 def test_a_busy_computer_blames_no_single_op() -> None:
     draw = np.random.default_rng(3)
-    busy = {name: [5 * one for one in runs] for name, runs in noisy(draw).items()}
-    found = compared(noisy(draw), busy)
-    assert not found.slower
-    assert not found.faster
+    busy = {name: [5 * cycles for cycles in runs] for name, runs in noisy(draw).items()}
+    comparison = compared(noisy(draw), busy)
+    assert not comparison.slower
+    assert not comparison.faster
 
 
 def test_what_executions_alone_show_may_be_a_change() -> None:
-    found = compared({"a": [100, 105, 110]}, {"a": [150, 160, 170]})
-    assert not found.slower
-    (line, rest) = op_lines(found)
+    comparison = compared({"a": [100, 105, 110]}, {"a": [150, 160, 170]})
+    assert not comparison.slower
+    (line, rest) = op_lines(comparison)
     assert line == (
         "perhaps op slower: a x 1.52 (105 to 160 cycles; 1 + 1 run, executions 10 and 12 % apart)  "
         f"[{CASE}]; more runs would tell"
@@ -110,21 +112,21 @@ def test_what_executions_alone_show_may_be_a_change() -> None:
     st.floats(0.001, 1000),
 )
 def test_a_ratio_is_that_of_the_figures_beside_it(
-    took: list[int], all_by: float, first_by: float
+    cycles_of_ops: list[int], all_by: float, first_by: float
 ) -> None:
     """All ops took otherwise, since the computer was busier; the first one besides."""
-    old = {f"op{at}": [cycles] * 3 for at, cycles in enumerate(took)}
-    factors = [first_by * all_by, *[all_by] * (len(took) - 1)]
+    old = {f"op{index}": [cycles] * 3 for index, cycles in enumerate(cycles_of_ops)}
+    factors = [first_by * all_by, *[all_by] * (len(cycles_of_ops) - 1)]
     new = {
         name: [max(1, round(cycles[0] * by))] * 3
         for (name, cycles), by in zip(old.items(), factors, strict=True)
     }
     for line in op_lines(compared(old, new)):
-        if told := re.search(r"op (?:slower|faster): \w+ x (\S+) \(([\d,]+) to ([\d,]+) ", line):
-            base, ratio = (float(told[at].replace(",", "")) for at in (2, 1))
-            assert float(told[3].replace(",", "")) / base == pytest.approx(ratio, rel=0.01)
-            beside = re.search(r"; x (\S+) by all runs, beside most ops;", line)
-            judged = float(beside[1]) if beside else ratio
+        if match := re.search(r"op (?:slower|faster): \w+ x (\S+) \(([\d,]+) to ([\d,]+) ", line):
+            base, ratio = (float(match[group].replace(",", "")) for group in (2, 1))
+            assert float(match[3].replace(",", "")) / base == pytest.approx(ratio, rel=0.01)
+            relative = re.search(r"; x (\S+) by all runs, beside most ops;", line)
+            judged = float(relative[1]) if relative else ratio
             assert (judged > 1) == ("slower" in line)
 
 
@@ -156,21 +158,21 @@ def test_a_ratio_is_that_of_the_figures_beside_it(
         ),
     ],
 )
-def test_ops_that_are_not_the_same_ones(old: Ops, new: Ops, told: str) -> None:
-    found = compared(old, new)
-    lines = [*op_lines(found)]
-    assert any(line.startswith(told) for line in lines), lines
+def test_ops_that_are_not_the_same_ones(old: Ops, new: Ops, expected: str) -> None:
+    comparison = compared(old, new)
+    lines = [*op_lines(comparison)]
+    assert any(line.startswith(expected) for line in lines), lines
     # what is fused is compared as a sum, so that none of it became slower
-    assert not found.slower
-    assert not found.faster
-    assert not found.suspects
+    assert not comparison.slower
+    assert not comparison.faster
+    assert not comparison.suspects
 
 
 def test_what_is_fused_in_both_runs_is_told_of_neither() -> None:
     both = {"conv": [0, 0, 0], "relu": [40, 41, 42]}
     assert not compared(both, both).remade
     slow = compared(both, {"conv": [0, 0, 0], "relu": [400, 410, 420]})
-    assert [(one.op, one.also) for one in slow.slower] == [("relu", ("conv",))]
+    assert [(change.op, change.also) for change in slow.slower] == [("relu", ("conv",))]
     assert op_counts(slow) == ["1 op slower"]
 
 

@@ -1,4 +1,4 @@
-"""What is called slower, and what is not: tables, and what holds for any figures."""
+"""Slower or not: tables, and what holds for any figures."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ RUNS = st.lists(st.floats(1e5, 1e9), min_size=0, max_size=9)
 
 
 def change(base: Sequence[Any], new: Sequence[Any], effect: float = 0.1) -> Change:
-    (found,) = judge(["a"], ["g"], [base], [new], effect).changes
-    return found
+    (change,) = judge(["a"], ["g"], [base], [new], effect).changes
+    return change
 
 
 def judged(*rows: tuple[Any, str, Sequence[float], Sequence[float]]) -> JudgedSpeed:
@@ -30,7 +30,7 @@ def judged(*rows: tuple[Any, str, Sequence[float], Sequence[float]]) -> JudgedSp
 
 
 def scaled(runs: Sequence[float], by: float) -> list[float]:
-    return [one * by for one in runs]
+    return [us * by for us in runs]
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_a_device_needs_eight_cases_of_which_three_quarters_moved_half_as_far() 
 
 
 def test_sizes_and_intervals_of_a_change() -> None:
-    found = change(QUIET, [800, 801])
-    assert found.size == pytest.approx(1 / found.ratio)
+    faster = change(QUIET, [800, 801])
+    assert faster.size == pytest.approx(1 / faster.ratio)
     assert change(QUIET, [1250, 1251]).size == pytest.approx(1.25, rel=1e-3)
-    assert interval(found) == f"{found.low:.3g} to {found.high:.3g}, 5 + 2 runs"
-    (one,) = judge(["a"], ["g"], [QUIET], [[1]]).changes
-    assert interval(one).endswith("5 + 1 run")
+    assert interval(faster) == f"{faster.low:.3g} to {faster.high:.3g}, 5 + 2 runs"
+    (single,) = judge(["a"], ["g"], [QUIET], [[1]]).changes
+    assert interval(single).endswith("5 + 1 run")
 
 
 def test_what_changes_lack_is_nothing_if_nothing_is_said() -> None:
@@ -102,12 +102,12 @@ def test_what_changes_lack_is_nothing_if_nothing_is_said() -> None:
 
 
 def test_a_suspicion_says_how_many_runs_would_settle_it() -> None:
-    found = change(QUIET, [1200])
-    assert (found.suspect, found.more_new, found.more_base) == (True, 1, 0)
+    suspicion = change(QUIET, [1200])
+    assert (suspicion.suspect, suspicion.more_new, suspicion.more_base) == (True, 1, 0)
     # the base itself may have been the odd one: nothing bears it out
-    found = change([*QUIET, 800], [1000, 1000, 1000])
-    assert (found.verdict, found.suspect, found.base_runs) == ("unsure", True, 1)
-    assert found.more_base == 1
+    suspicion = change([*QUIET, 800], [1000, 1000, 1000])
+    assert (suspicion.verdict, suspicion.suspect, suspicion.base_runs) == ("unsure", True, 1)
+    assert suspicion.more_base == 1
 
 
 def test_a_case_that_the_last_run_of_the_base_lacks_is_judged_by_those_before() -> None:
@@ -124,14 +124,14 @@ def test_a_noisy_case_needs_more() -> None:
 
 @pytest.mark.parametrize("base", [[1000], [1000, 1001], [], [None] * 9])
 def test_without_earlier_runs_nothing_is_said(base: list[Any]) -> None:
-    found = change(base, [2000])
-    assert (found.verdict, found.more_new, found.suspect) == ("unsure", None, False)
+    unjudged = change(base, [2000])
+    assert (unjudged.verdict, unjudged.more_new, unjudged.suspect) == ("unsure", None, False)
 
 
 def test_a_few_runs_of_many_cases_tell_noise_too() -> None:
     many = [(n, "g", [1000 + n, 1003 + n], [1001 + n, 1002 + n]) for n in range(30)]
-    found = judged(*many, ("slow", "g", [1000, 1001], [1400, 1410])).changes[-1]
-    assert found.verdict == "slower"
+    last = judged(*many, ("slow", "g", [1000, 1001], [1400, 1410])).changes[-1]
+    assert last.verdict == "slower"
 
 
 @pytest.mark.slow
@@ -144,25 +144,29 @@ def test_figures_with_two_modes_give_no_alarm() -> None:
     names, groups = range(many), [name % 3 for name in range(many)]
     for runs in range(3, 21):
         for new in (1, 2, 3):
-            found = judge(names, groups, rows[:, : runs - new], rows[:, runs - new : runs])
-            assert [one for one in found.all if one.verdict in ("slower", "faster")] == []
-            assert all(one.low > 1 or one.high < 1 for one in found.all if one.suspect)
+            judgement = judge(names, groups, rows[:, : runs - new], rows[:, runs - new : runs])
+            assert [
+                change for change in judgement.all if change.verdict in ("slower", "faster")
+            ] == []
+            assert all(
+                change.low > 1 or change.high < 1 for change in judgement.all if change.suspect
+            )
 
 
 def test_what_most_cases_of_a_device_do_is_told_once() -> None:
     rng = np.random.default_rng(7)
 
     def runs(level: float, number: int) -> list[float]:
-        return [level * math.exp(one) for one in rng.normal(0, 0.005, number)]
+        return [level * math.exp(noise) for noise in rng.normal(0, 0.005, number)]
 
     def device(factor: float) -> JudgedSpeed:
         cases = [(n, "hot", runs(1000, 8), runs(1000 * factor, 3)) for n in range(20)]
-        own = ("own", "hot", runs(500, 8), runs(500 * factor * 1.5, 3))
-        return judged(*cases, own, ("other", "cool", runs(100, 8), runs(100, 3)))
+        alone = ("own", "hot", runs(500, 8), runs(500 * factor * 1.5, 3))
+        return judged(*cases, alone, ("other", "cool", runs(100, 8), runs(100, 3)))
 
-    found = device(1.2)
-    assert [one.name for one in found.changes if one.verdict != "same"] == ["own"]
-    hot, cool = found.common
+    judgement = device(1.2)
+    assert [change.name for change in judgement.changes if change.verdict != "same"] == ["own"]
+    hot, cool = judgement.common
     assert hot is not None
     assert (hot.verdict, hot.name) == ("slower", "hot")
     assert hot.ratio == pytest.approx(1.2, rel=0.02)
@@ -172,9 +176,9 @@ def test_what_most_cases_of_a_device_do_is_told_once() -> None:
 
 def test_half_of_the_cases_are_not_the_device() -> None:
     cases = [(n, "g", QUIET, scaled(QUIET[:3], 1.3 if n % 2 else 1)) for n in range(20)]
-    found = judged(*cases)
-    assert found.common == [None]
-    assert [one.verdict for one in found.changes] == ["same", "slower"] * 10
+    comparison = judged(*cases)
+    assert comparison.common == [None]
+    assert [change.verdict for change in comparison.changes] == ["same", "slower"] * 10
 
 
 def test_many_cases_are_corrected_for() -> None:
@@ -182,8 +186,8 @@ def test_many_cases_are_corrected_for() -> None:
     rng = np.random.default_rng(3)
     rows = 1000 * np.exp(0.005 * rng.standard_t(2, (5000, 8)))
     quiet = [(n, n % 7, list(row[:6]), list(row[6:])) for n, row in enumerate(rows)]
-    told = [one for one in judged(*quiet).changes if one.verdict in ("slower", "faster")]
-    assert len(told) <= 2
+    alarms = [change for change in judged(*quiet).changes if change.verdict in ("slower", "faster")]
+    assert len(alarms) <= 2
 
 
 HOSTILE = [float("nan"), float("inf"), -float("inf"), -1, 0, 1e300, 5e-324, None]
@@ -194,9 +198,9 @@ HOSTILE = [float("nan"), float("inf"), -float("inf"), -1, 0, 1e300, 5e-324, None
 )
 def test_no_value_is_trusted(base: list[Any], new: list[Any]) -> None:
     wide = [*base, *[None] * (8 - len(base))], [*new, *[None] * (8 - len(new))]
-    found = judged(("a", "g", *wide), ("b", "g", [*QUIET, 1001], [*wide[1][:-2], 1200, 1201]))
-    assert found.changes[0].verdict in ("unsure", "same")
-    assert all(math.isfinite(one.ratio) for one in found.changes)
+    comparison = judged(("a", "g", *wide), ("b", "g", [*QUIET, 1001], [*wide[1][:-2], 1200, 1201]))
+    assert comparison.changes[0].verdict in ("unsure", "same")
+    assert all(math.isfinite(change.ratio) for change in comparison.changes)
 
 
 @given(RUNS.filter(bool))
@@ -217,16 +221,22 @@ def test_units_do_not_matter(
 ) -> None:
     """The same numbers in other units are judged alike, to the last digit that a float has."""
     steps, others = (None, None) if step is None else ([step], [step * by])
-    (one,) = judge(["a"], ["g"], [base], [new], steps=steps).changes
+    (change,) = judge(["a"], ["g"], [base], [new], steps=steps).changes
     (other,) = judge(["a"], ["g"], [scaled(base, by)], [scaled(new, by)], steps=others).changes
     for field in ("p", "ratio", "low", "high"):
-        assert getattr(other, field) == pytest.approx(getattr(one, field), rel=1e-6, abs=1e-9)
-    assert (one.base_runs, one.new_runs) == (other.base_runs, other.new_runs)
-    clear = one.p < 0.0029 or one.p > 0.0031  # at the very limit a rounded digit decides
-    near = [(one.ratio, 1.1), (1.1 * one.ratio, 1), (one.low, 1), (one.high, 1), (one.high, 1.1)]
-    near += [(1.1 * one.low, 1)]
+        assert getattr(other, field) == pytest.approx(getattr(change, field), rel=1e-6, abs=1e-9)
+    assert (change.base_runs, change.new_runs) == (other.base_runs, other.new_runs)
+    clear = change.p < 0.0029 or change.p > 0.0031  # at the very limit a rounded digit decides
+    near = [
+        (change.ratio, 1.1),
+        (1.1 * change.ratio, 1),
+        (change.low, 1),
+        (change.high, 1),
+        (change.high, 1.1),
+    ]
+    near += [(1.1 * change.low, 1)]
     if clear and all(abs(side - limit) > 1e-9 for side, limit in near):
-        assert one.verdict == other.verdict
+        assert change.verdict == other.verdict
 
 
 def test_what_is_known_to_whole_numbers_only_is_no_change_by_one_of_them() -> None:
@@ -247,41 +257,41 @@ def test_what_is_known_to_whole_numbers_only_is_no_change_by_one_of_them() -> No
 @given(RUNS, RUNS)
 def test_slower_is_the_mirror_of_faster(base: list[float], new: list[float]) -> None:
     mirrored = {"slower": "faster", "faster": "slower"}
-    one = change(base, new)
+    slower = change(base, new)
     other = change([1e14 / v for v in base], [1e14 / v for v in new])
-    if one.base_runs and one.new_runs:
+    if slower.base_runs and slower.new_runs:
         reached()
-    assert other.verdict == mirrored.get(one.verdict, one.verdict)
-    assert other.ratio == pytest.approx(1 / one.ratio, rel=1e-6)
+    assert other.verdict == mirrored.get(slower.verdict, slower.verdict)
+    assert other.ratio == pytest.approx(1 / slower.ratio, rel=1e-6)
 
 
 def test_more_runs_find_more() -> None:
     rng = np.random.default_rng(5)
     rows = 1e6 * np.exp(0.02 * rng.standard_t(2, (200, 13)))
     rows[:, 8:] *= 1.15
-    found = [
+    sizes = [
         sum(change(list(row[:8]), list(row[8 : 8 + n])).verdict == "slower" for row in rows)
         for n in range(1, 6)
     ]
-    assert found[0] == 0
-    assert found[1] < found[3]
-    assert found[2] < found[4]
-    assert found[4] > 0.75 * len(rows)
+    assert sizes[0] == 0
+    assert sizes[1] < sizes[3]
+    assert sizes[2] < sizes[4]
+    assert sizes[4] > 0.75 * len(rows)
 
 
 def test_a_hundred_thousand_cases_cost_little() -> None:
     rng = np.random.default_rng(1)
     rows = 1e4 * np.exp(rng.normal(0, 0.02, (100_000, 12)))
 
-    def took(number: int) -> float:
+    def judging_s(number: int) -> float:
         names = range(number)
-        began = time.perf_counter()
+        start = time.perf_counter()
         judge(names, [name % 20 for name in names], rows[:number, :10], rows[:number, 10:])
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
-    took(1000)
-    some = took(1000)
-    assert took(100_000) < 1000 * some
+    judging_s(1000)
+    some = judging_s(1000)
+    assert judging_s(100_000) < 1000 * some
 
 
 def test_nothing_of_nothing() -> None:
@@ -293,13 +303,13 @@ def test_what_noise_lets_be_told_is_told(by: float) -> None:
     """Five runs of either side tell the ratio that is named, and hardly one of half its size."""
     rng = np.random.default_rng(2)
     rows = np.exp(by * rng.standard_t(2, (150, 17)))
-    told, less = 0, 0
+    alarms, less = 0, 0
     for row in rows:
         least = least_detectable_ratio([list(row[:12])])
         assert least is not None
-        told += change(list(row[:12]), scaled(row[12:], least**1.5), 0.0).verdict == "slower"
+        alarms += change(list(row[:12]), scaled(row[12:], least**1.5), 0.0).verdict == "slower"
         less += change(list(row[:12]), scaled(row[12:], least**0.5), 0.0).verdict == "slower"
-    assert told > 0.8 * len(rows)
+    assert alarms > 0.8 * len(rows)
     assert less < 0.4 * len(rows)
     assert least_detectable_ratio([]) is None
     assert least_detectable_ratio([[1000.0, 1001.0]]) is None

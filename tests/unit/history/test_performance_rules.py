@@ -26,7 +26,7 @@ def once(value: Any) -> Any:
 
 @dataclass
 class Row:
-    """What is known of one row before it is judged beside others; values are logarithms."""
+    """A row before it is judged beside others; values are logarithms."""
 
     base: list[float]
     new: list[float]
@@ -36,12 +36,12 @@ class Row:
         base, new = np.array([self.base]), np.array([self.new])
         scale, known = performance.scales(base, new, np.array([0]), np.array([0.005]))
         self.scale, self.known = once(scale), once(known)
-        last = self.last = [one for one in self.new[-MOST:] if not math.isnan(one)]
-        kept = once(performance.level(base, np.array([self.new[-MOST:]]), scale, MOST))
-        level = [one for one in kept if not math.isnan(one)]
+        last = self.last = [value for value in self.new[-MOST:] if not math.isnan(value)]
+        level_values = once(performance.level(base, np.array([self.new[-MOST:]]), scale, MOST))
+        level = [value for value in level_values if not math.isnan(value)]
         self.runs = len(level)
         self.least = math.log1p(self.effect)
-        before = self._others(kept)
+        before = self._others(level_values)
         if len(before) >= 2 and last:
             is_away = abs(median(last) - median(before)) > self.least / 2
             self.runs += int(is_away and self.runs == 1) - int(not is_away and self.runs == 2)
@@ -55,10 +55,10 @@ class Row:
         self.apart = apart / self.scale
         self.p = self.chance(0, 0) if self.judged else 1.0
 
-    def _others(self, kept: Sequence[float]) -> list[float]:
+    def _others(self, level: Sequence[float]) -> list[float]:
         """Of the last five runs of the base, those of another level."""
-        pairs = list(zip(self.base, kept, strict=True))[-MOST:]
-        return [one for one, same in pairs if math.isnan(same) and not math.isnan(one)]
+        pairs = list(zip(self.base, level, strict=True))[-MOST:]
+        return [value for value, same in pairs if math.isnan(same) and not math.isnan(value)]
 
     def chance(self, base: int, new: int) -> float:
         sides = np.array([self.runs + base]), np.array([len(self.last) + new])
@@ -68,8 +68,8 @@ class Row:
         sides = np.array([self.runs + base]), np.array([len(self.last) + new])
         return float(once(performance.half_width(*sides))) * self.scale
 
-    def says(self, base: int, new: int, needed: float) -> str:
-        """What it would be with so many runs more."""
+    def verdict(self, base: int, new: int, needed: float) -> str:
+        """Return the verdict with so many more runs."""
         size, width = abs(self.shift), self.width(base, new)
         if size >= self.least and size > width and self.chance(base, new) <= needed:
             return "slower" if self.shift > 0 else "faster"
@@ -84,37 +84,37 @@ class Row:
             if self.runs + base <= MOST and len(self.last) + new <= MOST
         )
         for _, base, new in tries:
-            if self.says(base, new, needed) != "unsure":
+            if self.verdict(base, new, needed) != "unsure":
                 return new, base
         return None
 
 
 def adjusted(p: Sequence[float]) -> list[float]:
     """Benjamini and Hochberg: the least false discovery rate at which each would be told."""
-    order = sorted(range(len(p)), key=lambda at: p[at])
-    found, least = [0.0] * len(p), 1.0
+    order = sorted(range(len(p)), key=lambda index: p[index])
+    rates, least = [0.0] * len(p), 1.0
     for rank in range(len(p), 0, -1):
-        at = order[rank - 1]
-        least = found[at] = min(least, p[at] * len(p) / rank)
-    return found
+        index = order[rank - 1]
+        least = rates[index] = min(least, p[index] * len(p) / rank)
+    return rates
 
 
 def by_the_rules(rows: Sequence[Row]) -> list[dict[str, Any]]:
     judged = [row for row in rows if row.judged]
     rates = dict(zip(map(id, judged), adjusted([row.p for row in judged]), strict=True))
-    told = []
+    expected = []
     for row in rows:
         needed = ALARM
         if row.judged:
             needed = min(ALARM, DISCOVERIES * row.p / rates[id(row)])
-        verdict = row.says(0, 0, needed) if row.judged else "unsure"
+        verdict = row.verdict(0, 0, needed) if row.judged else "unsure"
         more = (0, 0) if verdict != "unsure" else row.more(needed)
         if not row.judged:
             more = None
         width = row.width(0, 0)
-        sure = abs(row.shift) >= row.least and abs(row.shift) > width
-        suspect = verdict == "unsure" and more is not None and sure and row.p <= SUSPECT
-        told.append(
+        is_sure = abs(row.shift) >= row.least and abs(row.shift) > width
+        suspect = verdict == "unsure" and more is not None and is_sure and row.p <= SUSPECT
+        expected.append(
             {
                 "verdict": verdict,
                 "p": row.p,
@@ -140,13 +140,13 @@ def by_the_rules(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 ),
             }
         )
-    return told
+    return expected
 
 
 def drawn(base: int, new: int, number: int = 60) -> list[list[list[float]]]:
     """Runs of all sorts: quiet and noisy, odd ones, gaps, changes of many sizes."""
     rng = np.random.default_rng(base)
-    found = []
+    drawn_rows = []
     for _ in range(number):
         scale = rng.choice([0.006, 0.01, 0.03, 0.2])
         sides = [scale * rng.standard_t(2, columns) for columns in (base, new)]
@@ -156,33 +156,37 @@ def drawn(base: int, new: int, number: int = 60) -> list[list[list[float]]]:
             side[rng.random(len(side)) < 0.1] = math.nan
         if rng.random() < 0.3:  # the level changed within the base, or its last runs were odd
             sides[0][-int(rng.integers(1, 3)) :] += rng.choice([-0.4, 0.15, 0.3])
-        found.append([side.tolist() for side in sides])
-    return found
+        drawn_rows.append([side.tolist() for side in sides])
+    return drawn_rows
 
 
 def sizes(rows: Sequence[Sequence[float]]) -> list[list[float | None]]:
-    return [[None if math.isnan(one) else math.exp(one) for one in row] for row in rows]
+    return [[None if math.isnan(value) else math.exp(value) for value in row] for row in rows]
 
 
 @pytest.mark.parametrize("effect", [0.1, 0.3])
 def test_rows_of_all_sorts_are_judged_by_the_rules(effect: float) -> None:
-    seen: set[tuple[str, bool, bool]] = set()
+    kinds: set[tuple[str, bool, bool]] = set()
     for shape in [(8, 3), (6, 2), (4, 5), (9, 1), (3, 7), (1, 2)]:
         bases, news = zip(*drawn(*shape), strict=True)
         names = range(len(bases))
-        found = judge(names, names, sizes(bases), sizes(news), effect).changes
+        changes = judge(names, names, sizes(bases), sizes(news), effect).changes
         rows = [Row(base, new, effect) for base, new in zip(bases, news, strict=True)]
-        for one, told in zip(found, by_the_rules(rows), strict=True):
-            same_as(one, told)
-            seen.add((one.verdict, one.suspect, one.more_new is None))
-    assert {verdict for verdict, *_ in seen} == {"slower", "faster", "same", "unsure"}
-    assert ("unsure", True, False) in seen
-    assert ("unsure", False, True) in seen
+        for change, expected in zip(changes, by_the_rules(rows), strict=True):
+            same_as(change, expected)
+            kinds.add((change.verdict, change.suspect, change.more_new is None))
+    assert {verdict for verdict, *_ in kinds} == {"slower", "faster", "same", "unsure"}
+    assert ("unsure", True, False) in kinds
+    assert ("unsure", False, True) in kinds
 
 
-def same_as(one: Change, told: dict[str, Any]) -> None:
-    for field, value in told.items():
+def same_as(change: Change, expected: dict[str, Any]) -> None:
+    for field, value in expected.items():
         if isinstance(value, float):
-            assert getattr(one, field) == pytest.approx(value, rel=1e-9), (field, one, told)
+            assert getattr(change, field) == pytest.approx(value, rel=1e-9), (
+                field,
+                change,
+                expected,
+            )
         else:
-            assert getattr(one, field) == value, (field, one, told)
+            assert getattr(change, field) == value, (field, change, expected)

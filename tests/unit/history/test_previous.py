@@ -1,4 +1,4 @@
-"""Which run is the last one of the same selection."""
+"""The last run of the same selection."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ ONE = attempt("a passed")
         ("pytest -m device --backend gpu", "pytest -m device --backend=gpu", True),
     ],
 )
-def test_versions_and_places_choose_no_cases(one: str, other: str, same: bool) -> None:
-    assert (selection(one.split()) == selection(other.split())) == same
+def test_versions_and_places_choose_no_cases(command: str, other: str, same: bool) -> None:
+    assert (selection(command.split()) == selection(other.split())) == same
 
 
 def test_who_chose_no_cases_asked_for_all(tmp_path: Path) -> None:
@@ -60,14 +60,14 @@ def test_who_chose_no_cases_asked_for_all(tmp_path: Path) -> None:
 
 def test_the_last_finished_one_of_the_same_cases_is_taken(tmp_path: Path) -> None:
     run_folder(tmp_path, ONE)
-    wanted = run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "--qnn", "2.50.40"))
+    expected = run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "--qnn", "2.50.40"))
     run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "-k", "tiny"))
     RunFolder.create(tmp_path, command=["pytest", "-m", "device"], lab={}, devices=[])  # cut short
     # what it never came to would be "judged now, not before" in the next run, also where it fails
     run_folder(tmp_path, ONE, problem="interrupted")
     new = run_folder(tmp_path, ONE)
     run_folder(tmp_path, ONE)
-    assert previous_of(RunFolder.open(new)).path == wanted
+    assert previous_of(RunFolder.open(new)).path == expected
     assert previous_of(RunFolder.open(tmp_path / "latest")).path == new
 
 
@@ -87,20 +87,20 @@ def test_a_verdict_that_was_lost_in_the_base_is_looked_for_in_the_runs_before(
     run_folder(tmp_path, *(attempt(f"{name} crashed") for name in names))
     failed = (attempt(f"{name} failed") for name in (*names, "f"))
     run = RunFolder.open(run_folder(tmp_path, *failed, attempt("g passed"), attempt("h failed")))
-    found = {one.now.last.case[-2]: one for one in histories(run, base).values()}
-    told = {
-        name: (one.last.last.outcome, one.last.last.axes["qnn"])
-        for name, one in found.items()
-        if one.last is not None
+    cases = {case.now.last.case[-2]: case for case in histories(run, base).values()}
+    outcomes = {
+        name: (case.last.last.outcome, case.last.last.axes["qnn"])
+        for name, case in cases.items()
+        if case.last is not None
     }
-    assert told == {
+    assert outcomes == {
         "a": ("failed", "2.50.40"),
         "b": ("passed", "2.51.0"),
         "c": ("passed", "2.51.0"),
         "d": ("passed", "2.50.40"),
         "e": ("passed", "2.51.0"),
     }
-    assert [one.last.outcome for one in found["b"].before] == [
+    assert [attempts.last.outcome for attempts in cases["b"].before] == [
         *("passed", "error", "error", "crashed")
     ], "the oldest first"
 
@@ -109,16 +109,16 @@ def test_only_what_does_not_just_pass_is_looked_for(tmp_path: Path) -> None:
     base = RunFolder.open(run_folder(tmp_path, attempt("a@2.50.40 passed"), attempt("b passed")))
     new = RunFolder.open(run_folder(tmp_path, attempt("a passed"), attempt("b passed")))
     assert histories(new, base) == {}
-    (one,) = histories(new, base, {attempt("a@2.50.40 passed").case})
-    assert one == attempt("a passed").case
+    (name,) = histories(new, base, {attempt("a@2.50.40 passed").case})
+    assert name == attempt("a passed").case
     assert len(histories(new, None)) == 2, "without a base all is to be judged"
 
 
 def test_what_lies_beside_runs_and_is_none_does_no_harm(tmp_path: Path) -> None:
-    wanted = run_folder(tmp_path, ONE)
+    expected = run_folder(tmp_path, ONE)
     (tmp_path / "30000101T000000Z-0000" / "results.jsonl").mkdir(parents=True)
     new = run_folder(tmp_path, ONE)
-    assert previous_of(RunFolder.open(new)).path == wanted
+    assert previous_of(RunFolder.open(new)).path == expected
 
 
 @pytest.mark.parametrize("steps", [(0, -30, 5), (0, 365 * 86400, 10), (0, 0, 0)])
@@ -126,20 +126,20 @@ def test_a_clock_that_steps_does_not_choose_the_base(
     tmp_path: Path, steps: tuple[int, ...]
 ) -> None:
     """The year ahead, and back: what ran last is last, and not what says the latest time."""
-    made = []
+    runs = []
     for step in steps:
         moment = datetime(2026, 11, 21, 6, tzinfo=UTC) + timedelta(seconds=step)
         path = run_folder(tmp_path, ONE, run_id=new_run_id(moment))
         info = json.loads((path / "run.json").read_text())
         (path / "run.json").write_text(json.dumps(info | {"started": moment.isoformat()}))
-        made.append(path)
-    assert run_folders(tmp_path) == made
-    assert previous_of(RunFolder.open(made[2])).path == made[1]
-    assert previous_of(RunFolder.open(made[1])).path == made[0]
-    earlier, between = runs_around(RunFolder.open(made[1]), RunFolder.open(made[2]))
-    assert ([one.path for one in earlier], between) == ([made[0]], [])
-    earlier, between = runs_around(RunFolder.open(made[0]), RunFolder.open(made[2]))
-    assert (earlier, [one.path for one in between]) == ([], [made[1]])
+        runs.append(path)
+    assert run_folders(tmp_path) == runs
+    assert previous_of(RunFolder.open(runs[2])).path == runs[1]
+    assert previous_of(RunFolder.open(runs[1])).path == runs[0]
+    earlier, between = runs_around(RunFolder.open(runs[1]), RunFolder.open(runs[2]))
+    assert ([run.path for run in earlier], between) == ([runs[0]], [])
+    earlier, between = runs_around(RunFolder.open(runs[0]), RunFolder.open(runs[2]))
+    assert (earlier, [run.path for run in between]) == ([], [runs[1]])
 
 
 def test_that_there_is_none_is_said(tmp_path: Path) -> None:
@@ -155,13 +155,13 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
     since = since_previous(folder)
     assert since is not None
     assert sorted(since.became.values()) == ["fixed", "new", "vanished"]
-    (gone,) = since.not_run
-    assert gone.endswith("-c]")
+    (missing,) = since.not_run
+    assert missing.endswith("-c]")
     project(folder, since)
     page = (folder.path / "report.html").read_text()
     assert "2 of 2 cases have a verdict: 1 passed, 1 failed (1 of them new)." in page
-    for told in ("1 new", "1 fixed", "1 vanished", gone, f"../{since.base}/report.html"):
-        assert told in page
+    for text in ("1 new", "1 fixed", "1 vanished", missing, f"../{since.base}/report.html"):
+        assert text in page
     rows = rows_of(page)
     assert [rows["pool"][place] for place in rows["since"]] == ["new", "fixed"]
 
@@ -185,33 +185,33 @@ def test_durations_are_those_of_the_last_verdicts_on_each_device(tmp_path: Path)
     row["device"]["name"] = "other"
     (second / "results.jsonl").write_text(json.dumps(row | {"duration_s": 5.0}))
     new = RunFolder.open(run_folder(tmp_path, ONE))
-    wanted = new.info()["selection"]
+    selection = new.info()["selection"]
     known = {row["case"]: {rows[1]["device"]["name"]: 2.0, "other": 5.0}}
-    assert last_durations(new.path, wanted) == known
-    assert last_durations(first, wanted) == {}
+    assert last_durations(new.path, selection) == known
+    assert last_durations(first, selection) == {}
     shutil.rmtree(new.path)
-    assert last_durations(new.path, wanted) == known, "it has not begun"
+    assert last_durations(new.path, selection) == known, "it has not begun"
     assert last_durations(new.path, ["other"]) == {}
 
 
 def test_two_runs_of_one_id_are_compared_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     logger = logging.getLogger("harness.history.comparison_text")
-    monkeypatch.setattr(logger, "warning", lambda text, *more: told.append(text % more))
+    monkeypatch.setattr(logger, "warning", lambda text, *more: messages.append(text % more))
     name = "20261121T060000Z-3f9a"
-    one = RunFolder.open(run_folder(tmp_path / "x", ONE, run_id=name))
+    base = RunFolder.open(run_folder(tmp_path / "x", ONE, run_id=name))
     other = RunFolder.open(run_folder(tmp_path / "y", attempt("a failed"), run_id=name))
-    assert len(compare_folders(one, other, FailOn.parse("new"), late=False)["new"]) == 1
-    assert f"{one.path} and {other.path} are two runs of one id" in told
+    assert len(compare_folders(base, other, FailOn.parse("new"), late=False)["new"]) == 1
+    assert f"{base.path} and {other.path} are two runs of one id" in messages
 
 
 def test_what_was_asked_when_a_case_was_bad_last(tmp_path: Path) -> None:
     case = attempt("a passed").case
-    for said, limit in (("passed", "9"), ("failed id=x", "1")) * 6:
-        asked = ("qnn-harness", "run", "a.onnx", f"--max-error={limit}")
-        run_folder(tmp_path, attempt(f"a {said}"), command=asked)
+    for ending, limit in (("passed", "9"), ("failed id=x", "1")) * 6:
+        command = ("qnn-harness", "run", "a.onnx", f"--max-error={limit}")
+        run_folder(tmp_path, attempt(f"a {ending}"), command=command)
     run, asked_then = find_failed_run(tmp_path, case)
     assert (run, asked_then) == (run_folders(tmp_path)[-1].name, {"max-error": "1"})
     assert find_failed_run(tmp_path, "other") == ("", {})

@@ -78,47 +78,53 @@ def lines(draw: st.DrawFn) -> bytes:
         outcome="failed" if bad else "passed",
         attempt=draw(st.integers(1, 3)),
     )
-    said = json.loads(whole.model_dump_json())
-    fields = [(k, json.dumps(v).encode()) for k, v in said.items()]
+    document = json.loads(whole.model_dump_json())
+    fields = [(k, json.dumps(v).encode()) for k, v in document.items()]
     change = draw(st.sampled_from(["none", "field", "part", "twice", "cut", "bytes", "blank"]))
     if change in ("field", "twice"):
         name, value = draw(st.sampled_from(FIELDS)), draw(st.sampled_from(HOSTILE))
-        kept = fields if change == "twice" else [one for one in fields if one[0] != name]
-        place = draw(st.integers(0, len(kept)))
-        fields = [*kept[:place], (name, value), *kept[place:]]
+        remaining = fields if change == "twice" else [field for field in fields if field[0] != name]
+        place = draw(st.integers(0, len(remaining)))
+        fields = [*remaining[:place], (name, value), *remaining[place:]]
     elif change == "part":
         inside = json.loads(error().model_dump_json())
         name, value = draw(st.sampled_from(PARTS)), draw(st.sampled_from(HOSTILE))
         parts = [(k, json.dumps(v).encode()) for k, v in inside.items() if k != name]
-        fields = [one for one in fields if one[0] != "error"]
+        fields = [field for field in fields if field[0] != "error"]
         fields.append(("error", spelt([*parts, (name, value)])))
     line = spelt(fields)
     if change == "cut":
         line = line[: draw(st.integers(0, len(line)))]
     if change == "bytes":
-        at = draw(st.integers(0, len(line) - 1))
-        line = line[:at] + draw(st.binary(max_size=4)).replace(b"\n", b"") + line[at + 1 :]
+        position = draw(st.integers(0, len(line) - 1))
+        line = (
+            line[:position] + draw(st.binary(max_size=4)).replace(b"\n", b"") + line[position + 1 :]
+        )
     return b"" if change == "blank" else line
 
 
 def final(folder: Path) -> dict[str, int]:
     """The last attempt at each case, as a report has it."""
-    return {one.case: one.attempt for one in RunFolder(folder).contents().cases}
+    return {record.case: record.attempt for record in RunFolder(folder).contents().cases}
 
 
 def of_briefs(folder: Path) -> dict[str, int]:
     briefs, _ = read_attempts(folder / "results.jsonl")
-    found = compare([], briefs)
-    return {one.shown.case: one.shown.attempt for pairs in found.pairs.values() for one in pairs}
+    comparison = compare([], briefs)
+    return {
+        pair.shown.case: pair.shown.attempt for pairs in comparison.pairs.values() for pair in pairs
+    }
 
 
 def of_history(folder: Path) -> dict[str, int]:
     database = open_database(str(folder / "h.sqlite"))
-    done = import_run(database, folder)
-    held = [brief for _, briefs in stored_runs(database, Filter()) for brief in briefs]
-    assert done.attempts == len(held)
-    found = compare([], held)
-    return {one.shown.case: one.shown.attempt for pairs in found.pairs.values() for one in pairs}
+    imported = import_run(database, folder)
+    stored = [brief for _, briefs in stored_runs(database, Filter()) for brief in briefs]
+    assert imported.attempts == len(stored)
+    comparison = compare([], stored)
+    return {
+        pair.shown.case: pair.shown.attempt for pairs in comparison.pairs.values() for pair in pairs
+    }
 
 
 READERS: tuple[Callable[[Path], dict[str, int]], ...] = (of_briefs, of_history)
@@ -126,7 +132,7 @@ MOST_FAILING = ("report", "compare", "history")
 
 
 def told_by(folder: Path) -> Iterator[str]:
-    """What the commands say of it, each of which must end in order."""
+    """Return the output of each command, which must end in order."""
     words = {
         "report": ["report", "write", str(folder)],
         "compare": ["compare", str(folder), str(folder), "--json"],
@@ -134,10 +140,10 @@ def told_by(folder: Path) -> Iterator[str]:
     }
     for name in MOST_FAILING:
         (folder / "history.sqlite").unlink(missing_ok=True)
-        done = CliRunner().invoke(commands, words[name], standalone_mode=False)
-        if done.exception is not None and not isinstance(done.exception, ConfigError):
-            raise done.exception
-        yield done.stderr + str(done.exception or "")
+        completed = CliRunner().invoke(commands, words[name], standalone_mode=False)
+        if completed.exception is not None and not isinstance(completed.exception, ConfigError):
+            raise completed.exception
+        yield completed.stderr + str(completed.exception or "")
 
 
 def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
@@ -146,10 +152,10 @@ def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
     @reaches(0.3)
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(lines(), min_size=1, max_size=6), st.booleans())
-    def agree(made: list[bytes], ended: bool) -> None:
+    def agree(lines: list[bytes], ended: bool) -> None:
         folder = tmp_path / f"run-{next(numbers)}"
         folder.mkdir()
-        (folder / "results.jsonl").write_bytes(b"\n".join(made) + b"\n" * ended)
+        (folder / "results.jsonl").write_bytes(b"\n".join(lines) + b"\n" * ended)
         (folder / "run.json").write_text(json.dumps({"schema": 1, "run": folder.name}))
         try:
             contents = read_journal(folder / "results.jsonl")
@@ -161,9 +167,9 @@ def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
         expected = final(folder)
         for reader in READERS:
             assert reader(folder) == expected, reader.__name__
-        for said in told_by(folder):
-            for one in contents.damage[:5]:
-                assert f"results.jsonl:{one.line}: left out, not a record: " in said
+        for output in told_by(folder):
+            for damage in contents.damage[:5]:
+                assert f"results.jsonl:{damage.line}: left out, not a record: " in output
         if expected and contents.damage:
             reached()
 
@@ -198,7 +204,7 @@ def test_a_case_with_a_zero_in_its_name_is_the_same_to_all(tmp_path: Path) -> No
     ids=lambda value: value if isinstance(value, str) else repr(value[:20]),
 )
 def test_each_reader_says_which_line_is_none_and_why(
-    tmp_path: Path, field: str, value: bytes, says: str
+    tmp_path: Path, field: str, value: bytes, message: str
 ) -> None:
     whole = record(case="whole")
     fields = json.loads(record(case="other").model_dump_json())
@@ -206,13 +212,13 @@ def test_each_reader_says_which_line_is_none_and_why(
     other = spelt([*((k, json.dumps(v).encode()) for k, v in fields.items()), (field, value)])
     text = whole.model_dump_json().encode() + b"\n\n" + other + b"\n"
     (tmp_path / "results.jsonl").write_bytes(text)
-    found = list(lines_in(tmp_path / "results.jsonl"))
-    assert [type(content) for _, content in found] == [CaseRecord, Damage]
+    entries = list(lines_in(tmp_path / "results.jsonl"))
+    assert [type(content) for _, content in entries] == [CaseRecord, Damage]
     for reader in READERS:
         assert reader(tmp_path) == {"whole": 1}
-    for said in told_by(tmp_path):
-        assert "results.jsonl:3: left out, not a record: " in said
-        assert says in said
+    for output in told_by(tmp_path):
+        assert "results.jsonl:3: left out, not a record: " in output
+        assert message in output
 
 
 def test_a_line_of_100_mb_is_left_out_of_all(tmp_path: Path) -> None:
@@ -227,7 +233,11 @@ def test_a_line_of_100_mb_is_left_out_of_all(tmp_path: Path) -> None:
 
 def test_integers_beyond_64_bits_are_floating_numbers_for_all(tmp_path: Path) -> None:
     measured: dict[str, Any] = {"a": 2**70, "b": [-(2**70), None, True], "c": 10**400}
-    made = record(measurements=measured)
-    assert made.measurements == {"a": float(2**70), "b": [-float(2**70), None, True], "c": None}
-    (tmp_path / "results.jsonl").write_text(made.model_dump_json() + "\n")
-    assert read_journal(tmp_path / "results.jsonl").records == (made,)
+    measured_record = record(measurements=measured)
+    assert measured_record.measurements == {
+        "a": float(2**70),
+        "b": [-float(2**70), None, True],
+        "c": None,
+    }
+    (tmp_path / "results.jsonl").write_text(measured_record.model_dump_json() + "\n")
+    assert read_journal(tmp_path / "results.jsonl").records == (measured_record,)

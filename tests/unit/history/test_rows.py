@@ -1,4 +1,4 @@
-"""What is held of a journal's lines beside the cases: devices, their computers, figures."""
+"""Rows of devices, hosts and figures, made of a journal."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ COOL = {"hottest_c": 30.0, "battery_percent": True, "free_storage_bytes": 1 << 7
 
 
 def event(kind: str, state: str = "good", **more: Any) -> DeviceEvent:
-    given = {"run": "r", "device": "sim", "started": record().started, "duration_s": 1.0}
-    return DeviceEvent.model_validate({"event": kind, "state": state, **given, **more})
+    fields = {"run": "r", "device": "sim", "started": record().started, "duration_s": 1.0}
+    return DeviceEvent.model_validate({"event": kind, "state": state, **fields, **more})
 
 
 def case(**more: Any) -> CaseRecord:
@@ -39,10 +39,10 @@ def case(**more: Any) -> CaseRecord:
 
 
 def sums(*lines: CaseRecord | DeviceEvent, **hosts: str) -> list[dict[str, Any]]:
-    found = DeviceSums(hosts)
+    device_sums = DeviceSums(hosts)
     for line in lines:
-        found.add(line)
-    return list(found.rows("r"))
+        device_sums.add(line)
+    return list(device_sums.rows("r"))
 
 
 def test_what_happened_to_a_device_is_summed_up() -> None:
@@ -87,10 +87,15 @@ def test_figures_are_read_from_the_database_as_from_the_journal(tmp_path: Path) 
     measured = {"load_us": [3, 1, 2], "rss_bytes": {"start": 1, "peak": 7}, "execute_us": ["x"]}
     database = open_database(str(tmp_path / "h"))
     import_run(database, run_folder(tmp_path, case(measurements=measured), attempt("b passed")))
-    held = {one.test: one for _, _, one in stored_attempts(database, Filter())}
-    told = Attempt.of(case(measurements=measured))
-    assert held[told.test].figures == told.figures == {"load_us": 2.0, "rss_bytes.peak": 7.0}
-    assert held[attempt("b passed").test].figures == {}
+    stored = {
+        attempt_read.test: attempt_read
+        for _, _, attempt_read in stored_attempts(database, Filter())
+    }
+    expected = Attempt.of(case(measurements=measured))
+    assert (
+        stored[expected.test].figures == expected.figures == {"load_us": 2.0, "rss_bytes.peak": 7.0}
+    )
+    assert stored[attempt("b passed").test].figures == {}
 
 
 def test_the_last_word_of_a_night_counts(tmp_path: Path) -> None:

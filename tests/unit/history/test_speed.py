@@ -28,28 +28,30 @@ USUAL = [1000, 1004, 997, 1001, 999, 1003]
 
 
 def run(
-    us: float, *, qnn: str = "2.51.0", said: str = "a passed", device: str = "sim", **more: Any
+    us: float, *, qnn: str = "2.51.0", words: str = "a passed", device: str = "sim", **more: Any
 ) -> CaseRecord:
     """A case whose executions took so long, and another one that never changes."""
     figures = {"execute_us": [us - 1, us, us + 90], "load_us": [500], "loaded": 1} | more
-    return attempt(said, qnn=qnn, device=device, measurements=figures)
+    return attempt(words, qnn=qnn, device=device, measurements=figures)
 
 
-def judged(*took: float, new: int = 1, late: bool = False, effect: float = 0.1) -> Comparison:
+def judged(
+    *durations_us: float, new: int = 1, late: bool = False, effect: float = 0.1
+) -> Comparison:
     """The runs, of which the last are NEW and those between, one before that BASE."""
-    runs = [[Attempt.of(run(us))] for us in took]
-    at = len(runs) - new
-    found = compare(runs[at - 1], runs[-1])
-    return with_speed(found, runs[: at - 1], runs[at:-1], effect=effect, late=late)
+    runs = [[Attempt.of(run(us))] for us in durations_us]
+    index = len(runs) - new
+    comparison = compare(runs[index - 1], runs[-1])
+    return with_speed(comparison, runs[: index - 1], runs[index:-1], effect=effect, late=late)
 
 
-def speed_of(found: Comparison) -> SpeedCompared:
-    assert found.speed is not None
-    return found.speed
+def speed_of(comparison: Comparison) -> SpeedCompared:
+    assert comparison.speed is not None
+    return comparison.speed
 
 
 def figures(speed: SpeedCompared) -> int:
-    """How many figures were judged; a suspect and a hidden one are unsure."""
+    """Return how many figures were judged; a suspect and a hidden one are unsure."""
     return speed.same + speed.unsure + len(speed.slower) + len(speed.faster)
 
 
@@ -77,11 +79,11 @@ def test_of_a_run_one_number_counts(measured: dict[str, Any], figure: str, numbe
 
 
 def test_slower_is_told_where_a_rerun_confirms_it() -> None:
-    found = judged(*USUAL, 1200, 1201, new=2)
-    (one,) = speed_of(found).slower
-    assert (one.figure, one.device) == ("execute_us", "sim")
-    assert FailOn.parse("perf:10%").reasons(found) == ["perf:10%"]
-    assert FailOn.parse("new").reasons(found) == []
+    comparison = judged(*USUAL, 1200, 1201, new=2)
+    (change,) = speed_of(comparison).slower
+    assert (change.figure, change.device) == ("execute_us", "sim")
+    assert FailOn.parse("perf:10%").reasons(comparison) == ["perf:10%"]
+    assert FailOn.parse("new").reasons(comparison) == []
     quicker = judged(*USUAL, 800, 801, new=2)
     assert FailOn.parse("perf:10%").reasons(quicker) == []
     assert len(speed_of(quicker).faster) == 1
@@ -94,30 +96,34 @@ HOT = COOL | {"hottest_c": 52.0, "log_level": "verbose"}
 def surrounded(*, new: int = 2, late: bool = False, cases: int = 1) -> Comparison:
     """Two slow runs on a hot device after others; of several cases as many on a cool one, too."""
     cool = [
-        Attempt.of(run(1000, said=f"b{at} passed", surroundings=COOL, device="cool"))
-        for at in range(cases if cases > 1 else 0)
+        Attempt.of(run(1000, words=f"b{number} passed", surroundings=COOL, device="cool"))
+        for number in range(cases if cases > 1 else 0)
     ]
     runs = [
         [
-            Attempt.of(run(us, said=f"a{at} passed", surroundings=HOT if us > 1100 else COOL))
-            for at in range(cases)
+            Attempt.of(run(us, words=f"a{number} passed", surroundings=HOT if us > 1100 else COOL))
+            for number in range(cases)
         ]
         + cool
         for us in (*USUAL, 1200, 1201)
     ]
     base = len(runs) - new - 1
-    found = compare(runs[base], runs[-1])
-    return with_speed(found, runs[:base], runs[base + 1 : -1], late=late)
+    comparison = compare(runs[base], runs[-1])
+    return with_speed(comparison, runs[:base], runs[base + 1 : -1], late=late)
 
 
 @pytest.mark.parametrize("cases", [1, 9])
 @pytest.mark.parametrize("late", [{}, {"new": 1, "late": True}])
 def test_what_was_around_a_change_is_told(late: dict[str, Any], cases: int) -> None:
-    found = surrounded(**late, cases=cases)
+    comparison = surrounded(**late, cases=cases)
     text = "12 C hotter", "log level verbose (was warn)"
-    all_told = view_of(found, [], base="a", run="b")
-    for said in (list(lines(all_told)), markdown(all_told).splitlines(), page(all_told).split("<")):
-        (slower,) = [line for line in said if "slower: execute_us" in line]
+    all_told = view_of(comparison, [], base="a", run="b")
+    for words in (
+        list(lines(all_told)),
+        markdown(all_told).splitlines(),
+        page(all_told).split("<"),
+    ):
+        (slower,) = [line for line in words if "slower: execute_us" in line]
         assert f"; also {', '.join(text)}" in slower
     report = comparison_report(all_told, lambda *_: Bisectable())
     assert report.speed is not None
@@ -128,21 +134,21 @@ def test_what_was_around_a_change_is_told(late: dict[str, Any], cases: int) -> N
 def test_a_suspect_has_its_surroundings_too() -> None:
     runs = [[Attempt.of(run(us, surroundings=COOL))] for us in USUAL]
     new = [Attempt.of(run(1200, surroundings=HOT))]
-    found = with_speed(compare(runs[-1], new), runs[:-1])
-    (one,) = speed_of(found).suspects
-    assert one.surroundings
+    comparison = with_speed(compare(runs[-1], new), runs[:-1])
+    (change,) = speed_of(comparison).suspects
+    assert change.surroundings
     for odd in ("hot", [], None, 7):
         other = [Attempt.of(run(1200, surroundings=odd))]
-        found = with_speed(compare(runs[-1], other), runs[:-1])
-        assert not any(one.surroundings for one in speed_of(found).suspects)
+        comparison = with_speed(compare(runs[-1], other), runs[:-1])
+        assert not any(item.surroundings for item in speed_of(comparison).suspects)
 
 
 def test_one_run_or_no_earlier_ones_end_well() -> None:
-    for took in ([*USUAL, 1200], [1000, 1200], [1000, 9000]):
-        found = judged(*took)
-        assert FailOn.parse("perf:10%").reasons(found) == []
-        assert not speed_of(found).slower
-    assert [one.figure for one in speed_of(judged(*USUAL, 1200)).suspects] == ["execute_us"]
+    for durations in ([*USUAL, 1200], [1000, 1200], [1000, 9000]):
+        comparison = judged(*durations)
+        assert FailOn.parse("perf:10%").reasons(comparison) == []
+        assert not speed_of(comparison).slower
+    assert [item.figure for item in speed_of(judged(*USUAL, 1200)).suspects] == ["execute_us"]
 
 
 def test_night_by_night_a_change_is_told_once_when_it_is_sure() -> None:
@@ -153,13 +159,13 @@ def test_night_by_night_a_change_is_told_once_when_it_is_sure() -> None:
     assert told_at == [7]
 
 
-def warmer(*took: float | None) -> list[list[Attempt]]:
+def warmer(*durations: float | None) -> list[list[Attempt]]:
     """A run each, None where nothing was measured; each 10 degrees hotter than the one before."""
     return [
-        [Attempt.of(run(us or 1, surroundings={"hottest_c": 10.0 * at, "seen_s": 1}))]
+        [Attempt.of(run(us or 1, surroundings={"hottest_c": 10.0 * index, "seen_s": 1}))]
         if us is not None
         else [Attempt.of(attempt("a passed"))]
-        for at, us in enumerate(took)
+        for index, us in enumerate(durations)
     ]
 
 
@@ -178,28 +184,29 @@ def warmer(*took: float | None) -> list[list[Attempt]]:
     ],
 )
 def test_a_change_that_came_before_new_is_told_once_new_bears_it_out(
-    took: tuple[float | None, ...], hotter: int | None
+    durations: tuple[float | None, ...], hotter: int | None
 ) -> None:
-    runs = warmer(*took)
-    found = compare(runs[-2], runs[-1])
-    late = speed_of(with_speed(found, runs[:-2], late=True))
-    said = [one.surroundings for one in late.slower]
-    assert said == ([] if hotter is None else [(f"{hotter} C hotter",)])
-    plain = speed_of(with_speed(found, runs[:-2]))
+    runs = warmer(*durations)
+    comparison = compare(runs[-2], runs[-1])
+    late = speed_of(with_speed(comparison, runs[:-2], late=True))
+    texts = [change.surroundings for change in late.slower]
+    assert texts == ([] if hotter is None else [(f"{hotter} C hotter",)])
+    plain = speed_of(with_speed(comparison, runs[:-2]))
     assert not plain.slower
     listed = (*late.slower, *late.faster, *late.suspects, *plain.suspects)
-    assert {one.figure for one in listed} <= {"execute_us"}, "the load did not change"
+    assert {change.figure for change in listed} <= {"execute_us"}, "the load did not change"
     assert figures(late) == figures(plain)
 
 
 def test_what_is_told_of_new_stays_as_it_is_beside_what_came_before() -> None:
     """The load grew with BASE, and the execution with the run between; a third did nothing."""
-    took = [(500, us) for us in USUAL] + [(900, 1000), (901, 1200), (902, 1201)]
+    durations = [(500, us) for us in USUAL] + [(900, 1000), (901, 1200), (902, 1201)]
     runs = [
-        [Attempt.of(run(us, load_us=[load], create_us=[us])) for us in [us]] for load, us in took
+        [Attempt.of(run(us, load_us=[load], create_us=[us])) for us in [us]]
+        for load, us in durations
     ]
-    found = with_speed(compare(runs[-3], runs[-1]), runs[:-3], runs[-2:-1], late=True)
-    changes = {one.figure: one for one in speed_of(found).slower}
+    comparison = with_speed(compare(runs[-3], runs[-1]), runs[:-3], runs[-2:-1], late=True)
+    changes = {item.figure: item for item in speed_of(comparison).slower}
     assert set(changes) == {"execute_us", "create_us"}, "the load was told in the run between"
     assert changes["execute_us"].ratio == pytest.approx(1.2, rel=0.01)
 
@@ -207,8 +214,8 @@ def test_what_is_told_of_new_stays_as_it_is_beside_what_came_before() -> None:
 def test_a_device_that_became_slower_is_told_once_and_its_cases_are_not() -> None:
     def device(factor: float, number: int = 9) -> list[Attempt]:
         return [
-            Attempt.of(run(factor * us, said=f"a{at} passed", load_us=[]))
-            for at, us in enumerate(USUAL + USUAL[: number - 6])
+            Attempt.of(run(factor * us, words=f"a{index} passed", load_us=[]))
+            for index, us in enumerate(USUAL + USUAL[: number - 6])
         ]
 
     runs = [*(device(1 + wobble / 1000) for wobble in (0, 1, -1, 0, 2, 0)), device(1.2)]
@@ -216,38 +223,38 @@ def test_a_device_that_became_slower_is_told_once_and_its_cases_are_not() -> Non
     assert not speed_of(perhaps).slower
     runs.append(device(1.201))
     late = speed_of(with_speed(compare(runs[-2], runs[-1]), runs[:-2], late=True))
-    (one,) = late.slower
-    assert (one.case, one.device, one.figure) == (None, "sim", "execute_us")
+    (change,) = late.slower
+    assert (change.case, change.device, change.figure) == (None, "sim", "execute_us")
     runs.append(device(1.199))
     again = speed_of(with_speed(compare(runs[-2], runs[-1]), runs[:-2], late=True))
     assert not again.slower
     # and one that becomes slower still is told by how much it is so now
     runs += [device(1.5), device(1.502)]
     new = speed_of(with_speed(compare(runs[-3], runs[-1]), runs[:-3], runs[-2:-1], late=True))
-    (one,) = new.slower
-    assert one.ratio == pytest.approx(1.25, rel=0.01)
+    (change,) = new.slower
+    assert change.ratio == pytest.approx(1.25, rel=0.01)
 
 
 def test_a_figure_needs_a_value_on_either_side() -> None:
     runs = [[Attempt.of(run(us))] for us in USUAL]
     other = [Attempt.of(attempt("a passed", measurements={"execute_us": [1], "run_us": 3}))]
-    found = speed_of(with_speed(compare(runs[-1], other), runs[:-1]))
-    assert figures(found) == 1
-    assert (found.base_runs, found.new_runs, found.effect) == (6, 1, 0.1)
+    speed = speed_of(with_speed(compare(runs[-1], other), runs[:-1]))
+    assert figures(speed) == 1
+    assert (speed.base_runs, speed.new_runs, speed.effect) == (6, 1, 0.1)
     nowhere = [replace(other[0], device=None)]
-    found = speed_of(with_speed(compare(nowhere, nowhere)))
-    assert figures(found) == 2
+    speed = speed_of(with_speed(compare(nowhere, nowhere)))
+    assert figures(speed) == 2
 
 
 def test_a_run_that_lacks_a_case_tells_nothing_of_it() -> None:
     runs = [[Attempt.of(run(us))] for us in (*USUAL, 1200, 1201)]
-    found = compare(runs[5], runs[7])
-    other = [Attempt.of(run(1, said="other passed"))]
-    without = speed_of(with_speed(found, [[], *runs[:5]], [other, runs[6]]))
-    (one,), (same,) = (
-        speed.slower for speed in (without, speed_of(with_speed(found, runs[:5], [runs[6]])))
+    comparison = compare(runs[5], runs[7])
+    other = [Attempt.of(run(1, words="other passed"))]
+    without = speed_of(with_speed(comparison, [[], *runs[:5]], [other, runs[6]]))
+    (item,), (same,) = (
+        speed.slower for speed in (without, speed_of(with_speed(comparison, runs[:5], [runs[6]])))
     )
-    assert one == same
+    assert item == same
 
 
 def test_of_nothing_nothing_is_judged() -> None:
@@ -260,16 +267,16 @@ def test_the_furthest_is_first_and_what_all_cases_have_in_common_before_it() -> 
     usual: dict[str, Any] = {name: [1000] for name in sizes}
     runs = [[Attempt.of(run(us, **usual))] for us in USUAL]
     runs += [[Attempt.of(run(1800, **sizes))] for _ in range(2)]
-    found = speed_of(with_speed(compare(runs[5], runs[7]), runs[:5], runs[6:7]))
-    assert [one.figure for one in found.slower] == ["create_us", "execute_us", "run_us"]
-    assert [one.figure for one in found.faster] == ["load_us"]
+    speed = speed_of(with_speed(compare(runs[5], runs[7]), runs[:5], runs[6:7]))
+    assert [change.figure for change in speed.slower] == ["create_us", "execute_us", "run_us"]
+    assert [change.figure for change in speed.faster] == ["load_us"]
 
 
 def test_only_what_passed_counts() -> None:
     base = [Attempt.of(run(us)) for us in USUAL]
-    odd = [Attempt.of(run(1200, said="a failed"))]
-    found = compare([base[-1]], [Attempt.of(run(1200))])
-    judged_ = with_speed(found, [[one] for one in base[:-1]], [odd])
+    odd = [Attempt.of(run(1200, words="a failed"))]
+    comparison = compare([base[-1]], [Attempt.of(run(1200))])
+    judged_ = with_speed(comparison, [[comparison] for comparison in base[:-1]], [odd])
     assert not speed_of(judged_).slower  # the run between failed: it confirms nothing
     failing = with_speed(compare([base[0]], odd))
     assert not figures(speed_of(failing))
@@ -278,16 +285,16 @@ def test_only_what_passed_counts() -> None:
 def test_a_case_goes_on_from_version_to_version() -> None:
     old = [[Attempt.of(run(us, qnn="2.50.40"))] for us in USUAL]
     new = [[Attempt.of(run(us, qnn="2.51.0"))] for us in (1200, 1201)]
-    found = with_speed(compare(old[-1], new[-1]), old[:-1], new[:1])
-    (one,) = speed_of(found).slower
-    assert "2.51.0" in (one.case or "")
+    comparison = with_speed(compare(old[-1], new[-1]), old[:-1], new[:1])
+    (change,) = speed_of(comparison).slower
+    assert "2.51.0" in (change.case or "")
 
 
 def test_a_run_beside_itself_gives_nothing() -> None:
     same = [Attempt.of(run(1000))]
-    found = with_speed(compare(same, same), [[Attempt.of(run(us))] for us in (900, 1300, 500)])
-    assert not [*speed_of(found).slower, *speed_of(found).faster]
-    assert not speed_of(found).suspects
+    comparison = with_speed(compare(same, same), [[Attempt.of(run(us))] for us in (900, 1300, 500)])
+    assert not [*speed_of(comparison).slower, *speed_of(comparison).faster]
+    assert not speed_of(comparison).suspects
 
 
 @pytest.fixture
@@ -298,40 +305,40 @@ def reports(tmp_path: Path) -> Path:
 
 
 def test_which_other_runs_tell_of_noise(reports: Path) -> None:
-    names = sorted(one.name for one in reports.glob("2*"))
+    names = sorted(report.name for report in reports.glob("2*"))
     run_folder(reports, run(1), command=("pytest", "-k", "tiny"))
     base, new = RunFolder.open(reports / names[2]), RunFolder.open(reports / names[5])
-    ids = [[one.run_id for one in side] for side in runs_around(base, new)]
+    ids = [[item.run_id for item in side] for side in runs_around(base, new)]
     started = sorted(names, key=lambda name: RunFolder.open(reports / name).info()["started"])
-    at, until = started.index(names[2]), started.index(names[5])
-    assert ids == [started[:at], started[at + 1 : until]]
+    index, until = started.index(names[2]), started.index(names[5])
+    assert ids == [started[:index], started[index + 1 : until]]
 
 
 def compared(reports: Path, *options: str) -> tuple[int, str]:
-    done = CliRunner().invoke(
+    completed = CliRunner().invoke(
         commands,
         ["compare", "--previous", str(reports / "latest"), *options],
         standalone_mode=False,
     )
-    assert done.exception is None, done.exception
-    return done.return_value, done.output
+    assert completed.exception is None, completed.exception
+    return completed.return_value, completed.output
 
 
 def test_a_night_job_ends_with_1_exactly_then(reports: Path) -> None:
     run_folder(reports, run(1200))
-    code, said = compared(reports, "--fail-on", "perf:10%")
+    code, texts = compared(reports, "--fail-on", "perf:10%")
     assert code == 0
-    assert "perhaps slower: execute_us of suites/test_a.py::test_b[sim-htp-2.51.0-a]" in said
-    assert "1 more run would tell" in said
+    assert "perhaps slower: execute_us of suites/test_a.py::test_b[sim-htp-2.51.0-a]" in texts
+    assert "1 more run would tell" in texts
     run_folder(reports, run(1201))
-    code, said = compared(reports, "--fail-on", "perf:10%")
+    code, texts = compared(reports, "--fail-on", "perf:10%")
     assert code == 1
-    assert "ends with 1: perf:10%" in said
+    assert "ends with 1: perf:10%" in texts
     assert compared(reports, "--fail-on", "perf:30%")[0] == 0
     assert compared(reports)[0] == 0
-    code, said = compared(reports, "--json", "--fail-on", "new")
-    report = json.loads(said)
-    assert [one["figure"] for one in report["speed"]["slower"]] == ["execute_us"]
+    code, texts = compared(reports, "--json", "--fail-on", "new")
+    report = json.loads(texts)
+    assert [change["figure"] for change in report["speed"]["slower"]] == ["execute_us"]
     assert report["speed"]["slower"][0]["ratio"] == pytest.approx(1.2, rel=0.01)
 
 
@@ -341,19 +348,19 @@ def test_an_earlier_run_that_cannot_be_read_tells_nothing(reports: Path) -> None
     journal.write_text(journal.read_text().replace('"schema":2', '"schema":3'))
     run_folder(reports, run(1200))
     run_folder(reports, run(1201))
-    code, said = compared(reports, "--fail-on", "perf:10%")
-    assert (code, "slower: execute_us" in said) == (1, True)
-    assert f"warning: {bad.name} is not used to judge noise: {journal}:1: is of schema 3" in said
+    code, texts = compared(reports, "--fail-on", "perf:10%")
+    assert (code, "slower: execute_us" in texts) == (1, True)
+    assert f"warning: {bad.name} is not used to judge noise: {journal}:1: is of schema 3" in texts
 
 
 def test_of_a_run_beside_itself_no_figure_is_unsure(reports: Path) -> None:
     latest = str(sorted(reports.glob("2*"))[-1])
-    done = CliRunner().invoke(commands, ["compare", latest, latest])
-    assert (done.exit_code, "not decided" in done.output) == (0, False)
+    completed = CliRunner().invoke(commands, ["compare", latest, latest])
+    assert (completed.exit_code, "not decided" in completed.output) == (0, False)
 
 
-def forms(found: Comparison, failed: Sequence[str] = ()) -> tuple[str, str, str, Any]:
-    whole = view_of(found, failed, base="base", run="run")
+def forms(comparison: Comparison, failed: Sequence[str] = ()) -> tuple[str, str, str, Any]:
+    whole = view_of(comparison, failed, base="base", run="run")
     report = comparison_report(whole, lambda *_: Bisectable()).model_dump(mode="json")
     return "\n".join(lines(whole)), markdown(whole), page(whole), report
 
@@ -376,8 +383,8 @@ def test_hostile_names_are_text() -> None:
     hostile = f"{CANARY} <script>alert(1)</script> `x` @everyone\n# head"
     name = {"case": f"suites/test_a.py::test_b[{hostile}]"}
     runs = [[Attempt.of(run(us).model_copy(update=name))] for us in (*USUAL, 1200, 1201)]
-    found = with_speed(compare(runs[5], runs[7]), runs[:5], runs[6:7])
-    _, comment, html, report = forms(found)
+    comparison = with_speed(compare(runs[5], runs[7]), runs[:5], runs[6:7])
+    _, comment, html, report = forms(comparison)
     assert "<script>" not in html
     assert not [line for line in comment.splitlines() if line.startswith("# ")]
     assert not steering(comment.encode())
@@ -389,26 +396,26 @@ LOADED = [1000, 2600, 900, 2500, 1100, 2700, 950]
 
 def test_a_slowdown_that_noise_hides_is_no_difference_that_is_not_there() -> None:
     """Three times as slow on a computer that something else works on, too."""
-    found = judged(*LOADED, 4600, 4700, new=2)
-    (hidden,) = speed_of(found).hidden
+    comparison = judged(*LOADED, 4600, 4700, new=2)
+    (hidden,) = speed_of(comparison).hidden
     assert hidden.tells is not None
     assert hidden.tells > hidden.ratio > 2
-    said = view_of(found, (), base="a", run="b")
+    texts = view_of(comparison, (), base="a", run="b")
     noise = f"too noisy to tell less than x {hidden.tells:.3g} of 1 figure"
-    assert f"; {noise}; 0 still failing" in said.verdict, said.verdict
-    assert "no difference" not in said.verdict
-    first = next(line for line in lines(said) if " x " in line)
+    assert f"; {noise}; 0 still failing" in texts.verdict, texts.verdict
+    assert "no difference" not in texts.verdict
+    first = next(line for line in lines(texts) if " x " in line)
     assert f"too noisy to tell less than x {hidden.tells:.3g} of execute_us: " in first
     assert f"x {hidden.ratio:.3g} (" in first
-    assert noise in markdown(said)
-    report = comparison_report(said, lambda *_: Bisectable())
+    assert noise in markdown(texts)
+    report = comparison_report(texts, lambda *_: Bisectable())
     assert report.speed is not None
     assert report.speed.hidden[0].tells == hidden.tells
 
 
 def test_what_is_quiet_or_not_far_off_is_not_called_too_noisy() -> None:
-    for took in ((*USUAL, 1001), (*USUAL, 1400, 1405), (*LOADED, 1000)):
-        found = judged(*took)
-        assert not speed_of(found).hidden
-        said = view_of(found, (), base="a", run="b")
-        assert "noisy" not in said.verdict
+    for durations in ((*USUAL, 1001), (*USUAL, 1400, 1405), (*LOADED, 1000)):
+        comparison = judged(*durations)
+        assert not speed_of(comparison).hidden
+        texts = view_of(comparison, (), base="a", run="b")
+        assert "noisy" not in texts.verdict

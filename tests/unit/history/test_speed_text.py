@@ -1,4 +1,4 @@
-"""What is said of changes that are made by hand."""
+"""Words for changes that are made by hand."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def speed(runs: int = 9, **more: Any) -> SpeedCompared:
 
 
 def test_a_line_for_each_change_and_devices_before_cases() -> None:
-    around = ("8 C hotter", "governor a (was b)")
+    surroundings = ("8 C hotter", "governor a (was b)")
     some = speed(
         slower=[
             row(None, "slower", 1.2),
             row("b", "slower", 1.6, "rss_bytes.peak"),
-            row("a", "slower", 1.5, surroundings=around),
+            row("a", "slower", 1.5, surroundings=surroundings),
         ],
         faster=[
             row("d", "faster", 0.25, "rss_bytes.peak", new_runs=1),
@@ -65,8 +65,8 @@ def test_only_the_first_are_told_and_how_many_more_there_are() -> None:
         faster=[row(str(n), "faster", 0.5) for n in range(3)],
         suspects=[row(str(n), "unsure", 1.5) for n in range(4)],
     )
-    found = list(speed_lines(many, 3))
-    assert [one.partition(":")[0] for one in found] == [
+    listed = list(speed_lines(many, 3))
+    assert [line.partition(":")[0] for line in listed] == [
         *["slower"] * 3,
         "... and 2 more slower",
         *["faster"] * 3,
@@ -74,10 +74,10 @@ def test_only_the_first_are_told_and_how_many_more_there_are() -> None:
         "... and 1 more that may have changed",
         "speed and memory",
     ]
-    assert [one for one in speed_lines(many, 4) if one.startswith("...")] == [
+    assert [line for line in speed_lines(many, 4) if line.startswith("...")] == [
         "... and 1 more slower"
     ]
-    assert not [one for one in speed_lines(many, 5) if one.startswith("...")]
+    assert not [line for line in speed_lines(many, 5) if line.startswith("...")]
     twenty_one = speed(slower=[row(str(n), "slower", 2.0) for n in range(21)])
     assert list(speed_lines(twenty_one))[20] == "... and 1 more slower"
 
@@ -91,13 +91,13 @@ def test_only_the_first_are_told_and_how_many_more_there_are() -> None:
         ({"more_new": 2, "more_base": 2}, "2 more runs and 2 more of the base would tell"),
     ],
 )
-def test_a_suspect_says_what_would_tell(more: dict[str, int], asked: str) -> None:
-    told = f"perhaps faster: run_us of a x 0.5 (0.45 to 0.6, 4 + 2 runs); {asked}"
+def test_a_suspect_says_what_would_tell(more: dict[str, int], needed: str) -> None:
+    text = f"perhaps faster: run_us of a x 0.5 (0.45 to 0.6, 4 + 2 runs); {needed}"
     last = "speed and memory: 0 figures the same within 10 %, 1 not decided yet"
     some = speed(suspects=[row("a", "unsure", 0.5, **more)], unsure=1)
-    assert list(speed_lines(some)) == [told, last]
+    assert list(speed_lines(some)) == [text, last]
     cooler = row("a", "unsure", 0.5, surroundings=("8 C cooler",), **more)
-    assert next(speed_lines(speed(suspects=[cooler], unsure=1))) == f"{told}; also 8 C cooler"
+    assert next(speed_lines(speed(suspects=[cooler], unsure=1))) == f"{text}; also 8 C cooler"
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_a_suspect_says_what_would_tell(more: dict[str, int], asked: str) -> Non
     ],
 )
 def test_with_few_runs_it_is_said_why_noise_is_not_known(
-    runs: int, unknown: int, told: str
+    runs: int, unknown: int, text: str
 ) -> None:
     (line,) = speed_lines(speed(runs=runs, unsure=1, unknown=unknown))
-    assert line == (f"speed and memory: 0 figures the same within 10 %, 1 not decided yet{told}")
+    assert line == (f"speed and memory: 0 figures the same within 10 %, 1 not decided yet{text}")
 
 
 def test_where_there_is_no_bound_json_has_none() -> None:
@@ -128,8 +128,8 @@ def test_of_nothing_that_was_measured_nothing_is_said() -> None:
     assert noise_summary(speed()) is None
 
 
-def hidden(case: str | None, ratio: float, tells: float, **more: Any) -> SpeedRow:
-    return row(case, "unsure", ratio, tells=tells, **more)
+def hidden(case: str | None, ratio: float, detectable: float, **more: Any) -> SpeedRow:
+    return row(case, "unsure", ratio, tells=detectable, **more)
 
 
 def test_noise_is_told_once_for_each_figure_of_a_device_with_its_middle_ratio() -> None:

@@ -1,4 +1,4 @@
-"""What a case is at: by tables, by properties, and over ten nights of cases whose rate is known."""
+"""States of cases: by tables, by properties, and over ten nights of cases whose rate is known."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def _ended(bad: bool) -> Attempt:
 def runs(text: str) -> list[CaseAttempts]:
     """`P F` are nights that passed and failed, `F7` had seven verdicts, `PF` both; `2:F` with
     version 2, `2@b:F` on device b."""
-    found = []
+    items = []
     for day, word in enumerate(text.split(), start=1):
-        where, _, ended = word.rpartition(":")
-        version, _, device = where.partition("@")
+        place, _, ended = word.rpartition(":")
+        version, _, device = place.partition("@")
         number = int(ended.lstrip("PF") or 1)
         passed, failed = (number if letter in ended else 0 for letter in "PF")
-        found.append(seen_then(f"2026-11-{day:02}", version or "1", device or "a", passed, failed))
-    return found
+        items.append(seen_then(f"2026-11-{day:02}", version or "1", device or "a", passed, failed))
+    return items
 
 
-def at(text: str) -> CaseState:
-    found = state_of(runs(text))
-    assert found is not None
-    return found
+def state_after(text: str) -> CaseState:
+    state = state_of(runs(text))
+    assert state is not None
+    return state
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def at(text: str) -> CaseState:
         ("P2 PF " + "P " * 24 + "F", "flaky", 2, True),
     ],
 )
-def test_what_a_case_is_at(nights: str, kind: str, since: int, sure: bool) -> None:
-    found = at(nights)
-    assert (found.kind, found.since, found.is_sure) == (kind, f"2026-11-{since:02}", sure)
+def test_what_a_case_is_at(nights: str, kind: str, since: int, is_sure: bool) -> None:
+    state = state_after(nights)
+    assert (state.kind, state.since, state.is_sure) == (kind, f"2026-11-{since:02}", is_sure)
 
 
 def test_nothing_is_said_of_what_had_no_verdict() -> None:
@@ -112,18 +112,20 @@ def test_nothing_is_said_of_what_had_no_verdict() -> None:
 
 
 def test_what_is_flaky_is_told_with_its_rate_and_why_it_is_not_the_version() -> None:
-    assert at("P P F P 2:P").summary.endswith("; good and bad with qnn 1"), "2 may have mended it"
-    found = at("P P F P")
-    assert (found.failed, found.verdicts) == (1, 4)
-    assert found.summary == (
+    assert state_after("P P F P 2:P").summary.endswith("; good and bad with qnn 1"), (
+        "2 may have mended it"
+    )
+    state = state_after("P P F P")
+    assert (state.failed, state.verdicts) == (1, 4)
+    assert state.summary == (
         "1 of 4 attempts failed on the same versions, first on 2026-11-03; good and bad with qnn "
         "1: it is not the version"
     )
 
 
 def test_attempts_of_a_run_count_each() -> None:
-    said = "a failed n=1;a passed n=2;a error n=3;a failed n=4 message=other"
-    (attempts,) = attempts_by_name(briefs(said)).values()
+    words = "a failed n=1;a passed n=2;a error n=3;a failed n=4 message=other"
+    (attempts,) = attempts_by_name(briefs(words)).values()
     assert (attempts.passed, attempts.failed, attempts.verdicts) == (1, 2, 3)
     assert (attempts.is_bad, attempts.is_flaky) == (None, True)
     assert attempts.bad is not None
@@ -136,19 +138,19 @@ words = st.sampled_from(["P", "F", "P7", "F7", "PF", "2:P", "2:F", "2:PF", "1@b:
 @reaches(0.3)
 @given(st.lists(words, min_size=1, max_size=12))
 def test_whatever_happens_it_says_what_was_seen(nights: list[str]) -> None:
-    found = at(" ".join(nights))
+    state = state_after(" ".join(nights))
     last = runs(" ".join(nights))[-1].is_bad
     if last is None:
-        assert found.kind == "flaky"
-    if found.kind in ("passing", "fixed"):
-        assert (last, found.failed) == (False, 0)
-    if found.kind in ("failing", "new"):
-        assert (last, found.failed) == (True, found.verdicts)
-    if found.kind == "flaky":
+        assert state.kind == "flaky"
+    if state.kind in ("passing", "fixed"):
+        assert (last, state.failed) == (False, 0)
+    if state.kind in ("failing", "new"):
+        assert (last, state.failed) == (True, state.verdicts)
+    if state.kind == "flaky":
         reached()
-        assert 0 < found.failed < found.verdicts, "of one device and its versions"
+        assert 0 < state.failed < state.verdicts, "of one device and its versions"
     else:
-        assert found.versions == ()
+        assert state.versions == ()
 
 
 @reaches(0.5)
@@ -157,9 +159,9 @@ def test_a_single_change_is_never_flaky(before: int, after: int, breaks: bool) -
     was, now = ("P", "F") if breaks else ("F", "P")
     for versions in ("1", "2"):
         for night in range(after):
-            said = " ".join([was] * before + [f"{versions}:{now}"] * (night + 1))
+            words = " ".join([was] * before + [f"{versions}:{now}"] * (night + 1))
             reached()
-            assert at(said).kind == (
+            assert state_after(words).kind == (
                 ("new" if breaks else "fixed")
                 if not night
                 else ("failing" if breaks else "passing")
@@ -169,11 +171,15 @@ def test_a_single_change_is_never_flaky(before: int, after: int, breaks: bool) -
 def history(*before: str, now: str, last: str = "") -> dict[str, CaseHistory]:
     """Of a case in its runs; `last` is its last verdict up to the base."""
 
-    def one(said: str) -> CaseAttempts:
-        (found,) = attempts_by_name(briefs(said)).values()
-        return found
+    def case_attempts(words: str) -> CaseAttempts:
+        (attempts,) = attempts_by_name(briefs(words)).values()
+        return attempts
 
-    known = CaseHistory(one(now), [one(said) for said in before], one(last) if last else None)
+    known = CaseHistory(
+        case_attempts(now),
+        [case_attempts(words) for words in before],
+        case_attempts(last) if last else None,
+    )
     return {known.now.last.case: known}
 
 
@@ -199,22 +205,24 @@ def history(*before: str, now: str, last: str = "") -> dict[str, CaseHistory]:
 def test_what_became_of_a_case_in_the_light_of_its_runs(
     before: str, now: str, histories: dict[str, CaseHistory], became: str
 ) -> None:
-    found = apply_history(compare(briefs(before), briefs(now)), histories)
-    assert [category for category, pairs in found.pairs.items() if pairs] == [became]
-    (pair,) = found.pairs[became]  # type: ignore[index]
+    comparison = apply_history(compare(briefs(before), briefs(now)), histories)
+    assert [category for category, pairs in comparison.pairs.items() if pairs] == [became]
+    (pair,) = comparison.pairs[became]  # type: ignore[index]
     assert pair.after is not None
-    assert (pair.after.case in found.states) == (became == "flaky")
+    assert (pair.after.case in comparison.states) == (became == "flaky")
 
 
 def test_nothing_is_passed_beside_what_is_flaky() -> None:
     known = history(*["a passed"] * 3, now="a failed;a passed n=2")
-    (one,) = known.values()
-    assert one.turned_flaky
-    assert not history("a failed;a passed n=2", now="a failed")[one.now.last.case].turned_flaky
+    (flaky_case,) = known.values()
+    assert flaky_case.turned_flaky
+    assert not history("a failed;a passed n=2", now="a failed")[
+        flaky_case.now.last.case
+    ].turned_flaky
     (expected,) = history("a passed", now="a failed known=k;a passed n=2").values()
     assert (expected.is_flaky, expected.turned_flaky) == (True, False)
-    found = apply_history(compare(briefs("a passed"), briefs("a failed;a passed n=2")), known)
-    whole = view_of(found, (), base="b", run="r")
+    comparison = apply_history(compare(briefs("a passed"), briefs("a failed;a passed n=2")), known)
+    whole = view_of(comparison, (), base="b", run="r")
     assert whole.mark == "nothing new fails"
     assert whole.verdict.startswith(
         "1 of 1 case has a verdict: 1 passed (1 of them flaky); 1 flaky; "
@@ -223,36 +231,38 @@ def test_nothing_is_passed_beside_what_is_flaky() -> None:
     assert line.startswith(
         "   1 x flaky: passed; 1 of 5 attempts failed on the same versions, first on "
     )
-    assert one.state is not None
-    assert one.state.summary in " ".join(line.split())
+    assert flaky_case.state is not None
+    assert flaky_case.state.summary in " ".join(line.split())
 
 
 # --- ten nights --------------------------------------------------------------------------------
 
 
-def told(ends: Callable[[int], bool], version: Callable[[int], str], number: int = 10) -> list[str]:
-    """What each night says of a case, which is run again as a night does."""
-    seen: list[CaseAttempts] = []
-    said = []
+def kinds_by_night(
+    ends: Callable[[int], bool], version: Callable[[int], str], number: int = 10
+) -> list[str]:
+    """Return the state of a case after each night, which is run again as a night does."""
+    runs_so_far: list[CaseAttempts] = []
+    kinds = []
     for night in range(number):
         verdicts = [ends(night)]
-        for wanted in (1, 1 + AGAIN):
-            verdicts += [ends(night) for _ in range(wanted - len(verdicts))]
+        for repeats in (1, 1 + AGAIN):
+            verdicts += [ends(night) for _ in range(repeats - len(verdicts))]
             bad = sum(verdicts)
             now = seen_then(f"night {night}", version(night), "a", len(verdicts) - bad, bad)
-            state = state_of([*seen, now])
+            state = state_of([*runs_so_far, now])
             assert state is not None
             kind = state.kind
             if not state.wants_more:
                 break
-        seen.append(now)
-        said.append(kind)
-    return said
+        runs_so_far.append(now)
+        kinds.append(kind)
+    return kinds
 
 
-def flaps(said: Sequence[str]) -> int:
-    """How often something was news that had been told as the contrary before."""
-    news = [kind for kind in said if kind in ("new", "fixed")]
+def flaps(kinds: Sequence[str]) -> int:
+    """Return how often news contradicts earlier news."""
+    news = [kind for kind in kinds if kind in ("new", "fixed")]
     return max(0, len(news) - 1)
 
 
@@ -264,32 +274,32 @@ VERSIONS: list[Callable[[int], str]] = [lambda _: "1", str]
 @pytest.mark.parametrize("version", VERSIONS)
 def test_ten_nights_of_a_flaky_case(rate: float, version: Callable[[int], str]) -> None:
     """It is told as flaky from the second night on at which it failed, and is news once at most."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for seed in range(500):
         draw = random.Random(seed)
-        said = told(lambda _, draw=draw: draw.random() < rate, version)  # type: ignore[misc]
-        failed = next((at for at, kind in enumerate(said) if kind != "passing"), len(said))
-        found["flaps"] += flaps(said)
-        found["nights"] += len(said[failed + 1 :])
-        found["flaky"] += said[failed + 1 :].count("flaky")
-    print(f"{rate:.0%}: {found}")
-    assert found["flaps"] == 0
-    assert found["flaky"] / found["nights"] > 0.98
+        kinds = kinds_by_night(lambda _, draw=draw: draw.random() < rate, version)  # type: ignore[misc]
+        failed = next((night for night, kind in enumerate(kinds) if kind != "passing"), len(kinds))
+        counts["flaps"] += flaps(kinds)
+        counts["nights"] += len(kinds[failed + 1 :])
+        counts["flaky"] += kinds[failed + 1 :].count("flaky")
+    print(f"{rate:.0%}: {counts}")
+    assert counts["flaps"] == 0
+    assert counts["flaky"] / counts["nights"] > 0.98
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("at", range(1, 9))
-def test_ten_nights_of_a_regression_and_of_a_fix(version: Callable[[int], str], at: int) -> None:
+def test_ten_nights_of_a_regression_and_of_a_fix(version: Callable[[int], str], turn: int) -> None:
     for breaks in (True, False):
-        said = told(lambda night, breaks=breaks: (night >= at) is breaks, version)  # type: ignore[misc]
+        kinds = kinds_by_night(lambda night, breaks=breaks: (night >= turn) is breaks, version)  # type: ignore[misc]
         before, news, after = (
             ("passing", "new", "failing") if breaks else ("failing", "fixed", "passing")
         )
-        assert said == [before] * at + [news] + [after] * (9 - at)
+        assert kinds == [before] * turn + [news] + [after] * (9 - turn)
     # it is broken, and mended two nights later
-    both = told(lambda night: at <= night < at + 2, version)
-    assert both[at] == "new"
-    assert both[at + 2 : at + 3] == ["fixed"][: len(both) - at - 2]
+    both = kinds_by_night(lambda night: turn <= night < turn + 2, version)
+    assert both[turn] == "new"
+    assert both[turn + 2 : turn + 3] == ["fixed"][: len(both) - turn - 2]
     assert "flaky" not in both
 
 

@@ -1,4 +1,4 @@
-"""What is said of how the surroundings of two measurements differ."""
+"""Differences in the surroundings of two measurements, in words."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ USUAL: dict[str, Any] = {
         ({"hottest_c": 52, "log_level": "off"}, ["12 C hotter", "log level off (was warn)"]),
     ],
 )
-def test_what_is_far_apart_is_told(changed: dict[str, Any], said: list[str]) -> None:
-    assert list(differences([USUAL], [USUAL | changed])) == said
+def test_what_is_far_apart_is_told(changed: dict[str, Any], expected: list[str]) -> None:
+    assert list(differences([USUAL], [USUAL | changed])) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,14 @@ def test_what_is_far_apart_is_told(changed: dict[str, Any], said: list[str]) -> 
         ({"cases_before": 20}, {"cases_before": 10}, []),
     ],
 )
-def test_what_is_just_far_enough(was: dict[str, Any], now: dict[str, Any], said: list[str]) -> None:
-    assert list(differences([USUAL | was], [USUAL | now])) == said
+def test_what_is_just_far_enough(
+    was: dict[str, Any], now: dict[str, Any], expected: list[str]
+) -> None:
+    assert list(differences([USUAL | was], [USUAL | now])) == expected
 
 
 def test_far_back_is_told_only_where_it_is_far_in_comparison() -> None:
-    late = [USUAL | {"cases_before": at} for at in (99, 112)]
+    late = [USUAL | {"cases_before": index} for index in (99, 112)]
     assert list(differences(late[:1], late[1:])) == []
 
 
@@ -104,8 +106,8 @@ def test_of_many_cases_the_middle_counts_and_no_order() -> None:
         ({}, {"a.py": "1"}, ()),
     ],
 )
-def test_files_of_tests_that_changed(base: object, new: object, said: tuple[str, ...]) -> None:
-    assert files_changed({"code": base}, {"code": new}) == said
+def test_files_of_tests_that_changed(base: object, new: object, expected: tuple[str, ...]) -> None:
+    assert files_changed({"code": base}, {"code": new}) == expected
     assert files_changed(None, {"code": new}) == ()
 
 
@@ -146,8 +148,8 @@ def test_only_files_that_cases_may_use_can_have_brought_it(
         (None, ["a"], ()),
     ],
 )
-def test_devices_that_are_not_used_any_more(base: Any, new: Any, gone: tuple[str, ...]) -> None:
-    assert devices_gone({"devices": base}, {"devices": new}) == gone
+def test_devices_that_are_not_used_any_more(base: Any, new: Any, missing: tuple[str, ...]) -> None:
+    assert devices_gone({"devices": base}, {"devices": new}) == missing
 
 
 def test_of_many_files_the_first_are_named() -> None:

@@ -1,4 +1,4 @@
-"""What runs after each other say of a case and of a kind of failure, by hand-made nights."""
+"""Cases and kinds of failures over hand-made nights."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def history_of_runs(
     facts: Mapping[str, CauseFacts] = MappingProxyType({}),
 ) -> HistoryReport:
     """Of runs in their order."""
-    held = [StoredRun(run, "", 0, "") for run, _ in runs]
-    attempts = [(group_key(one), run, one) for run, briefs in runs for one in briefs]
-    attempts.sort(key=lambda one: one[:2])
-    return history_of(attempts, held, bisectable, Filter(diagnosis=diagnosis), facts.get)
+    stored = [StoredRun(run, "", 0, "") for run, _ in runs]
+    attempts = [(group_key(attempt), run, attempt) for run, briefs in runs for attempt in briefs]
+    attempts.sort(key=lambda entry: entry[:2])
+    return history_of(attempts, stored, bisectable, Filter(diagnosis=diagnosis), facts.get)
 
 
 def at_night(*runs: str) -> list[tuple[str, list[Attempt]]]:
     """A run a night, from 2026-11-01 on; ids that do not sort as they were begun."""
-    told = []
-    for day, said in enumerate(runs, start=1):
+    nights_run = []
+    for day, words in enumerate(runs, start=1):
         started = f"2026-11-{day:02}T20:00:00Z"
-        made = [attempt(one, started=started) for one in said.split(";") if one.strip()]
-        told.append((f"run-{99 - day}", [Attempt.of(one) for one in made]))
-    return told
+        records = [attempt(word, started=started) for word in words.split(";") if word.strip()]
+        nights_run.append((f"run-{99 - day}", [Attempt.of(record) for record in records]))
+    return nights_run
 
 
 def nights(*runs: str, diagnosis: str = "") -> HistoryReport:
@@ -144,27 +144,27 @@ def test_each_run_counts_once_in_what_is_counted_of_it() -> None:
 
 
 def test_the_last_thirty_runs_are_shown() -> None:
-    runs = [Attempt.of(attempt(one)) for one in ("a failed", "a failed", *["a passed"] * 29)]
-    (line,) = lines_of(attempts_by_name([one]) for one in runs)
+    runs = [Attempt.of(attempt(name)) for name in ("a failed", "a failed", *["a passed"] * 29)]
+    (line,) = lines_of(attempts_by_name([run]) for run in runs)
     assert marks(line) == "F" + 29 * "."
     assert len(line.runs) == 31
 
 
 def test_versions_side_by_side_are_a_line_each() -> None:
     both = "a@2.50.40 passed;a@2.51.0 failed"
-    found = lines_of_nights("a@2.50.40 passed", both, both)
-    assert sorted(marks(line) for line in found) == ["...", "FF"]
+    lines = lines_of_nights("a@2.50.40 passed", both, both)
+    assert sorted(marks(line) for line in lines) == ["...", "FF"]
     # and where one follows the other they part again as soon as both run
-    found = lines_of_nights("a@2.50.40 passed", "a@2.51.0 failed", both)
-    assert sum(len(line.runs) for line in found) == 4
+    lines = lines_of_nights("a@2.50.40 passed", "a@2.51.0 failed", both)
+    assert sum(len(line.runs) for line in lines) == 4
     # a third version is a line of its own beside two, as are two beside one
-    found = lines_of_nights(both, "a@2.52.0 passed", "a@2.52.0 failed")
-    assert [marks(line) for line in found] == [".", "F", ".F"]
-    found = lines_of_nights("a@2.49.0 failed", both, "a@2.49.0 failed")
-    assert [marks(line) for line in found] == ["FF", ".", "F"]
+    lines = lines_of_nights(both, "a@2.52.0 passed", "a@2.52.0 failed")
+    assert [marks(line) for line in lines] == [".", "F", ".F"]
+    lines = lines_of_nights("a@2.49.0 failed", both, "a@2.49.0 failed")
+    assert [marks(line) for line in lines] == ["FF", ".", "F"]
     # as is another engine, also under the same name
-    found = lines_of_nights("a passed", "a failed engine=ort", "a failed engine=ort")
-    assert [marks(line) for line in found] == [".", "FF"]
+    lines = lines_of_nights("a passed", "a failed engine=ort", "a failed engine=ort")
+    assert [marks(line) for line in lines] == [".", "FF"]
 
 
 def told_of(*runs: str) -> dict[str, tuple[str, list[str]]]:
@@ -223,44 +223,48 @@ def told_of(*runs: str) -> dict[str, tuple[str, list[str]]]:
     ],
 )
 def test_a_row_is_one_case(
-    runs: tuple[str, ...], told: Mapping[str, tuple[str, list[str]]]
+    runs: tuple[str, ...], expected: Mapping[str, tuple[str, list[str]]]
 ) -> None:
-    assert told_of(*runs) == told
+    assert told_of(*runs) == expected
 
 
 @given(st.lists(st.sets(st.sampled_from(["2.47.0", "2.48.40", "2.51.0"]), min_size=1), max_size=6))
 def test_no_name_is_in_two_rows_and_none_goes_back(runs: list[set[str]]) -> None:
-    said = [";".join(f"a@{one} passed" for one in sorted(versions)) for versions in runs]
-    of_line = [[one.last.axis("qnn") for one in line.runs] for line in lines_of_nights(*said)]
+    words = [";".join(f"a@{version} passed" for version in sorted(versions)) for versions in runs]
+    of_line = [[run.last.axis("qnn") for run in line.runs] for line in lines_of_nights(*words)]
     assert sum(map(len, of_line)) == sum(map(len, runs)), "each attempt is in one"
-    assert sum(len(set(of)) for of in of_line) == len({one for of in of_line for one in of})
-    assert of_line == [sorted(of, key=lambda one: version_key(str(one))) for of in of_line]
+    assert sum(len(set(of)) for of in of_line) == len({name for of in of_line for name in of})
+    assert of_line == [sorted(of, key=lambda name: version_key(str(name))) for of in of_line]
 
 
 def test_a_case_that_was_run_again_fails_since_it_first_did() -> None:
     started = [f"2026-11-02T{hour}:00:00.000000Z" for hour in ("20", "21", "22")]
-    made = [attempt(f"a failed n={at}", started=one) for at, one in enumerate(started, 1)]
+    records = [
+        attempt(f"a failed n={index}", started=start) for index, start in enumerate(started, 1)
+    ]
     first = Attempt.of(attempt("a passed", started="2026-11-01T20:00:00Z"))
-    found = history_of_runs([("r1", [first]), ("r2", [Attempt.of(one) for one in made])], advised)
-    (row,) = found.cases
-    (kind,) = found.kinds
+    report = history_of_runs(
+        [("r1", [first]), ("r2", [Attempt.of(record) for record in records])], advised
+    )
+    (row,) = report.cases
+    (kind,) = report.kinds
     assert (row.attempts, row.failed_attempts) == (4, 3)
-    said = "1 of 2 runs passed, 3 of 4 attempts failed"
-    assert f"        fails since 2026-11-02; {said}" in list(lines(found))
+    text = "1 of 2 runs passed, 3 of 4 attempts failed"
+    assert f"        fails since 2026-11-02; {text}" in list(lines(report))
     assert (row.since, row.first_bad_at, kind.first) == (started[0],) * 3
-    (line,) = lines_of([attempts_by_name([Attempt.of(one) for one in reversed(made)])])
+    (line,) = lines_of([attempts_by_name([Attempt.of(record) for record in reversed(records)])])
     assert line.since == started[0], "in whatever order they stand"
 
 
 def test_each_cause_of_a_row_is_told() -> None:
-    told = list(lines(nights("a passed", "a failed id=x", "a failed id=y", "a failed id=y")))
-    assert "        failed for 2 causes: y; x" in told
-    assert not any("causes" in one for one in lines(nights("a passed", "a failed id=x")))
+    text_lines = list(lines(nights("a passed", "a failed id=x", "a failed id=y", "a failed id=y")))
+    assert "        failed for 2 causes: y; x" in text_lines
+    assert not any("causes" in line for line in lines(nights("a passed", "a failed id=x")))
 
 
 def test_a_kind_is_counted_by_runs_and_by_cases_whatever_their_versions() -> None:
-    made = at_night("a failed id=x", "b failed id=x;b@2.52.0 failed id=x", "a failed id=x")
-    (kind,) = history_of_runs(made[::-1]).kinds
+    nights = at_night("a failed id=x", "b failed id=x;b@2.52.0 failed id=x", "a failed id=x")
+    (kind,) = history_of_runs(nights[::-1]).kinds
     assert (kind.failures, kind.cases, kind.runs) == (4, 2, 3)
     assert (kind.first[:10], kind.last[:10]) == ("2026-11-01", "2026-11-03")
     assert (kind.devices, kind.versions) == (("sim",), ("qnn 2.51.0", "qnn 2.52.0"))
@@ -276,43 +280,43 @@ def test_a_kind_names_its_versions_and_a_device_if_there_is_one() -> None:
 
 
 def test_a_kind_has_the_facts_of_its_cause_as_long_as_a_case_fails_so() -> None:
-    made = at_night("a passed;b failed message=two", "a failed id=x;b failed message=two")
-    causes = [cause_id(brief) for brief in made[1][1]]
+    nights = at_night("a passed;b failed message=two", "a failed id=x;b failed message=two")
+    causes = [cause_id(brief) for brief in nights[1][1]]
     devices = (DeviceResult(device="sim", soc="S", result="affected"),)
     facts = {
         cause: CauseFacts(shows="fails", devices=devices, since="2026-11-02", since_run="r")
         for cause in causes
     }
-    found = history_of_runs(made, facts=facts)
-    assert {kind.kind: kind.facts for kind in found.kinds} == {
+    report = history_of_runs(nights, facts=facts)
+    assert {kind.kind: kind.facts for kind in report.kinds} == {
         "x": facts[causes[0]],
         "call|1002|two": facts[causes[1]],
     }
     line = "        fails on 1 of 1 tested S (sim); since 2026-11-02, its first stored run"
-    assert list(lines(found)).count(line) == 2
-    gone = [*made, *at_night("", "", "a passed;b failed message=two")[2:]]
-    assert {kind.kind: kind.facts for kind in history_of_runs(gone, facts=facts).kinds} == {
+    assert list(lines(report)).count(line) == 2
+    missing = [*nights, *at_night("", "", "a passed;b failed message=two")[2:]]
+    assert {kind.kind: kind.facts for kind in history_of_runs(missing, facts=facts).kinds} == {
         "x": None,
         "call|1002|two": facts[causes[1]],
     }
 
 
 def test_kinds_are_diagnoses_or_else_signatures() -> None:
-    found = nights(
+    report = nights(
         "a failed id=x;b failed message=one",
         "a passed;b failed message=one",
         "a@2.52.0 failed id=x;c crashed id=x;d error",
     )
-    kinds = {kind.kind: kind for kind in found.kinds}
+    kinds = {kind.kind: kind for kind in report.kinds}
     assert set(kinds) == {"x", "call|1002|one"}
-    one = kinds["x"]
-    assert (one.failures, one.first[:10], one.last[:10]) == (3, "2026-11-01", "2026-11-03")
-    assert one.cases == 2, "another version is not another case"
+    kind_x = kinds["x"]
+    assert (kind_x.failures, kind_x.first[:10], kind_x.last[:10]) == (3, "2026-11-01", "2026-11-03")
+    assert kind_x.cases == 2, "another version is not another case"
     (often,) = nights("a failed id=x", "a failed id=x", "a failed id=x").kinds
     assert (often.runs, often.cases, often.failures) == (3, 1, 3)
-    assert (one.devices, one.versions) == (("sim",), ("qnn 2.51.0", "qnn 2.52.0"))
-    told = nights("a failed id=x;b failed", diagnosis="x")
-    assert [kind.kind for kind in told.kinds] == ["x"]
+    assert (kind_x.devices, kind_x.versions) == (("sim",), ("qnn 2.51.0", "qnn 2.52.0"))
+    of_diagnosis = nights("a failed id=x;b failed", diagnosis="x")
+    assert [kind.kind for kind in of_diagnosis.kinds] == ["x"]
     only = nights("a failed id=x;b failed", "a passed;b failed", diagnosis="x")
     assert [case.recent for case in only.cases] == ["F."]
 
@@ -330,8 +334,8 @@ def advised(_: Pair, __: CaseState | None) -> Bisectable:
 
 
 def test_what_is_told() -> None:
-    made = at_night("a@2.50.40 passed;b passed", "a@2.51.0 failed id=x;b passed")
-    assert list(lines(history_of_runs(made, advised))) == [
+    stored = at_night("a@2.50.40 passed;b passed", "a@2.51.0 failed id=x;b passed")
+    assert list(lines(history_of_runs(stored, advised))) == [
         "2 runs, 2026-11-01 to 2026-11-02",
         "    1 x x: 2026-11-02, 1 case",
         "        on sim; qnn 2.51.0",
@@ -348,10 +352,10 @@ def test_what_is_told() -> None:
 
 @pytest.mark.parametrize("later", ["", "a@2.50.40 passed;a@2.51.0 failed"])
 def test_what_passed_beside_a_failure_was_not_before_it(later: str) -> None:
-    made = at_night("a@2.50.40 passed;a@2.51.0 failed", *filter(None, [later]))
-    (said,) = (line for line in lines(history_of_runs(made, advised)) if "2.50.40)" in line)
+    nights = at_night("a@2.50.40 passed;a@2.51.0 failed", *filter(None, [later]))
+    (text,) = (line for line in lines(history_of_runs(nights, advised)) if "2.50.40)" in line)
     day = "02" if later else "01"
-    assert said == (
+    assert text == (
         f"        passed 2026-11-{day}T20:00:00 (qnn 2.50.40), "
         "failed 2026-11-01T20:00:00 (qnn 2.51.0)"
     )
@@ -361,17 +365,17 @@ def test_a_flaky_case_is_told_with_its_rate_and_is_not_bisected() -> None:
     def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
         return NewFailure.of(pair, state).bisectable("lab.yaml", "reports")
 
-    made = at_night("a passed", "a failed", "a passed", "a@2.52.0 failed")
-    report = history_of_runs(made, bisectable)
-    told = list(lines(report))
+    nights = at_night("a passed", "a failed", "a passed", "a@2.52.0 failed")
+    report = history_of_runs(nights, bisectable)
+    text_lines = list(lines(report))
     (row,) = report.cases
-    assert told[4] == (
+    assert text_lines[4] == (
         "        flaky, failed in its last run; 2 of 4 runs passed, 1 of 3 attempts failed on the "
         "same versions"
     )
     why = "flaky: 1 of 3 attempts failed on the same versions, first on 2026-11-02; "
     why += "good and bad with "
-    assert told[6].strip() == f"{why}qnn 2.51.0: it is not the version"
+    assert text_lines[6].strip() == f"{why}qnn 2.51.0: it is not the version"
     assert (row.state, row.bisect) == ("flaky", None)
 
 
@@ -379,26 +383,26 @@ def test_a_case_that_became_flaky_with_a_version_is_bisected_as_flaky() -> None:
     def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
         return NewFailure.of(pair, state).bisectable("lab.yaml", "reports")
 
-    made = at_night(*["a passed"] * 4, "a@2.52.0 passed n=1;a@2.52.0 failed n=2")
-    (row,) = history_of_runs(made, bisectable).cases
+    nights = at_night(*["a passed"] * 4, "a@2.52.0 passed n=1;a@2.52.0 failed n=2")
+    (row,) = history_of_runs(nights, bisectable).cases
     assert row.bisect is not None
     assert " ".join(row.bisect).count("--good 2.51.0 --bad 2.52.0 --repeat 7") == 1
 
 
 def test_what_has_no_verdict_now_is_not_said_to_pass() -> None:
-    found = nights("a passed;b passed;c failed", "a passed;b error cause=config;c error")
-    told = list(lines(found))
-    assert told[0].endswith("; 2 cases without a verdict in the last run")
+    report = nights("a passed;b passed;c failed", "a passed;b error cause=config;c error")
+    text_lines = list(lines(report))
+    assert text_lines[0].endswith("; 2 cases without a verdict in the last run")
     assert any(
-        "no verdict now, lost to the lab; failed before, since 2026-11-01" in t for t in told
+        "no verdict now, lost to the lab; failed before, since 2026-11-01" in t for t in text_lines
     )
-    assert told[-1] == "1 case never failed, 1 case never failed before the verdict was lost"
+    assert text_lines[-1] == "1 case never failed, 1 case never failed before the verdict was lost"
 
 
 def test_what_was_never_judged_did_not_pass_either_and_comes_last() -> None:
-    found = nights("a unsupported;b failed;c passed", "a skipped;b passed;c passed")
-    assert [case.case[-2] for case in found.cases] == ["b", "c", "a"]
-    *_, last = lines(found)
+    report = nights("a unsupported;b failed;c passed", "a skipped;b passed;c passed")
+    assert [case.case[-2] for case in report.cases] == ["b", "c", "a"]
+    *_, last = lines(report)
     assert last == "1 case never failed, 1 case never had a verdict"
     *_, last = lines(nights("b failed"))
     assert last == "each case failed at some time"
@@ -407,8 +411,8 @@ def test_what_was_never_judged_did_not_pass_either_and_comes_last() -> None:
 def test_json_keeps_to_its_schema() -> None:
     hostile = f"{CANARY}<script>`|"
     records = [attempt("a passed"), attempt("b failed message=x", file=f"{hostile}.py")]
-    made = list(map(Attempt.of, records))
-    report = history_of_runs([("r", made), ("s", made)])
+    attempts = list(map(Attempt.of, records))
+    report = history_of_runs([("r", attempts), ("s", attempts)])
     lacking = LackingRun(run="r", started="s", not_run=None)
     whole = report.model_copy(update={"lacking": (lacking,)})
     schema = json.loads(schemas()["history.schema.json"])
@@ -428,9 +432,9 @@ def test_json_keeps_to_its_schema() -> None:
         ("a", "b", False),
     ],
 )
-def test_the_kin_of_a_case_is_itself_of_other_versions(one: str, other: str, same: bool) -> None:
-    def kin(case: str) -> str:
+def test_the_kin_of_a_case_is_itself_of_other_versions(name: str, other: str, same: bool) -> None:
+    def group(case: str) -> str:
         return group_key(Attempt.of(record(case=case, axes={})))
 
-    assert (kin(f"test_a.py::test[{one}]") == kin(f"test_a.py::test[{other}]")) is same
-    assert kin(f"test_a.py::test[{one}]") != kin(f"test_b.py::test[{one}]")
+    assert (group(f"test_a.py::test[{name}]") == group(f"test_a.py::test[{other}]")) is same
+    assert group(f"test_a.py::test[{name}]") != group(f"test_b.py::test[{name}]")

@@ -28,7 +28,7 @@ SESSION = "suites/test_ort_sessions.py::test_session[tiny]"
 
 @dataclass(frozen=True)
 class Done:
-    """How a bisection ended; `result` is empty where it printed none."""
+    """The end of a bisection; `result` is empty where it printed none."""
 
     code: int
     result: dict[str, Any]
@@ -51,17 +51,17 @@ def command(lab: DeviceRuns, *arguments: object) -> list[str]:
 
 def bisect(lab: DeviceRuns, *arguments: object, **settings: str) -> Done:
     words = command(lab, *arguments)[2:]
-    return told(run_module(words, ROOT, lab.environment | settings, TIMEOUT_S))
+    return done_of(run_module(words, ROOT, lab.environment | settings, TIMEOUT_S))
 
 
-def told(done: subprocess.CompletedProcess[str]) -> Done:
-    result = json.loads(done.stdout) if done.stdout.strip() else {}
-    return Done(done.returncode, result, done.stderr)
+def done_of(completed: subprocess.CompletedProcess[str]) -> Done:
+    result = json.loads(completed.stdout) if completed.stdout.strip() else {}
+    return Done(completed.returncode, result, completed.stderr)
 
 
 def refused(lab: DeviceRuns, *arguments: object) -> Done:
-    """How wrong input ends, which needs no process of its own."""
-    return told(qnn_harness(*command(lab, *arguments)[3:], environment=lab.environment))
+    """Return the end of a bisection with wrong input, which needs no process of its own."""
+    return done_of(qnn_harness(*command(lab, *arguments)[3:], environment=lab.environment))
 
 
 def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | None:
@@ -90,7 +90,7 @@ def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | N
 
 
 def interrupted(lab: DeviceRuns, *arguments: object, cwd: Path) -> str:
-    """What it says on stderr that gets Ctrl-C once a run has answered."""
+    """Return the stderr of a bisection that gets Ctrl-C once a run has answered."""
     process = subprocess.Popen(
         command(lab, *arguments),
         cwd=cwd,
@@ -109,16 +109,16 @@ def interrupted(lab: DeviceRuns, *arguments: object, cwd: Path) -> str:
     return errors
 
 
-def require_nothing_made_twice(lab: DeviceRuns, done: Done) -> int:
+def require_nothing_made_twice(lab: DeviceRuns, completed: Done) -> int:
     """Each place was answered once, and asked again only after a death; how many deaths it saw."""
-    text = (lab.reports / done.result["bisect"] / "log.jsonl").read_text()
+    text = (lab.reports / completed.result["bisect"] / "log.jsonl").read_text()
     log = [json.loads(line) for line in text.splitlines()]
-    answered = [tuple(entry["at"]) for entry in log if entry["kind"] == "answered"]
-    assert len(answered) == len(set(answered)) <= 4
+    answers = [tuple(entry["at"]) for entry in log if entry["kind"] == "answered"]
+    assert len(answers) == len(set(answers)) <= 4
     kinds = [entry["kind"] for entry in log]
     for before, after in itertools.pairwise(kinds):
         assert (before, after) != ("asked", "asked")
-    assert kinds.count("asked") <= len(answered) + kinds.count("resumed")
+    assert kinds.count("asked") <= len(answers) + kinds.count("resumed")
     return kinds.count("resumed")
 
 
@@ -140,12 +140,12 @@ def bisect_stand_in(
 
 def every_version(lab: DeviceRuns, chosen: str, *arguments: str) -> dict[tuple[str, str], str]:
     """{(compiler, qnn) or (ort, qnn): good or bad} of a case with all versions, in one run."""
-    done = lab.run("-k", chosen, *arguments)
-    found = {}
-    for case in done.cases:
+    completed = lab.run("-k", chosen, *arguments)
+    outcomes = {}
+    for case in completed.cases:
         axes = case["axes"]
         first = axes["ort"] if axes["ort"] is not None else axes["compiler"]
         assert case["outcome"] in ("passed", "failed", "crashed", "hung"), case
-        found[str(first), str(axes["qnn"])] = "good" if case["outcome"] == "passed" else "bad"
-    assert found, done.output
-    return found
+        outcomes[str(first), str(axes["qnn"])] = "good" if case["outcome"] == "passed" else "bad"
+    assert outcomes, completed.output
+    return outcomes

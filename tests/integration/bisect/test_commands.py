@@ -37,7 +37,7 @@ QNN = list(QNN_WHEELS)
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A bisection that is over."""
-    runs = ScriptedRuns(lambda at, _: "failed" if at[0] >= QNN[2] else "passed")
+    runs = ScriptedRuns(lambda point, _: "failed" if point[0] >= QNN[2] else "passed")
     bisection = new_bisection(tmp_path, AxisSpec(axis="qnn", candidates=tuple(QNN)), runs)
     bisection.run()
     bisection.folder.close()
@@ -46,10 +46,10 @@ def folder(tmp_path: Path) -> Path:
 
 def call(*arguments: object) -> tuple[int, str]:
     runner = CliRunner()
-    done = runner.invoke(commands, [str(part) for part in arguments], standalone_mode=False)
-    if done.exception is not None:
-        raise done.exception
-    return done.return_value or 0, done.output
+    completed = runner.invoke(commands, [str(part) for part in arguments], standalone_mode=False)
+    if completed.exception is not None:
+        raise completed.exception
+    return completed.return_value or 0, completed.output
 
 
 def test_the_log_is_shown(folder: Path) -> None:
@@ -64,22 +64,26 @@ def test_the_log_is_shown(folder: Path) -> None:
 def test_a_log_can_be_replayed_without_running(folder: Path, tmp_path: Path) -> None:
     assert call("bisect", "replay", folder / LOG, "--dry-run")[0] == 0
     lines = (folder / LOG).read_text().splitlines()
-    kept = [line for line in lines if f'["{QNN[2]}"]' not in line and "concluded" not in line]
+    remaining = [line for line in lines if f'["{QNN[2]}"]' not in line and "concluded" not in line]
     edited = tmp_path / "edited.jsonl"
-    edited.write_text("\n".join(kept) + "\n")
+    edited.write_text("\n".join(remaining) + "\n")
     code, shown = call("bisect", "replay", edited, "--dry-run")
     assert (code, shown.startswith(f"next to run: {QNN[2]}")) == (1, True)
     code, shown = call("bisect", "replay", edited, "--dry-run", "--json")
-    asked = json.loads(shown)
-    assert (code, asked["next"]["at"], asked["answer"], asked["finished"]) == (
+    document = json.loads(shown)
+    assert (code, document["next"]["at"], document["answer"], document["finished"]) == (
         1,
         [QNN[2]],
         None,
         False,
     )
-    over = json.loads(call("bisect", "replay", folder / LOG, "--dry-run", "--json")[1])
-    assert (over["next"], over["answer"]["first_bad"], over["exit_code"]) == (None, QNN[2], 0)
-    edited.write_text("nonsense\n" + "\n".join(kept))
+    replayed = json.loads(call("bisect", "replay", folder / LOG, "--dry-run", "--json")[1])
+    assert (replayed["next"], replayed["answer"]["first_bad"], replayed["exit_code"]) == (
+        None,
+        QNN[2],
+        0,
+    )
+    edited.write_text("nonsense\n" + "\n".join(remaining))
     with pytest.raises(Exception, match=r"edited.jsonl:1"):
         call("bisect", "replay", edited, "--dry-run")
 
@@ -104,10 +108,10 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(lab: DeviceRuns) -> None:
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "to go on: qnn-harness bisect --resume " in errors
-    left = subprocess.run(
+    processes = subprocess.run(
         ["pgrep", "-f", str(lab.reports)], capture_output=True, text=True, check=False
     )
-    assert not left.stdout, left.stdout
+    assert not processes.stdout, processes.stdout
     stopped = bisect(lab, "--resume", "--max-minutes", "0.0001")
     assert (stopped.code, stopped.result["finished"]) == (3, False)
     assert "the time is over" in stopped.errors
@@ -118,62 +122,64 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(lab: DeviceRuns) -> None:
 def test_a_run_that_does_not_end_is_ended(tmp_path: Path) -> None:
     suite = tmp_path / "test_slow.py"
     suite.write_text("import time\n\ndef test_slow():\n    time.sleep(600)\n")
-    began = time.monotonic()
+    start = time.monotonic()
     end = run_case(["-p", "no:cacheprovider", str(suite)], tmp_path / "reports", tmp_path, 4)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - start < 30
     assert (end.exit_code, end.record, end.folder) == (None, None, None)
     assert judge(end, ANY_FAILURE, None).answer == "unknown"
-    left = subprocess.run(["pgrep", "-f", str(suite)], capture_output=True, text=True, check=False)
-    assert not left.stdout
+    processes = subprocess.run(
+        ["pgrep", "-f", str(suite)], capture_output=True, text=True, check=False
+    )
+    assert not processes.stdout
 
 
 @pytest.mark.slow
 def test_corners_are_gone_on_with_after_ctrl_c(lab: DeviceRuns) -> None:
     """Only an old QNN with a new ORT fails: each axis is searched with the other at its bad end."""
     pairs = ("--good", f"qnn={QNN[1]},ort=1.27.0", "--bad", f"qnn={QNN[0]},ort=1.28.0")
-    asked = ("--case", SESSION, "--device", "sim-v73", *pairs)
-    errors = interrupted(lab, *asked, cwd=ROOT)
+    options = ("--case", SESSION, "--device", "sim-v73", *pairs)
+    errors = interrupted(lab, *options, cwd=ROOT)
     assert "to go on: qnn-harness bisect --resume " in errors
     # one that is begun and refused later does not stand in the way, and is not left behind
     logs = set(lab.reports.glob("*-bisect/log.jsonl"))
     assert bisect(lab, "--case", SESSION.replace("tiny", "huge"), "--axis", "qnn").code == 2
     assert set(lab.reports.glob("*-bisect/log.jsonl")) == logs
-    done = bisect(lab, "--resume")
-    assert done.code == 0, done.errors
-    answer = done.result["answer"]
+    completed = bisect(lab, "--resume")
+    assert completed.code == 0, completed.errors
+    answer = completed.result["answer"]
     assert (answer["kind"], answer["fails_with"]) == ("change", "both")
-    assert {tuple(one["at"]): one["verdict"] for one in answer["corners"]} == {
+    assert {tuple(corner["at"]): corner["verdict"] for corner in answer["corners"]} == {
         (QNN[1], "1.27.0"): "good",
         (QNN[0], "1.28.0"): "bad",
         (QNN[0], "1.27.0"): "good",
         (QNN[1], "1.28.0"): "good",
     }
-    searches = {one["axis"]: one for one in answer["searches"]}
+    searches = {search["axis"]: search for search in answer["searches"]}
     assert searches["qnn"]["held"] == {"ort": "1.28.0"}
     assert searches["qnn"]["answer"]["first_good"] == QNN[1]
     assert searches["ort"]["held"] == {"qnn": QNN[0]}
     assert searches["ort"]["answer"]["first_bad"] == "1.28.0"
-    assert len(done.answers) == len(done.result["runs"]) == 4, "each pair is run once"
+    assert len(completed.answers) == len(completed.result["runs"]) == 4, "each pair is run once"
     # each axis has an edge of its own, with what changed in its libraries
-    assert sorted(edge["axis"] for edge in done.result["edges"]) == ["ort", "qnn"]
-    changed = done.result["libraries"]["ort"]["changed"]
-    assert any("onnxruntime" in one["name"].rpartition("/")[2] for one in changed)
-    assert done.result["libraries"]["qnn"]["changed"]
+    assert sorted(edge["axis"] for edge in completed.result["edges"]) == ["ort", "qnn"]
+    changed = completed.result["libraries"]["ort"]["changed"]
+    assert any("onnxruntime" in library["name"].rpartition("/")[2] for library in changed)
+    assert completed.result["libraries"]["qnn"]["changed"]
 
 
 def test_wrong_options_name_themselves(lab: DeviceRuns) -> None:
-    asked = ("--case", PLAIN, "--axis", "qnn")
-    for arguments, says in (
-        ((*asked, "--match", ""), "--match: "),
-        ((*asked, "--max-minutes", "-5"), "--max-minutes: "),
-        ((*asked, "--max-minutes", "nan"), "--max-minutes: "),
-        ((*asked, "--repeat", "0"), "'--repeat': "),
-        ((*asked, "--good", "qnn=2.47.0,ort=1.27.0"), "--axis: "),
-        (("--resume", *asked), "--case: "),
+    options = ("--case", PLAIN, "--axis", "qnn")
+    for arguments, message in (
+        ((*options, "--match", ""), "--match: "),
+        ((*options, "--max-minutes", "-5"), "--max-minutes: "),
+        ((*options, "--max-minutes", "nan"), "--max-minutes: "),
+        ((*options, "--repeat", "0"), "'--repeat': "),
+        ((*options, "--good", "qnn=2.47.0,ort=1.27.0"), "--axis: "),
+        (("--resume", *options), "--case: "),
     ):
-        done = refused(lab, *arguments)
-        assert (done.code, done.result) == (2, {}), arguments
-        assert says in done.errors.splitlines()[-1], done.errors
+        completed = refused(lab, *arguments)
+        assert (completed.code, completed.result) == (2, {}), arguments
+        assert message in completed.errors.splitlines()[-1], completed.errors
     assert not list(lab.reports.glob("*-bisect"))
 
 
@@ -181,9 +187,9 @@ def test_wrong_options_name_themselves(lab: DeviceRuns) -> None:
 def test_a_lab_file_that_breaks_meanwhile_is_no_answer(lab: DeviceRuns) -> None:
     whole = lab.file.read_text()
     versions = ",".join((QNN[0], QNN[1], QNN[-1]))
-    asked = ("--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0], "--versions", versions)
+    options = ("--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0], "--versions", versions)
     process = subprocess.Popen(
-        command(lab, *asked), cwd=ROOT, env=lab.environment, stderr=subprocess.PIPE, text=True
+        command(lab, *options), cwd=ROOT, env=lab.environment, stderr=subprocess.PIPE, text=True
     )
     until = time.monotonic() + 120
     while not any('"answered"' in log.read_text() for log in lab.reports.glob("*-bisect/log.*")):
@@ -195,19 +201,19 @@ def test_a_lab_file_that_breaks_meanwhile_is_no_answer(lab: DeviceRuns) -> None:
     assert "not valid YAML" in errors
     assert "to go on: qnn-harness bisect --resume " in errors
     lab.file.write_text(whole)
-    done = bisect(lab, "--resume")
-    straight = bisect(lab, *asked)
-    assert done.result["answer"] == straight.result["answer"]
-    assert done.answers == straight.answers
-    assert "untestable" not in done.answers.values()
+    completed = bisect(lab, "--resume")
+    straight = bisect(lab, *options)
+    assert completed.result["answer"] == straight.result["answer"]
+    assert completed.answers == straight.answers
+    assert "untestable" not in completed.answers.values()
 
 
 def test_what_is_wrong_with_a_suite_is_no_answer(lab: DeviceRuns) -> None:
     suite = lab.folder / "test_mine.py"
     suite.write_text("def test_mine(bench)\n")
-    done = refused(lab, "--case", f"{suite}::test_mine", "--axis", "qnn")
-    assert (done.code, done.result) == (2, {}), done.errors
-    assert "cannot be collected" in done.errors.splitlines()[-1]
+    completed = refused(lab, "--case", f"{suite}::test_mine", "--axis", "qnn")
+    assert (completed.code, completed.result) == (2, {}), completed.errors
+    assert "cannot be collected" in completed.errors.splitlines()[-1]
     assert not list(lab.reports.glob("*-bisect"))
 
 
@@ -220,11 +226,13 @@ def test_an_end_that_cannot_be_brought_together_is_left_out(
     sdk = "runtimes:\n  - {name: sdk, kind: qairt, path: qairt}\n"
     lab.file.write_text(lab.file.read_text() + sdk)
     versions = f"{QNN[0]},{QNN[1]},sdk:{QNN[-1]}"
-    asked = ("--case", SESSION, "--axis", "qnn", "--device", "sim-v73", "--ort", "1.31.1")
-    done = bisect(lab, *asked, "--versions", versions)
-    assert done.code in (0, 1), done.errors
-    assert done.answers[f"sdk:{QNN[-1]}",] == "untestable"
-    told = {at: answer for at, answer in done.answers.items() if answer != "untestable"}
-    assert set(told) == {(QNN[0],), (QNN[1],)}
-    kind = done.result["answer"]["kind"]
-    assert kind == ("change" if len(set(told.values())) == 2 else "no-change")
+    options = ("--case", SESSION, "--axis", "qnn", "--device", "sim-v73", "--ort", "1.31.1")
+    completed = bisect(lab, *options, "--versions", versions)
+    assert completed.code in (0, 1), completed.errors
+    assert completed.answers[f"sdk:{QNN[-1]}",] == "untestable"
+    settled = {
+        point: answer for point, answer in completed.answers.items() if answer != "untestable"
+    }
+    assert set(settled) == {(QNN[0],), (QNN[1],)}
+    kind = completed.result["answer"]["kind"]
+    assert kind == ("change" if len(set(settled.values())) == 2 else "no-change")

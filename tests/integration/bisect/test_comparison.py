@@ -42,10 +42,10 @@ def suite(lab: DeviceRuns) -> DeviceRuns:
 
 
 def call(lab: DeviceRuns, *words: object) -> tuple[int, str]:
-    given = [*map(str, words), "--lab", str(lab.file)]
-    done = run_module(given, lab.folder, lab.environment, 400)
-    sys.stderr.write(done.stderr)
-    return done.returncode, done.stdout
+    arguments = [*map(str, words), "--lab", str(lab.file)]
+    completed = run_module(arguments, lab.folder, lab.environment, 400)
+    sys.stderr.write(completed.stderr)
+    return completed.returncode, completed.stdout
 
 
 def run_of(lab: DeviceRuns, version: str, *arguments: str) -> Path:
@@ -76,12 +76,12 @@ def test_a_failure_that_replaced_another_is_bisected(suite: DeviceRuns) -> None:
     assert f"{result['bisect']}/report.html" in (after / "report.html").read_text()
 
 
-def at_placement(made: CaseRecord, placement: str) -> CaseRecord:
+def at_placement(record: CaseRecord, placement: str) -> CaseRecord:
     """Return the record under the name of another placement."""
     case = f"test_mine.py::test_mine[{placement}]"
     test, place = placed(case)
     names = {"case": case, "test": test, "placement": place, "axes": {}}
-    return CaseRecord.model_validate(made.model_dump(mode="json") | names)
+    return CaseRecord.model_validate(record.model_dump(mode="json") | names)
 
 
 @pytest.mark.parametrize("old", ["2.47.0", "2.47.0-ort-1.27.0", "2.47.0-ort-1.27.0-by-2.47.0"])
@@ -96,9 +96,9 @@ def test_what_a_comparison_says_to_run_can_be_run(suite: DeviceRuns, old: str) -
     assert command is not None
     limit = ("--max-minutes", "1e-6")
     code, output = call(suite, "harness.cli.main", *command, *limit, "--json")
-    told = json.loads(output)
+    document = json.loads(output)
     assert code == 3, output
-    log = suite.folder / told["folder"] / "log.jsonl"
+    log = suite.folder / document["folder"] / "log.jsonl"
     spec = json.loads(log.read_text().splitlines()[0])["spec"]
     search = spec["search"]
     axes = ["qnn", "ort"] if "ort" in old else ["qnn"]

@@ -37,39 +37,39 @@ def changes(truth: list[str]) -> list[int]:
 @pytest.mark.nightly
 def test_which_runtime_keeps_the_budget(lab: DeviceRuns) -> None:
     truth = every_version(lab, "io-heavy and resident and 66", "--qnn", "all", "--compiler", QNN[0])
-    told = [truth[QNN[0], version] for version in QNN]
-    done = bisect(lab, "--case", RESIDENT, "--axis", "qnn", "--compiler", QNN[0])
-    assert done.code == 0, done.errors
-    (change,) = changes(told)
-    answer = done.result["answer"]
+    verdicts = [truth[QNN[0], version] for version in QNN]
+    completed = bisect(lab, "--case", RESIDENT, "--axis", "qnn", "--compiler", QNN[0])
+    assert completed.code == 0, completed.errors
+    (change,) = changes(verdicts)
+    answer = completed.result["answer"]
     assert (answer["last_good"], answer["first_bad"]) == (QNN[change - 1], QNN[change])
-    assert len(done.result["runs"]) <= 4
-    error = done.bad_side["record"]["error"]
+    assert len(completed.result["runs"]) <= 4
+    error = completed.bad_side["record"]["error"]
     assert (error["code"], error["symbol"]) == (1002, "QNN_COMMON_ERROR_MEM_ALLOC")
     backend = next(
-        one
-        for one in done.result["libraries"]["qnn"]["changed"]
-        if one["name"].endswith("libQnnHtp.so")
+        library
+        for library in completed.result["libraries"]["qnn"]["changed"]
+        if library["name"].endswith("libQnnHtp.so")
     )
     assert backend["size_after"] != backend["size_before"]
-    assert done.result["versions"]["qnn"][QNN[change]] is not None
+    assert completed.result["versions"]["qnn"][QNN[change]] is not None
     # stdout is the result and nothing else; stderr says what goes on, a line each
-    said = done.errors.splitlines()
-    assert "at most 4 runs" in said[0]
-    assert (Path(said[1]) / "log.jsonl").is_file()
-    assert len(said) == 2 + len(done.result["runs"])
-    assert f"at most {done.result['bound']['runs']} runs" in said[0]
+    error_lines = completed.errors.splitlines()
+    assert "at most 4 runs" in error_lines[0]
+    assert (Path(error_lines[1]) / "log.jsonl").is_file()
+    assert len(error_lines) == 2 + len(completed.result["runs"])
+    assert f"at most {completed.result['bound']['runs']} runs" in error_lines[0]
     # the newest run of pytest's own is still what it was
     assert not (lab.reports / "latest").resolve().name.endswith("bisect")
 
 
 def test_which_compiler_an_old_runtime_refuses(lab: DeviceRuns) -> None:
-    done = bisect(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
-    assert done.code == 0, done.errors
+    completed = bisect(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
+    assert completed.code == 0, completed.errors
     # it refuses whatever is newer than it
-    assert done.result["answer"]["first_bad"] == QNN[1]
-    assert done.bad_side["record"]["error"]["code"] == 5000
-    assert len(done.result["runs"]) <= 4
+    assert completed.result["answer"]["first_bad"] == QNN[1]
+    assert completed.bad_side["record"]["error"]["code"] == 5000
+    assert len(completed.result["runs"]) <= 4
 
 
 @pytest.mark.nightly
@@ -80,16 +80,16 @@ def test_which_of_qnn_and_ort_matters(lab: DeviceRuns) -> None:
         lab, "test_session and tiny", "--ort", ",".join(ort), "--qnn", ",".join(qnn)
     )
     pairs = ("--good", f"qnn={qnn[0]},ort={ort[0]}", "--bad", f"qnn={qnn[0]},ort={ort[-1]}")
-    done = bisect(lab, "--case", SESSION, "--device", "sim-v73", *pairs)
-    assert (done.code, "in the good and in the bad pair" in done.errors) == (2, True)
+    completed = bisect(lab, "--case", SESSION, "--device", "sim-v73", *pairs)
+    assert (completed.code, "in the good and in the bad pair" in completed.errors) == (2, True)
     pairs = ("--good", f"qnn={qnn[-1]},ort={ort[0]}", "--bad", f"qnn={qnn[0]},ort={ort[-1]}")
     narrow = ("--qnn", ",".join(qnn), "--ort", ",".join(ort))
-    done = bisect(lab, "--case", SESSION, "--device", "sim-v73", *pairs, *narrow)
-    assert done.code == 0, done.errors
-    for (version, other), answer in done.answers.items():
+    completed = bisect(lab, "--case", SESSION, "--device", "sim-v73", *pairs, *narrow)
+    assert completed.code == 0, completed.errors
+    for (version, other), answer in completed.answers.items():
         assert answer == truth[other, version]
-    assert done.result["answer"]["fails_with"] == "both"
-    assert len(done.result["runs"]) <= 6
+    assert completed.result["answer"]["fails_with"] == "both"
+    assert len(completed.result["runs"]) <= 6
 
 
 @pytest.mark.nightly
@@ -100,12 +100,12 @@ def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: Devic
     for _ in range(2):
         if code is None:
             code = killed_after(lab, dice.uniform(4, 15), "--resume")
-    done = bisect(lab, "--resume")
+    completed = bisect(lab, "--resume")
     straight = bisect(lab, *arguments)
-    assert done.code == straight.code == 0, done.errors
-    assert done.result["answer"] == straight.result["answer"]
-    assert done.answers == straight.answers
-    require_nothing_made_twice(lab, done)
+    assert completed.code == straight.code == 0, completed.errors
+    assert completed.result["answer"] == straight.result["answer"]
+    assert completed.answers == straight.answers
+    require_nothing_made_twice(lab, completed)
 
 
 @pytest.mark.parametrize(
@@ -116,26 +116,26 @@ def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: Devic
     ],
 )
 def test_wrong_input_is_named_before_much_is_run(
-    lab: DeviceRuns, arguments: list[str], says: str
+    lab: DeviceRuns, arguments: list[str], message: str
 ) -> None:
-    done = refused(lab, *arguments)
-    assert done.code == 2, done.errors
-    assert says in done.errors
+    completed = refused(lab, *arguments)
+    assert completed.code == 2, completed.errors
+    assert message in completed.errors
 
 
 @pytest.mark.nightly
 def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path) -> None:
     """A bad version fails in half of its runs: one failure makes it bad, and the rate is told."""
     few = ("--versions", f"{QNN[0]},{QNN[2]}", "--repeat", "6")
-    done = bisect_stand_in(lab, tmp_path / "stand-in", QNN[2], *few, FLAKY_RATE="0.5")
-    assert done.code == 0, done.errors
-    answer = done.result["answer"]
-    assert (answer["first_bad"], done.result["repeat"]) == (QNN[2], 6)
-    of_bad = [run["answer"] for run in done.result["runs"] if run["at"] == [QNN[2]]]
+    completed = bisect_stand_in(lab, tmp_path / "stand-in", QNN[2], *few, FLAKY_RATE="0.5")
+    assert completed.code == 0, completed.errors
+    answer = completed.result["answer"]
+    assert (answer["first_bad"], completed.result["repeat"]) == (QNN[2], 6)
+    of_bad = [run["answer"] for run in completed.result["runs"] if run["at"] == [QNN[2]]]
     (flaky,) = answer["flaky"]
     assert (flaky["at"], flaky["failed"], flaky["runs"]) == ([QNN[2]], of_bad.count("bad"), 6)
     assert (1 - flaky["failed"] / 6) ** flaky["repeats"] < 0.01
-    assert done.bad_side["record"]["error"]["code"] == 1100
+    assert completed.bad_side["record"]["error"]["code"] == 1100
 
 
 @pytest.mark.nightly
@@ -146,12 +146,12 @@ def test_a_lost_device_moves_the_search_to_one_like_it(lab: DeviceRuns) -> None:
     storage = lab.folder / "simulated" / "sim-v73"
     storage.parent.mkdir(parents=True, exist_ok=True)
     storage.write_text("")
-    done = bisect(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
-    assert done.code == 0, done.errors
-    assert done.result["answer"]["first_bad"] == QNN[1]
-    good = [run["device"] for run in done.result["runs"] if run["answer"] != "unknown"]
+    completed = bisect(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
+    assert completed.code == 0, completed.errors
+    assert completed.result["answer"]["first_bad"] == QNN[1]
+    good = [run["device"] for run in completed.result["runs"] if run["answer"] != "unknown"]
     assert set(good) == {"sim-spare"}
-    assert all("[qcs8550-htp-" in run["case"] for run in done.result["runs"] if run["case"])
+    assert all("[qcs8550-htp-" in run["case"] for run in completed.result["runs"] if run["case"])
 
 
 @pytest.mark.nightly
@@ -160,19 +160,19 @@ def test_which_runtime_gives_other_outputs(lab: DeviceRuns, context_for: Context
     file = lab.folder / "net.bin"
     shutil.copyfile(context_for("mobilenet-v2", "2.47.0").path, file)
     case = f"{file}::test_contexts[sim-v73-htp-2.51.0-net.bin-resident-1]"
-    asked = ("--case", case, "--axis", "qnn", "--good", QNN[0])
-    done = bisect(lab, *asked, "--match", "drift:0")
-    assert done.code == 0, done.errors
-    answer = done.result["answer"]
+    options = ("--case", case, "--axis", "qnn", "--good", QNN[0])
+    completed = bisect(lab, *options, "--match", "drift:0")
+    assert completed.code == 0, completed.errors
+    answer = completed.result["answer"]
     assert (answer["last_good"], answer["first_bad"]) == (QNN[0], "2.48.40")
-    assert len(done.result["runs"]) <= 4
-    assert "net.bin, output y: 535 of 1000 elements, max abs 0.0078" in done.errors
+    assert len(completed.result["runs"]) <= 4
+    assert "net.bin, output y: 535 of 1000 elements, max abs 0.0078" in completed.errors
     # half precision has no steps, so that it is beyond none of them
-    done = bisect(lab, *asked, "--match", "drift:1", "--versions", f"{QNN[0]},{QNN[-1]}")
-    assert done.answers == {(QNN[0],): "good", (QNN[-1],): "good"}
+    completed = bisect(lab, *options, "--match", "drift:1", "--versions", f"{QNN[0]},{QNN[-1]}")
+    assert completed.answers == {(QNN[0],): "good", (QNN[-1],): "good"}
     # a case whose outputs nobody keeps can tell nothing of them
-    done = bisect(lab, *asked[2:], "--match", "drift:0", "--case", PLAIN)
-    assert (done.code, "is for a case that keeps outputs" in done.errors) == (2, True)
+    completed = bisect(lab, *options[2:], "--match", "drift:0", "--case", PLAIN)
+    assert (completed.code, "is for a case that keeps outputs" in completed.errors) == (2, True)
 
 
 ADDED_US = 20_000
@@ -185,7 +185,7 @@ def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: 
     On a busy computer noise may hide a version: then it is said to hide as much as this.
     """
     match = "measurement execute_us > 1.2 * good"
-    done = bisect_stand_in(
+    completed = bisect_stand_in(
         lab,
         tmp_path / "stand-in",
         QNN[2],
@@ -194,24 +194,26 @@ def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: 
         FLAKY_GOOD="slow_us=40000",
         FLAKY_BAD=f"slow_us={40_000 + ADDED_US}",
     )
-    assert "believed" not in done.errors
-    assert done.result["repeat"] == "judged"
-    runs = done.result["runs"]
-    asked = Counter(run["at"][0] for run in runs)
-    assert asked[QNN[0]] >= FEWEST_GOOD
-    assert done.result["answer"]["runs"] == asked.total() <= done.result["bound"]["runs"]
-    assert max(asked.values()) <= MOST_RUNS
-    for (version,), answer in done.answers.items():
+    assert "believed" not in completed.errors
+    assert completed.result["repeat"] == "judged"
+    runs = completed.result["runs"]
+    runs_of = Counter(run["at"][0] for run in runs)
+    assert runs_of[QNN[0]] >= FEWEST_GOOD
+    assert (
+        completed.result["answer"]["runs"] == runs_of.total() <= completed.result["bound"]["runs"]
+    )
+    assert max(runs_of.values()) <= MOST_RUNS
+    for (version,), answer in completed.answers.items():
         assert answer in ("good" if version in QNN[:2] else "bad", "untestable"), (version, runs)
     hidden = [run["why"] for run in runs if run["answer"] == "untestable"]
     for why in hidden:
         # of a graph that other processes keep waiting, too, 20 ms are a smaller part
         ((us, ratio),) = re.findall(r"^(\d+): noise hides it: x ([\d.]+) of good", why)
-        tells = why.partition("; this computer is too noisy to tell less than x ")[2]
-        assert float(tells) > 1 + ADDED_US * float(ratio) / float(us), why
+        detectable = why.partition("; this computer is too noisy to tell less than x ")[2]
+        assert float(detectable) > 1 + ADDED_US * float(ratio) / float(us), why
     if not hidden:
-        assert done.code == 0, done.errors
-        assert done.result["answer"]["text"] == f"last good {QNN[1]}, first bad {QNN[2]}"
+        assert completed.code == 0, completed.errors
+        assert completed.result["answer"]["text"] == f"last good {QNN[1]}, first bad {QNN[2]}"
         last = [run for run in runs if run["answer"] == "bad"][-1]
         assert " of good (" in last["why"]
 
@@ -220,11 +222,11 @@ def test_a_runtime_that_is_slower_is_told_from_noise(lab: DeviceRuns, tmp_path: 
 def test_a_runtime_that_needs_less_memory_is_told_from_noise(lab: DeviceRuns) -> None:
     """A change of the real libraries: a process of 2.50.40 holds a quarter less."""
     match = "measurement rss_bytes.peak < 0.9 * good"
-    done = bisect(
+    completed = bisect(
         lab,
         *("--case", PLAIN, "--axis", "qnn", "--compiler", QNN[0]),
         *("--good", QNN[0], "--match", match),
     )
-    assert done.code == 0, done.errors
-    assert done.result["answer"]["text"] == "last good 2.49.40, first bad 2.50.40"
-    assert done.result["repeat"] == "judged"
+    assert completed.code == 0, completed.errors
+    assert completed.result["answer"]["text"] == "last good 2.49.40, first bad 2.50.40"
+    assert completed.result["repeat"] == "judged"

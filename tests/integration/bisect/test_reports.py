@@ -25,23 +25,26 @@ SAID = "last good 2.47.0, first bad 2.48.40"
 @pytest.fixture
 def bisection(tmp_path: Path) -> Bisection:
     """One that is over."""
-    runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "passed")
-    made = new_bisection(tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), runs)
-    finding = made.run()
+    runs = ScriptedRuns(lambda point, _: "failed" if point[0] > "2.48" else "passed")
+    new = new_bisection(tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), runs)
+    finding = new.run()
     assert isinstance(finding, AxisFinding)
-    write_reports(made.folder, finding, None, tmp_path)
-    made.folder.close()
-    return made
+    write_reports(new.folder, finding, None, tmp_path)
+    new.folder.close()
+    return new
 
 
 def test_the_report_of_a_run_of_the_same_test_lists_them(bisection: Bisection) -> None:
-    for case, has in ((bisection.task.case.replace("tiny", "other"), True), ("a.py::b", False)):
+    for case, is_listed in (
+        (bisection.task.case.replace("tiny", "other"), True),
+        ("a.py::b", False),
+    ):
         run = RunFolder.create(bisection.folder.path.parent, command=[], lab={}, devices=[])
         run.journal.append(record("passed").model_copy(update={"case": case}))
         finish(run, exit_code=0)
         page = (run.path / "report.html").read_text()
         link = f'href=".././{bisection.folder.path.name}/report.html"'
-        assert ((link in page), (SAID in page)) == (has, has)
+        assert ((link in page), (SAID in page)) == (is_listed, is_listed)
 
 
 @pytest.mark.parametrize(

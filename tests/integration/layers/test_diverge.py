@@ -24,11 +24,13 @@ SCHEMA = json.loads((ROOT / "docs/schema/diverge.schema.json").read_text())
 
 
 def diverge(lab: DeviceRuns, *arguments: object) -> tuple[int, dict[str, Any]]:
-    done = lab.qnn_harness("contexts", "diverge", *map(str, arguments), "--json", timeout_s=550)
-    assert done.returncode in (0, 1), done.stderr
-    told = json.loads(done.stdout)
-    jsonschema.Draft202012Validator(SCHEMA).validate(told)
-    return done.returncode, told
+    completed = lab.qnn_harness(
+        "contexts", "diverge", *map(str, arguments), "--json", timeout_s=550
+    )
+    assert completed.returncode in (0, 1), completed.stderr
+    document = json.loads(completed.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    return completed.returncode, document
 
 
 @pytest.mark.slow
@@ -37,18 +39,20 @@ def diverge(lab: DeviceRuns, *arguments: object) -> tuple[int, dict[str, Any]]:
 )
 def test_an_op_that_was_changed_is_named(lab: DeviceRuns, seed: int) -> None:
     tested, reference, name = write(lab.folder, seed)
-    code, told = diverge(lab, tested, "--reference", reference)
+    code, document = diverge(lab, tested, "--reference", reference)
     assert code == 1
-    assert (told["first"]["op"], told["first"]["because"]) == (name, "the model")
-    assert told["refused"] is None
-    curve = {one["op"]: one for one in told["curve"]}
-    assert all(one["error"] is not None and one["made"] is not None for one in curve.values())
-    exported = Path(lab.folder, told["first"]["exported"])
+    assert (document["first"]["op"], document["first"]["because"]) == (name, "the model")
+    assert document["refused"] is None
+    curve = {point["op"]: point for point in document["curve"]}
+    assert all(point["error"] is not None and point["made"] is not None for point in curve.values())
+    exported = Path(lab.folder, document["first"]["exported"])
     alone = onnx.load(exported / "op.onnx")
-    feeds = {one.name: np.load(exported / f"inputs/{one.name}.npy") for one in alone.graph.input}
-    made = ReferenceEvaluator(alone).run(None, feeds)[0]
+    feeds = {
+        tensor.name: np.load(exported / f"inputs/{tensor.name}.npy") for tensor in alone.graph.input
+    }
+    output = ReferenceEvaluator(alone).run(None, feeds)[0]
     (expected,) = (exported / "expected").iterdir()
-    assert not np.allclose(made, np.load(expected), rtol=1e-6, atol=0)
+    assert not np.allclose(output, np.load(expected), rtol=1e-6, atol=0)
     assert "<polyline" in (exported / "curve.html").read_text()
 
 
@@ -61,8 +65,8 @@ def test_an_error_as_people_make_it_is_named(lab: DeviceRuns, error: str) -> Non
     tested, reference, name = pair(error)
     onnx.save(tested, lab.folder / "tested.onnx")
     onnx.save(reference, lab.folder / "reference.onnx")
-    code, told = diverge(lab, "tested.onnx", "--reference", "reference.onnx")
-    assert (code, told["first"]["op"], told["first"]["because"]) == (1, name, "the model")
+    code, document = diverge(lab, "tested.onnx", "--reference", "reference.onnx")
+    assert (code, document["first"]["op"], document["first"]["because"]) == (1, name, "the model")
 
 
 @pytest.mark.nightly
@@ -72,42 +76,42 @@ def test_of_more_than_fits_the_search_goes_by_halves(
     monkeypatch.setattr(driver, "MOST_MODELS", 0)
     monkeypatch.setattr(driver, "MOST_TENSORS", 4)
     tested, reference, name = write(lab.folder, 0)
-    done = qnn_harness(
+    completed = qnn_harness(
         *("contexts", "diverge", tested, "--reference", reference, "--json"),
         *("--lab", lab.file, "--reports", lab.reports),
         environment=lab.environment,
     )
-    assert done.returncode == 1, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["whole"], told["refused"]) == (False, None)
-    assert told["first"]["op"] == name
-    looked = [one for one in told["curve"] if one["error"] is not None]
-    assert 1 < len(looked) < len(told["curve"])
+    assert completed.returncode == 1, completed.stderr
+    document = json.loads(completed.stdout)
+    assert (document["whole"], document["refused"]) == (False, None)
+    assert document["first"]["op"] == name
+    compared = [point for point in document["curve"] if point["error"] is not None]
+    assert 1 < len(compared) < len(document["curve"])
 
 
 @pytest.mark.slow
 def test_a_model_that_is_well_has_no_first(lab: DeviceRuns) -> None:
     onnx.save(cnn(5), lab.folder / "well.onnx")
-    code, told = diverge(lab, "well.onnx")
-    assert (code, told["first"]) == (0, None)
-    assert all(one["made"] < 0.01 for one in told["curve"])
+    code, document = diverge(lab, "well.onnx")
+    assert (code, document["first"]) == (0, None)
+    assert all(point["made"] < 0.01 for point in document["curve"])
 
 
 @pytest.mark.nightly
 def test_the_other_side_can_be_the_cpu_backend_of_qnn(lab: DeviceRuns) -> None:
     """The wheel of 2.47.0 has it."""
     onnx.save(cnn(5), lab.folder / "well.onnx")
-    code, told = diverge(lab, "well.onnx", "--qnn", "2.47.0", "--against", "qnn-cpu")
-    assert (code, told["against"]) == (0, "the CPU backend of QNN 2.47.0")
-    assert all(0 < one["made"] < 0.01 and one["error"] < 0.01 for one in told["curve"])
+    code, document = diverge(lab, "well.onnx", "--qnn", "2.47.0", "--against", "qnn-cpu")
+    assert (code, document["against"]) == (0, "the CPU backend of QNN 2.47.0")
+    assert all(0 < point["made"] < 0.01 and point["error"] < 0.01 for point in document["curve"])
 
 
 @pytest.mark.slow
 def test_a_backend_that_is_not_there_is_told(lab: DeviceRuns) -> None:
     onnx.save(cnn(5), lab.folder / "well.onnx")
-    done = lab.qnn_harness("contexts", "diverge", "well.onnx", "--against", "qnn-cpu")
-    assert done.returncode == 2
-    assert "QNN 2.51.0 for linux-x64 has no libQnnCpu.so" in done.stderr
+    completed = lab.qnn_harness("contexts", "diverge", "well.onnx", "--against", "qnn-cpu")
+    assert completed.returncode == 2
+    assert "QNN 2.51.0 for linux-x64 has no libQnnCpu.so" in completed.stderr
 
 
 def test_ops_that_are_refused_are_named_at_once(lab: DeviceRuns) -> None:
@@ -116,23 +120,26 @@ def test_ops_that_are_refused_are_named_at_once(lab: DeviceRuns) -> None:
     for _ in range(2):
         x = graph.add("Shrink", graph.add("Relu", x), lambd=0.1)
     onnx.save(graph.model(graph.add("Relu", x)), lab.folder / "refused.onnx")
-    code, told = diverge(lab, "refused.onnx")
-    assert (code, told["first"]) == (1, None)
+    code, document = diverge(lab, "refused.onnx")
+    assert (code, document["first"]) == (1, None)
     # the whole, and once what is left of it
-    assert told["compiles"] == 2
+    assert document["compiles"] == 2
     reason = "Operators of type `Shrink` are not supported by QNN EP."
-    assert f"op /shrink_2 (Shrink) is not supported here: {reason}" in told["refused"]
-    skipped = {one["op"]: one["skipped"] for one in told["curve"]}
-    assert skipped == {one: reason if "shrink" in one else None for one in skipped}
-    assert [one["op"] for one in told["curve"] if one["made"] is None] == ["/shrink_2", "/shrink_4"]
+    assert f"op /shrink_2 (Shrink) is not supported here: {reason}" in document["refused"]
+    skipped = {point["op"]: point["skipped"] for point in document["curve"]}
+    assert skipped == {name: reason if "shrink" in name else None for name in skipped}
+    assert [point["op"] for point in document["curve"] if point["made"] is None] == [
+        "/shrink_2",
+        "/shrink_4",
+    ]
 
 
 def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
     (context,) = (ROOT / "tests/field").glob("add_add_1_quant*.bin")
-    done = qnn_harness("contexts", "diverge", context)
-    assert done.returncode == 2
-    assert "only its own outputs" in done.stderr
-    assert "name the .onnx that it was made of" in done.stderr
+    completed = qnn_harness("contexts", "diverge", context)
+    assert completed.returncode == 2
+    assert "only its own outputs" in completed.stderr
+    assert "name the .onnx that it was made of" in completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -155,7 +162,7 @@ def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
         (["twice.onnx", "--reference", "twice.onnx"], "Duplicate definition of name (t)"),
     ],
 )
-def test_wrong_input_is_told(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_wrong_input_is_told(tmp_path: Path, arguments: list[str], problem: str) -> None:
     model = cnn(0)
     onnx.save(model, tmp_path / "a.onnx")
     onnx.save(nested(40), tmp_path / "endless.onnx")
@@ -164,10 +171,12 @@ def test_wrong_input_is_told(tmp_path: Path, arguments: list[str], said: str) ->
     onnx.save(model, tmp_path / "open.onnx")
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
     onnx.save(model, tmp_path / "other.onnx")
-    files = [tmp_path / one if one.endswith(".onnx") else one for one in arguments]
-    done = qnn_harness("contexts", "diverge", *files, "--reports", tmp_path / "reports")
-    assert done.returncode == 2, done.stderr
-    assert said in done.stderr
+    files = [
+        tmp_path / argument if argument.endswith(".onnx") else argument for argument in arguments
+    ]
+    completed = qnn_harness("contexts", "diverge", *files, "--reports", tmp_path / "reports")
+    assert completed.returncode == 2, completed.stderr
+    assert problem in completed.stderr
     assert not (tmp_path / "reports").exists()
 
 
@@ -180,9 +189,9 @@ def test_a_device_that_is_gone_is_the_labs_failure(tmp_path: Path) -> None:
         "  - {name: gone, serial: nobody-there, soc: QCS8550, target: linux-arm64}\n"
     )
     reports = tmp_path / "reports"
-    done = qnn_harness(
+    completed = qnn_harness(
         "contexts", "diverge", tmp_path / "a.onnx", "--lab", lab, "--reports", reports
     )
-    assert done.returncode == 3, done.stderr
-    assert "the run on gone came to no verdict: " in done.stderr
+    assert completed.returncode == 3, completed.stderr
+    assert "the run on gone came to no verdict: " in completed.stderr
     assert not reports.exists()

@@ -52,13 +52,17 @@ def test_of_two_contexts_the_one_that_is_too_new_is_kept(
 ) -> None:
     new = context_for("tiny", "2.49.40").path.read_bytes()
     write_program(lab.folder / "model.pte", [OLD.read_bytes(), new])
-    code, said, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
-    assert (code, record["error"]["code"]) == (1, 5000), said
+    code, output, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
+    assert (code, record["error"]["code"]) == (1, 5000), output
     case = ("model.pte::test_contexts", "--output=small.zip", "--json", "--repeat=1")
-    done = lab.qnn_harness("contexts", "minimize", *case, timeout_s=TIMEOUT_S)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["contexts"], told["before"], told["minimal"]) == (["model.pte#1"], 2, True)
+    completed = lab.qnn_harness("contexts", "minimize", *case, timeout_s=TIMEOUT_S)
+    assert completed.returncode == 0, completed.stderr
+    document = json.loads(completed.stdout)
+    assert (document["contexts"], document["before"], document["minimal"]) == (
+        ["model.pte#1"],
+        2,
+        True,
+    )
     told_nothing_of_here(lab.folder / "small.zip", lab)
 
 
@@ -68,8 +72,8 @@ def test_one_context_that_is_too_new_is_found_among_others(
 ) -> None:
     new, old = context_for("tiny", "2.49.40").path.read_bytes(), OLD.read_bytes()
     write_program(lab.folder / "model.pte", [old, new, old])
-    code, said, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
-    assert (code, record["error"]["code"]) == (1, 5000), said
+    code, output, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
+    assert (code, record["error"]["code"]) == (1, 5000), output
     case, signature = record["case"], record["error"]["signature"]
     command = (
         "contexts",
@@ -79,84 +83,84 @@ def test_one_context_that_is_too_new_is_found_among_others(
         "--json",
         "--repeat=1",
     )
-    done = lab.qnn_harness(*command, timeout_s=TIMEOUT_S)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    jsonschema.Draft202012Validator(SCHEMA).validate(told)
-    assert (told["schema"], told["kind"]) == (1, "minimize")
-    assert (told["case"], told["expects"]["signature"]) == (case, signature)
-    assert (told["contexts"], told["before"], told["residency"]) == (
+    completed = lab.qnn_harness(*command, timeout_s=TIMEOUT_S)
+    assert completed.returncode == 0, completed.stderr
+    document = json.loads(completed.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    assert (document["schema"], document["kind"]) == (1, "minimize")
+    assert (document["case"], document["expects"]["signature"]) == (case, signature)
+    assert (document["contexts"], document["before"], document["residency"]) == (
         ["model.pte#1"],
         3,
         "resident",
     )
-    assert (told["minimal"], told["shown"], told["confirmed"]) == (True, 1, 1)
-    assert done.stderr.count(" fails ") == sum(
+    assert (document["minimal"], document["shown"], document["confirmed"]) == (True, 1, 1)
+    assert completed.stderr.count(" fails ") == sum(
         1
-        for line in (Path(told["folder"]) / "log.jsonl").read_text().splitlines()
+        for line in (Path(document["folder"]) / "log.jsonl").read_text().splitlines()
         if json.loads(line).get("answer") == "bad"
     )
     told_nothing_of_here(lab.folder / "small.zip", lab)
     # one that was killed when its second run had ended goes on with what that run says
-    log = Path(told["folder"]) / "log.jsonl"
+    log = Path(document["folder"]) / "log.jsonl"
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]) + '{"kind":"ans')
     for later in sorted((log.parent / "runs").iterdir())[2:]:
         shutil.rmtree(later)
     resumed = lab.qnn_harness("contexts", "minimize", f"--resume={log.parent}", "--json")
     assert resumed.returncode == 0, resumed.stderr
     changed = ("seconds", "bundle")
-    assert json.loads(resumed.stdout) | {key: told[key] for key in changed} == told
+    assert json.loads(resumed.stdout) | {key: document[key] for key in changed} == document
     # in an empty folder, with nothing but the bundle
     empty = lab.folder / "empty"
     empty.mkdir()
     shutil.move(lab.folder / "small.zip", empty)
     (lab.folder / "model.pte").unlink()
-    code, said, records = lab.run_files("empty/small.zip", "--qnn=2.47.0,2.49.40")
-    assert code == 1, said
-    again = {one["axes"]["qnn"]: one for one in records}
+    code, output, records = lab.run_files("empty/small.zip", "--qnn=2.47.0,2.49.40")
+    assert code == 1, output
+    again = {record["axes"]["qnn"]: record for record in records}
     assert again["2.47.0"]["error"]["signature"] == signature
     assert again["2.47.0"]["measurements"]["came_again"] is True
     assert again["2.47.0"]["axes"]["residency"] == "resident"
     assert again["2.49.40"]["outcome"] == "passed"
     assert again["2.49.40"]["measurements"]["came_again"] is False
-    assert "what was packed came again: failed" in said
+    assert "what was packed came again: failed" in output
     cure = "(it was packed with QNN 2.47.0: --qnn 2.47.0)"
-    assert f"what was packed did not come {cure}: failed, " in said
+    assert f"what was packed did not come {cure}: failed, " in output
     for words in (("inspect",), ("fit",), ("extract", f"--output={lab.folder}/copied")):
         bundle = (words[0], empty / "small.zip", *words[1:])
-        seen = qnn_harness("contexts", *bundle, environment=lab.environment)
-        assert seen.returncode == 0, seen.stderr
+        shown_outcome = qnn_harness("contexts", *bundle, environment=lab.environment)
+        assert shown_outcome.returncode == 0, shown_outcome.stderr
     suite = lab.run("--contexts", empty / "small.zip", "--qnn=2.49.40", "-k", "context_count")
     assert suite.code == 0, suite.output
 
 
 def test_a_limit_that_outputs_break_goes_along(lab: DeviceRuns) -> None:
     (lab.folder / "m.onnx").write_bytes(Model("tiny").serialized())
-    code, said, (record,) = lab.run_files("m.onnx", "--qnn=2.51.0", "--max-error=1e-9")
-    assert (code, record["outcome"]) == (1, "failed"), said
+    code, output, (record,) = lab.run_files("m.onnx", "--qnn=2.51.0", "--max-error=1e-9")
+    assert (code, record["outcome"]) == (1, "failed"), output
     named = ("--run=latest", "--output=case.zip")
     packed = lab.qnn_harness("contexts", "bundle", record["case"], *named)
     assert packed.returncode == 0, packed.stderr
-    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
-    assert (code, again["measurements"]["came_again"]) == (1, True), said
-    assert "what was packed came again: failed" in said
-    code, said, (loose,) = lab.run_files("case.zip", "--qnn=2.51.0", "--max-error=100")
-    assert (code, loose["measurements"]["came_again"]) == (0, False), said
+    code, output, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
+    assert (code, again["measurements"]["came_again"]) == (1, True), output
+    assert "what was packed came again: failed" in output
+    code, output, (loose,) = lab.run_files("case.zip", "--qnn=2.51.0", "--max-error=100")
+    assert (code, loose["measurements"]["came_again"]) == (0, False), output
 
 
 @pytest.mark.slow
 def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: ContextFor) -> None:
-    made = context_for("tiny", "2.51.0")
-    shutil.copyfile(made.path, lab.folder / "tiny.bin")
-    for name, files in (("in", made.inputs), ("out", made.inputs)):
+    context = context_for("tiny", "2.51.0")
+    shutil.copyfile(context.path, lab.folder / "tiny.bin")
+    for name, files in (("in", context.inputs), ("out", context.inputs)):
         (lab.folder / name).mkdir()
         for file in files:
             shutil.copyfile(file, lab.folder / name / file.name)
-    given = ("--inputs=in", "--expected=out")
+    tensors = ("--inputs=in", "--expected=out")
     way = ("--contexts=3", "--residency=window")
-    code, said, (record,) = lab.run_files("tiny.bin", "--qnn=2.51.0", *way, *given)
-    assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), said
-    (command,) = re.findall(r"(?<=^to hand it over: qnn-harness ).*", said, re.MULTILINE)
+    code, output, (record,) = lab.run_files("tiny.bin", "--qnn=2.51.0", *way, *tensors)
+    assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), output
+    (command,) = re.findall(r"(?<=^to hand it over: qnn-harness ).*", output, re.MULTILINE)
     packed = lab.qnn_harness(*shlex.split(command))
     assert packed.returncode == 0, packed.stderr
     assert "    wrong-outputs (known): " in packed.stdout
@@ -164,10 +168,10 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     assert "to run it: qnn-harness run case.zip --qnn 2.51.0\n" in packed.stdout
     for name in ("in", "out"):
         (lab.folder / name).rename(lab.folder / f"{name} elsewhere")
-    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
-    assert again["error"]["signature"] == record["error"]["signature"], said
+    code, output, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
+    assert again["error"]["signature"] == record["error"]["signature"], output
     assert again["measurements"]["came_again"] is True
-    assert "to hand it over" not in said
+    assert "to hand it over" not in output
     assert (again["axes"]["contexts"], again["axes"]["residency"]) == (3, "window")
     # a run that cannot be read hides no other; a name that no run has, a case that no run failed
     later = lab.reports / "29990101T000000Z-0000000000000000"
@@ -175,13 +179,13 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     (later / "results.jsonl").write_text("")
     (later / "run.json").write_text('{"schema": 99}')
     words = ("contexts", "bundle", record["case"], "--output=again.zip")
-    gone = lab.qnn_harness(*words)
-    assert (gone.returncode, "there is no " in gone.stderr) == (2, True), gone.stderr
+    missing = lab.qnn_harness(*words)
+    assert (missing.returncode, "there is no " in missing.stderr) == (2, True), missing.stderr
     for name in ("in", "out"):
         (lab.folder / f"{name} elsewhere").rename(lab.folder / name)
     packed = lab.qnn_harness(*words)
     assert packed.returncode == 0, packed.stderr
-    for words, says in (
+    for words, message in (
         (
             ("bundle", record["case"].replace("window", "resident"), "--output=x.zip"),
             record["case"],
@@ -199,22 +203,22 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
         (("bundle", record["case"], "--output=again.zip"), "again.zip: --output: is there already"),
     ):
         wrong = lab.qnn_harness("contexts", *words)
-        assert (wrong.returncode, says in wrong.stderr) == (2, True), wrong.stderr
+        assert (wrong.returncode, message in wrong.stderr) == (2, True), wrong.stderr
     assert not (lab.folder / "x.zip").exists()
 
 
 def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: DeviceRuns) -> None:
     (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
-    code, said, (record,) = lab.run_files("model.onnx", "--qnn=2.51.0", "--tolerance=0.01")
-    assert (code, record["outcome"]) == (0, "passed"), said
+    code, output, (record,) = lab.run_files("model.onnx", "--qnn=2.51.0", "--tolerance=0.01")
+    assert (code, record["outcome"]) == (0, "passed"), output
     packed = lab.qnn_harness("contexts", "bundle", record["case"], "--output=case.zip")
     assert packed.returncode == 0, packed.stderr
     passed = lab.qnn_harness("contexts", "minimize", record["case"])
     assert passed.returncode == 2
     assert f"CASE: it passed in {record['run']}, and only a failing" in passed.stderr
     (lab.folder / "model.onnx").unlink()
-    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
-    assert (code, again["outcome"], again["outputs"]) == (0, "passed", "reference"), said
+    code, output, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
+    assert (code, again["outcome"], again["outputs"]) == (0, "passed", "reference"), output
     assert again["measurements"]["came_again"] is True
 
 
@@ -259,16 +263,16 @@ def plain_onnx(bundle: Path, lab: DeviceRuns) -> subprocess.CompletedProcess[str
     ],
 )
 def test_a_bundle_fails_again_with_the_harness_and_without(
-    lab: DeviceRuns, file: str, arguments: tuple[str, ...], says: str
+    lab: DeviceRuns, file: str, arguments: tuple[str, ...], message: str
 ) -> None:
     write_models(lab.folder)
     compiled = lab.qnn_harness(
         "contexts", "compile", "model.onnx", "--soc=QCS8550", "-o", "packed.onnx"
     )
     assert compiled.returncode == 0, compiled.stderr
-    code, said, (record,) = lab.run_files(file, "--qnn=2.51.0", *arguments)
-    assert code == 1, said
-    (command,) = re.findall(r"to hand it over: qnn-harness (.+)", said)
+    code, output, (record,) = lab.run_files(file, "--qnn=2.51.0", *arguments)
+    assert code == 1, output
+    (command,) = re.findall(r"to hand it over: qnn-harness (.+)", output)
     packed = lab.qnn_harness(*shlex.split(command))
     assert packed.returncode == 0, packed.stderr
     bundle = lab.folder / "case.zip"
@@ -277,14 +281,14 @@ def test_a_bundle_fails_again_with_the_harness_and_without(
         readme = opened.read("README.txt").decode()
     assert "<n>" not in readme
     assert record["error"]["message"].splitlines()[0] in readme
-    for gone in (file, "in", "out"):
-        (lab.folder / gone).rename(lab.folder / f"{gone} elsewhere")
-    code, said, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
-    assert again["engine"] == record["engine"], said
-    assert again["error"]["message"] == record["error"]["message"], said
+    for removed in (file, "in", "out"):
+        (lab.folder / removed).rename(lab.folder / f"{removed} elsewhere")
+    code, output, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
+    assert again["engine"] == record["engine"], output
+    assert again["error"]["message"] == record["error"]["message"], output
     assert again["measurements"]["came_again"] is True
     plain = plain_onnx(bundle, lab)
-    assert (plain.returncode, says in plain.stdout) == (1, True), plain.stdout
+    assert (plain.returncode, message in plain.stdout) == (1, True), plain.stdout
 
 
 def write_models(folder: Path) -> None:
@@ -292,7 +296,7 @@ def write_models(folder: Path) -> None:
     shape = [1, 64]
     for name, op in (("model.onnx", "Relu"), ("refused.onnx", "Shrink")):
         node = helper.make_node(op, ["x"], ["y"], name="op")
-        ends = ([helper.make_tensor_value_info(one, 1, shape)] for one in "xy")
+        ends = ([helper.make_tensor_value_info(name, 1, shape)] for name in "xy")
         model = helper.make_model(helper.make_graph([node], "g", *ends), ir_version=8)
         model.opset_import[0].version = 17
         (folder / name).write_bytes(model.SerializeToString())
@@ -308,17 +312,17 @@ def test_66_contexts_need_fewer_for_the_same_wall(lab: DeviceRuns, context_for: 
     write_program(lab.folder / "cut.pte", [context] * 66)
     assert lab.run_files("cut.pte", "--qnn=2.51.0")[0] == 1
     case = "cut.pte::test_contexts[sim-v73-htp-2.51.0-cut.pte-resident-66]"
-    done = lab.qnn_harness(
+    completed = lab.qnn_harness(
         "contexts", "minimize", case, "--output=small.zip", "--json", timeout_s=TIMEOUT_S
     )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["contexts"] == ["cut.pte#0"] * 55
-    assert "|1002|" in told["expects"]["signature"]
+    assert completed.returncode == 0, completed.stderr
+    document = json.loads(completed.stdout)
+    assert document["contexts"] == ["cut.pte#0"] * 55
+    assert "|1002|" in document["expects"]["signature"]
     told_nothing_of_here(lab.folder / "small.zip", lab)
     empty = lab.folder / "empty"
     empty.mkdir()
     shutil.move(lab.folder / "small.zip", empty)
-    code, said, (again,) = lab.run_files("empty/small.zip", "--qnn=2.51.0")
-    assert (code, again["error"]["code"], again["error"]["context"]) == (1, 1002, 54), said
+    code, output, (again,) = lab.run_files("empty/small.zip", "--qnn=2.51.0")
+    assert (code, again["error"]["code"], again["error"]["context"]) == (1, 1002, 54), output
     assert again["measurements"]["came_again"] is True

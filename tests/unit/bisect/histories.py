@@ -1,4 +1,4 @@
-"""What the tests of this folder let a search loose on, and how they drive it."""
+"""Worlds for the searches of these tests, and functions that drive them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def names(number: int) -> tuple[str, ...]:
     return tuple(f"2.{10 + i}" for i in range(number))
 
 
-def axis(number: int, **given: Any) -> AxisSpec:
-    return AxisSpec(axis="qnn", candidates=names(number), **given)
+def axis(number: int, **options: Any) -> AxisSpec:
+    return AxisSpec(axis="qnn", candidates=names(number), **options)
 
 
 def changing(
@@ -29,31 +29,31 @@ def changing(
     other: RunAnswer = "bad" if first == "good" else "good"
     order = names(number)
 
-    def world(at: Point) -> RunAnswer:
-        i = order.index(at[0])
+    def world(point: Point) -> RunAnswer:
+        i = order.index(point[0])
         return "untestable" if i in holes else first if i < k else other
 
     return world
 
 
 def drive(search: VersionSearch, world: World) -> tuple[AxisFinding, list[Point]]:
-    asked: list[Point] = []
+    points: list[Point] = []
     while isinstance(question := search.next(), Question):
-        asked.append(question.at)
+        points.append(question.at)
         search.answer(question, world(question.at))
     assert isinstance(question, AxisFinding), question
-    return question, asked
+    return question, points
 
 
-def corners(first: int, second: int, **given: Any) -> CornerSpec:
+def corners(first: int, second: int, **options: Any) -> CornerSpec:
     """Corners of QNN and ORT; the good pair is the older one unless `given` says otherwise."""
     orts = tuple(f"1.{20 + i}" for i in range(second))
     qnns = names(first)
     ends: dict[str, Any] = {"good": (qnns[0], orts[0]), "bad": (qnns[-1], orts[-1])}
-    return CornerSpec(axes=("qnn", "ort"), candidates=(qnns, orts), **(ends | given))
+    return CornerSpec(axes=("qnn", "ort"), candidates=(qnns, orts), **(ends | options))
 
 
-def task(search: AxisSpec | CornerSpec, **given: Any) -> Task:
+def task(search: AxisSpec | CornerSpec, **options: Any) -> Task:
     """The task of a bisection that nobody runs."""
     fields: dict[str, Any] = {
         "case": "x.py::x",
@@ -63,4 +63,4 @@ def task(search: AxisSpec | CornerSpec, **given: Any) -> Task:
         "lab": Path("no.yaml"),
         "folder": Path(),
     }
-    return Task(search=search, **(fields | given))
+    return Task(search=search, **(fields | options))

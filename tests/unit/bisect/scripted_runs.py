@@ -52,7 +52,7 @@ def record(
     """The record of a case that ended so."""
     bad = outcome in ("failed", "crashed", "hung", "error")
     code = {"failed": 1002}.get(outcome)
-    said = f"bad at step <script> | {outcome}"
+    message = f"bad at step <script> | {outcome}"
     return CaseRecord.model_validate(
         {
             "run": "r",
@@ -72,7 +72,7 @@ def record(
             },
             "outcome": outcome,
             "cause": (cause if outcome == "error" else "target") if bad else None,
-            "error": ErrorRecord.of(api="call", code=code, message=said) if bad else None,
+            "error": ErrorRecord.of(api="call", code=code, message=message) if bad else None,
             "measurements": {"took_us": value, "took_s": value / 1e6},
             "started": datetime(2026, 11, 21, tzinfo=UTC),
             "duration_s": 0.1,
@@ -83,20 +83,20 @@ def record(
 
 @dataclass
 class ScriptedRuns:
-    """A runner: `says` gives the outcome of a case at a place, or a key of NO_RECORD.
+    """A runner: `outcome_at` gives the outcome of a case at a place, or a key of NO_RECORD.
 
     `dies` is called at each moment at which the process could be killed.
     """
 
-    says: Callable[[Point, str], str]
+    outcome_at: Callable[[Point, str], str]
     axes: tuple[AxisName, ...] = ("qnn",)
-    value: Callable[[Point], float] = lambda at: 1.0
+    value: Callable[[Point], float] = lambda point: 1.0
     output: Callable[[Point], bytes] | None = None
     context: str = "00"
     ort: str | None = "1"
     by: str | None = "2.47.0"
     dies: Callable[[str], None] = lambda moment: None
-    made: list[Point] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
 
@@ -107,14 +107,14 @@ class ScriptedRuns:
         self.sleeps(seconds)
 
     def __call__(self, arguments: list[str], reports: Path, cwd: Path, timeout_s: float) -> RunEnd:
-        told = dict(one.split("=", 1) for one in arguments if "=" in one)
-        at = tuple(told[str(AXES[axis].option)] for axis in self.axes)
-        device = told["--qnn-device"].split(",")[0]
+        options = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
+        point = tuple(options[str(AXES[axis].option)] for axis in self.axes)
+        device = options["--qnn-device"].split(",")[0]
         self.dies("before")
-        self.made.append(at)
+        self.points.append(point)
         self.devices.append(device)
         reports.mkdir(parents=True)
-        outcome = self.says(at, device)
+        outcome = self.outcome_at(point, device)
         if outcome in NO_RECORD:
             (reports / "output.txt").write_text("error: it is so\n")
             if outcome in PROBLEMS:
@@ -122,18 +122,18 @@ class ScriptedRuns:
             return read_run(reports, NO_RECORD[outcome], 1.0)
         folder = RunFolder.create(reports, command=[], lab={}, devices=[])
         self.dies("within")
-        told_of = record(outcome, device=device, value=self.value(at), ort=self.ort, by=self.by)
+        told_of = record(outcome, device=device, value=self.value(point), ort=self.ort, by=self.by)
         if self.output is not None and outcome == "passed":
-            told_of = told_of.model_copy(update={"measurements": self.kept(folder, at)})
+            told_of = told_of.model_copy(update={"measurements": self.kept_outputs(folder, point)})
         folder.journal.append(told_of)
         finish(folder, exit_code=0)
         self.dies("after")
         return read_run(reports, 0, 1.0)
 
-    def kept(self, folder: RunFolder, at: Point) -> dict[str, object]:
-        """What a case measures that keeps an output of one byte."""
+    def kept_outputs(self, folder: RunFolder, point: Point) -> dict[str, object]:
+        """Return the measurements of a case that keeps an output of one byte."""
         assert self.output is not None
-        content = self.output(at)
+        content = self.output(point)
         digest = f"{content[0]:016x}-1"
         (folder.path / OUTPUTS).mkdir()
         (folder.path / OUTPUTS / f"{digest}.raw").write_bytes(content)

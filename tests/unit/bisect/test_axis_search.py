@@ -27,26 +27,26 @@ TOLD: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable", "u": "
     ],
 )
 def test_where_it_is_looked_when_both_ends_are_alike(
-    given: dict[str, str], truth: str, order: str, notes: tuple[str, ...] | None
+    options: dict[str, str], truth: str, order: str, notes: tuple[str, ...] | None
 ) -> None:
     world = dict(zip(names(len(truth)), truth, strict=True))
-    search = VersionSearch(axis(len(truth), **given))
-    found, at = drive(search, lambda at: TOLD[world[at[0]]])
-    assert found.kind == "no-change"
-    assert [one[0] for one in at] == [names(10)[int(one)] for one in order.split()]
+    search = VersionSearch(axis(len(truth), **options))
+    finding, points = drive(search, lambda points: TOLD[world[points[0]]])
+    assert finding.kind == "no-change"
+    assert [letter[0] for letter in points] == [names(10)[int(letter)] for letter in order.split()]
     if notes is not None:
-        assert found.notes == notes
+        assert finding.notes == notes
 
 
 def of(spec: AxisSpec, answers: str) -> AxisFinding | Question:
-    """What is made of answers that are all there, a letter for each candidate."""
+    """Return the next step after answers, a letter for each candidate."""
     evidence = Evidence()
     for name, letter in zip(spec.candidates, answers, strict=True):
         if letter in TOLD:
             evidence = evidence.plus((name,), TOLD[letter])
-    found = VersionSearch(spec, evidence).next()
-    assert isinstance(found, AxisFinding | Question)
-    return found
+    step = VersionSearch(spec, evidence).next()
+    assert isinstance(step, AxisFinding | Question)
+    return step
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def of(spec: AxisSpec, answers: str) -> AxisFinding | Question:
         ),
     ],
 )
-def test_which_change_is_told_first(given: dict[str, str], answers: str, text: str) -> None:
-    assert str(of(axis(len(answers), **given), answers)) == text
+def test_which_change_is_told_first(options: dict[str, str], answers: str, text: str) -> None:
+    assert str(of(axis(len(answers), **options), answers)) == text
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_which_change_is_told_first(given: dict[str, str], answers: str, text: s
     ],
 )
 def test_what_is_told_where_no_more_can_be_run(
-    given: dict[str, object], answers: str, kind: str, verdict: str | None, notes: tuple[str, ...]
+    options: dict[str, object], answers: str, kind: str, verdict: str | None, notes: tuple[str, ...]
 ) -> None:
-    found = of(axis(len(answers), **given), answers)
-    assert isinstance(found, AxisFinding)
-    assert (found.kind, found.verdict, found.notes) == (kind, verdict, notes)
+    finding = of(axis(len(answers), **options), answers)
+    assert isinstance(finding, AxisFinding)
+    assert (finding.kind, finding.verdict, finding.notes) == (kind, verdict, notes)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_what_is_told_where_no_more_can_be_run(
     ],
 )
 def test_what_is_asked_next_and_why(
-    given: dict[str, object], answers: str, at: int, why: str
+    options: dict[str, object], answers: str, place: int, why: str
 ) -> None:
-    question = of(axis(len(answers), **given), answers)
-    told = sum(letter != "?" for letter in answers)
-    assert question == Question(at=(names(9)[at],), number=told + 1, why=why)
+    question = of(axis(len(answers), **options), answers)
+    runs = sum(letter != "?" for letter in answers)
+    assert question == Question(at=(names(9)[place],), number=runs + 1, why=why)

@@ -14,26 +14,26 @@ from tests.unit.bisect.histories import axis, names
 TOLD: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable"}
 
 
-def state(*answers: str, **given: Any) -> AxisState:
+def state(*answers: str, **options: Any) -> AxisState:
     """Of an axis whose candidates answered so: some letters for each."""
     evidence = Evidence()
     for name, letters in zip(names(len(answers)), answers, strict=True):
         for letter in letters:
             evidence = evidence.plus((name,), TOLD[letter])
-    return AxisState.of(axis(len(answers), **given), evidence)
+    return AxisState.of(axis(len(answers), **options), evidence)
 
 
 def test_places_weights_and_tallies_are_those_of_what_can_be_tested() -> None:
-    found = state("g", "", "n", "gb", "", "", good="2.10")
-    assert found.names == ("2.10", "2.11", "2.13", "2.14", "2.15")
-    assert found.places == (0, 1, 3, 4, 5)
+    axis_state = state("g", "", "n", "gb", "", "", good="2.10")
+    assert axis_state.names == ("2.10", "2.11", "2.13", "2.14", "2.15")
+    assert axis_state.places == (0, 1, 3, 4, 5)
     # a half, three quarters and so on beside what cannot be tested
-    assert found.weights == (0.75, 0.5, 0.5, 0.75, 0.875)
-    assert found.claims == ("good", None, None, None, None)
-    assert [tally.answers for tally in found.tallies] == [1, 0, 2, 0, 0]
+    assert axis_state.weights == (0.75, 0.5, 0.5, 0.75, 0.875)
+    assert axis_state.claims == ("good", None, None, None, None)
+    assert [tally.answers for tally in axis_state.tallies] == [1, 0, 2, 0, 0]
     assert state("", "").weights == (1, 1)
-    assert found.question(2, "so").at == ("2.13",)
-    assert (found.question(2, "so").number, found.question(2, "so").why) == (5, "so")
+    assert axis_state.question(2, "so").at == ("2.13",)
+    assert (axis_state.question(2, "so").number, axis_state.question(2, "so").why) == (5, "so")
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_places_weights_and_tallies_are_those_of_what_can_be_tested() -> None:
         ({"good": "2.14", "bad": "2.10"}, [4, 0]),
     ],
 )
-def test_which_ends_are_confirmed_first(given: dict[str, str], ends: list[int]) -> None:
-    assert list(state("", "", "", "", "", **given).ends()) == ends
+def test_which_ends_are_confirmed_first(options: dict[str, str], ends: list[int]) -> None:
+    assert list(state("", "", "", "", "", **options).ends()) == ends
 
 
 def test_an_end_that_cannot_be_tested_has_a_neighbour_for_it() -> None:
-    given = {"good": "2.14", "bad": "2.10"}
-    assert list(state("n", "", "", "", "", **given).ends()) == [3, 3, 0]
-    assert list(state("", "", "", "", "n", **given).ends()) == [0, 0, 3]
+    fields = {"good": "2.14", "bad": "2.10"}
+    assert list(state("n", "", "", "", "", **fields).ends()) == [3, 3, 0]
+    assert list(state("", "", "", "", "n", **fields).ends()) == [0, 0, 3]
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_an_end_that_cannot_be_tested_has_a_neighbour_for_it() -> None:
     ],
 )
 def test_nothing_is_said_of_what_is_not_known(
-    answers: list[str], given: dict[str, str], notes: tuple[str, ...]
+    answers: list[str], options: dict[str, str], notes: tuple[str, ...]
 ) -> None:
-    assert state(*answers, **given).finding("undecided").notes == notes
+    assert state(*answers, **options).finding("undecided").notes == notes
 
 
 @pytest.mark.parametrize(
@@ -95,20 +95,20 @@ def test_nothing_is_said_of_what_is_not_known(
     ],
 )
 def test_claims_beside_what_is_so(
-    given: dict[str, str], states: list[Any], notes: tuple[str, ...]
+    options: dict[str, str], states: list[Any], notes: tuple[str, ...]
 ) -> None:
-    assert state("g", "g", **given).finding("undecided", states=states).notes == notes
+    assert state("g", "g", **options).finding("undecided", states=states).notes == notes
 
 
 def test_a_finding_counts_the_runs_and_names_what_lies_between() -> None:
-    found = state("g", "n", "b")
-    change = found.change(["good", "bad"], 0, 1)
-    told = found.finding("change", states=["good", "bad"], notes=["so"], changes=[change])
-    assert (told.kind, told.before, told.after, told.between) == (
+    axis_state = state("g", "n", "b")
+    change = axis_state.change(["good", "bad"], 0, 1)
+    finding = axis_state.finding("change", states=["good", "bad"], notes=["so"], changes=[change])
+    assert (finding.kind, finding.before, finding.after, finding.between) == (
         *("range", "2.10", "2.12", ("2.11",)),
     )
-    assert (told.runs, told.unknown, told.notes) == (3, 0, ("so",))
-    none = found.finding("no-change", verdict="good")
+    assert (finding.runs, finding.unknown, finding.notes) == (3, 0, ("so",))
+    none = axis_state.finding("no-change", verdict="good")
     assert (none.between, none.notes) == (("2.11",), ())
     plain = state("g", "b")
     assert plain.change(["bad", "good"], 0, 1) == Change.of("fix", "2.10", "2.11")
@@ -152,6 +152,6 @@ def test_a_version_that_fixed_it_is_called_so(
 def test_two_changes_are_told_in_their_order(states: list[Any], note: str) -> None:
     known = state("", "", "")
     newer = known.change(["bad", "good", "bad"], 1, 2)
-    found = known.finding("change", states=states, changes=[MENDED, newer])
-    assert isinstance(found, AxisFinding)
-    assert found.notes == (note,)
+    finding = known.finding("change", states=states, changes=[MENDED, newer])
+    assert isinstance(finding, AxisFinding)
+    assert finding.notes == (note,)

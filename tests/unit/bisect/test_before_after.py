@@ -1,4 +1,4 @@
-"""Which two runs are set side by side, of those that a search made."""
+"""The runs of a search that are set side by side."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ANSWERS: dict[str, RunAnswer] = {"+": "good", "-": "bad", "/": "untestable", "?"
 
 def runs(text: str) -> list[Answered]:
     """Such as "a+ b-" on one axis, "ax+ by-" on two."""
-    return [Answered(at=tuple(one[:-1]), answer=ANSWERS[one[-1]]) for one in text.split()]
+    return [Answered(at=tuple(word[:-1]), answer=ANSWERS[word[-1]]) for word in text.split()]
 
 
-def finding(*changes: VersionChange, asked: int = 0, **more: Any) -> AxisFinding:
-    change = changes[asked] if changes else VersionChange()
+def finding(*changes: VersionChange, runs_made: int = 0, **more: Any) -> AxisFinding:
+    change = changes[runs_made] if changes else VersionChange()
     fields = change.model_dump() | {"text": "", "kind": "change", "changes": changes} | more
     return AxisFinding.model_validate(fields)
 
@@ -37,7 +37,7 @@ MANY = finding(
     MENDED,
     VersionChange.of("regression", "c", "d"),
     VersionChange.of("fix", "d", "e"),
-    asked=2,
+    runs_made=2,
 )
 
 

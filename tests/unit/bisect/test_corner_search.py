@@ -18,18 +18,21 @@ World = Callable[[Point], RunAnswer]
 
 
 def drive(search: VersionSearch, world: World) -> tuple[CornersFinding, list[Point]]:
-    asked: list[Point] = []
+    points: list[Point] = []
     while isinstance(step := search.next(), Question):
-        assert step.number == len(asked) + 1
-        asked.append(step.at)
+        assert step.number == len(points) + 1
+        points.append(step.at)
         search.answer(step, world(step.at))
     assert isinstance(step, CornersFinding), step
-    return step, asked
+    return step, points
 
 
 def found_in(finding: CornersFinding) -> dict[str, tuple[dict[str, str], str, str]]:
     """Of each axis that was searched: what was held, and the versions around the change."""
-    return {one.axis: (one.held, one.answer.before, one.answer.after) for one in finding.searches}
+    return {
+        search.axis: (search.held, search.answer.before, search.answer.after)
+        for search in finding.searches
+    }
 
 
 def ways(spec: CornerSpec) -> list[CornerSpec]:
@@ -44,12 +47,12 @@ def ways(spec: CornerSpec) -> list[CornerSpec]:
     return [spec.model_copy(update={"good": good, "bad": bad}) for good, bad in ends]
 
 
-def towards_bad(spec: CornerSpec, at: Point) -> tuple[int, int]:
-    """How many steps a pair lies from the good end of each axis."""
+def towards_bad(spec: CornerSpec, point: Point) -> tuple[int, int]:
+    """Return how many steps a pair lies from the good end of each axis."""
     steps = []
     for place, names in enumerate(spec.candidates):
         start = names.index(spec.good[place])
-        steps.append(abs(names.index(at[place]) - start))
+        steps.append(abs(names.index(point[place]) - start))
     return steps[0], steps[1]
 
 
@@ -67,34 +70,36 @@ def test_every_cause_wherever_it_is_and_whichever_way(cause: str, shape: tuple[i
     for spec in ways(corners(*shape)):
         for first, second in itertools.product(range(1, shape[0]), range(1, shape[1])):
 
-            def world(at: Point, first: int = first, second: int = second) -> RunAnswer:
-                qnn, ort = towards_bad(spec, at)  # noqa: B023
+            def world(point: Point, first: int = first, second: int = second) -> RunAnswer:
+                qnn, ort = towards_bad(spec, point)  # noqa: B023
                 return "bad" if CAUSES[cause](qnn >= first, ort >= second) else "good"
 
-            finding, asked = drive(VersionSearch(spec), world)
+            finding, points = drive(VersionSearch(spec), world)
             assert (finding.kind, finding.fails_with) == ("change", cause)
-            assert len(asked) == len(set(asked)) == finding.runs <= spec.bound().runs
-            assert asked[:2] == [spec.good, spec.bad]
+            assert len(points) == len(set(points)) == finding.runs <= spec.bound().runs
+            assert points[:2] == [spec.good, spec.bad]
             assert set(found_in(finding)) == ({"qnn", "ort"} & {cause} or {"qnn", "ort"})
             held_at = spec.bad if cause == "both" else spec.good
             for search in finding.searches:
                 place = spec.axes.index(search.axis)
                 other = spec.axes[1 - place]
                 assert search.held == {other: held_at[1 - place]}
-                at = finding.point(search, search.answer.after)
+                point = finding.point(search, search.answer.after)
                 change = search.answer
                 bad = change.first_bad or change.last_bad
                 assert bad is not None
                 steps = towards_bad(spec, finding.point(search, bad))[place]
                 assert steps == (first, second)[place]
-                assert at[1 - place] == held_at[1 - place]
+                assert point[1 - place] == held_at[1 - place]
 
 
 def test_the_answer_in_words() -> None:
     """Only a new ORT on an old QNN fails: each axis is searched with the other at its bad end."""
     spec = corners(2, 2, good=("2.11", "1.20"), bad=("2.10", "1.21"))
-    finding, asked = drive(VersionSearch(spec), lambda at: "bad" if at == spec.bad else "good")
-    assert asked == [("2.11", "1.20"), ("2.10", "1.21"), ("2.10", "1.20"), ("2.11", "1.21")]
+    finding, points = drive(
+        VersionSearch(spec), lambda point: "bad" if point == spec.bad else "good"
+    )
+    assert points == [("2.11", "1.20"), ("2.10", "1.21"), ("2.10", "1.20"), ("2.11", "1.21")]
     assert finding.text == (
         "only qnn and ort together make it fail; "
         "qnn (ort 1.21 held): last bad 2.10, first good 2.11; "
@@ -111,8 +116,8 @@ def test_the_answer_in_words() -> None:
 @pytest.mark.parametrize("verdict", ["good", "bad"])
 def test_pairs_that_are_alike_have_no_change(verdict: RunAnswer) -> None:
     spec = corners(3, 3)
-    finding, asked = drive(VersionSearch(spec), lambda _: verdict)
-    assert (finding.kind, finding.verdict, len(asked)) == ("no-change", verdict, 2)
+    finding, points = drive(VersionSearch(spec), lambda _: verdict)
+    assert (finding.kind, finding.verdict, len(points)) == ("no-change", verdict, 2)
     assert finding.text == f"no change: both pairs are {verdict}"
     (note,) = finding.notes
     assert note.endswith(f"and is {verdict}")
@@ -120,7 +125,7 @@ def test_pairs_that_are_alike_have_no_change(verdict: RunAnswer) -> None:
 
 def test_pairs_that_are_the_other_way_round_are_searched_all_the_same() -> None:
     spec = corners(3, 3)
-    finding, _ = drive(VersionSearch(spec), lambda at: "bad" if at[0] < "2.11" else "good")
+    finding, _ = drive(VersionSearch(spec), lambda point: "bad" if point[0] < "2.11" else "good")
     assert (finding.kind, finding.fails_with) == ("change", "qnn")
     assert finding.notes == ("the pairs are the other way round than said",)
     # the good pair is the newer one then
@@ -128,12 +133,14 @@ def test_pairs_that_are_the_other_way_round_are_searched_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("which", ["good", "bad"])
-def test_a_named_pair_that_cannot_be_tested_is_asked_for_anew(which: str) -> None:
+def test_a_named_pair_that_cannot_be_tested_is_asked_for_anew(end: str) -> None:
     spec = corners(3, 3)
-    hole = getattr(spec, which)
-    finding, asked = drive(VersionSearch(spec), lambda at: "untestable" if at == hole else "bad")
+    hole = getattr(spec, end)
+    finding, points = drive(
+        VersionSearch(spec), lambda point: "untestable" if point == hole else "bad"
+    )
     assert finding.kind == "undecided"
-    assert asked[-1] == hole
+    assert points[-1] == hole
     assert f"qnn {hole[0]} with ort {hole[1]} cannot be tested" in finding.text
 
 
@@ -149,31 +156,31 @@ def test_a_named_pair_that_cannot_be_tested_is_asked_for_anew(which: str) -> Non
     ],
 )
 def test_mixed_corners_that_cannot_be_tested(
-    holes: str, bad: str, kind: str, said: str, searched: set[str]
+    holes: str, bad: str, kind: str, text: str, searched: set[str]
 ) -> None:
     spec = corners(5, 5)
     mixed = {"qnn": (spec.bad[0], spec.good[1]), "ort": (spec.good[0], spec.bad[1])}
     untestable = [mixed[axis] for axis in holes.split()]
 
-    def world(at: Point) -> RunAnswer:
-        if at in untestable:
+    def world(point: Point) -> RunAnswer:
+        if point in untestable:
             return "untestable"
-        return "bad" if CAUSES[bad](at[0] >= "2.12", at[1] >= "1.22") else "good"
+        return "bad" if CAUSES[bad](point[0] >= "2.12", point[1] >= "1.22") else "good"
 
-    finding, asked = drive(VersionSearch(spec), world)
+    finding, points = drive(VersionSearch(spec), world)
     assert (finding.kind, finding.fails_with) == (kind, None)
-    assert said in finding.text
+    assert text in finding.text
     assert set(found_in(finding)) == searched
-    assert len(asked) <= spec.bound().limit(wasted=len(untestable))
-    for held, before, after in found_in(finding).values():
-        assert (before, after) in (("2.11", "2.12"), ("1.21", "1.22")), held
+    assert len(points) <= spec.bound().limit(wasted=len(untestable))
+    for held_version, before, after in found_in(finding).values():
+        assert (before, after) in (("2.11", "2.12"), ("1.21", "1.22")), held_version
 
 
 def test_versions_within_that_cannot_be_tested_leave_a_range() -> None:
     spec = corners(5, 2)
 
-    def world(at: Point) -> RunAnswer:
-        return "untestable" if at[0] == "2.12" else "bad" if at[0] >= "2.12" else "good"
+    def world(point: Point) -> RunAnswer:
+        return "untestable" if point[0] == "2.12" else "bad" if point[0] >= "2.12" else "good"
 
     finding, _ = drive(VersionSearch(spec), world)
     assert (finding.kind, finding.fails_with) == ("range", "qnn")
@@ -184,10 +191,11 @@ def test_versions_within_that_cannot_be_tested_leave_a_range() -> None:
 @pytest.mark.parametrize("most", range(1, 9))
 def test_no_more_runs_are_made_than_allowed(most: int) -> None:
     spec = corners(9, 9, max_runs=most)
-    finding, asked = drive(
-        VersionSearch(spec), lambda at: "bad" if at[0] > "2.12" and at[1] > "1.22" else "good"
+    finding, points = drive(
+        VersionSearch(spec),
+        lambda point: "bad" if point[0] > "2.12" and point[1] > "1.22" else "good",
     )
-    assert len(asked) == most
+    assert len(points) == most
     assert finding.kind == ("undecided" if most < 4 else "range")
 
 
@@ -208,14 +216,14 @@ def test_what_is_asked_follows_from_the_answers_alone(cause: str) -> None:
     """Whatever is known, in whatever order it came, the search goes on to the same finding."""
     spec = corners(6, 4)
 
-    def world(at: Point) -> RunAnswer:
-        return "bad" if CAUSES[cause](at[0] >= "2.13", at[1] >= "1.21") else "good"
+    def world(point: Point) -> RunAnswer:
+        return "bad" if CAUSES[cause](point[0] >= "2.13", point[1] >= "1.21") else "good"
 
-    whole, asked = drive(VersionSearch(spec), world)
-    for known in range(len(asked) + 1):
+    whole, points = drive(VersionSearch(spec), world)
+    for known in range(len(points) + 1):
         evidence = Evidence()
-        for at in reversed(asked[:known]):
-            evidence = evidence.plus(at, world(at))
+        for point in reversed(points[:known]):
+            evidence = evidence.plus(point, world(point))
         search: Any = VersionSearch(spec, evidence)
         while isinstance(step := search.next(), Question):
             search.answer(step, world(step.at))

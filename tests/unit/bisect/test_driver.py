@@ -43,19 +43,19 @@ class Killed(BaseException):
 
 
 def killed_at(number: int) -> Callable[[str], None]:
-    """What dies at the so-manyth moment at which it could."""
-    left = [number]
+    """Return a function that raises when it is called for the given time."""
+    remaining = [number]
 
     def dies(moment: str) -> None:
-        left[0] -= 1
-        if left[0] == 0:
+        remaining[0] -= 1
+        if remaining[0] == 0:
             raise Killed(moment)
 
     return dies
 
 
 def broke_at(version: str) -> ScriptedRuns:
-    return ScriptedRuns(lambda at, _: "failed" if at[0] >= version else "passed")
+    return ScriptedRuns(lambda point, _: "failed" if point[0] >= version else "passed")
 
 
 def spec(**more: object) -> AxisSpec:
@@ -66,13 +66,13 @@ def test_it_finds_the_change_within_the_bound(tmp_path: Path) -> None:
     for number, version in enumerate(VERSIONS[1:]):
         runs = broke_at(version)
         bisection = new_bisection(tmp_path / str(number), spec(), runs)
-        found = bisection.run()
-        assert isinstance(found, AxisFinding)
-        assert (found.last_good, found.first_bad) == (VERSIONS[number], version)
-        assert len(runs.made) <= 6
-        assert len(bisection.folder.read().answers()) == len(runs.made)
+        finding = bisection.run()
+        assert isinstance(finding, AxisFinding)
+        assert (finding.last_good, finding.first_bad) == (VERSIONS[number], version)
+        assert len(runs.points) <= 6
+        assert len(bisection.folder.read().answers()) == len(runs.points)
         with reopened(bisection, runs) as again:
-            assert again.run() == found
+            assert again.run() == finding
         assert (bisection.folder.path / LOG).read_text().count('"concluded"') == 1
 
 
@@ -89,18 +89,18 @@ JUDGED_CORNERS = CORNERS.model_copy(update={"repeat": "judged"})
 
 def test_corners_are_driven_the_same_way(tmp_path: Path) -> None:
     runs = ScriptedRuns(
-        lambda at, _: "failed" if at[0] >= "2" and at[1] >= VERSIONS[3] else "passed"
+        lambda point, _: "failed" if point[0] >= "2" and point[1] >= VERSIONS[3] else "passed"
     )
     bisection = new_bisection(tmp_path, CORNERS, runs)
-    found = bisection.run()
-    assert isinstance(found, CornersFinding)
-    assert (found.fails_with, [one.answer.first_bad for one in found.searches]) == (
+    finding = bisection.run()
+    assert isinstance(finding, CornersFinding)
+    assert (finding.fails_with, [search.answer.first_bad for search in finding.searches]) == (
         "both",
         ["2", VERSIONS[3]],
     )
-    assert len(runs.made) == len(set(runs.made)) <= CORNERS.bound().runs
+    assert len(runs.points) == len(set(runs.points)) <= CORNERS.bound().runs
     with reopened(bisection, runs) as again:
-        assert again.run() == found
+        assert again.run() == finding
 
 
 def by_day(few: int, *, of: int) -> list[Any]:
@@ -116,15 +116,15 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(
 ) -> None:
     dice = random.Random(seed)
     version = dice.choice(VERSIONS[1:5])
-    runs = ScriptedRuns(lambda at, _: "failed" if at[-1] >= version else "passed")
+    runs = ScriptedRuns(lambda point, _: "failed" if point[-1] >= version else "passed")
     runs.dies = killed_at(dice.randrange(1, 12))
     bisection = new_bisection(tmp_path, spec() if axes == 1 else CORNERS, runs)
     deaths: list[str] = []
-    found = None
-    while found is None:
+    finding = None
+    while finding is None:
         try:
             with reopened(bisection, runs) as again:
-                found = again.run()
+                finding = again.run()
         except Killed as death:
             deaths.append(str(death))
             runs.dies = killed_at(dice.randrange(1, 12))
@@ -132,25 +132,25 @@ def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(
                 log = bisection.folder.path / LOG
                 whole = log.read_bytes()
                 log.write_bytes(whole + b'{"schema":1,"kind":"answ')  # died within a line
-    if isinstance(found, CornersFinding):
-        (search,) = found.searches
-        assert (found.fails_with, search.answer.first_bad) == ("qnn", version)
+    if isinstance(finding, CornersFinding):
+        (search,) = finding.searches
+        assert (finding.fails_with, search.answer.first_bad) == ("qnn", version)
     else:
-        assert isinstance(found, AxisFinding)
-        assert found.first_bad == version
-    again_made = Counter(runs.made)
+        assert isinstance(finding, AxisFinding)
+        assert finding.first_bad == version
+    again_made = Counter(runs.points)
     # a run that died before its end is made again, one that had ended is not
     assert sum(count - 1 for count in again_made.values()) <= len(deaths) - deaths.count("after")
 
 
 def test_lab_trouble_is_asked_again_on_the_next_device_and_stops_in_the_end(tmp_path: Path) -> None:
-    runs = ScriptedRuns(lambda at, device: "lab" if device == "a" else "passed")
+    runs = ScriptedRuns(lambda point, device: "lab" if device == "a" else "passed")
     bisection = new_bisection(tmp_path, spec(), runs, devices=("a", "b"))
-    found = bisection.run()
-    assert isinstance(found, AxisFinding)
-    assert found.kind == "no-change"
+    completed = bisection.run()
+    assert isinstance(completed, AxisFinding)
+    assert completed.kind == "no-change"
     assert runs.devices == ["a", *["b"] * (len(runs.devices) - 1)]
-    dead = ScriptedRuns(lambda at, _: "error")
+    dead = ScriptedRuns(lambda point, _: "error")
     bisection = new_bisection(tmp_path, spec(), dead, devices=("a", "b"))
     stopped = bisection.run()
     assert isinstance(stopped, Stopped)
@@ -158,34 +158,36 @@ def test_lab_trouble_is_asked_again_on_the_next_device_and_stops_in_the_end(tmp_
     assert dead.waited == [15.0], "the first try goes on at once, on the next device"
     healed = broke_at(VERSIONS[4])
     with reopened(bisection, healed) as again:
-        found = again.run()
-    assert isinstance(found, AxisFinding)
-    assert found.first_bad == VERSIONS[4]
+        completed = again.run()
+    assert isinstance(completed, AxisFinding)
+    assert completed.first_bad == VERSIONS[4]
 
 
 def test_what_cannot_be_brought_together_is_untestable(tmp_path: Path) -> None:
     holes = VERSIONS[5:8]
     runs = ScriptedRuns(
-        lambda at, _: "refused" if at[0] in holes else "failed" if at[0] > holes[-1] else "passed"
+        lambda point, _: (
+            "refused" if point[0] in holes else "failed" if point[0] > holes[-1] else "passed"
+        )
     )
-    found = new_bisection(tmp_path, spec(), runs).run()
-    assert isinstance(found, AxisFinding)
-    assert (found.kind, found.before, found.after) == ("range", VERSIONS[4], VERSIONS[8])
-    assert found.between == holes
+    finding = new_bisection(tmp_path, spec(), runs).run()
+    assert isinstance(finding, AxisFinding)
+    assert (finding.kind, finding.before, finding.after) == ("range", VERSIONS[4], VERSIONS[8])
+    assert finding.between == holes
 
 
 def test_a_lab_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
-    left = [2]
+    remaining = [2]
 
-    def away(at: Point, _: str) -> str:
-        left[0] -= 1
-        return "lab" if left[0] >= 0 else "failed" if at[0] >= VERSIONS[4] else "passed"
+    def away(point: Point, _: str) -> str:
+        remaining[0] -= 1
+        return "lab" if remaining[0] >= 0 else "failed" if point[0] >= VERSIONS[4] else "passed"
 
     runs = ScriptedRuns(away)
     bisection = new_bisection(tmp_path, spec(), runs)
-    found = bisection.run()
-    assert isinstance(found, AxisFinding)
-    assert found.first_bad == VERSIONS[4]
+    finding = bisection.run()
+    assert isinstance(finding, AxisFinding)
+    assert finding.first_bad == VERSIONS[4]
     assert runs.waited == [15.0]
     assert isinstance(bisection.watcher, Silent)
     assert bisection.watcher.remarks[0] == "the lab failed; the next try is in 15 s"
@@ -195,21 +197,23 @@ def test_no_wait_is_longer_than_the_time_that_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "WAITS_S", (100.0,))
-    runs = ScriptedRuns(lambda at, _: "lab", sleeps=time.sleep)
+    runs = ScriptedRuns(lambda point, _: "lab", sleeps=time.sleep)
     bisection = new_bisection(tmp_path, spec(), runs, stop_at=time.monotonic() + 2)
     assert bisection.run() is None
-    assert len(runs.made) == len(runs.waited) == 1
+    assert len(runs.points) == len(runs.waited) == 1
     assert 0 < runs.waited[0] <= 2
 
 
 def test_ends_that_cannot_be_installed_move_inward(tmp_path: Path) -> None:
     holes = (*VERSIONS[:3], *VERSIONS[-2:])
     runs = ScriptedRuns(
-        lambda at, _: "refused" if at[0] in holes else "failed" if at[0] > "2.47.0" else "passed"
+        lambda point, _: (
+            "refused" if point[0] in holes else "failed" if point[0] > "2.47.0" else "passed"
+        )
     )
-    found = new_bisection(tmp_path, spec(), runs).run()
-    assert isinstance(found, AxisFinding)
-    assert (found.kind, found.last_good, found.first_bad) == (
+    finding = new_bisection(tmp_path, spec(), runs).run()
+    assert isinstance(finding, AxisFinding)
+    assert (finding.kind, finding.last_good, finding.first_bad) == (
         "change",
         VERSIONS[7],
         VERSIONS[8],
@@ -217,11 +221,11 @@ def test_ends_that_cannot_be_installed_move_inward(tmp_path: Path) -> None:
 
 
 def test_where_nothing_can_be_installed_that_is_the_answer(tmp_path: Path) -> None:
-    runs = ScriptedRuns(lambda at, _: "refused")
-    found = new_bisection(tmp_path, spec(), runs).run()
-    assert isinstance(found, AxisFinding)
-    assert found.kind == "undecided"
-    assert sorted(runs.made) == [(version,) for version in VERSIONS]
+    runs = ScriptedRuns(lambda point, _: "refused")
+    finding = new_bisection(tmp_path, spec(), runs).run()
+    assert isinstance(finding, AxisFinding)
+    assert finding.kind == "undecided"
+    assert sorted(runs.points) == [(version,) for version in VERSIONS]
 
 
 @pytest.mark.parametrize("kind", ["wrong", "usage", "nothing"])
@@ -229,25 +233,25 @@ def test_where_nothing_can_be_installed_that_is_the_answer(tmp_path: Path) -> No
 def test_wrong_input_is_no_answer_and_can_be_mended(tmp_path: Path, kind: str, after: int) -> None:
     mended = broke_at(VERSIONS[5])
     runs = ScriptedRuns(
-        lambda at, device: kind if len(runs.made) > after else mended.says(at, device)
+        lambda point, device: kind if len(runs.points) > after else mended.outcome_at(point, device)
     )
     bisection = new_bisection(tmp_path, spec(), runs)
     with pytest.raises(ConfigError, match="it is so"):
         bisection.run()
     assert len(bisection.folder.read().evidence().tallies) == after
     with reopened(bisection, mended) as again:
-        found = again.run()
-    assert isinstance(found, AxisFinding)
-    assert found.first_bad == VERSIONS[5]
-    assert not set(mended.made) & set(runs.made[:after])
+        finding = again.run()
+    assert isinstance(finding, AxisFinding)
+    assert finding.first_bad == VERSIONS[5]
+    assert not set(mended.points) & set(runs.points[:after])
 
 
 def test_a_version_that_is_held_and_cannot_be_had_is_wrong_input(tmp_path: Path) -> None:
-    runs = ScriptedRuns(lambda at, _: "refused")
-    asked = AxisSpec(axis="compiler", candidates=VERSIONS)
+    runs = ScriptedRuns(lambda point, _: "refused")
+    search_spec = AxisSpec(axis="compiler", candidates=VERSIONS)
     with pytest.raises(ConfigError, match="it is so"):
-        new_bisection(tmp_path, asked, runs, held={"qnn": "2.47.0"}).run()
-    assert len(runs.made) == 1
+        new_bisection(tmp_path, search_spec, runs, held={"qnn": "2.47.0"}).run()
+    assert len(runs.points) == 1
 
 
 @pytest.mark.parametrize(
@@ -258,39 +262,41 @@ def test_a_version_that_is_held_and_cannot_be_had_is_wrong_input(tmp_path: Path)
     ],
 )
 def test_an_axis_that_the_case_does_not_have_is_refused(
-    tmp_path: Path, axis: AxisName, without: dict[str, Any], says: str
+    tmp_path: Path, axis: AxisName, without: dict[str, Any], message: str
 ) -> None:
-    runs = ScriptedRuns(lambda at, _: "passed", **without)
-    asked = AxisSpec(axis=axis, candidates=("1", "2", "3"))
-    with pytest.raises(ConfigError, match=f"--axis: .*{says}"):
-        new_bisection(tmp_path / "one", asked, runs).run()
+    runs = ScriptedRuns(lambda point, _: "passed", **without)
+    search_spec = AxisSpec(axis=axis, candidates=("1", "2", "3"))
+    with pytest.raises(ConfigError, match=f"--axis: .*{message}"):
+        new_bisection(tmp_path / "one", search_spec, runs).run()
     two = (("1", "2"), ("1", "2"))
     both = CornerSpec(axes=("qnn", axis), candidates=two, good=("1", "1"), bad=("2", "2"))
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=message):
         new_bisection(tmp_path / "two", both, runs).run()
-    assert len(runs.made) == 2
-    held = new_bisection(tmp_path / "held", spec(), runs, held={axis: "2.47.0"})
-    held.run()
-    assert isinstance(held.watcher, Silent)
-    (remark,) = held.watcher.remarks
+    assert len(runs.points) == 2
+    bisection = new_bisection(tmp_path / "held", spec(), runs, held={axis: "2.47.0"})
+    bisection.run()
+    assert isinstance(bisection.watcher, Silent)
+    (remark,) = bisection.watcher.remarks
     assert remark.startswith(f"--{axis} 2.47.0 has no effect: ")
-    assert says in remark
+    assert message in remark
 
 
 def test_a_case_that_fails_early_may_still_take_contexts(tmp_path: Path) -> None:
-    runs = ScriptedRuns(lambda at, _: "failed", by=None)
-    found = new_bisection(tmp_path, AxisSpec(axis="compiler", candidates=("1", "2")), runs).run()
-    assert isinstance(found, AxisFinding)
+    runs = ScriptedRuns(lambda point, _: "failed", by=None)
+    finding = new_bisection(tmp_path, AxisSpec(axis="compiler", candidates=("1", "2")), runs).run()
+    assert isinstance(finding, AxisFinding)
 
 
 def test_measurements_are_compared_with_those_of_the_good_end(tmp_path: Path) -> None:
     runs = ScriptedRuns(
-        lambda at, _: "passed", value=lambda at: 10.0 if at[0] < VERSIONS[9] else 13.0
+        lambda point, _: "passed", value=lambda point: 10.0 if point[0] < VERSIONS[9] else 13.0
     )
-    asked = spec(good=VERSIONS[0])
-    found = new_bisection(tmp_path, asked, runs, match="measurement took_us > 1.2 * good").run()
-    assert isinstance(found, AxisFinding)
-    assert (found.first_bad, runs.made[0]) == (VERSIONS[9], (VERSIONS[0],))
+    search_spec = spec(good=VERSIONS[0])
+    finding = new_bisection(
+        tmp_path, search_spec, runs, match="measurement took_us > 1.2 * good"
+    ).run()
+    assert isinstance(finding, AxisFinding)
+    assert (finding.first_bad, runs.points[0]) == (VERSIONS[9], (VERSIONS[0],))
 
 
 DRIFT = {"match": "drift:2"}
@@ -299,61 +305,63 @@ DRIFT = {"match": "drift:2"}
 def drifting(first: str) -> ScriptedRuns:
     """Runs whose output is three steps more from a version on."""
     return ScriptedRuns(
-        lambda at, _: "passed", output=lambda at: bytes([10 + 3 * (at[0] >= first)])
+        lambda point, _: "passed", output=lambda point: bytes([10 + 3 * (point[0] >= first)])
     )
 
 
 @pytest.mark.parametrize("first", VERSIONS[1:])
 def test_outputs_are_compared_with_those_of_the_good_end(tmp_path: Path, first: str) -> None:
     runs = drifting(first)
-    asked = spec(good=VERSIONS[0])
-    found = new_bisection(tmp_path, asked, runs, **DRIFT).run()
-    assert isinstance(found, AxisFinding)
-    assert (found.first_bad, runs.made[0]) == (first, (VERSIONS[0],))
-    assert len(runs.made) <= 6
+    search_spec = spec(good=VERSIONS[0])
+    finding = new_bisection(tmp_path, search_spec, runs, **DRIFT).run()
+    assert isinstance(finding, AxisFinding)
+    assert (finding.first_bad, runs.points[0]) == (first, (VERSIONS[0],))
+    assert len(runs.points) <= 6
 
 
 def test_what_outputs_are_compared_with_is_found_again(tmp_path: Path) -> None:
     runs = drifting(VERSIONS[9])
-    asked = spec(good=VERSIONS[0])
-    bisection = new_bisection(tmp_path, asked, runs, **DRIFT)
-    left = [4]
+    search_spec = spec(good=VERSIONS[0])
+    bisection = new_bisection(tmp_path, search_spec, runs, **DRIFT)
+    remaining = [4]
 
     def dies(moment: str) -> None:
-        left[0] -= 1
-        if left[0] == 0:  # as the second run begins
+        remaining[0] -= 1
+        if remaining[0] == 0:  # as the second run begins
             raise Killed(moment)
 
     runs.dies = dies
     with pytest.raises(Killed):
         bisection.run()
     with reopened(bisection, runs) as again:
-        found = again.run()
-    assert isinstance(found, AxisFinding)
-    assert found.first_bad == VERSIONS[9]
-    assert Counter(runs.made)[VERSIONS[0],] == 1
+        finding = again.run()
+    assert isinstance(finding, AxisFinding)
+    assert finding.first_bad == VERSIONS[9]
+    assert Counter(runs.points)[VERSIONS[0],] == 1
 
 
 def test_outputs_that_cannot_be_compared_end_the_search(tmp_path: Path) -> None:
-    asked = spec(good=VERSIONS[0])
-    nothing = ScriptedRuns(lambda at, _: "passed")
+    search_spec = spec(good=VERSIONS[0])
+    nothing = ScriptedRuns(lambda point, _: "passed")
     with pytest.raises(ConfigError, match=r"--case: .* keeps outputs"):
-        new_bisection(tmp_path / "a", asked, nothing, **DRIFT).run()
+        new_bisection(tmp_path / "a", search_spec, nothing, **DRIFT).run()
     runs = drifting(VERSIONS[9])
-    runs.says = lambda at, _: setattr(runs, "context", at[0]) or "passed"  # compiled by each
+    runs.outcome_at = lambda point, _: (
+        setattr(runs, "context", point[0]) or "passed"
+    )  # compiled by each
     with pytest.raises(ConfigError, match="--compiler: its contexts are not those"):
-        new_bisection(tmp_path / "b", asked, runs, **DRIFT).run()
-    assert len(runs.made) == 2
+        new_bisection(tmp_path / "b", search_spec, runs, **DRIFT).run()
+    assert len(runs.points) == 2
 
 
 @pytest.mark.parametrize("match", ["drift:2", "measurement took_us > 2 * good"])
 def test_a_good_end_that_tells_nothing_is_not_asked_again(tmp_path: Path, match: str) -> None:
-    runs = ScriptedRuns(lambda at, _: "unsupported" if at[0] == VERSIONS[0] else "passed")
-    asked = spec(good=VERSIONS[0])
-    bisection = new_bisection(tmp_path, asked, runs, match=match)
+    runs = ScriptedRuns(lambda point, _: "unsupported" if point[0] == VERSIONS[0] else "passed")
+    search_spec = spec(good=VERSIONS[0])
+    bisection = new_bisection(tmp_path, search_spec, runs, match=match)
     with pytest.raises(ConfigError, match=r"--good: 2\.40\.0 gave no result"):
         bisection.run()
-    assert runs.made == [(VERSIONS[0],)]
+    assert runs.points == [(VERSIONS[0],)]
 
 
 def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: Path) -> None:
@@ -362,7 +370,7 @@ def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: 
     bisection.run()
     file = bisection.folder.path / LOG
     lines = file.read_text().splitlines(keepends=True)
-    at: Point = (VERSIONS[9],)
+    point: Point = (VERSIONS[9],)
     edited = [
         line.replace('"answer":"bad"', '"answer":"untestable"') if VERSIONS[9] in line else line
         for line in lines[1:]
@@ -374,13 +382,13 @@ def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: 
     copy.close()
     bisection.folder = copy
     with reopened(bisection, again) as replay:
-        found = replay.run()
-    assert isinstance(found, AxisFinding)
-    assert found.kind == "range"
-    assert at not in again.made
+        finding = replay.run()
+    assert isinstance(finding, AxisFinding)
+    assert finding.kind == "range"
+    assert point not in again.points
     assert not {entry.at for entry in copy.read().entries if isinstance(entry, Question)} & {
         entry.at for entry in bisection.folder.read().entries if isinstance(entry, Answered)
-    } - set(again.made)
+    } - set(again.points)
 
 
 def test_two_processes_do_not_go_on_with_the_same(tmp_path: Path) -> None:
@@ -409,12 +417,12 @@ def test_runs_without_a_record(kind: str, answer: str) -> None:
 
 
 def test_a_case_whose_own_input_is_wrong_says_nothing_about_versions() -> None:
-    said = record("error", cause="config")
+    config_record = record("error", cause="config")
     about = {kind: Problem.of(error) for kind, error in PROBLEMS.items()}
     with pytest.raises(ConfigError, match="it is so"):
-        judge(RunEnd(2, said, None, "", 1.0, about["wrong"]), ANY_FAILURE, None)
+        judge(RunEnd(2, config_record, None, "", 1.0, about["wrong"]), ANY_FAILURE, None)
     for stopped in (about["refused"], None):
-        judged = judge(RunEnd(2, said, None, "", 1.0, stopped), ANY_FAILURE, None)
+        judged = judge(RunEnd(2, config_record, None, "", 1.0, stopped), ANY_FAILURE, None)
         assert judged.answer == "untestable"
     passed = RunEnd(0, record("passed"), None, "", 1.0, about["wrong"])
     assert judge(passed, ANY_FAILURE, None).answer == "good"
@@ -433,42 +441,46 @@ GOOD = (VERSIONS[0],)
 
 def slower_from(version: str, odd: Point = GOOD) -> ScriptedRuns:
     """By a quarter; the first run at `odd` is off by more than that."""
-    met = Counter[Point]()
+    runs_at = Counter[Point]()
 
-    def took(at: Point) -> float:
-        met[at] += 1
-        off = 1.3 if at == odd and met[at] == 1 else NOISE[(met[at] + len(met)) % len(NOISE)]
-        return 1000 * off * (1.25 if at[-1] >= version else 1)
+    def us_at(point: Point) -> float:
+        runs_at[point] += 1
+        off = (
+            1.3
+            if point == odd and runs_at[point] == 1
+            else NOISE[(runs_at[point] + len(runs_at)) % len(NOISE)]
+        )
+        return 1000 * off * (1.25 if point[-1] >= version else 1)
 
-    return ScriptedRuns(lambda at, _: "passed", value=took)
+    return ScriptedRuns(lambda point, _: "passed", value=us_at)
 
 
 def judging(folder: Path, runs: ScriptedRuns, **more: object) -> Bisection:
-    given = spec(repeat="judged", good=VERSIONS[0], **more)
-    return new_bisection(folder, given, runs, match=SLOWER)
+    search_spec = spec(repeat="judged", good=VERSIONS[0], **more)
+    return new_bisection(folder, search_spec, runs, match=SLOWER)
 
 
 def test_a_version_is_run_until_it_can_be_told_from_noise(tmp_path: Path) -> None:
     runs = slower_from(VERSIONS[6])
     bisection = judging(tmp_path / "a", runs)
-    found = bisection.run()
-    assert isinstance(found, AxisFinding)
-    assert (found.kind, found.last_good, found.first_bad) == (
+    result = bisection.run()
+    assert isinstance(result, AxisFinding)
+    assert (result.kind, result.last_good, result.first_bad) == (
         "change",
         VERSIONS[5],
         VERSIONS[6],
     )
-    assert found.runs == len(runs.made) <= spec(repeat="judged").bound().runs
-    assert runs.made[:FEWEST_GOOD] == [GOOD] * FEWEST_GOOD
-    assert max(Counter(runs.made).values()) <= MOST_RUNS
+    assert result.runs == len(runs.points) <= spec(repeat="judged").bound().runs
+    assert runs.points[:FEWEST_GOOD] == [GOOD] * FEWEST_GOOD
+    assert max(Counter(runs.points).values()) <= MOST_RUNS
     answers = [entry.answer for entry in bisection.folder.read().answers() if entry.at != GOOD]
     assert answers[0] == "unsure"
-    assert Counter(answers)["bad"] + Counter(answers)["good"] == len(set(runs.made)) - 1
+    assert Counter(answers)["bad"] + Counter(answers)["good"] == len(set(runs.points)) - 1
     believed = slower_from(VERSIONS[6])
     exact = spec(good=VERSIONS[0])
-    found = new_bisection(tmp_path / "b", exact, believed, match=SLOWER).run()
-    assert isinstance(found, AxisFinding)
-    assert found.kind == "no-change", "nothing is slower than the odd one"
+    result = new_bisection(tmp_path / "b", exact, believed, match=SLOWER).run()
+    assert isinstance(result, AxisFinding)
+    assert result.kind == "no-change", "nothing is slower than the odd one"
 
 
 @pytest.mark.parametrize("seed", by_day(2, of=10))
@@ -479,22 +491,23 @@ def test_what_is_judged_goes_on_after_a_death_as_if_there_had_been_none(
     version = dice.choice(VERSIONS[1:])
     straight = slower_from(version)
     whole = judging(tmp_path / "a", straight)
-    wanted = whole.run()
+    expected = whole.run()
     runs = slower_from(version)
     runs.dies = killed_at(dice.randrange(1, 12))
     bisection = judging(tmp_path / "b", runs)
-    found = None
-    while found is None:
+    finding = None
+    while finding is None:
         try:
             with reopened(bisection, runs) as again:
-                found = again.run()
+                finding = again.run()
         except Killed:
             runs.dies = killed_at(dice.randrange(1, 12))
-    assert found == wanted
-    told = [
-        [(one.at, one.answer) for one in of.folder.read().answers()] for of in (whole, bisection)
+    assert finding == expected
+    answers = [
+        [(entry.at, entry.answer) for entry in of.folder.read().answers()]
+        for of in (whole, bisection)
     ]
-    assert told[0] == told[1]
+    assert answers[0] == answers[1]
 
 
 def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
@@ -503,16 +516,16 @@ def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
     slower = dict.fromkeys(VERSIONS[4:], 1.3) | {hidden: 1.094}
     noise = itertools.cycle(NOISE)
     runs = ScriptedRuns(
-        lambda at, _: "passed", value=lambda at: 1000 * next(noise) * slower.get(at[0], 1)
+        lambda point, _: "passed", value=lambda point: 1000 * next(noise) * slower.get(point[0], 1)
     )
     bisection = judging(tmp_path / "a", runs, candidates=VERSIONS[:6], bad=VERSIONS[5])
-    found = bisection.run()
-    assert isinstance(found, AxisFinding)
-    assert (found.kind, found.before, found.between) == ("range", VERSIONS[2], (hidden,))
-    assert Counter(runs.made)[(hidden,)] == MOST_RUNS
-    why = [one.why for one in bisection.folder.read().answers() if one.at == (hidden,)]
+    finding = bisection.run()
+    assert isinstance(finding, AxisFinding)
+    assert (finding.kind, finding.before, finding.between) == ("range", VERSIONS[2], (hidden,))
+    assert Counter(runs.points)[(hidden,)] == MOST_RUNS
+    why = [entry.why for entry in bisection.folder.read().answers() if entry.at == (hidden,)]
     assert "noise hides it: x " in why[-1]
-    result = write_reports(bisection.folder, found, None, tmp_path)
+    result = write_reports(bisection.folder, finding, None, tmp_path)
     assert f"noise hides: {hidden}" in summary(result)
     assert "; this computer is too noisy to tell less than x 1." in why[-1]
     assert doubts(result) == [], "what was asked for is more than what noise does"
@@ -527,20 +540,22 @@ def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wild", [spec(repeat="judged", good=VERSIONS[0]), JUDGED_CORNERS])
 def test_wild_noise_ends_within_the_bound(tmp_path: Path, wild: AxisSpec | CornerSpec) -> None:
     dice = random.Random(5)
-    runs = ScriptedRuns(lambda at, _: "passed", value=lambda at: 1000 * dice.lognormvariate(0, 0.4))
+    runs = ScriptedRuns(
+        lambda point, _: "passed", value=lambda point: 1000 * dice.lognormvariate(0, 0.4)
+    )
     bisection = new_bisection(tmp_path, wild, runs, match=SLOWER)
-    found = bisection.run()
-    assert isinstance(found, AxisFinding | CornersFinding)
+    finding = bisection.run()
+    assert isinstance(finding, AxisFinding | CornersFinding)
     hidden = sum(entry.answer == "untestable" for entry in bisection.folder.read().answers())
     assert hidden > 0
-    assert found.runs <= wild.bound().alike + hidden
+    assert finding.runs <= wild.bound().alike + hidden
 
 
 def test_noise_is_judged_on_two_axes_as_well(tmp_path: Path) -> None:
     runs = slower_from(VERSIONS[3], odd=CORNERS.good)
-    found = new_bisection(tmp_path, JUDGED_CORNERS, runs, match=SLOWER).run()
-    assert isinstance(found, CornersFinding)
-    assert (found.kind, found.fails_with) == ("change", "qnn")
-    assert found.searches[0].answer.first_bad == VERSIONS[3]
-    assert found.runs <= JUDGED_CORNERS.bound().runs
-    assert max(Counter(runs.made).values()) <= MOST_RUNS
+    finding = new_bisection(tmp_path, JUDGED_CORNERS, runs, match=SLOWER).run()
+    assert isinstance(finding, CornersFinding)
+    assert (finding.kind, finding.fails_with) == ("change", "qnn")
+    assert finding.searches[0].answer.first_bad == VERSIONS[3]
+    assert finding.runs <= JUDGED_CORNERS.bound().runs
+    assert max(Counter(runs.points).values()) <= MOST_RUNS

@@ -33,12 +33,16 @@ MENDED = VersionChange.of("fix", "5", "8", ["6", "7"])
     ],
 )
 def test_a_change_in_words(
-    change: VersionChange, fields: dict[str, str], where: str, text: str
+    change: VersionChange, fields: dict[str, str], location: str, text: str
 ) -> None:
-    named = {name: at for name, at in change.model_dump().items() if name[-4:] in ("good", "_bad")}
-    assert {name: at for name, at in named.items() if at} == fields
+    named = {
+        name: version
+        for name, version in change.model_dump().items()
+        if name[-4:] in ("good", "_bad")
+    }
+    assert {name: version for name, version in named.items() if version} == fields
     assert (change.before, change.after) == tuple(fields.values())
-    assert (change.location, change.description) == (where, text)
+    assert (change.location, change.description) == (location, text)
 
 
 def test_the_change_that_was_asked_for_comes_first() -> None:
@@ -60,7 +64,7 @@ def test_repeats_that_hardly_miss_a_failure(failed: int, runs: int, repeats: int
     assert chance**repeats < Fraction(1, 100) <= chance ** (repeats - 1)
 
 
-def told(answers: str) -> Evidence:
+def evidence_of(answers: str) -> Evidence:
     letters: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable", "u": "unsure"}
     evidence = Evidence()
     for version, of_version in zip(("2.10", "2.11"), answers.split(), strict=True):
@@ -88,27 +92,27 @@ def told(answers: str) -> Evidence:
 def test_versions_whose_runs_disagree(
     answers: str, repeat: Repeat, flaky: tuple[FlakyVersion, ...]
 ) -> None:
-    assert flaky_versions(told(answers), repeat) == flaky
+    assert flaky_versions(evidence_of(answers), repeat) == flaky
 
 
 def test_a_version_whose_runs_disagree_is_bad_after_all_its_runs() -> None:
     """Of five runs of the newest the second and the fourth fail."""
-    truth, made = changing(4, 2), list[str]()
+    truth, versions_run = changing(4, 2), list[str]()
 
-    def world(at: tuple[str, ...]) -> RunAnswer:
-        made.append(at[0])
-        if at == ("2.13",):
-            return "bad" if made.count("2.13") in (2, 4) else "good"
-        return truth(at)
+    def world(point: tuple[str, ...]) -> RunAnswer:
+        versions_run.append(point[0])
+        if point == ("2.13",):
+            return "bad" if versions_run.count("2.13") in (2, 4) else "good"
+        return truth(point)
 
-    found, _ = drive(VersionSearch(axis(4, repeat=5)), world)
-    assert (found.kind, found.last_good, found.first_bad) == ("change", "2.11", "2.12")
-    assert [made.count(f"2.1{i}") for i in range(4)] == [5, 5, 5, 5]
-    assert found.flaky == (FlakyVersion(at=("2.13",), failed=2, runs=5, repeats=10),)
-    assert found.flaky[0].description == (
+    finding, _ = drive(VersionSearch(axis(4, repeat=5)), world)
+    assert (finding.kind, finding.last_good, finding.first_bad) == ("change", "2.11", "2.12")
+    assert [versions_run.count(f"2.1{i}") for i in range(4)] == [5, 5, 5, 5]
+    assert finding.flaky == (FlakyVersion(at=("2.13",), failed=2, runs=5, repeats=10),)
+    assert finding.flaky[0].description == (
         "flaky: 2 of 5 failed at 2.13; with --repeat 10 a miss is less likely than 1 % at that rate"
     )
-    assert len(made) <= axis(4, repeat=5).bound().runs
+    assert len(versions_run) <= axis(4, repeat=5).bound().runs
 
 
 def test_a_flaky_corner_is_told_as_a_pair() -> None:

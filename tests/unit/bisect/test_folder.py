@@ -21,19 +21,19 @@ TASK = task(axis(2))
 OVER = Concluded(text="no change")
 
 
-def new(reports: Path, *, over: bool = False) -> BisectFolder:
+def new(reports: Path, *, is_over: bool = False) -> BisectFolder:
     folder = BisectFolder.create(reports, TASK)
-    if over:
+    if is_over:
         folder.append(OVER)
     folder.close()
     return folder
 
 
 def test_those_of_one_second_keep_their_order(tmp_path: Path) -> None:
-    begun = [new(tmp_path).path for _ in range(35)]
-    assert len(set(begun)) == 35
-    assert ordered(reversed(begun)) == begun
-    assert BisectFolder.newest(tmp_path).path == begun[-1]
+    folders = [new(tmp_path).path for _ in range(35)]
+    assert len(set(folders)) == 35
+    assert ordered(reversed(folders)) == folders
+    assert BisectFolder.newest(tmp_path).path == folders[-1]
 
 
 def test_the_last_of_a_case_is_looked_for_since_a_night_whatever_clocks_said(
@@ -49,9 +49,9 @@ def test_the_last_of_a_case_is_looked_for_since_a_night_whatever_clocks_said(
     after = BisectFolder.create(tmp_path, mine)
     after.close()
     new(tmp_path)
-    found = BisectFolder.last_of(tmp_path, "x", night.name)
-    assert found is not None
-    assert found.path == after.path
+    last = BisectFolder.last_of(tmp_path, "x", night.name)
+    assert last is not None
+    assert last.path == after.path
     assert BisectFolder.last_of(tmp_path, "x", "20261121T060000Z-00ff-nightly") is None
 
 
@@ -61,9 +61,9 @@ KEPT = ["-q", "--index=https://***@host/x"]
 
 
 def test_what_goes_to_pytest_has_its_secrets_in_no_file(tmp_path: Path) -> None:
-    begun = task(axis(2), pytest_arguments=WORDS)
-    with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
-        assert folder.read().spec == begun, "its runs are to be as asked"
+    secret_task = task(axis(2), pytest_arguments=WORDS)
+    with contextlib.closing(BisectFolder.create(tmp_path, secret_task)) as folder:
+        assert folder.read().spec == secret_task, "its runs are to be as asked"
         assert SECRET not in (folder.path / LOG).read_text()
         assert BisectFolder.open(folder.path).read().spec.pytest_arguments == tuple(KEPT)
 
@@ -81,32 +81,32 @@ def test_what_goes_to_pytest_has_its_secrets_in_no_file(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_gone_on_with_is_as_it_was_asked(
-    kept: list[str], given: list[str], says: str | None
+    stored: list[str], arguments: list[str], message: str | None
 ) -> None:
-    if says is None:
-        assert pytest_arguments_to_resume(kept, given) == tuple(given or kept)
+    if message is None:
+        assert pytest_arguments_to_resume(stored, arguments) == tuple(arguments or stored)
         return
-    with pytest.raises(ConfigError, match=f"--pytest-arg: .*{says}"):
-        pytest_arguments_to_resume(kept, given)
+    with pytest.raises(ConfigError, match=f"--pytest-arg: .*{message}"):
+        pytest_arguments_to_resume(stored, arguments)
 
 
 def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_named(
     tmp_path: Path,
 ) -> None:
-    there = {"lab": tmp_path / "no.yaml", "folder": tmp_path}
-    begun = task(axis(2), pytest_arguments=WORDS, **there)
-    with contextlib.closing(BisectFolder.create(tmp_path, begun)) as folder:
+    paths = {"lab": tmp_path / "no.yaml", "folder": tmp_path}
+    secret_task = task(axis(2), pytest_arguments=WORDS, **paths)
+    with contextlib.closing(BisectFolder.create(tmp_path, secret_task)) as folder:
         file = folder.path / LOG
-    for words, says in (
+    for words, message in (
         (["--resume"], "give all of them again"),
         (["--resume", "--pytest-arg", "-q"], "or give the same ones"),
-        (["--resume", *(f"--pytest-arg={one}" for one in WORDS)], "no.yaml"),
+        (["--resume", *(f"--pytest-arg={word}" for word in WORDS)], "no.yaml"),
         (["replay", str(file)], "give all of them again"),
     ):
-        done = CliRunner().invoke(bisect, [*words, "--reports", str(tmp_path)])
-        assert isinstance(done.exception, ConfigError), done.output
-        assert says in str(done.exception)
-        assert SECRET not in done.output + str(done.exception)
+        completed = CliRunner().invoke(bisect, [*words, "--reports", str(tmp_path)])
+        assert isinstance(completed.exception, ConfigError), completed.output
+        assert message in str(completed.exception)
+        assert SECRET not in completed.output + str(completed.exception)
     assert SECRET not in file.read_text()
 
 
@@ -118,7 +118,7 @@ def test_one_that_was_moved_elsewhere_is_still_one(tmp_path: Path) -> None:
 def test_what_is_gone_on_with_is_the_newest_that_is_not_over(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no bisection"):
         BisectFolder.newest_open(tmp_path)
-    first, open_one, last = (new(tmp_path, over=over) for over in (True, False, True))
+    first, open_one, last = (new(tmp_path, is_over=is_over) for is_over in (True, False, True))
     assert BisectFolder.newest_open(tmp_path).path == open_one.path
     open_one.lock()
     open_one.append(OVER)
@@ -169,11 +169,11 @@ def test_a_log_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_what_another_process_is_at_is_waited_for(tmp_path: Path) -> None:
-    held = new(tmp_path)
-    held.lock()
-    other = BisectFolder.open(held.path)
+    locked = new(tmp_path)
+    locked.lock()
+    other = BisectFolder.open(locked.path)
     assert not is_free(other.path / LOG, 0.0)
-    ends = threading.Timer(0.2, held.close)
+    ends = threading.Timer(0.2, locked.close)
     ends.start()
     assert is_free(other.path / LOG, 60.0)
     ends.join()

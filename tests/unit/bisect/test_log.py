@@ -26,9 +26,9 @@ from tests.unit.bisect.histories import World, axis, changing, corners, task
 
 def written(spec: AxisSpec | CornerSpec, world: World) -> tuple[str, list[Any]]:
     """The log of a whole search, and what it asked at each of its lines."""
-    begun = Begun(spec=task(spec))
-    search = search_of(read_log(to_line(begun)))
-    entries: list[Entry] = [begun]
+    first_line = Begun(spec=task(spec))
+    search = search_of(read_log(to_line(first_line)))
+    entries: list[Entry] = [first_line]
     standing: list[Any] = [search.next()]
     while isinstance(question := search.next(), Question):
         entries.append(question)
@@ -47,7 +47,10 @@ def written(spec: AxisSpec | CornerSpec, world: World) -> tuple[str, list[Any]]:
     [
         (axis(12), changing(12, 7, holes=frozenset({6, 9}))),
         (axis(6, repeat=3, bad="2.11"), changing(6, 4, "bad")),
-        (corners(5, 4), lambda at: "bad" if at[0] >= "2.12" and at[1] >= "1.22" else "good"),
+        (
+            corners(5, 4),
+            lambda point: "bad" if point[0] >= "2.12" and point[1] >= "1.22" else "good",
+        ),
         (corners(2, 2), lambda _: "untestable"),
     ],
 )
@@ -59,7 +62,9 @@ def test_killed_at_any_byte_it_goes_on_where_it_was(
     first = text.index("\n") + 1
     step = 1 if len(text) < 3000 else 7
     ends = set(range(first, len(text) + 1, step if closely else 31 * step))
-    ends |= {at + by for at in range(first, len(text)) if text[at] == "\n" for by in (0, 1)}
+    ends |= {
+        offset + by for offset in range(first, len(text)) if text[offset] == "\n" for by in (0, 1)
+    }
     for end in sorted(ends):
         log = read_log(text[:end])
         assert log.spec.search == spec
@@ -70,7 +75,7 @@ def test_killed_at_any_byte_it_goes_on_where_it_was(
 
 def test_an_edited_answer_is_as_if_it_had_been_given() -> None:
     truth = changing(9, 6)
-    wrong, standing = written(axis(9), lambda at: "bad" if at == ("2.14",) else truth(at))
+    wrong, standing = written(axis(9), lambda point: "bad" if point == ("2.14",) else truth(point))
     assert standing[-1].after == "2.14"
     edited = wrong.replace('"at":["2.14"],"answer":"bad"', '"at":["2.14"],"answer":"good"')
     search = search_of(read_log(edited))
@@ -86,9 +91,9 @@ def test_lines_may_be_taken_out_and_answers_corrected(data: st.DataObject) -> No
     spec = data.draw(st.sampled_from(specs))
     answers = st.sampled_from(["good", "bad", "untestable", "unknown"])
     places = [*spec.points()]
-    given_ = data.draw(st.lists(st.tuples(st.sampled_from(places), answers), max_size=12))
+    answered_points = data.draw(st.lists(st.tuples(st.sampled_from(places), answers), max_size=12))
     text = to_line(Begun(spec=task(spec))) + "".join(
-        to_line(Answered(at=at, answer=answer)) for at, answer in given_
+        to_line(Answered(at=point, answer=answer)) for point, answer in answered_points
     )
     search = search_of(read_log(text))
     search.resume()
@@ -138,19 +143,19 @@ def test_what_is_wrong_is_named_by_its_line(text: str, problem: str) -> None:
 
 
 def test_a_line_that_is_no_entry_names_no_field_of_one() -> None:
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as raised:
         read_log(BEGUN + "no json\n")
-    assert told.value.field is None
+    assert raised.value.field is None
 
 
 def test_what_was_asked_last_is_under_way_until_it_is_answered() -> None:
-    asked = [to_line(Question(at=(at,), number=1)) for at in ("2.10", "2.11")]
-    answered = to_line(Answered(at=("2.10",), answer="good"))
-    log = read_log(BEGUN + asked[0] + answered + asked[1])
+    questions = [to_line(Question(at=(version,), number=1)) for version in ("2.10", "2.11")]
+    answer = to_line(Answered(at=("2.10",), answer="good"))
+    log = read_log(BEGUN + questions[0] + answer + questions[1])
     assert log.pending() == Question(at=("2.11",), number=1)
     assert log.answers() == [Answered(at=("2.10",), answer="good")]
-    assert read_log(BEGUN + asked[0] + answered).pending() is None
-    again = read_log(BEGUN + asked[0] + to_line(Resumed())).pending()
+    assert read_log(BEGUN + questions[0] + answer).pending() is None
+    again = read_log(BEGUN + questions[0] + to_line(Resumed())).pending()
     assert again == Question(at=("2.10",), number=1)
 
 
@@ -165,10 +170,10 @@ def test_a_line_may_be_of_64_million_characters() -> None:
 
 def test_a_long_name_that_is_none_is_shown_in_part() -> None:
     entry = Answered(at=("x" * 150, "y" * 150), answer="good")
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as raised:
         read_log(BEGUN + to_line(entry))
     shown = "x" * 150 + " with " + "y" * 44
-    assert f"{shown!r} is not a candidate" in str(told.value)
+    assert f"{shown!r} is not a candidate" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -181,5 +186,5 @@ def test_a_long_name_that_is_none_is_shown_in_part() -> None:
         ([Resumed(), Concluded(text="x")], True),
     ],
 )
-def test_what_ends_with_a_finding_is_over(entries: list[Entry], over: bool) -> None:
-    assert read_log(BEGUN + "".join(map(to_line, entries))).is_over == over
+def test_what_ends_with_a_finding_is_over(entries: list[Entry], is_over: bool) -> None:
+    assert read_log(BEGUN + "".join(map(to_line, entries))).is_over == is_over

@@ -1,4 +1,4 @@
-"""What counts as bad: records of every outcome against every form of --match."""
+"""Conditions for bad: records of every outcome against every form of --match."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
         (record(outcome="crashed", error=None), "crashed"),
     ],
 )
-def test_what_counts_as_bad_is_told_with_its_call(given_: CaseRecord, why: str) -> None:
-    assert ANY_FAILURE.judge(given_).why.startswith(why)
+def test_what_counts_as_bad_is_told_with_its_call(failed_record: CaseRecord, why: str) -> None:
+    assert ANY_FAILURE.judge(failed_record).why.startswith(why)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_what_counts_as_bad_is_told_with_its_call(given_: CaseRecord, why: str) 
         ("measurement loaded < good", record(), "untestable"),
     ],
 )
-def test_answers(match: str | None, given_: Any, answer: str) -> None:
+def test_answers(match: str | None, run_record: Any, answer: str) -> None:
     chosen = ANY_FAILURE if match is None else parse_match(match)
-    assert chosen.judge(given_).answer == answer
+    assert chosen.judge(run_record).answer == answer
 
 
 def test_a_measurement_is_compared_with_the_good_end() -> None:
@@ -131,11 +131,11 @@ KEPT = {A: b"\x01\x02", B: b"\x01\x05"}
 
 def with_outputs(*digests: str, sha256: str = "00", **more: Any) -> CaseRecord:
     outputs = [
-        {"name": f"y{at}", "data_type": "ufixed8", "scale": None, "digest": digest}
-        for at, digest in enumerate(digests)
+        {"name": f"y{index}", "data_type": "ufixed8", "scale": None, "digest": digest}
+        for index, digest in enumerate(digests)
     ]
-    kept = {"kept_outputs": {"m.bin": {"sha256": sha256, "outputs": outputs}}}
-    return record(measurements=kept, **more)
+    measurements = {"kept_outputs": {"m.bin": {"sha256": sha256, "outputs": outputs}}}
+    return record(measurements=measurements, **more)
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_outputs_are_compared_with_those_of_the_good_end(
 ) -> None:
     match = parse_match(f"drift:{steps}")
     assert match.needs_good
-    found = changes(with_outputs(*digests), with_outputs(A, A), KEPT.get)
-    assert found is not None
-    judged = match.judge(with_outputs(*digests), changes=found)
+    differences = changes(with_outputs(*digests), with_outputs(A, A), KEPT.get)
+    assert differences is not None
+    judged = match.judge(with_outputs(*digests), changes=differences)
     assert (judged.answer, judged.why[: len(why)]) == (answer, why)
-    assert match.judge(FAILED, changes=found).answer == "untestable"
+    assert match.judge(FAILED, changes=differences).answer == "untestable"
 
 
 def test_outputs_of_other_contexts_are_not_compared() -> None:
@@ -249,8 +249,8 @@ FIGURES = {
         ("a  >5", True),
     ],
 )
-def test_comparisons(text: str, holds: bool) -> None:
-    assert parse_comparison(text).is_met(FIGURES) is holds
+def test_comparisons(text: str, is_met: bool) -> None:
+    assert parse_comparison(text).is_met(FIGURES) is is_met
 
 
 @pytest.mark.parametrize(
@@ -308,11 +308,11 @@ def test_a_figure_by_its_path(path: str, value: float) -> None:
 )
 def test_who_believes_one_time_is_told_so(text: str, times: str) -> None:
     match = parse_match(text)
-    said = match.trust_warning(1)
-    assert (said or "").partition(" differs")[0] == times
-    assert (said is None) == (times == "")
+    warning = match.trust_warning(1)
+    assert (warning or "").partition(" differs")[0] == times
+    assert (warning is None) == (times == "")
     assert match.trust_warning("judged") is None
-    assert match.trust_warning(3) == said  # one bad answer is enough there, too
+    assert match.trust_warning(3) == warning  # one bad answer is enough there, too
 
 
 @pytest.mark.parametrize(
@@ -363,8 +363,8 @@ def test_how_far_is_far_enough(text: str, factor: float) -> None:
         (None, "this computer is too noisy to tell it"),
     ],
 )
-def test_what_noise_hides(tells: float | None, text: str) -> None:
-    assert too_noisy(Change("x", "unsure", 1.0, 0.9, 1.1, 0.5, 5, 5, tells=tells)) == text
+def test_what_noise_hides(detectable: float | None, text: str) -> None:
+    assert too_noisy(Change("x", "unsure", 1.0, 0.9, 1.1, 0.5, 5, 5, tells=detectable)) == text
 
 
 @pytest.mark.parametrize(
@@ -390,18 +390,18 @@ def test_all_runs_of_a_version_stand_beside_the_good_side(
 
 @pytest.mark.parametrize(("name", "by"), [("took_s", 1e-6), ("took_ms", 1e-3), ("took_ns", 1e3)])
 def test_a_time_is_judged_alike_in_every_unit(name: str, by: float) -> None:
-    def told(name: str, by: float) -> Change:
+    def change_of(name: str, by: float) -> Change:
         comparison = parse_match(f"measurement probe.{name} > 1.1 * good").noisy_comparison
         assert comparison is not None
         sizes = [
-            [comparison.size({"probe": {name: by * one}}) for one in runs]
+            [comparison.size({"probe": {name: by * run}}) for run in runs]
             for runs in ([412_000, 415_000, 409_000], [577_000, 581_000])
         ]
         return comparison.compare_noisy(*sizes)
 
-    one, other = told("took_us", 1.0), told(name, by)
-    assert (one.verdict, other.verdict) == ("slower", "slower")
-    assert (other.low, other.high) == pytest.approx((one.low, one.high), rel=1e-3)
+    in_us, other = change_of("took_us", 1.0), change_of(name, by)
+    assert (in_us.verdict, other.verdict) == ("slower", "slower")
+    assert (other.low, other.high) == pytest.approx((in_us.low, in_us.high), rel=1e-3)
     comparison = parse_match(f"measurement {name} > 1.1 * good").noisy_comparison
     assert comparison is not None
     with pytest.raises(Unmeasured, match="neither a time nor a size"):
@@ -409,14 +409,17 @@ def test_a_time_is_judged_alike_in_every_unit(name: str, by: float) -> None:
 
 
 def test_a_case_that_could_not_be_set_up_says_why() -> None:
-    said = error(code=None, symbol=None, message="RuntimeError: user's own bug")
-    judged = ANY_FAILURE.judge(record(outcome="error", cause="config", error=said))
+    setup_error = error(code=None, symbol=None, message="RuntimeError: user's own bug")
+    judged = ANY_FAILURE.judge(record(outcome="error", cause="config", error=setup_error))
     assert judged.answer == "untestable"
     assert judged.why.endswith("RuntimeError: user's own bug")
 
 
 def profiled(**cycles: int) -> CaseRecord:
-    ops = [{"op": f"{name}:OpId_{at}", "cycles": n} for at, (name, n) in enumerate(cycles.items())]
+    ops = [
+        {"op": f"{name}:OpId_{index}", "cycles": n}
+        for index, (name, n) in enumerate(cycles.items())
+    ]
     return record(measurements={"profile": {"ops": ops}})
 
 

@@ -1,4 +1,4 @@
-"""Which bisection a new failure means, and what `compare` does with it."""
+"""Bisections of new failures, and the advice of `compare`."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ def compare(before: list[CaseRecord], after: list[CaseRecord]) -> Comparison:
     return compare_briefs(map(Attempt.of, before), map(Attempt.of, after))
 
 
-def found_in(found: Comparison, category: Category = "new") -> list[NewFailure]:
-    return [NewFailure.of(pair) for pair in found[category]]
+def found_in(comparison: Comparison, category: Category = "new") -> list[NewFailure]:
+    return [NewFailure.of(pair) for pair in comparison[category]]
 
 
 def case(placement: str, outcome: str = "passed", contexts: int = 66) -> CaseRecord:
-    made = record(outcome, device="sim")
+    template = record(outcome, device="sim")
     qnn = placement.split("-")[2]
     name = f"suites/test_a.py::test_b[{placement}-{contexts}]"
     test, placed_at = placed(name)
     axes = {"backend": "htp", "qnn": qnn, "ort": None, "contexts": contexts}
-    said = made.model_dump() | {"test": test, "placement": placed_at}
-    return CaseRecord.model_validate(said | {"case": name, "axes": axes})
+    fields = template.model_dump() | {"test": test, "placement": placed_at}
+    return CaseRecord.model_validate(fields | {"case": name, "axes": axes})
 
 
 def test_a_new_version_broke_it() -> None:
-    found = compare(
+    comparison = compare(
         [case("sim-htp-2.50.40"), case("sim-htp-2.50.40", contexts=1)],
         [case("sim-htp-2.51.0", "failed"), case("sim-htp-2.51.0", contexts=1)],
     )
-    (new,) = found_in(found)
+    (new,) = found_in(comparison)
     assert new.changed == ("qnn",)
     command = new.command("lab.yaml", "reports")
     assert command is not None
@@ -67,15 +67,15 @@ def test_a_new_version_broke_it() -> None:
 
 
 def test_with_the_same_versions_there_is_nothing_to_bisect() -> None:
-    found = compare([case("sim-htp-2.51.0")], [case("sim-htp-2.51.0", "crashed")])
-    assert found_in(found)[0].command("lab.yaml", "reports") is None
+    comparison = compare([case("sim-htp-2.51.0")], [case("sim-htp-2.51.0", "crashed")])
+    assert found_in(comparison)[0].command("lab.yaml", "reports") is None
 
 
 def test_two_axes_changed() -> None:
-    found = compare(
+    comparison = compare(
         [case("sim-htp-2.50.40-ort-1.24.1")], [case("sim-htp-2.51.0-ort-1.31.1", "failed")]
     )
-    command = found_in(found)[0].command("lab.yaml", "reports")
+    command = found_in(comparison)[0].command("lab.yaml", "reports")
     assert command is not None
     assert command[3:7] == [
         *("--good", "qnn=2.50.40,ort=1.24.1", "--bad", "qnn=2.51.0,ort=1.31.1"),
@@ -83,8 +83,8 @@ def test_two_axes_changed() -> None:
 
 
 def test_what_fails_otherwise_is_bisected_by_its_signature() -> None:
-    found = compare([case("sim-htp-2.50.40", "crashed")], [case("sim-htp-2.51.0", "failed")])
-    (changed,) = found_in(found, "changed")
+    comparison = compare([case("sim-htp-2.50.40", "crashed")], [case("sim-htp-2.51.0", "failed")])
+    (changed,) = found_in(comparison, "changed")
     command = changed.command("lab.yaml", "reports")
     assert command is not None
     assert command[command.index("--match") + 1].endswith(" else good")
@@ -94,8 +94,10 @@ def test_another_diagnosis_of_the_same_failure_is_not_bisected() -> None:
     before, after = case("sim-htp-2.50.40", "failed"), case("sim-htp-2.51.0", "failed")
     assert before.error is not None
     named = [
-        one.model_copy(update={"error": before.error.model_copy(update={"diagnosis": diagnosis})})
-        for one, diagnosis in zip(
+        attempt_.model_copy(
+            update={"error": before.error.model_copy(update={"diagnosis": diagnosis})}
+        )
+        for attempt_, diagnosis in zip(
             (before, after),
             (Diagnosis(id=name, confidence="known", words="so") for name in "xy"),
             strict=True,
@@ -107,15 +109,15 @@ def test_another_diagnosis_of_the_same_failure_is_not_bisected() -> None:
 
 def test_a_failure_that_replaced_another_is_found(tmp_path: Path) -> None:
     versions = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
-    found = compare(
+    comparison = compare(
         [case(f"sim-htp-{versions[0]}", "crashed")], [case(f"sim-htp-{versions[-1]}", "failed")]
     )
-    command = found_in(found, "changed")[0].command("lab.yaml", "reports")
+    command = found_in(comparison, "changed")[0].command("lab.yaml", "reports")
     assert command is not None
-    told = dict(zip(command[1::2], command[2::2], strict=True))
-    axis = AxisSpec(axis="qnn", candidates=versions, good=told["--good"], bad=told["--bad"])
-    runs = ScriptedRuns(lambda at, _: "failed" if at[0] >= versions[3] else "crashed")
-    answer = new_bisection(tmp_path, axis, runs, match=told["--match"]).run()
+    options = dict(zip(command[1::2], command[2::2], strict=True))
+    axis = AxisSpec(axis="qnn", candidates=versions, good=options["--good"], bad=options["--bad"])
+    runs = ScriptedRuns(lambda point, _: "failed" if point[0] >= versions[3] else "crashed")
+    answer = new_bisection(tmp_path, axis, runs, match=options["--match"]).run()
     assert isinstance(answer, AxisFinding)
     assert (answer.last_good, answer.first_bad) == (versions[2], versions[3])
 
@@ -133,9 +135,9 @@ def test_what_fails_as_known_is_listed_and_can_be_bisected() -> None:
         for n in (1, 2, 3)
     ]
     before = [case("sim-htp-2.50.40", contexts=1), case("sim-htp-2.50.40", contexts=2)]
-    found = compare([*before, case("sim-htp-2.50.40", "failed", contexts=3)], known)
-    assert not found["new"]
-    (pairs,) = groups(found["known"])
+    comparison = compare([*before, case("sim-htp-2.50.40", "failed", contexts=3)], known)
+    assert not comparison["new"]
+    (pairs,) = groups(comparison["known"])
     first, second = map(NewFailure.of, pairs)
     assert (first.after.known_issue, second.after.known_issue) == ("few-contexts", "few-contexts")
     command = first.command("lab.yaml", "reports")
@@ -144,19 +146,19 @@ def test_what_fails_as_known_is_listed_and_can_be_bisected() -> None:
 
 
 def test_of_three_axes_two_are_searched_with_the_third_at_its_old_version() -> None:
-    found = compare(
+    comparison = compare(
         [case("sim-htp-2.47.0-ort-1.27.0-by-2.47.0")],
         [case("sim-htp-2.51.0-ort-1.31.1-by-2.48.40", "failed")],
     )
-    (new,) = found_in(found)
+    (new,) = found_in(comparison)
     assert new.changed == ("qnn", "ort", "compiler")
     assert new.hindrance is None
     command = new.command("lab.yaml", "reports")
     assert command is not None
-    told = dict(zip(command[1::2], command[2::2], strict=True))
-    assert told["--good"] == "qnn=2.47.0,ort=1.27.0"
-    assert told["--bad"] == "qnn=2.51.0,ort=1.31.1"
-    assert told["--compiler"] == "2.47.0"
+    options = dict(zip(command[1::2], command[2::2], strict=True))
+    assert options["--good"] == "qnn=2.47.0,ort=1.27.0"
+    assert options["--bad"] == "qnn=2.51.0,ort=1.31.1"
+    assert options["--compiler"] == "2.47.0"
 
 
 def brief(
@@ -169,8 +171,8 @@ def brief(
     failure: str | None = None,
     known_issue: str | None = None,
 ) -> Attempt:
-    test, said = placed(case)
-    placement = None if said is None else PlacementRecord.model_validate(said)
+    test, fields = placed(case)
+    placement = None if fields is None else PlacementRecord.model_validate(fields)
     return Attempt(
         case,
         test,
@@ -226,11 +228,11 @@ OLD, NEW = "f.py::t[sim-htp-2.50.40-io]", "f.py::t[sim-htp-2.51.0-io]"
     ],
 )
 def test_what_hinders_a_bisection(before: Attempt, after: Attempt, hindrance: str | None) -> None:
-    found = new_failure(before, after)
-    assert found.hindrance == hindrance
-    told = found.bisectable("lab.yaml", "reports")
-    assert (told.changed, told.hindrance) == (found.changed, hindrance)
-    assert (told.bisect is None) == (hindrance is not None)
+    failure = new_failure(before, after)
+    assert failure.hindrance == hindrance
+    advice = failure.bisectable("lab.yaml", "reports")
+    assert (advice.changed, advice.hindrance) == (failure.changed, hindrance)
+    assert (advice.bisect is None) == (hindrance is not None)
 
 
 ENDS = ("--device", "sim", "--lab", "lab.yaml", "--reports", "reports")
@@ -273,10 +275,10 @@ ENDS = ("--device", "sim", "--lab", "lab.yaml", "--reports", "reports")
     ],
 )
 def test_the_command_of_a_bisection(before: Attempt, after: Attempt, command: list[str]) -> None:
-    found = new_failure(before, after)
+    failure = new_failure(before, after)
     whole = ["bisect", "--case", after.case, *command, *ENDS]
-    assert found.command("lab.yaml", "reports") == whole
-    assert found.bisectable("lab.yaml", "reports").bisect == ("qnn-harness", *whole)
+    assert failure.command("lab.yaml", "reports") == whole
+    assert failure.bisectable("lab.yaml", "reports").bisect == ("qnn-harness", *whole)
 
 
 @pytest.mark.parametrize(
@@ -332,30 +334,30 @@ def test_the_axes_that_changed(before: Attempt, after: Attempt, changed: tuple[s
 
 
 def compared(*words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(commands, ["compare", *words], standalone_mode=False)
-    if done.exception is not None:
-        raise done.exception
-    return done.return_value, done.output
+    completed = CliRunner().invoke(commands, ["compare", *words], standalone_mode=False)
+    if completed.exception is not None:
+        raise completed.exception
+    return completed.return_value, completed.output
 
 
 def test_a_comparison_ends_with_1_exactly_for_what_it_is_to_fail_on(tmp_path: Path) -> None:
     all_of_them = [case("sim-htp-2.50.40", contexts=number) for number in range(95)]
     other = [case("other-htp-2.50.40", contexts=number) for number in range(4)]
     worse = [case("sim-htp-2.51.0", "failed"), *all_of_them[:66], *all_of_them[67:]]
-    base, gone, broken = (
+    base, shorter, broken = (
         str(run_folder(tmp_path, *records)) for records in (all_of_them, other, worse)
     )
-    code, output = compared(base, gone)
+    code, output = compared(base, shorter)
     assert (code, "  95 x vanished: not run  [first: " in output) == (1, True)
     assert output.endswith("ends with 1: vanished\n")
-    assert compared(base, gone, "--fail-on", "new,changed")[0] == 0
-    assert compared(gone, gone)[0] == 0
+    assert compared(base, shorter, "--fail-on", "new,changed")[0] == 0
+    assert compared(shorter, shorter)[0] == 0
     assert compared(base, broken, "--fail-on", "vanished,flaky")[0] == 0
     code, output = compared(base, broken, "--fail-on", "new")
     assert (code, "--axis qnn --good 2.50.40 --bad 2.51.0" in output) == (1, True)
-    told = json.loads(compared(base, gone, "--json")[1])
-    assert (len(told["vanished"]), told["failed_on"]) == (95, ["vanished"])
-    assert compared("--previous", broken)[1] == compared(gone, broken)[1]
+    document = json.loads(compared(base, shorter, "--json")[1])
+    assert (len(document["vanished"]), document["failed_on"]) == (95, ["vanished"])
+    assert compared("--previous", broken)[1] == compared(shorter, broken)[1]
     assert compared(base, broken, "--markdown")[1].startswith("### Devices: failed\n")
     assert compared(base, broken, "--html")[1].startswith("<!DOCTYPE html>")
 

@@ -42,7 +42,7 @@ def catalog(tmp_path: Path) -> Catalog:
     return Catalog(tmp_path / "cache")
 
 
-def asked(**more: Any) -> Request:
+def request(**more: Any) -> Request:
     fields = {"case": CASE, "axes": ("qnn",), "lab": Path("devices.yaml"), "reports": Path("r")}
     return Request(**{**fields, **more})
 
@@ -50,7 +50,7 @@ def asked(**more: Any) -> Request:
 def test_all_there_are_are_candidates_and_the_name_says_what_is_held(
     lab: Lab, catalog: Catalog
 ) -> None:
-    task = make_task(asked(), lab, catalog)
+    task = make_task(request(), lab, catalog)
     assert isinstance(task.search, AxisSpec)
     assert list(task.search.candidates) == QNN
     assert (task.held, task.devices, task.backend) == (
@@ -67,7 +67,7 @@ def test_all_there_are_are_candidates_and_the_name_says_what_is_held(
 
 
 def test_nothing_that_lies_beside_a_file_of_contexts_is_run(lab: Lab, catalog: Catalog) -> None:
-    task = make_task(asked(), lab, catalog)
+    task = make_task(request(), lab, catalog)
     alone = {"--noconftest", f"--rootdir={task.folder}"}
     arguments = task.arguments(("2.50.40",), Path("/r"), ["a"])
     assert not alone & {*arguments, "-c"}
@@ -97,7 +97,7 @@ def test_noise_is_judged_unless_something_else_is_asked_for(
     more: dict[str, Any],
     repeat: int | str,
 ) -> None:
-    task = make_task(asked(good=QNN[0], **more), lab, catalog)
+    task = make_task(request(good=QNN[0], **more), lab, catalog)
     assert task.search.repeat == repeat
     assert read_log(to_line(Begun(spec=task))).spec == task
 
@@ -114,7 +114,7 @@ def test_noise_is_judged_unless_something_else_is_asked_for(
 def test_candidates(
     lab: Lab, catalog: Catalog, more: dict[str, Any], candidates: list[str]
 ) -> None:
-    task = make_task(asked(**more), lab, catalog)
+    task = make_task(request(**more), lab, catalog)
     assert isinstance(task.search, AxisSpec)
     assert list(task.search.candidates) == candidates
 
@@ -125,7 +125,7 @@ def test_ends_that_name_two_axes_are_a_search_of_their_corners(
 ) -> None:
     ends = {"good": "ort=1.25.0,qnn=2.48", "bad": "qnn=2.50.40, ort=1.24.1"}
     more = {"versions": {"ort": "1.24.1,1.25.0", "compiler": "2.47"}}
-    task = make_task(asked(axes=axes, **ends, **more), lab, catalog)
+    task = make_task(request(axes=axes, **ends, **more), lab, catalog)
     assert isinstance(task.search, CornerSpec)
     assert (task.axes, task.held) == (("qnn", "ort"), {"compiler": "2.47.0"})
     assert (task.search.good, task.search.bad) == (("2.48.40", "1.25.0"), ("2.50.40", "1.24.1"))
@@ -141,8 +141,8 @@ def test_ends_that_name_two_axes_are_a_search_of_their_corners(
 
 
 def test_ends_that_name_one_axis_need_no_axis_besides(lab: Lab, catalog: Catalog) -> None:
-    task = make_task(asked(axes=(), good="qnn=2.47", bad="qnn=2.50"), lab, catalog)
-    same = make_task(asked(good="2.47", bad="2.50"), lab, catalog)
+    task = make_task(request(axes=(), good="qnn=2.47", bad="qnn=2.50"), lab, catalog)
+    same = make_task(request(good="2.47", bad="2.50"), lab, catalog)
     assert task == same
 
 
@@ -196,16 +196,16 @@ PAIRS: dict[str, Any] = {"axes": (), "good": "qnn=2.47,ort=1.24.1", "bad": "qnn=
         ({"versions": {"compiler": "2.47,2.51"}}, "--compiler: .*means 2 versions"),
     ],
 )
-def test_wrong_input(lab: Lab, catalog: Catalog, more: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        make_task(asked(**more), lab, catalog)
+def test_wrong_input(lab: Lab, catalog: Catalog, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_task(request(**more), lab, catalog)
 
 
 def test_the_case_may_lie_above(
     lab: Lab, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path / "below")
-    task = make_task(asked(lab=tmp_path / "devices.yaml"), lab, catalog)
+    task = make_task(request(lab=tmp_path / "devices.yaml"), lab, catalog)
     assert task.folder == tmp_path
 
 
@@ -214,7 +214,11 @@ def test_where_it_runs(lab: Lab) -> None:
     named = choose_devices(lab, "a.py::t[b-htp-1-gpu-2.51.0-x]", [], None)
     assert (named.devices, named.backend) == (("b-htp-1", "a"), "gpu")
     assert choose_devices(lab, "a.py::t[c-gpu-2.51.0-x]", ["a"], "cpu").backend == "cpu"
-    pooled = [one.model_copy(update={"pool": "p"}) for one in lab.devices if one.name == "b-htp-1"]
+    pooled = [
+        device.model_copy(update={"pool": "p"})
+        for device in lab.devices
+        if device.name == "b-htp-1"
+    ]
     shared = lab.model_copy(update={"devices": (lab.devices[0], *pooled)})
     assert choose_devices(shared, "a.py::t[p-htp-2.51.0-x]", [], None).devices[0] == "b-htp-1"
 
@@ -227,10 +231,10 @@ def test_a_version_that_is_a_path_is_told_to_pytest_as_that(
         return [name for part in spec.split(",") for name in known.get(part, [part])]
 
     monkeypatch.setattr(catalog.ort, "resolve", resolved)
-    task = make_task(asked(axes=("ort",), candidates="1.31.1,/new/lib"), lab, catalog)
+    task = make_task(request(axes=("ort",), candidates="1.31.1,/new/lib"), lab, catalog)
     assert isinstance(task.search, AxisSpec)
     assert task.search.candidates == ("1.31.1", "lib:1.33.0")
     arguments = task.arguments(("lib:1.33.0",), tmp_path, ["a"])
     assert {"--qnn-ort=/new/lib", "--qnn-version=2.51.0"} <= set(arguments)
     with pytest.raises(ConfigError, match="holds 2 versions"):
-        make_task(asked(axes=("ort",), candidates="/repo"), lab, catalog)
+        make_task(request(axes=("ort",), candidates="/repo"), lab, catalog)

@@ -1,4 +1,4 @@
-"""What a bisection came to: dates, sides, reports that nothing in a record can break."""
+"""Results of bisections: dates, sides, reports that nothing in a record can break."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ SCHEMA = Draft202012Validator(json.loads(schemas()["bisect.schema.json"]))
 
 
 def written(bisection: Bisection, finding: Finding | None) -> dict[str, Any]:
-    """The result, which is what its schema says, and nothing more."""
+    """The result, which is what its schema outcome_at, and nothing more."""
     folder = bisection.folder.path
-    made = write_reports(bisection.folder, finding, None, folder)
-    result = made.as_json()
+    bisection_result = write_reports(bisection.folder, finding, None, folder)
+    result = bisection_result.as_json()
     assert json.loads((folder / RESULT).read_text()) == result
-    assert BisectionResult.model_validate(result) == made
+    assert BisectionResult.model_validate(result) == bisection_result
     SCHEMA.validate(result)
     for key in result:
-        assert not SCHEMA.is_valid({name: one for name, one in result.items() if name != key})
+        assert not SCHEMA.is_valid({name: value for name, value in result.items() if name != key})
     assert not SCHEMA.is_valid(result | {"more": 1})
     return result
 
@@ -69,14 +69,14 @@ def written(bisection: Bisection, finding: Finding | None) -> dict[str, Any]:
 class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[str] = []
+        self.tags: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
+        self.tags.append(tag)
 
 
 def test_one_axis(tmp_path: Path) -> None:
-    runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "passed")
+    runs = ScriptedRuns(lambda point, _: "failed" if point[0] > "2.48" else "passed")
     bisection = new_bisection(
         tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), runs, held={"compiler": "2.47.0"}
     )
@@ -98,7 +98,7 @@ def test_one_axis(tmp_path: Path) -> None:
         "# qnn: last good 2.47.0, first bad 2.48.40; call 1002 QNN_COMMON_ERROR_MEM_ALLOC; test_b["
     )
     assert "runs: 3; at most 3 runs" in text
-    assert "### What preflight says\n\nNo findings on either side.\n" in text
+    assert "### What preflight outcome_at\n\nNo findings on either side.\n" in text
     assert (
         f"--qnn-only-case '{CASE}' --qnn-device sim --qnn-compiler 2.47.0 --qnn-version 2.48.40"
         in text
@@ -108,7 +108,7 @@ def test_one_axis(tmp_path: Path) -> None:
     page = (bisection.folder.path / "report.html").read_text()
     parser = Tags()
     parser.feed(page)
-    assert "script" not in parser.seen
+    assert "script" not in parser.tags
 
 
 CORNERS = CornerSpec(
@@ -123,7 +123,7 @@ def corners_result(
     folder: Path, bad: Callable[[Point], bool], **more: Any
 ) -> tuple[dict[str, Any], str, str]:
     """The result where these pairs are bad, report.md and report.html."""
-    runs = ScriptedRuns(lambda at, _: "failed" if bad(at) else "passed")
+    runs = ScriptedRuns(lambda point, _: "failed" if bad(point) else "passed")
     bisection = new_bisection(folder, CORNERS.model_copy(update=more), runs)
     finding = bisection.run()
     assert isinstance(finding, CornersFinding)
@@ -133,19 +133,21 @@ def corners_result(
 
 
 def test_where_both_axes_matter_both_edges_are_shown(tmp_path: Path) -> None:
-    result, text, page = corners_result(tmp_path, lambda at: at[0] >= "2.48" and at[1] >= "3")
+    result, text, page = corners_result(
+        tmp_path, lambda point: point[0] >= "2.48" and point[1] >= "3"
+    )
     answer = result["answer"]
     assert (answer["kind"], answer["fails_with"], answer["axes"]) == (
         *("change", "both", ["qnn", "ort"]),
     )
-    assert [(one["at"], one["verdict"]) for one in answer["corners"]] == [
+    assert [(corner["at"], corner["verdict"]) for corner in answer["corners"]] == [
         (["2.47.0", "1"], "good"),
         (["2.49.40", "3"], "bad"),
         (["2.49.40", "1"], "good"),
         (["2.47.0", "3"], "good"),
     ]
-    searches = {one["axis"]: (one["held"], one["answer"]) for one in answer["searches"]}
-    assert {axis: held for axis, (held, _) in searches.items()} == {
+    searches = {search["axis"]: (search["held"], search["answer"]) for search in answer["searches"]}
+    assert {axis: held_versions for axis, (held_versions, _) in searches.items()} == {
         "qnn": {"ort": "3"},
         "ort": {"qnn": "2.49.40"},
     }
@@ -168,29 +170,29 @@ def test_where_both_axes_matter_both_edges_are_shown(tmp_path: Path) -> None:
 
 
 def test_an_axis_that_alone_matters_is_shown_alone(tmp_path: Path) -> None:
-    result, _, _ = corners_result(tmp_path, lambda at: at[1] >= "2")
+    result, _, _ = corners_result(tmp_path, lambda point: point[1] >= "2")
     assert result["answer"]["fails_with"] == "ort"
     assert [edge["axis"] for edge in result["edges"]] == ["ort"]
     assert result["answer"]["searches"][0]["held"] == {"qnn": "2.47.0"}
 
 
 def test_flaky_versions_are_part_of_the_result_and_its_reports(tmp_path: Path) -> None:
-    made = list[Point]()
+    points = list[Point]()
 
-    def says(at: Point, _: str) -> str:
-        made.append(at)
-        return "failed" if at == (VERSIONS[2],) and made.count(at) == 2 else "passed"
+    def outcome_at(point: Point, _: str) -> str:
+        points.append(point)
+        return "failed" if point == (VERSIONS[2],) and points.count(point) == 2 else "passed"
 
     spec = AxisSpec(axis="qnn", candidates=VERSIONS, repeat=5)
-    bisection = new_bisection(tmp_path, spec, ScriptedRuns(says))
+    bisection = new_bisection(tmp_path, spec, ScriptedRuns(outcome_at))
     finding = bisection.run()
     assert isinstance(finding, AxisFinding)
     result = written(bisection, finding)
     assert result["answer"]["flaky"] == [{"at": ["2.49.40"], "failed": 1, "runs": 5, "repeats": 21}]
-    said = "flaky: 1 of 5 failed at 2.49.40; with --repeat 21 a miss is less likely than 1 %"
-    assert said in "\n".join(result_lines(BisectionResult.model_validate(result), "folder"))
+    text = "flaky: 1 of 5 failed at 2.49.40; with --repeat 21 a miss is less likely than 1 %"
+    assert text in "\n".join(result_lines(BisectionResult.model_validate(result), "folder"))
     for name in ("report.md", "report.html"):
-        assert said in (bisection.folder.path / name).read_text()
+        assert text in (bisection.folder.path / name).read_text()
 
 
 SINCE = "last good 2.48.40, first bad 2.49.40"
@@ -215,8 +217,8 @@ def test_a_title_names_the_versions_first_and_cuts_no_word() -> None:
     assert titled(SINCE, ERROR, LONG) == start + "test_context_count"
     assert titled(SINCE, ERROR) == start + "test_b[sim-htp-2.51.0-tiny]"
     assert titled(None, None, LONG).startswith("qnn: not over; test_context_count[")
-    said = ErrorRecord.of(message="it is\nnot so " + "x" * 60)
-    assert titled(SINCE, said).endswith("; it is not so ...; test_b[sim-htp-2.51.0-tiny]")
+    long_error = ErrorRecord.of(message="it is\nnot so " + "x" * 60)
+    assert titled(SINCE, long_error).endswith("; it is not so ...; test_b[sim-htp-2.51.0-tiny]")
     assert len(titled(" ".join(["2.50.40,"] * 30), ERROR)) <= 120
     assert titled(" ".join(["2.50.40,"] * 30), ERROR, LONG).endswith("2.50.40 ...")
     assert len(titled("x" * 500, ERROR)) <= 120
@@ -224,23 +226,25 @@ def test_a_title_names_the_versions_first_and_cuts_no_word() -> None:
 
 def test_bad_for_several_reasons_is_pointed_out(tmp_path: Path) -> None:
     """ "All are bad" hides that one of the reasons may have come with a version."""
-    said, pages = [], []
+    warnings, pages = [], []
     for match in (None, "code=1002 else good"):
-        runs = ScriptedRuns(lambda at, _: "failed" if at[0] > "2.48" else "crashed")
+        runs = ScriptedRuns(lambda point, _: "failed" if point[0] > "2.48" else "crashed")
         axis = AxisSpec(axis="qnn", candidates=VERSIONS)
         bisection = new_bisection(tmp_path / str(match), axis, runs, match=match)
         finding = bisection.run()
         assert isinstance(finding, AxisFinding)
-        said.append("\n".join(summary(BisectionResult.model_validate(written(bisection, finding)))))
+        warnings.append(
+            "\n".join(summary(BisectionResult.model_validate(written(bisection, finding))))
+        )
         pages.append((bisection.folder.path / "report.md").read_text())
-    assert "bad for different reasons, of which --match looks for one: " in said[0]
-    assert "different reasons" not in said[1]
+    assert "bad for different reasons, of which --match looks for one: " in warnings[0]
+    assert "different reasons" not in warnings[1]
     assert "1002" in pages[0].partition("Every run")[2]
 
 
 def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
     bisection = new_bisection(
-        tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), ScriptedRuns(lambda at, _: "passed")
+        tmp_path, AxisSpec(axis="qnn", candidates=VERSIONS), ScriptedRuns(lambda point, _: "passed")
     )
     result = written(bisection, None)
     assert (result["finished"], result["answer"], result["edges"]) == (False, None, [])
@@ -249,7 +253,7 @@ def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("spread", "said"), [(1.6, True), (1.001, False)])
 def test_a_computer_that_is_too_noisy_says_so_before_the_answer(
-    tmp_path: Path, spread: float, said: bool
+    tmp_path: Path, spread: float, is_noisy: bool
 ) -> None:
     noise = itertools.cycle([1.0, spread, 1 / spread, 1.0, 1 / spread, spread, 1.0])
     match = "measurement took_s > 1.2 * good"
@@ -264,7 +268,7 @@ def test_a_computer_that_is_too_noisy_says_so_before_the_answer(
     result = write_reports(bisection.folder, finding, None, tmp_path)
     noisy = "this computer is too noisy to tell less than x "
     first, *_ = result_lines(result, "folder")
-    assert first.startswith(noisy) == said
+    assert first.startswith(noisy) == is_noisy
     report = (bisection.folder.path / "report.md").read_text()
-    assert (noisy in report.partition("**")[0]) == said
-    assert (noisy in (bisection.folder.path / "report.html").read_text()) == said
+    assert (noisy in report.partition("**")[0]) == is_noisy
+    assert (noisy in (bisection.folder.path / "report.html").read_text()) == is_noisy

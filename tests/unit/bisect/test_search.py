@@ -31,15 +31,19 @@ FIRST: tuple[RunAnswer, ...] = ("good", "bad")
 @pytest.mark.parametrize("number", range(1, 10))
 def test_every_history_within_the_bound(number: int) -> None:
     for k, first in itertools.product(range(number + 1), FIRST):
-        found, asked = drive(VersionSearch(axis(number)), changing(number, k, first))
-        assert len(asked) == found.runs <= math.ceil(math.log2(number)) + 2
-        assert len(asked) <= axis(number).bound().runs
+        finding, points = drive(VersionSearch(axis(number)), changing(number, k, first))
+        assert len(points) == finding.runs <= math.ceil(math.log2(number)) + 2
+        assert len(points) <= axis(number).bound().runs
         if 0 < k < number:
             order = names(number)
-            assert (found.kind, found.before, found.after) == ("change", order[k - 1], order[k])
-            assert found.direction == ("regression" if first == "good" else "fix")
+            assert (finding.kind, finding.before, finding.after) == (
+                "change",
+                order[k - 1],
+                order[k],
+            )
+            assert finding.direction == ("regression" if first == "good" else "fix")
         else:
-            assert found.kind == "no-change"
+            assert finding.kind == "no-change"
 
 
 @pytest.mark.parametrize("number", range(2, 8))
@@ -48,21 +52,21 @@ def test_every_history_with_every_placement_of_untestable(number: int) -> None:
     for size, k, first in itertools.product(range(1, number + 1), range(number + 1), FIRST):
         for holes in map(frozenset, itertools.combinations(range(number), size)):
             search = VersionSearch(axis(number))
-            found, asked = drive(search, changing(number, k, first, holes))
-            left = [i for i in range(number) if i not in holes]
-            older = [i for i in left if i < k]
-            newer = [i for i in left if i >= k]
-            met = sum(order.index(at[0]) in holes for at in asked)
-            assert len(asked) == len(set(asked)) <= search.spec.bound().limit(wasted=met)
+            finding, points = drive(search, changing(number, k, first, holes))
+            testable = [i for i in range(number) if i not in holes]
+            older = [i for i in testable if i < k]
+            newer = [i for i in testable if i >= k]
+            wasted = sum(order.index(point[0]) in holes for point in points)
+            assert len(points) == len(set(points)) <= search.spec.bound().limit(wasted=wasted)
             if older and newer:
-                assert (found.before, found.after) == (order[older[-1]], order[newer[0]])
-                assert found.between == order[older[-1] + 1 : newer[0]]
-                assert found.kind == ("range" if found.between else "change")
-            elif len(left) > 1:
-                assert found.kind == "no-change"
-                assert set(found.between) <= {order[i] for i in holes}
+                assert (finding.before, finding.after) == (order[older[-1]], order[newer[0]])
+                assert finding.between == order[older[-1] + 1 : newer[0]]
+                assert finding.kind == ("range" if finding.between else "change")
+            elif len(testable) > 1:
+                assert finding.kind == "no-change"
+                assert set(finding.between) <= {order[i] for i in holes}
             else:
-                assert found.kind == "undecided"
+                assert finding.kind == "undecided"
 
 
 def test_why_an_end_is_asked_is_told() -> None:
@@ -87,60 +91,62 @@ def test_any_claims_and_repeats(data: st.DataObject) -> None:
     claim = {} if claimed is None else {claimed: data.draw(st.sampled_from(order))}
     spec = axis(number, repeat=repeat, **claim)
     search = VersionSearch(spec)
-    found, asked = drive(search, changing(number, k, first, holes))
-    wasted = sum(order.index(at[0]) in holes for at in asked)
-    assert len(asked) <= search.spec.bound().limit(wasted=wasted)
+    finding, points = drive(search, changing(number, k, first, holes))
+    wasted = sum(order.index(point[0]) in holes for point in points)
+    assert len(points) <= search.spec.bound().limit(wasted=wasted)
     older = [i for i in range(k) if i not in holes]
     newer = [i for i in range(k, number) if i not in holes]
     if older and newer:
         reached()
-        assert (found.before, found.after) == (order[older[-1]], order[newer[0]])
-        assert found.between == order[older[-1] + 1 : newer[0]]
+        assert (finding.before, finding.after) == (order[older[-1]], order[newer[0]])
+        assert finding.between == order[older[-1] + 1 : newer[0]]
 
 
 @pytest.mark.parametrize(("claim", "end"), [({"good": "2.12"}, "2.18"), ({"bad": "2.16"}, "2.10")])
 def test_one_claim_within_is_confirmed_first_and_then_where_it_is_to_differ(
     claim: dict[str, str], end: str
 ) -> None:
-    """What was called bad was good before: what is asked is what broke it."""
-    found, asked = drive(VersionSearch(axis(9, **claim)), changing(9, 5))
-    assert [at[0] for at in asked[:2]] == [*claim.values(), end]
-    assert len({at[0] for at in asked} & {"2.10", "2.18"}) == 1
-    assert (found.last_good, found.first_bad) == ("2.14", "2.15")
+    """A claimed bad version was good before: the search looks for what broke it."""
+    finding, points = drive(VersionSearch(axis(9, **claim)), changing(9, 5))
+    assert [point[0] for point in points[:2]] == [*claim.values(), end]
+    assert len({point[0] for point in points} & {"2.10", "2.18"}) == 1
+    assert (finding.last_good, finding.first_bad) == ("2.14", "2.15")
     for n, k, claimed in itertools.product(range(2, 15), range(1, 15), range(15)):
         if k < n and claimed < n:
             claim = {"good" if claimed < k else "bad": names(n)[claimed]}
-            found, asked = drive(VersionSearch(axis(n, **claim)), changing(n, k))
-            assert found.after == names(n)[k]
-            assert len(asked) <= math.ceil(math.log2(n)) + 2
+            finding, points = drive(VersionSearch(axis(n, **claim)), changing(n, k))
+            assert finding.after == names(n)[k]
+            assert len(points) <= math.ceil(math.log2(n)) + 2
 
 
 def test_only_what_lies_between_two_claims_is_searched() -> None:
-    found, asked = drive(VersionSearch(axis(20, good="2.15", bad="2.12")), changing(20, 4, "bad"))
-    assert all("2.12" <= at[0] <= "2.15" for at in asked)
-    assert asked[0] == ("2.15",)
-    assert (found.direction, found.last_bad, found.first_good) == (
+    finding, points = drive(
+        VersionSearch(axis(20, good="2.15", bad="2.12")), changing(20, 4, "bad")
+    )
+    assert all("2.12" <= point[0] <= "2.15" for point in points)
+    assert points[0] == ("2.15",)
+    assert (finding.direction, finding.last_bad, finding.first_good) == (
         "fix",
         "2.13",
         "2.14",
     )
     assert (
-        found.notes
+        finding.notes
         == (
             "older versions are bad and newer ones good: this version fixed it, or is the oldest "
             "that can run the case",
             "the ends are the other way round than said: 2.12 is bad, 2.15 is good",
-        )[: len(found.notes)]
+        )[: len(finding.notes)]
     )
 
 
 def test_claims_that_do_not_hold_are_told() -> None:
-    found, asked = drive(VersionSearch(axis(5, good="2.10", bad="2.14")), changing(5, 2, "bad"))
-    assert found.direction == "fix"
-    assert "the other way round than said" in found.notes[1]
-    found, asked = drive(VersionSearch(axis(5, good="2.10", bad="2.14")), lambda _: "good")
-    assert (found.kind, found.verdict, len(asked)) == ("no-change", "good", 2)
-    assert "2.14 was said to be bad, and is good" in found.notes
+    finding, points = drive(VersionSearch(axis(5, good="2.10", bad="2.14")), changing(5, 2, "bad"))
+    assert finding.direction == "fix"
+    assert "the other way round than said" in finding.notes[1]
+    finding, points = drive(VersionSearch(axis(5, good="2.10", bad="2.14")), lambda _: "good")
+    assert (finding.kind, finding.verdict, len(points)) == ("no-change", "good", 2)
+    assert "2.14 was said to be bad, and is good" in finding.notes
 
 
 @pytest.mark.parametrize("outer", FIRST)
@@ -154,64 +160,66 @@ def test_alike_ends_are_looked_between_and_both_changes_are_found(outer: GoodOrB
         search = VersionSearch(axis(n))
         order = names(n)
         world = {o: inner if start <= i < end else outer for i, o in enumerate(order)}
-        found, asked = drive(search, lambda at, world=world: world[at[0]])  # type: ignore[misc]
-        assert len(asked) <= search.spec.bound().limit(alike=True)
-        if found.kind == "no-change":
-            assert found.notes  # it says that not all were run
-            assert len(asked) <= search.spec.bound().runs
+        finding, points = drive(search, lambda point, world=world: world[point[0]])  # type: ignore[misc]
+        assert len(points) <= search.spec.bound().limit(alike=True)
+        if finding.kind == "no-change":
+            assert finding.notes  # it says that not all were run
+            assert len(points) <= search.spec.bound().runs
             continue
         found_some += 1
         # what is asked is what broke it, whether that was the older change or the newer one
-        assert (found.kind, found.direction) == ("change", "regression")
-        assert len(found.changes) == 2
-        assert [(one.before, one.after) for one in found.changes] == [
+        assert (finding.kind, finding.direction) == ("change", "regression")
+        assert len(finding.changes) == 2
+        assert [(change.before, change.after) for change in finding.changes] == [
             (order[start - 1], order[start]),
             (order[end - 1], order[end]),
         ]
         changed = start if outer == "good" else end
-        assert (found.last_good, found.first_bad) == (order[changed - 1], order[changed])
+        assert (finding.last_good, finding.first_bad) == (order[changed - 1], order[changed])
     assert found_some > 250
 
 
 def test_words_follow_from_what_the_ends_are() -> None:
     """Good, bad, good: nothing is said of an older end that is bad."""
     bad = {"2.13", "2.14"}
-    found, _ = drive(VersionSearch(axis(9)), lambda at: "bad" if at[0] in bad else "good")
-    assert str(found) == "last good 2.12, first bad 2.13; then last bad 2.14, first good 2.15"
-    assert found.notes == (
+    finding, _ = drive(VersionSearch(axis(9)), lambda point: "bad" if point[0] in bad else "good")
+    assert str(finding) == "last good 2.12, first bad 2.13; then last bad 2.14, first good 2.15"
+    assert finding.notes == (
         "both ends are good, and not all between them: 2.13 broke it, 2.15 made it good",
     )
-    found, _ = drive(VersionSearch(axis(9)), lambda at: "good" if at[0] in bad else "bad")
+    finding, _ = drive(VersionSearch(axis(9)), lambda point: "good" if point[0] in bad else "bad")
     assert (
-        str(found) == "last good 2.14, first bad 2.15; before that last bad 2.12, first good 2.13"
+        str(finding) == "last good 2.14, first bad 2.15; before that last bad 2.12, first good 2.13"
     )
-    assert found.notes == (
+    assert finding.notes == (
         "both ends are bad, and not all between them: 2.13 made it good, 2.15 broke it",
     )
     asked_what_fixed = VersionSearch(axis(9, good="2.15", bad="2.12"))
-    found, _ = drive(asked_what_fixed, lambda at: "good" if at[0] in bad else "bad")
-    assert "2.15 was said to be good, and is bad" in found.notes
+    finding, _ = drive(asked_what_fixed, lambda point: "good" if point[0] in bad else "bad")
+    assert "2.15 was said to be good, and is bad" in finding.notes
     # what was called bad is so: what broke it is told, not what fixed it later
-    found, _ = drive(
-        VersionSearch(axis(9, bad="2.13")), lambda at: "bad" if at[0] in bad else "good"
+    finding, _ = drive(
+        VersionSearch(axis(9, bad="2.13")), lambda point: "bad" if point[0] in bad else "good"
     )
-    assert str(found) == "last good 2.12, first bad 2.13"
+    assert str(finding) == "last good 2.12, first bad 2.13"
     # where a limit leaves both open, both are told as ranges
     short = VersionSearch(axis(17, max_runs=4))
-    found, _ = drive(short, lambda at: "bad" if "2.17" <= at[0] <= "2.19" else "good")
-    assert [one.between != () for one in found.changes] == [True, True]
-    assert found.notes[0] == "the limit of 4 runs was reached"
-    assert "all between them: one of 2.15, 2.16, 2.17, 2.18 broke it, one of" in found.notes[1]
+    finding, _ = drive(short, lambda point: "bad" if "2.17" <= point[0] <= "2.19" else "good")
+    assert [change.between != () for change in finding.changes] == [True, True]
+    assert finding.notes[0] == "the limit of 4 runs was reached"
+    assert "all between them: one of 2.15, 2.16, 2.17, 2.18 broke it, one of" in finding.notes[1]
 
 
 def test_no_change_names_what_could_not_be_tested() -> None:
     holes = frozenset({0, 1, 2})
-    found, _ = drive(VersionSearch(axis(5, good="2.10", bad="2.14")), changing(5, 3, "good", holes))
-    assert str(found) == (
+    finding, _ = drive(
+        VersionSearch(axis(5, good="2.10", bad="2.14")), changing(5, 3, "good", holes)
+    )
+    assert str(finding) == (
         "no change: all that could be tested are bad; undecided: 2.10, 2.11, 2.12"
     )
-    assert found.between == ("2.10", "2.11", "2.12")
-    assert "2.10 was said to be good, and cannot be tested" in found.notes
+    assert finding.between == ("2.10", "2.11", "2.12")
+    assert "2.10 was said to be good, and cannot be tested" in finding.notes
     exact, _ = drive(VersionSearch(axis(5)), changing(5, 5))
     assert (str(exact), exact.between) == ("no change: all 4 that were run are good", ())
 
@@ -226,49 +234,49 @@ def test_trouble_is_asked_again_and_stops_in_a_row() -> None:
     assert search.next() == Stopped(PATIENCE, first)
     search.resume()
     assert search.next() == first
-    found, asked = drive(search, changing(4, 2))
-    assert (found.after, found.runs, found.unknown, len(asked)) == ("2.12", 4, PATIENCE, 4)
+    finding, points = drive(search, changing(4, 2))
+    assert (finding.after, finding.runs, finding.unknown, len(points)) == ("2.12", 4, PATIENCE, 4)
 
 
 def test_each_version_is_run_as_often_as_asked() -> None:
-    found, asked = drive(VersionSearch(axis(3, repeat=3)), changing(3, 1))
-    assert [asked.count((name,)) for name in names(3)] == [3, 3, 3]
-    assert (found.kind, found.after) == ("change", "2.11")
+    finding, points = drive(VersionSearch(axis(3, repeat=3)), changing(3, 1))
+    assert [points.count((name,)) for name in names(3)] == [3, 3, 3]
+    assert (finding.kind, finding.after) == ("change", "2.11")
 
 
 def test_what_is_not_told_from_noise_yet_is_asked_again_within_the_bound() -> None:
-    truth, met = changing(9, 4), Counter[Point]()
+    truth, runs_at = changing(9, 4), Counter[Point]()
 
-    def noisy(at: Point) -> RunAnswer:
-        met[at] += 1
-        return truth(at) if met[at] == MOST_RUNS else "unsure"
+    def noisy(point: Point) -> RunAnswer:
+        runs_at[point] += 1
+        return truth(point) if runs_at[point] == MOST_RUNS else "unsure"
 
     search = VersionSearch(axis(9, repeat="judged"))
-    found, asked = drive(search, noisy)
-    assert (found.kind, found.after) == ("change", names(9)[4])
-    assert set(Counter(asked).values()) == {MOST_RUNS}
-    assert len(asked) == search.spec.bound().runs == 5 * VersionSearch(axis(9)).spec.bound().runs
-    found, asked = drive(VersionSearch(axis(4, repeat="judged")), changing(4, 2))
-    assert (found.after, len(asked)) == ("2.12", 4), "one answer is enough"
+    finding, points = drive(search, noisy)
+    assert (finding.kind, finding.after) == ("change", names(9)[4])
+    assert set(Counter(points).values()) == {MOST_RUNS}
+    assert len(points) == search.spec.bound().runs == 5 * VersionSearch(axis(9)).spec.bound().runs
+    finding, points = drive(VersionSearch(axis(4, repeat="judged")), changing(4, 2))
+    assert (finding.after, len(points)) == ("2.12", 4), "one answer is enough"
 
 
 def test_a_limit_gives_an_honest_range() -> None:
-    found, asked = drive(VersionSearch(axis(33, max_runs=4)), changing(33, 20))
-    assert len(asked) == 4
-    assert found.kind == "range"
-    assert found.before is not None
-    assert found.after is not None
-    assert "limit" in found.notes[0]
-    assert found.before < names(33)[20] <= found.after
+    finding, points = drive(VersionSearch(axis(33, max_runs=4)), changing(33, 20))
+    assert len(points) == 4
+    assert finding.kind == "range"
+    assert finding.before is not None
+    assert finding.after is not None
+    assert "limit" in finding.notes[0]
+    assert finding.before < names(33)[20] <= finding.after
 
 
 def test_what_turned_out_untestable_is_never_asked_again() -> None:
-    met = Evidence().plus(("2.10",), "untestable").plus(("2.13",), "untestable")
-    found, asked = drive(VersionSearch(axis(6), met), changing(6, 3))
-    assert {at[0] for at in asked}.isdisjoint({"2.10", "2.13"})
-    assert (found.before, found.between, found.after) == ("2.12", ("2.13",), "2.14")
-    assert isinstance(found, AxisFinding)
-    assert "could not be tested: 2.10" in found.notes
+    evidence = Evidence().plus(("2.10",), "untestable").plus(("2.13",), "untestable")
+    finding, points = drive(VersionSearch(axis(6), evidence), changing(6, 3))
+    assert {point[0] for point in points}.isdisjoint({"2.10", "2.13"})
+    assert (finding.before, finding.between, finding.after) == ("2.12", ("2.13",), "2.14")
+    assert isinstance(finding, AxisFinding)
+    assert "could not be tested: 2.10" in finding.notes
 
 
 @pytest.mark.parametrize(
@@ -286,9 +294,9 @@ def test_what_turned_out_untestable_is_never_asked_again() -> None:
         ({"candidates": ("",)}, "at least 1 character"),
     ],
 )
-def test_a_spec_that_makes_no_sense_is_refused(given: dict[str, object], text: str) -> None:
+def test_a_spec_that_makes_no_sense_is_refused(options: dict[str, object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        AxisSpec.model_validate(axis(3).model_dump() | given)
+        AxisSpec.model_validate(axis(3).model_dump() | options)
 
 
 @pytest.mark.parametrize(
@@ -302,9 +310,9 @@ def test_a_spec_that_makes_no_sense_is_refused(given: dict[str, object], text: s
         ({"candidates": (names(1001), ("1.20", "1.21"))}, "at most 1000 items"),
     ],
 )
-def test_corners_that_make_no_sense_are_refused(given: dict[str, Any], text: str) -> None:
+def test_corners_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        CornerSpec.model_validate(corners(2, 2).model_dump() | given)
+        CornerSpec.model_validate(corners(2, 2).model_dump() | options)
 
 
 def test_limits_and_defaults_of_a_spec() -> None:
@@ -312,12 +320,12 @@ def test_limits_and_defaults_of_a_spec() -> None:
     assert axis(2, max_runs=1).bound().runs == 1
     assert most.bound().runs == 12_000
     assert list(axis(2).points()) == [("2.10",), ("2.11",)]
-    one = axis(1)
-    assert AxisSpec.model_validate(vars(one)) == one
-    assert (one.repeat, one.max_runs) == (1, None)
+    single = axis(1)
+    assert AxisSpec.model_validate(vars(single)) == single
+    assert (single.repeat, single.max_runs) == (1, None)
     assert [axis(1, repeat=repeat).most_each for repeat in (7, "judged")] == [7, MOST_RUNS]
     with pytest.raises(ValueError, match="frozen"):
-        one.max_runs = 4
+        single.max_runs = 4
 
 
 @pytest.mark.parametrize(
@@ -391,13 +399,13 @@ def test_how_many_runs_a_search_may_take(spec: AxisSpec | CornerSpec, bound: Bou
 def test_the_lab_need_not_be_seen_to_for_what_was_found() -> None:
     search = VersionSearch(axis(2), Evidence(troubles=PATIENCE))
     assert isinstance(search.next(), Stopped)
-    met = Evidence().plus(("2.10",), "good").plus(("2.11",), "bad")
-    met = replace(met, troubles=PATIENCE)
-    assert isinstance(VersionSearch(axis(2), met).next(), AxisFinding)
+    evidence = Evidence().plus(("2.10",), "good").plus(("2.11",), "bad")
+    evidence = replace(evidence, troubles=PATIENCE)
+    assert isinstance(VersionSearch(axis(2), evidence).next(), AxisFinding)
 
 
 def test_a_single_candidate_has_its_verdict_and_nothing_to_change() -> None:
     for verdict in ("good", "bad"):
-        found, asked = drive(VersionSearch(axis(1, repeat=2)), lambda _, told=verdict: told)
-        assert (found.kind, found.verdict, len(asked)) == ("no-change", verdict, 2)
-        assert str(found) == f"{names(1)[0]} is {verdict}"
+        finding, points = drive(VersionSearch(axis(1, repeat=2)), lambda _, answer=verdict: answer)
+        assert (finding.kind, finding.verdict, len(points)) == ("no-change", verdict, 2)
+        assert str(finding) == f"{names(1)[0]} is {verdict}"

@@ -1,4 +1,4 @@
-"""What is shown while a bisection runs: each run on a terminal, plain lines to a pipe."""
+"""Progress of a bisection: each run on a terminal, plain lines to a pipe."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Terminal(io.StringIO):
 def shown_by(stream: io.StringIO, folder: Path) -> str:
     tries = []
 
-    def says(at: tuple[str, ...], _: str) -> str:
-        tries.append(at)
-        return "lab" if len(tries) in (2, 3) else "failed" if at[0] == "3" else "passed"
+    def outcome_at(point: tuple[str, ...], _: str) -> str:
+        tries.append(point)
+        return "lab" if len(tries) in (2, 3) else "failed" if point[0] == "3" else "passed"
 
     spec = AxisSpec(axis="qnn", candidates=("1", "2", "3"))
-    bisection = new_bisection(folder, spec, ScriptedRuns(says), held={"compiler": "1"})
+    bisection = new_bisection(folder, spec, ScriptedRuns(outcome_at), held={"compiler": "1"})
     bisection.watcher = BisectProgress(bisection.folder.read(), bisection.folder.path, stream)
     bisection.run()
     return stream.getvalue()

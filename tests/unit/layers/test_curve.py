@@ -1,4 +1,4 @@
-"""Which op is named, of which errors; how a curve is divided where not all fits."""
+"""The first wrong op by its errors, and curves that are divided where not all fits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from harness.layers.driver import (
 
 
 def point(
-    error: float | None, made: float | None, inherited: float | None, changed: float | None = None
+    error: float | None,
+    error_made: float | None,
+    inherited: float | None,
+    changed: float | None = None,
 ) -> CurvePoint:
-    errors = {"error": error, "made": made, "inherited": inherited, "changed": changed}
+    errors = {"error": error, "made": error_made, "inherited": inherited, "changed": changed}
     return CurvePoint(op="a", type="Relu", nodes=("a",), output="y", **errors)  # type: ignore[arg-type]
 
 
@@ -49,7 +52,10 @@ SMALL = point(0.0004, 0.0003, 0.0003)
             (1, "the model"),
         ),
         # an overflow: what comes behind it is as wrong
-        ([SMALL, *(point(0.4, made, 0.4) for made in (0.07, 3e-4, 0.4, 0.07))], (1, "arithmetic")),
+        (
+            [SMALL, *(point(0.4, error, 0.4) for error in (0.07, 3e-4, 0.4, 0.07))],
+            (1, "arithmetic"),
+        ),
     ],
 )
 def test_first_wrong(curve: list[CurvePoint], first: tuple[int, Because] | None) -> None:
@@ -87,22 +93,22 @@ def test_difference(got: list[float], expected: list[float], zero: int, far: flo
 
 
 def test_a_difference_in_the_last_block_is_seen() -> None:
-    one = np.ones((1 << 20) + 5, "f4")
-    other = one.copy()
+    filled = np.ones((1 << 20) + 5, "f4")
+    other = filled.copy()
     other[-1] = 2
-    assert difference(one, other) > 0
+    assert difference(filled, other) > 0
 
 
 @given(st.lists(st.integers(1, 50)), st.integers(1, 60), st.integers(1, 5))
 def test_chunks_keep_their_bounds_and_leave_out_only_what_is_too_large(
     sizes: list[int], most_bytes: int, most: int
 ) -> None:
-    found = chunks(sizes, most_bytes, most)
-    assert [at for part in found for at in part] == [
-        at for at, size in enumerate(sizes) if size <= most_bytes
+    parts = chunks(sizes, most_bytes, most)
+    assert [index for part in parts for index in part] == [
+        index for index, size in enumerate(sizes) if size <= most_bytes
     ]
-    assert all(len(part) <= most for part in found)
-    assert all(sum(sizes[at] for at in part) <= most_bytes for part in found)
+    assert all(len(part) <= most for part in parts)
+    assert all(sum(sizes[index] for index in part) <= most_bytes for part in parts)
 
 
 @given(st.integers(2, 500), st.integers(1, 40), st.data())
@@ -110,13 +116,13 @@ def test_the_first_bad_cut_is_found_in_few_looks(
     count: int, most: int, data: st.DataObject
 ) -> None:
     first = data.draw(st.integers(0, count - 1))
-    good, bad, looks = -1, count - 1, 0
+    good, bad, tests_made = -1, count - 1, 0
     while bad - good > 1:
         chosen = next_cuts(good, bad, [1] * count, most, most)
         assert chosen
         assert good < min(chosen) <= max(chosen) < bad
-        bad = min((at for at in chosen if at >= first), default=bad)
-        good = max((at for at in chosen if at < first), default=good)
-        looks += 1
+        bad = min((index for index in chosen if index >= first), default=bad)
+        good = max((index for index in chosen if index < first), default=good)
+        tests_made += 1
     assert bad == first
-    assert looks <= int(np.ceil(np.log(count) / np.log(most + 1))) + 1
+    assert tests_made <= int(np.ceil(np.log(count) / np.log(most + 1))) + 1

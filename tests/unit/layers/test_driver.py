@@ -1,4 +1,4 @@
-"""Which op is named, of models that ONNX's own evaluator calculates: no compiler, no device."""
+"""The first wrong op of models that ONNX's own evaluator calculates: no compiler, no device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Evaluated:
         self._folder, self._spoil, self._count = folder, spoil, 0
 
     def calculate(self, questions: Sequence[Calculation]) -> list[Calculated]:
-        return [self._answer(one) for one in questions]
+        return [self._answer(question) for question in questions]
 
     def _answer(self, question: Calculation) -> Calculated:
         model = onnx.ModelProto()
@@ -38,20 +38,20 @@ class _Evaluated:
             self._spoil(model)
         if not question.gives:  # it is only loaded
             return {}
-        feeds = {name: np.array(one.array()) for name, one in question.feeds.items()}
+        feeds = {name: np.array(tensor.array()) for name, tensor in question.feeds.items()}
         try:
-            made: Any = ReferenceEvaluator(model).run([*question.gives], feeds)
+            outputs: Any = ReferenceEvaluator(model).run([*question.gives], feeds)
         except Exception as error:
             return NotCalculated(str(error))
-        found = {}
-        for (name, kind), value in zip(question.gives.items(), made, strict=True):
+        stored = {}
+        for (name, kind), value in zip(question.gives.items(), outputs, strict=True):
             if value.shape != kind.shape:
                 return NotCalculated(f"{name} has shape {value.shape}")
             self._count += 1
             path = self._folder / f"{id(self)}-{self._count}.raw"
             value.astype(kind.dtype).tofile(path)
-            found[name] = Stored(path, kind)
-        return found
+            stored[name] = Stored(path, kind)
+        return stored
 
 
 def diverge(
@@ -77,29 +77,33 @@ def diverge(
 @pytest.mark.parametrize("error", PAIRS)
 def test_the_op_that_has_the_error_is_named(error: str, tmp_path: Path) -> None:
     tested, reference, node = pair(error)
-    found = diverge(tmp_path, tested, reference)
-    assert found.first is not None
-    assert (found.first.op, found.first.because, found.exit_code) == (node, "the model", 1)
-    assert found.place is not None
-    assert node in found.curve[found.place].nodes
-    assert sum(line.endswith("<- first") for line in lines(found)) <= 1
+    divergence = diverge(tmp_path, tested, reference)
+    assert divergence.first is not None
+    assert (divergence.first.op, divergence.first.because, divergence.exit_code) == (
+        node,
+        "the model",
+        1,
+    )
+    assert divergence.place is not None
+    assert node in divergence.curve[divergence.place].nodes
+    assert sum(line.endswith("<- first") for line in lines(divergence)) <= 1
 
 
 @pytest.mark.parametrize("error", PAIRS)
 def test_a_model_is_no_other_than_itself(error: str, tmp_path: Path) -> None:
     _, reference, _ = pair(error)
-    found = diverge(tmp_path, reference, reference)
-    assert (found.first, found.exit_code) == (None, 0)
-    assert all(one.error == one.made == one.changed == 0 for one in found.curve)
+    divergence = diverge(tmp_path, reference, reference)
+    assert (divergence.first, divergence.exit_code) == (None, 0)
+    assert all(point.error == point.made == point.changed == 0 for point in divergence.curve)
 
 
 def test_another_shape_is_told_and_no_figure_stands_for_it(tmp_path: Path) -> None:
-    found = diverge(tmp_path, *pair("ceil_mode")[:2])
-    assert found.first is not None
-    assert (found.first.error, found.first.changed) == (None, None)
-    said = "\n".join(lines(found))
-    assert "op (MaxPool) is not the reference's: its shape is [1, 4, 5, 5], and should be" in said
-    assert "e+" not in said
+    divergence = diverge(tmp_path, *pair("ceil_mode")[:2])
+    assert divergence.first is not None
+    assert (divergence.first.error, divergence.first.changed) == (None, None)
+    text = "\n".join(lines(divergence))
+    assert "op (MaxPool) is not the reference's: its shape is [1, 4, 5, 5], and should be" in text
+    assert "e+" not in text
 
 
 def _chain() -> onnx.ModelProto:
@@ -113,7 +117,7 @@ def _chain() -> onnx.ModelProto:
 def _in_its_graph(model: onnx.ModelProto) -> None:
     """`c` is calculated in another way where `b` and what turns it stand before it."""
     if {"turn", "b", "c"} <= {node.name for node in model.graph.node} and not any(
-        one.name.endswith("__in") for one in model.graph.input
+        tensor.name.endswith("__in") for tensor in model.graph.input
     ):
         (node,) = (node for node in model.graph.node if node.name == "c")
         node.attribute[0].CopyFrom(helper.make_attribute("alpha", 0.1))
@@ -122,23 +126,23 @@ def _in_its_graph(model: onnx.ModelProto) -> None:
 def test_an_op_that_is_wrong_in_the_graph_only_is_exported_with_what_shows_it(
     tmp_path: Path,
 ) -> None:
-    found = diverge(tmp_path, _chain(), spoil=_in_its_graph)
-    first = found.first
+    divergence = diverge(tmp_path, _chain(), spoil=_in_its_graph)
+    first = divergence.first
     assert first is not None
     assert (first.op, first.because, first.made, first.together) == ("c", "the graph", 0.0, 3)
     assert first.error == first.in_graph
     assert first.error is not None
     assert first.error > 0.1
-    said = "\n".join(lines(found))
-    assert "c (Elu) is wrong in the graph only: relative error" in said
-    assert "alone, from right inputs, 0" in said
-    assert "with 2 ops before it it is wrong, too" in said
+    text = "\n".join(lines(divergence))
+    assert "c (Elu) is wrong in the graph only: relative error" in text
+    assert "alone, from right inputs, 0" in text
+    assert "with 2 ops before it it is wrong, too" in text
     exported = onnx.load(tmp_path / "kept/op.onnx")
     assert [node.name for node in exported.graph.node] == ["turn", "b", "c"]
-    (given,) = (np.load(one) for one in (tmp_path / "kept/inputs").iterdir())
-    feeds = {exported.graph.input[0].name: given}
+    (inputs,) = (np.load(path) for path in (tmp_path / "kept/inputs").iterdir())
+    feeds = {exported.graph.input[0].name: inputs}
     right: Any = ReferenceEvaluator(exported).run(None, feeds)[0]
-    (expected,) = (np.load(one) for one in (tmp_path / "kept/expected").iterdir())
+    (expected,) = (np.load(path) for path in (tmp_path / "kept/expected").iterdir())
     assert np.array_equal(right, expected)
     _in_its_graph(exported)
     wrong: Any = ReferenceEvaluator(exported).run(None, feeds)[0]
@@ -150,12 +154,16 @@ def test_what_no_part_of_the_graph_shows_is_not_exported(tmp_path: Path) -> None
         if len(model.graph.output) > 1 and "d" in {node.name for node in model.graph.node}:
             _in_its_graph(model)
 
-    found = diverge(tmp_path, _chain(), spoil=spoil)
-    assert found.first is not None
-    assert (found.first.op, found.first.because, found.first.together) == ("c", "the graph", 0)
-    assert found.first.exported is None
+    divergence = diverge(tmp_path, _chain(), spoil=spoil)
+    assert divergence.first is not None
+    assert (divergence.first.op, divergence.first.because, divergence.first.together) == (
+        "c",
+        "the graph",
+        0,
+    )
+    assert divergence.first.exported is None
     assert not (tmp_path / "kept").exists()
-    assert "no part of the graph up to it shows that" in "\n".join(lines(found))
+    assert "no part of the graph up to it shows that" in "\n".join(lines(divergence))
 
 
 def test_an_op_that_is_wrong_alone_is_exported_alone(tmp_path: Path) -> None:
@@ -164,12 +172,16 @@ def test_an_op_that_is_wrong_alone_is_exported_alone(tmp_path: Path) -> None:
             if node.name == "c":
                 node.attribute[0].CopyFrom(helper.make_attribute("alpha", 0.1))
 
-    found = diverge(tmp_path, _chain(), spoil=spoil)
-    assert found.first is not None
-    assert (found.first.op, found.first.because, found.first.together) == ("c", "arithmetic", 1)
-    assert found.first.error == found.first.made
-    kept = onnx.load(tmp_path / "kept/op.onnx")
-    assert [node.name for node in kept.graph.node] == ["c"]
+    divergence = diverge(tmp_path, _chain(), spoil=spoil)
+    assert divergence.first is not None
+    assert (divergence.first.op, divergence.first.because, divergence.first.together) == (
+        "c",
+        "arithmetic",
+        1,
+    )
+    assert divergence.first.error == divergence.first.made
+    exported = onnx.load(tmp_path / "kept/op.onnx")
+    assert [node.name for node in exported.graph.node] == ["c"]
 
 
 def test_a_model_that_is_refused_is_not_well(tmp_path: Path) -> None:
@@ -177,6 +189,6 @@ def test_a_model_that_is_refused_is_not_well(tmp_path: Path) -> None:
         if len(model.graph.node) == 5:
             model.graph.node[0].op_type = "NoSuchOp"
 
-    found = diverge(tmp_path, _chain(), spoil=spoil)
-    assert (found.first, found.exit_code) == (None, 1)
-    assert "no op that ran makes an error" in "\n".join(lines(found))
+    divergence = diverge(tmp_path, _chain(), spoil=spoil)
+    assert (divergence.first, divergence.exit_code) == (None, 1)
+    assert "no op that ran makes an error" in "\n".join(lines(divergence))

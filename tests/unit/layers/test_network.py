@@ -17,7 +17,7 @@ def test_each_op_by_itself_gives_what_it_gives_in_the_graph(kind: object) -> Non
     network = Network(kind(3))  # type: ignore[operator]
     x = np.random.default_rng(1).uniform(-1, 1, network.kinds["x"].shape).astype("f4")
     for unit, ops in ((False, network.ops()), (True, network.units())):
-        names = [name for one in ops for name in one.gives]
+        names = [name for op in ops for name in op.gives]
         whole = network.with_outputs(names)
         onnx.checker.check_model(whole)
         values = dict(zip(names, ReferenceEvaluator(whole).run(None, {"x": x}), strict=True))
@@ -28,11 +28,13 @@ def test_each_op_by_itself_gives_what_it_gives_in_the_graph(kind: object) -> Non
                     assert name in values
         apart = network.isolated(ops, unit=unit)
         onnx.checker.check_model(apart)
-        takes = {name for one in ops for name in network.inputs_of(one, unit=unit)}
-        feeds = {one.name: values[one.name.removesuffix(INSIDE)] for one in apart.graph.input}
-        assert {name.removesuffix(INSIDE) for name in feeds} == takes
+        input_names = {name for op in ops for name in network.inputs_of(op, unit=unit)}
+        feeds = {
+            tensor.name: values[tensor.name.removesuffix(INSIDE)] for tensor in apart.graph.input
+        }
+        assert {name.removesuffix(INSIDE) for name in feeds} == input_names
         got = ReferenceEvaluator(apart).run(None, feeds)
-        assert [one.name for one in apart.graph.output] == names
+        assert [tensor.name for tensor in apart.graph.output] == names
         for name, value in zip(names, got, strict=True):
             np.testing.assert_allclose(
                 value.astype("f8"), values[name].astype("f8"), rtol=1e-5, atol=1e-6
@@ -42,15 +44,15 @@ def test_each_op_by_itself_gives_what_it_gives_in_the_graph(kind: object) -> Non
 def test_what_is_quantised_is_one_unit_up_to_what_quantises_it() -> None:
     network = Network(quantised(1))
     units = network.units()
-    assert [one.type for one in units] == [
+    assert [op.type for op in units] == [
         "QuantizeLinear", "Conv", "Conv", "Add", "MaxPool", "GlobalAveragePool", "DequantizeLinear",
     ]  # fmt: skip
-    assert [network.nodes[at].op_type for at in units[1].nodes] == [
+    assert [network.nodes[index].op_type for index in units[1].nodes] == [
         "Conv",
         "Relu",
         "QuantizeLinear",
     ]
-    assert [one.zero for one in units[:6]] == [128] * 6
+    assert [op.zero for op in units[:6]] == [128] * 6
     # its weights are dequantised in it
     single = network.isolated([units[1]], unit=True)
     kinds = [node.op_type for node in single.graph.node]
@@ -59,8 +61,8 @@ def test_what_is_quantised_is_one_unit_up_to_what_quantises_it() -> None:
 
 def test_nodes_without_a_name_of_their_own_get_one() -> None:
     model = cnn(0)
-    for at, name in enumerate(("", "same", "same", "", "Relu_2")):
-        model.graph.node[at].name = name
+    for index, name in enumerate(("", "same", "same", "", "Relu_2")):
+        model.graph.node[index].name = name
     names = [node.name for node in Network(model).nodes]
     assert len(set(names)) == len(names)
     assert names[1] == "same"
@@ -69,9 +71,11 @@ def test_nodes_without_a_name_of_their_own_get_one() -> None:
 
 def test_what_depends_on_no_input_is_no_op() -> None:
     network = Network(transformer(0))
-    assert "Reshape" in {one.type for one in network.ops()}
-    made = Network(quantised(0))
-    assert sum(one.type == "DequantizeLinear" for one in made.ops()) == 6  # not those of weights
+    assert "Reshape" in {op.type for op in network.ops()}
+    quantised_network = Network(quantised(0))
+    assert (
+        sum(op.type == "DequantizeLinear" for op in quantised_network.ops()) == 6
+    )  # not those of weights
 
 
 def test_a_cut_takes_only_what_lies_before_it() -> None:
@@ -79,33 +83,35 @@ def test_a_cut_takes_only_what_lies_before_it() -> None:
     first = network.ops()[0]
     cut = network.with_outputs(first.gives)
     assert [node.op_type for node in cut.graph.node] == ["Conv"]
-    assert {one.name for one in cut.graph.initializer} == {"w0", "w1"}
+    assert {tensor.name for tensor in cut.graph.initializer} == {"w0", "w1"}
 
 
 def test_tensors_are_called_as_files_can_be() -> None:
     model = cnn(0)
     names = "/a/b.0", "a_b_0", "A.b.0", "//", "y_"
-    for at, name in enumerate(names):
-        old = model.graph.node[at].output[0]
+    for index, name in enumerate(names):
+        old = model.graph.node[index].output[0]
         for node in model.graph.node:
-            node.input[:] = [name if one == old else one for one in node.input]
-        model.graph.node[at].output[0] = name
+            node.input[:] = [name if input_name == old else input_name for input_name in node.input]
+        model.graph.node[index].output[0] = name
     network = Network(model)
-    new = [network.nodes[at].output[0] for at in range(len(names))]
+    new = [network.nodes[index].output[0] for index in range(len(names))]
     assert new == ["a_b_0", "a_b_0_2", "A_b_0_3", "tensor", "y"]
-    assert [network.original_names[one] for one in new] == list(names)
+    assert [network.original_names[name_now] for name_now in new] == list(names)
 
 
 def test_a_tensor_of_a_node_of_the_same_name_is_called_as_in_the_other_model() -> None:
     model = cnn(0)
     network = Network(model)
-    for at, node in enumerate(model.graph.node[:-1]):
-        old, node.output[0] = node.output[0], f"other{at}"
-        for one in model.graph.node:
-            one.input[:] = [node.output[0] if name == old else name for name in one.input]
+    for index, node in enumerate(model.graph.node[:-1]):
+        old, node.output[0] = node.output[0], f"other{index}"
+        for other_node in model.graph.node:
+            other_node.input[:] = [
+                node.output[0] if name == old else name for name in other_node.input
+            ]
     model.graph.node[3].name = "another"
     alike = Network(model, network)
     pairs = zip(network.nodes, alike.nodes, strict=True)
-    apart = [at for at, (one, other) in enumerate(pairs) if one.output != other.output]
+    apart = [index for index, (first, other) in enumerate(pairs) if first.output != other.output]
     assert apart == [3]
     network.check_inputs(alike)

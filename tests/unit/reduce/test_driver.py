@@ -1,4 +1,4 @@
-"""How ways are run and judged, with runs whose outcome a rule says: no device is behind them."""
+"""Ways are run and judged, with runs whose outcome a rule says: no device is behind them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def subject(folder: Path, order: Sequence[int], expects: Expects | None = None) 
     for number, content in enumerate((CONTEXT, OTHER)):
         path = folder / f"{number}.bin"
         path.write_bytes(content)
-        given = {"size": len(content), "artefact": "m.pte", "origin": f"forward/{number}"}
-        same = {"path": path, "inputs": (), "expected": (), **given}
+        common = {"size": len(content), "artefact": "m.pte", "origin": f"forward/{number}"}
+        same = {"path": path, "inputs": (), "expected": (), **common}
         kinds.append(LoadedBinary(name=f"m.pte#{number}", sha256=f"{number}" * 64, **same))  # type: ignore[arg-type]
     return Subject(
         case="m.pte::test_contexts[sim-htp-2.51.0-m.pte-resident-9]",
@@ -62,19 +62,19 @@ class ScriptedRuns:
         self.number += 1
         assert f"--qnn-reports={reports}" in arguments
         artefact = open_artefact(cwd / arguments[-1])
-        contents = [bytes_of(one) for one in artefact.pieces]
+        contents = [bytes_of(piece) for piece in artefact.pieces]
         outcome = self.rule(contents, artefact.facts["plan"].residency, self.number)
         if outcome == "interrupted":
             raise KeyboardInterrupt
-        told: dict[str, object] = {"outcome": outcome}
+        fields: dict[str, object] = {"outcome": outcome}
         if outcome == "lab":
-            told = {"outcome": "error", "cause": "infra"}
+            fields = {"outcome": "error", "cause": "infra"}
         elif outcome == "other":
-            told = {"outcome": "failed", "error": error(code=5000, message="newer")}
+            fields = {"outcome": "failed", "error": error(code=5000, message="newer")}
         elif outcome == "failed":
-            told = {"outcome": "failed", "error": error(context=len(contents) - 1)}
+            fields = {"outcome": "failed", "error": error(context=len(contents) - 1)}
         folder = RunFolder.create(reports, command=[], lab={}, devices=["sim"])
-        folder.journal.append(record(**told))
+        folder.journal.append(record(**fields))
         finish(folder, exit_code=0)
         return read_run(reports, 0, 1.0)
 
@@ -85,10 +85,10 @@ def minimized(folder: Path, rule: Rule, order: Sequence[int], **more: object) ->
     return Minimization.create(folder / "reports", task, run=runs, sleep=runs.waited.append)
 
 
-def resumed(found: Minimization, **more: Any) -> Minimization:
+def resumed(minimization: Minimization, **more: Any) -> Minimization:
     """The same as another process finds it on the disk."""
-    found.folder.close()
-    return Minimization.resume(found.folder.path, **more)
+    minimization.folder.close()
+    return Minimization.resume(minimization.folder.path, **more)
 
 
 def two_others(contents: list[bytes], residency: str, number: int) -> str:
@@ -98,27 +98,32 @@ def two_others(contents: list[bytes], residency: str, number: int) -> str:
 
 
 def test_the_smallest_is_packed_and_told(tmp_path: Path) -> None:
-    found = minimized(tmp_path, two_others, [0, 1, 0, 0, 1, 1, 0, 1])
-    found.run()
-    told = found.result()
-    assert told.contexts == ("m.pte#1",) * 2
-    assert (told.before, told.different, told.residency, told.minimal) == (8, 1, "resident", True)
-    assert (told.shown, told.confirmed, told.exit_code) == (3, 3, 0)
-    assert told.expects is not None
-    assert told.expects.signature == error().signature
+    minimization = minimized(tmp_path, two_others, [0, 1, 0, 0, 1, 1, 0, 1])
+    minimization.run()
+    result = minimization.result()
+    assert result.contexts == ("m.pte#1",) * 2
+    assert (result.before, result.different, result.residency, result.minimal) == (
+        8,
+        1,
+        "resident",
+        True,
+    )
+    assert (result.shown, result.confirmed, result.exit_code) == (3, 3, 0)
+    assert result.expects is not None
+    assert result.expects.signature == error().signature
     schema = json.loads((ROOT / FOLDER / "minimize.schema.json").read_text())
-    written = json.loads(told.model_dump_json(by_alias=True))
+    written = json.loads(result.model_dump_json(by_alias=True))
     jsonschema.Draft202012Validator(schema).validate(written)
-    assert told.bundle is not None
-    packed = open_artefact(told.bundle)
-    assert [bytes_of(one) for one in packed.pieces] == [OTHER] * 2
-    assert packed.facts["expects"] == told.expects
+    assert result.bundle is not None
+    packed = open_artefact(result.bundle)
+    assert [bytes_of(piece) for piece in packed.pieces] == [OTHER] * 2
+    assert packed.facts["expects"] == result.expects
     assert packed.facts["plan"].soc == "QCS8550"
-    first = Path(told.bundle).read_bytes()
+    first = Path(result.bundle).read_bytes()
     assert str(tmp_path).encode() not in first
     assert b"127.0.0.1" not in first
     (tmp_path / "elsewhere").mkdir()
-    found.result(tmp_path / "elsewhere/minimal.zip")
+    minimization.result(tmp_path / "elsewhere/minimal.zip")
     assert (tmp_path / "elsewhere/minimal.zip").read_bytes() == first
 
 
@@ -126,17 +131,17 @@ def test_what_was_found_out_is_not_run_again(tmp_path: Path) -> None:
     def stopped(contents: list[bytes], residency: str, number: int) -> str:
         return "interrupted" if number == 6 else two_others(contents, residency, number)
 
-    found = minimized(tmp_path, stopped, [0, 1, 1, 0, 1])
+    minimization = minimized(tmp_path, stopped, [0, 1, 1, 0, 1])
     with pytest.raises(KeyboardInterrupt):
-        found.run()
-    part = found.result()
+        minimization.run()
+    part = minimization.result()
     assert (part.runs, part.minimal, part.exit_code) == (5, False, 1)
     assert part.bundle is not None
-    found.folder.close()
-    with (found.folder.path / LOG).open("ab") as log:
+    minimization.folder.close()
+    with (minimization.folder.path / LOG).open("ab") as log:
         log.write(b'{"kind":"answ')
     runs = ScriptedRuns(two_others)
-    again = resumed(found, run=runs)
+    again = resumed(minimization, run=runs)
     again.run()
     whole = again.result()
     assert whole.minimal
@@ -152,23 +157,23 @@ def test_one_that_fails_now_and_then(tmp_path: Path, often: int) -> None:
     def flaky(contents: list[bytes], residency: str, number: int) -> str:
         return two_others(contents, residency, number) if number % often == 0 else "passed"
 
-    found = minimized(tmp_path, flaky, [0, 1, 0, 1])
-    found.run()
-    told = found.result()
-    assert (told.contexts, told.minimal) == (("m.pte#1",) * 2, True)
-    assert 0 < told.shown < told.confirmed
+    minimization = minimized(tmp_path, flaky, [0, 1, 0, 1])
+    minimization.run()
+    result = minimization.result()
+    assert (result.contexts, result.minimal) == (("m.pte#1",) * 2, True)
+    assert 0 < result.shown < result.confirmed
 
 
 def test_what_never_fails_and_what_is_over_too_early(tmp_path: Path) -> None:
     fine = minimized(tmp_path, lambda contents, residency, number: "passed", [0, 1])
     fine.run()
-    told = fine.result()
-    assert (told.bundle, told.expects, told.runs, told.exit_code) == (None, None, 10, 1)
-    assert told.shown == 0
+    result = fine.result()
+    assert (result.bundle, result.expects, result.runs, result.exit_code) == (None, None, 10, 1)
+    assert result.shown == 0
     short = minimized(tmp_path, two_others, [0, 1] * 6, max_runs=4)
     short.run()
-    told = short.result()
-    assert (told.runs, told.minimal, told.exit_code) == (4, False, 1)
+    result = short.result()
+    assert (result.runs, result.minimal, result.exit_code) == (4, False, 1)
     more = resumed(short, run=ScriptedRuns(two_others))
     more.run()
     assert more.result().runs == 8
@@ -178,8 +183,8 @@ def test_a_lab_that_fails(tmp_path: Path) -> None:
     def now_and_then(contents: list[bytes], residency: str, number: int) -> str:
         return "lab" if number % 2 else two_others(contents, residency, number)
 
-    found = minimized(tmp_path, now_and_then, [0, 1, 1])
-    known = found.run()
+    minimization = minimized(tmp_path, now_and_then, [0, 1, 1])
+    known = minimization.run()
     assert known is not None
     assert known.way == Way((1, 1), "resident")
     lost = minimized(tmp_path, lambda contents, residency, number: "lab", [0])
@@ -190,13 +195,13 @@ def test_a_lab_that_fails(tmp_path: Path) -> None:
 
 
 def test_a_case_that_cannot_be_run(tmp_path: Path) -> None:
-    found = minimized(tmp_path, lambda contents, residency, number: "unsupported", [0])
+    minimization = minimized(tmp_path, lambda contents, residency, number: "unsupported", [0])
     with pytest.raises(ConfigError, match="cannot be run: unsupported"):
-        found.run()
+        minimization.run()
     with pytest.raises(
         ConfigError, match=f"this minimization is still run by process {os.getpid()}"
     ):
-        Minimization.resume(found.folder.path)
+        Minimization.resume(minimization.folder.path)
     with pytest.raises(ConfigError, match="is no minimization: there is no log"):
         Minimization.resume(tmp_path)
     (tmp_path / LOG).write_text("{}\n")
@@ -205,38 +210,38 @@ def test_a_case_that_cannot_be_run(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
-    found = minimized(tmp_path, two_others, [0, 1, 1], max_runs=2)
-    found.run()
+    minimization = minimized(tmp_path, two_others, [0, 1, 1], max_runs=2)
+    minimization.run()
     secret = tmp_path / "secret"
     secret.mkdir()
-    folder = found.folder.path
+    folder = minimization.folder.path
     log = folder / LOG
-    said = log.read_text()
-    log.write_text(re.sub(r'"run": ?"[^"]*"', '"run":"../../secret"', said))
+    log_text = log.read_text()
+    log.write_text(re.sub(r'"run": ?"[^"]*"', '"run":"../../secret"', log_text))
     with pytest.raises(ConfigError, match="must be a path inside the folder"):
-        resumed(found)
-    log.write_text(said)
+        resumed(minimization)
+    log.write_text(log_text)
     runs = folder / "runs"
     runs.rename(folder / "before")
     runs.symlink_to(secret)
     with pytest.raises(ConfigError, match=r"runs.*links in a folder are not followed"):
-        resumed(found)
+        resumed(minimization)
     runs.unlink()
     (folder / "set/001.json").unlink()
     (folder / "set/001.json").symlink_to(secret / "new")
     with pytest.raises(ConfigError, match=r"001\.json.*links in a folder are not followed"):
-        resumed(found)
+        resumed(minimization)
     assert list(secret.iterdir()) == []
 
 
 def test_another_failure_than_the_one_in_the_journal_counts_as_none(tmp_path: Path) -> None:
-    wanted = Expects(outcome="failed", signature="call|1|-")
-    task = Minimizing(subject=subject(tmp_path, [1, 1], wanted))
-    found = Minimization.create(tmp_path / "reports", task, run=ScriptedRuns(two_others))
-    found.run()
-    told = found.result()
-    assert isinstance(told, Result)
-    assert told.shown == 0
+    expected = Expects(outcome="failed", signature="call|1|-")
+    task = Minimizing(subject=subject(tmp_path, [1, 1], expected))
+    minimization = Minimization.create(tmp_path / "reports", task, run=ScriptedRuns(two_others))
+    minimization.run()
+    result = minimization.result()
+    assert isinstance(result, Result)
+    assert result.shown == 0
 
 
 SECRET = "s3cr3t-can4ry"
@@ -244,25 +249,27 @@ SECRET = "s3cr3t-can4ry"
 
 def test_no_file_of_it_has_a_secret_and_to_go_on_it_is_named_again(tmp_path: Path) -> None:
     words = (f"--index=https://me:{SECRET}@host/x",)
-    told: list[tuple[str, ...]] = []
+    secret_arguments: list[tuple[str, ...]] = []
 
     class Watched(ScriptedRuns):
         def __call__(self, arguments: Sequence[str], *rest: Any) -> RunEnd:
-            told.append(tuple(one for one in arguments if SECRET in one))
+            secret_arguments.append(tuple(argument for argument in arguments if SECRET in argument))
             return super().__call__(arguments, *rest)
 
     run = Watched(lambda *_: "failed")
     task = Minimizing(subject=subject(tmp_path, [0, 1]), pytest_arguments=words)
-    found = Minimization.create(tmp_path / "reports", task, run=run)
-    said = {"why": f"password={SECRET}"}
-    found.folder.append(Answered(at=Way((0,), "resident").point, answer="unknown", detail=said))
-    found.run()
-    assert set(told) == {words}, "runs are as asked"
-    kept = [file.read_bytes() for file in found.folder.path.glob("*.json*")]
-    assert len(kept) == 2
-    assert not any(SECRET.encode() in one for one in kept)
+    minimization = Minimization.create(tmp_path / "reports", task, run=run)
+    detail = {"why": f"password={SECRET}"}
+    minimization.folder.append(
+        Answered(at=Way((0,), "resident").point, answer="unknown", detail=detail)
+    )
+    minimization.run()
+    assert set(secret_arguments) == {words}, "runs are as asked"
+    contents = [file.read_bytes() for file in minimization.folder.path.glob("*.json*")]
+    assert len(contents) == 2
+    assert not any(SECRET.encode() in content for content in contents)
     with pytest.raises(ConfigError, match="give all of them again"):
-        resumed(found)
-    again = resumed(found, arguments=words, run=run)
+        resumed(minimization)
+    again = resumed(minimization, arguments=words, run=run)
     assert again.task == task
-    assert again.result() == found.result()
+    assert again.result() == minimization.result()

@@ -1,4 +1,4 @@
-"""What is run next to make a case smaller, and what is known meanwhile."""
+"""The next runs of a minimization, and the smallest way known meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Rule = Callable[[Way, int], RunAnswer]
 
 
 def searched(folder: Path, order: tuple[int, ...], rule: Rule, **more: int) -> tuple[Minimum, int]:
-    """What it comes to, and in how many runs."""
+    """Return the result, and the number of runs."""
     search = MinimizeSearch(Minimizing(subject=subject(folder, order), **more), Evidence())  # type: ignore[arg-type]
     number = 0
     while isinstance(step := search.next(), Question):
@@ -53,9 +53,9 @@ def two(way: Way, number: int) -> RunAnswer:
     ],
 )
 def test_what_is_found(
-    tmp_path: Path, order: tuple[int, ...], rule: Rule, found: Minimum, runs: int
+    tmp_path: Path, order: tuple[int, ...], rule: Rule, expected: Minimum, runs: int
 ) -> None:
-    assert searched(tmp_path, order, rule) == (found, runs)
+    assert searched(tmp_path, order, rule) == (expected, runs)
 
 
 @pytest.mark.parametrize(("often", "runs_of_each"), [(1, 1), (2, 10), (4, 14), (10, 20)])
@@ -66,14 +66,14 @@ def test_what_fails_less_often_is_asked_more_often(
 
     What fails in every second run did in one of the first three.
     """
-    asked: list[Way] = []
+    ways: list[Way] = []
 
     def now_and_then(way: Way, number: int) -> RunAnswer:
-        asked.append(way)
-        return "bad" if len(way.order) == 2 and asked.count(way) % often == 0 else "good"
+        ways.append(way)
+        return "bad" if len(way.order) == 2 and ways.count(way) % often == 0 else "good"
 
     searched(tmp_path, (0, 0), now_and_then)
-    assert asked.count(Way((0,), "sequential")) == runs_of_each
+    assert ways.count(Way((0,), "sequential")) == runs_of_each
 
 
 def test_when_its_runs_are_over_it_says_what_is_known(tmp_path: Path) -> None:
@@ -86,9 +86,9 @@ def test_what_is_minimal_is_so_though_the_other_order_was_not_tried(tmp_path: Pa
     def ordered(way: Way, number: int) -> RunAnswer:
         return "bad" if way.order[-2:] == (0, 1) else "good"
 
-    found, runs = searched(tmp_path, (0, 1), ordered, max_runs=8)
-    assert (found, runs) == (Minimum(Way((0, 1), "sequential"), minimal=True), 8)
-    assert str(found) == "sequential 0,1 is minimal"
+    minimum, runs = searched(tmp_path, (0, 1), ordered, max_runs=8)
+    assert (minimum, runs) == (Minimum(Way((0, 1), "sequential"), minimal=True), 8)
+    assert str(minimum) == "sequential 0,1 is minimal"
 
 
 def test_each_is_run_as_often_as_was_said(tmp_path: Path) -> None:

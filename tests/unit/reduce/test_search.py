@@ -1,4 +1,4 @@
-"""What is left of a failing case still fails, and nothing of it can be left away."""
+"""The smallest way still fails, and nothing of it can be removed."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ class Counted:
 
     def __init__(self, rule: Callable[[Way], WayAnswer]) -> None:
         self.rule = rule
-        self.asked: list[Way] = []
+        self.tried: list[Way] = []
 
     def __call__(self, way: Way) -> WayAnswer:
-        if way not in self.asked:
-            self.asked.append(way)
+        if way not in self.tried:
+            self.tried.append(way)
         return self.rule(way)
 
 
-def last(order: Sequence[int], ask: RunWay, residency: Residency = "resident") -> Way:
-    return list(shrink(Way(tuple(order), residency), ask))[-1]
+def last(order: Sequence[int], counted_rule: RunWay, residency: Residency = "resident") -> Way:
+    return list(shrink(Way(tuple(order), residency), counted_rule))[-1]
 
 
 def full(sizes: Sequence[int], budget: int) -> Callable[[Way], WayAnswer]:
     """A domain with room for so much: the first context that does not fit fails."""
 
     def rule(way: Way) -> WayAnswer:
-        held: list[int] = []
-        for at, kind in enumerate(way.order):
-            held = held[-({"sequential": 1, "window": 4}.get(way.residency, 10**6)) + 1 :]
-            held = [] if way.residency == "sequential" else held
-            if sum(held) + sizes[kind] > budget:
-                return WayAnswer(True, at)
-            held.append(sizes[kind])
+        loaded: list[int] = []
+        for index, kind in enumerate(way.order):
+            loaded = loaded[-({"sequential": 1, "window": 4}.get(way.residency, 10**6)) + 1 :]
+            loaded = [] if way.residency == "sequential" else loaded
+            if sum(loaded) + sizes[kind] > budget:
+                return WayAnswer(True, index)
+            loaded.append(sizes[kind])
         return WayAnswer(False)
 
     return rule
@@ -64,32 +64,32 @@ def test_what_is_left_fails_and_passes_without_any_one(
 
     ways = list(shrink(start, rule))
     assert len(set(ways)) == len(ways), "each is another one"
-    found = ways[-1]
-    assert rule(found).fails
-    assert len(found.order) <= len(order)
-    assert set(found.order) <= set(order)
-    for at in range(len(found.order) if len(found.order) > 1 else 0):
+    smallest = ways[-1]
+    assert rule(smallest).fails
+    assert len(smallest.order) <= len(order)
+    assert set(smallest.order) <= set(order)
+    for index in range(len(smallest.order) if len(smallest.order) > 1 else 0):
         reached()
-        fewer = Way(found.order[:at] + found.order[at + 1 :], found.residency)
+        fewer = Way(smallest.order[:index] + smallest.order[index + 1 :], smallest.residency)
         assert not rule(fewer).fails
-    assert last(order, rule, residency) == found
+    assert last(order, rule, residency) == smallest
 
 
 @given(st.lists(st.integers(0, 99), unique=True, min_size=1, max_size=40), st.data())
 def test_exactly_what_is_needed_is_left_in_its_order(items: list[int], data: st.DataObject) -> None:
     needed = set(data.draw(st.lists(st.sampled_from(items), min_size=1)))
-    asked: list[Sequence[int]] = []
+    tried: list[Sequence[int]] = []
 
     def fails(some: Sequence[int]) -> bool:
-        asked.append(some)
+        tried.append(some)
         return needed <= set(some)
 
     ways = [items, *shrink_list(items, fails)]
-    assert ways[-1] == [one for one in items if one in needed]
+    assert ways[-1] == [item for item in items if item in needed]
     assert all(len(after) < len(before) for before, after in itertools.pairwise(ways))
     # twice through what is left, and for each gap between as often as it can be halved
     each = 2 + 2 * math.log2(len(items) + 1)
-    assert len(asked) <= len(needed) + (len(needed) + 1) * 2 * each
+    assert len(tried) <= len(needed) + (len(needed) + 1) * 2 * each
 
 
 @pytest.mark.parametrize(
@@ -101,18 +101,18 @@ def test_exactly_what_is_needed_is_left_in_its_order(items: list[int], data: st.
         ("abg", "bcdefgh acdefgh abdefgh+ abfgh+ ab abgh+ ab abh abg+ bg ag ab"),
     ],
 )
-def test_what_is_left_away_at_once_is_doubled_and_halved(needed: str, asked: str) -> None:
+def test_what_is_left_away_at_once_is_doubled_and_halved(needed: str, expected: str) -> None:
     """With a + behind what still fails."""
-    told: list[str] = []
+    tried: list[str] = []
 
     def fails(some: Sequence[str]) -> bool:
-        found = set(needed) <= set(some)
-        told.append("".join(some) + "+" * found)
-        return found
+        is_failing = set(needed) <= set(some)
+        tried.append("".join(some) + "+" * is_failing)
+        return is_failing
 
-    ways = ["".join(one) + "+" for one in shrink_list("abcdefgh", fails)]
-    assert " ".join(told) == asked
-    assert ways == [one for one in told if one.endswith("+")]
+    ways = ["".join(letters) + "+" for letters in shrink_list("abcdefgh", fails)]
+    assert " ".join(tried) == expected
+    assert ways == [text for text in tried if text.endswith("+")]
 
 
 def test_what_comes_behind_the_one_that_failed_goes_first() -> None:
@@ -124,9 +124,9 @@ def test_what_comes_behind_the_one_that_failed_goes_first() -> None:
 def test_only_the_one_that_failed_or_the_one_before_is_tried_alone(
     context: int, tried: list[int]
 ) -> None:
-    ask = Counted(lambda way: WayAnswer(way.order == (5, 6, 7, 8), context))
-    last((5, 6, 7, 8), ask)
-    alike = [one.order[0] for one in ask.asked if len(one.order) == 4 > len(set(one.order))]
+    rule = Counted(lambda way: WayAnswer(way.order == (5, 6, 7, 8), context))
+    last((5, 6, 7, 8), rule)
+    alike = [way.order[0] for way in rule.tried if len(way.order) == 4 > len(set(way.order))]
     assert alike == tried
 
 
@@ -135,48 +135,48 @@ def test_the_other_order_has_all_of_them() -> None:
 
 
 def test_where_each_is_needed_each_is_asked_for_once() -> None:
-    asked: list[Sequence[int]] = []
-    assert list(shrink_list(range(40), lambda some: bool(asked.append(some)))) == []
-    assert len(asked) == 40
+    tried: list[Sequence[int]] = []
+    assert list(shrink_list(range(40), lambda some: bool(tried.append(some)))) == []
+    assert len(tried) == 40
 
 
 def test_all_that_are_the_same_are_left_away_together() -> None:
-    ask = Counted(lambda way: WayAnswer(way.order.count(3) >= 10))
-    assert last(tuple(range(10)) * 10, ask).order == (3,) * 10
-    assert len(ask.asked) < 30, "some for ten kinds, and one for each of ten contexts"
+    rule = Counted(lambda way: WayAnswer(way.order.count(3) >= 10))
+    assert last(tuple(range(10)) * 10, rule).order == (3,) * 10
+    assert len(rule.tried) < 30, "some for ten kinds, and one for each of ten contexts"
 
 
 @reaches(0.03)
 @given(ORDERS, st.lists(st.integers(1, 9), min_size=6, max_size=6), st.integers(9, 60))
 def test_a_domain_that_is_full(order: tuple[int, ...], sizes: list[int], budget: int) -> None:
-    ask = Counted(full(sizes, budget))
-    if not ask(Way(order, "resident")).fails:
+    rule = Counted(full(sizes, budget))
+    if not rule(Way(order, "resident")).fails:
         return
     reached()
-    found = last(order, ask)
-    assert sum(sizes[kind] for kind in found.order) > budget
-    assert ask(found).context == len(found.order) - 1
+    smallest = last(order, rule)
+    assert sum(sizes[kind] for kind in smallest.order) > budget
+    assert rule(smallest).context == len(smallest.order) - 1
 
 
 def test_66_of_the_same_size_need_few_runs() -> None:
-    ask = Counted(full([66_591_232] * 66, 3_650_722_201))
-    assert last(range(66), ask).order == (54,) * 55
-    assert len(ask.asked) < 9
+    rule = Counted(full([66_591_232] * 66, 3_650_722_201))
+    assert last(range(66), rule).order == (54,) * 55
+    assert len(rule.tried) < 9
     small_between = Counted(full([10_522_368, 66_591_232], 3_650_722_201))
     assert last([0, 1] * 66, small_between).order == (1,) * 55
-    assert len(small_between.asked) < 12
+    assert len(small_between.tried) < 12
 
 
 @pytest.mark.parametrize("residency", RESIDENCIES)
 def test_the_simplest_residency_that_fails(residency: Residency) -> None:
     def rule(way: Way) -> WayAnswer:
-        order = {name: at for at, name in enumerate(("sequential", "window", "resident"))}
+        order = {name: index for index, name in enumerate(("sequential", "window", "resident"))}
         return WayAnswer(way.order.count(2) > 1 and order[way.residency] >= order[residency], None)
 
     assert last((0, 1, 2, 3, 2), rule) == Way((2, 2), residency)
 
 
 def test_one_context_stays_one() -> None:
-    ask = Counted(lambda way: WayAnswer(True, 0))
-    assert last((7,), ask) == Way((7,), "resident")
-    assert ask.asked == [Way((7,), "resident")]
+    rule = Counted(lambda way: WayAnswer(True, 0))
+    assert last((7,), rule) == Way((7,), "resident")
+    assert rule.tried == [Way((7,), "resident")]

@@ -1,4 +1,4 @@
-"""Which cases can be taken apart, and what a run says of them."""
+"""Cases that can be reduced, and their records in runs."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ CASE = "model.pte::test_contexts[sim-v73-htp-2.51.0-model.pte-resident-66]"
     ],
 )
 def test_what_cannot_be_taken_apart(
-    case: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "made.onnx").write_bytes(epcontext([], others=1))
     monkeypatch.chdir(tmp_path)
     lab = load_lab(SIMULATED_LAB)
     catalog = Catalog.of(lab, os.environ, tmp_path / "cache")
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=message):
         find_subject(case, SIMULATED_LAB, lab, catalog, NO_OPTIONS)
 
 
@@ -53,19 +53,19 @@ def test_a_case_in_a_run(tmp_path: Path) -> None:
     for case in (CASE, other, "suites/test_a.py::test_b[1]", "one.bin::test_contexts[1]"):
         folder.journal.append(record(case=case, outcome="failed"))
     finish(folder, exit_code=1)
-    found = find_record(CASE, None, tmp_path)
-    assert found.case == CASE
+    found_record = find_record(CASE, None, tmp_path)
+    assert found_record.case == CASE
     short = find_record("one.bin::test_contexts", folder.path, tmp_path)
     assert short.case == "one.bin::test_contexts[1]"
-    with pytest.raises(ConfigError, match="has no case none") as told:
+    with pytest.raises(ConfigError, match="has no case none") as raised:
         find_record("none.bin::test_contexts", folder.path, tmp_path)
-    assert told.value.choices == [CASE, other, "one.bin::test_contexts[1]"]
-    with pytest.raises(ConfigError, match="no run has model") as told:
+    assert raised.value.choices == [CASE, other, "one.bin::test_contexts[1]"]
+    with pytest.raises(ConfigError, match="no run has model") as raised:
         find_record(CASE.replace("66", "5"), None, tmp_path)
-    assert told.value.choices == [CASE, other]
-    with pytest.raises(ConfigError, match="several cases have this name") as told:
+    assert raised.value.choices == [CASE, other]
+    with pytest.raises(ConfigError, match="several cases have this name") as raised:
         find_record("model.pte::test_contexts", None, tmp_path)
-    assert told.value.choices == [CASE, other]
+    assert raised.value.choices == [CASE, other]
     with pytest.raises(ConfigError, match="is no run's folder"):
         find_record(CASE, tmp_path / "none", tmp_path)
 

@@ -109,7 +109,7 @@ def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: Devic
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--case", SESSION.replace("tiny", "huge"), "--axis", "qnn"], "has no case [huge]"),
         (["--case", SESSION, "--axis", "qnn", "--good", "2.12"], "unknown QNN version"),

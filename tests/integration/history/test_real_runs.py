@@ -98,7 +98,7 @@ def test_what_the_runs_before_show_to_be_flaky_is_not_new(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["--markdown", "--html"], "--markdown and --html do not go together"),
         (["--html", "--json"], "--html and --json do not go together"),

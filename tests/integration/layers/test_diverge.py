@@ -143,7 +143,7 @@ def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "problem"),
     [
         (["none.onnx"], "none.onnx"),
         (["a.onnx", "--against", "2.1"], "--against"),

@@ -251,7 +251,7 @@ def plain_onnx(bundle: Path, lab: DeviceRuns) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.parametrize(
-    ("file", "arguments", "says"),
+    ("file", "arguments", "message"),
     [
         ("refused.onnx", (), "fallback to CPU EP has been explicitly disabled"),
         ("model.onnx", LIMITS, WRONG),

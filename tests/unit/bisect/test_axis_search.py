@@ -14,7 +14,7 @@ TOLD: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable", "u": "
 
 
 @pytest.mark.parametrize(
-    ("given", "truth", "order", "notes"),
+    ("options", "truth", "order", "notes"),
     [
         # the widest stretch, the newest of these, as often as halving would have taken
         ({}, "gggggggggg", "0 9 4 6 2 7", ("6 of 10 candidates were run",)),
@@ -50,7 +50,7 @@ def of(spec: AxisSpec, answers: str) -> AxisFinding | Question:
 
 
 @pytest.mark.parametrize(
-    ("given", "answers", "text"),
+    ("options", "answers", "text"),
     [
         # what was called good is older: asked is what broke it, the newest first
         (
@@ -90,7 +90,7 @@ def test_which_change_is_told_first(options: dict[str, str], answers: str, text:
 
 
 @pytest.mark.parametrize(
-    ("given", "answers", "kind", "verdict", "notes"),
+    ("options", "answers", "kind", "verdict", "notes"),
     [
         (
             {},
@@ -124,7 +124,7 @@ def test_what_is_told_where_no_more_can_be_run(
 
 
 @pytest.mark.parametrize(
-    ("given", "answers", "at", "why"),
+    ("options", "answers", "place", "why"),
     [
         ({}, "???", 0, "the oldest"),
         ({}, "g??", 2, "the newest"),

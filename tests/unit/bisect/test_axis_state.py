@@ -37,7 +37,7 @@ def test_places_weights_and_tallies_are_those_of_what_can_be_tested() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "ends"),
+    ("options", "ends"),
     [
         ({}, [0, 4]),
         ({"good": "2.12"}, [2, 4, 0]),
@@ -59,7 +59,7 @@ def test_an_end_that_cannot_be_tested_has_a_neighbour_for_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "given", "notes"),
+    ("answers", "options", "notes"),
     [
         (["", ""], {"good": "2.10", "bad": "2.11"}, ()),
         (["n", ""], {}, ("could not be tested: 2.10",)),
@@ -77,7 +77,7 @@ def test_nothing_is_said_of_what_is_not_known(
 
 
 @pytest.mark.parametrize(
-    ("given", "states", "notes"),
+    ("options", "states", "notes"),
     [
         ({"good": "2.10", "bad": "2.11"}, ["good", "bad"], ()),
         ({"good": "2.10", "bad": "2.11"}, ["good", None], ()),

@@ -30,7 +30,7 @@ class MockProcess:
 
 
 @pytest.mark.parametrize(
-    ("pieces", "told"),
+    ("pieces", "expected"),
     [
         ([WAITS], 1),
         ([WAITS[:20], WAITS[20:]], 1),

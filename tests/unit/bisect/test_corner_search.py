@@ -132,7 +132,7 @@ def test_pairs_that_are_the_other_way_round_are_searched_all_the_same() -> None:
     assert found_in(finding) == {"qnn": ({"ort": "1.22"}, "2.10", "2.11")}
 
 
-@pytest.mark.parametrize("which", ["good", "bad"])
+@pytest.mark.parametrize("end", ["good", "bad"])
 def test_a_named_pair_that_cannot_be_tested_is_asked_for_anew(end: str) -> None:
     spec = corners(3, 3)
     hole = getattr(spec, end)
@@ -145,7 +145,7 @@ def test_a_named_pair_that_cannot_be_tested_is_asked_for_anew(end: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("holes", "bad", "kind", "said", "searched"),
+    ("holes", "bad", "kind", "text", "searched"),
     [
         # qnn alone cannot be tested, ort alone passes: qnn is needed
         ("qnn", "both", "range", "qnn makes it fail, alone or only together with ort", {"qnn"}),

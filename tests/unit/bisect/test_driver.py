@@ -255,7 +255,7 @@ def test_a_version_that_is_held_and_cannot_be_had_is_wrong_input(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("axis", "without", "says"),
+    ("axis", "without", "message"),
     [
         ("ort", {"ort": None}, "does not use ONNX Runtime"),
         ("compiler", {"by": None}, "takes no contexts"),

@@ -21,7 +21,7 @@ MENDED = VersionChange.of("fix", "5", "8", ["6", "7"])
 
 
 @pytest.mark.parametrize(
-    ("change", "fields", "where", "text"),
+    ("change", "fields", "location", "text"),
     [
         (BROKE, {"last_good": "3", "first_bad": "4"}, "4", "last good 3, first bad 4"),
         (

@@ -69,7 +69,7 @@ def test_what_goes_to_pytest_has_its_secrets_in_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "given", "says"),
+    ("stored", "arguments", "message"),
     [
         (["-q"], [], None),
         (["-q"], ["-q"], None),

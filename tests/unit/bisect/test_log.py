@@ -177,7 +177,7 @@ def test_a_long_name_that_is_none_is_shown_in_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "over"),
+    ("entries", "is_over"),
     [
         ([], False),
         ([Resumed()], False),

@@ -28,7 +28,7 @@ CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
 
 
 @pytest.mark.parametrize(
-    ("given_", "why"),
+    ("failed_record", "why"),
     [
         (FAILED, f"failed: {error().call}"),
         (record(outcome="failed", error=error(api=None, code=None, symbol=None)), "failed: Fail"),
@@ -40,7 +40,7 @@ def test_what_counts_as_bad_is_told_with_its_call(failed_record: CaseRecord, why
 
 
 @pytest.mark.parametrize(
-    ("match", "given_", "answer"),
+    ("match", "run_record", "answer"),
     [
         (None, record(), "good"),
         (None, FAILED, "bad"),
@@ -238,7 +238,7 @@ FIGURES = {
 
 
 @pytest.mark.parametrize(
-    ("text", "holds"),
+    ("text", "is_met"),
     [
         ("a > 5", True),
         ("Upper.Case == 7", True),
@@ -357,7 +357,7 @@ def test_how_far_is_far_enough(text: str, factor: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tells", "text"),
+    ("detectable", "text"),
     [
         (1.2345, "this computer is too noisy to tell less than x 1.23"),
         (None, "this computer is too noisy to tell it"),

@@ -150,7 +150,7 @@ PAIRS: dict[str, Any] = {"axes": (), "good": "qnn=2.47,ort=1.24.1", "bad": "qnn=
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "message"),
     [
         ({"axes": ("qnm",)}, "unknown axis"),
         ({"axes": ("qnn", "qnn")}, "one axis is searched"),

@@ -251,7 +251,7 @@ def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
     assert "not over" in (bisection.folder.path / "report.html").read_text()
 
 
-@pytest.mark.parametrize(("spread", "said"), [(1.6, True), (1.001, False)])
+@pytest.mark.parametrize(("spread", "is_noisy"), [(1.6, True), (1.001, False)])
 def test_a_computer_that_is_too_noisy_says_so_before_the_answer(
     tmp_path: Path, spread: float, is_noisy: bool
 ) -> None:

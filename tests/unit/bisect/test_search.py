@@ -280,7 +280,7 @@ def test_what_turned_out_untestable_is_never_asked_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("options", "text"),
     [
         ({"good": "9"}, "good: '9' is not one"),
         ({"good": "2.10", "bad": "2.10"}, "cannot be good and bad"),
@@ -300,7 +300,7 @@ def test_a_spec_that_makes_no_sense_is_refused(options: dict[str, object], text:
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("options", "text"),
     [
         ({"candidates": (("1", "1"), ("2",))}, "qnn: 1 listed twice"),
         ({"axes": ("qnn", "qnn")}, "both axes are 'qnn'"),

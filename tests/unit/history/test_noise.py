@@ -112,7 +112,7 @@ def test_the_scale_that_runs_were_drawn_with_is_found_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "new", "most", "kept"),
+    ("base", "new", "most", "expected"),
     [
         ([1, 0, 1, 1], [1], 9, [1, NAN, 1, 1]),
         ([1, 1, 1, 1], [1], 2, [NAN, NAN, 1, 1]),

@@ -131,7 +131,7 @@ def test_a_ratio_is_that_of_the_figures_beside_it(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "expected"),
     [
         (
             {"conv": [60], "relu": [40]},

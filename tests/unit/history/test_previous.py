@@ -31,7 +31,7 @@ ONE = attempt("a passed")
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("command", "other", "same"),
     [
         ("pytest -m device", "/x/bin/pytest -m device", True),
         ("pytest -m device --qnn 2.50.40", "pytest -m device --qnn=2.51.0 --ort 1.27.0", True),

@@ -185,7 +185,7 @@ def test_a_case_with_a_zero_in_its_name_is_the_same_to_all(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "says"),
+    ("field", "value", "message"),
     [
         ("attempt", b"-1180591620717411303424", "attempt: "),
         ("attempt", b"1180591620717411303424", "attempt: "),

@@ -170,7 +170,7 @@ def warmer(*durations: float | None) -> list[list[Attempt]]:
 
 
 @pytest.mark.parametrize(
-    ("took", "hotter"),
+    ("durations", "hotter"),
     [
         ((*USUAL, 1200, 1201), 20),  # it came with BASE
         ((*USUAL, 1200, 1001, 1201), 30),  # with the run before that, which BASE did not bear out

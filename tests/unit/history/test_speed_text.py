@@ -83,7 +83,7 @@ def test_only_the_first_are_told_and_how_many_more_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "asked"),
+    ("more", "needed"),
     [
         ({"more_new": 1}, "1 more run would tell"),
         ({"more_new": 3}, "3 more runs would tell"),
@@ -101,7 +101,7 @@ def test_a_suspect_says_what_would_tell(more: dict[str, int], needed: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("runs", "unknown", "told"),
+    ("runs", "unknown", "text"),
     [
         (3, 1, " (1 run before, 2 new: their noise shows in earlier runs of the same cases)"),
         (4, 1, " (2 runs before, 2 new: their noise shows in earlier runs of the same cases)"),

@@ -58,7 +58,7 @@ def state_after(text: str) -> CaseState:
 
 
 @pytest.mark.parametrize(
-    ("nights", "kind", "since", "sure"),
+    ("nights", "kind", "since", "is_sure"),
     [
         ("P", "passing", 1, False),
         ("P P P", "passing", 1, True),
@@ -288,7 +288,7 @@ def test_ten_nights_of_a_flaky_case(rate: float, version: Callable[[int], str]) 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("at", range(1, 9))
+@pytest.mark.parametrize("turn", range(1, 9))
 def test_ten_nights_of_a_regression_and_of_a_fix(version: Callable[[int], str], turn: int) -> None:
     for breaks in (True, False):
         kinds = kinds_by_night(lambda night, breaks=breaks: (night >= turn) is breaks, version)  # type: ignore[misc]

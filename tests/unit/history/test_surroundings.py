@@ -26,7 +26,7 @@ USUAL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "expected"),
     [
         ({}, []),
         ({"hottest_c": 44.9, "clock_limit_khz": 2_700_000, "cases_before": 10}, []),
@@ -55,7 +55,7 @@ def test_what_is_far_apart_is_told(changed: dict[str, Any], expected: list[str])
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "said"),
+    ("was", "now", "expected"),
     [
         ({"clock_limit_khz": 2_000_000}, {"clock_limit_khz": 1_900_000}, []),
         (
@@ -95,7 +95,7 @@ def test_of_many_cases_the_middle_counts_and_no_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "new", "said"),
+    ("base", "new", "expected"),
     [
         ({"a.py": "1"}, {"a.py": "1"}, ()),
         ({"a.py": "1", "b.py": "2"}, {"b.py": "3", "a.py": "1"}, ("b.py",)),
@@ -140,7 +140,7 @@ def test_only_files_that_cases_may_use_can_have_brought_it(
 
 
 @pytest.mark.parametrize(
-    ("base", "new", "gone"),
+    ("base", "new", "missing"),
     [
         (["a", "b"], ["a"], ("b",)),
         (["a"], ["a", "b"], ()),

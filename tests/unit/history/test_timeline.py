@@ -180,7 +180,7 @@ def told_of(*runs: str) -> dict[str, tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize(
-    ("runs", "told"),
+    ("runs", "expected"),
     [
         # a night goes on with newer versions, and its case with them
         (
@@ -421,7 +421,7 @@ def test_json_keeps_to_its_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("name", "other", "same"),
     [
         ("sim-htp-2.50.40-a", "sim-htp-2.51.0-a", True),
         ("sim-htp-2.50.40-ort-1.27.0-a", "sim-htp-2.51.0-by-2.47.0-a", True),

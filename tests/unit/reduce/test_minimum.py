@@ -34,7 +34,7 @@ def two(way: Way, number: int) -> RunAnswer:
 
 
 @pytest.mark.parametrize(
-    ("order", "rule", "found", "runs"),
+    ("order", "rule", "expected", "runs"),
     [
         ((1, 1), two, Minimum(Way((1, 1), "sequential"), True, True, None), 7),
         ((0, 1), two, Minimum(Way((0, 1), "resident"), False), 10),

@@ -93,7 +93,7 @@ def test_exactly_what_is_needed_is_left_in_its_order(items: list[int], data: st.
 
 
 @pytest.mark.parametrize(
-    ("needed", "asked"),
+    ("needed", "expected"),
     [
         # 1 and 2 go; 4 and then 2 do not where f is among them; what is behind it goes one by one
         ("f", "bcdefgh+ defgh+ h fgh+ h gh fh+ f+"),

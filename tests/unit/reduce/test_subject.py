@@ -22,7 +22,7 @@ CASE = "model.pte::test_contexts[sim-v73-htp-2.51.0-model.pte-resident-66]"
 
 
 @pytest.mark.parametrize(
-    ("case", "says"),
+    ("case", "message"),
     [
         ("model.pte", "is no test of contexts in a file"),
         ("suites/test_limit.py::test_limit[sim-v73-htp-2.51.0]", "test_limit. is no test of"),

@@ -128,7 +128,6 @@ class AxisState:
         )
 
     def question(self, index: int, why: str) -> Question:
-        """Return the question that runs the testable candidate at `index`."""
         return Question(at=(self.names[index],), number=self.evidence.runs + 1, why=why)
 
     def ends(self) -> Iterator[int]:
@@ -150,7 +149,6 @@ class AxisState:
         yield last - first
 
     def change(self, verdicts: Verdicts, low: int, high: int) -> VersionChange:
-        """Return the change between two candidates, with all candidates between them."""
         between = self.spec.searched()[self.places[low] + 1 : self.places[high]]
         direction: Direction = "regression" if verdicts[low] == "good" else "fix"
         return VersionChange.of(direction, self.names[low], self.names[high], between)
@@ -205,7 +203,6 @@ class AxisState:
         )
 
     def _false_claims(self, states: Verdicts) -> Iterator[str]:
-        """Yield a note for each claim of the user that turned out wrong."""
         claims = zip(self.names, self.claims, states or [None] * len(self.names), strict=True)
         known = [(name, claim, state) for name, claim, state in claims if claim and state]
         wrong = [(name, claim, state) for name, claim, state in known if claim != state]
@@ -304,7 +301,6 @@ def _no_change(state: AxisState, verdicts: Verdicts) -> AxisFinding:
 
 
 def _turn_notes(changes: Sequence[VersionChange], states: Verdicts) -> Iterator[str]:
-    """Describe the changes from end to end, unless there is just one regression."""
     if [change.direction for change in changes] == ["fix"]:
         yield (
             "older versions are bad and newer ones good: this version fixed it, or is the oldest "
@@ -410,7 +406,6 @@ class _Corners:
                 yield place, self._bad[1 - place]
 
     def line(self, place: int, version: str) -> tuple[AxisSpec, Evidence]:
-        """Return the search on the axis at `place` with the other held at `version`."""
         spec, evidence = self._spec, self._evidence
         tallies: dict[Point, Tally] = {
             (pair[place],): tally
@@ -429,7 +424,6 @@ class _Corners:
         return line, replace(evidence, tallies=tallies, runs=runs)
 
     def answer(self, searches: list[HeldSearch]) -> CornersFinding:
-        """Return the finding from the corners and the searches of the axes."""
         first, second = self._spec.axes
         alone = {axis: self._verdict(point) for axis, point in self._mixed.items()}
         fails_with: str | None
@@ -464,7 +458,6 @@ class _Corners:
         fails_with: str | None = None,
         searches: tuple[HeldSearch, ...] = (),
     ) -> CornersFinding:
-        """Return a finding, with the runs and the corners that were run."""
         spec, evidence = self._spec, self._evidence
         notes = [*notes, *self._false_claims()]
         corners = (spec.good, spec.bad, *self._mixed.values())
@@ -502,7 +495,6 @@ class _Corners:
         return " with ".join(map(" ".join, zip(self._spec.axes, point, strict=True)))
 
     def _false_claims(self) -> Iterator[str]:
-        """Yield a note for each claim of the user that turned out wrong."""
         if self._swapped:
             yield "the pairs are the other way round than said"
             return
@@ -602,7 +594,6 @@ class Bisection(Loop[Finding]):
         return Question(at=good, number=question.number, why="what others are compared with")
 
     def _sizes(self, comparison: Comparison) -> _Sizes:
-        """Return the measurements at each point, oldest first."""
         sizes: _Sizes = {}
         for entry, record in self._recorded_runs():
             if record.outcome == "passed":

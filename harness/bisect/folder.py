@@ -93,7 +93,6 @@ class Log(Generic[AnySpec]):
         return bool(self.entries) and isinstance(self.entries[-1], Concluded)
 
     def evidence(self) -> Evidence:
-        """Return the evidence from all answers."""
         evidence = Evidence()
         for entry in self.entries:
             if isinstance(entry, Answered):
@@ -111,7 +110,6 @@ class Log(Generic[AnySpec]):
         return [entry.at for entry in self.entries if isinstance(entry, Question)]
 
     def pending(self) -> Question | None:
-        """Return the last question if it is not answered."""
         last: Question | None = None
         for entry in self.entries:
             if isinstance(entry, Question):
@@ -130,12 +128,7 @@ def to_line(entry: Entry) -> str:
     return json.dumps(safe, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def read_log(
-    text: str,
-    spec: type[BaseModel] = Task,
-    *,
-    file: str | None = None,
-) -> Log[Any]:
+def read_log(text: str, spec: type[BaseModel] = Task, *, file: str | None = None) -> Log[Any]:
     """Read a log; `spec` is the model of its search, by default a bisection.
 
     A last line without a newline comes from a writer that died, and is dropped. Raises ConfigError
@@ -221,7 +214,6 @@ class SearchFolder(Generic[AnySpec]):
         return cls(path.resolve())
 
     def discard(self) -> None:
-        """Close the folder and remove it with all its runs."""
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
 

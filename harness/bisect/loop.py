@@ -204,7 +204,6 @@ def judge(
 
 
 def _problem(output: Path, exit_code: int | None) -> str:
-    """Return the last error line of pytest's output."""
     try:
         with output.open("rb") as stream:
             stream.seek(max(0, output.stat().st_size - _KEPT_BYTES))

@@ -21,12 +21,7 @@ from harness.core.codes import same_code
 from harness.core.errors import ConfigError
 from harness.diagnosis.error import ErrorRecord, Part
 from harness.history.attempts import resolution_of, unit_of
-from harness.history.performance import (
-    MOST_RUNS,
-    Change,
-    interval,
-    judge as judge_noisy,
-)
+from harness.history.performance import MOST_RUNS, Change, interval, judge as judge_noisy
 from harness.results.drift import NOT_KEPT, Output, steps_of
 from harness.results.op_events import cost_of, dearest
 from harness.results.record import CaseRecord
@@ -101,7 +96,6 @@ class Evidence:
     troubles: int = 0
 
     def plus(self, point: Point, answer: RunAnswer) -> Evidence:
-        """Return the evidence with one more run."""
         if answer == "unknown":
             return replace(self, unknown=self.unknown + 1, troubles=self.troubles + 1)
         tallies = {**self.tallies, point: self.of(point).plus(answer)}
@@ -112,11 +106,9 @@ class Evidence:
         return replace(self, troubles=0)
 
     def of(self, point: Point) -> Tally:
-        """Return the answers of a point."""
         return self.tallies.get(point, NOTHING)
 
     def untestable(self) -> frozenset[Point]:
-        """Return the points that turned out to be untestable."""
         return frozenset(point for point, tally in self.tallies.items() if tally.untestable)
 
     def wasted(self) -> int:
@@ -275,7 +267,6 @@ class Comparison:
 
     @property
     def step(self) -> float:
-        """Return the resolution of the measurement, in its own unit."""
         return 1.0 if self.is_of_op else resolution_of(self.name)
 
     @property
@@ -316,7 +307,6 @@ class Comparison:
         return Judged("bad" if change.verdict == bad_verdict else "good", why)
 
     def value(self, figures: Mapping[str, object]) -> float:
-        """Return the measurement. Raises Unmeasured."""
         value = figure(figures, self.name)
         if not math.isfinite(value):
             raise Unmeasured(f"{self.name} is not a finite number")
@@ -400,11 +390,7 @@ class Match:
         return self.reference(good_runs) is not None
 
     def judge(
-        self,
-        record: CaseRecord,
-        *,
-        good: float | None = None,
-        changes: Sequence[Output] = (),
+        self, record: CaseRecord, *, good: float | None = None, changes: Sequence[Output] = ()
     ) -> Judged:
         """Return the answer of a run.
 

@@ -98,7 +98,6 @@ def _blocks(result: BisectionResult) -> Iterator[Block]:
 
 
 def _edge(result: BisectionResult, edge: Edge) -> Iterator[Block]:
-    """Yield both sides of a change, and the findings of preflight."""
     sides = result.sides(edge)
     version = dict(zip(result.axes, sides[1].at, strict=True))[edge.axis]
     named = f" at {edge.axis} {version}" if len(result.edges) > 1 else ""
@@ -253,7 +252,6 @@ def _simulated(result: BisectionResult) -> str | None:
 
 
 def _notes(result: BisectionResult) -> Iterator[str]:
-    """Yield the notes on the search, and on those of single axes."""
     if result.answer is not None:
         yield from result.answer.notes
     if isinstance(result.answer, CornersFinding):
@@ -332,7 +330,6 @@ def _outermost_folders(paths: Iterable[str]) -> list[str]:
 
 
 def _side_cells(run: Run) -> dict[str, object]:
-    """Return the cells of one side of a change."""
     cells: dict[str, object] = {"answer": run.answer}
     if (record := run.record) is None:
         return cells
@@ -361,10 +358,7 @@ REPORT_PAGE: Final = "report.html"
 
 
 def write_reports(
-    folder: BisectFolder,
-    finding: Finding | None,
-    catalog: Catalog | None,
-    cache: Path,
+    folder: BisectFolder, finding: Finding | None, catalog: Catalog | None, cache: Path
 ) -> BisectionResult:
     """Build and write the result; without a catalog the libraries are not compared.
 

@@ -162,11 +162,7 @@ _ONE_AXIS: Final = (
     "one axis is searched; of two, --good qnn=V,ort=V --bad qnn=V,ort=V tells which of them "
     "matters (`pytest --qnn all --ort all` runs all pairs)"
 )
-_OPTIONS: Final = {
-    "repeat": "--repeat",
-    "max_runs": "--max-runs",
-    "candidates": "--versions",
-}
+_OPTIONS: Final = {"repeat": "--repeat", "max_runs": "--max-runs", "candidates": "--versions"}
 Ends = Mapping[str, Mapping[AxisName, str]]
 """{"--good" or "--bad": {axis: version}}, as far as they are named."""
 
@@ -245,7 +241,6 @@ def replay_log(file: Path, reports: Path) -> BisectFolder:
 
 
 def _axes(request: Request) -> tuple[tuple[AxisName, ...], Ends]:
-    """Return the axes to search, and the ends that are named."""
     unknown = [axis for axis in request.axes if axis not in VERSIONS]
     if unknown:
         raise ConfigError(f"unknown axis {unknown[0][:80]!r}", field="--axis", choices=VERSIONS)
@@ -330,7 +325,6 @@ def _candidates(
 
 
 def _specs(axis: AxisName, request: Request, specs: Mapping[AxisName, str]) -> list[str]:
-    """Return the user's specs of the versions of an axis, searched or held."""
     if axis in request.axes and request.candidates is not None:
         return [request.candidates]
     return [specs[axis]] if axis in specs else []

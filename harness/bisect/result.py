@@ -68,7 +68,6 @@ class VersionChange(Part):
 
     @property
     def description(self) -> str:
-        """The change as text."""
         words = ("last good", "first bad")
         if self.direction == "fix":
             words = ("last bad", "first good")
@@ -88,7 +87,6 @@ class FlakyVersion(Part):
 
     @property
     def description(self) -> str:
-        """The disagreement as text, with the number of runs that would settle it."""
         return (
             f"flaky: {self.failed} of {self.runs} failed at {' with '.join(self.at)}; with "
             f"--repeat {self.repeats} a miss is less likely than 1 % at that rate"
@@ -292,7 +290,6 @@ class BisectionResult(Part):
         return self.runs[edge.before - 1], self.runs[edge.after - 1]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the content of result.json."""
         return self.model_dump(mode="json", exclude={"folder", "next", "exit_code"})
 
 

@@ -41,7 +41,6 @@ class Bound:
         return limit if self.all_points is None else min(limit, self.all_points)
 
     def capped(self, max_runs: int | None) -> Bound:
-        """Return this bound with at most `max_runs` runs."""
         if max_runs is None:
             return self
         runs, alike = min(self.runs, max_runs), min(self.alike, max_runs)
@@ -111,7 +110,6 @@ class AxisSpec(_Spec):
         return (self.good,) if self.good is not None else None
 
     def points(self) -> Iterator[Point]:
-        """Yield all candidates."""
         return ((name,) for name in self.candidates)
 
     def searched(self) -> tuple[str, ...]:
@@ -229,11 +227,9 @@ class Search(ABC, Generic[SpecType, Finding_co]):
         return step
 
     def answer(self, question: Question, answer: RunAnswer) -> None:
-        """Add the answer of a run. `unknown` means that the lab failed: it is run again."""
         self.evidence = self.evidence.plus(question.at, answer)
 
     def resume(self) -> None:
-        """Continue after the lab was repaired."""
         self.evidence = self.evidence.resumed()
 
     @abstractmethod
@@ -275,7 +271,6 @@ class Task(Part):
         return frozenset(self.search.points())
 
     def versions(self, point: Point) -> dict[AxisName, str]:
-        """Return all versions that are fixed in a run at a point."""
         return {**self.held, **dict(zip(self.axes, point, strict=True))}
 
     def arguments(self, point: Point, reports: Path, devices: Sequence[str]) -> list[str]:

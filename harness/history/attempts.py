@@ -19,14 +19,7 @@ from harness.core.errors import Cause
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.diagnosis.error import Outcome
 from harness.report.summary import server_gone
-from harness.results.coverage import (
-    LOST_TO,
-    VERDICTS,
-    Fault,
-    Standing,
-    fault_of,
-    standing_of,
-)
+from harness.results.coverage import LOST_TO, VERDICTS, Fault, Standing, fault_of, standing_of
 from harness.results.drift import KEPT
 from harness.results.journal import Damage, SkippedLines, lines_in, without_gc
 from harness.results.record import NO_CAUSE, CaseRecord, PlacementRecord, is_figure
@@ -169,7 +162,6 @@ class Attempt:
 
     @property
     def has_verdict(self) -> bool:
-        """True if it says something about the target."""
         return self.standing in VERDICTS
 
     @property
@@ -271,7 +263,6 @@ class CaseAttempts:
 
     @property
     def is_flaky(self) -> bool:
-        """True if it both passed and failed."""
         return bool(self.passed and self.failed)
 
     @property
@@ -281,7 +272,6 @@ class CaseAttempts:
 
     @property
     def verdicts(self) -> int:
-        """The number of attempts with a verdict."""
         return self.passed + self.failed
 
 

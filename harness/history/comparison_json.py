@@ -32,7 +32,6 @@ class CaseSide(Part):
 
     @classmethod
     def of(cls, attempt: Attempt | None) -> CaseSide | None:
-        """Return the side of an attempt; None without one."""
         if attempt is None:
             return None
         signature = attempt.signature if attempt.is_bad else None

@@ -28,13 +28,7 @@ from harness.history.comparison import (
     groups,
 )
 from harness.history.ops import OpChange, OpsCompared, Remade, judge_ops
-from harness.history.performance import (
-    EFFECT,
-    SpeedCompared,
-    SpeedRow,
-    interval,
-    judge_speed,
-)
+from harness.history.performance import EFFECT, SpeedCompared, SpeedRow, interval, judge_speed
 from harness.history.previous import runs_around
 from harness.history.surroundings import named_files
 from harness.report import document

@@ -87,10 +87,7 @@ attempts: Final = Table(
     *_texts("cause", "known_issue", "diagnosis", "signature", "error", nullable=True),
     *_texts("server", "cause_id", "figures", "files_sha256", nullable=True),
 )
-Index(
-    "attempts_of_kin",
-    *(attempts.c[name] for name in ("kin", "run", "outcome", "cause")),
-)
+Index("attempts_of_kin", *(attempts.c[name] for name in ("kin", "run", "outcome", "cause")))
 Index(
     "attempts_of_cause",
     *(attempts.c[name] for name in ("cause_id", "run", "kin")),

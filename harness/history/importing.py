@@ -176,7 +176,6 @@ def validate_filter(database: Database, criteria: Filter) -> None:
 def _rows(
     run: str, journal: Path, devices: DeviceSums, left_out: SkippedLines
 ) -> Iterator[dict[str, object]]:
-    """Yield the rows of a journal's attempts; add other lines to `devices` and `left_out`."""
     for number, line in lines_in(journal):
         if isinstance(line, Damage):
             left_out.add(line)

@@ -255,7 +255,6 @@ class Change:
 
     @property
     def size(self) -> float:
-        """The factor of the change, at least 1."""
         return max(self.ratio, 1 / self.ratio)
 
 
@@ -278,7 +277,6 @@ class JudgedSpeed:
 
     @property
     def all(self) -> list[Change]:
-        """The common changes of groups, and that of each row."""
         return [*(change for change in self.common if change is not None), *self.changes]
 
 
@@ -368,12 +366,7 @@ def _of_lines(
 
 
 def _changes(
-    names: Sequence[Hashable],
-    base: Array,
-    new: Array,
-    scale: Array,
-    known: Mask,
-    effect: float,
+    names: Sequence[Hashable], base: Array, new: Array, scale: Array, known: Mask, effect: float
 ) -> list[Change]:
     last = new[:, -MOST_RUNS:]
     every, base = base, level(base, last, scale, MOST_RUNS)

@@ -80,7 +80,6 @@ def _before(folder: RunFolder) -> list[Path]:
 
 
 def _selecting(selection: object, runs: Iterable[Path]) -> Iterator[RunFolder]:
-    """Yield the finished runs with this selection."""
     for path in islice(runs, _MOST_RUNS):
         run = RunFolder(path)
         # an interrupted run has an end, too, but not all cases

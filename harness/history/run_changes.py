@@ -96,17 +96,14 @@ class StoredCause(NamedTuple):
 
     @property
     def first(self) -> int:
-        """The index of the first run that had it."""
         return min(self.cases)
 
     @property
     def last(self) -> int:
-        """The index of the last run that had it."""
         return max(self.cases)
 
     @property
     def record(self) -> ErrorRecord | None:
-        """The error of a case; None if it is not stored."""
         with contextlib.suppress(ValueError):
             return None if self.error is None else parse_model(ErrorRecord, self.error)
         return None
@@ -167,19 +164,16 @@ class StandingCounts(Counter[str]):
     flaky: int = 0
 
     def add(self, attempts: CaseAttempts) -> None:
-        """Count a case."""
         self[attempts.last.standing] += 1
         self.flaky += attempts.last.standing == "passed" and attempts.failed_unexpectedly
 
     def coverage(self, not_run: int | None = 0) -> Coverage:
-        """Return the counts as the coverage of a run."""
         lacks = not_run or 0
         selected = None if not_run is None else self.total() + lacks
         return Coverage(selected=selected, not_run=lacks, flaky=self.flaky, **dict(self))
 
     @property
     def lost(self) -> int:
-        """The number of cases that lost their verdict."""
         return sum(self.coverage().missing.values())
 
 

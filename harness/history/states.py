@@ -55,7 +55,6 @@ class CaseState:
 
     @property
     def is_flaky(self) -> bool:
-        """True if it fails now and then, so that a single run of it is no news."""
         return self.kind == "flaky"
 
     @property

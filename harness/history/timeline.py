@@ -9,12 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from harness.history.attempts import Attempt, CaseAttempts, cause_id, same_failure
 from harness.history.comparison import Pair
-from harness.history.states import (
-    CaseState,
-    format_versions,
-    state_of,
-    versions_of,
-)
+from harness.history.states import CaseState, format_versions, state_of, versions_of
 from harness.runtimes.runtime import version_key
 from harness.transport.faults import NO_SERVER
 
@@ -47,7 +42,6 @@ class Filter:
     """True for all attempts of tests that failed or lost a verdict in one of these runs."""
 
     def spans(self, started: str) -> bool:
-        """Return whether a run that started then is asked for."""
         return started >= self.since and (not self.until or started < self.until)
 
     def matches(self, attempt: Attempt) -> bool:
@@ -81,7 +75,6 @@ class CaseLine:
         return line
 
     def add(self, attempts: CaseAttempts) -> None:
-        """Add the next run."""
         now = self.last = attempts.last
         self.runs.append(attempts)
         if not now.has_verdict:
@@ -97,7 +90,6 @@ class CaseLine:
 
     @property
     def fails(self) -> bool:
-        """True if its last verdict is bad."""
         return self.judged is not None and self.judged.is_bad
 
     @cached_property
@@ -142,7 +134,6 @@ def lines_of(runs: Iterable[Mapping[str, CaseAttempts]]) -> list[CaseLine]:
 
 
 def _is_newer(now: Attempt, before: Attempt) -> bool:
-    """Return whether none of its versions is older than before."""
     both = zip(dict(versions_of(before)).items(), dict(versions_of(now)).items(), strict=False)
     pairs = ((old, new) for (_, old), (_, new) in both if old and new)
     return all(version_key(new) >= version_key(old) for old, new in pairs)

@@ -11,13 +11,7 @@ from typing import Final, Literal, NamedTuple
 from harness.core.outgoing_text import counted
 from harness.core.schema_field import Schema1
 from harness.diagnosis.error import Part, signature_text
-from harness.history.attempts import (
-    Attempt,
-    CaseAttempts,
-    attempts_by_name,
-    cause_id,
-    limits_of,
-)
+from harness.history.attempts import Attempt, CaseAttempts, attempts_by_name, cause_id, limits_of
 from harness.history.comparison import Bisectable, Pair
 from harness.history.comparison_json import CaseSide
 from harness.history.states import (

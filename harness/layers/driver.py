@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.core.errors import ConfigError
 from harness.experiments.accuracy import compare
 from harness.layers.divergence import Because, CurvePoint, Divergence, FirstOp
-from harness.layers.network import (
-    INSIDE,
-    Calculation,
-    Cpu,
-    Network,
-    NotCalculated,
-    Op,
-    Qnn,
-    Stored,
-)
+from harness.layers.network import INSIDE, Calculation, Cpu, Network, NotCalculated, Op, Qnn, Stored
 from harness.models.onnx_model import OnnxModel
 
 if TYPE_CHECKING:
@@ -190,7 +181,6 @@ class FirstWrong:
 
     @property
     def threshold(self) -> float:
-        """Threshold of arithmetic errors."""
         if self.user_threshold is not None:
             return self.user_threshold
         if self.other is not None and self.other.backend == self.tested.backend:
@@ -328,7 +318,6 @@ class FirstWrong:
                     values |= answer
 
     def _refused_ops(self, ops: Iterable[Op], refusal: NotCalculated) -> dict[str, str]:
-        """Return the reasons of ops that a refusal names."""
         reasons = {
             op.op: [refusal.nodes[n] for n in self._names(op) if n in refusal.nodes] for op in ops
         }
@@ -465,7 +454,6 @@ class FirstWrong:
         return None
 
     def _export(self, model: onnx.ModelProto, expected: Values, folder: Path) -> Path:
-        """Write a model with its inputs and expected outputs, as .npy files."""
         import numpy as np
 
         graph = model.graph

@@ -15,19 +15,8 @@ from harness.bisect.loop import run_case
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, InfraError
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
-from harness.models.compile import (
-    compile_options,
-    compiled_binary,
-    read_metadata,
-    tensor_order,
-)
-from harness.models.compiler import (
-    CompileError,
-    CompileJob,
-    InputFile,
-    ReferenceJob,
-    run_jobs,
-)
+from harness.models.compile import compile_options, compiled_binary, read_metadata, tensor_order
+from harness.models.compiler import CompileError, CompileJob, InputFile, ReferenceJob, run_jobs
 from harness.models.onnx_model import all_inputs, graphs_within, inlined
 from harness.plugin.user_files import isolated_arguments
 from harness.probe.build import ProbeBuilder
@@ -134,7 +123,6 @@ class Network:
         ]
 
     def with_outputs(self, outputs: Sequence[str]) -> onnx.ModelProto:
-        """Return the model whose outputs are these tensors."""
         last = {self.producers[name] for name in outputs}
         nodes, inputs = self._with_producers(last, range(len(self.nodes)))
         return self._model([self.nodes[i] for i in nodes], inputs, outputs)
@@ -349,7 +337,6 @@ def _name(nodes: Iterable[onnx.NodeProto]) -> None:
 
 
 def _kinds(model: onnx.ModelProto) -> dict[str, TensorKind]:
-    """Return the kinds of tensors with a fixed type and shape."""
     import numpy as np
     from onnx import helper
 
@@ -393,7 +380,6 @@ class Stored:
     kind: TensorKind
 
     def array(self) -> np.ndarray[Any, Any]:
-        """Return the values, mapped from the file."""
         import numpy as np
 
         return np.memmap(self.path, self.kind.dtype, "r", shape=self.kind.shape)
@@ -429,7 +415,6 @@ class Cpu:
         self._host, self._folder, self._count = host, folder, 0
 
     def calculate(self, calculations: Sequence[Calculation]) -> list[Calculated]:
-        """Return the results, in the same order. Raises InfraError."""
         jobs = []
         for calculation in calculations:
             self._count += 1

@@ -77,7 +77,6 @@ class MinimizeSearch(Search[Minimizing, Minimum]):
         """The most runs in all, with those spoilt by the lab."""
 
     def known(self) -> Minimum:
-        """Return the smallest failing way known so far."""
         return self._state(self.evidence)[0]
 
     def _state(self, evidence: Evidence) -> tuple[Minimum, Way | None, str]:

@@ -14,13 +14,7 @@ from harness.bench.executorch import methods_to_run, open_program
 from harness.bisect.match import Point
 from harness.bisect.request import choose_devices, pytest_root
 from harness.containers.artefact import Artefact
-from harness.containers.manifest import (
-    Expects,
-    Manifest,
-    PieceEntry,
-    RunPlan,
-    TensorEntry,
-)
+from harness.containers.manifest import Expects, Manifest, PieceEntry, RunPlan, TensorEntry
 from harness.containers.open import open_artefact
 from harness.core.cache import cache_root
 from harness.core.engine import DEFAULT_ENGINE, Engine
@@ -237,7 +231,6 @@ class Subject(BaseModel, extra="forbid", frozen=True):
         return Way(self.order, self.plan.residency)
 
     def names(self, way: Way) -> list[str]:
-        """Return the names of the contexts of a way, in its order."""
         return [self.kinds[number].name for number in way.order]
 
     def packed(self, way: Way, plan: RunPlan) -> tuple[Manifest, dict[str, Path]]:
@@ -294,11 +287,7 @@ class Minimizing(BaseModel, extra="forbid", frozen=True):
 
 
 def find_subject(
-    case: str,
-    lab_file: Path,
-    lab: Lab,
-    catalog: Catalog,
-    options: ModelOptions,
+    case: str, lab_file: Path, lab: Lab, catalog: Catalog, options: ModelOptions
 ) -> Subject:
     """Return the case with this name. Raises ConfigError for one that cannot be reduced."""
     base, parameters = split_node_id(case)

@@ -6,7 +6,7 @@ A run compared with itself has no differences.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
@@ -326,15 +326,3 @@ def _still_bad(was: Attempt, now: Attempt) -> Category:
     if named and was.diagnosis != now.diagnosis and not now.known_issue:
         return "changed"
     return "failing"
-
-
-def groups(
-    pairs: Iterable[Pair], apart: Callable[[Pair], object] = lambda _: None
-) -> list[list[Pair]]:
-    """Group cases that ended alike, the largest group first; `apart` divides them further."""
-    by_ending: dict[tuple[object, ...], list[Pair]] = {}
-    for pair in pairs:
-        shown = pair.shown
-        key = shown.outcome, shown.signature, shown.diagnosis, shown.known_issue, apart(pair)
-        by_ending.setdefault(key, []).append(pair)
-    return sorted(by_ending.values(), key=len, reverse=True)

@@ -25,7 +25,6 @@ from harness.history.comparison import (
     FailOn,
     Pair,
     compare,
-    groups,
 )
 from harness.history.ops import OpChange, OpsCompared, Remade, judge_ops
 from harness.history.performance import EFFECT, SpeedCompared, SpeedRow, interval, judge_speed
@@ -205,7 +204,7 @@ def fails_because(failed_on: Iterable[str]) -> str:
 class Alike:
     """Cases that ended alike, and advice for them."""
 
-    pairs: Sequence[Pair]
+    pairs: list[Pair]
     advice: str | None
     state: str | None = None
     """The flakiness of these cases, where it is known."""
@@ -358,21 +357,18 @@ def view_of(
     Cases of a group were alike in the base, too, so that bisecting one is enough.
     """
 
-    def state(pair: Pair) -> str | None:
-        known = comparison.states.get(pair.shown.case)
-        return known.summary if known is not None else None
-
-    def alike(name: Category) -> Iterator[Alike]:
-        def apart(pair: Pair) -> tuple[object, ...]:
-            how = bisectable(name, pair)
-            return earlier_outcome(pair), how.changed, how.hindrance, state(pair)
-
-        for group in groups(comparison[name], apart):
-            how = bisectable(name, group[0])
+    grouped: dict[Category, list[Alike]] = {}
+    for name in TITLES:
+        by_ending: dict[tuple[object, ...], Alike] = {}
+        for pair in comparison[name]:
+            now, how = pair.shown, bisectable(name, pair)
+            known = comparison.states.get(now.case)
+            state = known.summary if known is not None else None
+            ending = now.outcome, now.signature, now.diagnosis, now.known_issue
+            key = *ending, earlier_outcome(pair), how.changed, how.hindrance, state
             advice = how.hindrance if how.bisect is None else shlex.join(how.bisect)
-            yield Alike(group, advice, state(group[0]))
-
-    grouped = {name: list(alike(name)) for name in TITLES}
+            by_ending.setdefault(key, Alike([], advice, state)).pairs.append(pair)
+        grouped[name] = sorted(by_ending.values(), key=lambda group: -len(group.pairs))
     if base is None:  # without a base all cases are added: list those that fail
         grouped["added"] = [group for group in grouped["added"] if group.fails]
     return ComparisonView(

@@ -44,7 +44,6 @@ from harness.results.run_folder import (
     sortable_time,
 )
 
-_EMPTY: Final = {"started": "", "digest": "", "folder": "", "size": 0, "told": ""}
 _TOLD: Final = ("selected", "finished", "problem")
 """The fields of run.json that say how many cases the run had."""
 
@@ -94,7 +93,8 @@ def import_run(database: Database, path: Path) -> Imported:
         digest = _digest(journal)
         facts = bounded(json.dumps([info.get(name) for name in _TOLD]))
         # created if needed, and locked until the transaction ends
-        insert_new(connection, runs, {"run": run, **_EMPTY})
+        empty = {"started": "", "digest": "", "folder": "", "size": 0, "told": ""}
+        insert_new(connection, runs, {"run": run, **empty})
         stored = connection.execute(select(runs).where(runs.c.run == run).with_for_update()).one()
         if stored.folder and stored.started != sortable_time(started):
             problem = f"has the same id as another run, {stored.folder}, but another start"

@@ -23,8 +23,8 @@ from harness.history.comparison import (
     Comparison,
     Pair,
     compare as compare_briefs,
-    groups,
 )
+from harness.history.comparison_text import view_of
 from harness.results.record import CaseRecord, Expected, PlacementRecord
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
 from tests.unit.history.runs import run_folder
@@ -137,7 +137,8 @@ def test_what_fails_as_known_is_listed_and_can_be_bisected() -> None:
     before = [case("sim-htp-2.50.40", contexts=1), case("sim-htp-2.50.40", contexts=2)]
     comparison = compare([*before, case("sim-htp-2.50.40", "failed", contexts=3)], known)
     assert not comparison["new"]
-    (pairs,) = groups(comparison["known"])
+    (group,) = view_of(comparison, (), base="old", run="new").groups["known"]
+    pairs = group.pairs
     first, second = map(NewFailure.of, pairs)
     assert (first.after.known_issue, second.after.known_issue) == ("few-contexts", "few-contexts")
     command = first.command("lab.yaml", "reports")

@@ -11,11 +11,14 @@ from harness.core.errors import ConfigError
 from harness.history.attempts import Attempt, same_failure
 from harness.history.comparison import (
     CATEGORIES,
+    Bisectable,
+    Category,
     Comparison,
     FailOn,
+    Pair,
     compare,
-    groups,
 )
+from harness.history.comparison_text import view_of
 from tests.unit.history.runs import attempt, briefs
 
 ALL = "new,changed,flaky,vanished,lab,added,drift:0"
@@ -245,10 +248,15 @@ def test_alike_failures_are_one_group() -> None:
         briefs("a passed;b passed;c passed;d passed"),
         briefs("a failed message=one;b failed;c failed;d failed id=x"),
     )
-    grouped = [[pair.shown.case[-2] for pair in group] for group in groups(comparison["new"])]
+    view = view_of(comparison, (), base="old", run="new")
+    grouped = [[pair.shown.case[-2] for pair in group.pairs] for group in view.groups["new"]]
     assert grouped == [["b", "c"], ["a"], ["d"]]
-    apart = groups(comparison["new"], lambda pair: pair.shown.case)
-    assert len(apart) == 4
+
+    def each_apart(_: Category, pair: Pair) -> Bisectable:
+        return Bisectable(hindrance=pair.shown.case)
+
+    apart = view_of(comparison, (), base="old", run="new", bisectable=each_apart)
+    assert len(apart.groups["new"]) == 4
 
 
 def kept_outputs(digest: str) -> dict[str, object]:

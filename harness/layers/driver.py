@@ -24,32 +24,24 @@ STANDS_OUT: Final = 10.0
 """If most ops make an error, factor from the usual error to one that stands out."""
 
 
-def difference(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], zero: int = 0) -> float:
+def difference(
+    got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], zero: int = 0
+) -> tuple[float, str | None]:
     """Return the relative error of a tensor; `zero` is the zero point of quantised ones.
 
     It is the SQNR of `accuracy.compare` as a ratio. Elements that are not finite in both tensors
-    are ignored. Infinite if there is no figure, see `incomparable`.
+    are ignored. It is infinite, with the reason, if there is no figure.
     """
     if got.shape != expected.shape:
-        return inf
+        return inf, f"its shape is {list(got.shape)}, and should be {list(expected.shape)}"
     accuracy = compare("", got, expected, step=1.0, offset=-zero)
-    if accuracy.sqnr_db is None:
-        return 0.0 if accuracy.equals else inf
-    return 10 ** (-accuracy.sqnr_db / 20)
-
-
-def incomparable(
-    got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], zero: int = 0
-) -> str | None:
-    """Return why the error of a tensor has no figure; None if it has one."""
-    if difference(got, expected, zero) != inf:
-        return None
-    if got.shape != expected.shape:
-        return f"its shape is {list(got.shape)}, and should be {list(expected.shape)}"
-    accuracy = compare("", got, expected)
+    if accuracy.sqnr_db is not None:
+        return 10 ** (-accuracy.sqnr_db / 20), None
+    if accuracy.equals:
+        return 0.0, None
     if bad := accuracy.not_finite:
-        return f"{bad} of {accuracy.elements} elements are NaN or infinite on one side"
-    return "it should be all zeros, and is not"
+        return inf, f"{bad} of {accuracy.elements} elements are NaN or infinite on one side"
+    return inf, "it should be all zeros, and is not"
 
 
 def error_limit(errors: Sequence[float | None], threshold: float) -> float:
@@ -202,8 +194,7 @@ class FirstWrong:
         for op in self.units:
             names = tuple(self._names(op))
             sides = (self.mine, self.theirs), isolated, inherited
-            errors = [_error(op, *values) for values in sides]
-            why = (_incomparable(op, *values) for values in sides)
+            errors, why = zip(*(_difference(op, *values) for values in sides), strict=True)
             point = CurvePoint(
                 op=op.op,
                 type=op.type,
@@ -268,7 +259,9 @@ class FirstWrong:
         for op in ops:
             sides = [values for values in (mine, theirs) if op.gives[0] in values]
             if sides:
-                errors[op.op] = (_error(op, mine, theirs) or 0.0) if len(sides) == 2 else inf
+                errors[op.op] = (
+                    (_difference(op, mine, theirs)[0] or 0.0) if len(sides) == 2 else inf
+                )
         return errors
 
     def _can_be_cut(self, op: Op) -> bool:
@@ -327,7 +320,7 @@ class FirstWrong:
         return [self.network.nodes[i].name for i in self.network.nodes_of(op)]
 
     def _is_wrong(self, op: Op) -> bool:
-        return (_error(op, self.mine, self.theirs) or 0.0) > self.threshold
+        return (_difference(op, self.mine, self.theirs)[0] or 0.0) > self.threshold
 
     def _calculate_isolated(self, ops: Sequence[Op], *, unit: bool) -> tuple[Values, Values]:
         """Calculate ops by themselves from the reference's inputs: tested and expected outputs.
@@ -425,7 +418,7 @@ class FirstWrong:
         if got and expected and got.kind == expected.kind:
             accuracy = compare(op.gives[0], got.array(), expected.array())
             fields |= {"max_abs": accuracy.max_abs, "cosine": accuracy.cosine}
-        fields["skipped"] = _incomparable(op, mine, theirs) or point.skipped
+        fields["skipped"] = _difference(op, mine, theirs)[1] or point.skipped
         if folder is not None and together and all(name in theirs for name in op.gives):
             fields["exported"] = str(self._export(model, theirs, folder))
         return FirstOp(**point.model_dump() | fields).without_infinite()
@@ -449,7 +442,7 @@ class FirstWrong:
         for (count, model), got, right in zip(chosen, mine, theirs, strict=True):
             if isinstance(got, NotCalculated) or isinstance(right, NotCalculated):
                 continue
-            if (_error(op, got, right) or 0.0) > self.threshold:
+            if (_difference(op, got, right)[0] or 0.0) > self.threshold:
                 return count, model, got, right
         return None
 
@@ -475,17 +468,12 @@ def _spaced(count: int, most: int) -> list[int]:
     return sorted({round((count - 1) ** (i / (most - 1))) for i in range(most)} | {0})[:most]
 
 
-def _error(op: Op, mine: Values, theirs: Values) -> float | None:
+def _difference(op: Op, mine: Values, theirs: Values) -> tuple[float | None, str | None]:
+    """Return the largest error of an op's outputs, and why outputs cannot be compared."""
     both = [name for name in op.gives if name in mine and name in theirs]
-    errors = (difference(mine[name].array(), theirs[name].array(), op.zero) for name in both)
-    return max(errors, default=None)
-
-
-def _incomparable(op: Op, mine: Values, theirs: Values) -> str | None:
-    """Return why an op's outputs cannot be compared; None if they can."""
-    both = [name for name in op.gives if name in mine and name in theirs]
-    reasons = (incomparable(mine[name].array(), theirs[name].array(), op.zero) for name in both)
-    return next(filter(None, reasons), None)
+    results = [difference(mine[name].array(), theirs[name].array(), op.zero) for name in both]
+    error = max((error for error, _ in results), default=None)
+    return error, next((why for _, why in results if why), None)
 
 
 def _calculation(network: Network, model: onnx.ModelProto, values: Values) -> Calculation:

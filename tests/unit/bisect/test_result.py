@@ -98,7 +98,7 @@ def test_one_axis(tmp_path: Path) -> None:
         "# qnn: last good 2.47.0, first bad 2.48.40; call 1002 QNN_COMMON_ERROR_MEM_ALLOC; test_b["
     )
     assert "runs: 3; at most 3 runs" in text
-    assert "### What preflight outcome_at\n\nNo findings on either side.\n" in text
+    assert "### What preflight says\n\nNo findings on either side.\n" in text
     assert (
         f"--qnn-only-case '{CASE}' --qnn-device sim --qnn-compiler 2.47.0 --qnn-version 2.48.40"
         in text

@@ -53,7 +53,7 @@ SCHEMA = Draft202012Validator(json.loads(schemas()["bisect.schema.json"]))
 
 
 def written(bisection: Bisection, finding: Finding | None) -> dict[str, Any]:
-    """The result, which is what its schema outcome_at, and nothing more."""
+    """The result, which keeps to its schema, and nothing more."""
     folder = bisection.folder.path
     bisection_result = write_reports(bisection.folder, finding, None, folder)
     result = bisection_result.as_json()

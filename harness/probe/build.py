@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,7 +26,7 @@ from harness.core.verified_folder import make_file
 from harness.core.whole_file import read_bounded
 from harness.probe.plan import SOURCE_FOLDER
 from harness.runtimes.elf import ElfError, ElfFacts, read_elf
-from harness.simulator.board import ZIG_TARGET, first_program, run_program
+from harness.simulator.board import HOST_COMPILERS, ZIG_TARGET, find_compiler, run_program
 
 VARIABLES: Final = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
 _CLANG: Final = "toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
@@ -382,10 +381,8 @@ class ProbeBuilder:
 
     def cxx_compiler(self) -> tuple[str, ...]:
         """Return the command that compiles C++ for this host. Raises ConfigError."""
-        if chosen := self.environment.get("CXX", "").strip():
-            return self._chosen("CXX", chosen)
-        if path := self._first("c++", "g++", "clang++"):
-            return (path,)
+        if command := self._find("CXX", ("c++", "g++", "clang++")):
+            return command
         raise ConfigError(
             "no C++ compiler found, which ExecuTorch's runner is built with; install g++ or "
             "clang++ (apt install g++), or set CXX"
@@ -431,16 +428,12 @@ class ProbeBuilder:
             raise ConfigError(f"no target {target!r}", field="target", choices=_TARGETS)
         variable = known.chosen_by
         native = variable == "CC"
-        if chosen := self.environment.get(variable, "").strip():
-            return self._chosen(variable, chosen)
-        candidates = ("cc", "gcc", "clang") if native else known.cross_compilers
+        names = HOST_COMPILERS if native else known.cross_compilers
+        if command := self._find(variable, names, zig_target=known.zig):
+            return command
         ndk = find_ndk(self.environment, self.ndk) if target.startswith("android") else None
         if ndk is not None:
             return (str(ndk.compiler(android_api)),)
-        if path := self._first(*candidates):
-            return (path,)
-        if known.zig and (zig := self._first("zig")):
-            return (zig, "cc", "-target", known.zig)
         if native:
             raise ConfigError("no C compiler found; install gcc or clang, or set CC")
         android = ", or ANDROID_NDK_HOME to an NDK" if target.startswith("android") else ""
@@ -450,18 +443,13 @@ class ProbeBuilder:
             f"{android}, or put a prebuilt probe into the folder that {FOLDER_VARIABLE} names"
         )
 
-    def _chosen(self, variable: str, value: str) -> tuple[str, ...]:
-        try:
-            command, *arguments = shlex.split(value)
-        except ValueError:
-            raise ConfigError(f"not a command: {value!r}", field=variable) from None
-        path = self._first(command)
-        if path is None:
-            raise ConfigError(f"no such C compiler: {command!r}", field=variable)
-        return (path, *arguments)
-
-    def _first(self, *programs: str) -> str | None:
-        return first_program(programs, self.environment.get("PATH"))
+    def _find(
+        self, variable: str, names: Sequence[str], *, zig_target: str = ""
+    ) -> tuple[str, ...] | None:
+        command = find_compiler(self.environment, variable, names, zig_target=zig_target)
+        if command is None and (named := self.environment.get(variable, "").split()):
+            raise ConfigError(f"no such C compiler: {named[0]!r}", field=variable)
+        return command
 
 
 def read_sources(pattern: str = "*.[ch]") -> dict[str, bytes]:

@@ -220,20 +220,14 @@ def run_plan(
     if transcript.deadline and hang_reported and number == signal.SIGKILL:
         # it was about to end itself, but `on_hang` ended it first
         exit_code, number = EXIT_DEADLINE, None
+    problem = None
     if transcript.start is None:
-        raise DeviceError(
-            f"the probe did not start (exit code {exit_code}, signal {number})",
-            serial=device.serial,
-            command=_DOING,
-            output=bytes(stderr or raw),
-        )
-    if not fits:
-        raise DeviceError(
-            "its exit status differs from the one that the shell reported, or that is missing",
-            serial=device.serial,
-            command=_DOING,
-            output=bytes(stderr),
-        )
+        problem = f"the probe did not start (exit code {exit_code}, signal {number})"
+    elif not fits:
+        problem = "its exit status differs from the one that the shell reported, or that is missing"
+    if problem is not None:
+        output = bytes(stderr or raw)
+        raise DeviceError(problem, serial=device.serial, command=_DOING, output=output)
     return ProbeRun(
         plan=plan,
         transcript=transcript,

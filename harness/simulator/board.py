@@ -180,7 +180,7 @@ ZIG_TARGET: Final = "aarch64-linux-gnu.2.28"
 
 QEMUS: Final = ("qemu-aarch64", "qemu-aarch64-static")
 _CPP_RUNTIME: Final = "libstdc++.so.6"
-_HOST_COMPILERS: Final = ("cc", "gcc", "clang")
+HOST_COMPILERS: Final = ("cc", "gcc", "clang")
 # Debian and Ubuntu; Fedora and others that keep a sysroot of their own.
 _HOST_LIBRARY_FOLDERS: Final = (
     "/usr/aarch64-linux-gnu/lib",
@@ -225,12 +225,12 @@ def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
     folders = [chosen] if chosen else _HOST_LIBRARY_FOLDERS
     libraries = next((Path(folder) for folder in folders if Path(folder, LOADER).is_file()), None)
     cpp = libraries is None or (libraries / _CPP_RUNTIME).exists()
-    compiler = _host_compiler(environment)
-    named = _words(environment.get(CROSS_COMPILER_VARIABLE, ""))
-    cross = first_program(named[:1] or CROSS_COMPILERS, path)
+    compiler = find_compiler(environment, "CC", HOST_COMPILERS)
+    cross = find_compiler(
+        environment, CROSS_COMPILER_VARIABLE, CROSS_COMPILERS[:1], zig_target=ZIG_TARGET
+    )
     if qemu and libraries and cpp and cross and compiler:
-        zig = ("cc", "-target", ZIG_TARGET) if not named and Path(cross).name == "zig" else ()
-        return Tools(Path(qemu), libraries, compiler, (cross, *named[1:], *zig))
+        return Tools(Path(qemu), libraries, compiler, cross)
     needs = (
         (qemu, "qemu-aarch64", "qemu-user"),
         (libraries, "the arm64 C library", "libc6-dev-arm64-cross"),
@@ -242,10 +242,23 @@ def find_tools(environment: Mapping[str, str] = os.environ) -> Tools:
     raise ConfigError(f"this computer lacks {', '.join(lacking)}")
 
 
-def _host_compiler(environment: Mapping[str, str]) -> tuple[str, ...]:
-    path, words = environment.get("PATH"), _words(environment.get("CC", "")) or _HOST_COMPILERS[:1]
-    program = first_program([words[0]], path) or first_program(_HOST_COMPILERS, path)
-    return (program, *words[1:]) if program else ()
+def find_compiler(
+    environment: Mapping[str, str], variable: str, names: Sequence[str], *, zig_target: str = ""
+) -> tuple[str, ...] | None:
+    """Return the command that a variable names, else the first of these compilers, else zig.
+
+    None if there is none. Raises ConfigError for a variable that is no command.
+    """
+    path = environment.get("PATH")
+    try:
+        words = shlex.split(environment.get(variable, ""))
+    except ValueError:
+        raise ConfigError(f"not a command: {environment[variable]!r}", field=variable) from None
+    if words or (program := first_program(names, path)):
+        program = first_program(words[:1], path) if words else program
+        return (program, *words[1:]) if program else None
+    zig = first_program(["zig"], path) if zig_target else None
+    return (zig, "cc", "-target", zig_target) if zig else None
 
 
 def first_program(names: Sequence[str], path: str | None) -> str | None:
@@ -341,10 +354,3 @@ def _first_error(output: str) -> str:
     lines = output.strip().splitlines()
     error = next((line for line in lines if "error" in line), lines[0] if lines else "no words")
     return error[:_KEPT_CHARS]
-
-
-def _words(text: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(text))
-    except ValueError:
-        return ()

@@ -10,12 +10,14 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Final
 
 _USUAL_S: Final = 1.0
 _LEAST_S: Final = 0.001
 _ROUNDS: Final = 10
+_DOUBT: Final = 2
+"""The number of usual cases that are added to those of a kind."""
 
 
 @dataclass
@@ -33,14 +35,24 @@ class Share:
 
 
 def learn_paces(
-    seconds: Mapping[str, Mapping[str, float]],
+    seconds: Mapping[str, Mapping[str, float]], kinds: Mapping[str, str]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return lengths of cases and paces of devices, from the seconds of each case on each device.
 
-    A case takes its length times the device's pace. Only cases that several devices have run tell
-    the paces apart; other devices have pace 1.
+    A case takes its length times the device's pace. Cases that several devices have run tell the
+    paces apart. Until there are some, as after a first run, a device has the pace of its kind: the
+    mean of all cases that ran on it, by that of all; those of a few cases are nearer to 1.
     """
-    paces = {device: 1.0 for times in seconds.values() for device in times}
+    of_kind = defaultdict[str, list[float]](list)
+    for times in seconds.values():
+        for device, taken_s in times.items():
+            of_kind[kinds.get(device, device)].append(max(taken_s, _LEAST_S))
+    usual = statistics.fmean(chain.from_iterable(of_kind.values())) if of_kind else _USUAL_S
+    guesses = {
+        kind: (sum(values) / usual + _DOUBT) / (len(values) + _DOUBT)
+        for kind, values in of_kind.items()
+    }
+    paces = {d: guesses[kinds.get(d, d)] for times in seconds.values() for d in times}
     compared = [times for times in seconds.values() if len(times) > 1]
     for _ in range(_ROUNDS):
         ratios = defaultdict[str, list[float]](list)

@@ -153,7 +153,8 @@ class Controller:
     def pytest_xdist_setupnodes(self, config: pytest.Config) -> None:
         """Look up earlier durations for the workers, and listen to their progress."""
         if asks_for_devices(config):
-            self._paces = learn_paces(self._run.records.last_durations())
+            kinds = self._run.selection.kinds
+            self._paces = learn_paces(self._run.records.last_durations(), kinds)
         if self._run.live is not None:
             self._run.live.listen(self._shared.path)
 

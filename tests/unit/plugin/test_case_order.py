@@ -68,15 +68,25 @@ def test_paces_come_from_cases_that_several_devices_have_run() -> None:
             "three": {"slow": 6.0},
             "four": {"other": 7.0},
             "nothing": {"other": 0.0},
-        }
+        },
+        {},
     )
     assert math.isclose(paces["slow"] / paces["fast"], 3.0)
-    assert paces["other"] == 1.0
     assert math.isclose(lengths["two"] / lengths["one"], 4.0)
     assert math.isclose(lengths["three"] / lengths["one"], 2.0)
-    assert lengths["four"] == 7.0
+    assert lengths["four"] == 7.0 / paces["other"]
     assert lengths["nothing"] > 0
-    assert learn_paces({}) == ({}, {})
+    assert learn_paces({}, {}) == ({}, {})
+
+
+def test_until_then_a_device_has_the_pace_of_its_kind() -> None:
+    seconds = {f"case-{number}": {f"slow-{number % 2}": 9.0} for number in range(20)}
+    seconds |= {f"case-{number}": {"fast": 3.0} for number in range(20, 40)}
+    _, paces = learn_paces(seconds, {"slow-0": "slow", "slow-1": "slow"})
+    assert paces["slow-0"] == paces["slow-1"]
+    assert 2.5 < paces["slow-0"] / paces["fast"] < 3.0
+    _, few = learn_paces({"a": {"slow": 9.0}, "b": {"fast": 3.0}}, {})
+    assert 1.0 < few["slow"] / few["fast"] < 1.5
 
 
 @reaches(0.4)
@@ -173,7 +183,12 @@ class SimulatedFarm:
             self.scheduler.mark_test_complete(worker, test)
 
 
-def runs(lengths: Mapping[int, float], true_paces: Mapping[str, float], count: int) -> list[float]:
+def runs(
+    lengths: Mapping[int, float],
+    true_paces: Mapping[str, float],
+    kinds: Mapping[str, str],
+    count: int,
+) -> list[float]:
     """Return the time of each of `count` runs in a row, in parts of the least possible time."""
     known: dict[str, dict[str, float]] = {}
     speed = sum(1 / pace for pace in true_paces.values())
@@ -181,7 +196,7 @@ def runs(lengths: Mapping[int, float], true_paces: Mapping[str, float], count: i
     cases = dict.fromkeys(lengths, tuple(sorted(true_paces)))
     times = []
     for _ in range(count):
-        by_name, paces = learn_paces(known)
+        by_name, paces = learn_paces(known, kinds)
         learned = {int(name): length for name, length in by_name.items()}
         shares = deal(len(cases), cases, learned, paces, len(true_paces))
         time, seconds = SimulatedFarm(lengths, true_paces).run(shares)
@@ -192,15 +207,25 @@ def runs(lengths: Mapping[int, float], true_paces: Mapping[str, float], count: i
     return times
 
 
-def figures(draw: Callable[[random.Random], float], slow: float) -> list[float]:
-    """Return the median times of four runs in a row, of 40 farms with 4 devices `slow` as slow."""
+def log_uniform(source: random.Random) -> float:
+    return math.exp(source.uniform(math.log(0.2), math.log(20)))
+
+
+def uniform(source: random.Random) -> float:
+    return source.uniform(0.2, 20)
+
+
+def figures(draw: Callable[[random.Random], float], slow: float, *, two_kinds: bool) -> list[float]:
+    """Return the median times of three runs in a row, of 40 farms of which 4 devices are `slow`."""
     farms = []
     for seed in range(40):
         source = random.Random(seed)
         lengths = {number: draw(source) for number in range(CASES)}
-        paces = [1.0] * 4 + [slow] * 4
-        source.shuffle(paces)
-        farms.append(runs(lengths, dict(zip(EIGHT, paces, strict=True)), 4))
+        halves = ["fast"] * 4 + ["slow"] * 4
+        source.shuffle(halves)
+        paces = {d: slow if half == "slow" else 1.0 for d, half in zip(EIGHT, halves, strict=True)}
+        kinds = dict(zip(EIGHT, halves, strict=True)) if two_kinds else dict.fromkeys(EIGHT, "")
+        farms.append(runs(lengths, paces, kinds, 3))
     return [round(statistics.median(times), 2) for times in zip(*farms, strict=True)]
 
 
@@ -209,25 +234,29 @@ def test_four_fast_and_four_slow_devices_are_used_well_once_their_paces_are_know
 
     48 cases of 0.2 to 20 s, half of the devices three times as slow; times in parts of the bound:
 
-    | lengths     | run 1 | run 2 | run 3 | run 4 |
-    |-------------|-------|-------|-------|-------|
-    | log-uniform | 1.91  | 1.54  | 1.05  | 1.05  |
-    | uniform     | 1.54  | 1.66  | 1.12  | 1.12  |
+    | lengths     | kinds of devices | run 1 | run 2 | run 3 |
+    |-------------|------------------|-------|-------|-------|
+    | log-uniform | fast and slow    | 1.91  | 1.15  | 1.05  |
+    | uniform     | fast and slow    | 1.54  | 1.12  | 1.12  |
+    | log-uniform | one              | 1.91  | 1.54  | 1.05  |
+    | uniform     | one              | 1.54  | 1.66  | 1.12  |
+    | log-uniform | two, as fast     | 1.42  | 1.09  | 1.01  |
 
     In the first run nothing is known of a case, and a worker of pytest-xdist keeps the case after
     the one it runs: whatever the order, a slow device may get a long case at the end. Even a list
     from which each device takes the next case as it becomes free has 1.3 to 1.6. In the second run
-    lengths are known as the devices of the first measured them, but no paces: no case has run on
-    two devices yet.
+    no case has run on two devices yet: paces are those of kinds, if there are several.
     """
-    log_uniform = figures(lambda source: math.exp(source.uniform(math.log(0.2), math.log(20))), 3.0)
-    uniform = figures(lambda source: source.uniform(0.2, 20), 3.0)
-    print(f"log-uniform {log_uniform}, uniform {uniform}")
-    assert max(log_uniform[2:]) < 1.1
-    assert max(uniform[2:]) < 1.15
+    for draw in (log_uniform, uniform):
+        kinds, one_kind = (figures(draw, 3.0, two_kinds=two) for two in (True, False))
+        print(f"{draw.__name__}: two kinds {kinds}, one {one_kind}")
+        assert kinds[1] < 1.25
+        assert max(kinds[2], one_kind[2]) < 1.15
 
 
 def test_equal_devices_are_used_well_once_lengths_are_known() -> None:
-    equal = figures(lambda source: math.exp(source.uniform(math.log(0.2), math.log(20))), 1.0)
-    print(f"log-uniform, equal devices {equal}")
-    assert max(equal[1:]) < 1.06
+    kinds, one_kind = (figures(log_uniform, 1.0, two_kinds=two) for two in (True, False))
+    print(f"equal devices: two kinds {kinds}, one {one_kind}")
+    assert max(one_kind[1:]) < 1.06
+    assert kinds[1] < 1.15
+    assert kinds[2] < 1.06

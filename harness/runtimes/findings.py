@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 Severity = Literal["error", "warning", "info"]
 """error: it will not work; warning: it may not; info: unknown, or harmless here."""
@@ -16,22 +17,24 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 
 @dataclass(frozen=True)
 class Code:
-    """One kind of finding: its usual severity, its meaning, and a public thread, if any."""
+    """One kind of finding: usual severity, meaning, templates of its texts, a public thread."""
 
     name: str
     severity: Severity
     meaning: str
+    explanation: str
+    fix: str
     thread: str | None = None
 
 
-def _codes() -> Iterator[Code]:
-    table = files("harness.runtimes").joinpath("preflight-codes.tsv").read_text("ascii")
-    for line in table.splitlines():
-        name, severity, meaning, thread = line.split("\t")
-        yield Code(name, cast(Severity, severity), meaning, thread or None)
-
-
-CODES: Final[Mapping[str, Code]] = MappingProxyType({code.name: code for code in _codes()})
+CODES: Final[Mapping[str, Code]] = MappingProxyType(
+    {
+        name: Code(name, **fields)
+        for name, fields in tomllib.loads(
+            files("harness.runtimes").joinpath("preflight-codes.toml").read_text("ascii")
+        ).items()
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,11 @@ class Finding:
         return f"{self.severity} {self.code}: {self.explanation}. {self.fix}.{thread}"
 
 
-def finding(
-    code: str,
-    files: tuple[str, ...],
-    explanation: str,
-    fix: str,
-    *,
-    severity: Severity | None = None,
-) -> Finding:
-    """Return a finding with a code of the table, and its usual severity unless another is given."""
-    kind = CODES[code]
-    return Finding(code, severity or kind.severity, files, explanation, fix, kind.thread)
+def finding(code: str, *names: str, severity: Severity | None = None, **facts: object) -> Finding:
+    """Return a finding about files, with facts for the texts of its code.
+
+    Its severity is that of the code unless another is given.
+    """
+    kind, facts = CODES[code], {"file": (*names, "")[0], **facts}
+    explanation, fix = kind.explanation.format_map(facts), kind.fix.format_map(facts)
+    return Finding(code, severity or kind.severity, names, explanation, fix, kind.thread)

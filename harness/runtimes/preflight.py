@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from harness.core.axes import RPC_LIBRARY, Backend
 from harness.core.socs import DEVICE_PD_BYTES, PLATFORMS, SOCS, Soc, Target
@@ -109,67 +109,37 @@ def linking_findings(files: Sequence[LibraryFacts], device: TargetFacts) -> Iter
 def _misfit(file: LibraryFacts, device: TargetFacts) -> Finding | None:
     """Return the reason why a file cannot be loaded there at all, if any."""
     if file.elf is None:
-        return finding(
-            "elf-damaged",
-            (file.name,),
-            f"{file.name} is no use: {file.problem}",
-            "Fetch or copy it again",
-        )
-    elf, skel = file.elf, file.kind == "skel"
-    machine = "hexagon" if skel else PLATFORMS[device.target].machine
-    bits = 32 if skel else 64
+        return finding("elf-damaged", file.name, problem=file.problem)
+    elf, skel, target = file.elf, file.kind == "skel", device.target
+    machine, bits = ("hexagon", 32) if skel else (PLATFORMS[target].machine, 64)
     if (elf.machine, elf.bits) != (machine, bits):
-        return finding(
-            "wrong-machine",
-            (file.name,),
-            f"{file.name} is for {elf.machine} with {elf.bits} bits, and must be for {machine} "
-            f"with {bits} bits on {device.target}",
-            f"Take the file for {device.target}"
-            + (" (in the SDK: lib/hexagon-vXX/unsigned)" if skel else ""),
-        )
+        expected = f"{machine} with {bits} bits"
+        place = " (in the SDK: lib/hexagon-vXX/unsigned)" if skel else ""
+        facts: dict[str, Any] = {
+            "machine": elf.machine,
+            "bits": elf.bits,
+            "expected": expected,
+            "place": place,
+        }
+        return finding("wrong-machine", file.name, target=target, **facts)
     if elf.libc is not None and elf.libc != device.libc:
-        systems = {"bionic": "Android", "glibc": "Linux"}
-        return finding(
-            "wrong-libc",
-            (file.name,),
-            f"{file.name} was built for {systems[elf.libc]} ({elf.libc}), and {device.target} has "
-            f"{device.libc}",
-            f"Take the file for {device.target}",
-        )
+        system = {"bionic": "Android", "glibc": "Linux"}[elf.libc]
+        facts = {"libc": elf.libc, "target": target, "target_libc": device.libc}
+        return finding("wrong-libc", file.name, system=system, **facts)
     return None
 
 
 def _too_new(file: LibraryFacts, elf: ElfFacts, device: TargetFacts) -> Iterator[Finding]:
     glibc = _VERSION.match(device.glibc or "")
     if elf.min_glibc and glibc and elf.min_glibc > (int(glibc[1]), int(glibc[2])):
-        needs = ".".join(str(number) for number in elf.min_glibc)
-        yield finding(
-            "glibc-too-old",
-            (file.name,),
-            f"{file.name} needs glibc {needs}, and the device has {device.glibc}: version "
-            f"`GLIBC_{needs}' not found",
-            "Take libraries for an older distribution (in the SDK: aarch64-oe-linux-gcc*), or "
-            "update the device",
-        )
+        needs = ".".join(map(str, elf.min_glibc))
+        yield finding("glibc-too-old", file.name, needs=needs, glibc=device.glibc)
     if elf.android_api and device.android_api and elf.android_api > device.android_api:
-        yield finding(
-            "android-api",
-            (file.name,),
-            f"{file.name} was built for Android API {elf.android_api}, and the device has "
-            f"{device.android_api}: functions may be missing",
-            "Update the device, or take libraries built for its API level",
-        )
+        yield finding("android-api", file.name, needs=elf.android_api, api=device.android_api)
     pages, fits = device.page_bytes, elf.page_bytes
     # the DSP maps its own files, with its own page size
     if pages and fits and fits < pages and elf.machine != "hexagon":
-        yield finding(
-            "page-size",
-            (file.name,),
-            f"{file.name} is laid out for memory pages of {fits >> 10} KB at most, and the "
-            f"device's have {pages >> 10}: the linker refuses it",
-            "Take libraries linked with -z max-page-size=16384 or more (NDK r28 does so by "
-            "itself), or boot the device with 4 KB pages (a developer option of Android 15)",
-        )
+        yield finding("page-size", file.name, fits=fits >> 10, pages=pages >> 10)
 
 
 def _missing(
@@ -188,13 +158,13 @@ def _missing(
             if needed not in provided["dsp" if elf.machine == "hexagon" else "cpu"]:
                 needing[needed].append(file.name)
     for needed, names in sorted(needing.items()):
-        yield finding(
-            "needed-missing",
-            tuple(names),
-            f"{needed} is needed by {', '.join(names)}; it is not among the files, and "
-            + ("not on the device" if device.libraries is not None else "no part of the system"),
-            _where_to_get(needed),
-        )
+        lacking = "no part of the system" if device.libraries is None else "not on the device"
+        facts: dict[str, Any] = {
+            "by": ", ".join(names),
+            "lacking": lacking,
+            "source": _where_to_get(needed),
+        }
+        yield finding("needed-missing", *names, needed=needed, **facts)
 
 
 def _where_to_get(needed: str) -> str:
@@ -235,8 +205,6 @@ _WITHOUT: Final[Mapping[tuple[str, str], str]] = {
     "QNN 2.47.0 has it: --qnn 2.47.0)"
 }
 """Notes on backends that wheels for a target lack."""
-
-_ONE_SDK = "Take all QNN libraries from one SDK, wheel or archive"
 
 
 @dataclass(frozen=True)
@@ -281,8 +249,15 @@ class PreflightInput:
 
 def preflight(subject: PreflightInput) -> list[Finding]:
     """Return all findings, the worst first; none for a clean set."""
+    arch = subject.device.arch
+    # stubs and skels for another HTP are never opened
+    loaded = [
+        file
+        for file in subject.files
+        if file.kind not in ("stub", "skel") or arch is None or file.htp_arch == arch
+    ]
     findings = [
-        *linking_findings(_loaded(subject), subject.device),
+        *linking_findings(loaded, subject.device),
         *_sdk(subject),
         *_presence(subject),
         *_device(subject),
@@ -293,26 +268,11 @@ def preflight(subject: PreflightInput) -> list[Finding]:
     return sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), f.code, f.files))
 
 
-def _loaded(subject: PreflightInput) -> list[LibraryFacts]:
-    """Return the files without stubs and skels for another HTP, which are never opened."""
-    arch = subject.device.arch
-    return [
-        file
-        for file in subject.files
-        if file.kind not in ("stub", "skel") or arch is None or file.htp_arch == arch
-    ]
-
-
 def _sdk(subject: PreflightInput) -> Iterator[Finding]:
     files = [file for file in subject.files if file.kind in _ONE_BUILD and file.elf is not None]
     for file in files:
         if file.build is None:
-            yield finding(
-                "sdk-unknown",
-                (file.name,),
-                f"{file.name} does not say of which SDK build it is, or names several",
-                _ONE_SDK,
-            )
+            yield finding("sdk-unknown", file.name)
     known = [(file, file.build) for file in files if file.build is not None]
     # The backend compares the other libraries with itself (1008).
     backend = (pair for pair in known if pair[0].kind == f"backend-{subject.backend}")
@@ -320,73 +280,48 @@ def _sdk(subject: PreflightInput) -> Iterator[Finding]:
     if reference_pair is None:
         return
     reference, its_build = reference_pair
+    arch = subject.device.arch
     for file, build in known:
         if not build.agrees_with(its_build):
-            severity, consequence = _of_another_build(file, subject.device.arch)
+            severity: Severity = "error"
+            consequence = "QNN refuses it with 1008 (Stub lib id mismatch), or fails later"
+            if file.kind in ("stub", "skel") and arch is not None and file.htp_arch != arch:
+                severity = "info"
+                consequence = f"it is for another HTP than the device's v{arch}, and stays here"
+            elif file.kind == "system" or file.kind.startswith("backend"):
+                # libQnnSystem.so only reads metadata, and another backend is not loaded.
+                severity, consequence = "warning", "builds are not tested together"
             yield finding(
                 "sdk-mix",
-                (file.name, reference.name),
-                f"{file.name} is of {build}, {reference.name} of {its_build}: {consequence}",
-                _ONE_SDK,
+                *(file.name, reference.name),
                 severity=severity,
+                build=build,
+                reference=reference.name,
+                reference_build=its_build,
+                consequence=consequence,
             )
     stated = QnnVersion.found_in(subject.qnn_version)
     actual = QnnVersion.found_in(its_build.version)
     if stated and actual and not (stated.matches(actual) or actual.matches(stated)):
-        yield finding(
-            "version-label",
-            (reference.name,),
-            f"the runtime is said to be QNN {stated}, and {reference.name} is of {its_build}",
-            "Correct the version, or look where the file comes from",
-        )
-
-
-def _of_another_build(file: LibraryFacts, arch: int | None) -> tuple[Severity, str]:
-    if file.kind in ("stub", "skel") and arch is not None and file.htp_arch != arch:
-        return "info", f"it is for another HTP than the device's v{arch}, and stays here"
-    # libQnnSystem.so only reads metadata, and another backend is not loaded.
-    if file.kind == "system" or file.kind.startswith("backend"):
-        return "warning", "builds are not tested together"
-    return "error", "QNN refuses it with 1008 (Stub lib id mismatch), or fails later"
+        yield finding("version-label", reference.name, stated=stated, build=its_build)
 
 
 def _presence(subject: PreflightInput) -> Iterator[Finding]:
     backend = f"backend-{subject.backend}"
-    for kind in (backend, "system", "prepare"):
+    for kind in (backend, "system"):
         files = subject.of_kind(kind)
-        # The x86-64 wheels bring the code for preparing twice, and nothing opens either.
-        if len(files) > 1 and kind != "prepare":
-            names = tuple(file.name for file in files)
-            yield finding(
-                "library-twice",
-                names,
-                f"{' and '.join(names)} are the same library twice; two copies of a backend in "
-                "one process give 1009",
-                "Keep one",
-            )
+        if len(files) > 1:
+            names = [file.name for file in files]
+            yield finding("library-twice", *names, files=" and ".join(names))
     if not subject.of_kind(backend):
-        yield finding(
-            "backend-missing",
-            (),
-            f"libQnn{subject.backend.capitalize()}.so is not among the files"
-            + _WITHOUT.get((subject.backend, subject.device.target), ""),
-            "Add it, from the SDK that the other libraries are of",
-        )
+        note = _WITHOUT.get((subject.backend, subject.device.target), "")
+        library = f"libQnn{subject.backend.capitalize()}.so"
+        yield finding("backend-missing", library=library, note=note)
     if subject.backend == "htp" and not subject.of_kind("system"):
-        yield finding(
-            "system-missing",
-            (),
-            "libQnnSystem.so is not among the files: the metadata of contexts cannot be read",
-            "Add it, from the SDK that the backend is of",
-        )
+        yield finding("system-missing")
     for file in subject.files:
         if file.content_arch is not None and file.content_arch != file.htp_arch:
-            yield finding(
-                "arch-label",
-                (file.name,),
-                f"{file.name} holds code for v{file.content_arch}: it was renamed",
-                f"Take the real {file.file_name} of the same SDK",
-            )
+            yield finding("arch-label", file.name, arch=file.content_arch, library=file.file_name)
 
 
 def _device(subject: PreflightInput) -> Iterator[Finding]:
@@ -395,46 +330,22 @@ def _device(subject: PreflightInput) -> Iterator[Finding]:
         return
     soc = device.known_soc
     if device.soc is not None and soc is None:
-        yield finding(
-            "soc-unknown",
-            (),
-            f"{device.soc} is not in the table of SoCs: an SDK older than the SoC fails with 4000 "
-            "(No Snapdragon SOC detected)",
-            "Take an SDK that names the SoC in its release notes",
-        )
+        yield finding("soc-unknown", soc=device.soc)
     if soc is not None and soc.htp_arch is None:
-        yield finding(
-            "no-htp", (), f"{soc.name} has a DSP without HTP", "Use the GPU or the CPU backend"
-        )
+        yield finding("no-htp", soc=soc.name)
         return
     arch = device.arch
     if soc is not None and soc.htp_arch != arch:
-        yield finding(
-            "soc-arch",
-            (),
-            f"the device is said to have HTP v{arch}, and {soc.name} has v{soc.htp_arch}",
-            "Correct the description of the device",
-        )
+        yield finding("soc-arch", arch=arch, soc=soc.name, soc_arch=soc.htp_arch)
     if arch is None:
         return
-    for kind, code, consequence in (
-        ("stub", "stub-missing", "the HTP cannot be opened (4000, Failed to create transport)"),
-        (
-            "skel",
-            "skel-missing",
-            "the DSP finds none, or takes the one of the device's own firmware, which is of "
-            "another SDK (0x80000406, 4000, 14001)",
-        ),
-    ):
-        archs = sorted({file.htp_arch for file in subject.of_kind(kind) if file.htp_arch})
+    for kind in ("stub", "skel"):
+        files = subject.of_kind(kind)
+        archs = sorted({file.htp_arch for file in files if file.htp_arch})
         if arch not in archs:
             others = ", ".join(f"v{number}" for number in archs) or "none at all"
-            yield finding(
-                code,
-                tuple(file.name for file in subject.of_kind(kind)),
-                f"the device's HTP is v{arch}, and the {kind}s are: {others}; {consequence}",
-                f"Add libQnnHtpV{arch}{kind.capitalize()}.so, from the SDK that the backend is of",
-            )
+            names = [file.name for file in files]
+            yield finding(f"{kind}-missing", *names, arch=arch, others=others)
 
 
 def _backend_version(subject: PreflightInput) -> QnnVersion | None:
@@ -446,151 +357,83 @@ def _backend_version(subject: PreflightInput) -> QnnVersion | None:
 
 def _contexts(subject: PreflightInput) -> Iterator[Finding]:
     runtime = _backend_version(subject)
-    arch = subject.device.arch
     for context in subject.contexts:
         compiler = QnnVersion.found_in(context.compiler)
         if runtime and compiler and compiler.is_newer_than(runtime):
-            yield finding(
-                "context-newer",
-                (context.name,),
-                f"{context.name} was compiled by QNN {compiler}, and the runtime is {runtime}: it "
-                "is refused with 5000 (Using newer context binary on old SDK)",
-                f"Compile it with QNN {runtime} or older, or take a newer runtime",
-            )
-        if subject.backend == "htp" and not subject.device.simulates_htp:
-            soc = subject.device.known_soc
-            yield from _memory(context, soc)
-            yield from _other_soc(context, soc)
-            if subject.device.lacks_floats and context.has_floats:
-                yield _needs_floats(context)
-        built_for = context.htp_arch
-        if subject.backend == "htp" and arch == _WITHOUT_FLOATS and context.has_floats:
-            yield _no_floats(context, subject.device.simulates_htp)
-        if subject.backend == "htp" and arch and built_for and arch != built_for:
-            severity, effect = _other_arch(built_for, arch, subject.device.simulates_htp)
-            yield finding(
-                "context-arch",
-                (context.name,),
-                f"{context.name} is for HTP v{built_for}, and the device's is v{arch}: {effect}",
-                f"Compile it for v{arch}",
-                severity=severity,
-            )
+            yield finding("context-newer", context.name, compiler=compiler, runtime=runtime)
+        if subject.backend == "htp":
+            yield from _on_htp(context, subject.device)
 
 
-def _memory(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
-    """Yield findings on VTCM and memory. The simulator accepts any VTCM size."""
+def _on_htp(context: ContextFacts, device: TargetFacts) -> Iterator[Finding]:
+    simulated, arch, built_for = device.simulates_htp, device.arch, context.htp_arch
+    if not simulated:  # the simulator accepts any size
+        yield from _on_soc(context, device.known_soc)
+        if device.lacks_floats and context.has_floats:
+            yield finding("emulator-floats", context.name)
+    if arch == _WITHOUT_FLOATS and context.has_floats:
+        consequence = _NOT_MINDED if simulated else "it fails there"
+        severity: Severity | None = "info" if simulated else None
+        facts: dict[str, Any] = {"arch": arch, "consequence": consequence}
+        yield finding("context-floats", context.name, severity=severity, **facts)
+    if arch and built_for and arch != built_for:
+        severity = "warning" if built_for < arch else "error"
+        effect = "it is refused with 5005 (Request feature arch unsupported)"
+        if built_for < arch:
+            effect = "it is refused with 5005, or runs slower than it could"
+        if simulated:
+            other = f"--device sim-v{built_for} simulates one, where there is no devices.yaml"
+            severity, effect = "info", f"{_NOT_MINDED} ({other})"
+        facts = {"built_for": built_for, "arch": arch, "effect": effect}
+        yield finding("context-arch", context.name, severity=severity, **facts)
+
+
+def _on_soc(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
     vtcm_mb = soc.vtcm_mb if soc else None
     if soc and vtcm_mb and context.vtcm_bytes and context.vtcm_bytes > vtcm_mb << 20:
-        yield finding(
-            "context-vtcm",
-            (context.name,),
-            f"{context.name} is for {context.vtcm_bytes / (1 << 20):g} MiB of VTCM, and {soc.name} "
-            f"has {vtcm_mb}: it is refused with 5005 (Request feature vtcm size unsupported)",
-            f"Compile it for {soc.name}, or with vtcm_mb={vtcm_mb}",
-        )
-    if context.memory_bytes and context.memory_bytes > DEVICE_PD_BYTES:
-        yield finding(
-            "context-memory",
-            (context.name,),
-            f"{context.name} needs {context.memory_bytes} bytes at least (weights, I/O and "
-            f"spill-fill), and a protection domain holds {DEVICE_PD_BYTES}: 1002",
-            "Split the model into several contexts",
-        )
-
-
-def _no_floats(context: ContextFacts, simulator: bool) -> Finding:
-    consequence = _NOT_MINDED if simulator else "it fails there"
-    return finding(
-        "context-floats",
-        (context.name,),
-        f"{context.name} has floating-point tensors, and HTP v{_WITHOUT_FLOATS} calculates with "
-        f"integers only: {consequence}",
-        "Quantise the model, its inputs and outputs too, or take a device with a newer HTP",
-        severity="info" if simulator else None,
-    )
-
-
-def _needs_floats(context: ContextFacts) -> Finding:
-    return finding(
-        "emulator-floats",
-        (context.name,),
-        f"{context.name} has floating-point tensors, and the emulator of this simulated DSP has no "
-        "vector instructions for them: what executes it is unsupported",
-        "Build an emulator that has them (`qnn-harness simulator build-dsp`), or take a quantised "
-        "model",
-    )
-
-
-def _other_soc(context: ContextFacts, soc: Soc | None) -> Iterator[Finding]:
-    """Yield a finding for another SoC with the same HTP; another HTP is `context-arch`."""
+        vtcm = context.vtcm_bytes / (1 << 20)
+        yield finding("context-vtcm", context.name, vtcm=vtcm, soc=soc.name, soc_vtcm=vtcm_mb)
+    if (needs := context.memory_bytes) and needs > DEVICE_PD_BYTES:
+        yield finding("context-memory", context.name, needs=needs, holds=DEVICE_PD_BYTES)
     model = context.soc_model
-    if soc is None or not model or model == soc.soc_model or context.htp_arch != soc.htp_arch:
-        return
-    names = [known.name for known in SOCS.values() if known.soc_model == model]
-    yield finding(
-        "context-soc",
-        (context.name,),
-        f"{context.name} was compiled for {' or '.join(names) or 'a SoC'} (soc_model {model}), and "
-        f"the device is {soc.name} ({soc.soc_model}), whose HTP is the same: it is planned for "
-        "the VTCM and the memory of the other one",
-        f"Compile it for {soc.name} (soc_model {soc.soc_model})",
-    )
-
-
-def _other_arch(compiled_for: int, device: int, simulator: bool) -> tuple[Severity, str]:
-    if simulator:
-        other = f"--device sim-v{compiled_for} simulates one, where there is no devices.yaml"
-        return "info", f"{_NOT_MINDED} ({other})"
-    if compiled_for < device:
-        return "warning", "it is refused with 5005, or runs slower than it could"
-    return "error", "it is refused with 5005 (Request feature arch unsupported)"
+    # another HTP is `context-arch`
+    if soc and model and model != soc.soc_model and context.htp_arch == soc.htp_arch:
+        known = [known.name for known in SOCS.values() if known.soc_model == model]
+        facts: dict[str, Any] = {"soc": soc.name, "soc_model": soc.soc_model, "model": model}
+        compiled_for = " or ".join(known) or "a SoC"
+        yield finding("context-soc", context.name, compiled_for=compiled_for, **facts)
 
 
 def _ort(subject: PreflightInput) -> Iterator[Finding]:
     plugins = subject.of_kind("ort-plugin")
     cores = [file for file in subject.of_kind("ort") if file.ort_version]
-    version_text = cores[0].ort_version if cores else subject.ort_version
-    version = QnnVersion.found_in(version_text)
-    core_names = tuple(file.name for file in cores[:1])
+    version = QnnVersion.found_in(cores[0].ort_version if cores else subject.ort_version)
     for plugin in plugins if subject.of_kind("ort") or subject.ort_version else ():
-        names = (plugin.name, *core_names)
+        names = (plugin.name, *(file.name for file in cores[:1]))
         # ORT's API version is the second number of its version 1.x (onnxruntime_c_api.h).
         if version is None or len(version.parts) < 2 or version.parts[0] != 1:
-            yield finding(
-                "ort-unknown",
-                names,
-                f"{plugin.name} asks for ORT API {PLUGIN_MIN_API}, and ORT's version is not known",
-                "Name the version of ORT",
-            )
+            yield finding("ort-unknown", *names, least=PLUGIN_MIN_API)
         elif version.parts[1] < PLUGIN_MIN_API:
+            facts: dict[str, Any] = {
+                "version": version,
+                "api": version.parts[1],
+                "least": PLUGIN_MIN_API,
+            }
             reaction = "says so" if plugin.negotiates else "crashes"
-            yield finding(
-                "ort-too-old",
-                names,
-                f"{plugin.name} asks for ORT API {PLUGIN_MIN_API}, and ORT {version} has "
-                f"{version.parts[1]} at most: the plug-in {reaction} when it is loaded",
-                f"Take ORT 1.{PLUGIN_MIN_API} or newer",
-            )
+            yield finding("ort-too-old", *names, reaction=reaction, **facts)
         elif version.parts[1] > SILENT_PLUGIN_MAX_API and not plugin.negotiates:
-            yield finding(
-                "ort-too-new",
-                names,
-                f"{plugin.name} does not tell ORT what it supports, and ORT {version} refuses it "
-                "(invalid ort_version_supported=0)",
-                f"Take onnxruntime-qnn 2.4.0 or newer, or ORT up to 1.{SILENT_PLUGIN_MAX_API}",
-            )
+            yield finding("ort-too-new", *names, version=version, most=SILENT_PLUGIN_MAX_API)
 
 
 def _executorch(subject: PreflightInput) -> Iterator[Finding]:
-    runtime = _backend_version(subject)
-    if subject.executorch != EXECUTORCH_VERSION or subject.backend != "htp" or runtime is None:
+    runtime, version = _backend_version(subject), subject.executorch
+    if version != EXECUTORCH_VERSION or subject.backend != "htp" or runtime is None:
         return
     if runtime not in EXECUTORCH_TAKES:
-        yield finding(
-            "executorch-device",
-            tuple(file.name for file in subject.of_kind("backend-htp")[:1]),
-            f"ExecuTorch {EXECUTORCH_VERSION} lays out the HTP's device configuration as the API "
-            f"5.49 has it, which is that of QNN {EXECUTORCH_TAKES}, and the runtime is {runtime}: "
-            "it is refused with 14001 (unknown custom config) when the device is made",
-            "Take QNN 2.49.40, or the ExecuTorch that was built with this QNN",
-        )
+        names = [file.name for file in subject.of_kind("backend-htp")[:1]]
+        facts: dict[str, Any] = {
+            "version": version,
+            "accepted": EXECUTORCH_TAKES,
+            "runtime": runtime,
+        }
+        yield finding("executorch-device", *names, **facts)

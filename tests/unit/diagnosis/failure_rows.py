@@ -13,7 +13,7 @@ from harness.diagnosis.rule import Rule
 from harness.diagnosis.rules import own_rules
 from harness.diagnosis.verdict import judge
 from harness.probe.plan_runner import ProbeRun
-from harness.runtimes.findings import CODES, finding
+from harness.runtimes.findings import CODES, Finding
 from tests.unit.diagnosis.probe_runs import DONE, LOAD, START, begin, end, log, run
 
 RULES = own_rules()
@@ -90,7 +90,7 @@ class Row:
     def preflight(self) -> Foreseen:
         """The findings of preflight, in the words of the table of codes."""
         findings = (
-            finding(code, (), CODES[code].meaning, "", severity="error") for code in self.foreseen
+            Finding(code, "error", (), CODES[code].meaning, "", None) for code in self.foreseen
         )
         return Foreseen(tuple(findings))
 

@@ -129,7 +129,7 @@ def test_what_preflight_foresaw_is_the_diagnosis(code: str) -> None:
 
 
 def test_what_preflight_says_of_other_contexts_is_no_reason() -> None:
-    newer = finding("context-newer", ("m#1",), "m#1 is newer", "")
+    newer = finding("context-newer", "m#1", compiler="2.51.0", runtime="2.47.0")
     for number, code_of_finding in (
         (0, "unreadable-context"),
         (1, "newer-context"),

@@ -56,7 +56,7 @@ class AarStore:
             return {}
 
         folder = self._folder(sha256)
-        unpacked = unpack_once(aar, folder, facts, _is_wanted, data_of, title=aar.name)
+        unpacked = unpack_once(aar, folder, facts, _is_library, data_of, title=aar.name)
         return {name: file.path for name, file in unpacked.files.items()}
 
     def damage(self, aar: Path) -> list[str]:
@@ -87,7 +87,6 @@ class AarSource(FolderSource):
         self._store = AarStore(cache_root)
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `LibrarySource`: the damage of the file, and of the files unpacked from it."""
         changed = self._hashes.changed({self._path.name: self._path})
         return [*changed, *self._store.damage(self._path)]
 
@@ -102,7 +101,7 @@ class AarSource(FolderSource):
             raise ConfigError(str(error), field=field) from error
 
 
-def _is_wanted(name: str) -> bool:
+def _is_library(name: str) -> bool:
     return name.startswith(f"{JNI_FOLDER}/") and name.count("/") == 2 and is_library(name)
 
 
@@ -142,14 +141,9 @@ class MavenSource(LibrarySource):
         aars = [self._repository.file(aar.file("aar")) for aar in self._aars(version)]
         # of two equal names the first is used
         files = {name: path for aar in aars[::-1] for name, path in self._store.files(aar).items()}
-        return local_runtime(
-            files,
-            HashCache(self._cache_root, self._cache_root / "aars"),
-            source=self.name,
-            version=version,
-            target=self._target,
-            root=next(iter(files.values())).parent,
-        )
+        hashes = HashCache(self._cache_root, self._cache_root / "aars")
+        root = next(iter(files.values())).parent
+        return local_runtime(files, hashes, self.name, version, self._target, root)
 
     def damage(self, version: str, target: str) -> list[str]:
         problems = []
@@ -187,9 +181,16 @@ class MavenSource(LibrarySource):
         aars: dict[str, tuple[Coordinates, ...]] = {}
         for version in newest[:_MAX_POMS]:
             artifact = self._coordinates.with_version(version)
-            runtime = self._runtime_of(artifact)
-            if runtime is not None and runtime.version:
-                aars.setdefault(runtime.version, (artifact, runtime))
+            name = artifact.file("pom")
+            try:
+                content = read_bounded(self._repository.file(name), _MAX_POM_BYTES)
+                dependencies = pom_dependencies(content)
+            except (OSError, ValueError) as error:
+                raise InfraError(f"{name}: {error}") from error
+            for runtime in dependencies:
+                if str(runtime) == f"{QNN_RUNTIME}:{runtime.version}" and runtime.version:
+                    aars.setdefault(runtime.version, (artifact, runtime))
+                    break
         if not aars:
             raise ConfigError(
                 f"{self._coordinates} names no {QNN_RUNTIME} in its POM, so that its QNN is not "
@@ -197,15 +198,3 @@ class MavenSource(LibrarySource):
                 field=f"runtimes.{self.name}.coordinates",
             )
         return aars
-
-    def _runtime_of(self, artifact: Coordinates) -> Coordinates | None:
-        name = artifact.file("pom")
-        path = self._repository.file(name)
-        try:
-            dependencies = pom_dependencies(read_bounded(path, _MAX_POM_BYTES))
-        except (OSError, ValueError) as error:
-            raise InfraError(f"{name}: {error}") from error
-        for dependency in dependencies:
-            if f"{dependency.group}:{dependency.artifact}" == QNN_RUNTIME and dependency.version:
-                return dependency
-        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -196,13 +197,10 @@ class Catalog:
         """
         if version not in self._hosts:
             require_compiling_host()
-            self._hosts[version] = CompilerHost(
-                qnn_version=version,
-                ort_version=ORT_HOST_VERSION,
-                # devices get other files of the same wheel, in a folder of their own
-                ort_root=ort_folder(self.unpacked_in("unpacked-host")).path,
-                qnn_root=self.pypi.folder(version, "linux-x64").path,
-            )
+            # devices get other files of the same wheel, in a folder of their own
+            ort_root = ort_folder(self.unpacked_in("unpacked-host")).path
+            qnn_root = self.pypi.folder(version, "linux-x64").path
+            self._hosts[version] = CompilerHost(version, ORT_HOST_VERSION, ort_root, qnn_root)
         return self._hosts[version]
 
     def unpacked_in(self, folder: str) -> UnpackedWheels:
@@ -223,17 +221,12 @@ class Catalog:
         if version in QNN_WHEELS:
             return version
         runtime = QnnVersion.parse(version.split("_")[0])
-        older = [
-            each for each in all_versions() if not QnnVersion.parse(each).is_newer_than(runtime)
-        ]
-        if not older:
-            raise VersionError(
-                f"no compiler is as old as QNN {version}, so that {name} has no contexts of its "
-                "own; name one whose contexts it shall be given",
-                field="--compiler",
-                choices=all_versions(),
-            )
-        return older[-1]
+        for compiler in reversed(all_versions()):
+            if not QnnVersion.parse(compiler).is_newer_than(runtime):
+                return compiler
+        problem = f"no compiler is as old as QNN {version}, so that {name} has no contexts of its "
+        problem += "own; name one whose contexts it shall be given"
+        raise VersionError(problem, field="--compiler", choices=all_versions())
 
     def _resolve_path(self, text: str, target: str, field: str | None) -> list[str]:
         path = Path(text).expanduser().absolute()
@@ -330,7 +323,11 @@ def source_at(path: Path, used_names: Collection[str], cache_root: Path) -> Libr
     there is nothing of that kind.
     """
     path = path.expanduser().absolute()
-    name = _free_name(path, {*used_names, PACKAGE_INDEX})
+    plain = re.sub(r"[^a-z0-9._-]+", "-", path.name.removesuffix(".aar").lower()).strip("-.")
+    plain = plain[:40] or "folder"
+    numbered = (f"{plain}-{number}" for number in itertools.count(2))
+    candidates = itertools.chain([plain], numbered)
+    name = next(name for name in candidates if name not in {*used_names, PACKAGE_INDEX})
     if path.is_file() and path.suffix.lower() == ".aar":
         return AarSource(name, path, cache_root)
     if not path.is_dir():
@@ -342,13 +339,3 @@ def source_at(path: Path, used_names: Collection[str], cache_root: Path) -> Libr
     if (path / coordinates.folder).is_dir():
         return MavenSource(name, coordinates, path, cache_root)
     return FolderSource(name, path, cache_root)
-
-
-def _free_name(path: Path, used_names: Collection[str]) -> str:
-    plain = re.sub(r"[^a-z0-9._-]+", "-", path.name.removesuffix(".aar").lower()).strip("-.")
-    plain = plain[:40] or "folder"
-    name, number = plain, 1
-    while name in used_names:
-        number += 1
-        name = f"{plain}-{number}"
-    return name

@@ -7,6 +7,7 @@ version.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -53,13 +54,7 @@ _MAX_SDKS = 200
 
 
 def local_runtime(
-    files: Mapping[str, Path],
-    hashes: HashCache,
-    *,
-    source: str,
-    version: str,
-    target: str,
-    root: Path,
+    files: Mapping[str, Path], hashes: HashCache, source: str, version: str, target: str, root: Path
 ) -> Runtime:
     """Return a runtime of files that stay where they are, by their names in the runtime.
 
@@ -67,34 +62,24 @@ def local_runtime(
     """
     hashed = hashes.hashed(files)
     local_files = tuple(
-        LocalFile(
-            path,
-            name,
-            hashed[name].size,
-            hashed[name].sha256,
-            0o644 if is_library(name) else 0o755,
-        )
+        LocalFile(path, name, hashed[name].size, hashed[name].sha256, _mode(name))
         for name, path in sorted(files.items())
     )
-    return Runtime(
-        qnn_version=version,
-        target=target,
-        root=root,
-        files=local_files,
-        source=source,
-        ort_version=ort_version_of(files),
-    )
+    ort = next((name for name in files if kind_of(name)[0] == "ort"), None)
+    ort_version = None if ort is None else read_library(files[ort], ort).ort_version
+    return Runtime(version, target, root, local_files, source, ort_version)
+
+
+def _mode(name: str) -> int:
+    return 0o644 if is_library(name) else 0o755
 
 
 def build_facts(files: Mapping[str, Path]) -> list[LibraryFacts]:
     """Return the facts of libraries that name their SDK's build, backends first."""
-    ranked = sorted(
-        (name for name in files if kind_of(name)[0] in BUILD_KINDS),
-        key=lambda name: (BUILD_KINDS.index(kind_of(name)[0]), name),
-    )
-    # One is enough, and reading each takes long.
+    kinds = {name: kind for name in files if (kind := kind_of(name)[0]) in BUILD_KINDS}
     facts_read = []
-    for name in ranked:
+    # One is enough, and reading each takes long.
+    for name in sorted(kinds, key=lambda name: (BUILD_KINDS.index(kinds[name]), name)):
         facts = read_library(files[name], name)
         facts_read.append(facts)
         if facts.build is not None and facts.build.version and facts.elf and facts.elf.libc:
@@ -136,14 +121,6 @@ def require_inside(files: Mapping[str, Path], root: Path, *, field: str) -> dict
     return dict(files)
 
 
-def ort_version_of(files: Mapping[str, Path]) -> str | None:
-    """Return the version of the ORT among these files, if there is one that names it."""
-    for name, path in files.items():
-        if kind_of(name)[0] == "ort":
-            return read_library(path, name).ort_version
-    return None
-
-
 class FolderSource(LibrarySource):
     """One folder with libraries for one target.
 
@@ -175,41 +152,26 @@ class FolderSource(LibrarySource):
         if (version, target) != self._version_and_target:
             only = " for ".join(self._version_and_target)
             raise VersionError(f"{self._path} has QNN {only} only")
-        return local_runtime(
-            self._files(),
-            self._hashes,
-            source=self.name,
-            version=version,
-            target=target,
-            root=self._path,
-        )
+        return local_runtime(self._files(), self._hashes, self.name, version, target, self._path)
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `LibrarySource`: the differences from its last use."""
         return self._hashes.changed(self._files())
 
     @cached_property
     def _version_and_target(self) -> tuple[str, str]:
-        """Version and target."""
-        facts = build_facts(self._files())
-        version = (
-            parse_version(self._version, f"runtimes.{self.name}.version")
-            if self._version
-            else library_version(facts)
-        )
+        facts, version = build_facts(self._files()), self._version
+        if version:
+            version = parse_version(version, f"runtimes.{self.name}.version")
+        version = version or library_version(facts)
         target = self._target or library_target(facts)
-        if version is None:
-            raise self._unnamed("QNN version", "version")
-        if target is None:
-            raise self._unnamed("target", "target")
+        if version is None or target is None:
+            name, field = ("QNN version", "version") if version is None else ("target", "target")
+            raise ConfigError(
+                f"the libraries in {self._path} do not name their {name}: list it in `runtimes` of "
+                f"devices.yaml with a `{field}`",
+                field=f"runtimes.{self.name}.{field}",
+            )
         return version, target
-
-    def _unnamed(self, name: str, field: str) -> ConfigError:
-        return ConfigError(
-            f"the libraries in {self._path} do not name their {name}: list it in `runtimes` of "
-            f"devices.yaml with a `{field}`",
-            field=f"runtimes.{self.name}.{field}",
-        )
 
     def _files(self) -> dict[str, Path]:
         field = f"runtimes.{self.name}.path"
@@ -253,28 +215,21 @@ class SdkSource(LibrarySource):
 
     def runtime(self, version: str, target: str) -> Runtime:
         root = self._all[version]
-        return local_runtime(
-            self._files(version, target),
-            HashCache(self._cache_root, root),
-            source=self.name,
-            version=version,
-            target=target,
-            root=root,
-        )
+        files, hashes = self._files(version, target), HashCache(self._cache_root, root)
+        return local_runtime(files, hashes, self.name, version, target, root)
 
     def damage(self, version: str, target: str) -> list[str]:
-        """See `LibrarySource`: the differences from its last use."""
         root = self._all[version]
         return HashCache(self._cache_root, root).changed(self._files(version, target))
 
     @cached_property
     def _all(self) -> dict[str, Path]:
-        """Trees by version."""
         by_version: dict[str, Path] = {}
         path, trees = self._path, sdks_in(self._path)
         if not trees:
-            problem = "is no QAIRT SDK: it has no lib/aarch64-android or the like"
-            why = problem if path.is_dir() else "is not a folder"
+            why = "is not a folder"
+            if path.is_dir():
+                why = "is no QAIRT SDK: it has no lib/aarch64-android or the like"
             raise ConfigError(f"{path} {why}", field=self._field)
         for root in trees:
             by_version.setdefault(_version_of(root, self._field), root)
@@ -310,14 +265,13 @@ def sdk_of_environment(environment: Mapping[str, str]) -> tuple[str, Path] | Non
 
 def sdks_in(path: Path) -> list[Path]:
     """Return the folder if it looks like a QAIRT tree, else such folders right inside it."""
+
+    def is_sdk(folder: Path) -> bool:
+        names = folders_in(folder / "lib")
+        return any(target_folder(names, target, None) for target in _FOLDERS)
+
     inside = (path / name for name in folders_in(path)[:_MAX_SDKS])
     return [path] if is_sdk(path) else [folder for folder in inside if is_sdk(folder)]
-
-
-def is_sdk(path: Path) -> bool:
-    """Return whether a folder looks like a QAIRT tree."""
-    names = folders_in(path / "lib")
-    return any(target_folder(names, target, None) for target in _FOLDERS)
 
 
 def target_folder(names: list[str], target: str, toolchain: str | None) -> str | None:
@@ -337,10 +291,13 @@ def _compiler_key(name: str) -> tuple[int, ...]:
 
 
 def _version_of(root: Path, field: str) -> str:
-    version = sdk_version(
-        _text(root, "sdk.yaml"), _text(root, "include/QNN/QnnSdkBuildId.h"), root.name
-    )
-    if version is not None:
+    def text_of(name: str) -> str | None:
+        with contextlib.suppress(OSError):
+            return read_inside(root, name, _MAX_TEXT_BYTES).decode("utf-8", "replace")
+        return None
+
+    header = text_of("include/QNN/QnnSdkBuildId.h")
+    if (version := sdk_version(text_of("sdk.yaml"), header, root.name)) is not None:
         return version
     names = folders_in(root / "lib")
     for target in _FOLDERS:
@@ -352,13 +309,6 @@ def _version_of(root: Path, field: str) -> str:
             if version is not None:
                 return version
     raise ConfigError(f"{root} does not say which version it is", field=field)
-
-
-def _text(root: Path, name: str) -> str | None:
-    try:
-        return read_inside(root, name, _MAX_TEXT_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return None
 
 
 def folders_in(path: Path) -> list[str]:

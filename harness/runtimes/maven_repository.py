@@ -16,7 +16,6 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
@@ -55,10 +54,18 @@ def download(url: str, path: Path, bounds: Bounds) -> None:
     User and password of the URL are sent to its own host only, not to one that it redirects to. A
     broken connection is retried. Raises NotThere; InfraError if the content exceeds the bounds.
     """
-    url, authorization = _split_login(url)
+    try:
+        parts = urllib.parse.urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise InfraError(f"{url} is no URL") from error
+    user, separator, host = parts.netloc.rpartition("@")
+    if separator:
+        url = parts._replace(netloc=host).geturl()
     request = urllib.request.Request(url, headers={"User-Agent": "qnn-harness"})
-    if authorization is not None:
-        request.add_unredirected_header("Authorization", authorization)
+    if separator:
+        login = base64.b64encode(urllib.parse.unquote_to_bytes(user)).decode()
+        request.add_unredirected_header("Authorization", f"Basic {login}")
     deadline = Deadline(bounds.timeout_s)
     for tries_left in reversed(range(_TRIES)):
         try:
@@ -72,20 +79,6 @@ def download(url: str, path: Path, bounds: Bounds) -> None:
                 raise InfraError(f"{url} broke off: {why}") from error
             _log.info(f"the connection broke off ({why}); trying again")
             time.sleep(_PAUSE_S)
-
-
-def _split_login(url: str) -> tuple[str, str | None]:
-    """Return a URL without user and password, and the header with both."""
-    try:
-        parts = urllib.parse.urlsplit(url)
-        _ = parts.port
-    except ValueError as error:
-        raise InfraError(f"{url} is no URL") from error
-    user, separator, host = parts.netloc.rpartition("@")
-    if not separator:
-        return url, None
-    login = base64.b64encode(urllib.parse.unquote_to_bytes(user)).decode()
-    return parts._replace(netloc=host).geturl(), f"Basic {login}"
 
 
 def _attempt(
@@ -128,17 +121,11 @@ def _read(response: http.client.HTTPResponse) -> bytes:
 
 def _opener() -> urllib.request.OpenerDirector:
     # without the handlers of file: and ftp:, which a redirection could lead to
+    kinds = "Proxy", "HTTP", "HTTPS", "HTTPDefaultError", "HTTPRedirect", "Unknown"
     opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPRedirectHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        urllib.request.UnknownHandler(),
-    ):
-        opener.add_handler(handler)
+    for kind in kinds:
+        opener.add_handler(getattr(urllib.request, f"{kind}Handler")())
+    opener.add_handler(urllib.request.HTTPErrorProcessor())
     return opener
 
 
@@ -178,7 +165,6 @@ class Coordinates:
         return cls(*parts)
 
     def with_version(self, version: str) -> Self:
-        """Return the same artifact in a version."""
         return replace(self, version=version)
 
     @property
@@ -208,9 +194,10 @@ def metadata_versions(content: bytes) -> list[str]:
 def pom_dependencies(content: bytes) -> list[Coordinates]:
     """Return the runtime dependencies of a POM that have an exact version. Raises ValueError."""
     dependencies = []
-    for index, element in enumerate(_local(_tree(content), "dependencies", "dependency")):
-        if index >= _MAX_DEPENDENCIES:
-            raise ValueError("it has too many dependencies")
+    elements = _tree(content).findall("./{*}dependencies/{*}dependency")
+    if len(elements) > _MAX_DEPENDENCIES:
+        raise ValueError("it has too many dependencies")
+    for element in elements:
         fields = {child.tag.rpartition("}")[2]: (child.text or "").strip() for child in element}
         version = fields.get("version", "").strip("[]")
         parts = (fields.get("groupId", ""), fields.get("artifactId", ""), version)
@@ -239,16 +226,6 @@ def _tree(content: bytes) -> ElementTree.Element:
         return ElementTree.fromstring(content)
     except (ElementTree.ParseError, LookupError, RecursionError) as error:
         raise ValueError(f"it is no XML: {error}") from error
-
-
-def _local(root: ElementTree.Element, *path: str) -> Iterator[ElementTree.Element]:
-    """Yield the elements at a path, in any namespace."""
-    if not path:
-        yield root
-        return
-    for child in root:
-        if isinstance(child.tag, str) and child.tag.rpartition("}")[2] == path[0]:
-            yield from _local(child, *path[1:])
 
 
 class Repository:
@@ -306,7 +283,6 @@ class Repository:
         return path
 
     def is_cached(self, name: str) -> bool:
-        """Return whether `file` needs no network."""
         return self._folder is not None or self._files.is_cached(name)
 
     def damage(self, name: str) -> list[str]:
@@ -358,7 +334,6 @@ class Repository:
         return "first use"
 
     def _checksum_text(self, name: str, file: Path) -> str | None:
-        """Return the text of a checksum file of the repository, or None."""
         path = file.with_name("checksum") if self._folder is None else inside(self._folder, name)
         try:
             if self._folder is None:

@@ -144,8 +144,7 @@ class OrtLibraries:
         return joined(runtime, chosen, (self.fetch(chosen, runtime.target), *more))
 
     def _add_path(self, path: Path, target: str) -> str:
-        files = self._files(path)
-        libraries = {name: file for name, file in files.items() if kind_of(name)[0] == "ort"}
+        libraries = self._libraries(path)
         if len(libraries) != 1:
             number = counted(len(libraries), "library", "libraries")
             raise ConfigError(f"{path} holds {number} of ORT, expected one")
@@ -166,15 +165,16 @@ class OrtLibraries:
         self._by_name[key] = path, local_file
         return key
 
-    def _files(self, path: Path) -> dict[str, Path]:
-        if path.is_file() and path.suffix.lower() == ".aar":
-            return self._aars.files(path)
-        if not path.is_dir():
+    def _libraries(self, path: Path) -> dict[str, Path]:
+        if is_aar := path.is_file() and path.suffix.lower() == ".aar":
+            files = self._aars.files(path)
+        elif path.is_dir():
+            files = listed_files(path, "lib", field="--ort", depth=_DEPTH)
+        else:
             problem = "is neither a folder nor an AAR" if path.exists() else "does not exist"
             raise ConfigError(f"{path} {problem}")
-        listed = listed_files(path, "lib", field="--ort", depth=_DEPTH)
-        libraries = {name: file for name, file in listed.items() if kind_of(name)[0] == "ort"}
-        return require_inside(libraries, path, field="--ort")
+        libraries = {name: file for name, file in files.items() if kind_of(name)[0] == "ort"}
+        return libraries if is_aar else require_inside(libraries, path, field="--ort")
 
 
 def ort_request(version: str, target: str) -> WheelRequest:

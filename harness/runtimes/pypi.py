@@ -20,7 +20,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from harness.core.archive import names_of, unpack_once
 from harness.core.deadline import Deadline
@@ -83,7 +83,8 @@ def pip_download(request: WheelRequest, folder: Path, timeout_s: float) -> Path:
         spawn_guarded(command, env=_environment(), stdout=output, stderr=output) as pip,
     ):
         code = pip.wait(deadline)
-        text = _tail(output)
+        output.seek(max(0, output.seek(0, os.SEEK_END) - _KEPT_OUTPUT_BYTES))
+        text = output.read().decode("utf-8", "replace")
     if code is None:
         raise InfraError(f"pip was not done within {timeout_s:g} s")
     wheels = list(folder.glob("*.whl"))
@@ -109,12 +110,6 @@ def _environment() -> dict[str, str]:
     dropped = ("PIP_DEST", "PIP_NO_BINARY", "PIP_REQUIREMENT", "PIP_QUIET", "PIP_LOG")
     inherited = {name: value for name, value in os.environ.items() if name not in dropped}
     return inherited | {"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "ignore"}
-
-
-def _tail(output: IO[bytes]) -> str:
-    size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - _KEPT_OUTPUT_BYTES))
-    return output.read().decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)
@@ -180,7 +175,6 @@ class WheelCache:
         self._timeout_s = timeout_s
 
     def is_cached(self, request: WheelRequest) -> bool:
-        """Return whether the wheel is in the cache, without hashing it."""
         return self._files.is_cached(request.file_name)
 
     def fetch(self, request: WheelRequest) -> FetchedFile:
@@ -194,7 +188,17 @@ class WheelCache:
             expected, trust = self._files.noted_sha256(name), "first use"
 
         def bring(folder: Path) -> tuple[Path, dict[str, str]]:
-            wheel = self._from_pip(request, folder)
+            try:
+                wheel = pip_download(request, folder, self._timeout_s)
+            except InfraError as error:
+                raise InfraError(
+                    f"could not fetch {request}: {error}. Connect this computer to a package index "
+                    "(pip's own configuration is used), or name a folder that holds the wheel in "
+                    "PIP_FIND_LINKS"
+                ) from error
+            project, version = (*wheel.name.split("-"), "")[:2]
+            if (project.lower().replace("_", "-"), version) != (request.project, request.version):
+                raise InfraError(f"pip was asked for {request} and brought {wheel.name[:120]}")
             return wheel, {"served_as": wheel.name, "trust": trust}
 
         return self._files.get(name, bring, title=str(request), expected=expected)
@@ -202,20 +206,6 @@ class WheelCache:
     def damage(self, request: WheelRequest) -> list[str]:
         """Return the damage of a wheel in the cache; none for one that is missing."""
         return self._files.damage(request.file_name, self._known.get(request.file_name))
-
-    def _from_pip(self, request: WheelRequest, folder: Path) -> Path:
-        try:
-            wheel = pip_download(request, folder, self._timeout_s)
-        except InfraError as error:
-            raise InfraError(
-                f"could not fetch {request}: {error}. Connect this computer to a package index "
-                "(pip's own configuration is used), or name a folder that holds the wheel in "
-                "PIP_FIND_LINKS"
-            ) from error
-        project, version = (*wheel.name.split("-"), "")[:2]
-        if (project.lower().replace("_", "-"), version) != (request.project, request.version):
-            raise InfraError(f"pip was asked for {request} and brought {wheel.name[:120]}")
-        return wheel
 
 
 Use = Literal["device", "host", "none"]
@@ -331,13 +321,7 @@ class PyPiSource(LibrarySource):
                 for name, file in sorted(folder.files.items())
                 if use_of(name) == "device"
             )
-            self._runtimes[key] = Runtime(
-                qnn_version=version,
-                target=target,
-                root=folder.path,
-                files=files,
-                source=self.name,
-            )
+            self._runtimes[key] = Runtime(version, target, folder.path, files, self.name)
         return self._runtimes[key]
 
     def damage(self, version: str, target: str) -> list[str]:

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
@@ -206,14 +206,12 @@ def _build_of(kind: LibraryKind, data: bytes) -> SdkBuild | None:
     return SdkBuild(version.decode(), stamp.decode())
 
 
-def _distinct(builds: Iterable[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]:
+def _distinct(builds: Iterator[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]:
     """Return the distinct builds, at most two: a file could have millions."""
-    different: set[tuple[bytes, bytes]] = set()
-    for build in builds:
-        different.add(build)
-        if len(different) > 1:
-            break
-    return different
+    first = next(builds, None)
+    if first is None:
+        return set()
+    return {first, next((build for build in builds if build != first), first)}
 
 
 def short_version(text: str) -> str | None:
@@ -222,19 +220,14 @@ def short_version(text: str) -> str | None:
     None for anything else.
     """
     match = _VERSION.fullmatch(text.strip().removeprefix("v"))
-    if match is None:
-        return None
-    version, day, _ = match.groups()
-    return version if day is None else f"{version}.{day}"
+    return match and ".".join(filter(None, match.groups()[:2]))
 
 
 def parse_version(text: str, field: str) -> str:
     """Return the version that a user has named. Raises ConfigError if it is invalid (pure)."""
-    version = short_version(text)
-    if version is None:
-        raise ConfigError(
-            f"{text[:80]!r} is no QNN version, as in 2.31.0 or 2.31.0.250130", field=field
-        )
+    if (version := short_version(text)) is None:
+        problem = f"{text[:80]!r} is no QNN version, as in 2.31.0 or 2.31.0.250130"
+        raise ConfigError(problem, field=field)
     return version
 
 
@@ -243,17 +236,21 @@ def sdk_version(sdk_yaml: str | None, header: str | None, folder: str) -> str | 
 
     The header often has the build if sdk.yaml has only the version.
     """
-    from_yaml = _first(_YAML, sdk_yaml)
-    from_header = _first(_HEADER, header)
+
+    def first(pattern: re.Pattern[str], text: str | None) -> str | None:
+        match = pattern.search(text or "")
+        return match and short_version(match[1])
+
+    from_yaml, from_header = first(_YAML, sdk_yaml), first(_HEADER, header)
     if from_yaml and from_header and f"{from_header}.".startswith(f"{from_yaml}."):
         return from_header
-    return from_yaml or from_header or _first(_FOLDER, folder)
+    return from_yaml or from_header or first(_FOLDER, folder)
 
 
 def library_version(facts: Iterable[LibraryFacts]) -> str | None:
     """Return the version that the libraries name, the backends first (pure)."""
     build = build_id_of(facts)
-    return None if build is None else short_version(build)
+    return build and short_version(build)
 
 
 def library_target(facts: Iterable[LibraryFacts]) -> str | None:
@@ -263,11 +260,6 @@ def library_target(facts: Iterable[LibraryFacts]) -> str | None:
             if (elf.machine, elf.libc) == (system.machine, system.libc):
                 return target
     return None
-
-
-def _first(pattern: re.Pattern[str], text: str | None) -> str | None:
-    match = pattern.search(text or "")
-    return short_version(match[1]) if match else None
 
 
 def build_id_of(facts: Iterable[LibraryFacts]) -> str | None:
@@ -494,22 +486,15 @@ def narrowed(
         and (online_prepare or not kind.when_preparing)
         and not (kind.devices_only and runtime.target == "linux-x64")
     ]
-    chosen = {
-        _file_name(file)
-        for file in runtime.files
-        if any(kind.matches(_file_name(file), htp_arch) for kind in kinds)
-    }
+    by_name = {PurePosixPath(file.name).name: file for file in runtime.files}
+    chosen = {name for name in by_name if any(kind.matches(name, htp_arch) for kind in kinds)}
     pending = list(chosen)
     while pending:
         new = set(needed.get(pending.pop(), ())) - chosen
         chosen |= new
         pending += new
-    files = tuple(file for file in runtime.files if _file_name(file) in chosen)
-    return replace(runtime, files=files)
-
-
-def _file_name(file: LocalFile) -> str:
-    return file.name.rsplit("/", 1)[-1]
+    chosen_files = (file for file in runtime.files if PurePosixPath(file.name).name in chosen)
+    return replace(runtime, files=tuple(chosen_files))
 
 
 def is_device_file(name: str) -> bool:

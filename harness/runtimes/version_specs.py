@@ -41,7 +41,8 @@ def choose(
     `known` is {name: version}; of two with the same version, the first is meant. Raises ConfigError
     naming `field` and the choices for anything else; `product` is the versions' software.
     """
-    ordered = _without_repeats(known)
+    by_version = {known[name]: name for name in reversed([*known])}
+    ordered = [by_version[number] for number in sorted(by_version, key=version_key)]
     if spec == "all":
         return ordered
     if spec == "latest":
@@ -89,10 +90,3 @@ def names(versions: Mapping[str, Sequence[str]], plain: str) -> dict[str, str]:
         for source, listed in versions.items()
         for version in listed
     }
-
-
-def _without_repeats(known: Mapping[str, str]) -> list[str]:
-    first: dict[str, str] = {}
-    for name, version in known.items():
-        first.setdefault(version, name)
-    return [first[version] for version in sorted(first, key=version_key)]

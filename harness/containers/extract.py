@@ -14,32 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from harness.containers.artefact import (
-    PIECE_FORMATS,
-    Artefact,
-    ArtefactError,
-    Blob,
-    Piece,
-)
-from harness.containers.manifest import (
-    MANIFEST,
-    Manifest,
-    ModelFile,
-    PieceEntry,
-    TensorEntry,
-)
+from harness.containers.artefact import PIECE_FORMATS, Artefact, ArtefactError, Blob, Piece
+from harness.containers.manifest import MANIFEST, Manifest, ModelFile, PieceEntry, TensorEntry
 from harness.core.cache import cache_problem
 from harness.core.errors import ConfigError, InfraError
 from harness.core.local_file import copy_range
 from harness.core.names_inside import name_problem
 from harness.core.outgoing_text import counted
-from harness.core.verified_folder import (
-    key_of,
-    make_once,
-    publish,
-    work_folder,
-    write_manifest,
-)
+from harness.core.verified_folder import key_of, make_once, publish, work_folder, write_manifest
 from harness.core.whole_file import sha256_of, written_whole
 
 _log = logging.getLogger(__name__)

@@ -77,10 +77,7 @@ def transfers_of(placed: Sequence[Placed], sizes: Mapping[str, int]) -> dict[str
                 carried[tensor, node.part] = None
         producers |= dict.fromkeys(node.node.writes, node.part)
     known = [sizes[tensor] for tensor, _ in carried if tensor in sizes]
-    return {
-        "tensors": len(carried),
-        "bytes": sum(known) if len(known) == len(carried) else None,
-    }
+    return {"tensors": len(carried), "bytes": sum(known) if len(known) == len(carried) else None}
 
 
 def place_row(placed: Placed) -> PlaceRow:

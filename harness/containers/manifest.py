@@ -18,14 +18,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from harness.containers.artefact import (
-    Artefact,
-    ArtefactError,
-    Blob,
-    FileBytes,
-    Piece,
-    PieceKind,
-)
+from harness.containers.artefact import Artefact, ArtefactError, Blob, FileBytes, Piece, PieceKind
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.engine import DEFAULT_ENGINE

@@ -29,12 +29,7 @@ from harness.containers.artefact import (
     blob,
     whole_file,
 )
-from harness.containers.manifest import (
-    MANIFEST,
-    MANIFEST_HEAD,
-    read_bundle,
-    read_manifest,
-)
+from harness.containers.manifest import MANIFEST, MANIFEST_HEAD, read_bundle, read_manifest
 from harness.containers.pte import PTE_IDENTIFIER, read_pte
 from harness.containers.tflite import TFLITE_IDENTIFIER, read_tflite
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
@@ -339,8 +334,7 @@ def open_artefact(path: str | os.PathLike[str], root: Path | None = None) -> Art
 
 
 def open_artefacts(
-    paths: Iterable[str | os.PathLike[str]],
-    on_error: Callable[[ArtefactError], None] | None = None,
+    paths: Iterable[str | os.PathLike[str]], on_error: Callable[[ArtefactError], None] | None = None
 ) -> list[Artefact]:
     """Return the artefacts of files, folders and patterns (`models/*.pte`, `**` for folders below).
 
@@ -406,10 +400,7 @@ def _reporting(on_error: Callable[[ArtefactError], None] | None, path: Path) -> 
 
 
 def _open_listed(
-    files: list[Path],
-    origin: Path,
-    folder: Path,
-    on_error: Callable[[ArtefactError], None] | None,
+    files: list[Path], origin: Path, folder: Path, on_error: Callable[[ArtefactError], None] | None
 ) -> list[Artefact]:
     """Return the artefacts among files that were listed in a folder."""
     artefacts: list[Artefact] = []

@@ -108,9 +108,7 @@ def _op(code: FlatTable) -> str:
 def _graph(data: FileBytes, table: FlatTable, codes: Sequence[str]) -> TfliteGraph:
     tensors = tuple(
         TfliteTensor(
-            tensor.text(_TENSOR_NAME),
-            _type(tensor.number(_TYPE, "<b")),
-            tensor.integers(_SHAPE),
+            tensor.text(_TENSOR_NAME), _type(tensor.number(_TYPE, "<b")), tensor.integers(_SHAPE)
         )
         for tensor in table.tables(_TENSORS, "tensor")
     )

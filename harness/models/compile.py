@@ -30,21 +30,8 @@ from harness.core.verified_folder import (
     write_manifest,
 )
 from harness.core.whole_file import keep_whole, read_bounded
-from harness.models.compiler import (
-    CompileError,
-    CompileJob,
-    InputFile,
-    ReferenceJob,
-    run_jobs,
-)
-from harness.models.metadata import (
-    Sizes,
-    Unreadable,
-    check_arch,
-    entries,
-    memory_bytes,
-    read_each,
-)
+from harness.models.compiler import CompileError, CompileJob, InputFile, ReferenceJob, run_jobs
+from harness.models.metadata import Sizes, Unreadable, check_arch, entries, memory_bytes, read_each
 from harness.models.models import PREPARATIONS, Model
 from harness.models.source import GIVEN, ON_CPU, Context, Reference
 from harness.probe.build import ProbeBuilder

@@ -194,10 +194,7 @@ def _wait(worker: GuardedProcess, deadline: Deadline, answers: Path, jobs: int) 
 
 
 def results_of(
-    host: CompilerHost,
-    jobs: Sequence[Job],
-    events: Sequence[Mapping[str, Any]],
-    output: str,
+    host: CompilerHost, jobs: Sequence[Job], events: Sequence[Mapping[str, Any]], output: str
 ) -> dict[str, CompileError | None]:
     """Return the results of the jobs by the worker's answers, without unfinished ones (pure).
 

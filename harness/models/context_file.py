@@ -208,12 +208,7 @@ class ContextFiles:
         return replace(contexts[0], others=tuple(contexts[1:]))
 
     def _tensor_files(
-        self,
-        field: str,
-        files: Files,
-        tensors: Sequence[Tensor],
-        graph: str | None,
-        binary: Path,
+        self, field: str, files: Files, tensors: Sequence[Tensor], graph: str | None, binary: Path
     ) -> tuple[Path, ...]:
         """Return the user's files, else generated inputs and no expected outputs.
 

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from harness.containers.artefact import (
-    PIECE_FORMATS,
-    Artefact,
-    ArtefactKind,
-    Piece,
-    PieceKind,
-)
+from harness.containers.artefact import PIECE_FORMATS, Artefact, ArtefactKind, Piece, PieceKind
 from harness.core.socs import SOCS
 from harness.models.metadata import Unreadable, entries, memory_bytes, needs
 from harness.models.onnx_model import OnnxNodes

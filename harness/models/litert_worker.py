@@ -17,10 +17,7 @@ from typing import Any
 def main(request_path: str) -> None:
     """Run the model of a request, and write the tensors that it names."""
     request = json.loads(Path(request_path).read_text())
-    from ai_edge_litert.interpreter import (  # type: ignore[import-not-found]
-        Interpreter,
-        OpResolverType,
-    )
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType  # type: ignore[import-not-found]
 
     try:
         _run(request, Interpreter, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)

@@ -27,13 +27,7 @@ from harness.core.errors import ConfigError
 from harness.core.whole_file import keep_whole
 from harness.core.yaml_document import did_you_mean
 from harness.models import model_graphs
-from harness.models.model_graphs import (
-    DataType,
-    constant,
-    graph,
-    random_bytes,
-    random_floats,
-)
+from harness.models.model_graphs import DataType, constant, graph, random_bytes, random_floats
 
 if TYPE_CHECKING:
     import numpy as np

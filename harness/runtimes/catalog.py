@@ -17,12 +17,7 @@ from harness.core.versions import QNN_WHEELS, QnnVersion
 from harness.lab.fields import PACKAGE_INDEX
 from harness.lab.inventory import Lab
 from harness.runtimes.aar import AarSource, MavenSource
-from harness.runtimes.local_sources import (
-    FolderSource,
-    SdkSource,
-    sdk_of_environment,
-    sdks_in,
-)
+from harness.runtimes.local_sources import FolderSource, SdkSource, sdk_of_environment, sdks_in
 from harness.runtimes.maven_repository import QNN_RUNTIME, Coordinates
 from harness.runtimes.ort import BESIDE_ORT, OrtLibraries, executorch_folder
 from harness.runtimes.pypi import (

@@ -22,13 +22,7 @@ from harness.runtimes.aar import AarStore
 from harness.runtimes.elf import ElfError, read_elf
 from harness.runtimes.local_sources import listed_files, require_inside
 from harness.runtimes.pypi import ORT_PROJECT, UnpackedWheels, WheelRequest
-from harness.runtimes.runtime import (
-    NotOffered,
-    Runtime,
-    kind_of,
-    library_target,
-    read_library,
-)
+from harness.runtimes.runtime import NotOffered, Runtime, kind_of, library_target, read_library
 from harness.runtimes.version_specs import choose_all, is_path, split_specs
 
 # Tested versions with a C library in the wheel (from 1.24.1 on), oldest first.

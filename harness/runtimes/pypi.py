@@ -27,12 +27,7 @@ from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError, VersionError
 from harness.core.guard import spawn_guarded
 from harness.core.local_file import LocalFile
-from harness.core.verified_folder import (
-    FetchedFile,
-    FetchedFiles,
-    VerifiedFolder,
-    find_damage,
-)
+from harness.core.verified_folder import FetchedFile, FetchedFiles, VerifiedFolder, find_damage
 from harness.core.versions import QNN_WHEELS, QnnVersion
 from harness.runtimes.runtime import LibrarySource, Runtime
 

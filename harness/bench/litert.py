@@ -16,7 +16,7 @@ from harness.containers.artefact import Piece
 from harness.containers.extract import piece_file
 from harness.containers.graph_nodes import CPU, NPU, GraphNode, Placed, figures_of
 from harness.containers.open import open_artefact
-from harness.containers.tflite_graph import (
+from harness.containers.tflite import (
     TfliteGraph,
     TfliteNode,
     TfliteTensor,

@@ -1,15 +1,25 @@
-"""LiteRT models (.tflite) that were compiled for QNN: the places of their byte code.
+"""LiteRT models (.tflite): their graphs, and the places of their code for an NPU.
 
 The layout is that of google-ai-edge/LiteRT: tflite/schema.fbs, litert/core/build_stamp.h, and
 litert/core/dispatch_op_schema.cc: each operator DISPATCH_OP names an offset and a size in the file.
+
+A compiled model names its tensors like its source. So each node of the source can be assigned to a
+partition of the compiled model, or to none.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
-from harness.containers.artefact import Artefact, FileBytes, Piece, blob
+from harness.containers.artefact import Artefact, ArtefactError, FileBytes, blob
 from harness.containers.pte import FlatTable
+from harness.core.outgoing_text import counted
 
 TFLITE_IDENTIFIER: Final = b"TFL3"
 """At byte 4."""
@@ -20,9 +30,10 @@ _MAX_STAMP_BYTES: Final = 1024
 
 # numbers of fields in schema.fbs
 _CODES, _SUBGRAPHS, _BUFFERS, _METADATA = 1, 2, 4, 6
-_CUSTOM_CODE: Final = 1
-_OPERATORS: Final = 3
-_OPCODE_INDEX, _CUSTOM_OPTIONS = 0, 5
+_OLD_CODE, _CUSTOM_CODE, _CODE = 0, 1, 3
+_TENSORS, _GRAPH_INPUTS, _GRAPH_OUTPUTS, _OPERATORS = 0, 1, 2, 3
+_SHAPE, _TYPE, _TENSOR_NAME = 0, 1, 3
+_OPCODE_INDEX, _INPUTS, _OUTPUTS, _CUSTOM_OPTIONS = 0, 1, 2, 5
 _NAME, _BUFFER = 0, 1
 
 
@@ -32,29 +43,34 @@ def read_tflite(data: FileBytes) -> Artefact:
     A model that was not compiled has none. Raises ArtefactError.
     """
     model = FlatTable.root(data, "the model")
-    codes = [code.text(_CUSTOM_CODE) for code in model.tables(_CODES, "operator code")]
+    codes = [_op(code) for code in model.tables(_CODES, "operator code")]
     graphs: dict[tuple[int, int], list[str]] = {}
     others = 0
     for subgraph in model.tables(_SUBGRAPHS, "subgraph"):
-        for operator in subgraph.tables(_OPERATORS, f"{subgraph.label}: operator"):
-            index = operator.number(_OPCODE_INDEX, "<I")
-            if index >= len(codes):
-                raise data.error(f"{operator.label} has code {index} of {len(codes)}", 0)
-            if codes[index] == DISPATCH:
-                offset, size, name = dispatched(data, operator)
+        for operator, op in _operators(data, subgraph, codes):
+            if op == DISPATCH:
+                offset, size, name = _dispatched(data, operator)
                 graphs.setdefault((offset, size), []).append(name)
             else:
                 others += 1
     facts = {"other_nodes": others, **_stamp(data, model)}
-    pieces = tuple(_piece(data, place, names) for place, names in graphs.items())
+    pieces = tuple(
+        blob(data, *place, names[0], {"partitions": names}) for place, names in graphs.items()
+    )
     return Artefact(data.path, "tflite", pieces, facts)
 
 
-def _piece(data: FileBytes, place: tuple[int, int], names: list[str]) -> Piece:
-    return blob(data, *place, names[0], {"partitions": names})
+def _operators(
+    data: FileBytes, graph: FlatTable, codes: Sequence[str]
+) -> Iterator[tuple[FlatTable, str]]:
+    for operator in graph.tables(_OPERATORS, f"{graph.label}: operator"):
+        index = operator.number(_OPCODE_INDEX, "<I")
+        if index >= len(codes):
+            raise data.error(f"{operator.label} has code {index} of {len(codes)}", 0)
+        yield operator, codes[index]
 
 
-def dispatched(data: FileBytes, operator: FlatTable) -> tuple[int, int, str]:
+def _dispatched(data: FileBytes, operator: FlatTable) -> tuple[int, int, str]:
     """Return offset, size and graph of the byte code of an operator. Raises ArtefactError."""
     from flatbuffers import flexbuffers  # with numpy, for which no other suite should wait
 
@@ -84,3 +100,132 @@ def _stamp(data: FileBytes, model: FlatTable) -> dict[str, Any]:
         texts_found = [text.decode("utf-8", "replace") for text in texts.split(b"\0") if text]
         return dict(zip(("vendor", "soc"), texts_found, strict=False))
     return {}
+
+
+# TensorType of schema.fbs, by number; None for types that no raw file can have
+_TYPES: Final = (
+    *("float32", "float16", "int32", "uint8", "int64", None, "bool8", "int16", None, "int8"),
+    *("float64", None, "uint64", None, None, "uint32", "uint16"),
+)
+
+
+@dataclass(frozen=True)
+class TfliteTensor:
+    """A tensor; `data_type` is None for one that no raw file can have."""
+
+    name: str
+    data_type: str | None
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        bits = (self.data_type or "0").lstrip("abcdefghijklmnopqrstuvwxyz")
+        return int(bits) // 8 * math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class TfliteNode:
+    """One operator; tensors by number. `partition` is its graph in the code for an NPU."""
+
+    op: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    partition: str | None = None
+
+
+@dataclass(frozen=True)
+class TfliteGraph:
+    """The graph of a model: tensors by number, nodes in the order of execution."""
+
+    tensors: tuple[TfliteTensor, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    nodes: tuple[TfliteNode, ...]
+
+    def named(self, numbers: Sequence[int]) -> tuple[TfliteTensor, ...]:
+        """Return the tensors with these numbers."""
+        return tuple(self.tensors[number] for number in numbers)
+
+
+@cache
+def _op_names() -> Sequence[str]:
+    """Return the names of operators by number: BuiltinOperator of schema.fbs."""
+    return files("harness.containers").joinpath("tflite-operators.tsv").read_text("ascii").split()
+
+
+def read_tflite_graph(path: Path) -> TfliteGraph:
+    """Return the graph of a model. Raises ArtefactError, also for a model of several graphs."""
+    with FileBytes(path) as data:
+        if data.size < 8 or data.read(4, 4, "the file's kind") != TFLITE_IDENTIFIER:
+            raise ArtefactError("is no .tflite", file=path)
+        model = FlatTable.root(data, "the model")
+        codes = [_op(code) for code in model.tables(_CODES, "operator code")]
+        subgraphs = list(model.tables(_SUBGRAPHS, "subgraph"))
+        if len(subgraphs) != 1:
+            problem = (
+                f"has {counted(len(subgraphs), 'graph')}; only a model of one is taken apart here"
+            )
+            raise ArtefactError(problem, file=path)
+        return _graph(data, subgraphs[0], codes)
+
+
+def _type(number: int) -> str | None:
+    return _TYPES[number] if 0 <= number < len(_TYPES) else None
+
+
+def _op(code: FlatTable) -> str:
+    # numbers above 127 do not fit into the older field
+    number = max(code.number(_OLD_CODE, "<b"), code.number(_CODE, "<i"))
+    names = _op_names()
+    name = names[number] if 0 <= number < len(names) else f"operator {number}"
+    return code.text(_CUSTOM_CODE) or name
+
+
+def _graph(data: FileBytes, table: FlatTable, codes: Sequence[str]) -> TfliteGraph:
+    tensors = tuple(
+        TfliteTensor(
+            tensor.text(_TENSOR_NAME), _type(tensor.number(_TYPE, "<b")), tensor.integers(_SHAPE)
+        )
+        for tensor in table.tables(_TENSORS, "tensor")
+    )
+    nodes = []
+    for operator, op in _operators(data, table, codes):
+        name = _dispatched(data, operator)[2] if op == DISPATCH else None
+        inputs, outputs = (operator.integers(field) for field in (_INPUTS, _OUTPUTS))
+        present = tuple(number for number in inputs if number >= 0)  # -1: an input that is left out
+        nodes.append(TfliteNode(op, present, outputs, name))
+    first, last = (table.integers(field) for field in (_GRAPH_INPUTS, _GRAPH_OUTPUTS))
+    for used in (first, last, *(node.inputs + node.outputs for node in nodes)):
+        if any(not 0 <= number < len(tensors) for number in used):
+            raise data.error(f"a tensor is named, and there are {len(tensors)}: {used[:8]}", 0)
+    return TfliteGraph(tensors, first, last, tuple(nodes))
+
+
+def assign_partitions(model: TfliteGraph, compiled: TfliteGraph) -> list[str | None]:
+    """Return the partition of the compiled model for each node of a model; None: the CPU (pure).
+
+    It is the partition whose outputs depend on the node, from its inputs on. A node that no output
+    depends on is in none.
+    """
+    producer = {
+        model.tensors[output].name: index
+        for index, node in enumerate(model.nodes)
+        for output in node.outputs
+    }
+    partitions: list[str | None] = [None] * len(model.nodes)
+    for partition in compiled.nodes:
+        if partition.partition is None:
+            continue
+        inputs = {tensor.name for tensor in compiled.named(partition.inputs)}
+        pending = [tensor.name for tensor in compiled.named(partition.outputs)]
+        visited = set(pending)
+        while pending:
+            index = producer.get(pending.pop())
+            if index is None:
+                continue
+            partitions[index] = partitions[index] or partition.partition
+            names = {tensor.name for tensor in model.named(model.nodes[index].inputs)}
+            new = names - inputs - visited
+            visited |= new
+            pending += new
+    return partitions

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from harness.bench.litert import CompiledModel, _largest, numbers_of, open_model
-from harness.containers.tflite_graph import TfliteGraph
+from harness.containers.tflite import TfliteGraph
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.models.artefact_sources import ModelOptions
 from harness.models.context_file import ContextFile
 from harness.models.litert import RefusedByCpu
 from tests.unit.containers.made import tflite
-from tests.unit.containers.test_tflite_graph import COMPILED, MODEL
+from tests.unit.containers.test_tflite import COMPILED, MODEL
 
 TAKEN = ["p", "p", None, "q"]
 PARTS = tuple(ContextFile(one, name=f"m#{one}", tolerance=0.5) for one in "pq")

@@ -9,7 +9,7 @@ import flatbuffers
 import pytest
 
 from harness.containers.artefact import ArtefactError
-from harness.containers.tflite_graph import (
+from harness.containers.tflite import (
     TfliteGraph,
     TfliteNode,
     TfliteTensor,

@@ -346,21 +346,19 @@ class ContextStore:
     ) -> dict[ContextKey, HarnessError]:
         """Check and store compiled binaries; return the errors of those that are wrong."""
         wrong: dict[ContextKey, HarnessError] = {}
-        whole: dict[ContextKey, tuple[CompileJob, Path]] = {}
+        paths: dict[ContextKey, Path] = {}
         for key, job in jobs.items():
             try:
-                whole[key] = (job, compiled_binary(job))
+                paths[key] = compiled_binary(job)
             except CompileError as error:
                 wrong[key] = error
-        if not whole:
-            return wrong
-        paths = [path for _, path in whole.values()]
-        metadata = read_metadata(self._probes, host.system_library, paths)
-        for (key, (job, path)), binary_metadata in zip(whole.items(), metadata, strict=True):
-            try:
-                self._keep_binary(key, job, path, binary_metadata)
-            except HarnessError as error:
-                wrong[key] = error
+        if paths:
+            metadata = read_metadata(self._probes, host.system_library, list(paths.values()))
+            for (key, path), binary_metadata in zip(paths.items(), metadata, strict=True):
+                try:
+                    self._keep_binary(key, jobs[key], path, binary_metadata)
+                except HarnessError as error:
+                    wrong[key] = error
         return wrong
 
     def _keep_binary(
@@ -370,9 +368,11 @@ class ContextStore:
         reference = self._open(self._model_folder(key[0]), self._model_facts(key[0]))
         if reference is None:
             return
-        inputs, outputs = tensor_order(
-            metadata, job.complaint, _sizes(reference, "inputs"), _sizes(reference, "expected")
+        sizes = (
+            {name: reference.files[file].size for name, file in reference.data[kind].items()}
+            for kind in ("inputs", "expected")
         )
+        inputs, outputs = tensor_order(metadata, job.complaint, *sizes)
         data: dict[str, Any] = {"metadata": metadata, "inputs": inputs, "outputs": outputs}
         if key[0].prepare == "spill-fill":
             data["max_size"] = epcontext_max_size(job.folder / "context.onnx", job.complaint)
@@ -386,11 +386,12 @@ class ContextStore:
         """Return the digest of a model's bytes, cached on disk: building them imports onnx."""
         alone = spec.without_inputs
         if alone not in self._keys:
-            note = self._root / "digests" / alone.recipe if alone.recipe else None
-            digest = _noted(note) if note is not None else None
-            if digest is None:
+            note, digest = self._root / "digests" / (alone.recipe or "none"), ""
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                digest = read_bounded(note, 64).decode()
+            if not re.fullmatch("[0-9a-f]{64}", digest):
                 digest = hashlib.sha256(spec.serialized()).hexdigest()
-                if note is not None:
+                if alone.recipe:
                     with contextlib.suppress(InfraError):  # a full cache may be read-only
                         keep_whole(note, digest.encode())
             self._keys[alone] = digest
@@ -476,17 +477,6 @@ def _written(specs: Sequence[Model], work: Path) -> dict[Model, Path]:
     return paths
 
 
-def _sizes(reference: VerifiedFolder, kind: str) -> dict[str, int]:
-    return {name: reference.files[file].size for name, file in reference.data[kind].items()}
-
-
-def _noted(note: Path) -> str | None:
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        digest = read_bounded(note, 64).decode()
-        return digest if re.fullmatch("[0-9a-f]{64}", digest) else None
-    return None
-
-
 def _short_key(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -529,8 +519,7 @@ def compile_to_file(
         binary = compiled_binary(job)
         (metadata,) = read_metadata(probes, host.system_library, [binary])
         check_arch(metadata, job.complaint, arch)
-        digest, size = sha256_of(binary), binary.stat().st_size
-        source_file = binary
+        digest, size, source_file = sha256_of(binary), binary.stat().st_size, binary
         if output.suffix == ".onnx":
             source_file = _epcontext(job.folder / "context.onnx", binary, output)
         with (

@@ -183,7 +183,6 @@ def run_jobs(host: CompilerHost, jobs: Sequence[Job]) -> dict[str, CompileError 
 
 
 def _wait(worker: GuardedProcess, deadline: Deadline, answers: Path, jobs: int) -> int | None:
-    """Wait for the worker's end, and report meanwhile how many of its jobs are done."""
     if not followed():
         return worker.wait(deadline)
     with progress_reporter("") as report:
@@ -216,18 +215,16 @@ def results_of(
         elif kind == "died" and event.get("code") in _NOT_ITS_OWN:
             raise InfraError(f"{complaints[job]}: {_NOT_ITS_OWN[event['code']]}")
         elif kind in ("failed", "died"):
-            chain = _errors(event) if kind == "failed" else [_death(event)]
+            code = event.get("code")
+            chain = [f"the compiler ended its process with exit code {code}"]
+            if kind == "failed":
+                chain = _errors(event)
+            elif code == -signal.SIGPROF:
+                chain = [without_end(event["most_s"])]
+            elif isinstance(code, int) and code < 0:
+                chain = [f"the compiler crashed with signal {-code}"]
             results[job] = CompileError(complaints[job], chain=chain, output=output_of(output, job))
     return results
-
-
-def _death(event: Mapping[str, Any]) -> str:
-    code = event.get("code")
-    if code == -signal.SIGPROF:
-        return without_end(event["most_s"])
-    if isinstance(code, int) and code < 0:
-        return f"the compiler crashed with signal {-code}"
-    return f"the compiler ended its process with exit code {code}"
 
 
 def without_end(seconds: float) -> str:
@@ -237,12 +234,7 @@ def without_end(seconds: float) -> str:
 
 def output_of(output: str, job: str) -> str:
     """Return the part of the libraries' output that was written during one job (pure)."""
-    begin = output.find(f"{_MARK}{job}\n")
-    if begin < 0:
-        return ""
-    begin += len(_MARK) + len(job) + 1
-    end = output.find(_MARK, begin)
-    return output[begin:end].strip() if end >= 0 else output[begin:].strip()
+    return output.partition(f"{_MARK}{job}\n")[2].partition(_MARK)[0].strip()
 
 
 def _errors(event: Mapping[str, Any]) -> list[str]:
@@ -255,13 +247,8 @@ def _events(path: Path) -> list[dict[str, Any]]:
         lines = read_bounded(path, _MAX_ANSWER_BYTES).split(b"\n")
     except FileNotFoundError:
         return []
-    events = []
     # the last piece is empty, or a line that was cut off
-    for line in lines[:-1]:
-        event = parse_json(line)
-        if isinstance(event, dict):
-            events.append(event)
-    return events
+    return [event for event in map(parse_json, lines[:-1]) if isinstance(event, dict)]
 
 
 def output_text(file: IO[bytes], most_bytes: int = _KEPT_OUTPUT_BYTES) -> str:

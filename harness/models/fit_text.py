@@ -102,6 +102,11 @@ def fit(
     elif outcome.refused is not None:
         name, size = contexts[outcome.refused.context].name, sizes[outcome.refused.context]
         refused = FirstRefused(outcome.refused.load, name, size.total, outcome.refused.missing)
+    most = None
+    if room is not None and outcome.fits and loads is None:
+        distinct = [Size(each.bytes, each.spill_fill_bytes) for each in dict.fromkeys(contexts)]
+        in_turn = list(islice(cycle(distinct), MOST_CONTEXTS))
+        most = forecast(in_turn, schedule(len(in_turn), "resident").moves, room).loads
     return Fit(
         schema=1,
         qnn=qnn,
@@ -115,24 +120,23 @@ def fit(
         contexts=tuple(contexts),
         domains=tuple(map(FitDomain, outcome.domains, outcome.used)) if loads is None else (),
         changes=() if outcome.fits or loads is not None else tuple(changes(sizes, limit)),
-        most=_most(contexts, room) if outcome.fits and loads is None else None,
+        most=most,
         simulated=None
         if room is not None and budget == "given"
         else limits_of_simulation("capacity", "linux-x64", [qnn]),
     )
 
 
-def _most(contexts: Sequence[FitContext], room: Room | None) -> int | None:
-    if room is None:
-        return None
-    distinct = [Size(each.bytes, each.spill_fill_bytes) for each in dict.fromkeys(contexts)]
-    sizes = list(islice(cycle(distinct), MOST_CONTEXTS))
-    return forecast(sizes, schedule(len(sizes), "resident", 1).moves, room).loads
-
-
 def fit_lines(answer: Fit) -> Iterator[str]:
     """Format a `Fit` as text, each domain as a bar."""
     yield from _problems(answer)
+    # more than the lower bound of `contexts inspect`
+    note = (
+        "a context takes more than its data: weights are rounded up, and the VTCM and what the "
+        "library adds count, too"
+    )
+    is_measured = any(context.source == "measured" for context in answer.contexts)
+    notes = [note if is_measured else "", answer.simulated or ""]
     conditions = f"QNN {answer.qnn}, {answer.residency}, budget {answer.budget}"
     if any(context.refused for context in answer.contexts):
         refused_count = sum(context.refused for context in dict.fromkeys(answer.contexts))
@@ -145,7 +149,7 @@ def fit_lines(answer: Fit) -> Iterator[str]:
             yield f"{count} take {domain.used_bytes:,} bytes"
             yield f"not known whether they fit: {answer.simulated}"
             yield "--budget BYTES gives a limit"
-            yield from _size_note(answer)
+            yield from filter(None, notes[:1])
             return
         filled = round(_BAR_CHARS * domain.used_bytes / answer.budget_bytes)
         bar = "#" * filled + "." * (_BAR_CHARS - filled)
@@ -155,8 +159,7 @@ def fit_lines(answer: Fit) -> Iterator[str]:
         if answer.most is not None:
             more = " or more" if answer.most == MOST_CONTEXTS else ""
             yield f"at most, taken in turn and kept loaded: {answer.most}{more}"
-        yield from _size_note(answer)
-        yield from filter(None, [answer.simulated])
+        yield from filter(None, notes)
         return
     refused = answer.first_refused
     fitting = counted(refused.load, "context fits", "contexts fit")
@@ -164,21 +167,11 @@ def fit_lines(answer: Fit) -> Iterator[str]:
         f"{fitting}, the next does not ({refused.name}, "
         f"{refused.bytes:,} bytes): {refused.missing_bytes:,} bytes are missing ({conditions})"
     )
-    yield from _size_note(answer)
-    yield from filter(None, [answer.simulated])
+    yield from filter(None, notes)
     for change in answer.changes:
         if change.fits or change.loads > answer.loads:
             outcome = "all fit" if change.fits else f"{change.loads} fit"
             yield f"    {change.change}: {outcome}"
-
-
-def _size_note(answer: Fit) -> Iterator[str]:
-    """Explain why a context takes more than the lower bound of `contexts inspect`."""
-    if any(context.source == "measured" for context in answer.contexts):
-        yield (
-            "a context takes more than its data: weights are rounded up, and the VTCM and what the "
-            "library adds count, too"
-        )
 
 
 def _problems(answer: Fit) -> Iterator[str]:

@@ -92,16 +92,13 @@ def litert_host(catalog: Catalog, version: str) -> LitertHost:
     """
     require_compiling_host()
     unpacked = catalog.unpacked_in("unpacked-litert")
+    request = WheelRequest.for_this_python("ai-edge-litert", LITERT_VERSION, _PLATFORM)
     return LitertHost(
         version,
-        root=unpacked.folder(_request(), _WANTED.__contains__).path,
+        root=unpacked.folder(request, _WANTED.__contains__).path,
         qnn_root=catalog.pypi.folder(version, "linux-x64").path,
         linked=unpacked.folder(qnn_wheel(version, "linux-x64"), _LINKED.__contains__).path,
     )
-
-
-def _request() -> WheelRequest:
-    return WheelRequest.for_this_python("ai-edge-litert", LITERT_VERSION, _PLATFORM)
 
 
 class RefusedByCpu(Exception):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,10 +79,6 @@ class Forecast:
         return self.refused is None
 
 
-_Usage = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
-"""The contexts of each domain, and the bytes that they take."""
-
-
 class _Domain:
     """One protection domain; with `shares`, its contexts have one spill-fill buffer."""
 
@@ -119,7 +116,13 @@ def forecast(
 ) -> Forecast:
     """Predict the outcome of moves; with `share_spill_fill` a domain has one buffer for all."""
     domains = [_Domain(share_spill_fill) for _ in range(room.sessions)]
-    loads, fullest = 0, _usage(domains)
+
+    def usage() -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+        """Return the contexts of each domain, and the bytes that they take."""
+        contexts = tuple(tuple(domain.contexts) for domain in domains)
+        return contexts, tuple(domain.used for domain in domains)
+
+    loads, fullest = 0, usage()
     for move in moves:
         if move.verb == "load":
             size = sizes[move.context]
@@ -129,23 +132,14 @@ def forecast(
                     break
             else:
                 missing = min(domain.used_with(size) for domain in domains) - room.budget
-                return Forecast(loads, RefusedLoad(loads, move.context, missing), *_usage(domains))
+                return Forecast(loads, RefusedLoad(loads, move.context, missing), *usage())
             loads += 1
         elif move.verb == "free":
-            fullest = max(fullest, _usage(domains), key=_used)
+            fullest = max(fullest, usage(), key=lambda state: sum(state[1]))
             for domain in domains:
                 domain.free(move.context)
-    fullest = max(fullest, _usage(domains), key=_used)
+    fullest = max(fullest, usage(), key=lambda state: sum(state[1]))
     return Forecast(loads, None, *fullest)
-
-
-def _usage(domains: Sequence[_Domain]) -> _Usage:
-    contexts = tuple(tuple(domain.contexts) for domain in domains)
-    return contexts, tuple(domain.used for domain in domains)
-
-
-def _used(usage: _Usage) -> int:
-    return sum(usage[1])
 
 
 @dataclass(frozen=True)
@@ -190,14 +184,11 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
 
 def _largest_window(sizes: Sequence[Size], room: Room) -> int:
     """Return how many contexts can be kept loaded at a time; 0 if not even one."""
-    fits, refused = 0, len(sizes) + 1
-    while refused - fits > 1:
-        middle = (fits + refused) // 2
-        if forecast(sizes, schedule(len(sizes), "window", middle).moves, room).fits:
-            fits = middle
-        else:
-            refused = middle
-    return fits
+
+    def is_refused(window: int) -> bool:
+        return not forecast(sizes, schedule(len(sizes), "window", window).moves, room).fits
+
+    return bisect_left(range(1, len(sizes) + 1), True, key=is_refused)
 
 
 _BACKEND: Final = "libQnnHtp.so"
@@ -233,31 +224,27 @@ def reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[
     Raises InfraError if the library does not work on this computer.
     """
     sizes: list[Size | Unsized] = []
-    while len(sizes) < len(files):
-        sizes += _reserved(probe, backend_library, files[len(sizes) :][:_AT_ONCE])
+    while len(sizes) < len(files):  # one of them may have ended the process
+        steps: list[Step] = []
+        for index, file in enumerate(files[len(sizes) :][:_AT_ONCE]):
+            # after a cleanup a step runs even if those before it failed
+            steps += [Step("cleanup"), context_load(index, str(file)), context_free(index)]
+        run = _run(probe, backend_library, steps)
+        loads = [step for step in run.transcript.steps if step.verb == "context-load"]
+        begun = [step for step in loads if step.begun]
+        if not begun:
+            raise InfraError(f"{backend_library.name} loads nothing on this computer")
+        ended = "did not come to an end" if run.timed_out else "crashed"
+        sizes += [_size_of(step, ended) for step in begun]
     return sizes
 
 
-def _reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[Size | Unsized]:
-    """As `reserved`, for the files that one process reaches before one of them ends it."""
-    steps: list[Step] = []
-    for index, file in enumerate(files):
-        # after a cleanup a step runs even if those before it failed
-        steps += [Step("cleanup"), context_load(index, str(file)), context_free(index)]
-    run = _run(probe, backend_library, steps)
-    loads = [step for step in run.transcript.steps if step.verb == "context-load" and step.begun]
-    if not loads:
-        raise InfraError(f"{backend_library.name} loads nothing on this computer")
-    ended = "did not come to an end" if run.timed_out else "crashed"
-    return [_size_of(step, ended) for step in loads]
-
-
 def _size_of(step: StepResult, ended: str) -> Size | Unsized:
-    text = "\n".join(line.text for line in step.logs)
+    logs = tuple(line.text for line in step.logs)
+    text = "\n".join(logs)
     total = _RESERVED.search(text)
     if total is None:
         reason = ended if step.unfinished else f"code {step.code}" if step.code else "no word"
-        logs = tuple(line.text for line in step.logs)
         return Unsized(f"{step.message or step.error or reason}", not step.ok, step.code, logs)
     spill_fill = (int(match[1]) for match in _SPILL_FILL.finditer(text))
     return Size(int(total[1]), max(spill_fill, default=0))

@@ -77,16 +77,15 @@ def _may_be_swapped(blob: Blob) -> bool:
     """
     if blob.root is None:
         return False
-    folders = [folder for folder in blob.path.parents if folder.is_relative_to(blob.root)]
-    return any(map(_others_may_write, folders))
-
-
-def _others_may_write(folder: Path) -> bool:
-    status = folder.stat()
-    # many systems give each user a private group that may write
-    alone = status.st_gid == status.st_uid
-    writable = stat.S_IWOTH | (0 if alone else stat.S_IWGRP)
-    return status.st_uid not in (os.geteuid(), 0) or bool(status.st_mode & writable)
+    for folder in blob.path.parents:
+        if folder.is_relative_to(blob.root):
+            status = folder.stat()
+            # many systems give each user a private group that may write
+            alone = status.st_gid == status.st_uid
+            writable = stat.S_IWOTH | (0 if alone else stat.S_IWGRP)
+            if status.st_uid not in (os.geteuid(), 0) or status.st_mode & writable:
+                return True
+    return False
 
 
 def no_context_error(opened: Sequence[Artefact]) -> ConfigError:
@@ -199,14 +198,13 @@ class _Extraction:
             artefact=piece.facts.get("artefact", artefact.path.name),
             origin=piece.origin,
             facts={key: value for key, value in piece.facts.items() if key not in _OF_THE_ENTRY},
-            inputs=self._tensors(piece.inputs),
-            expected=self._tensors(piece.expected),
-        )
-
-    def _tensors(self, blobs: Iterable[Blob]) -> tuple[TensorEntry, ...]:
-        return tuple(
-            TensorEntry(file=self._copy_blob(blob, blob.origin, _TENSORS), size=blob.size)
-            for blob in blobs
+            **{
+                kind: tuple(
+                    TensorEntry(file=self._copy_blob(blob, blob.origin, _TENSORS), size=blob.size)
+                    for blob in blobs
+                )
+                for kind, blobs in (("inputs", piece.inputs), ("expected", piece.expected))
+            },
         )
 
     def _copy_blob(self, blob: Blob, preferred: str, suffixes: Sequence[str] = ()) -> str:

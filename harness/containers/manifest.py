@@ -185,24 +185,17 @@ def read_at(data: FileBytes, offset: int, size: int, locate: Callable[[str], Blo
             return Piece(data.path, 0, 0, entry.origin, "empty", facts)
         facts["sha256"] = entry.sha256
         place = blob_of(entry, entry.file)
-        return Piece(
-            place.path,
-            place.offset,
-            place.size,
-            entry.origin,
-            entry.kind,
-            facts,
-            tuple(blob_of(tensor, tensor.file) for tensor in entry.inputs),
-            tuple(blob_of(tensor, tensor.file) for tensor in entry.expected),
-            root=place.root,
+        inputs, expected = (
+            tuple(blob_of(tensor, tensor.file) for tensor in tensors)
+            for tensors in (entry.inputs, entry.expected)
         )
+        position = place.path, place.offset, place.size, entry.origin
+        return Piece(*position, entry.kind, facts, inputs, expected, root=place.root)
 
     pieces = tuple(map(piece, manifest.pieces))
-    artefacts = list(dict.fromkeys(entry.artefact for entry in manifest.pieces))
-    model = tuple((entry, blob_of(entry, entry.file)) for entry in manifest.model)
     facts = {
-        "artefacts": artefacts,
-        "model": model,
+        "artefacts": list(dict.fromkeys(entry.artefact for entry in manifest.pieces)),
+        "model": tuple((entry, blob_of(entry, entry.file)) for entry in manifest.model),
         "plan": manifest.plan,
         "expects": manifest.expects,
     }

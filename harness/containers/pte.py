@@ -193,8 +193,12 @@ def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, 
     as `method_tensors`.
     """
     plan = _plan(data, method)
-    values = list(plan.tables(_VALUES, "value"))
-    tensors = {i: v.table(_VALUE, v.label) for i, v in enumerate(values) if _is_tensor(v)}
+    values = enumerate(plan.tables(_VALUES, "value"))
+    tensors = {
+        index: value.table(_VALUE, value.label)
+        for index, value in values
+        if value.number(_VALUE_TYPE, "<B") == _TENSOR
+    }
     known_tensors, placed = set(plan.integers(_INPUTS)), list[Placed]()
     for kind, op, index, call in _calls(plan):
         used = [i for i in call.integers(1) if i in tensors]
@@ -203,10 +207,9 @@ def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, 
         known_tensors |= {*used}
         node = GraphNode(f"{len(placed)}", op, tuple(reads), tuple(writes))
         if kind == _DELEGATE_CALL:
-            call_node = replace(node, name=f"{method}/{index}")
-            on = NPU if op == _BACKEND else CPU
-            reason = None if on == NPU else "another delegate"
-            placed.append(Placed(call_node, on, str(index), reason))
+            node = replace(node, name=f"{method}/{index}")
+            on, reason = (NPU, None) if op == _BACKEND else (CPU, "another delegate")
+            placed.append(Placed(node, on, str(index), reason))
         else:
             placed.append(Placed(node, CPU, None, _PORTABLE))
     described = {i: None if tensor is None else _tensor(tensor) for i, tensor in tensors.items()}
@@ -216,7 +219,10 @@ def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, 
 def _calls(plan: FlatTable) -> Iterator[tuple[int, str, int, FlatTable]]:
     """Yield the calls of a method, in order: kind, name and number of the callee, and the call."""
     names = {
-        _KERNEL_CALL: [_op(operator) for operator in plan.tables(_OPERATORS, "operator")],
+        _KERNEL_CALL: [
+            f"{operator.text(0)}.{operator.text(1)}".rstrip(".")
+            for operator in plan.tables(_OPERATORS, "operator")
+        ],
         _DELEGATE_CALL: [delegate.text(_ID) for delegate in plan.tables(_DELEGATES, "delegate")],
     }
     for chain in plan.tables(_CHAINS, "chain"):
@@ -228,15 +234,6 @@ def _calls(plan: FlatTable) -> Iterator[tuple[int, str, int, FlatTable]]:
             known = 0 <= index < len(named)
             op = named[index] if known else f"number {index} of {len(named)}"
             yield kind, op, index, call
-
-
-def _op(operator: FlatTable) -> str:
-    name, overload = operator.text(0), operator.text(1)
-    return f"{name}.{overload}" if overload else name
-
-
-def _is_tensor(value: FlatTable) -> bool:
-    return bool(value.number(_VALUE_TYPE, "<B") == _TENSOR)
 
 
 def _plan(data: FileBytes, method: str) -> FlatTable:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -107,29 +108,15 @@ def plan_eviction(
     sets used longest ago, with the entries that no other set has. Never a set or an entry that a
     live claim names.
     """
-    kept_folders = set(keep_incoming)
-    drop = tuple(
-        sorted(
-            folder
-            for folder in inventory.incoming
-            if folder not in kept_folders and base(folder) not in inventory.claims
-        )
-    )
+    kept = set(keep_incoming)
+    unclaimed = (name for name in inventory.incoming if base(name) not in inventory.claims)
+    drop = tuple(sorted(name for name in unclaimed if name not in kept))
     freed = sum(inventory.incoming[folder] for folder in drop)
-    sets = sorted(
-        name
-        for name in inventory.folders
-        if name not in inventory.sets and base(name) not in inventory.used
-    )
-    users: dict[str, int] = {}
-    for _, entries in inventory.sets.values():
-        for entry in entries:
-            users[entry] = users.get(entry, 0) + 1
-    removed = [
-        entry
-        for entry in sorted(inventory.entries)
-        if not users.get(entry) and base(entry) not in inventory.used
-    ]
+    incomplete = inventory.folders - inventory.sets.keys()
+    sets = sorted(name for name in incomplete if base(name) not in inventory.used)
+    users = Counter(entry for _, entries in inventory.sets.values() for entry in entries)
+    unused_entries = (entry for entry in sorted(inventory.entries) if not users[entry])
+    removed = [entry for entry in unused_entries if base(entry) not in inventory.used]
     freed += sum(inventory.entries[entry] for entry in removed)
     for name, (_, entries) in sorted(inventory.sets.items(), key=lambda item: (item[1][0], item)):
         if need_bytes is not None and freed >= need_bytes:
@@ -322,10 +309,6 @@ def clean(device: Transport, workdir: str, *, everything: bool = False) -> Clean
 
 def _compared(before: Inventory, after: Inventory, holders: tuple[str, ...]) -> Cleaned:
     sets = set(after.sets)
-    return Cleaned(
-        freed_bytes=max(0, before.total_bytes - after.total_bytes),
-        kept_bytes=after.total_bytes,
-        sets_removed=tuple(sorted(set(before.sets) - sets)),
-        sets_kept=tuple(sorted(sets)),
-        holders=holders,
-    )
+    removed, kept = tuple(sorted(set(before.sets) - sets)), tuple(sorted(sets))
+    freed = max(0, before.total_bytes - after.total_bytes)
+    return Cleaned(freed, after.total_bytes, removed, kept, holders)

@@ -376,8 +376,12 @@ class Deployer:
         except DeviceRefused as error:
             if not (error.command or "").startswith("push "):
                 raise
+            free = None
+            with contextlib.suppress(InfraError):
+                free = self._store.inventory(Deadline(_ASK_S)).free_bytes
+            number = "an unknown number of" if free is None else free
             raise DeviceFull.or_refused(
-                f"{error.problem}: {title} needs {pushed} bytes, {self._free()} bytes are free",
+                f"{error.problem}: {title} needs {pushed} bytes, {number} bytes are free",
                 serial=error.serial,
                 command=error.command,
             ) from error
@@ -428,16 +432,13 @@ class Deployer:
 
     def _find_abandoned(self, view: StoreView, entry: str, size: int) -> Incoming | None:
         """Return a file that an abandoned push has sent completely."""
-        for incoming in view.incoming:
-            if incoming.entry != entry or incoming.size != size or size <= SMALL_BYTES:
-                continue
-            abandoned = (
+        for incoming in view.incoming if size > SMALL_BYTES else ():
+            if (incoming.entry, incoming.size) == (entry, size) and (
                 incoming.claim == self._claim
                 or incoming.claim not in view.claims
                 or is_dead(incoming.claim)
                 or (incoming.idle_s or 0) > _IDLE_S
-            )
-            if abandoned:
+            ):
                 return incoming
         return None
 
@@ -468,30 +469,18 @@ class Deployer:
                 self._store.evict(plan, dead, deadline)
                 total -= plan.size
                 free = None if free is None else self._store.inventory(deadline).free_bytes
-        self._warn_if_over(total + size)
+        needed, limit = total + size, self._cap_bytes
+        if limit is not None and needed > limit and not self._warned_over:
+            self._warned_over = True
+            _log.warning(
+                f"what is in use on {self._serial} takes {needed / 1e6:.1f} MB there, more than "
+                f"its store_limit_mb ({limit / 1e6:g}): nothing in use is removed"
+            )
         if free is not None and free < size:
             raise DeviceFull(
                 f"No space left on device: {title} needs {size} bytes, {free} bytes are free",
                 serial=self._serial,
             )
-
-    def _warn_if_over(self, needed: int) -> None:
-        """Warn once if the files in use exceed the lab's limit."""
-        cap = self._cap_bytes
-        if cap is None or needed <= cap or self._warned_over:
-            return
-        self._warned_over = True
-        _log.warning(
-            f"what is in use on {self._serial} takes {needed / 1e6:.1f} MB there, more than its "
-            f"store_limit_mb ({cap / 1e6:g}): nothing in use is removed"
-        )
-
-    def _free(self) -> str:
-        try:
-            free = self._store.inventory(Deadline(_ASK_S)).free_bytes
-        except InfraError:
-            free = None
-        return "an unknown number of" if free is None else str(free)
 
     def _check_damage(
         self, sets: list[FileSet], damaged: dict[str, str], damaged_before: dict[str, str]

@@ -166,11 +166,8 @@ def look_input(sets: Iterable[FileSet], using: Iterable[str]) -> bytes:
 
 def names_used(sets: Iterable[FileSet]) -> list[str]:
     """Return the names for a claim to these sets: of the sets and their entries."""
-    names: dict[str, None] = {}
-    for file_set in sets:
-        names[file_set.name] = None
-        names.update(dict.fromkeys(file_set.entries))
-    return list(names)
+    names = (name for file_set in sets for name in (file_set.name, *file_set.entries))
+    return list(dict.fromkeys(names))
 
 
 def parse_look(output: str) -> StoreView:
@@ -265,16 +262,13 @@ _CLAIM: Final = re.compile(r"([A-Za-z0-9_.]{1,60})-(\d{1,10})-([0-9a-f]{8})")
 
 def new_claim(run: str = "") -> str:
     """Return a claim of this process: host, pid, and a token of its `run` or a random one."""
-    return f"{_host()}-{os.getpid()}-{_token(run) if run else secrets.token_hex(4)}"
+    token = hashlib.sha256(run.encode()).hexdigest()[:8] if run else secrets.token_hex(4)
+    return f"{_host()}-{os.getpid()}-{token}"
 
 
 def claims_pattern(claim: str) -> str:
     """Return a shell pattern for the claims of all processes of a claim's run."""
     return f"*-{claim.rpartition('-')[2]}"
-
-
-def _token(run: str) -> str:
-    return hashlib.sha256(run.encode()).hexdigest()[:8]
 
 
 def describe_claim(claim: str) -> str:
@@ -290,10 +284,8 @@ def is_dead(claim: str) -> bool:
         return False
     try:
         os.kill(int(match[2]), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        return False
+    except (OSError, OverflowError) as error:
+        return isinstance(error, ProcessLookupError)
     return False
 
 

@@ -137,13 +137,22 @@ def context_report(
     artefact: Artefact, piece: Piece, sha256: str, metadata: Mapping[str, Any] | Unreadable | None
 ) -> ContextReport:
     """Return the report of a piece; `metadata` is None for one that is no context."""
-    fields: dict[str, Any] = {}
     if metadata is None:
-        fields["problem"] = PIECE_FORMATS[piece.kind].problem
+        fields: dict[str, Any] = {"problem": PIECE_FORMATS[piece.kind].problem}
     elif isinstance(metadata, Unreadable):
-        fields["problem"] = metadata.reason
+        fields = {"problem": metadata.reason}
     else:
-        fields = _metadata_fields(metadata)
+        soc_model = metadata.get("soc_model")
+        fields = {
+            "build_id": metadata.get("build_id"),
+            "backend": BACKENDS_BY_ID.get(metadata.get("backend_id")),
+            "soc_model": soc_model,
+            "socs": tuple(soc.name for soc in SOCS.values() if soc.soc_model == soc_model),
+            "htp_arch": metadata.get("dsp_arch"),
+            **needs(metadata),
+            "memory_bytes": memory_bytes(metadata),
+            "graphs": tuple(map(_graph, entries(metadata, "graphs"))),
+        }
     return ContextReport(
         file=str(artefact.path),
         artefact=cast(ArtefactKind, artefact.kind),  # a plug-in's file has no pieces
@@ -157,31 +166,14 @@ def context_report(
     )
 
 
-def _metadata_fields(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    graphs = tuple(_graph(graph) for graph in entries(metadata, "graphs"))
-    soc_model = metadata.get("soc_model")
-    return {
-        "build_id": metadata.get("build_id"),
-        "backend": BACKENDS_BY_ID.get(metadata.get("backend_id")),
-        "soc_model": soc_model,
-        "socs": tuple(soc.name for soc in SOCS.values() if soc.soc_model == soc_model),
-        "htp_arch": metadata.get("dsp_arch"),
-        **needs(metadata),
-        "memory_bytes": memory_bytes(metadata),
-        "graphs": graphs,
-    }
-
-
 def _graph(graph: Mapping[str, Any]) -> GraphReport:
+    sizes = ("shared_weights_bytes", "io_bytes", "spill_fill_bytes", "vtcm_bytes")
     return GraphReport(
         name=str(graph.get("name")),
-        inputs=tuple(_tensor(tensor) for tensor in entries(graph, "inputs")),
-        outputs=tuple(_tensor(tensor) for tensor in entries(graph, "outputs")),
+        inputs=tuple(map(_tensor, entries(graph, "inputs"))),
+        outputs=tuple(map(_tensor, entries(graph, "outputs"))),
         weights_bytes=graph.get("const_bytes"),
-        shared_weights_bytes=graph.get("shared_weights_bytes"),
-        io_bytes=graph.get("io_bytes"),
-        spill_fill_bytes=graph.get("spill_fill_bytes"),
-        vtcm_bytes=graph.get("vtcm_bytes"),
+        **{key: graph.get(key) for key in sizes},
     )
 
 

@@ -79,16 +79,13 @@ def _read(
         raise InfraError(f"{system_library.name} does not load on this computer: {reason}")
     answers = [_answer(step) for step in steps[2:] if step.ended]
     culprit = run.transcript.last_begun
-    if culprit is None or culprit.ended or culprit.verb != "context-inspect":
-        if problem := misfit(run.transcript, run.plan):
-            raise InfraError(
-                f"the probe did not read all of {counted(len(pieces), 'context')}: {problem}"
-            )
+    is_whole = culprit is None or culprit.ended or culprit.verb != "context-inspect"
+    problem = misfit(run.transcript, run.plan) if is_whole else damage(run.transcript)
+    if problem:
+        number = counted(len(pieces), "context")
+        raise InfraError(f"the probe did not read all of {number}: {problem}")
+    if is_whole:
         return answers
-    if damaged := damage(run.transcript):
-        raise InfraError(
-            f"the probe did not read all of {counted(len(pieces), 'context')}: {damaged}"
-        )
     ending = f"crashes with signal {run.signal}" if run.signal else f"ends with {run.exit_code}"
     if run.timed_out:
         ending = f"does not come to an end within {_TIMEOUT_S:g} s"
@@ -186,8 +183,7 @@ def memory_bytes(metadata: Mapping[str, Any]) -> int:
     is too old, the sizes of the tensors and of the binary are used.
     """
     graphs = entries(metadata, "graphs")
-    spill = max((_number(graph, "spill_fill_bytes") for graph in graphs), default=0)
-    total = spill
+    total = max((_number(graph, "spill_fill_bytes") for graph in graphs), default=0)
     for graph in graphs:
         if "io_bytes" in graph:
             total += _number(graph, "io_bytes") + _number(graph, "const_bytes")

@@ -207,24 +207,19 @@ def schedule(contexts: int, residency: Residency, window: int = 4) -> Schedule:
     for name, number in (("the number of contexts", contexts), ("the window", window)):
         if number < 1:
             raise ConfigError(f"{name} must be at least 1, is {number}")
-    if residency == "resident":
-        return Schedule(
-            moves=(*_each("load", range(contexts)), *_each("execute", range(contexts))),
-            frees=tuple(_each("free", range(contexts))),
-        )
     span = 1 if residency == "sequential" else window
     moves: list[Move] = []
-    for index in range(contexts):
-        if index >= span:
-            moves.append(Move("free", index - span))
-        moves += [Move("load", index), Move("execute", index)]
+    if residency == "resident":
+        moves += [Move("load", index) for index in range(contexts)]
+        moves += [Move("execute", index) for index in range(contexts)]
+    else:
+        for index in range(contexts):
+            if index >= span:
+                moves.append(Move("free", index - span))
+            moves += [Move("load", index), Move("execute", index)]
     # A failure may leave any context loaded, so every one is freed at the end; the probe skips
     # those that are not loaded.
-    return Schedule(moves=tuple(moves), frees=tuple(_each("free", range(contexts))))
-
-
-def _each(verb: Literal["load", "execute", "free"], contexts: range) -> Iterator[Move]:
-    return (Move(verb, index) for index in contexts)
+    return Schedule(tuple(moves), tuple(Move("free", index) for index in range(contexts)))
 
 
 @dataclass(frozen=True)
@@ -313,9 +308,10 @@ def graph_of(contexts: Sequence[DeployedContext], step: Step) -> str | None:
     if step.verb != "execute":
         return None
     deployed = contexts[int(step.fields["context"]) % len(contexts)]
-    number = int(step.fields["graph"])
-    graphs = (other.context for other in (deployed, *deployed.others))
-    return next((context.graph_name for context in graphs if context.graph == number), None)
+    names = {
+        other.context.graph: other.context.graph_name for other in (deployed, *deployed.others)
+    }
+    return names.get(int(step.fields["graph"]))
 
 
 def saved_output(folder: str, context: int, graph: int, output: int) -> str:
@@ -338,21 +334,20 @@ def _steps(
         else:
             folder = save_below if move.context < len(contexts) else None
             for other in (deployed, *deployed.others):
+                graph = other.context.graph
+                outputs = other.context.metadata["graphs"][graph]["outputs"] if folder else ()
+                saved = [
+                    saved_output(folder or "", move.context, graph, index)
+                    for index in range(len(outputs))
+                ]
                 # without expected outputs they are compared with each other
                 for share in (rounds,) if other.expected else rounds.halves():
                     yield execute(
                         move.context,
-                        graph=other.context.graph,
+                        graph=graph,
                         inputs=other.inputs,
                         expected=other.expected,
-                        saved=_saved(other, move.context, folder),
+                        saved=saved,
                         tolerance=other.context.tolerance,
                         repeat=share,
                     )
-
-
-def _saved(deployed: DeployedContext, number: int, folder: str | None) -> Sequence[str]:
-    if folder is None:
-        return ()
-    outputs = deployed.context.metadata["graphs"][deployed.context.graph]["outputs"]
-    return [saved_output(folder, number, deployed.context.graph, i) for i in range(len(outputs))]

@@ -132,7 +132,11 @@ class TensorFiles:
         self, field: str, file: Path, tensor: Tensor, binary: Path, root: Path | None
     ) -> Path:
         try:
-            with _opened(file, root) as stream:
+            with (
+                open_regular(file)
+                if root is None
+                else open_below(root, file.relative_to(root).as_posix())
+            ) as stream:
                 size = os.fstat(stream.fileno()).st_size
                 if file.suffix == ".npy":
                     content, size, kind, fits = _array(stream, tensor)
@@ -189,12 +193,6 @@ def safe_files(field: str, source: Path, binary: Path, cache_root: Path) -> tupl
 
 def _safe_file(file: Path, size: int, root: Path, cache_root: Path) -> Path:
     return piece_file(Blob(file, 0, size, file.name, root=root), cache_root)
-
-
-def _opened(file: Path, root: Path | None) -> BinaryIO:
-    if root is None:
-        return open_regular(file)
-    return open_below(root, file.relative_to(root).as_posix())
 
 
 def sample_names(field: str, folder: Path | tuple[Path, ...] | None, binary: Path) -> list[str]:
@@ -341,11 +339,10 @@ def _nan_in(stream: BinaryIO, tensor: Tensor) -> int:
     """Count the NaN elements of a tensor of real numbers, block by block."""
     import numpy as np
 
-    blocks = iter(lambda: stream.read(_BLOCK), b"")
-    counts = (
-        np.count_nonzero(np.isnan(np.frombuffer(part, _REALS[tensor.data_type]))) for part in blocks
-    )
-    return int(sum(counts))
+    count, dtype = 0, _REALS[tensor.data_type]
+    while block := stream.read(_BLOCK):
+        count += int(np.count_nonzero(np.isnan(np.frombuffer(block, dtype))))
+    return count
 
 
 def _plain(name: str) -> str:

@@ -160,7 +160,6 @@ def contexts_of(
     for option, folder in (("inputs", options.inputs), ("expected", options.expected)):
         _require_folders(option, folder, artefact, len(pieces))
         _warn_of_extras(folder, name, len(pieces))
-
     limits = (plan.max_error, plan.min_cosine, plan.min_sqnr) if plan else ()
     # as in ModelOptions: conditions on closeness replace the test for equality
     usual = ANY_DISTANCE if plan and options.closeness else plan.tolerance if plan else 0.0

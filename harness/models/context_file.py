@@ -171,7 +171,7 @@ class ContextFiles:
             except ConfigError as error:
                 states[source] = error
         hashed = {file: state for file, state in states.items() if isinstance(state, Hashed)}
-        self._read({(source.path, one.sha256): one.size for source, one in hashed.items()})
+        self._read({(file.path, state.sha256): state.size for file, state in hashed.items()})
         return states
 
     def _context(self, source: ContextFile, hashed: Hashed) -> Context:

@@ -50,14 +50,13 @@ BLOCKS: Final = (
 """Table 2 of the paper: expansion t, channels c, repeats n, stride s of the first."""
 
 
-def _ranges() -> Iterator[tuple[str, tuple[float, float]]]:
-    table = files("harness.models").joinpath("mobilenet-ranges.tsv").read_text("ascii")
-    for line in table.splitlines():
-        name, least, most = line.split("\t")
-        yield name, (float(least), float(most))
-
-
-RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(dict(_ranges()))
+_TABLE: Final = files("harness.models").joinpath("mobilenet-ranges.tsv").read_text("ascii")
+RANGES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
+    {
+        name: (float(least), float(most))
+        for name, least, most in (line.split("\t") for line in _TABLE.splitlines())
+    }
+)
 """The calibrated ranges of the activations, with which the 8-bit twin is quantised.
 
 They are fixed, so that the twin is equal to the byte on every computer: the least and greatest
@@ -92,7 +91,6 @@ class Layer:
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
-        """Shape of the weights of a convolution or of the matrix product."""
         before, after = self.channels
         if self.kind == "Gemm":
             return after, before
@@ -191,11 +189,9 @@ def build_quantised(spec: GraphSpec) -> onnx.GraphProto:
                 ("b", bias, bias_scale, 0, "i4"),
             ):
                 name = f"{layer.name}_{kind}"
-                constants += [
-                    constant(name, array),
-                    constant(f"{name}_scale", scale, "<f4"),
-                    constant(f"{name}_zero", zero, dtype),
-                ]
+                constants.append(constant(name, array))
+                constants.append(constant(f"{name}_scale", scale, "<f4"))
+                constants.append(constant(f"{name}_zero", zero, dtype))
                 nodes.append(f"{name}_real = DequantizeLinear({name}, {name}_scale, {name}_zero)")
                 inputs.append(f"{name}_real")
         out = f"{layer.name}_wide"

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import onnx
 
 
-Users = Mapping[str, Sequence["onnx.NodeProto"]]
-
 _QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
 _SAME_VALUES: Final = frozenset(
     {"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
@@ -65,14 +63,14 @@ def quantised_ranges(model: onnx.ModelProto) -> dict[str, tuple[float, float]]:
     ranges = {}
     for tensor in model.graph.input:
         # no range if the scale is computed, per channel, or of a type that numpy does not know
-        with contextlib.suppress(KeyError, TypeError, ValueError, IndexError):
-            node = next(_quantising(tensor.name, users), None)
-            if node is not None:
-                ranges[tensor.name] = _range(node, constants)
+        with contextlib.suppress(KeyError, TypeError, ValueError, IndexError, StopIteration):
+            ranges[tensor.name] = _range(next(_quantising(tensor.name, users)), constants)
     return ranges
 
 
-def _quantising(name: str, users: Users) -> Iterator[onnx.NodeProto]:
+def _quantising(
+    name: str, users: Mapping[str, Sequence[onnx.NodeProto]]
+) -> Iterator[onnx.NodeProto]:
     pending, visited = [name], {name}
     while pending:
         for node in users.get(pending.pop(), ()):
@@ -84,7 +82,6 @@ def _quantising(name: str, users: Users) -> Iterator[onnx.NodeProto]:
 
 
 def _range(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> tuple[float, float]:
-    """Return the range of a quantising node. Raises ValueError if it has none."""
     import numpy as np
     from onnx import numpy_helper
 
@@ -151,21 +148,12 @@ def _read(path: Path, *, inline: bool) -> onnx.ModelProto:
     most_s = MOST_CPU_S + size // BYTES_A_SECOND
     with scratch_folder() as folder, tempfile.TemporaryFile() as output:
         shaped_path, refusal = folder / "made.onnx", folder / "refusal.txt"
-        request = {
-            "model": path.absolute(),
-            "made": shaped_path,
-            "refusal": refusal,
-            "inline": inline,
-            "most_nodes": MOST_NODES,
-            "most_growth": MOST_GROWTH,
-            "most_cpu_s": most_s,
-            "most_bytes": most_bytes,
-        }
+        files = {"model": path.absolute(), "made": shaped_path, "refusal": refusal}
+        bounds = {"most_nodes": MOST_NODES, "most_growth": MOST_GROWTH, "most_bytes": most_bytes}
+        request = {**files, **bounds, "most_cpu_s": most_s, "inline": inline}
         command = worker_command(WORKER, folder, request)
-        environment = own_environment(OPENBLAS_NUM_THREADS="1")
-        with spawn_guarded(
-            command, env=environment, cwd=folder, stdout=output, stderr=output
-        ) as child:
+        env = own_environment(OPENBLAS_NUM_THREADS="1")
+        with spawn_guarded(command, env=env, cwd=folder, stdout=output, stderr=output) as child:
             code = child.wait(Deadline(most_s + WAIT_S))
         if shaped_path.exists() and code == 0:
             return onnx.load(shaped_path, load_external_data=False)
@@ -235,7 +223,7 @@ class OnnxModel(Model):
             samples = sample_names("inputs", inputs, path) or [""]
         loaded = read_model(path)
         tensors = _tensors(_inputs(loaded), "input", path)
-        digest = hashlib.sha256(_bytes(loaded)).hexdigest()
+        digest = _digest(loaded)
         files, name = TensorFiles(cache_root()), _UNUSUAL.sub("_", path.name)
         outputs = () if expected is None else OnnxSurface.of(path).require_outputs(path)
         if inputs is None:
@@ -286,7 +274,7 @@ class OnnxModel(Model):
     def build(self) -> onnx.ModelProto:
         """Return the model, weights included. Raises ConfigError if the file has changed."""
         loaded = read_model(self.path)
-        if hashlib.sha256(_bytes(loaded)).hexdigest() != self.digest:
+        if _digest(loaded) != self.digest:
             raise ConfigError("was changed while it was in use", file=self.path)
         return loaded
 
@@ -360,21 +348,15 @@ class OnnxSurface:
             if not output.type.tensor_type.HasField("shape")
             or any(size.dim_value <= 0 for size in output.type.tensor_type.shape.dim)
         )
-        return cls(
-            _tensors(_inputs(loaded), "input", path),
-            None if unknown else _tensors(outputs, "output", path),
-            tuple(places),
-            tuple(_result(output) for output in outputs),
-            unknown,
-        )
+        inputs, results = _tensors(_inputs(loaded), "input", path), tuple(map(_result, outputs))
+        known = None if unknown else _tensors(outputs, "output", path)
+        return cls(inputs, known, tuple(places), results, unknown)
 
     def require_outputs(self, path: Path, field: str = "expected") -> tuple[Tensor, ...]:
         """Return the outputs. Raises ConfigError if a shape is not known before the model runs."""
         if self.outputs is None:
-            problem = (
-                f"output {', '.join(self.open)} has no fixed shape; graphs with fixed ones run"
-            )
-            raise ConfigError(f"{problem}: take it out of the outputs", file=path, field=field)
+            problem = f"output {', '.join(self.open)} has no fixed shape; graphs with fixed ones "
+            raise ConfigError(f"{problem}run: take it out of the outputs", file=path, field=field)
         return self.outputs
 
 
@@ -463,8 +445,8 @@ def _weights(tensor: Any, path: Path, max_bytes: int) -> bytes:
     return content
 
 
-def _bytes(model: onnx.ModelProto) -> bytes:
-    return bytes(model.SerializeToString(deterministic=True))
+def _digest(model: onnx.ModelProto) -> str:
+    return hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
 
 
 def _inputs(model: onnx.ModelProto) -> list[Any]:
@@ -500,7 +482,6 @@ def _result(output: Any) -> tuple[str, str, tuple[int, ...]]:
 
 
 def _shape(tensor: Any, kind: str, path: Path) -> tuple[int, ...]:
-    shape: list[int] = []
     if (rank := len(tensor.type.tensor_type.shape.dim)) > _MOST_DIMENSIONS:
         problem = f"{kind} {tensor.name} has {rank} dimensions; {_MOST_DIMENSIONS} are the most"
         raise ConfigError(problem, file=path)
@@ -512,8 +493,7 @@ def _shape(tensor: Any, kind: str, path: Path) -> tuple[int, ...]:
                 "ones: `python -m onnxruntime.tools.make_dynamic_shape_fixed` fixes them",
                 file=path,
             )
-        shape.append(size.dim_value)
-    return tuple(shape)
+    return tuple(size.dim_value for size in tensor.type.tensor_type.shape.dim)
 
 
 @dataclass(frozen=True)
@@ -533,17 +513,16 @@ class OnnxNodes:
     @classmethod
     def of(cls, path: Path) -> Self:
         """Return the nodes of a model. Raises ConfigError for a file that is no model."""
-        graph = shaped(path).graph
-        weights = {tensor.name for tensor in graph.initializer}
-        nodes = tuple(_nodes(graph, weights))
+        model = shaped(path)
+        graph = model.graph
         kinds, sizes = {}, {}
         for tensor in (*graph.input, *graph.value_info, *graph.output):
             kinds[tensor.name], size = _kind(tensor)
             if size is not None:
                 sizes[tensor.name] = size
-        inputs = tuple(tensor.name for tensor in graph.input if tensor.name not in weights)
+        inputs = tuple(tensor.name for tensor in _inputs(model))
         outputs = tuple(tensor.name for tensor in graph.output)
-        return cls(nodes, inputs, outputs, kinds, sizes)
+        return cls(tuple(_nodes(graph, frozenset())), inputs, outputs, kinds, sizes)
 
     def shapes(self) -> dict[str, str]:
         """Return the types and shapes of each node's inputs, by the node's name."""

@@ -95,7 +95,9 @@ def packed_bytes(stdin: object) -> int:
     assert isinstance(stdin, bytes)
     try:
         with tarfile.open(fileobj=io.BytesIO(stdin)) as tar:
-            return sum(one.size for one in tar if re.match(r"ready/[0-9a-f]{64}", one.name))
+            return sum(
+                member.size for member in tar if re.match(r"ready/[0-9a-f]{64}", member.name)
+            )
     except tarfile.ReadError:
         return 0
 
@@ -119,7 +121,7 @@ def make_device(adb_server: AdbServer, key_folder: Path, tmp_path: Path) -> Iter
     """make_device(kind="simulated", limit=None, storage="storage"): a device on a link."""
     with ExitStack() as cleanup:
 
-        def make(
+        def connect(
             kind: str = "simulated", limit: int | None = None, storage: str = "storage"
         ) -> CountingDevice:
             folder = tmp_path / storage
@@ -145,7 +147,7 @@ def make_device(adb_server: AdbServer, key_folder: Path, tmp_path: Path) -> Iter
             root = str(folder) if kind == "simulated" else ""
             return CountingDevice(adb_server, folder, root, link, daemon)
 
-        yield make
+        yield connect
 
 
 REAL = pytest.param("real", marks=pytest.mark.needs("QNN_HARNESS_ADBD_ROOT"))

@@ -83,28 +83,28 @@ def fresh(stride: tuple[str, int], folder: Path) -> ScriptDevice:
     return device_of(stride[0], folder)
 
 
-def deploy_again(device: ScriptDevice, wanted: FileSet, claim: str = MINE) -> None:
-    """What a Deployer does with whatever it finds."""
+def deploy_again(device: ScriptDevice, file_set: FileSet, claim: str = MINE) -> None:
+    """Deploy a set like a Deployer, from any state of the store."""
     for _ in range(3):
-        view = device.look(wanted, claim=claim)
-        if view.find_set(wanted):
+        view = device.look(file_set, claim=claim)
+        if view.find_set(file_set):
             break
         adopted = {
-            entry_name(file): one
-            for file in wanted.files
-            for one in view.incoming
-            if one.entry == entry_name(file) and one.size == file.size
+            entry_name(file): incoming
+            for file in file_set.files
+            for incoming in view.incoming
+            if incoming.entry == entry_name(file) and incoming.size == file.size
         }
-        adopted = {e: one for e, one in adopted.items() if e not in view.entries}
-        device.deploy(wanted, adopted=adopted, claim=claim)
-    assert_whole(device, wanted)
+        adopted = {e: incoming for e, incoming in adopted.items() if e not in view.entries}
+        device.deploy(file_set, adopted=adopted, claim=claim)
+    assert_whole(device, file_set)
 
 
-def assert_whole(device: ScriptDevice, wanted: FileSet) -> None:
-    found = device.look(wanted, claim=MINE).find_set(wanted)
-    assert found
-    folder = device.workdir / "sets" / found
-    for file in wanted.files:
+def assert_whole(device: ScriptDevice, file_set: FileSet) -> None:
+    name = device.look(file_set, claim=MINE).find_set(file_set)
+    assert name
+    folder = device.workdir / "sets" / name
+    for file in file_set.files:
         assert (folder / file.name).read_bytes() == CONTENTS[file.name]
     for path in device.workdir.glob("listed/[!.]*"):
         for entry in path.read_text().split():
@@ -117,18 +117,23 @@ def assert_can_be_emptied(device: ScriptDevice) -> None:
     device.evict(plan_eviction(device.inventory(), 0), *claims)
     for _ in range(2):
         device.evict(plan_eviction(device.inventory(), None))
-    left = device.inventory()
-    assert (left.entries, left.sets, left.folders, left.incoming) == ({}, {}, set(), {})
+    inventory = device.inventory()
+    assert (inventory.entries, inventory.sets, inventory.folders, inventory.incoming) == (
+        {},
+        {},
+        set(),
+        {},
+    )
 
 
 def test_looking(stride: tuple[str, int], tmp_path: Path) -> None:
-    wanted = a_set("mine", "probe")
+    file_set = a_set("mine", "probe")
     for cut in cuts(stride):
         device = fresh(stride, tmp_path / str(cut))
-        stdin = look_input([wanted], names_used([wanted]))
+        stdin = look_input([file_set], names_used([file_set]))
         arguments = [MINE, str(LASTS_S)]
         status, output = run_cut(device, "look", arguments, stdin, cut)
-        deploy_again(device, wanted)
+        deploy_again(device, file_set)
         if status == 0:
             parse_look(output.decode())
             return
@@ -139,11 +144,11 @@ def test_looking(stride: tuple[str, int], tmp_path: Path) -> None:
 
 
 def assert_goes_on(
-    device: ScriptDevice, status: int, wanted: FileSet, others: FileSet, cut: int
+    device: ScriptDevice, status: int, file_set: FileSet, others: FileSet, cut: int
 ) -> None:
     """Whatever a cut script did, others keep what they have, and the next one succeeds."""
     assert_whole(device, others)
-    deploy_again(device, wanted)
+    deploy_again(device, file_set)
     assert_whole(device, others)
     if status != 0:
         assert status == -signal.SIGKILL
@@ -153,26 +158,26 @@ def assert_goes_on(
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_placing(alone: bool, stride: tuple[str, int], tmp_path: Path) -> None:
-    wanted, shared = a_set("mine", "probe", "lib/one.so"), a_set("others", "lib/one.so")
+    file_set, shared = a_set("mine", "probe", "lib/one.so"), a_set("others", "lib/one.so")
     for cut in cuts(stride):
         device = fresh(stride, tmp_path / str(cut))
         device.deploy(shared, claim=OTHER)
-        arguments, stdin = device.prepared(wanted, alone=alone, claim=MINE)
+        arguments, stdin = device.prepared(file_set, alone=alone, claim=MINE)
         status, _ = run_cut(device, "install", arguments, stdin, cut)
-        assert_goes_on(device, status, wanted, shared, cut)
+        assert_goes_on(device, status, file_set, shared, cut)
         if status == 0:
             return
     pytest.fail("never came to its end")
 
 
 def test_placing_what_came_only_in_part(stride: tuple[str, int], tmp_path: Path) -> None:
-    wanted = a_set("mine", "probe", "lib/one.so")
-    length = len(fresh(stride, tmp_path / "whole").prepared(wanted)[1])
+    file_set = a_set("mine", "probe", "lib/one.so")
+    length = len(fresh(stride, tmp_path / "whole").prepared(file_set)[1])
     for size in range(0, length, 512 + 400 * stride[1]):
         device = fresh(stride, tmp_path / str(size))
-        arguments, stdin = device.prepared(wanted, claim=MINE)
+        arguments, stdin = device.prepared(file_set, claim=MINE)
         run_cut(device, "install", arguments, stdin[:size], 2000)
-        deploy_again(device, wanted)
+        deploy_again(device, file_set)
 
 
 def test_evicting(stride: tuple[str, int], tmp_path: Path) -> None:
@@ -203,7 +208,7 @@ def test_evicting_what_is_wanted_meanwhile(stride: tuple[str, int], tmp_path: Pa
         device.evict(plan_eviction(device.inventory(), 0), MINE, CLAIM)
         plan = plan_eviction(device.inventory(), None)
         assert plan.sets
-        done = run_with_another_in_between(device, plan.text(), mine, cut)
+        completed = run_with_another_in_between(device, plan.text(), mine, cut)
         if device.used_by_other:
             assert folder.exists() or device.told_missing
             if not device.told_missing:
@@ -213,13 +218,13 @@ def test_evicting_what_is_wanted_meanwhile(stride: tuple[str, int], tmp_path: Pa
                     device.workdir.glob(f"store/{entry_name(file)}.*") for file in mine.files
                 )
         deploy_again(device, mine)
-        if done:
+        if completed:
             return
     pytest.fail("never came to its end")
 
 
 def run_with_another_in_between(
-    device: ScriptDevice, stdin: bytes, wanted: FileSet, cut: int
+    device: ScriptDevice, stdin: bytes, file_set: FileSet, cut: int
 ) -> bool:
     """Stops an eviction before its `cut`th command while another looks; whether it ended first."""
     counter, gate = device.workdir.parent / "counter", device.workdir.parent / "gate"
@@ -254,8 +259,8 @@ def run_with_another_in_between(
         os.close(reader)
         device.used_by_other = stopped
         if stopped:
-            view = device.look(wanted, claim=MINE)
-            device.told_missing = view.find_set(wanted) is None
+            view = device.look(file_set, claim=MINE)
+            device.told_missing = view.find_set(file_set) is None
             gate.write_text("go on\n")
         assert process.wait(timeout=60) == 0
     finally:
@@ -266,7 +271,7 @@ def run_with_another_in_between(
 
 
 def waits_at_gate(reader: int, process: subprocess.Popen[bytes]) -> bool:
-    """Whether the script came to its gate, rather than to its end."""
+    """Return True if the script came to its gate, and not to its end."""
     while True:
         select.select([reader], [], [], 0.02)
         with contextlib.suppress(BlockingIOError):

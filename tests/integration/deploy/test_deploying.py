@@ -48,17 +48,19 @@ def test_a_runtime_travels_once(
 ) -> None:
     runtime = runtime_for("2.51.0")
     size = sum(file.size for file in runtime.files)
-    told: list[dict[str, object]] = []
-    began = time.monotonic()
-    with followed_by(lambda device, facts: told.append(dict(facts))):
+    reports: list[dict[str, object]] = []
+    start = time.monotonic()
+    with followed_by(lambda device, facts: reports.append(dict(facts))):
         cold = deploy_runtime(deployer(device), runtime)
-    cold_s = time.monotonic() - began
+    cold_s = time.monotonic() - start
     # how far it is grows up to all of what does not go packed with others
-    far = [(one["done"], one["total"]) for one in told if one.get("doing") == "pushing"]
-    assert [done for done, _ in far] == sorted(done for done, _ in far)
+    far = [
+        (report["done"], report["total"]) for report in reports if report.get("doing") == "pushing"
+    ]
+    assert [size for size, _ in far] == sorted(size for size, _ in far)
     assert len(set(far)) > 3
     assert far[-1][0] == far[-1][1] == sum(f.size for f in runtime.files if f.size > SMALL_BYTES)
-    assert told[-1] == dict.fromkeys(("doing", "done", "total", "unit"))
+    assert reports[-1] == dict.fromkeys(("doing", "done", "total", "unit"))
     assert (device.scripts, device.pushes, device.pushed_bytes) == (2, 1, size)
     for file in runtime.files:
         assert device.local(cold.root, file.name).read_bytes() == file.path.read_bytes()
@@ -72,9 +74,9 @@ def test_a_runtime_travels_once(
         cold.library("libQnnCpu.so")
 
     warm = deployer(device)
-    began = time.monotonic()
+    start = time.monotonic()
     assert deploy_runtime(warm, runtime) == cold
-    warm_s = time.monotonic() - began
+    warm_s = time.monotonic() - start
     assert (device.scripts, device.pushes) == (1, 0)
     assert deploy_runtime(warm, runtime) == cold
     assert device.scripts == 1
@@ -140,19 +142,19 @@ def test_a_device_that_was_wiped(device: CountingDevice, files: dict[str, Path])
     assert device.local(deployer(device).deploy_files("one", files), "qnn-probe").exists()
 
 
-@pytest.mark.parametrize("where", ["store", "sets"])
+@pytest.mark.parametrize("place", ["store", "sets"])
 def test_a_file_that_was_damaged_on_the_device(
-    where: str, device: CountingDevice, files: dict[str, Path]
+    place: str, device: CountingDevice, files: dict[str, Path]
 ) -> None:
     folder = deployer(device).deploy_files("one", files)
     paths = {
         "store": next(path for path in stored_files(device) if path.stat().st_size == 100_000),
         "sets": device.local(folder, INPUT),
     }
-    content = bytearray(paths[where].read_bytes())
+    content = bytearray(paths[place].read_bytes())
     content[50_000] ^= 1
-    paths[where].chmod(0o644)
-    paths[where].write_bytes(content)
+    paths[place].chmod(0o644)
+    paths[place].write_bytes(content)
     again = deployer(device).deploy_files("one", files)
     assert device.pushed_bytes == 100_000
     assert device.local(again, INPUT).read_bytes() == files[INPUT].read_bytes()
@@ -160,10 +162,10 @@ def test_a_file_that_was_damaged_on_the_device(
 
 
 def test_each_push_is_told(device: CountingDevice, files: dict[str, Path]) -> None:
-    told: list[Push] = []
+    pushes: list[Push] = []
     for _ in range(2):
-        Deployer(device, device.workdir, on_push=told.append).deploy_files("one", files)
-    (push,) = told
+        Deployer(device, device.workdir, on_push=pushes.append).deploy_files("one", files)
+    (push,) = pushes
     assert (push.title, push.problem) == ("one", None)
     assert push.size == sum(path.stat().st_size for path in files.values())
     assert push.duration_s >= 0
@@ -198,10 +200,12 @@ def test_a_device_that_becomes_full_on_the_way(
     stat = device.storage / "system/bin/stat"
     stat.write_text(f'#!/bin/sh\n[ "$1" = -f ] || exec {shutil.which("stat")} "$@"\n')
     stat.chmod(0o755)
-    told: list[Push] = []
+    pushes: list[Push] = []
     with pytest.raises(DeviceRefused) as caught:
-        deploy_runtime(Deployer(device, device.workdir, on_push=told.append), runtime_for("2.51.0"))
-    (push,) = told
+        deploy_runtime(
+            Deployer(device, device.workdir, on_push=pushes.append), runtime_for("2.51.0")
+        )
+    (push,) = pushes
     assert "No space left on device" in (push.problem or "")
     assert str(caught.value).count("No space left on device") == 1
     assert "an unknown number of bytes are free" in str(caught.value)

@@ -62,10 +62,10 @@ def test_what_had_come_before_a_cut_does_not_travel_again(
     device: CountingDevice, files: dict[str, Path]
 ) -> None:
     device.link.cut_after(int(FILES * SIZE * 0.5))
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(DeviceLost):
         deployer(device).deploy_files("one", files)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - start < 60
     device.connect()
     before = device.link.carried
     mine = deployer(device)
@@ -82,10 +82,10 @@ def test_a_stalled_link_ends_with_the_deadline_and_goes_on_after_it(
     monkeypatch.setattr("harness.deploy.deploy._BASE_TIMEOUT_S", 3.0)
     monkeypatch.setattr("harness.deploy.deploy._SLOWEST_BYTES_PER_S", 1 << 40)
     device.link.stall_after(FILES * SIZE // 2)
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(DeviceError):
         deployer(device).deploy_files("one", files)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - start < 60
     device.link.cut()
     monkeypatch.undo()
     device.connect()
@@ -169,8 +169,8 @@ def test_letting_go_of_a_device_that_is_gone(
     mine = deployer(device)
     mine.deploy_files("one", some(files, 0, 1))
     device.link.stall()
-    began = time.monotonic()
+    start = time.monotonic()
     mine.release()
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - start < 60
     device.link.cut()
     mine.release()

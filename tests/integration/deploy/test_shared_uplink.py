@@ -48,7 +48,7 @@ def test_large_pushes_share_alike_and_a_small_one_does_not_wait_for_them(
     large, small = tmp_path / "large", tmp_path / "small"
     large.write_bytes(os.urandom(LARGE_BYTES))
     small.write_bytes(os.urandom(SMALL_BYTES))
-    began, ends, started = time.monotonic(), dict[int, float](), threading.Event()
+    start, ends, started = time.monotonic(), dict[int, float](), threading.Event()
 
     def push(number: int) -> None:
         item = PushItem(large, str(far.devices[number].storage / "pushed"))
@@ -56,7 +56,7 @@ def test_large_pushes_share_alike_and_a_small_one_does_not_wait_for_them(
             item = replace(item, source=small)
             started.wait(60)
         throttled[number].push([item], timeout_s=300, progress=lambda size: started.set())
-        ends[number] = time.monotonic() - began
+        ends[number] = time.monotonic() - start
 
     threads = [threading.Thread(target=push, args=(number,)) for number in range(4)]
     for thread in threads:

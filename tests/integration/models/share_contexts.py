@@ -11,8 +11,8 @@ import onnxruntime
 
 plugin, backend, out, *models = sys.argv[1:]
 onnxruntime.register_execution_provider_library("qnn", plugin)
-devices = [one for one in onnxruntime.get_ep_devices() if one.ep_name == "qnn"][:1]
-kept = []
+devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == "qnn"][:1]
+sessions = []
 for number, model in enumerate(models):
     options = onnxruntime.SessionOptions()
     entries = {
@@ -29,5 +29,5 @@ for number, model in enumerate(models):
     target = {"backend_path": backend, "htp_arch": "73", "soc_model": "43"}
     options.add_provider_for_devices(devices, target | {"enable_htp_fp16_precision": "1"})
     content = Path(model).read_bytes()
-    kept.append(onnxruntime.InferenceSession(content, options, enable_fallback=False))
+    sessions.append(onnxruntime.InferenceSession(content, options, enable_fallback=False))
 os._exit(0)

@@ -30,8 +30,8 @@ for path in sys.argv[2:]:
 def test_ranges_are_those_of_a_calibration_run(catalog: Catalog, tmp_path: Path) -> None:
     host = catalog.compiler_host("2.51.0")
     model = Model("mobilenet-v2").build()
-    seen = [layer.name for layer in models.layers() if not layer.relu6]
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in seen[:-1]]
+    names = [layer.name for layer in models.layers() if not layer.relu6]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names[:-1]]
     model.graph.output.extend(outputs)
     onnx.save(model, tmp_path / "model.onnx")
     pictures = []
@@ -40,7 +40,7 @@ def test_ranges_are_those_of_a_calibration_run(catalog: Catalog, tmp_path: Path)
         np.save(tmp_path / f"{variant}.npy", picture)
         pictures.append(picture)
     files = [str(tmp_path / f"{variant}.npy") for variant in range(1000, 1004)]
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-P", "-c", RUN, str(tmp_path / "model.onnx"), *files],
         env=os.environ | {"PYTHONPATH": str(host.ort_root)},
         capture_output=True,
@@ -48,9 +48,9 @@ def test_ranges_are_those_of_a_calibration_run(catalog: Catalog, tmp_path: Path)
         timeout=120,
         check=True,
     )
-    runs = [json.loads(line) for line in done.stdout.splitlines()]
+    runs = [json.loads(line) for line in completed.stdout.splitlines()]
     for run, picture in zip(runs, pictures, strict=True):
         run["x"] = [float(picture.min()), float(picture.max())]
     for name, (least, most) in models.RANGES.items():
-        found = min(run[name][0] for run in runs), max(run[name][1] for run in runs)
-        assert np.allclose(found, (least, most), atol=0.02), (name, found)
+        least_and_most = min(run[name][0] for run in runs), max(run[name][1] for run in runs)
+        assert np.allclose(least_and_most, (least, most), atol=0.02), (name, least_and_most)

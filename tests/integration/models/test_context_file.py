@@ -57,14 +57,14 @@ def test_many(bench: Bench, context: tuple[ContextFile, ...]) -> None:
 @pytest.fixture
 def folder(context_for: ContextFor, tmp_path: Path) -> Path:
     """A suite of a user beside the context binary that it takes."""
-    made = context_for("tiny", "2.51.0")
+    context = context_for("tiny", "2.51.0")
     folder = tmp_path / "mine"
     for name in ("in", "out"):
         (folder / name).mkdir(parents=True)
-    shutil.copyfile(made.path, folder / "model.bin")
-    (folder / "half.bin").write_bytes(made.path.read_bytes()[: made.size // 2])
-    shutil.copyfile(made.inputs[0], folder / "in/x.raw")
-    shutil.copyfile(made.expected[0], folder / "out/y.raw")
+    shutil.copyfile(context.path, folder / "model.bin")
+    (folder / "half.bin").write_bytes(context.path.read_bytes()[: context.size // 2])
+    shutil.copyfile(context.inputs[0], folder / "in/x.raw")
+    shutil.copyfile(context.expected[0], folder / "out/y.raw")
     shutil.copyfile(PROGRAM, folder / "model.pte")
     (folder / "b").mkdir()
     shutil.copyfile(FOREIGN, folder / "b/model.bin")
@@ -74,34 +74,37 @@ def folder(context_for: ContextFor, tmp_path: Path) -> Path:
 
 @pytest.mark.nightly
 def test_files_are_run_and_what_is_wrong_with_them_is_told(lab: DeviceRuns, folder: Path) -> None:
-    done = lab.run("--plan", suites=folder)
-    assert done.code == 2, done.output
-    assert "test_alone[sim-v73-htp-2.51.0-model.bin]  (8 files, " in done.output
-    assert done.output.count("cannot run: ") == 4, done.output
+    finished = lab.run("--plan", suites=folder)
+    assert finished.code == 2, finished.output
+    assert "test_alone[sim-v73-htp-2.51.0-model.bin]  (8 files, " in finished.output
+    assert finished.output.count("cannot run: ") == 4, finished.output
     for name in ("nowhere.bin", "half.bin", "model.pte"):
-        assert f"error: {folder}/{name}: " in done.output or f"\n{folder}/{name}: " in done.output
-    done = lab.run(suites=folder)
-    assert done.code == 1, done.output
-    lines = done.output.count(" x ERROR, lost to a wrong test or input: ")
+        assert (
+            f"error: {folder}/{name}: " in finished.output
+            or f"\n{folder}/{name}: " in finished.output
+        )
+    finished = lab.run(suites=folder)
+    assert finished.code == 1, finished.output
+    lines = finished.output.count(" x ERROR, lost to a wrong test or input: ")
     assert lines == 4, "each wrong file has a line of its own"
-    old = done.case(context="model.bin", qnn="2.47.0")
+    old = finished.case(context="model.bin", qnn="2.47.0")
     assert old["axes"]["compiler"] is None
     assert old["runtime"]["contexts_by"].startswith("2.51.0.")
-    assert [one["code"] for one in old["preflight"]] == ["context-newer"]
+    assert [finding["code"] for finding in old["preflight"]] == ["context-newer"]
     assert (old["outcome"], old["error"]["code"]) == ("failed", 5000)
-    new, alone = [case for case in done.cases if case["axes"]["context"] == "model.bin"][1:]
+    new, alone = [case for case in finished.cases if case["axes"]["context"] == "model.bin"][1:]
     assert (new["outcome"], new["measurements"]["loaded"]) == ("passed", 66)
-    told = new["measurements"]["context_files"]["model.bin"]
-    assert (told["inputs"], told["outputs"]) == ("given", "compared")
-    assert (told["io_bytes"], told["spill_fill_bytes"]) == (16384, 0)
-    told = alone["measurements"]["context_files"]["model.bin"]
-    assert (told["inputs"], told["outputs"]) == ("generated", "nothing expected")
+    facts = new["measurements"]["context_files"]["model.bin"]
+    assert (facts["inputs"], facts["outputs"]) == ("given", "compared")
+    assert (facts["io_bytes"], facts["spill_fill_bytes"]) == (16384, 0)
+    facts = alone["measurements"]["context_files"]["model.bin"]
+    assert (facts["inputs"], facts["outputs"]) == ("generated", "nothing expected")
     assert (alone["outcome"], alone["axes"]["compiler"]) == ("passed", None)
-    compiled = done.case(context="tiny")
+    compiled = finished.case(context="tiny")
     assert (compiled["outcome"], compiled["axes"]["compiler"]) == ("passed", "2.51.0")
-    files = done.case(context=["model.bin"] * 2)["measurements"]["context_files"]
-    assert {name: one["htp_arch"] for name, one in files.items()} == {
-        "model.bin": told["htp_arch"],
+    files = finished.case(context=["model.bin"] * 2)["measurements"]["context_files"]
+    assert {name: facts["htp_arch"] for name, facts in files.items()} == {
+        "model.bin": facts["htp_arch"],
         "model.bin (2)": None,
     }
     for name, words in {
@@ -111,10 +114,10 @@ def test_files_are_run_and_what_is_wrong_with_them_is_told(lab: DeviceRuns, fold
         '`bench.executorch(...)` takes it, in a test marked `device(engine="executorch")`',
         "two-inputs": f"{folder}/model.bin: inputs: 2 files, and the graph takes 1: x (64 bytes",
     }.items():
-        wrong = done.case(context=name)
+        wrong = finished.case(context=name)
         assert (wrong["outcome"], wrong["cause"]) == ("error", "config")
         assert words in wrong["error"]["message"]
-    differs = done.case(context="wrong-outputs")
+    differs = finished.case(context="wrong-outputs")
     assert (differs["outcome"], differs["error"]["api"]) == ("failed", "QnnGraph_execute")
     assert "y differs by up to " in differs["error"]["message"]
 
@@ -132,10 +135,13 @@ def test_a_file_has_no_compiler_and_its_own_findings(lab: DeviceRuns, folder: Pa
     )
     shutil.copyfile(FOREIGN, folder / "field.bin")
     strict = ("--preflight", "strict", "--compiler", "2.47.0,2.51.0", "-k", "alone or newer")
-    done = lab.run(*strict, suites=folder)
-    assert done.code == 2, done.output
-    seen = [(one["axes"]["context"], one["axes"]["compiler"], one["outcome"]) for one in done.cases]
-    assert sorted(map(str, seen)) == sorted(
+    finished = lab.run(*strict, suites=folder)
+    assert finished.code == 2, finished.output
+    cases = [
+        (record["axes"]["context"], record["axes"]["compiler"], record["outcome"])
+        for record in finished.cases
+    ]
+    assert sorted(map(str, cases)) == sorted(
         map(
             str,
             [
@@ -149,40 +155,44 @@ def test_a_file_has_no_compiler_and_its_own_findings(lab: DeviceRuns, folder: Pa
             ],
         )
     )
-    newer, field = (done.case(context=f"{name}.bin", backend="htp") for name in ("newer", "field"))
+    newer, field = (
+        finished.case(context=f"{name}.bin", backend="htp") for name in ("newer", "field")
+    )
     assert (newer["cause"], newer["preflight"][0]["code"]) == ("config", "context-newer")
     assert (field["preflight"], field["runtime"]["contexts_by"]) == (
         [],
         "2.22.0.240425235059_92863",
     )
-    on_gpu = done.case(context="field.bin", backend="gpu")
+    on_gpu = finished.case(context="field.bin", backend="gpu")
     assert on_gpu["error"]["message"].startswith("field.bin is a context for htp, and the gpu")
-    case = next(one["case"] for one in done.cases if one["axes"]["context"] == "field.bin")
-    done = lab.run(f"--only-case={case}", "--compiler=2.47.0", suites=folder)
-    assert done.code == 2
-    assert "--compiler: " in done.output
-    assert "no compiler makes them" in done.output
+    case = next(
+        record["case"] for record in finished.cases if record["axes"]["context"] == "field.bin"
+    )
+    finished = lab.run(f"--only-case={case}", "--compiler=2.47.0", suites=folder)
+    assert finished.code == 2
+    assert "--compiler: " in finished.output
+    assert "no compiler makes them" in finished.output
 
 
 def test_what_is_no_source_and_what_is_no_version(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = tmp_path / "test_slips.py"
     slip = "import pytest\n@pytest.mark.device(qnn={})\ndef test_it(bench):\n    {}\n"
     suite.write_text(slip.format("2.51", "pass"))
-    done = lab.run(suites=tmp_path)
-    assert done.code == 2
+    finished = lab.run(suites=tmp_path)
+    assert finished.code == 2
     assert (
         "qnn in the marker of test_it: a device test cannot require 2.51, which is no text"
-        in done.output
+        in finished.output
     )
     suite.write_text(slip.format("'2.51.0'", "bench.resident('model.bin')"))
     suite.with_name("test_more.py").write_text(
         "class Mine:\n    compiled, tolerance = False, 0.0\n    seen_from = lambda self, _: self\n"
         "    __repr__ = lambda self: 'mine'\n" + slip.format("'2.51.0'", "bench.resident(Mine())")
     )
-    done = lab.run(suites=tmp_path)
-    assert (done.code, {case["cause"] for case in done.cases}) == (2, {"config"})
-    said = sorted(case["error"]["message"].split(": ")[:2] for case in done.cases)
-    assert said == [
+    finished = lab.run(suites=tmp_path)
+    assert (finished.code, {case["cause"] for case in finished.cases}) == (2, {"config"})
+    problems = sorted(case["error"]["message"].split(": ")[:2] for case in finished.cases)
+    assert problems == [
         ["test_more.py:8", "expected Model(...) or ContextFile(...), got mine"],
         ["test_slips.py:4", "expected Model(...) or ContextFile(...), got 'model.bin'"],
     ]

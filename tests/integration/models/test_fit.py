@@ -1,4 +1,4 @@
-"""What is forecast of contexts happens in the real library, for sets it was not measured on."""
+"""Forecasts come true in the real library, for sets that they were not measured on."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Calibrated:
     room: Room | None
 
     def agrees(self, chance: random.Random) -> tuple[int, bool]:
-        """Whether a set drawn by chance does what was forecast; how many loads, and if refused."""
+        """Load a random set: if the forecast was right, how many loads, and if one was refused."""
         drawn = chance.choices(range(len(self.files)), self._weights(chance), k=700)
         moves: list[Move] = []
         loaded: list[int] = []
@@ -73,9 +73,9 @@ class Calibrated:
                 moves.append(Move("free", loaded.pop(chance.randrange(len(loaded)))))
             moves.append(Move("load", number))
             loaded.append(number)
-        sizes = [self.sizes[at] for at in drawn]
+        sizes = [self.sizes[index] for index in drawn]
         limit = self.room or Room(sum(size.total for size in sizes))
-        told = forecast(sizes, moves, limit)
+        outcome = forecast(sizes, moves, limit)
         steps = [
             plan.context_load(move.context, str(self.files[drawn[move.context]]))
             if move.verb == "load"
@@ -92,9 +92,9 @@ class Calibrated:
         loads = [step for step in run.transcript.steps if step.verb == "context-load"]
         failure = run.transcript.first_failure
         happened = (sum(step.ok for step in loads), failure and (failure.context, failure.code))
-        refused = told.refused and (told.refused.context, 1002)
-        assert happened == (told.loads, refused), (happened, told.loads, told.refused)
-        return told.loads, refused is not None
+        refused = outcome.refused and (outcome.refused.context, 1002)
+        assert happened == (outcome.loads, refused), (happened, outcome.loads, outcome.refused)
+        return outcome.loads, refused is not None
 
     def _weights(self, chance: random.Random) -> list[float]:
         # some sets have mostly small ones, others mostly large ones
@@ -106,8 +106,8 @@ def calibrated(
 ) -> Calibrated:
     runtime = runtime_for(version)
     # an older runtime refuses what a newer compiler made
-    made = [one for one in MADE if runtime.qnn_version == "2.51.0" or one[1] == "2.47.0"]
-    files = [context_for(*one).path for one in made]
+    models = [model for model in MADE if runtime.qnn_version == "2.51.0" or model[1] == "2.47.0"]
+    files = [context_for(*model).path for model in models]
     files += [FOREIGN]
     library = runtime.library("libQnnHtp.so")
     sizes = reserved(probe, library, files)
@@ -126,7 +126,7 @@ def probe(user_cache: Path) -> Path:
     "version",
     [
         "2.51.0",
-        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("2.49.40", "2.50.40")),
+        *(pytest.param(version, marks=pytest.mark.nightly) for version in ("2.49.40", "2.50.40")),
     ],
 )
 def test_the_forecast_is_what_happens(
@@ -134,9 +134,9 @@ def test_the_forecast_is_what_happens(
 ) -> None:
     subject = calibrated(version, runtime_for, context_for, probe)
     assert subject.room is not None
-    found = [subject.agrees(random.Random(f"{version} {number}")) for number in range(SETS)]
-    assert any(refused for _, refused in found)
-    assert len(set(found)) > SETS // 2
+    agreements = [subject.agrees(random.Random(f"{version} {number}")) for number in range(SETS)]
+    assert any(refused for _, refused in agreements)
+    assert len(set(agreements)) > SETS // 2
 
 
 @pytest.mark.nightly
@@ -177,7 +177,7 @@ def test_what_is_reserved_by_the_librarys_own_words(
         == context_for("spill-heavy-2mb", "2.51.0").metadata["graphs"][0]["spill_fill_bytes"]
     )
     old = runtime_for("2.47.0").library("libQnnHtp.so")
-    assert [type(one) for one in reserved(probe, old, [tiny, spill])] == [Unsized] * 2
+    assert [type(size) for size in reserved(probe, old, [tiny, spill])] == [Unsized] * 2
 
 
 def test_what_kills_the_library_spoils_no_other(probe: Path, tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ def test_what_kills_the_library_spoils_no_other(probe: Path, tmp_path: Path) -> 
     for behaviour in ("plain", "dies-read", "refuse"):
         files.append(tmp_path / behaviour)
         files[-1].write_text(f"stand-in {behaviour} 408 2 1 8")
-    told = reserved(probe, stand_in, files)
-    assert [one.reason for one in told if isinstance(one, Unsized)] == [
+    answers = reserved(probe, stand_in, files)
+    assert [size.reason for size in answers if isinstance(size, Unsized)] == [
         "no word",
         "crashed",
         "this is 1002",
@@ -195,40 +195,40 @@ def test_what_kills_the_library_spoils_no_other(probe: Path, tmp_path: Path) -> 
 
 def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -> None:
     def run(command: object, *arguments: object) -> tuple[int | None, str]:
-        told = CliRunner().invoke(
+        completed = CliRunner().invoke(
             command,  # type: ignore[arg-type]
-            [str(one) for one in arguments],
+            [str(argument) for argument in arguments],
             standalone_mode=False,
         )
-        assert told.exception is None, told.exception
-        return told.return_value, told.stdout
+        assert completed.exception is None, completed.exception
+        return completed.return_value, completed.stdout
 
     large = context_for("io-heavy-56mb", "2.51.0").path
     code, text = run(fit_command, large, "--contexts", 66, "--json")
-    told = json.loads(text)
-    jsonschema.Draft202012Validator(SCHEMA).validate(told)
-    assert (code, told["fits"], told["sessions"]) == (1, False, 1)
-    assert told["budget_bytes"] > 3_000_000_000
-    assert told["loads"] == told["first_refused"]["load"] == 54
-    assert {one["change"]: one["fits"] for one in told["changes"]}["sequential"]
+    answer = json.loads(text)
+    jsonschema.Draft202012Validator(SCHEMA).validate(answer)
+    assert (code, answer["fits"], answer["sessions"]) == (1, False, 1)
+    assert answer["budget_bytes"] > 3_000_000_000
+    assert answer["loads"] == answer["first_refused"]["load"] == 54
+    assert {change["change"]: change["fits"] for change in answer["changes"]}["sequential"]
     code, text = run(fit_command, large, "--contexts", 66, "--residency", "sequential")
     assert (code, "all fit: 66 contexts" in text) == (0, True)
-    given = ("--budget", "80000000", "--sessions", "2")
-    code, text = run(fit_command, large, FOREIGN, "--contexts", 4, *given)
+    options = ("--budget", "80000000", "--sessions", "2")
+    code, text = run(fit_command, large, FOREIGN, "--contexts", 4, *options)
     assert (code, "PD 1 [" in text, "budget given" in text) == (0, True, True)
     code, text = run(fit_command, FIELD / "executorch-3-contexts.pte", "--contexts", 4, "--json")
-    assert (code, [one["name"].partition("#")[2] for one in json.loads(text)["contexts"]]) == (
+    assert (code, [row["name"].partition("#")[2] for row in json.loads(text)["contexts"]]) == (
         0,
         ["0", "1", "2", "0"],
     )
-    assert {one["source"] for one in json.loads(text)["contexts"]} == {"measured"}
+    assert {row["source"] for row in json.loads(text)["contexts"]} == {"measured"}
     code, text = run(fit_command, large, "--qnn", "2.47", "--budget", "1000")
     assert (code, "alone: 5000 (QNN_CONTEXT_ERROR_INVALID_ARGUMENT)" in text) == (1, True)
     assert "newer-context (known): made by QNN 2.51.0" in text
     assert "needs a runtime of 2.51.0 or newer" in text
     code, text = run(fit_command, large, "--contexts", 300, "--qnn", "2.47", "--json")
-    told = json.loads(text)
-    assert (code, told["fits"], told["loads"], told["domains"]) == (1, False, 0, [])
+    answer = json.loads(text)
+    assert (code, answer["fits"], answer["loads"], answer["domains"]) == (1, False, 0, [])
     (tmp_path / "cut.bin").write_bytes(FOREIGN.read_bytes()[:5000])
     told_wrong = CliRunner().invoke(fit_command, [f"{tmp_path}/cut.bin"], standalone_mode=False)
     assert str(told_wrong.exception).startswith(f"{tmp_path}/cut.bin: QnnSystemContext_getMeta")
@@ -241,20 +241,20 @@ def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -
 def test_a_kept_budget_is_measured_anew_if_that_is_asked(
     context_for: ContextFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = Room(5_000_000_000)
+    stored = Room(5_000_000_000)
 
-    def known(*asked: Any, anew: bool) -> Room | None:
-        return calibrated_room(*asked, anew=True) if anew else kept
+    def known(*arguments: Any, anew: bool) -> Room | None:
+        return calibrated_room(*arguments, anew=True) if anew else stored
 
     monkeypatch.setattr(contexts, "calibrated_room", known)
     small = str(context_for("tiny", "2.51.0").path)
 
     def budget_of(*words: str) -> int:
-        done = CliRunner().invoke(fit_command, [small, "--qnn", "2.51.0", "--json", *words])
-        assert done.exit_code == 0, done.output
-        return int(json.loads(done.stdout)["budget_bytes"])
+        completed = CliRunner().invoke(fit_command, [small, "--qnn", "2.51.0", "--json", *words])
+        assert completed.exit_code == 0, completed.output
+        return int(json.loads(completed.stdout)["budget_bytes"])
 
-    assert budget_of() == kept.budget
+    assert budget_of() == stored.budget
     assert 3_000_000_000 < budget_of("--remeasure") < 4_000_000_000
     refused = CliRunner().invoke(fit_command, [small, "--remeasure", "--budget", "1"])
     assert (refused.exit_code, "--budget" in refused.output) == (2, True)

@@ -1,4 +1,4 @@
-"""What is in files, read by the real libQnnSystem.so: whole, damaged, inside of other files."""
+"""Files read by the real libQnnSystem.so: whole, damaged, inside of other files."""
 
 from __future__ import annotations
 
@@ -74,12 +74,14 @@ def test_damaged_binaries_are_told_or_read_and_spoil_no_other(
                 pieces.append(whole(damaged))
         pieces.append(whole(path))
     library = runtime_for("2.51.0").library("libQnnSystem.so")
-    told = read_each(probes, library, pieces)
-    assert len(told) == len(pieces)
-    by_kind = list(zip([piece.path.name for piece in pieces], told, strict=True))
-    assert all(isinstance(one, Unreadable) for name, one in by_kind if name.endswith("cut"))
+    answers = read_each(probes, library, pieces)
+    assert len(answers) == len(pieces)
+    by_kind = list(zip([piece.path.name for piece in pieces], answers, strict=True))
+    assert all(
+        isinstance(metadata, Unreadable) for name, metadata in by_kind if name.endswith("cut")
+    )
     for undamaged in (100, 201):
-        assert not isinstance(told[undamaged], Unreadable)
+        assert not isinstance(answers[undamaged], Unreadable)
 
 
 def test_what_crashes_or_holds_up_the_library_is_told(
@@ -97,10 +99,10 @@ def test_what_crashes_or_holds_up_the_library_is_told(
     assert plain == last
     assert channels["graphs"][0]["inputs"][0]["encoding"] == "axis-scale-offset"
     assert channels["graphs"][0]["inputs"][0]["channels"] == 8
-    said = [one.reason for one in (dies, hangs, many) if isinstance(one, Unreadable)]
-    assert "crashes with signal 6" in said[0]
-    assert "does not come to an end within 1 s" in said[1]
-    assert "100000 graphs" in said[2]
+    messages = [hang.reason for hang in (dies, hangs, many) if isinstance(hang, Unreadable)]
+    assert "crashes with signal 6" in messages[0]
+    assert "does not come to an end within 1 s" in messages[1]
+    assert "100000 graphs" in messages[2]
 
 
 def test_a_large_file_is_not_read_into_memory(
@@ -125,73 +127,75 @@ def test_a_large_file_is_not_read_into_memory(
 
 def test_a_model_without_a_context_is_told(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(Model("tiny").serialized())
-    done = CliRunner().invoke(inspect, [str(tmp_path / "model.onnx")], standalone_mode=False)
-    assert done.return_value == 0
-    assert f"{tmp_path}/model.onnx: an ONNX model" in done.stdout
+    completed = CliRunner().invoke(inspect, [str(tmp_path / "model.onnx")], standalone_mode=False)
+    assert completed.return_value == 0
+    assert f"{tmp_path}/model.onnx: an ONNX model" in completed.stdout
 
 
 def test_the_command(tmp_path: Path, context_for: ContextFor) -> None:
-    made = context_for("tiny", "2.51.0")
-    done = CliRunner().invoke(
-        inspect, [str(FOREIGN), str(made.path), "--json"], standalone_mode=False
+    context = context_for("tiny", "2.51.0")
+    completed = CliRunner().invoke(
+        inspect, [str(FOREIGN), str(context.path), "--json"], standalone_mode=False
     )
-    assert done.return_value == 0
-    told = json.loads(done.stdout)
-    jsonschema.Draft202012Validator(SCHEMA).validate(told)
-    old, new = told["contexts"]
+    assert completed.return_value == 0
+    inspection = json.loads(completed.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(inspection)
+    old, new = inspection["contexts"]
     assert (old["build_id"], old["htp_arch"]) == ("v2.22.0.240425235059_92863", None)
-    assert (new["sha256"], new["htp_arch"], new["problem"]) == (made.sha256, 73, None)
+    assert (new["sha256"], new["htp_arch"], new["problem"]) == (context.sha256, 73, None)
     assert new["graphs"][0]["inputs"][0]["dimensions"] == [1, 16]
     half = tmp_path / "half.bin"
-    half.write_bytes(made.path.read_bytes()[:20_000])
-    done = CliRunner().invoke(
+    half.write_bytes(context.path.read_bytes()[:20_000])
+    completed = CliRunner().invoke(
         inspect, [str(half), str(FOREIGN), "--qnn", "2.47"], standalone_mode=False
     )
-    assert done.return_value == 1
-    assert "QnnSystemContext_getBinaryInfo: 30010" in done.stdout.replace("Metadata", "BinaryInfo")
-    assert "float32 [3 x 4], 48 bytes, raw" in done.stdout
-    assert "read by QNN 2.47.0" in done.stdout
+    assert completed.return_value == 1
+    assert "QnnSystemContext_getBinaryInfo: 30010" in completed.stdout.replace(
+        "Metadata", "BinaryInfo"
+    )
+    assert "float32 [3 x 4], 48 bytes, raw" in completed.stdout
+    assert "read by QNN 2.47.0" in completed.stdout
     text = tmp_path / "text"
     text.write_text("no context")
-    done = CliRunner().invoke(inspect, [str(text), str(FOREIGN)], standalone_mode=False)
-    assert done.return_value == 2
-    assert f"{text}: is no file of a known kind" in done.stderr
-    assert "1 context, read by" in done.stdout
-    done = CliRunner().invoke(inspect, [str(text)], standalone_mode=False)
-    assert (done.return_value, done.stdout) == (2, "")
+    completed = CliRunner().invoke(inspect, [str(text), str(FOREIGN)], standalone_mode=False)
+    assert completed.return_value == 2
+    assert f"{text}: is no file of a known kind" in completed.stderr
+    assert "1 context, read by" in completed.stdout
+    completed = CliRunner().invoke(inspect, [str(text)], standalone_mode=False)
+    assert (completed.return_value, completed.stdout) == (2, "")
     # one that was changed since it was extracted does not hide the others
     extract([open_artefact(FOREIGN)], tmp_path / "out")
     (copied,) = (tmp_path / "out").glob("*.bin")
     copied.write_bytes(copied.read_bytes()[::-1])
-    given = [str(tmp_path / "out"), str(FOREIGN)]
-    done = CliRunner().invoke(inspect, given, standalone_mode=False)
-    assert (done.return_value, "1 context, read by" in done.stdout) == (2, True)
-    assert f"{copied}: at byte 0: it has changed since it was extracted" in done.stderr
+    paths = [str(tmp_path / "out"), str(FOREIGN)]
+    completed = CliRunner().invoke(inspect, paths, standalone_mode=False)
+    assert (completed.return_value, "1 context, read by" in completed.stdout) == (2, True)
+    assert f"{copied}: at byte 0: it has changed since it was extracted" in completed.stderr
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_people_have(version: str) -> None:
-    done = CliRunner().invoke(
+    completed = CliRunner().invoke(
         inspect, [str(FIELD), "--qnn", version, "--json"], standalone_mode=False
     )
-    assert done.return_value == 0, done.output
-    told = json.loads(done.stdout)
-    jsonschema.Draft202012Validator(SCHEMA).validate(told)
-    found: dict[str, list[dict[str, object]]] = {}
-    for context in told["contexts"]:
-        found.setdefault(context["artefact"], []).append(context)
-    assert {kind: len(contexts) for kind, contexts in found.items()} == {
+    assert completed.return_value == 0, completed.output
+    inspection = json.loads(completed.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(inspection)
+    by_kind: dict[str, list[dict[str, object]]] = {}
+    for context in inspection["contexts"]:
+        by_kind.setdefault(context["artefact"], []).append(context)
+    assert {kind: len(contexts) for kind, contexts in by_kind.items()} == {
         "pte": 3,
         "epcontext": 4,
         "tflite": 1,
         "dlc": 1,
     }
-    made = {kind: str(contexts[0]["build_id"]) for kind, contexts in found.items()}
-    assert made["pte"].startswith("v2.49.40.")
-    assert made["epcontext"].startswith("v2.22.0.")
-    assert made["tflite"].startswith("v2.34.0.")
-    assert (made["dlc"], found["dlc"][0]["problem"]) == ("None", None)
-    assert found["tflite"][0]["htp_arch"] == 75
+    builds = {kind: str(contexts[0]["build_id"]) for kind, contexts in by_kind.items()}
+    assert builds["pte"].startswith("v2.49.40.")
+    assert builds["epcontext"].startswith("v2.22.0.")
+    assert builds["tflite"].startswith("v2.34.0.")
+    assert (builds["dlc"], by_kind["dlc"][0]["problem"]) == ("None", None)
+    assert by_kind["tflite"][0]["htp_arch"] == 75
     assert all(
-        context["graphs"] for kind in ("pte", "epcontext", "tflite") for context in found[kind]
+        context["graphs"] for kind in ("pte", "epcontext", "tflite") for context in by_kind[kind]
     )

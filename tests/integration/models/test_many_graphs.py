@@ -33,7 +33,7 @@ TOTALS_ROUND_TO = 2 << 20  # the library rounds the weights of a context
 
 def sharing(host: CompilerHost, folder: Path, models: Sequence[bytes]) -> Path:
     """The context that these models share, made in a new folder."""
-    paths = [folder / f"{at}.model" for at in range(len(models))]
+    paths = [folder / f"{index}.model" for index in range(len(models))]
     for path, model in zip(paths, models, strict=True):
         path.write_bytes(model)
     subprocess.run(
@@ -43,8 +43,8 @@ def sharing(host: CompilerHost, folder: Path, models: Sequence[bytes]) -> Path:
         timeout=200,
         check=True,
     )
-    (made,) = folder.glob("*.bin")
-    return made
+    (binary,) = folder.glob("*.bin")
+    return binary
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +67,10 @@ def test_each_graph_is_known_and_right(
     artefact = open_artefact(binary)
     probes = ProbeBuilder(user_cache / "probe")
     (metadata,) = read_each(probes, library, artefact.pieces)
-    told = context_report(artefact, artefact.pieces[0], "", metadata)
-    assert len(told.graphs) == len(MODELS)
+    report = context_report(artefact, artefact.pieces[0], "", metadata)
+    assert len(report.graphs) == len(MODELS)
     alone = [context_for(name, VERSION) for name in MODELS]
-    assert told.io_bytes == sum(one.metadata["graphs"][0]["io_bytes"] for one in alone)
+    assert report.io_bytes == sum(context.metadata["graphs"][0]["io_bytes"] for context in alone)
     steps = [
         plan.backend_load(str(runtime.library("libQnnHtp.so"))),
         plan.system_load(str(library)),
@@ -78,9 +78,9 @@ def test_each_graph_is_known_and_right(
         plan.device_create(),
         plan.context_load(0, str(binary)),
     ]
-    for graph, one in enumerate(alone):
-        inputs, expected = map(str, one.inputs), map(str, one.expected)
-        tolerance = one.tolerance
+    for graph, context in enumerate(alone):
+        inputs, expected = map(str, context.inputs), map(str, context.expected)
+        tolerance = context.tolerance
         steps.append(
             plan.execute(0, graph=graph, inputs=inputs, expected=expected, tolerance=tolerance)
         )
@@ -90,14 +90,16 @@ def test_each_graph_is_known_and_right(
 
 
 @pytest.fixture
-def given(binary: Path, context_for: ContextFor, lab: DeviceRuns, user_cache: Path) -> list[str]:
+def graph_names(
+    binary: Path, context_for: ContextFor, lab: DeviceRuns, user_cache: Path
+) -> list[str]:
     """The binary in the folder of a lab, with inputs and outputs of each graph; their names."""
     shutil.copyfile(binary, lab.folder / "many.bin")
     alone = [context_for(name, VERSION) for name in MODELS]
-    names = [str(one.metadata["graphs"][0]["name"]) for one in alone]
+    names = [str(context.metadata["graphs"][0]["name"]) for context in alone]
     assert len(set(names)) == len(names)
-    for name, one in zip(names, alone, strict=True):
-        for kind, files in (("in", one.inputs), ("out", one.expected)):
+    for name, context in zip(names, alone, strict=True):
+        for kind, files in (("in", context.inputs), ("out", context.expected)):
             (lab.folder / kind / name).mkdir(parents=True)
             for file in files:
                 shutil.copyfile(file, lab.folder / kind / name / file.name)
@@ -106,37 +108,37 @@ def given(binary: Path, context_for: ContextFor, lab: DeviceRuns, user_cache: Pa
 
 @pytest.mark.slow
 def test_run_executes_each_graph_or_the_one_that_is_named(
-    lab: DeviceRuns, given: list[str]
+    lab: DeviceRuns, graph_names: list[str]
 ) -> None:
     compared = ("--inputs=in", "--expected=out", "--tolerance=0.01")
-    code, said, (case,) = lab.run_files("many.bin", *compared)
+    code, output, (case,) = lab.run_files("many.bin", *compared)
     figures = case["measurements"]
-    assert (code, case["outcome"], case["outputs"]) == (0, "passed", "reference"), said
+    assert (code, case["outcome"], case["outputs"]) == (0, "passed", "reference"), output
     assert (figures["loaded"], figures["executed"]) == (1, len(MODELS))
-    assert figures["context_files"]["many.bin"]["graphs"] == given
-    kept = [output["name"] for output in figures["kept_outputs"]["many.bin"]["outputs"]]
-    assert [name.partition("/")[0] for name in kept] == given
+    assert figures["context_files"]["many.bin"]["graphs"] == graph_names
+    stored = [output["name"] for output in figures["kept_outputs"]["many.bin"]["outputs"]]
+    assert [name.partition("/")[0] for name in stored] == graph_names
     # each is executed twice where nothing is known of its outputs, and twice where it is loaded
-    code, said, (case,) = lab.run_files("many.bin", "--contexts=2")
+    code, output, (case,) = lab.run_files("many.bin", "--contexts=2")
     figures = case["measurements"]
-    assert (code, case["outputs"], figures["loaded"]) == (0, "agreement", 2), said
+    assert (code, case["outputs"], figures["loaded"]) == (0, "agreement", 2), output
     assert figures["executed"] == 2 * 2 * len(MODELS)
-    name = given[1]
+    name = graph_names[1]
     alone = (f"--inputs=in/{name}", f"--expected=out/{name}", "--tolerance=0.01")
-    code, said, (case,) = lab.run_files("many.bin", f"--graph={name}", *alone)
-    assert (code, case["outputs"]) == (0, "reference"), said
+    code, output, (case,) = lab.run_files("many.bin", f"--graph={name}", *alone)
+    assert (code, case["outputs"]) == (0, "reference"), output
     assert case["measurements"]["context_files"]["many.bin"]["graphs"] == [name]
     assert case["measurements"]["executed"] == 1
 
 
 def test_what_executes_a_single_graph_says_which_there_are(
-    lab: DeviceRuns, given: list[str]
+    lab: DeviceRuns, graph_names: list[str]
 ) -> None:
-    asked = ("--contexts", lab.folder / "many.bin", "--qnn", VERSION)
-    done = lab.run(*asked, suites=ROOT / "suites/test_mem_type_pairing.py")
-    assert done.code == 2, done.output
+    arguments = ("--contexts", lab.folder / "many.bin", "--qnn", VERSION)
+    finished = lab.run(*arguments, suites=ROOT / "suites/test_mem_type_pairing.py")
+    assert finished.code == 2, finished.output
     problem = "graph: many.bin has 3 graphs, and one is executed here"
-    assert problem in done.output, done.output
+    assert problem in finished.output, finished.output
 
 
 def test_it_takes_what_its_graphs_take_alone(

@@ -29,9 +29,9 @@ class Partitioned(CompileJob):
     embed: bool = False
 
     def request(self, host: CompilerHost) -> dict[str, Any]:
-        made = super().request(host)
+        request = super().request(host)
         more = {"ep.context_embed_mode": str(int(self.embed))}
-        return made | {"session_options": made["session_options"] | more}
+        return request | {"session_options": request["session_options"] | more}
 
 
 def two_partitions() -> onnx.ModelProto:
@@ -60,8 +60,8 @@ def test_contexts_of_two_partitions(
         jobs.append(Partitioned(folder.name, "x", model, folder, OPTIONS, True, embed))
     host = catalog.compiler_host(version)
     assert run_jobs(host, jobs) == {job.job: None for job in jobs}
-    beside, embedded = (open_artefact(job.folder / "context.onnx") for job in jobs)
-    for artefact, path in ((beside, "context_qnn.bin"), (embedded, "context.onnx")):
+    external, embedded = (open_artefact(job.folder / "context.onnx") for job in jobs)
+    for artefact, path in ((external, "context_qnn.bin"), (embedded, "context.onnx")):
         # one binary holds both graphs; the second node only names its own
         (piece,) = artefact.pieces
         assert (artefact.kind, piece.kind, piece.path.name) == ("epcontext", "context", path)

@@ -133,20 +133,20 @@ def own_store(tmp_path: Path, catalog: Catalog, probes: ProbeBuilder) -> Context
 def test_what_is_made_twice_is_the_same(
     own_store: ContextStore, context_for: ContextFor, show_figures: Callable[..., None]
 ) -> None:
-    wanted = [(model, "2.51.0", HTP_ARCH) for model in WORKLOADS]
-    began = time.monotonic()
-    made = own_store.get_many(wanted)
-    cold_s = time.monotonic() - began
-    for model, context in zip(WORKLOADS, made, strict=True):
-        kept = context_for(model, "2.51.0")
-        assert context.path != kept.path
-        assert context.sha256 == kept.sha256
-        for one, other in zip(context.expected, kept.expected, strict=True):
-            assert sha256_of(one) == sha256_of(other)
-    began = time.monotonic()
-    assert own_store.get_many(wanted) == made
+    keys = [(model, "2.51.0", HTP_ARCH) for model in WORKLOADS]
+    start = time.monotonic()
+    contexts = own_store.get_many(keys)
+    cold_s = time.monotonic() - start
+    for model, context in zip(WORKLOADS, contexts, strict=True):
+        stored = context_for(model, "2.51.0")
+        assert context.path != stored.path
+        assert context.sha256 == stored.sha256
+        for path, other in zip(context.expected, stored.expected, strict=True):
+            assert sha256_of(path) == sha256_of(other)
+    start = time.monotonic()
+    assert own_store.get_many(keys) == contexts
     show_figures(
-        "three contexts of 2.51.0", cold_s=f"{cold_s:.2f}", again_s=time.monotonic() - began
+        "three contexts of 2.51.0", cold_s=f"{cold_s:.2f}", again_s=time.monotonic() - start
     )
 
 
@@ -154,9 +154,9 @@ def test_what_is_made_twice_is_the_same(
 def test_variants_give_binaries_of_their_own(own_store: ContextStore) -> None:
     models = [Model("tiny", variant=number) for number in range(4)]
     models += [Model("io-heavy", 2, number) for number in range(4)]
-    made = own_store.get_many([(model, "2.51.0", HTP_ARCH) for model in models])
-    assert len({context.sha256 for context in made}) == len(models)
-    assert [context.source for context in made] == models
+    contexts = own_store.get_many([(model, "2.51.0", HTP_ARCH) for model in models])
+    assert len({context.sha256 for context in contexts}) == len(models)
+    assert [context.source for context in contexts] == models
 
 
 @pytest.mark.parametrize("damaged", ["binaries", "models"])
@@ -164,14 +164,14 @@ def test_a_damaged_context_is_made_again(
     damaged: str, tmp_path: Path, user_cache: Path, probes: ProbeBuilder, logged: Logged
 ) -> None:
     catalog = Catalog(user_cache)
-    wanted = (Model("tiny"), "2.51.0", HTP_ARCH)
-    before = ContextStore(tmp_path, catalog, probes).get(*wanted)
+    key = (Model("tiny"), "2.51.0", HTP_ARCH)
+    before = ContextStore(tmp_path, catalog, probes).get(*key)
     path = before.path if damaged == "binaries" else before.expected[0]
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     os.utime(path, ns=(1, 1))
-    assert ContextStore(tmp_path, catalog, probes).get(*wanted) == before
+    assert ContextStore(tmp_path, catalog, probes).get(*key) == before
     assert sha256_of(before.path) == before.sha256
     assert len(logged.warnings) == 1
     assert path.name in logged.warnings[0]
@@ -181,11 +181,11 @@ def test_a_damaged_context_is_made_again(
 def test_an_architecture_the_compiler_does_not_know(
     own_store: ContextStore, tmp_path: Path
 ) -> None:
-    wanted = [(Model("tiny"), "2.51.0", arch) for arch in (71, HTP_ARCH)]
+    keys = [(Model("tiny"), "2.51.0", arch) for arch in (71, HTP_ARCH)]
     with pytest.raises(ConfigError, match=r"asked for HTP v71.*valid: 68, 69, 73, 75, 79, 81"):
-        own_store.get_many(wanted)
-    (kept,) = (tmp_path / "contexts/binaries").iterdir()
-    assert kept.name.startswith("tiny-v73-by-2.51.0-")
+        own_store.get_many(keys)
+    (folder,) = (tmp_path / "contexts/binaries").iterdir()
+    assert folder.name.startswith("tiny-v73-by-2.51.0-")
 
 
 @pytest.mark.parametrize("arch", [68, 81])
@@ -212,8 +212,8 @@ def test_two_processes_want_the_same(tmp_path: Path, context_for: ContextFor) ->
     digest = context_for("tiny", "2.51.0").sha256
     assert [output.split()[-1] for output in outputs] == [digest, digest]
     # one that waits for what others build says so first
-    said = [line for output in outputs for line in output.splitlines()]
-    assert sum(line.startswith("compiling") for line in said) == 1
+    lines = [line for output in outputs for line in output.splitlines()]
+    assert sum(line.startswith("compiling") for line in lines) == 1
 
 
 def job_for(model: onnx.ModelProto | Path, folder: Path, name: str, arch: int = 73) -> CompileJob:
@@ -245,13 +245,15 @@ def test_a_model_the_compiler_refuses_spoils_no_other(tmp_path: Path, catalog: C
         job_for(tmp_path / "absent.onnx", tmp_path, "absent"),
         job_for(Model("tiny").build(), tmp_path, "good"),
     ]
-    told: list[dict[str, object]] = []
-    with followed_by(lambda device, facts: told.append({"device": device, **facts})):
+    reports: list[dict[str, object]] = []
+    with followed_by(lambda device, facts: reports.append({"device": device, **facts})):
         results = run_jobs(catalog.compiler_host("2.51.0"), jobs)
-    first, *_, last = told
+    first, *_, last = reports
     assert first | {"done": 0} == {"device": "", **progress_facts("compiling", 0, 3)}
     assert last == {"device": "", **progress_facts(None)}
-    assert [one["done"] for one in told[:-1]] == sorted(one["done"] for one in told[:-1])
+    assert [report["done"] for report in reports[:-1]] == sorted(
+        report["done"] for report in reports[:-1]
+    )
     assert results["good"] is None
     assert len(list((tmp_path / "good").glob("*.bin"))) == 1
     refused, absent = results["refused"], results["absent"]
@@ -303,20 +305,22 @@ with open(request["answers"], "w") as answers:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("hang", r"did not end within 1\.5 s"), ("crash", "exit code 139")]
+    ("name", "message"), [("hang", r"did not end within 1\.5 s"), ("crash", "exit code 139")]
 )
 def test_a_stand_in_worker_that_breaks_off(
-    name: str, told: str, tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+    name: str, message: str, tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in = tmp_path / "stand_in_worker.py"
     stand_in.write_text(STAND_IN)
     monkeypatch.setattr(compiler, "WORKER", stand_in)
-    jobs = [job_for(Model("tiny").build(), tmp_path, one) for one in (name, "other")]
+    jobs = [
+        job_for(Model("tiny").build(), tmp_path, name_of_job) for name_of_job in (name, "other")
+    ]
     monkeypatch.setattr(compiler, "START_TIMEOUT_S", 0.5)
     monkeypatch.setattr(compiler, "WAIT_S", 0.4)
     monkeypatch.setattr(compiler, "JOB_S", 0.1)
     monkeypatch.setattr(compiler, "BYTES_A_SECOND", 1 << 60)
-    with pytest.raises(InfraError, match=f"{told}.*about to misbehave"):
+    with pytest.raises(InfraError, match=f"{message}.*about to misbehave"):
         run_jobs(catalog.compiler_host("2.51.0"), jobs)
 
 
@@ -332,13 +336,13 @@ def test_a_model_without_end_is_ended_once(
         for number in range(20)
     ]
     jobs.append(job_for(Model("tiny").build(), tmp_path, "tiny"))
-    began = time.monotonic()
+    start = time.monotonic()
     *endless, tiny = run_jobs(catalog.compiler_host("2.51.0"), jobs).values()
     assert tiny is None
-    assert {str(one) for one in endless} == {
+    assert {str(context) for context in endless} == {
         "not computed: it did not come to an end in 1 s of computing"
     }
-    assert time.monotonic() - began < len(jobs), "only the first of them was computed"
+    assert time.monotonic() - start < len(jobs), "only the first of them was computed"
 
 
 def test_a_model_that_came_to_no_end_is_computed_for_one_case_only(
@@ -355,13 +359,13 @@ def test_a_model_that_came_to_no_end_is_computed_for_one_case_only(
     onnx.save(loop(10**12), tmp_path / "loop.onnx")
     model = OnnxModel.of(tmp_path / "loop.onnx")
     store = ContextStore(tmp_path / "cache", catalog, probes)
-    wanted: list[ContextKey] = [
+    keys: list[ContextKey] = [
         (model, "2.51.0", 73),
         (model, "2.51.0", 75),
         (model, "2.49.40", 73),
     ]
     for _ in range(2):
-        assert {str(one) for one in store.each(wanted)} == {
+        assert {str(context) for context in store.each(keys)} == {
             f"{model.path}: this computer's ONNX Runtime {ORT_HOST_VERSION} does not compute it on "
             "the CPU: it did not come to an end in 1 s of computing"
         }
@@ -375,7 +379,7 @@ def test_a_large_model_has_more_time(tmp_path: Path) -> None:
     small.write_bytes(b"")
     large.touch()
     os.truncate(large, 512 << 20)
-    assert [compiler.seconds_for(one) for one in (small, large)] == [40, 552]
+    assert [compiler.seconds_for(path) for path in (small, large)] == [40, 552]
 
 
 def test_many_threads_take_no_longer_than_the_busiest() -> None:

@@ -1,4 +1,4 @@
-"""A Maven repository on loopback that can break off, and tells what it was asked for."""
+"""A Maven repository on loopback that can break off, and lists its requests."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def make_aar(libraries: Mapping[str, bytes]) -> bytes:
         "jni/armeabi-v7a/libOther.so": b"32 bits",
         **{f"jni/arm64-v8a/{name}": data for name, data in libraries.items()},
     }
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in content.items():
             archive.writestr(name, data)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
-def make_pom(artifact: Coordinates, *wants: Coordinates) -> bytes:
+def make_pom(artifact: Coordinates, *needed: Coordinates) -> bytes:
     dependencies = "".join(
-        f"<dependency><groupId>{one.group}</groupId><artifactId>{one.artifact}</artifactId>"
-        f"<version>{one.version}</version><scope>runtime</scope></dependency>"
-        for one in wants
+        f"<dependency><groupId>{dependency.group}</groupId><artifactId>{dependency.artifact}</artifactId>"
+        f"<version>{dependency.version}</version><scope>runtime</scope></dependency>"
+        for dependency in needed
     )
     return (
         '<?xml version="1.0"?><project xmlns="http://maven.apache.org/POM/4.0.0">'
@@ -50,7 +50,7 @@ class MavenServer:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.cuts: dict[str, list[int]] = {}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.status: dict[str, int] = {}
         self.reason: str | None = None
         self.login: str | None = None
@@ -78,9 +78,14 @@ class MavenServer:
         self._server.server_close()
         self._thread.join(5)
 
-    def add(self, artifact: Coordinates, aar: bytes, *wants: Coordinates, sums: bool = True) -> str:
+    def add(
+        self, artifact: Coordinates, aar: bytes, *dependencies: Coordinates, sums: bool = True
+    ) -> str:
         """Takes an artifact in, with POM, checksums and the list of versions; its AAR's name."""
-        content = {artifact.file("aar"): aar, artifact.file("pom"): make_pom(artifact, *wants)}
+        content = {
+            artifact.file("aar"): aar,
+            artifact.file("pom"): make_pom(artifact, *dependencies),
+        }
         for name, data in content.items():
             self.files[name] = data
             if sums:
@@ -101,7 +106,7 @@ class MavenServer:
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         name = request.path.removeprefix("/maven2/")
-        self.asked.append(name)
+        self.requests.append(name)
         content = self.files.get(name)
         status = self.status.get(name, 200 if content is not None else 404)
         if self.login is not None and request.headers.get("Authorization") != self.login:

@@ -60,7 +60,7 @@ def maven_repository(path: Path, version: str, files: Iterable[LocalFile]) -> Pa
     """A repository with qnn-runtime in one version: list, POM, AAR and their checksums."""
     artifact = path / "com/qualcomm/qti/qnn-runtime"
     folder = artifact / version
-    made = aar(folder / f"qnn-runtime-{version}.aar", files)
+    archive = aar(folder / f"qnn-runtime-{version}.aar", files)
     (folder / f"qnn-runtime-{version}.pom").write_text(
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><groupId>com.qualcomm.qti</groupId>'
         f"<artifactId>qnn-runtime</artifactId><version>{version}</version></project>"
@@ -69,6 +69,6 @@ def maven_repository(path: Path, version: str, files: Iterable[LocalFile]) -> Pa
         f"<metadata><versioning><versions><version>{version}</version></versions>"
         "</versioning></metadata>"
     )
-    digest = hashlib.sha1(made.read_bytes()).hexdigest()
-    made.with_name(f"{made.name}.sha1").write_text(digest)
+    digest = hashlib.sha1(archive.read_bytes()).hexdigest()
+    archive.with_name(f"{archive.name}.sha1").write_text(digest)
     return path

@@ -39,16 +39,16 @@ def boards(tmp_path: Path) -> DeviceRuns:
 
 
 def only_case(runs: DeviceRuns, *arguments: object) -> dict[str, Any]:
-    done = runs.run(*arguments, *CASE)
-    (case,) = done.cases
-    return case | {"code": done.code, "output": done.output}
+    finished = runs.run(*arguments, *CASE)
+    (case,) = finished.cases
+    return case | {"code": finished.code, "output": finished.output}
 
 
 def pushed_libraries(runs: DeviceRuns, device: str, runtime: Runtime) -> list[str]:
     """Those of a runtime that lie in the store, where a file is called by its hash."""
     store = runs.folder / "simulated" / device / "data/local/tmp/qnn-harness/store"
-    kept = {path.name[:64] for path in store.iterdir()}
-    return sorted(file.path.name for file in runtime.files if file.sha256 in kept)
+    stored = {path.name[:64] for path in store.iterdir()}
+    return sorted(file.path.name for file in runtime.files if file.sha256 in stored)
 
 
 def test_one_stub_and_one_skel_are_pushed_and_the_answer_is_kept(
@@ -81,6 +81,6 @@ def test_libraries_of_ones_own_run(
     assert (case["outcome"], case["error"]["code"]) == ("unsupported", 4000), case["output"]
     assert case["runtime"]["source"] == "own"
     assert case["runtime"]["build_id"] == "2.51.0.260929181845"
-    assert [one["code"] for one in case["preflight"]] == ["needed-missing"]  # libcdsprpc.so
+    assert [finding["code"] for finding in case["preflight"]] == ["needed-missing"]  # libcdsprpc.so
     assert case["axes"]["compiler"] == "2.51.0"
     assert pushed_libraries(boards, "sim-arm64", runtime) == PUSHED

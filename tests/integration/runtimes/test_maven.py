@@ -23,8 +23,8 @@ TARGET = "android-arm64"
 
 
 def library(version: str) -> bytes:
-    said = f"v{version}.250130151446\0".encode()
-    return elf_file(needed=["libc.so"], android_api=21, content=said + bytes(range(256)) * 2000)
+    build = f"v{version}.250130151446\0".encode()
+    return elf_file(needed=["libc.so"], android_api=21, content=build + bytes(range(256)) * 2000)
 
 
 def qnn_aar(version: str) -> bytes:
@@ -42,12 +42,12 @@ def server() -> Iterator[MavenServer]:
 
 
 @pytest.fixture
-def told(logged: Logged) -> list[str]:
+def warnings(logged: Logged) -> list[str]:
     return logged.warnings
 
 
-def opened(server: MavenServer, cache: Path, what: Coordinates = QNN) -> MavenSource:
-    return MavenSource("maven", what, server.url, cache)
+def opened(server: MavenServer, cache: Path, artifact: Coordinates = QNN) -> MavenSource:
+    return MavenSource("maven", artifact, server.url, cache)
 
 
 def files_below(folder: Path) -> set[str]:
@@ -58,7 +58,7 @@ def files_below(folder: Path) -> set[str]:
     }
 
 
-def test_an_artifact_is_a_source(server: MavenServer, tmp_path: Path, told: list[str]) -> None:
+def test_an_artifact_is_a_source(server: MavenServer, tmp_path: Path, warnings: list[str]) -> None:
     source = opened(server, tmp_path)
     assert source.versions(TARGET) == ["2.9.0", "2.31.0"]
     assert source.versions("linux-x64") == []
@@ -75,7 +75,7 @@ def test_an_artifact_is_a_source(server: MavenServer, tmp_path: Path, told: list
     server.stop()
     again = opened(server, tmp_path)
     assert again.runtime("2.31.0", TARGET) == runtime
-    assert "of the last time" in told[0]
+    assert "of the last time" in warnings[0]
 
 
 def test_an_ort_brings_the_runtime_that_it_wants(server: MavenServer, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_download_that_breaks_off_is_tried_again(server: MavenServer, tmp_path
     name = QNN.with_version("2.31.0").file("aar")
     server.cuts[name] = [300_000, 0]
     opened(server, tmp_path).runtime("2.31.0", TARGET)
-    assert server.asked.count(name) == 3
+    assert server.requests.count(name) == 3
 
 
 def test_what_breaks_off_each_time_leaves_nothing(
@@ -148,7 +148,7 @@ def test_refusals(
 
 
 def test_one_flipped_byte_is_found_and_repaired(
-    server: MavenServer, tmp_path: Path, told: list[str]
+    server: MavenServer, tmp_path: Path, warnings: list[str]
 ) -> None:
     source = opened(server, tmp_path)
     runtime = source.runtime("2.31.0", TARGET)
@@ -162,7 +162,7 @@ def test_one_flipped_byte_is_found_and_repaired(
         assert path.name in damage
         assert opened(server, tmp_path).runtime("2.31.0", TARGET).files == runtime.files
         assert path.read_bytes() == good
-    assert len(told) == 2
+    assert len(warnings) == 2
 
 
 def test_a_repository_that_is_a_folder(server: MavenServer, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_bounds_of_texts_are_smaller_than_those_of_archives() -> None:
 
 
 def test_user_and_password_are_sent_and_not_told(
-    server: MavenServer, tmp_path: Path, told: list[str]
+    server: MavenServer, tmp_path: Path, warnings: list[str]
 ) -> None:
     server.login = "Basic " + base64.b64encode(b"me:s3/cr@t").decode()
     server.reason = "No\x1b]0;x\x07"
@@ -216,7 +216,7 @@ def test_user_and_password_are_sent_and_not_told(
     source = with_password("s3%2Fcr%40t")
     assert source.versions(TARGET) == ["2.9.0", "2.31.0"]
     assert source.runtime("2.9.0", TARGET).files
-    said = [str(refused.value), source.origin, *told]
-    said += [path.read_text("latin-1") for path in cache.rglob("*") if path.is_file()]
-    assert not [text for text in said if "wr0ng" in text or "cr%40t" in text or "cr@t" in text]
+    texts = [str(refused.value), source.origin, *warnings]
+    texts += [path.read_text("latin-1") for path in cache.rglob("*") if path.is_file()]
+    assert not [text for text in texts if "wr0ng" in text or "cr%40t" in text or "cr@t" in text]
     assert "***@127.0.0.1" in source.origin

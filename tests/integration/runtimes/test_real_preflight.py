@@ -87,20 +87,22 @@ def test_a_mix_for_a_board_is_named_file_by_file(
         *named(new, "libQnnHtp.so", "libQnnHtpV73Stub.so"),
         *named(old, "libQnnHtpV73Skel.so", "libQnnSystem.so"),
     ]
-    found = preflight(PreflightInput(mix, BOARD, qnn_version="2.51.0"))
-    assert [(one.code, one.severity, one.files[0].split("/")[1]) for one in found] == [
+    findings = preflight(PreflightInput(mix, BOARD, qnn_version="2.51.0"))
+    assert [
+        (finding.code, finding.severity, finding.files[0].split("/")[1]) for finding in findings
+    ] == [
         ("sdk-mix", "error", "libQnnHtpV73Skel.so"),
         ("sdk-mix", "warning", "libQnnSystem.so"),
     ]
-    assert "is of 2.47.0.260601114230" in found[0].explanation
-    assert "of 2.51.0.260929181845" in found[1].explanation
+    assert "is of 2.47.0.260601114230" in findings[0].explanation
+    assert "of 2.51.0.260929181845" in findings[1].explanation
 
 
 def test_a_mix_for_this_host(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
     new, old = facts_of(runtime_for("2.51.0")), facts_of(runtime_for("2.47.0"))
     mix = [*(file for file in new if file.kind != "system"), *named(old, "libQnnSystem.so")]
-    (one,) = preflight(PreflightInput(mix, HOST))
-    assert (one.code, one.files) == (
+    (finding,) = preflight(PreflightInput(mix, HOST))
+    assert (finding.code, finding.files) == (
         "sdk-mix",
         ("onnxruntime_qnn/libQnnSystem.so", "onnxruntime_qnn/libQnnHtp.so"),
     )
@@ -110,34 +112,34 @@ def test_a_skel_of_another_arch(runtime_for: RuntimeFor, facts_of: FactsOf) -> N
     files = facts_of(runtime_for("2.51.0", "linux-arm64"))
     few = named(files, "libQnnHtp.so", "libQnnSystem.so", "libQnnHtpV73Stub.so")
     (skel,) = named(files, "libQnnHtpV75Skel.so")
-    (one,) = preflight(PreflightInput([*few, skel], BOARD))
-    assert (one.code, one.files) == ("skel-missing", (skel.name,))
+    (finding,) = preflight(PreflightInput([*few, skel], BOARD))
+    assert (finding.code, finding.files) == ("skel-missing", (skel.name,))
     renamed = replace(skel, name="libQnnHtpV73Skel.so", htp_arch=73)
-    (one,) = preflight(PreflightInput([*few, renamed], BOARD))
-    assert (one.code, one.files) == ("arch-label", ("libQnnHtpV73Skel.so",))
+    (finding,) = preflight(PreflightInput([*few, renamed], BOARD))
+    assert (finding.code, finding.files) == ("arch-label", ("libQnnHtpV73Skel.so",))
 
 
 def test_a_missing_cpp_runtime(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
     files = [file for file in facts_of(runtime_for("2.51.0")) if file.kind != "c++-runtime"]
-    found = preflight(PreflightInput(files, HOST))
-    assert {one.code for one in found} == {"needed-missing"}
-    assert sorted(one.explanation.split()[0] for one in found) == [
+    findings = preflight(PreflightInput(files, HOST))
+    assert {finding.code for finding in findings} == {"needed-missing"}
+    assert sorted(finding.explanation.split()[0] for finding in findings) == [
         "libc++-71bc274c.so.1.0",
         "libc++abi-0539aa51.so.1.0",
         "libunwind-6b740a46.so.1.0",
     ]
     everyone = {file.name for file in files}
-    assert all(set(one.files) == everyone for one in found)
+    assert all(set(finding.files) == everyone for finding in findings)
 
 
 def test_libraries_of_this_host_on_a_phone(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
     phone = TargetFacts("android-arm64", soc="SM8550", android_api=34)
     boards = named(facts_of(runtime_for("2.51.0", "linux-arm64")), "libQnnGpu.so")
-    (one,) = preflight(PreflightInput(boards, phone, backend="gpu"))
-    assert one.code == "wrong-libc"
+    (finding,) = preflight(PreflightInput(boards, phone, backend="gpu"))
+    assert finding.code == "wrong-libc"
     hosts = named(facts_of(runtime_for("2.51.0")), "libQnnGpu.so")
-    (one,) = preflight(PreflightInput(hosts, phone, backend="gpu"))
-    assert one.code == "wrong-machine"
+    (finding,) = preflight(PreflightInput(hosts, phone, backend="gpu"))
+    assert finding.code == "wrong-machine"
 
 
 @pytest.mark.parametrize(
@@ -160,8 +162,8 @@ def test_the_real_plugin_and_ort(
         (core,) = host.ort_root.glob("onnxruntime/capi/libonnxruntime.so.*")
         files.append(read_library(core, core.name))
         assert files[-1].ort_version == host.ort_version
-    found = preflight(PreflightInput(files, HOST, ort_version=ort))
-    assert [one.code for one in found] == codes
+    findings = preflight(PreflightInput(files, HOST, ort_version=ort))
+    assert [finding.code for finding in findings] == codes
 
 
 @pytest.mark.needs("readelf")
@@ -170,11 +172,11 @@ def test_readelf_says_the_same(target: str, runtime_for: RuntimeFor, facts_of: F
     runtime = runtime_for("2.51.0", target)
     for file, facts in zip(runtime.files, facts_of(runtime), strict=True):
         command = ["readelf", "--dynamic", "--version-info", "--wide", str(file.path)]
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        completed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         assert facts.elf is not None
-        assert list(facts.elf.needed) == re.findall(r"Shared library: \[(.*?)\]", said)
-        assert [facts.elf.soname] == re.findall(r"Library soname: \[(.*?)\]", said)
-        versions = re.findall(r"Name: (\S+)  Flags: none", said)
+        assert list(facts.elf.needed) == re.findall(r"Shared library: \[(.*?)\]", completed)
+        assert [facts.elf.soname] == re.findall(r"Library soname: \[(.*?)\]", completed)
+        versions = re.findall(r"Name: (\S+)  Flags: none", completed)
         assert sorted(version for _, version in facts.elf.version_needs) == sorted(versions)
 
 
@@ -197,7 +199,7 @@ def test_real_files_cut_off_or_changed(data: st.DataObject) -> None:
     facts = library_facts(name, bytes(changed))
     if facts.elf is not None:
         reached()
-        assert all(one.isprintable() for one in facts.elf.needed)
+        assert all(name.isprintable() for name in facts.elf.needed)
 
 
 @functools.cache

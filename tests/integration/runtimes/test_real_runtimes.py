@@ -69,8 +69,8 @@ def test_a_cached_runtime_needs_no_network(
     again = Catalog(runtime.root.parents[1])
     assert again.runtime("2.51.0", "linux-x64") == runtime
     # tests beside this one look into the same cache
-    told = [text for text in logged.warnings if not text.startswith("waiting for ")]
-    assert (logged.progress, told) == ([], [])
+    warnings = [text for text in logged.warnings if not text.startswith("waiting for ")]
+    assert (logged.progress, warnings) == ([], [])
 
 
 def test_orts_library_of_a_linux_board(catalog: Catalog) -> None:

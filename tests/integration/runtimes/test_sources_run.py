@@ -25,9 +25,9 @@ def test_a_qairt_tree_runs(runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: 
     runs.file.write_text(
         runs.file.read_text() + "runtimes:\n  - {name: sdk, kind: qairt, path: ../qairt}\n"
     )
-    done = runs.run("--qnn", "sdk:latest", "--preflight", "strict", *CASE)
-    assert done.code == 0, done.output
-    (case,) = done.cases
+    finished = runs.run("--qnn", "sdk:latest", "--preflight", "strict", *CASE)
+    assert finished.code == 0, finished.output
+    (case,) = finished.cases
     assert "sim-v73-htp-sdk:2.50.40" in case["case"]
     assert (case["axes"]["qnn"], case["axes"]["compiler"]) == ("2.50.40", "2.50.40")
     assert case["runtime"]["source"] == "sdk"
@@ -46,10 +46,10 @@ def test_a_missing_cpp_runtime_is_named_and_what_happens_is_kept(
     mode: str, findings: int, runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:
     folder = without_cpp_runtime(runtime_for, tmp_path / "mixed")
-    done = runs.run(f"--qnn={folder}", "--preflight", mode, *CASE)
-    assert done.code == 1, done.output
-    (case,) = done.cases
-    assert [one["code"] for one in case["preflight"]] == ["needed-missing"] * findings
+    finished = runs.run(f"--qnn={folder}", "--preflight", mode, *CASE)
+    assert finished.code == 1, finished.output
+    (case,) = finished.cases
+    assert [finding["code"] for finding in case["preflight"]] == ["needed-missing"] * findings
     assert (case["outcome"], case["cause"]) == ("failed", "target")
     assert case["error"]["api"] == "dlopen"
     assert "cannot open shared object file" in case["error"]["message"]
@@ -59,37 +59,37 @@ def test_strict_runs_nothing_with_them(
     runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:
     folder = without_cpp_runtime(runtime_for, tmp_path / "mixed")
-    done = runs.run(f"--qnn={folder}", "--preflight", "strict", *CASE)
-    assert done.code == 2, done.output
-    assert "error needed-missing: libc++" in done.output
-    assert " passed" not in done.output
-    assert "!!" not in done.output
+    finished = runs.run(f"--qnn={folder}", "--preflight", "strict", *CASE)
+    assert finished.code == 2, finished.output
+    assert "error needed-missing: libc++" in finished.output
+    assert " passed" not in finished.output
+    assert "!!" not in finished.output
 
 
 def test_wrong_words(runs: DeviceRuns) -> None:
-    done = runs.run("--qnn=/no/such/place", *CASE)
-    assert done.code == 2, done.output
-    assert "--qnn: /no/such/place does not exist" in done.output
-    assert "Traceback" not in done.output
+    finished = runs.run("--qnn=/no/such/place", *CASE)
+    assert finished.code == 2, finished.output
+    assert "--qnn: /no/such/place does not exist" in finished.output
+    assert "Traceback" not in finished.output
 
 
 def test_a_range_of_versions_is_one_word(runs: DeviceRuns) -> None:
-    done = runs.run("--qnn", ">=2.48,<2.51", "--collect-only", "-q", *CASE)
-    assert done.code == 0, done.output
+    finished = runs.run("--qnn", ">=2.48,<2.51", "--collect-only", "-q", *CASE)
+    assert finished.code == 0, finished.output
     for version in ("2.48.40", "2.49.40", "2.50.40"):
-        assert f"htp-{version}-tiny" in done.output
-    assert "2.47.0" not in done.output
-    assert "2.51.0" not in done.output
+        assert f"htp-{version}-tiny" in finished.output
+    assert "2.47.0" not in finished.output
+    assert "2.51.0" not in finished.output
 
 
 @pytest.mark.nightly
 def test_a_device_that_nobody_has_libraries_for_is_told(runs: DeviceRuns) -> None:
     phone = "  - {name: phone, serial: NOT-THERE, soc: SM8650, target: android-arm64}\n"
     runs.file.write_text(runs.file.read_text() + phone)
-    done = runs.run(*CASE)
-    assert done.code == 0, done.output
+    finished = runs.run(*CASE)
+    assert finished.code == 0, finished.output
     why = "there is no source of QNN libraries"
-    assert f"left out: phone: for android-arm64: --qnn: {why}" in done.output
-    done = runs.run("--device", "phone", *CASE)
-    assert done.code == 2, done.output
-    assert "there is no source of QNN libraries for target 'android-arm64'" in done.output
+    assert f"left out: phone: for android-arm64: --qnn: {why}" in finished.output
+    finished = runs.run("--device", "phone", *CASE)
+    assert finished.code == 2, finished.output
+    assert "there is no source of QNN libraries for target 'android-arm64'" in finished.output

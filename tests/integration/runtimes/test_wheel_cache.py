@@ -75,7 +75,7 @@ def flip_a_bit(path: Path) -> None:
     path.write_bytes(content)
 
 
-def kept(root: Path) -> set[str]:
+def cached_files(root: Path) -> set[str]:
     return {path.name for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"}
 
 
@@ -86,7 +86,7 @@ def test_a_wheel_is_fetched_once(links: Path, root: Path, logged: Logged) -> Non
     assert wheel.path == root / NAME
     assert wheel.sha256 == hashlib.sha256((links / NAME).read_bytes()).hexdigest()
     assert wheel.path.stat().st_size == (links / NAME).stat().st_size
-    assert kept(root) == {NAME, f"{NAME}.json"}
+    assert cached_files(root) == {NAME, f"{NAME}.json"}
     assert logged.progress[0] == "fetching harness-sample 1.0 (manylinux_2_35_x86_64)"
     (links / NAME).unlink()
     logged.progress.clear()
@@ -121,7 +121,7 @@ def test_a_wheel_nobody_has(root: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert "could not fetch harness-sample 1.0 (manylinux_2_35_x86_64): pip: Could not find" in text
     assert "PIP_FIND_LINKS" in text
     assert "\n" not in text
-    assert kept(root) == set()
+    assert cached_files(root) == set()
 
 
 def test_an_index_that_is_not_there_stays_unnamed(
@@ -148,7 +148,7 @@ class Index:
         content = wheel.read_bytes()
         self.half_sent = threading.Event()
         self.closing = threading.Event()
-        self.left = failures
+        self.failures_left = failures
         self.begins: list[int] = []
         self.size = len(content)
         index = self
@@ -157,15 +157,19 @@ class Index:
             def do_GET(self) -> None:
                 if not self.path.endswith(".whl"):
                     self.answer(f'<a href="/{NAME}">{NAME}</a>'.encode(), "text/html")
-                elif index.left > 0:
-                    index.left -= 1
+                elif index.failures_left > 0:
+                    index.failures_left -= 1
                     self.answer(content, "application/zip", send=len(content) // 2)
                     index.half_sent.set()
                     if stall:
                         index.closing.wait(60)
                 else:
-                    wanted = self.headers.get("Range")
-                    begin = int(wanted.removeprefix("bytes=").partition("-")[0]) if wanted else 0
+                    requested_range = self.headers.get("Range")
+                    begin = (
+                        int(requested_range.removeprefix("bytes=").partition("-")[0])
+                        if requested_range
+                        else 0
+                    )
                     index.begins.append(begin)
                     self.answer(content[begin:], "application/zip", begin=begin)
 
@@ -200,20 +204,20 @@ class Index:
 
 @pytest.fixture
 def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
-    made: list[Index] = []
+    servers: list[Index] = []
     wheel = make_wheel(tmp_path / "served")
 
-    def make(**options: object) -> Index:
-        made.append(Index(wheel, **options))  # type: ignore[arg-type]
+    def start(**options: object) -> Index:
+        servers.append(Index(wheel, **options))  # type: ignore[arg-type]
         monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-        monkeypatch.setenv("PIP_INDEX_URL", made[-1].url)
+        monkeypatch.setenv("PIP_INDEX_URL", servers[-1].url)
         monkeypatch.setenv("PIP_RETRIES", "0")
         monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
         monkeypatch.setenv("PIP_RESUME_RETRIES", "0")
-        return made[-1]
+        return servers[-1]
 
-    yield make
-    for index in made:
+    yield start
+    for index in servers:
         index.close()
 
 
@@ -222,7 +226,7 @@ def test_a_download_that_breaks_off_leaves_nothing(indexes, root: Path) -> None:
     with pytest.raises(InfraError, match="could not fetch harness-sample"):
         wheels(root).fetch(REQUEST)
     assert index.half_sent.is_set()
-    assert kept(root) == set()
+    assert cached_files(root) == set()
     assert wheels(root).fetch(REQUEST).path.stat().st_size > 0
 
 
@@ -233,7 +237,7 @@ def test_a_download_that_breaks_off_is_taken_up_again(  # type: ignore[no-untype
     monkeypatch.delenv("PIP_RESUME_RETRIES")
     assert wheels(root).fetch(REQUEST).path.stat().st_size == index.size
     assert index.begins == [index.size // 2]
-    assert kept(root) == {NAME, f"{NAME}.json"}
+    assert cached_files(root) == {NAME, f"{NAME}.json"}
 
 
 def test_a_process_killed_while_it_fetches_leaves_nothing_in_the_way(  # type: ignore[no-untyped-def]
@@ -252,7 +256,7 @@ def test_a_process_killed_while_it_fetches_leaves_nothing_in_the_way(  # type: i
         process.wait(60)
     assert not (root / NAME).exists()
     assert wheels(root).fetch(REQUEST).path.stat().st_size > 0
-    assert kept(root) == {NAME, f"{NAME}.json"}
+    assert cached_files(root) == {NAME, f"{NAME}.json"}
 
 
 @pytest.mark.slow
@@ -261,7 +265,7 @@ def test_pip_that_takes_too_long_is_ended(indexes, root: Path) -> None:  # type:
     cache = WheelCache(root, known={}, timeout_s=3)
     with pytest.raises(InfraError, match="pip was not done within 3 s"):
         cache.fetch(REQUEST)
-    assert kept(root) == set()
+    assert cached_files(root) == set()
 
 
 def unpacked(root: Path) -> UnpackedWheels:
@@ -278,7 +282,7 @@ def test_a_wheel_is_unpacked_as_far_as_wanted(links: Path, root: Path) -> None:
     library = folder.files["harness_sample/lib.so"]
     assert library.path.read_bytes() == FILES["harness_sample/lib.so"]
     assert library.sha256 == hashlib.sha256(FILES["harness_sample/lib.so"]).hexdigest()
-    assert kept(folder.path) == {"lib.so", "manifest.json"}
+    assert cached_files(folder.path) == {"lib.so", "manifest.json"}
 
 
 def test_a_changed_file_is_unpacked_again(links: Path, root: Path, logged: Logged) -> None:

@@ -32,7 +32,7 @@ EXTERNAL = {"embed_mode": 0, "ep_cache_context": "side.bin", "max_size": 4096}
 
 def seeds() -> dict[str, bytes]:
     """Whole artefacts of each kind, most of them made small, so that damage meets what matters."""
-    found = {
+    contents = {
         "segments.pte": Pte(METHODS, BLOBS).content(),
         "inline.pte": Pte(METHODS, BLOBS, inline=True).content(),
         "headless.pte": Pte(METHODS, BLOBS, inline=True, header=False).content(),
@@ -42,46 +42,48 @@ def seeds() -> dict[str, bytes]:
         b'"sha256": null, "kind": "context", "artefact": "a", "origin": "b", "facts": {}}]}',
     }
     with zipfile.ZipFile(packed := io.BytesIO(), "w") as archive:
-        for name, content in (("manifest.json", found["manifest.json"]), ("side.bin", SMALL)):
+        for name, content in (("manifest.json", contents["manifest.json"]), ("side.bin", SMALL)):
             archive.writestr(zipfile.ZipInfo(name), content)
-    found["bundle.zip"] = packed.getvalue()
+    contents["bundle.zip"] = packed.getvalue()
     names = {"lite.tflite": "simple_model_qualcomm_sm8650_precompiled.tflite"}
     for name in ("test_abs.dlc", "lite.tflite"):
-        found[name] = (FIELD / names.get(name, name)).read_bytes()
-    return found
+        contents[name] = (FIELD / names.get(name, name)).read_bytes()
+    return contents
 
 
 def damaged(content: bytes, chance: random.Random) -> bytes:
     """The same with one to four faults."""
-    made = bytearray(content)
+    changed = bytearray(content)
     for _ in range(chance.randint(1, 4)):
-        at = chance.randrange(len(made) + 1)
-        near = chance.randrange(min(len(made), 600) + 1)
-        at = near if chance.random() < 0.5 else at
+        position = chance.randrange(len(changed) + 1)
+        near = chance.randrange(min(len(changed), 600) + 1)
+        position = near if chance.random() < 0.5 else position
         match chance.randrange(6):
-            case 0 if at < len(made):
-                made[at] ^= 1 << chance.randrange(8)
+            case 0 if position < len(changed):
+                changed[position] ^= 1 << chance.randrange(8)
             case 1:
-                made[at : at + 1] = bytes([chance.choice((0, 1, 2, 8, 0x7F, 0x80, 0xFF))])
+                changed[position : position + 1] = bytes(
+                    [chance.choice((0, 1, 2, 8, 0x7F, 0x80, 0xFF))]
+                )
             case 2:
                 form, most = chance.choice((("<H", 1 << 16), ("<I", 1 << 32), ("<Q", 1 << 64)))
-                low = chance.choice((0, 1, 4, 16, len(made), len(made) - at))
+                low = chance.choice((0, 1, 4, 16, len(changed), len(changed) - position))
                 value = (
                     (low + chance.choice((-1, 0, 1))) % most if chance.random() < 0.7 else most - 1
                 )
-                made[at : at + struct.calcsize(form)] = struct.pack(form, value)
+                changed[position : position + struct.calcsize(form)] = struct.pack(form, value)
             case 3:
-                del made[at : at + chance.choice((1, 4, 64, len(made)))]
+                del changed[position : position + chance.choice((1, 4, 64, len(changed)))]
             case 4:
-                begin = chance.randrange(len(made) + 1)
-                made[at:at] = made[begin : begin + chance.choice((1, 4, 32, 256))]
+                begin = chance.randrange(len(changed) + 1)
+                changed[position:position] = changed[begin : begin + chance.choice((1, 4, 32, 256))]
             case _:
-                begin = chance.randrange(len(made) + 1)
-                part = made[begin : begin + chance.choice((2, 4, 8, 64))]
-                made[at : at + len(part)] = part
-        if not made:
+                begin = chance.randrange(len(changed) + 1)
+                part = changed[begin : begin + chance.choice((2, 4, 8, 64))]
+                changed[position : position + len(part)] = part
+        if not changed:
             break
-    return bytes(made)
+    return bytes(changed)
 
 
 def require_error_or_truth(path: Path) -> bool:
@@ -89,13 +91,13 @@ def require_error_or_truth(path: Path) -> bool:
 
     Pieces lie within their files, which lie beside it, and begin as they are said to.
     """
-    said = ""
+    message = ""
     try:
         artefact = open_artefact(path)
     except ArtefactError as error:
-        said = str(error)
-    if said:
-        assert str(path.parent) in said
+        message = str(error)
+    if message:
+        assert str(path.parent) in message
         return False
     for piece in artefact.pieces:
         assert piece.path.resolve().parent == path.parent.resolve()

@@ -26,7 +26,7 @@ def bytes_of(blob: Blob) -> bytes:
 
 
 def wrapped(context: bytes, *, header: int = 256, size: int | None = None) -> bytes:
-    """What ExecuTorch hands to its backend."""
+    """Wrap a context as ExecuTorch hands it to its backend."""
     head = struct.pack("<IqQ", EXECUTORCH, 7, len(context) if size is None else size)
     return head.ljust(header, b"\0") + context
 
@@ -56,8 +56,8 @@ class Pte:
             offsets.append(offsets[-1] + room)
         with path.open("wb") as file:
             file.write(head)
-            for blob, at in zip(self.blobs, offsets, strict=False):
-                file.seek(at)
+            for blob, offset in zip(self.blobs, offsets, strict=False):
+                file.seek(offset)
                 file.write(blob)
             file.truncate(offsets[-1])
         return offsets[:-1]
@@ -85,26 +85,28 @@ class Pte:
 
     def _program(self) -> bytes:
         build = flatbuffers.Builder(1 << 16)
-        inline = [build.CreateByteVector(one) for one in self.blobs] if self.inline else []
-        datas = [_table(build, [("offset", 0, one)]) for one in inline]
-        segments, at = [], 0
+        inline = [build.CreateByteVector(content) for content in self.blobs] if self.inline else []
+        datas = [_table(build, [("offset", 0, vector)]) for vector in inline]
+        segments, offset = [], 0
         if not self.inline:
             for size, room in zip(self._sizes(), self._rooms(), strict=True):
-                segments.append(_table(build, [("<Q", 0, at), ("<Q", 1, size)]))
-                at += room
+                segments.append(_table(build, [("<Q", 0, offset), ("<Q", 1, size)]))
+                offset += room
         plans = []
         for name, delegates in self.methods.items():
-            made = []
+            methods = []
             for backend, index in delegates:
                 place = [("<b", 0, 0 if self.inline else 1), ("<I", 1, index)]
                 reference = _table(build, place)
                 named = build.CreateString(backend)
-                made.append(_table(build, [("offset", 0, named), ("offset", 1, reference)]))
-            listed = _tables(build, made)
+                methods.append(_table(build, [("offset", 0, named), ("offset", 1, reference)]))
+            listed = _tables(build, methods)
             called = build.CreateString(name)
             plans.append(_table(build, [("offset", 0, called), ("offset", 7, listed)]))
-        lists = [_tables(build, one) for one in (plans, datas, segments)]
-        parts = [("offset", number, one) for number, one in zip((1, 3, 4), lists, strict=True)]
+        lists = [_tables(build, tables) for tables in (plans, datas, segments)]
+        parts = [
+            ("offset", number, vector) for number, vector in zip((1, 3, 4), lists, strict=True)
+        ]
         build.Finish(_table(build, parts), file_identifier=b"ET12")
         return bytes(build.Output())
 
@@ -121,16 +123,16 @@ def tflite(operators: Sequence[tuple[str, bytes | None]], *, appended: bytes = b
         text = build.CreateString(name)
         codes.append(_table(build, [("offset", 1, text)]))
     numbers = {name: index for index, name in enumerate(dict.fromkeys(n for n, _ in operators))}
-    made = []
+    offsets = []
     for name, options in operators:
-        held = [("<I", 0, numbers[name])]
+        fields = [("<I", 0, numbers[name])]
         if options is not None:
-            held.append(("offset", 5, build.CreateByteVector(options)))
-        made.append(_table(build, held))
-    subgraph = _table(build, [("offset", 3, _tables(build, made))])
+            fields.append(("offset", 5, build.CreateByteVector(options)))
+        offsets.append(_table(build, fields))
+    subgraph = _table(build, [("offset", 3, _tables(build, offsets))])
     lists = {1: _tables(build, codes), 2: _tables(build, [subgraph])}
     build.Finish(
-        _table(build, [("offset", number, one) for number, one in lists.items()]),
+        _table(build, [("offset", number, vector) for number, vector in lists.items()]),
         file_identifier=b"TFL3",
     )
     return bytes(build.Output()) + appended
@@ -152,27 +154,27 @@ def dispatch(offset: int, size: int, name: str) -> bytes:
 
 def epcontext(nodes: Sequence[Mapping[str, Any]], *, others: int = 0) -> bytes:
     """An ONNX model with a node EPContext of each set of attributes, and others before them."""
-    made = [helper.make_node("Relu", [f"o{n}"], [f"o{n + 1}"]) for n in range(others)]
+    nodes_made = [helper.make_node("Relu", [f"o{n}"], [f"o{n + 1}"]) for n in range(others)]
     for number, attributes in enumerate(nodes):
-        one = helper.make_node("EPContext", ["x"], ["y"], f"n{number}", domain="com.microsoft")
-        one.attribute.extend(helper.make_attribute(key, it) for key, it in attributes.items())
-        made.append(one)
+        node = helper.make_node("EPContext", ["x"], ["y"], f"n{number}", domain="com.microsoft")
+        node.attribute.extend(helper.make_attribute(key, it) for key, it in attributes.items())
+        nodes_made.append(node)
     weights = helper.make_tensor("w", TensorProto.FLOAT, [256], [0.5] * 256)
-    graph = helper.make_graph(made, "g", [], [], [weights])
+    graph = helper.make_graph(nodes_made, "g", [], [], [weights])
     model: onnx.ModelProto = helper.make_model(graph, producer_name="made")
     return model.SerializeToString()
 
 
 def _tables(build: flatbuffers.Builder, tables: Sequence[int]) -> int:
     build.StartVector(4, len(tables), 4)
-    for one in reversed(tables):
-        build.PrependUOffsetTRelative(one)
+    for table in reversed(tables):
+        build.PrependUOffsetTRelative(table)
     return int(build.EndVector())
 
 
-def _table(build: flatbuffers.Builder, held: Sequence[tuple[str, int, int]]) -> int:
+def _table(build: flatbuffers.Builder, fields: Sequence[tuple[str, int, int]]) -> int:
     build.StartObject(12)
-    for form, number, value in held:
+    for form, number, value in fields:
         if form == "offset":
             build.PrependUOffsetTRelativeSlot(number, value, 0)
         elif form == "<b":

@@ -30,7 +30,7 @@ PLAN = RunPlan(residency="window", tolerance=0.5, graph="g", qnn="2.51.0", backe
 EXPECTS = Expects(outcome="failed", signature="call|1|why")
 
 
-def entry(number: int, content: bytes, given: int = 0) -> PieceEntry:
+def entry(number: int, content: bytes, inputs: int = 0) -> PieceEntry:
     return PieceEntry(
         file=f"context-{number}.bin",
         size=len(content),
@@ -39,7 +39,9 @@ def entry(number: int, content: bytes, given: int = 0) -> PieceEntry:
         artefact="model.pte",
         origin=f"forward/{number}",
         facts={},
-        inputs=tuple(TensorEntry(file=f"{number}.input-{at}.raw", size=4) for at in range(given)),
+        inputs=tuple(
+            TensorEntry(file=f"{number}.input-{index}.raw", size=4) for index in range(inputs)
+        ),
     )
 
 
@@ -59,33 +61,33 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def test_what_is_packed_comes_out_again(bundle: Path, tmp_path: Path) -> None:
-    found = open_artefact(bundle)
-    assert found.kind == "bundle"
-    assert [bytes_of(one) for one in found.pieces] == [CONTEXT, OTHER, CONTEXT]
-    assert (found.facts["plan"], found.facts["expects"]) == (PLAN, EXPECTS)
-    sources = contexts_of(found, tmp_path / "cache")
+    artefact = open_artefact(bundle)
+    assert artefact.kind == "bundle"
+    assert [bytes_of(piece) for piece in artefact.pieces] == [CONTEXT, OTHER, CONTEXT]
+    assert (artefact.facts["plan"], artefact.facts["expects"]) == (PLAN, EXPECTS)
+    sources = contexts_of(artefact, tmp_path / "cache")
     assert (sources.plan, sources.expects, sources.name) == (PLAN, EXPECTS, "case.zip")
-    first, second, third = (one for one in sources if isinstance(one, ContextFile))
+    first, second, third = (source for source in sources if isinstance(source, ContextFile))
     assert first.path == third.path
     assert (first.tolerance, first.graph, first.inputs) == (0.5, "g", None)
     assert isinstance(second.inputs, tuple)
-    assert [one.read_bytes() for one in second.inputs] == [b"1234"]
-    told = contexts_of(found, tmp_path / "cache", ModelOptions(tolerance=2.0, graph="other"))
-    assert isinstance(told[0], ContextFile)
-    assert (told[0].tolerance, told[0].graph) == (2.0, "other")
-    assert piece_file(found.pieces[1], tmp_path / "cache").read_bytes() == OTHER
+    assert [input.read_bytes() for input in second.inputs] == [b"1234"]
+    changed = contexts_of(artefact, tmp_path / "cache", ModelOptions(tolerance=2.0, graph="other"))
+    assert isinstance(changed[0], ContextFile)
+    assert (changed[0].tolerance, changed[0].graph) == (2.0, "other")
+    assert piece_file(artefact.pieces[1], tmp_path / "cache").read_bytes() == OTHER
 
 
 def test_extracted_it_is_the_same_case(bundle: Path, tmp_path: Path) -> None:
     extract([open_artefact(bundle)], tmp_path / "out")
-    assert sorted(one.name for one in (tmp_path / "out").iterdir()) == [
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "1.input-0.raw",
         "case.zip.0.bin",
         "case.zip.1.bin",
         "manifest.json",
     ]
     (again,) = open_artefacts([tmp_path / "out"])
-    assert [bytes_of(one) for one in again.pieces] == [CONTEXT, OTHER, CONTEXT]
+    assert [bytes_of(piece) for piece in again.pieces] == [CONTEXT, OTHER, CONTEXT]
     assert (again.facts["plan"], again.facts["expects"]) == (PLAN, EXPECTS)
     assert bytes_of(again.pieces[1].inputs[0]) == b"1234"
     # of several together nobody can say how they ran
@@ -140,15 +142,15 @@ def test_a_model_is_unpacked_with_all_its_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../x", "model/../../x", "/model/x", "other/x", "model/", "x"])
 def test_no_file_of_a_model_lies_elsewhere(tmp_path: Path, name: str) -> None:
-    told = {"file": name, "size": 1, "sha256": "0" * 64}
-    content = json.dumps({"schema": 1, "pieces": [], "model": [told]}).encode()
+    entry = {"file": name, "size": 1, "sha256": "0" * 64}
+    content = json.dumps({"schema": 1, "pieces": [], "model": [entry]}).encode()
     path = wrong(tmp_path / "case.zip", {"manifest.json": content, "x": b"1"})
     with pytest.raises(ArtefactError):
         open_artefact(path)
 
 
-def wrong(path: Path, files: dict[str, bytes], how: int = zipfile.ZIP_STORED) -> Path:
-    with zipfile.ZipFile(path, "w", how) as archive:
+def wrong(path: Path, files: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
     return path
@@ -170,17 +172,17 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
         "is no JSON": wrong(tmp_path / "json", {"manifest.json": b"{"}),
         "so it is no DLC": wrong(tmp_path / "other", {"a.json": b"{}"}),
     }
-    for says, path in cases.items():
-        with pytest.raises(ArtefactError, match=says):
+    for message, path in cases.items():
+        with pytest.raises(ArtefactError, match=message):
             open_artefact(path)
 
 
 def test_sizes_that_lie_and_a_file_twice(bundle: Path, tmp_path: Path) -> None:
     content = bytearray(bundle.read_bytes())
     entry_at = content.index(b"PK\x01\x02")
-    for at in (20, 24):  # packed and real size
+    for offset in (20, 24):  # packed and real size
         changed = content.copy()
-        changed[entry_at + at : entry_at + at + 4] = b"\xf0\xff\xff\x7f"
+        changed[entry_at + offset : entry_at + offset + 4] = b"\xf0\xff\xff\x7f"
         (tmp_path / "lie.zip").write_bytes(changed)
         with pytest.raises(ArtefactError, match=r"is compressed|is damaged|not lie within"):
             open_artefact(tmp_path / "lie.zip")

@@ -46,11 +46,11 @@ def test_a_head_with_anything_behind_it(folder: Path, name: str, head: int, rest
 
 
 def test_what_was_found_once(folder: Path) -> None:
-    found = sorted(one for one in CORPUS.iterdir() if one.suffix != ".md")
-    assert found
-    for one in found:
-        path = folder / one.name
-        path.write_bytes(one.read_bytes())
+    paths = sorted(path for path in CORPUS.iterdir() if path.suffix != ".md")
+    assert paths
+    for damaged_file in paths:
+        path = folder / damaged_file.name
+        path.write_bytes(damaged_file.read_bytes())
         require_error_or_truth(path)
 
 

@@ -22,13 +22,13 @@ LITE = "simple_model_qualcomm_sm8650_precompiled.tflite"
 
 
 def contents(artefacts: list[Artefact]) -> list[tuple[str, bytes]]:
-    return [(piece.origin, bytes_of(piece)) for one in artefacts for piece in one.pieces]
+    return [(piece.origin, bytes_of(piece)) for artefact in artefacts for piece in artefact.pieces]
 
 
 def test_the_manifest_is_taken_again(tmp_path: Path) -> None:
     known = open_artefacts([FIELD])
     extract(known, tmp_path / "out")
-    names = sorted(one.name for one in (tmp_path / "out").iterdir())
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert [name for name in names if not name.startswith("add_")] == [
         *[f"executorch-3-contexts.pte.{number}.bin" for number in range(3)],
         "manifest.json",
@@ -38,7 +38,7 @@ def test_the_manifest_is_taken_again(tmp_path: Path) -> None:
     ]
     again = open_artefact(tmp_path / "out/manifest.json")
     assert contents([again]) == contents(known)
-    assert [one.facts["artefact"] for one in again.pieces[:4]] == [PTE.name] * 3 + [
+    assert [piece.facts["artefact"] for piece in again.pieces[:4]] == [PTE.name] * 3 + [
         "qnn_multi_ctx_embed.onnx"
     ]
     for piece in again.pieces:
@@ -54,8 +54,10 @@ def test_files_of_the_same_name_and_empty_caches(tmp_path: Path, logged: Logged)
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "model.bin").write_bytes(content)
     (tmp_path / "empty.onnx").write_bytes(epcontext([{"embed_mode": 1}]))
-    found = open_artefacts([tmp_path / "a", tmp_path / "b", tmp_path / "empty.onnx"])
-    files = [(one.file, bool(one.sha256)) for one in extract(found, tmp_path / "out").pieces]
+    artefacts = open_artefacts([tmp_path / "a", tmp_path / "b", tmp_path / "empty.onnx"])
+    files = [
+        (piece.file, bool(piece.sha256)) for piece in extract(artefacts, tmp_path / "out").pieces
+    ]
     assert files == [("model.bin", True), ("2-model.bin", True), (None, False)]
     assert "node n0 is empty" in logged.warnings[0]
     again = open_artefacts([tmp_path / "out"])
@@ -64,9 +66,9 @@ def test_files_of_the_same_name_and_empty_caches(tmp_path: Path, logged: Logged)
 
 def test_a_folder_in_use_and_nothing_to_copy(tmp_path: Path) -> None:
     (tmp_path / "used").write_text("mine")
-    for there in (tmp_path, tmp_path / "used"):
+    for folder in (tmp_path, tmp_path / "used"):
         with pytest.raises(ConfigError, match="is there already; name a new folder"):
-            extract([open_artefact(PTE)], there)
+            extract([open_artefact(PTE)], folder)
     with pytest.raises(ConfigError, match="lies in a file; name a folder"):
         extract([open_artefact(PTE)], tmp_path / "used/below")
     with pytest.raises(InfraError, match="cannot write to"):
@@ -109,7 +111,7 @@ def test_a_manifest_that_is_wrong(tmp_path: Path) -> None:
     extract([open_artefact(PTE)], out)
     manifest, first = out / "manifest.json", out / "executorch-3-contexts.pte.0.bin"
     right = manifest.read_text()
-    for wrong, said in [
+    for wrong, message in [
         ("{", "is no JSON"),
         ("{" * 100_000, "is nested deeper than 64 levels"),
         ("{}", "is no manifest of `contexts extract`: pieces: Field required"),
@@ -119,7 +121,7 @@ def test_a_manifest_that_is_wrong(tmp_path: Path) -> None:
         (right.replace(first.name, "nowhere"), "No such file"),
     ]:
         manifest.write_text(wrong)
-        with pytest.raises(ArtefactError, match=said):
+        with pytest.raises(ArtefactError, match=message):
             open_artefact(manifest)
     manifest.write_text(right)
     changed = bytearray(first.read_bytes())
@@ -140,20 +142,20 @@ def test_a_piece_in_the_cache_is_copied_once(tmp_path: Path) -> None:
     mine = tmp_path / "model.pte"
     mine.write_bytes(PTE.read_bytes())
     first, second, _ = open_artefact(mine).pieces
-    kept = piece_file(first, tmp_path)
-    assert kept.read_bytes() == bytes_of(first)
-    seen = kept.stat()
-    assert piece_file(first, tmp_path) == kept
-    assert kept.stat().st_ino == seen.st_ino  # nothing was copied again
-    assert piece_file(second, tmp_path) != kept
-    os.truncate(kept, 3)
+    copied = piece_file(first, tmp_path)
+    assert copied.read_bytes() == bytes_of(first)
+    status = copied.stat()
+    assert piece_file(first, tmp_path) == copied
+    assert copied.stat().st_ino == status.st_ino  # nothing was copied again
+    assert piece_file(second, tmp_path) != copied
+    os.truncate(copied, 3)
     assert piece_file(first, tmp_path).read_bytes() == bytes_of(first)
     changed = bytearray(mine.read_bytes())
     changed[first.offset + 4000] ^= 1
     mine.write_bytes(changed)
     os.utime(mine, (1, 1))
-    assert piece_file(first, tmp_path) != kept
-    assert not [one for one in kept.parent.iterdir() if one.name.startswith(".")]
+    assert piece_file(first, tmp_path) != copied
+    assert not [path for path in copied.parent.iterdir() if path.name.startswith(".")]
 
 
 def test_what_lies_as_it_is_needed_is_not_copied(tmp_path: Path) -> None:
@@ -178,20 +180,23 @@ def test_pieces_that_cannot_be_had(tmp_path: Path) -> None:
 def test_no_name_of_a_bundle_becomes_a_program_or_leads_outside(tmp_path: Path) -> None:
     """A name of somebody else's is kept only if nothing that it may be called is ever run."""
     names = ["conftest.py", "sitecustomize.py", "x.raw", "X.raw", "manifest.json.raw", "pytest.ini"]
-    given = tuple(
-        Blob(PTE, at, 4, name) for at, name in enumerate([*names, "../a.raw", "/tmp/a.raw", "a\0b"])
+    blobs = tuple(
+        Blob(PTE, index, 4, name)
+        for index, name in enumerate([*names, "../a.raw", "/tmp/a.raw", "a\0b"])
     )
-    piece = Piece(PTE, 0, 9, "", "context", inputs=given)
+    piece = Piece(PTE, 0, 9, "", "context", inputs=blobs)
     (tmp_path / "conftest.py").write_bytes(CONTEXT)
     program = open_artefact(tmp_path / "conftest.py")
-    told = extract([Artefact(tmp_path / "a.zip", "bundle", (piece,)), program], tmp_path / "out")
-    assert [one.file for one in told.pieces[0].inputs] == [
+    manifest = extract(
+        [Artefact(tmp_path / "a.zip", "bundle", (piece,)), program], tmp_path / "out"
+    )
+    assert [piece.file for piece in manifest.pieces[0].inputs] == [
         *("conftest.py.raw", "sitecustomize.py.raw", "x.raw", "2-X.raw", "manifest.json.raw"),
         *("pytest.ini.raw", "file.raw", "2-file.raw", "3-file.raw"),
     ]
-    assert [one.file for one in told.pieces] == [f"{PTE.name}.bin", "conftest.py.bin"]
-    assert {one.suffix for one in (tmp_path / "out").iterdir()} == {".raw", ".bin", ".json"}
-    assert {one.name for one in tmp_path.iterdir()} == {"conftest.py", "out"}
+    assert [piece.file for piece in manifest.pieces] == [f"{PTE.name}.bin", "conftest.py.bin"]
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".raw", ".bin", ".json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"conftest.py", "out"}
 
 
 def test_files_of_somebody_else_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +211,7 @@ def test_files_of_somebody_else_stay(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("harness.containers.extract.copy_range", meanwhile)
     with pytest.raises(ConfigError, match="is there already"):
         extract([open_artefact(PTE)], out)
-    assert [one.read_text() for one in out.iterdir()] == ["somebody else's"]
+    assert [path.read_text() for path in out.iterdir()] == ["somebody else's"]
     assert list(tmp_path.iterdir()) == [out]
 
 
@@ -214,8 +219,12 @@ def test_two_at_once_lose_nothing(tmp_path: Path) -> None:
     for number in range(60):
         out = tmp_path / str(number)
         with ThreadPoolExecutor(2) as both:
-            begun = [both.submit(extract, [open_artefact(PTE)], out) for _ in range(2)]
-        errors = [str(one.exception()) for one in begun if one.exception() is not None]
+            extractions = [both.submit(extract, [open_artefact(PTE)], out) for _ in range(2)]
+        errors = [
+            str(extraction.exception())
+            for extraction in extractions
+            if extraction.exception() is not None
+        ]
         assert len(errors) == 1
         assert "is there already" in errors[0]
         assert contents(open_artefacts([out])) == contents([open_artefact(PTE)])
@@ -232,13 +241,13 @@ def test_what_somebody_else_could_swap_is_copied_once(
     (folder / "x.npy").write_bytes(CONTEXT)
     blob = Blob(folder / "x.npy", 0, len(CONTEXT), "x.npy", root=tmp_path / "given")
     (tmp_path / "given" / shared).chmod(mode)
-    kept = piece_file(blob, tmp_path / "cache")
-    assert (kept == blob.path) == (mode == 0o755)
+    copied = piece_file(blob, tmp_path / "cache")
+    assert (copied == blob.path) == (mode == 0o755)
     (folder / "x.npy").unlink()
     (folder / "x.npy").symlink_to("/etc/passwd")
     if mode != 0o755:
-        assert kept.read_bytes() == CONTEXT
-        assert kept.suffix == ".npy"
+        assert copied.read_bytes() == CONTEXT
+        assert copied.suffix == ".npy"
     with pytest.raises(ArtefactError, match="is a link"):
         piece_file(blob, tmp_path / "cache")
 

@@ -1,4 +1,4 @@
-"""What people really have is read right; damaged, it is an error or what the file truly says."""
+"""Files from the field are read right; a damaged one is an error, or read as it is."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ KNOWN: dict[str, tuple[ArtefactKind, list[tuple[str, int, int, str]]]] = {
 
 
 def pieces(artefact: Artefact) -> list[tuple[str, int, int, str]]:
-    found = artefact.pieces
-    return [(one.origin, one.offset, one.size, one.sha256()[:6]) for one in found]
+    parts = artefact.pieces
+    return [(part.origin, part.offset, part.size, part.sha256()[:6]) for part in parts]
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -59,27 +59,28 @@ def test_what_is_inside(name: str) -> None:
 
 
 def test_what_they_say_of_themselves() -> None:
-    said = {name: open_artefact(FIELD / name) for name in KNOWN}
-    pte = said["executorch-3-contexts.pte"]
+    artefacts = {name: open_artefact(FIELD / name) for name in KNOWN}
+    pte = artefacts["executorch-3-contexts.pte"]
     assert pte.facts == {"methods": ["forward"], "delegates": {"QnnBackend": 3}, "other_nodes": 3}
-    assert all(one.facts["signature"] > 1.7e18 for one in pte.pieces)  # nanoseconds since 1970
-    lite = said["simple_model_qualcomm_sm8650_precompiled.tflite"]
+    assert all(piece.facts["signature"] > 1.7e18 for piece in pte.pieces)  # nanoseconds since 1970
+    lite = artefacts["simple_model_qualcomm_sm8650_precompiled.tflite"]
     assert lite.facts == {"other_nodes": 0, "vendor": "Qualcomm", "soc": "SM8650"}
-    node = said["qnn_multi_ctx_external.onnx"].pieces[0]
+    node = artefacts["qnn_multi_ctx_external.onnx"].pieces[0]
     assert node.facts["sdk_version"] == "v2.22.0.240425235059_92863"
     assert node.facts["partition"] == "QNNExecutionProvider_QNN_13756297062807309455_1_0"
-    dlc = said["test_abs.dlc"].facts
+    dlc = artefacts["test_abs.dlc"].facts
     assert dlc["converter"] == "1.51.0.2663"
     assert dlc["records"] == {"dlc.metadata": 672, "model": 1076, "model.params": 36}
 
 
 def test_a_folder_has_each_context_once(logged: Logged) -> None:
-    found = open_artefacts([FIELD])
+    artefacts = open_artefacts([FIELD])
     # the two .bin are those that a model beside them names
-    assert [one.path.name for one in found] == sorted(KNOWN)
+    assert [artefact.path.name for artefact in artefacts] == sorted(KNOWN)
     assert (logged.warnings, "README.md" in logged.progress[0]) == ([], True)
     assert [
-        one.path.name for one in open_artefacts([FIELD / "*.onnx", FIELD / "test_abs.dlc"])
+        artefact.path.name
+        for artefact in open_artefacts([FIELD / "*.onnx", FIELD / "test_abs.dlc"])
     ] == [
         "qnn_multi_ctx_embed.onnx",
         "qnn_multi_ctx_external.onnx",
@@ -110,14 +111,16 @@ def test_cut_or_with_a_bit_changed(name: str, tmp_path: Path) -> None:
         changed[bit // 8] ^= 1 << bit % 8
         damaged.write_bytes(changed)
         try:
-            found = open_artefact(damaged).pieces
+            damaged_pieces = open_artefact(damaged).pieces
         except ArtefactError as error:
             refused.append(str(error))
         else:
-            assert len(found) <= len(KNOWN[name][1])
-            assert {piece.offset for piece in found} <= {
+            assert len(damaged_pieces) <= len(KNOWN[name][1])
+            assert {piece.offset for piece in damaged_pieces} <= {
                 offset for _, offset, _, _ in KNOWN[name][1]
             }
-            assert [len(bytes_of(piece)) for piece in found] == [piece.size for piece in found]
+            assert [len(bytes_of(piece)) for piece in damaged_pieces] == [
+                piece.size for piece in damaged_pieces
+            ]
     assert refused
-    assert all(re.match(rf"{tmp_path}/\S+: .+", said) for said in refused)
+    assert all(re.match(rf"{tmp_path}/\S+: .+", message) for message in refused)

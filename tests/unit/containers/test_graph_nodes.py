@@ -29,17 +29,17 @@ A, B, C, D = (
 
 def test_a_tensor_crosses_once_to_each_part_that_reads_it() -> None:
     placed = [Placed(A, NPU, "1"), Placed(B, CPU, None, "no"), Placed(C, NPU, "2")]
-    told = figures_of([*placed, Placed(D, NPU, "2")], {"t": 4, "u": 8})
+    figures = figures_of([*placed, Placed(D, NPU, "2")], {"t": 4, "u": 8})
     # t to the CPU, t and u to the second part, which has t already when d reads it
-    assert told["transfers"] == {"tensors": 3, "bytes": 16}
-    assert told["partitions"] == 2
+    assert figures["transfers"] == {"tensors": 3, "bytes": 16}
+    assert figures["partitions"] == 2
     row = {"node": "b", "op_type": "Shrink", "on": "CPU", "reason": "no", "added_by": None}
-    assert told["nodes"][1] == row  # type: ignore[index]
+    assert figures["nodes"][1] == row  # type: ignore[index]
 
 
 def test_where_a_size_is_not_known_no_sum_is_told() -> None:
-    told = figures_of([Placed(A, NPU, "1"), Placed(B, CPU)], {"u": 8})
-    assert told["transfers"] == {"tensors": 1, "bytes": None}
+    figures = figures_of([Placed(A, NPU, "1"), Placed(B, CPU)], {"u": 8})
+    assert figures["transfers"] == {"tensors": 1, "bytes": None}
     assert figures_of([], {})["transfers"] == {"tensors": 0, "bytes": 0}
 
 
@@ -50,14 +50,17 @@ def test_nodes_stand_in_the_models_order_and_what_was_folded_in_does_not() -> No
     ]
     unnamed = GraphNode("Add_2", "Add", ("t",), ("v",), unnamed=True)
     reasons = {("b", "Shrink"): "no kernel", ("d", "Tanh"): "unused"}
-    found = placed_as([A, B, unnamed, D], assigned, reasons)
-    assert [(one.node.name, one.on, one.reason, one.added_by) for one in found] == [
+    placed = placed_as([A, B, unnamed, D], assigned, reasons)
+    assert [
+        (placed_node.node.name, placed_node.on, placed_node.reason, placed_node.added_by)
+        for placed_node in placed
+    ] == [
         ("b", CPU, "no kernel", None),
         ("Add_2", NPU, None, None),
         ("d", NPU, None, None),
         ("copied", NPU, None, ADDED_BY_ORT),
     ]
-    assert found[1].node is unnamed
+    assert placed[1].node is unnamed
     (silent,) = placed_as([A], [(None, CPU, [("a", "Relu")])], {})
     assert silent.reason is not None
     assert "no reason" in silent.reason
@@ -66,13 +69,13 @@ def test_nodes_stand_in_the_models_order_and_what_was_folded_in_does_not() -> No
 def test_a_node_in_another_layout_is_the_models_and_what_turns_it_is_not() -> None:
     conv = GraphNode("conv", "Conv", ("x",), ("t",))
     named = [("Transpose", "Transpose"), ("conv_token_1", "Conv"), ("_inlfunc_f_in", "Cast")]
-    found = placed_as([conv], [("0", NPU, named)], {})
-    assert [(one.node.name, one.added_by) for one in found] == [
+    placed = placed_as([conv], [("0", NPU, named)], {})
+    assert [(placed_node.node.name, placed_node.added_by) for placed_node in placed] == [
         ("conv", None),
         ("Transpose", ADDED_BY_ORT),
         ("_inlfunc_f_in", None),
     ]
-    assert not is_as_in_file([conv], found)
+    assert not is_as_in_file([conv], placed)
     assert is_as_in_file([conv], placed_as([conv], [("0", NPU, [("conv", "Conv")])], {}))
     assert not is_as_in_file([conv, A], placed_as([conv], [("0", NPU, [("conv", "Conv")])], {}))
 
@@ -92,12 +95,12 @@ def test_what_a_graph_with_its_partitions_carries_over() -> None:
 
 def test_a_program_of_executorch_tells_delegates_and_portable_kernels() -> None:
     with FileBytes(FIELD) as data:
-        told = figures_of(*method_nodes(data, "forward"))
-    rows: list[dict[str, str]] = told["nodes"]  # type: ignore[assignment]
-    assert [(one["op_type"], one["on"]) for one in rows] == [
+        figures = figures_of(*method_nodes(data, "forward"))
+    rows: list[dict[str, str]] = figures["nodes"]  # type: ignore[assignment]
+    assert [(row["op_type"], row["on"]) for row in rows] == [
         ("QnnBackend", NPU),
         ("aten::sigmoid.out", CPU),
     ] * 3
     assert "the export left it to the CPU" in rows[1]["reason"]
     # [1, 16, 4, 4] of float32, five times: there and back
-    assert (told["partitions"], told["transfers"]) == (3, {"tensors": 5, "bytes": 5120})
+    assert (figures["partitions"], figures["transfers"]) == (3, {"tensors": 5, "bytes": 5120})

@@ -40,18 +40,18 @@ def opened(folder: Path, content: bytes) -> Artefact:
 
 
 def contents(artefact: Artefact) -> list[tuple[str, bytes]]:
-    return [(one.origin, bytes_of(one)) for one in artefact.pieces]
+    return [(piece.origin, bytes_of(piece)) for piece in artefact.pieces]
 
 
 @pytest.mark.parametrize("inline", [True, False], ids=["inline", "segments"])
 def test_methods_and_delegates_of_a_pte(tmp_path: Path, inline: bool) -> None:
     methods = {"prefill": [(QNN, 0), ("XnnpackBackend", 2)], "decode": [(QNN, 1), (QNN, 0)]}
     blobs = [wrapped(CONTEXT), wrapped(OTHER, header=20), b"others"]
-    found = opened(tmp_path, Pte(methods, blobs, inline=inline).content())
+    artefact = opened(tmp_path, Pte(methods, blobs, inline=inline).content())
     # a context of two methods is loaded once, as its signature is one
-    assert contents(found) == [("prefill/0", CONTEXT), ("decode/0", OTHER)]
-    assert found.pieces[0].facts == {"signature": 7, "also": ["decode/1"]}
-    assert found.facts == {
+    assert contents(artefact) == [("prefill/0", CONTEXT), ("decode/0", OTHER)]
+    assert artefact.pieces[0].facts == {"signature": 7, "also": ["decode/1"]}
+    assert artefact.facts == {
         "methods": ["prefill", "decode"],
         "delegates": {QNN: 3, "XnnpackBackend": 1},
         "other_nodes": 0,
@@ -74,14 +74,14 @@ def test_a_pte_that_is_prepared_on_the_device_holds_dlcs(tmp_path: Path) -> None
 
 def test_66_delegates_keep_their_order(tmp_path: Path) -> None:
     blobs = [wrapped(CONTEXT + bytes([index])) for index in range(66)]
-    found = opened(tmp_path, Pte({"forward": [(QNN, n) for n in range(66)]}, blobs).content())
-    assert [(one.origin, bytes_of(one)[-1]) for one in found.pieces] == [
+    artefact = opened(tmp_path, Pte({"forward": [(QNN, n) for n in range(66)]}, blobs).content())
+    assert [(piece.origin, bytes_of(piece)[-1]) for piece in artefact.pieces] == [
         (f"forward/{n}", n) for n in range(66)
     ]
 
 
 @pytest.mark.parametrize(
-    ("pte", "said"),
+    ("pte", "message"),
     [
         (Pte(ONE, [wrapped(CONTEXT, size=9)]), "its context has 9 bytes, but has 18032 itself"),
         (Pte(ONE, [wrapped(CONTEXT, size=1 << 63)]), "its context has 9223372036854775808 bytes"),
@@ -96,28 +96,28 @@ def test_66_delegates_keep_their_order(tmp_path: Path) -> None:
         (Pte(ONE, [CONTEXT], base_shift=1 << 62), "does not lie within the file"),
     ],
 )
-def test_a_pte_that_is_wrong(tmp_path: Path, pte: Pte, said: str) -> None:
-    with pytest.raises(ArtefactError, match=said):
+def test_a_pte_that_is_wrong(tmp_path: Path, pte: Pte, message: str) -> None:
+    with pytest.raises(ArtefactError, match=message):
         opened(tmp_path, pte.content())
 
 
 def test_partitions_of_a_tflite_share_their_byte_code(tmp_path: Path) -> None:
-    at, size = 4096, len(CONTEXT)
+    offset, size = 4096, len(CONTEXT)
     operators = [
         ("Other", None),
-        ("DISPATCH_OP", dispatch(at, size, "g0")),
-        ("DISPATCH_OP", dispatch(at, size, "g1")),
-        ("DISPATCH_OP", dispatch(at + size, size, "g2")),
+        ("DISPATCH_OP", dispatch(offset, size, "g0")),
+        ("DISPATCH_OP", dispatch(offset, size, "g1")),
+        ("DISPATCH_OP", dispatch(offset + size, size, "g2")),
     ]
-    found = opened(tmp_path, tflite(operators).ljust(at, b"\0") + CONTEXT + OTHER)
-    assert contents(found) == [("g0", CONTEXT), ("g2", OTHER)]
-    assert found.pieces[0].facts == {"partitions": ["g0", "g1"]}
-    assert found.facts == {"other_nodes": 1}
+    artefact = opened(tmp_path, tflite(operators).ljust(offset, b"\0") + CONTEXT + OTHER)
+    assert contents(artefact) == [("g0", CONTEXT), ("g2", OTHER)]
+    assert artefact.pieces[0].facts == {"partitions": ["g0", "g1"]}
+    assert artefact.facts == {"other_nodes": 1}
     assert opened(tmp_path, tflite([("Other", None)])).pieces == ()
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (None, "options of subgraph 0: operator 0 are damaged"),
         (b"", "options of subgraph 0: operator 0 are damaged"),
@@ -127,16 +127,16 @@ def test_partitions_of_a_tflite_share_their_byte_code(tmp_path: Path) -> None:
         (dispatch(8, 64, "g"), "g begins with"),
     ],
 )
-def test_a_tflite_that_is_wrong(tmp_path: Path, options: bytes | None, said: str) -> None:
-    with pytest.raises(ArtefactError, match=said):
+def test_a_tflite_that_is_wrong(tmp_path: Path, options: bytes | None, message: str) -> None:
+    with pytest.raises(ArtefactError, match=message):
         opened(tmp_path, tflite([("DISPATCH_OP", options)], appended=bytes(64)))
 
 
 def test_an_onnx_model_that_is_cut_off(tmp_path: Path) -> None:
     whole = epcontext([EMBEDDED])
-    for left in (len(whole) - 1, len(whole) // 2):
+    for size in (len(whole) - 1, len(whole) // 2):
         with pytest.raises(ArtefactError, match="the file is cut off, or damaged"):
-            opened(tmp_path, whole[:left])
+            opened(tmp_path, whole[:size])
 
 
 def test_nodes_of_an_onnx_model(tmp_path: Path) -> None:
@@ -144,26 +144,26 @@ def test_nodes_of_an_onnx_model(tmp_path: Path) -> None:
     (tmp_path / "below/side.bin").write_bytes(OTHER)
     external = {"embed_mode": 0, "ep_cache_context": "below/side.bin", "max_size": 4096}
     nodes = [EMBEDDED, external, {"main_context": 1, "embed_mode": 1}, {"main_context": 0}]
-    found = opened(tmp_path, epcontext(nodes, others=2))
-    assert found.kind == "epcontext"
-    assert [one.kind for one in found.pieces] == ["context", "context", "empty"]
-    assert contents(found) == [("node n0", CONTEXT), ("node n1", OTHER), ("node n2", b"")]
-    assert found.pieces[1].path == tmp_path / "below/side.bin"
-    assert found.pieces[1].facts == {"max_size": 4096, "file": "side.bin"}
-    assert found.facts["other_nodes"] == 2
+    artefact = opened(tmp_path, epcontext(nodes, others=2))
+    assert artefact.kind == "epcontext"
+    assert [piece.kind for piece in artefact.pieces] == ["context", "context", "empty"]
+    assert contents(artefact) == [("node n0", CONTEXT), ("node n1", OTHER), ("node n2", b"")]
+    assert artefact.pieces[1].path == tmp_path / "below/side.bin"
+    assert artefact.pieces[1].facts == {"max_size": 4096, "file": "side.bin"}
+    assert artefact.facts["other_nodes"] == 2
     # of which of the contexts the graph of the fourth node is one, no node says
-    one = opened(tmp_path, epcontext([{**EMBEDDED, "partition_name": "p"}, {"main_context": 0}]))
-    assert one.pieces[0].facts == {"partition": "p", "partitions": ["p", "n1"]}
+    single = opened(tmp_path, epcontext([{**EMBEDDED, "partition_name": "p"}, {"main_context": 0}]))
+    assert single.pieces[0].facts == {"partition": "p", "partitions": ["p", "n1"]}
 
 
 def test_an_onnx_model_that_is_to_be_compiled(tmp_path: Path) -> None:
-    found = opened(tmp_path, epcontext([], others=3))
-    assert (found.kind, found.pieces) == ("onnx", ())
-    assert found.facts == {"producer": "made", "other_nodes": 3, "beside": []}
+    artefact = opened(tmp_path, epcontext([], others=3))
+    assert (artefact.kind, artefact.pieces) == ("onnx", ())
+    assert artefact.facts == {"producer": "made", "other_nodes": 3, "beside": []}
 
 
 @pytest.mark.parametrize(
-    ("named", "said"),
+    ("named", "message"),
     [
         ("../side.bin", "must lie in the folder"),
         ("a/../../side.bin", "must lie in the folder"),
@@ -183,7 +183,7 @@ def test_an_onnx_model_that_is_to_be_compiled(tmp_path: Path) -> None:
         ("linked/side.bin", "linked/side.bin: is a link, and links"),
     ],
 )
-def test_a_node_that_names_another_file(tmp_path: Path, named: str, said: str) -> None:
+def test_a_node_that_names_another_file(tmp_path: Path, named: str, message: str) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     (tmp_path / "side.bin").write_bytes(OTHER)
@@ -192,7 +192,7 @@ def test_a_node_that_names_another_file(tmp_path: Path, named: str, said: str) -
     (inside / "link.bin").symlink_to(tmp_path / "side.bin")
     (inside / "linked").symlink_to(tmp_path)
     model = epcontext([{"embed_mode": 0, "ep_cache_context": named}])
-    with pytest.raises(ArtefactError, match=said):
+    with pytest.raises(ArtefactError, match=message):
         opened(inside, model)
 
 
@@ -203,8 +203,8 @@ def test_an_epcontext_of_another_provider(tmp_path: Path) -> None:
 
 def test_a_context_that_was_cut_within_its_container(tmp_path: Path) -> None:
     context = bytes_of(open_artefact(FIELD / "executorch-3-contexts.pte").pieces[0])
-    said = "forward/0 says that it has 54016 bytes, but 54015 are there"
-    with pytest.raises(ArtefactError, match=said):
+    message = "forward/0 says that it has 54016 bytes, but 54015 are there"
+    with pytest.raises(ArtefactError, match=message):
         opened(tmp_path, Pte(ONE, [wrapped(context[:-1])]).content())
     # of a file that is one, QNN's own library says better what is wrong
     assert opened(tmp_path, context[:-1]).pieces[0].size == 54015
@@ -219,19 +219,19 @@ def test_folders_and_patterns(tmp_path: Path, logged: Logged) -> None:
     (tmp_path / "[1].bin").write_bytes(OTHER)
 
     def names(*paths: Path | str) -> list[str]:
-        return [one.path.name for one in open_artefacts(paths)]
+        return [artefact.path.name for artefact in open_artefacts(paths)]
 
     assert names(tmp_path) == ["[1].bin", "a.any", "b.bin"]
     assert logged.progress == [f"{tmp_path}: ignored, as of no known kind: notes.txt"]
     assert names(tmp_path / "**/*.bin") == ["[1].bin", "b.bin", "c.bin"]
     assert names(tmp_path / "[1].bin", tmp_path / "below") == ["[1].bin", "c.bin"]
     (tmp_path / "none").mkdir()
-    for wrong, said in [
+    for wrong, message in [
         ("none", "holds no file of a known kind"),
         ("*.pte", "no file"),
         ("x", "No such"),
     ]:
-        with pytest.raises(ArtefactError, match=said):
+        with pytest.raises(ArtefactError, match=message):
             open_artefacts([tmp_path / wrong])
     with pytest.raises(UnknownFileError, match="begins with 68 65"):
         open_artefacts([tmp_path / "notes.txt"])
@@ -239,10 +239,10 @@ def test_folders_and_patterns(tmp_path: Path, logged: Logged) -> None:
     with pytest.raises(ArtefactError, match="has no graph"):
         open_artefacts([tmp_path])
     # of many files, the others are opened still, if somebody is told
-    told: list[ArtefactError] = []
-    found = open_artefacts([tmp_path, tmp_path / "x", tmp_path / "below"], told.append)
-    assert [one.path.name for one in found] == ["[1].bin", "a.any", "c.bin"]
-    assert [Path(str(error.file)).name for error in told] == ["b.bin", "x"]
+    errors: list[ArtefactError] = []
+    artefacts = open_artefacts([tmp_path, tmp_path / "x", tmp_path / "below"], errors.append)
+    assert [artefact.path.name for artefact in artefacts] == ["[1].bin", "a.any", "c.bin"]
+    assert [Path(str(error.file)).name for error in errors] == ["b.bin", "x"]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -254,14 +254,14 @@ def test_what_is_called_like_an_artefact_in_a_folder_must_be_one(
     file = tmp_path / f"one{suffix}"
 
     def refused() -> str:
-        told: list[ArtefactError] = []
-        for where in (tmp_path, tmp_path / "**/*"):
-            found = open_artefacts([where], told.append)
-            assert [one.path.name for one in found] == ["good.any"]
+        errors: list[ArtefactError] = []
+        for source in (tmp_path, tmp_path / "**/*"):
+            artefacts = open_artefacts([source], errors.append)
+            assert [artefact.path.name for artefact in artefacts] == ["good.any"]
             with pytest.raises(ArtefactError):
-                open_artefacts([where])
-        assert [one.file for one in told] == [file, file]
-        return str(told[0])
+                open_artefacts([source])
+        assert [error.file for error in errors] == [file, file]
+        return str(errors[0])
 
     file.touch()
     assert "is empty (0 bytes)" in refused()
@@ -287,7 +287,7 @@ def test_weights_beside_a_model_need_be_no_artefact(tmp_path: Path) -> None:
     graph = onnx.helper.make_graph([], "g", [], [], [tensor])
     onnx.save(onnx.helper.make_model(graph), tmp_path / "model.onnx")
     (tmp_path / "weights.bin").write_text("hello")
-    assert [one.path.name for one in open_artefacts([tmp_path])] == ["model.onnx"]
+    assert [artefact.path.name for artefact in open_artefacts([tmp_path])] == ["model.onnx"]
     (tmp_path / "other.bin").write_text("hello")
     with pytest.raises(UnknownFileError, match=r"other\.bin"):
         open_artefacts([tmp_path])

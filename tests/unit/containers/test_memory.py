@@ -1,4 +1,4 @@
-"""What is made to unpack to gigabytes takes little memory: a bound of the promise, so asserted."""
+"""Files that unpack to gigabytes take little memory."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def stored(path: Path, name: str, content: bytes, method: int, size: int) -> Non
     """A zip of one member whose content is packed already, as `method` says."""
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(name, content)
-    made = path.read_bytes()
-    for magic, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
-        begin = made.index(magic) + at
-        made = made[:begin] + struct.pack("<H", method) + made[begin + 2 :]
-        made = made[: begin + 14] + struct.pack("<I", size) + made[begin + 18 :]
-    path.write_bytes(made)
+    content = path.read_bytes()
+    for magic, offset in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        begin = content.index(magic) + offset
+        content = content[:begin] + struct.pack("<H", method) + content[begin + 2 :]
+        content = content[: begin + 14] + struct.pack("<I", size) + content[begin + 18 :]
+    path.write_bytes(content)
 
 
 def bzip2_bomb(path: Path) -> None:
@@ -61,8 +61,8 @@ def bzip2_bomb(path: Path) -> None:
 
 
 def lzma_bomb(path: Path) -> None:
-    kept = {"id": lzma.FILTER_LZMA1, "dict_size": 1 << 28}
-    packer = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=[kept | {"mode": lzma.MODE_FAST}])
+    options = {"id": lzma.FILTER_LZMA1, "dict_size": 1 << 28}
+    packer = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=[options | {"mode": lzma.MODE_FAST}])
     properties = struct.pack("<BBHBI", 9, 4, 5, 0x5D, 1 << 28)
     content = b"".join(packer.compress(bytes(ZEROS)) for _ in range(64)) + packer.flush()
     stored(path, METADATA, properties + content, zipfile.ZIP_LZMA, 64 * ZEROS)
@@ -88,10 +88,10 @@ def large_directory(path: Path) -> None:
 def lying_directory(path: Path) -> None:
     """Says that its directory has one member in a few bytes, in a place where some look for it."""
     large_directory(path)
-    made = bytearray(path.read_bytes())
-    end = made.rindex(b"PK\x05\x06")
-    struct.pack_into("<HH", made, end + 8, 1, 1)
-    path.write_bytes(made)
+    content = bytearray(path.read_bytes())
+    end = content.rindex(b"PK\x05\x06")
+    struct.pack_into("<HH", content, end + 8, 1, 1)
+    path.write_bytes(content)
 
 
 def long_names(path: Path) -> None:
@@ -107,8 +107,8 @@ def long_names(path: Path) -> None:
 
 
 WORST: dict[str, Callable[[Path], None]] = {
-    made.__name__: made
-    for made in (
+    bomb.__name__: bomb
+    for bomb in (
         *(bzip2_bomb, lzma_bomb, deflate_bomb),
         *(large_directory, lying_directory, long_names),
     )
@@ -119,7 +119,7 @@ OF_THE_DAY = ("deflate_bomb", "long_names")
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(one, marks=() if one in OF_THE_DAY else pytest.mark.slow) for one in WORST
+        pytest.param(bomb, marks=() if bomb in OF_THE_DAY else pytest.mark.slow) for bomb in WORST
     ],
 )
 def worst(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
@@ -136,11 +136,16 @@ def test_the_worst_input_takes_little_memory(tmp_path: Path, worst: Path, reader
     file.hardlink_to(worst)
     # in a process of its own: the peak of this one is that of all tests before
     script = READ.format(reader=READERS[reader])
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script, file], capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    assert int(told[-1]) << 10 < MOST_BYTES, told
-    assert len(told) == 1 or "packed" in told[0] or "zip" in told[0] or "at most" in told[0]
+    assert int(completed[-1]) << 10 < MOST_BYTES, completed
+    assert (
+        len(completed) == 1
+        or "packed" in completed[0]
+        or "zip" in completed[0]
+        or "at most" in completed[0]
+    )
 
 
 def test_a_model_beyond_4_gb_is_read_and_one_that_lies_is_not(
@@ -159,8 +164,8 @@ def test_a_model_beyond_4_gb_is_read_and_one_that_lies_is_not(
     assert b"PK\x06\x06" in content
     assert open_artefact(file).facts["records"]["model.params"] == 99
     locator = content.index(b"PK\x06\x07")
-    for at, value in ((locator + 8, 7), (content.index(b"PK\x06\x06") + 40, 1 << 40)):
-        lying = content[:at] + struct.pack("<Q", value) + content[at + 8 :]
+    for offset, value in ((locator + 8, 7), (content.index(b"PK\x06\x06") + 40, 1 << 40)):
+        lying = content[:offset] + struct.pack("<Q", value) + content[offset + 8 :]
         file.write_bytes(lying)
         with pytest.raises(ArtefactError, match="the zip is damaged"):
             open_artefact(file)

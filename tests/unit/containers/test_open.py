@@ -1,4 +1,4 @@
-"""What a file is, is seen in its content."""
+"""The kind of a file is recognised by its content."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_what_no_reader_knows(tmp_path: Path) -> None:
     (tmp_path / "empty.bin").touch()
     (tmp_path / "text.bin").write_text("hello")
     os.mkfifo(tmp_path / "pipe.bin")
-    for name, said in [
+    for name, message in [
         ("empty.bin", r"is empty \(0 bytes\)"),
         ("text.bin", "begins with 68 65 6c 6c 6f"),
         ("pipe.bin", "is not a file"),
         (".", "is not a file"),
         ("none.bin", "No such file"),
     ]:
-        with pytest.raises(ArtefactError, match=said) as error:
+        with pytest.raises(ArtefactError, match=message) as error:
             open_artefact(tmp_path / name)
         assert error.value.file == tmp_path / name
 
@@ -51,10 +51,10 @@ def test_what_the_system_refuses_is_told_and_hides_no_other(
     stat, entries = Path.stat, Path.iterdir
     locked = tmp_path / "locked"  # a folder without rights: root would read it
 
-    def refused(path: Path, **how: bool) -> os.stat_result:
+    def refused(path: Path, **options: bool) -> os.stat_result:
         if path.parent == locked:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return stat(path, **how)
+        return stat(path, **options)
 
     def listed(path: Path) -> Iterator[Path]:
         if path == locked:
@@ -65,12 +65,12 @@ def test_what_the_system_refuses_is_told_and_hides_no_other(
     monkeypatch.setattr(Path, "iterdir", listed)
     locked.mkdir()
     long = tmp_path / ("x" * 300)
-    given = [locked, locked / "a.bin", locked / "*.bin", long, CONTEXT]
-    told: list[str] = []
-    (found,) = open_artefacts(given, lambda error: told.append(str(error)))
-    assert found.path == CONTEXT
-    assert told == [
-        *[f"{path}: cannot be read: Permission denied" for path in given[:3]],
+    paths = [locked, locked / "a.bin", locked / "*.bin", long, CONTEXT]
+    messages: list[str] = []
+    (artefact,) = open_artefacts(paths, lambda error: messages.append(str(error)))
+    assert artefact.path == CONTEXT
+    assert messages == [
+        *[f"{path}: cannot be read: Permission denied" for path in paths[:3]],
         f"{long}: cannot be read: File name too long",
     ]
 
@@ -91,7 +91,10 @@ def test_what_lies_beside_a_manifest_is_not_skipped(tmp_path: Path) -> None:
     (listed,) = open_artefacts([out])
     assert (listed.kind, len(listed.pieces)) == ("manifest", 2)
     (out / "more.bin").write_bytes(CONTEXT.read_bytes())
-    assert [one.path.name for one in open_artefacts([out])] == ["manifest.json", "more.bin"]
+    assert [artefact.path.name for artefact in open_artefacts([out])] == [
+        "manifest.json",
+        "more.bin",
+    ]
     (out / "empty.bin").touch()
     with pytest.raises(ArtefactError, match=r"empty\.bin: .* is empty \(0 bytes\)"):
         open_artefacts([out])
@@ -99,11 +102,11 @@ def test_what_lies_beside_a_manifest_is_not_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ['{"architectures": []}', "{", "[" * 1000, ""])
 def test_json_about_something_else_is_passed_by(tmp_path: Path, content: str) -> None:
-    """What tools write beside a model, as config.json, was said to be no manifest."""
+    """JSON of other tools, such as config.json, is no broken manifest."""
     (tmp_path / "model.bin").write_bytes(CONTEXT.read_bytes())
     (tmp_path / "config.json").write_text(content)
-    (found,) = open_artefacts([tmp_path])
-    assert found.path == tmp_path / "model.bin"
+    (artefact,) = open_artefacts([tmp_path])
+    assert artefact.path == tmp_path / "model.bin"
     (tmp_path / "config.json").rename(tmp_path / "manifest.json")
     with pytest.raises(ArtefactError, match=r"manifest\.json: "):
         open_artefacts([tmp_path])

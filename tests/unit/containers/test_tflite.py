@@ -24,22 +24,22 @@ COMPILED = Path(__file__).parents[2] / "field/simple_model_qualcomm_sm8650_preco
 def graph(tensors: str, *nodes: str) -> TfliteGraph:
     """Nodes as "OP a b -> c"; one whose op begins with @ is a partition of that name."""
     names = tensors.split()
-    made = []
+    tables = []
     for node in nodes:
         before, _, after = node.partition(" -> ")
         op, *inputs = before.split()
         ends = [tuple(map(names.index, side)) for side in (inputs, after.split())]
         name = op[1:] if op.startswith("@") else None
-        made.append(TfliteNode("DISPATCH_OP" if name else op, ends[0], ends[1], name))
+        tables.append(TfliteNode("DISPATCH_OP" if name else op, ends[0], ends[1], name))
     numbered = tuple(TfliteTensor(name, "float32", (1, 2)) for name in names)
-    return TfliteGraph(numbered, (0,), (len(names) - 1,), tuple(made))
+    return TfliteGraph(numbered, (0,), (len(names) - 1,), tuple(tables))
 
 
 MODEL = graph("x w a b c y", "DEQUANTIZE -> w", "CONV x w -> a", "MY a -> b", "RELU a -> c")
 
 
 @pytest.mark.parametrize(
-    ("compiled", "taken"),
+    ("compiled", "partitions"),
     [
         (graph("x b c", "@p x -> b c"), ["p", "p", "p", "p"]),
         (graph("x a b c", "@p x -> a", "MY a -> b", "@q a -> c"), ["p", "p", None, "q"]),
@@ -51,16 +51,16 @@ MODEL = graph("x w a b c y", "DEQUANTIZE -> w", "CONV x w -> a", "MY a -> b", "R
         (graph("x z", "@p x -> z"), [None] * 4),
     ],
 )
-def test_which_partition_has_a_node(compiled: TfliteGraph, taken: list[str | None]) -> None:
-    assert assign_partitions(MODEL, compiled) == taken
+def test_which_partition_has_a_node(compiled: TfliteGraph, partitions: list[str | None]) -> None:
+    assert assign_partitions(MODEL, compiled) == partitions
 
 
 def test_the_nodes_of_a_compiled_model() -> None:
-    found = read_tflite_graph(COMPILED)
-    (node,) = found.nodes
+    compiled = read_tflite_graph(COMPILED)
+    (node,) = compiled.nodes
     assert (node.op, node.partition) == ("DISPATCH_OP", "qnn_partition_0")
-    assert (found.inputs, found.outputs) == (node.inputs, node.outputs)
-    assert [(one.name, one.size) for one in found.named(found.inputs)] == [
+    assert (compiled.inputs, compiled.outputs) == (node.inputs, node.outputs)
+    assert [(tensor.name, tensor.size) for tensor in compiled.named(compiled.inputs)] == [
         ("arg0", 8),
         ("arg1", 8),
     ]
@@ -68,7 +68,7 @@ def test_the_nodes_of_a_compiled_model() -> None:
 
 def test_the_bytes_of_a_tensor() -> None:
     sizes = {"int8": 6, "float16": 12, "float32": 24, "int64": 48}
-    assert {one: TfliteTensor("t", one, (1, 2, 3)).size for one in sizes} == sizes
+    assert {data_type: TfliteTensor("t", data_type, (1, 2, 3)).size for data_type in sizes} == sizes
 
 
 def with_two_graphs() -> bytes:
@@ -78,8 +78,8 @@ def with_two_graphs() -> bytes:
         build.StartObject(4)
         graphs.append(build.EndObject())
     build.StartVector(4, 2, 4)
-    for one in graphs:
-        build.PrependUOffsetTRelative(one)
+    for graph in graphs:
+        build.PrependUOffsetTRelative(graph)
     listed = build.EndVector()
     build.StartObject(8)
     build.PrependUOffsetTRelativeSlot(2, listed, 0)
@@ -88,7 +88,7 @@ def with_two_graphs() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"short", "is no .tflite"),
         (COMPILED.read_bytes().replace(b"TFL3", b"TFL4", 1), "is no .tflite"),
@@ -96,9 +96,9 @@ def with_two_graphs() -> bytes:
         (tflite([("DISPATCH_OP", dispatch(0, 0, "p"))]), "has no byte code in this file"),
     ],
 )
-def test_what_is_no_graph(tmp_path: Path, content: bytes, said: str) -> None:
+def test_what_is_no_graph(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "m.tflite").write_bytes(content)
-    with pytest.raises(ArtefactError, match=said):
+    with pytest.raises(ArtefactError, match=message):
         read_tflite_graph(tmp_path / "m.tflite")
 
 

@@ -66,7 +66,7 @@ class ScriptDevice:
     told_missing: bool = False
 
     def run(self, name: ScriptName, arguments: list[str], stdin: bytes) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             [*self.shell, "-c", script(name), "sh", str(self.workdir), *arguments],
             input=stdin,
             env={"PATH": self.path, "TMPDIR": str(self.workdir.parent)},
@@ -74,7 +74,7 @@ class ScriptDevice:
             timeout=60,
             check=False,
         )
-        return done.stdout.decode()
+        return completed.stdout.decode()
 
     def look(
         self, *sets: FileSet, claim: str = CLAIM, using: Collection[str] | None = None
@@ -97,8 +97,8 @@ class ScriptDevice:
         end = f"{self.deployments:x}"
         view = self.look(*sets, claim=claim)
         files = {}
-        for one in sets:
-            for file in one.files:
+        for file_set in sets:
+            for file in file_set.files:
                 source = self.local / file.name.replace("/", "-")
                 source.write_bytes((CONTENTS | dict(contents))[file.name])
                 files[entry_name(file)] = replace(file, path=source)
@@ -106,15 +106,15 @@ class ScriptDevice:
         missing = {e: f for e, f in files.items() if stored[e].endswith(f".{end}")}
         if push is not None:
             missing = {e: f for e, f in missing.items() if e in push or e in adopted}
-        stored |= {entry: found.name for entry, found in adopted.items()}
-        orders = [f"unlist {name}" for one in sets for name in view.instances(one)]
+        stored |= {entry: incoming.name for entry, incoming in adopted.items()}
+        orders = [f"unlist {name}" for file_set in sets for name in view.instances(file_set)]
         plan = plan_push(sets, stored, missing, adopted, orders, end=end, links=view.links)
         if alone:  # as if they were large
             plan = replace(plan, packed={}, alone={**plan.packed, **plan.alone})
-        own = f"{claim}.{end}"
+        folder = f"{claim}.{end}"
         for name, file in plan.alone.items():
-            self.leave(own, name, file.path.read_bytes())
-        return [own, view.stored_at_touch], plan.archive()
+            self.leave(folder, name, file.path.read_bytes())
+        return [folder, view.stored_at_touch], plan.archive()
 
     def deploy(self, *sets: FileSet, **options: object) -> dict[str, str]:
         arguments, stdin = self.prepared(*sets, **options)  # type: ignore[arg-type]
@@ -140,14 +140,14 @@ class ScriptDevice:
         path.write_bytes(content)
         path.chmod(0o555 if "-x." in name else 0o444)
 
-    def folder(self, wanted: FileSet) -> Path:
-        found = self.look(wanted).find_set(wanted)
-        assert found
-        return self.workdir / "sets" / found
+    def folder(self, file_set: FileSet) -> Path:
+        folder = self.look(file_set).find_set(file_set)
+        assert folder
+        return self.workdir / "sets" / folder
 
     def stored(self, entry: str) -> Path:
-        (found,) = self.workdir.glob(f"store/{entry}.*")
-        return found
+        (path,) = self.workdir.glob(f"store/{entry}.*")
+        return path
 
     def seem_rebooted(self) -> None:
         """Gives everything the time and the claims the boot id of another boot."""
@@ -164,11 +164,11 @@ class ScriptDevice:
         folder = self.workdir.parent / f"without-{program}"
         folder.mkdir()
         for name in (*PROGRAMS, *self.shell[:1]):
-            found = shutil.which(name, path=self.path)
+            target = shutil.which(name, path=self.path)
             if self.path == ANDROID_PATH:  # that is not on this computer
-                found = f"{self.path}/{name}"
-            if name != program and found:
-                (folder / Path(name).name).symlink_to(found)
+                target = f"{self.path}/{name}"
+            if name != program and target:
+                (folder / Path(name).name).symlink_to(target)
         self.path = str(folder)
 
     @property
@@ -212,10 +212,10 @@ def device_of(name: str, tmp_path: Path) -> ScriptDevice:
     if programs:
         folder = tmp_path / "bin"
         folder.mkdir()
-        found = shutil.which(programs)
-        assert found is not None
+        multicall = shutil.which(programs)
+        assert multicall is not None
         for program in PROGRAMS:
-            (folder / program).symlink_to(found)
+            (folder / program).symlink_to(multicall)
         for program in shell[:1]:
             (folder / program).exists() or (folder / program).symlink_to(str(shutil.which(program)))
         path = str(folder)
@@ -231,8 +231,8 @@ def stored_file(name: str, content: bytes, mode: int = 0o644) -> LocalFile:
 
 def a_set(name: str = "set-1", *names: str) -> FileSet:
     files = tuple(
-        stored_file(one, CONTENTS[one], 0o755 if one == "probe" else 0o644)
-        for one in names or CONTENTS
+        stored_file(file_name, CONTENTS[file_name], 0o755 if file_name == "probe" else 0o644)
+        for file_name in names or CONTENTS
     )
     return FileSet(name, name, files)
 

@@ -1,4 +1,4 @@
-"""What scripts are told and what they answer, line by line, without a device (layout.py)."""
+"""Inputs and answers of the scripts, line by line, without a device (layout.py)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read(*lines: str) -> StoreView:
 
 
 @pytest.mark.parametrize(
-    ("lines", "found"),
+    ("lines", "expected"),
     [
         (["listed set-1.7"], LISTED),
         (["listed -rf"], {}),
@@ -79,9 +79,9 @@ def read(*lines: str) -> StoreView:
     ],
 )
 def test_each_line_tells_one_thing_and_nothing_that_leads_elsewhere(
-    lines: list[str], found: dict[str, Any]
+    lines: list[str], expected: dict[str, Any]
 ) -> None:
-    assert read(*lines) == StoreView(**found)
+    assert read(*lines) == StoreView(**expected)
     assert read(*(f"odd {line.partition(' ')[2]}" for line in lines)) == StoreView()
 
 
@@ -127,7 +127,7 @@ NOW = stored_at(BOOT)
 
 
 @pytest.mark.parametrize(
-    ("size", "at", "good", "unchecked"),
+    ("size", "modified", "good", "unchecked"),
     [
         (5, NOW, True, False),
         (5, None, True, False),
@@ -143,24 +143,24 @@ NOW = stored_at(BOOT)
     ],
 )
 def test_size_and_time_tell_that_a_file_is_what_its_name_says(
-    size: int, at: int | None, good: bool, unchecked: bool
+    size: int, modified: int | None, good: bool, unchecked: bool
 ) -> None:
-    view = StoreView(boot=BOOT, entries={A: [("other", 9, NOW), ("file", size, at)]})
+    view = StoreView(boot=BOOT, entries={A: [("other", 9, NOW), ("file", size, modified)]})
     assert view.find_entry(A, 5) == ("file" if good else None)
     assert view.unchecked_entry(A, 5) == ("file" if unchecked else None)
     assert (view.find_entry(B, 5), view.unchecked_entry(B, 5)) == (None, None)
-    wanted = a_set("set-1", "lib/one.so")
-    view.sets = {"set-1.8": {}, "set-1.7": {"lib/one.so": (size, at)}, "set-2.7": {}}
-    assert view.find_set(wanted) == ("set-1.7" if good else None)
-    assert view.instances(wanted) == ["set-1.7", "set-1.8"]
+    file_set = a_set("set-1", "lib/one.so")
+    view.sets = {"set-1.8": {}, "set-1.7": {"lib/one.so": (size, modified)}, "set-2.7": {}}
+    assert view.find_set(file_set) == ("set-1.7" if good else None)
+    assert view.instances(file_set) == ["set-1.7", "set-1.8"]
     assert view.store_bytes == 9 + size
 
 
 def test_what_is_stored_in_a_boot_carries_a_time_of_the_year_2000() -> None:
     assert stored_at("") == 946684800
     assert StoreView().stored_at_touch == "200001010000.00"
-    told = time.strptime(f"{StoreView(boot=BOOT).stored_at_touch} UTC", "%Y%m%d%H%M.%S %Z")
-    assert told[:6] == time.gmtime(NOW)[:6]
+    stored_time = time.strptime(f"{StoreView(boot=BOOT).stored_at_touch} UTC", "%Y%m%d%H%M.%S %Z")
+    assert stored_time[:6] == time.gmtime(NOW)[:6]
 
 
 @pytest.mark.parametrize("mode", [0o744, 0o654, 0o645, 0o111])
@@ -171,11 +171,11 @@ def test_whatever_anybody_may_execute_is_an_entry_of_its_own(mode: int) -> None:
 
 
 def test_what_a_look_is_told() -> None:
-    one, two = a_set("set-1", "lib/one.so"), a_set("set-2", "lib/one.so", "probe")
+    first, two = a_set("set-1", "lib/one.so"), a_set("set-2", "lib/one.so", "probe")
     contents = [entry_name(file) for file in two.files]
-    assert names_used([one, two]) == ["set-1", contents[0], "set-2", contents[1]]
+    assert names_used([first, two]) == ["set-1", contents[0], "set-2", contents[1]]
     assert two.entries == dict(zip(contents, two.files, strict=True))
-    assert look_input([one, two], ["set-1", A]) == f"set-1\nset-2\n\nset-1\n{A}\n".encode()
+    assert look_input([first, two], ["set-1", A]) == f"set-1\nset-2\n\nset-1\n{A}\n".encode()
 
 
 @pytest.mark.parametrize(

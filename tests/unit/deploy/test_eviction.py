@@ -1,4 +1,4 @@
-"""What of a store goes first, and what never does."""
+"""The order in which files of a store are removed, and those that never are."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def test_what_goes(
 
 
 def test_what_is_of_no_use_goes_first() -> None:
-    found = three_sets(claims=("alive-1-0",))
-    found.entries |= {"d" * 64 + ".7": 5}
-    found.folders |= {"unfinished.3", "begun.4"}
-    found.used |= {"begun"}
-    found.incoming = {"alive-1-0.5": 1000, "gone-2-0.6": 50, "gone-3-0.7": 70}
-    plan = plan_eviction(found, 1, keep_incoming={"gone-3-0.7"})
+    inventory = three_sets(claims=("alive-1-0",))
+    inventory.entries |= {"d" * 64 + ".7": 5}
+    inventory.folders |= {"unfinished.3", "begun.4"}
+    inventory.used |= {"begun"}
+    inventory.incoming = {"alive-1-0.5": 1000, "gone-2-0.6": 50, "gone-3-0.7": 70}
+    plan = plan_eviction(inventory, 1, keep_incoming={"gone-3-0.7"})
     assert plan.sets == ("unfinished.3",)
     assert plan.entries == ("d" * 64 + ".7",)
     assert plan.drop == ("gone-2-0.6",)
@@ -84,27 +84,27 @@ def test_nothing_that_is_needed_goes(
     used: frozenset[str],
     need: int | None,
 ) -> None:
-    found = Inventory(
+    inventory = Inventory(
         entries={f"{entry}.1": size for entry, size in sizes.items()},
         sets={
-            f"{name}.1": (at, frozenset(f"{entry}.1" for entry in held))
-            for name, (at, held) in sets.items()
+            f"{name}.1": (last_use, frozenset(f"{entry}.1" for entry in entries))
+            for name, (last_use, entries) in sets.items()
         },
         folders={f"{name}.1" for name in sets},
         used=set(used),
     )
-    plan = plan_eviction(found, need)
-    gone = {name[:-2] for name in (*plan.sets, *plan.entries)}
-    assert not gone & used
+    plan = plan_eviction(inventory, need)
+    removed = {name[:-2] for name in (*plan.sets, *plan.entries)}
+    assert not removed & used
     assert len(set(plan.sets)) == len(plan.sets)
     assert len(set(plan.entries)) == len(plan.entries)
-    assert plan.size == sum(found.entries[entry] for entry in plan.entries)
-    for name in set(found.sets) - set(plan.sets):
-        assert not found.sets[name][1] & set(plan.entries)
+    assert plan.size == sum(inventory.entries[entry] for entry in plan.entries)
+    for name in set(inventory.sets) - set(plan.sets):
+        assert not inventory.sets[name][1] & set(plan.entries)
     if need is None:
-        assert {name for name in found.sets if name[:-2] not in used} == set(plan.sets)
+        assert {name for name in inventory.sets if name[:-2] not in used} == set(plan.sets)
     elif plan.size < need:
-        assert all(name[:-2] in used for name in set(found.sets) - set(plan.sets))
+        assert all(name[:-2] in used for name in set(inventory.sets) - set(plan.sets))
 
 
 def read(*lines: str) -> Inventory:
@@ -112,7 +112,7 @@ def read(*lines: str) -> Inventory:
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "expected"),
     [
         (f"store 10|1|2|store/{A}.1", {"entries": {f"{A}.1": 10}}),
         (f"store 10|1|2|store/{A}-x.1", {"entries": {f"{A}-x.1": 10}}),
@@ -142,14 +142,14 @@ def read(*lines: str) -> Inventory:
     ],
 )
 def test_each_line_tells_one_thing_and_nothing_that_leads_elsewhere(
-    line: str, found: dict[str, Any]
+    line: str, expected: dict[str, Any]
 ) -> None:
-    assert read(line) == Inventory(**found)
+    assert read(line) == Inventory(**expected)
     assert read(f"odd {line.partition(' ')[2]}") == Inventory()
 
 
 def test_what_a_device_lists_is_what_its_store_has() -> None:
-    found = read(
+    inventory = read(
         "incoming mine.77",
         f"ref one.1 {A}.1",
         "store 7|1|2|store/.incoming/mine.77/ready/x",
@@ -161,12 +161,12 @@ def test_what_a_device_lists_is_what_its_store_has() -> None:
         f"ref other.1 {C}.1",
     )
     sets = {"one.1": (44, frozenset({f"{A}.1", f"{B}.1"}))}
-    assert found == Inventory({f"{A}.1": 10}, sets, incoming={"mine.77": 12})
-    assert found.total_bytes == 22
+    assert inventory == Inventory({f"{A}.1": 10}, sets, incoming={"mine.77": 12})
+    assert inventory.total_bytes == 22
 
 
 def test_what_is_to_go_is_told_line_by_line() -> None:
     plan = Eviction(("one.1", "two.1"), (f"{A}.1",), ("mine.77",), 12)
-    told = f"unclaim host-1-00\nset one.1\nset two.1\nentry {A}.1\ndrop mine.77\n"
-    assert plan.text(["host-1-00"]) == told.encode()
+    message = f"unclaim host-1-00\nset one.1\nset two.1\nentry {A}.1\ndrop mine.77\n"
+    assert plan.text(["host-1-00"]) == message.encode()
     assert Eviction((), (), (), 0).text() == b""

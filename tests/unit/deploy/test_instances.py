@@ -37,7 +37,7 @@ def add_set(storage: Path, name: str, content: str, end: str = "e1") -> str:
     return f"{name}.{end}"
 
 
-def there(storage: Path) -> dict[str, int]:
+def inodes(storage: Path) -> dict[str, int]:
     """The inodes of all contents of the store."""
     return {
         file.name: file.lstat().st_ino
@@ -46,7 +46,7 @@ def there(storage: Path) -> dict[str, int]:
     }
 
 
-def left(root: Path) -> list[str]:
+def run_folders(root: Path) -> list[str]:
     return [path.name for path in (root / ".runs").iterdir()]
 
 
@@ -54,19 +54,19 @@ def test_an_instance_begins_with_the_contents_and_shares_nothing_else(tmp_path: 
     add_set(tmp_path / "sim", "qnn", "a")
     for name in ("badge", "inuse/mark", "scratch"):
         (tmp_path / "sim" / WORK / name).write_text("private")
-    one, two = Instances(tmp_path, "one"), Instances(tmp_path, "two")
-    storages = [one.storage("sim"), two.storage("sim")]
+    first, two = Instances(tmp_path, "one"), Instances(tmp_path, "two")
+    storages = [first.storage("sim"), two.storage("sim")]
     assert len({tmp_path / "sim", *storages}) == 3
     for storage in storages:
-        assert there(storage) == there(tmp_path / "sim")
-        found = {file.name for file in (storage / WORK).rglob("*")}
-        assert not found & {"badge", "mark", "scratch"}
+        assert inodes(storage) == inodes(tmp_path / "sim")
+        files = {file.name for file in (storage / WORK).rglob("*")}
+        assert not files & {"badge", "mark", "scratch"}
     (storages[0] / WORK / "store" / f"{'a' * 64}.e1").unlink()
-    assert there(storages[1]) == there(tmp_path / "sim")
-    one.close()
-    one.close()
+    assert inodes(storages[1]) == inodes(tmp_path / "sim")
+    first.close()
+    first.close()
     two.close()
-    assert left(tmp_path) == []
+    assert run_folders(tmp_path) == []
 
 
 def test_what_two_runs_bring_is_there_for_the_third(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_what_two_runs_bring_is_there_for_the_third(tmp_path: Path) -> None:
     for run in runs:
         run.close()
     third = Instances(tmp_path)
-    names = set(there(third.storage("sim")))
+    names = set(inodes(third.storage("sim")))
     assert names == {f"{'a' * 64}.e0", f"{'b' * 64}.e0", f"{'c' * 64}.e1"}
-    assert there(third.storage("sim")) == there(tmp_path / "sim")
+    assert inodes(third.storage("sim")) == inodes(tmp_path / "sim")
 
 
 def test_what_a_run_removed_goes_unless_somebody_uses_it(tmp_path: Path) -> None:
@@ -93,20 +93,20 @@ def test_what_a_run_removed_goes_unless_somebody_uses_it(tmp_path: Path) -> None
         (work / "store" / f"{'a' * 64}.e1").unlink()
         mark.write_text("") if used else mark.unlink()
         run.close()
-        assert (f"{'a' * 64}.e1" in there(tmp_path / "sim")) == used
-        assert f"{'b' * 64}.e1" in there(tmp_path / "sim")
+        assert (f"{'a' * 64}.e1" in inodes(tmp_path / "sim")) == used
+        assert f"{'b' * 64}.e1" in inodes(tmp_path / "sim")
 
 
 def test_a_name_means_one_device_within_a_run(tmp_path: Path) -> None:
-    one, other = Instances(tmp_path, "run"), Instances(tmp_path, "run")
-    storage = one.storage("sim")
+    first, other = Instances(tmp_path, "run"), Instances(tmp_path, "run")
+    storage = first.storage("sim")
     add_set(storage, "qnn", "a")
     assert other.storage("sim") == storage
-    one.close()
-    assert there(storage)
+    first.close()
+    assert inodes(storage)
     other.close()
-    assert left(tmp_path) == []
-    assert f"{'a' * 64}.e1" in there(tmp_path / "sim")
+    assert run_folders(tmp_path) == []
+    assert f"{'a' * 64}.e1" in inodes(tmp_path / "sim")
 
 
 def test_the_next_run_keeps_what_a_killed_one_brought(tmp_path: Path) -> None:
@@ -115,13 +115,13 @@ def test_the_next_run_keeps_what_a_killed_one_brought(tmp_path: Path) -> None:
         assert killed.stdout is not None
         storage = Path(killed.stdout.readline().strip())
         add_set(storage, "qnn", "a")
-        beside = Instances(tmp_path)
-        beside.storage("sim")
+        running = Instances(tmp_path)
+        running.storage("sim")
         assert storage.is_dir()
         killed.kill()
-    beside.close()
+    running.close()
     after = Instances(tmp_path)
-    assert f"{'a' * 64}.e1" in there(after.storage("sim"))
+    assert f"{'a' * 64}.e1" in inodes(after.storage("sim"))
     assert not storage.exists()
 
 
@@ -129,23 +129,23 @@ def test_the_next_run_keeps_what_a_killed_one_brought(tmp_path: Path) -> None:
 def test_a_store_without_hard_links_is_not_begun_with(links: str, tmp_path: Path) -> None:
     add_set(tmp_path / "sim", "qnn", "a")
     (tmp_path / "sim" / WORK / ".links").write_text(f"{links}\n")
-    assert there(Instances(tmp_path).storage("sim")) == {}
+    assert inodes(Instances(tmp_path).storage("sim")) == {}
 
 
-@pytest.mark.parametrize("at", ["sets", "store", "listed", "..", "store/content"])
+@pytest.mark.parametrize("place", ["sets", "store", "listed", "..", "store/content"])
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_link_that_a_device_put_into_its_storage_is_not_followed(
-    at: str, ends: bool, tmp_path: Path
+    place: str, ends: bool, tmp_path: Path
 ) -> None:
-    """What lies behind it comes into no other storage, and nothing is put or removed there."""
+    """Files behind it get into no other storage, and nothing is put or removed there."""
     root, outside = tmp_path / "sims", tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("of the host")
     run = Instances(root, "run")
     bad = run.storage("sim") if ends else root / "sim"
     add_set(bad, "bad", "a")
-    link = Path(os.path.normpath(bad / WORK / at))
-    if at == "store/content":
+    link = Path(os.path.normpath(bad / WORK / place))
+    if place == "store/content":
         link = link.with_name(f"{'a' * 64}.e1")
         link.unlink()
         link.symlink_to(outside / "secret")
@@ -159,7 +159,7 @@ def test_a_link_that_a_device_put_into_its_storage_is_not_followed(
         with contextlib.suppress(InfraError):
             run.storage("sim")
     other = root / "sim" if ends else next((root / ".runs").iterdir()) / "sim"
-    assert there(other) == {}
+    assert inodes(other) == {}
     assert not any(file.is_symlink() for file in other.rglob("*"))
     assert sorted(outside.rglob("*")) == before
 
@@ -172,7 +172,7 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(ends: bool, tmp_path: Pat
     (bad / WORK / ".links").unlink()
     os.mkfifo(bad / WORK / ".links")
     run.close() if ends else run.storage("sim")
-    assert there(Instances(tmp_path).storage("sim")) == {}
+    assert inodes(Instances(tmp_path).storage("sim")) == {}
 
 
 def test_a_child_that_another_thread_has_just_forked_keeps_nothing(tmp_path: Path) -> None:
@@ -197,32 +197,32 @@ def test_closed_by_another_thread_it_leaves_nothing_and_begins_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A command is interrupted while a thread of it begins a device."""
-    one, made, goes_on = Instances(tmp_path, "one"), threading.Event(), threading.Event()
+    instances, is_made, goes_on = Instances(tmp_path, "one"), threading.Event(), threading.Event()
     begin = Instances._begin
 
     def slow(self: Instances, name: str) -> None:
-        made.set()
+        is_made.set()
         assert goes_on.wait(60)
         begin(self, name)
 
     monkeypatch.setattr(Instances, "_begin", slow)
-    beginning = threading.Thread(target=one.storage, args=("sim",))
+    beginning = threading.Thread(target=instances.storage, args=("sim",))
     beginning.start()
-    assert made.wait(60)
-    closing = threading.Thread(target=one.close)
+    assert is_made.wait(60)
+    closing = threading.Thread(target=instances.close)
     closing.start()
     goes_on.set()
     for thread in (beginning, closing):
         thread.join(60)
-    assert left(tmp_path) == []
+    assert run_folders(tmp_path) == []
     with pytest.raises(InfraError, match="sim is not started: its run has ended"):
-        one.storage("sim")
-    assert left(tmp_path) == []
+        instances.storage("sim")
+    assert run_folders(tmp_path) == []
 
 
 def test_closed_before_it_was_asked_it_begins_nothing(tmp_path: Path) -> None:
-    one = Instances(tmp_path, "one")
-    one.close()
+    instances = Instances(tmp_path, "one")
+    instances.close()
     with pytest.raises(InfraError, match="its run has ended"):
-        one.storage("sim")
+        instances.storage("sim")
     assert not (tmp_path / ".runs").exists()

@@ -61,30 +61,30 @@ def test_a_new_device_has_nothing(device: ScriptDevice) -> None:
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_set_is_deployed_and_found_again(alone: bool, device: ScriptDevice) -> None:
-    wanted = a_set()
-    device.deploy(wanted, alone=alone)
-    view = device.look(wanted)
-    found = view.find_set(wanted)
-    assert found
-    assert all(view.find_entry(entry_name(file), file.size) for file in wanted.files)
-    folder = device.workdir / "sets" / found
+    file_set = a_set()
+    device.deploy(file_set, alone=alone)
+    view = device.look(file_set)
+    name = view.find_set(file_set)
+    assert name
+    assert all(view.find_entry(entry_name(file), file.size) for file in file_set.files)
+    folder = device.workdir / "sets" / name
     assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
     assert folder.joinpath("probe").stat().st_mode & 0o777 == 0o555
     assert folder.joinpath("lib/one.so").stat().st_mode & 0o777 == 0o444
     assert folder.joinpath("lib/one.so").stat().st_nlink == 2
     assert device.leftovers == []
-    assert not view.unchecked_entry(entry_name(wanted.files[0]), wanted.files[0].size)
+    assert not view.unchecked_entry(entry_name(file_set.files[0]), file_set.files[0].size)
 
 
 def test_the_short_path_on_arm64(arm64_device: ScriptDevice) -> None:
-    device, wanted = arm64_device, a_set()
-    device.deploy(wanted)
-    folder = device.folder(wanted)
+    device, file_set = arm64_device, a_set()
+    device.deploy(file_set)
+    folder = device.folder(file_set)
     assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
-    kept = device.inventory()
-    assert set(kept.claims) == {"host-1-00000000"}
+    inventory = device.inventory()
+    assert set(inventory.claims) == {"host-1-00000000"}
     device.evict(Eviction((), (), (), 0))
-    assert device.folder(wanted) == folder
+    assert device.folder(file_set) == folder
     assert device.leftovers == []
 
 
@@ -96,77 +96,79 @@ def test_a_second_set_of_the_same_files_needs_none_of_them(device: ScriptDevice)
     assert device.look(other).find_set(other)
 
 
-@pytest.mark.parametrize("where", ["store", "sets"])
-def test_a_changed_file_is_noticed_and_replaced(where: str, device: ScriptDevice) -> None:
-    wanted = a_set()
-    device.deploy(wanted)
-    file = wanted.files[0]
-    old = device.look(wanted).find_set(wanted)
+@pytest.mark.parametrize("place", ["store", "sets"])
+def test_a_changed_file_is_noticed_and_replaced(place: str, device: ScriptDevice) -> None:
+    file_set = a_set()
+    device.deploy(file_set)
+    file = file_set.files[0]
+    old = device.look(file_set).find_set(file_set)
     assert old
-    entry = device.look(wanted).find_entry(entry_name(file), file.size)
-    flip(device.workdir / {"store": f"store/{entry}", "sets": f"sets/{old}/{file.name}"}[where])
-    view = device.look(wanted)
-    assert not view.find_set(wanted)
+    entry = device.look(file_set).find_entry(entry_name(file), file.size)
+    flip(device.workdir / {"store": f"store/{entry}", "sets": f"sets/{old}/{file.name}"}[place])
+    view = device.look(file_set)
+    assert not view.find_set(file_set)
     assert not view.find_entry(entry_name(file), file.size)
-    assert view.find_entry(entry_name(wanted.files[1]), wanted.files[1].size)
-    device.deploy(wanted, push=[entry_name(file)])
-    found = device.look(wanted).find_set(wanted)
-    assert found
-    assert found != old
-    assert (device.workdir / "sets" / found / file.name).read_bytes() == CONTENTS[file.name]
-    assert device.look(wanted).instances(wanted) == [found]
+    assert view.find_entry(entry_name(file_set.files[1]), file_set.files[1].size)
+    device.deploy(file_set, push=[entry_name(file)])
+    folder = device.look(file_set).find_set(file_set)
+    assert folder
+    assert folder != old
+    assert (device.workdir / "sets" / folder / file.name).read_bytes() == CONTENTS[file.name]
+    assert device.look(file_set).instances(file_set) == [folder]
     assert device.leftovers == []
 
 
 def test_a_set_with_a_file_missing_is_made_again(device: ScriptDevice) -> None:
-    wanted = a_set()
-    device.deploy(wanted)
-    (device.folder(wanted) / "probe").unlink()
-    assert not device.look(wanted).find_set(wanted)
-    device.deploy(wanted, push=())
-    assert device.look(wanted).find_set(wanted)
+    file_set = a_set()
+    device.deploy(file_set)
+    (device.folder(file_set) / "probe").unlink()
+    assert not device.look(file_set).find_set(file_set)
+    device.deploy(file_set, push=())
+    assert device.look(file_set).find_set(file_set)
 
 
 def test_a_file_a_run_left_in_a_set_does_not_matter(device: ScriptDevice) -> None:
-    wanted = a_set()
-    device.deploy(wanted)
-    (device.folder(wanted) / "left by a run").write_text("x")
-    assert device.look(wanted).find_set(wanted)
+    file_set = a_set()
+    device.deploy(file_set)
+    (device.folder(file_set) / "left by a run").write_text("x")
+    assert device.look(file_set).find_set(file_set)
 
 
 @pytest.mark.parametrize("content", [b"f1rst", b"fir", b""])
 def test_what_arrives_damaged_is_told(content: bytes, device: ScriptDevice) -> None:
-    wanted = a_set("set-1", "lib/one.so", "probe")
-    entry = entry_name(wanted.files[0])
+    file_set = a_set("set-1", "lib/one.so", "probe")
+    entry = entry_name(file_set.files[0])
     # no archive is made of a file that has changed its size
     whole = len(content) == len(CONTENTS["lib/one.so"])
-    placed = device.deploy(wanted, contents={"lib/one.so": content}, alone=not whole)
+    placed = device.deploy(file_set, contents={"lib/one.so": content}, alone=not whole)
     assert list(placed) == [entry]
     assert placed[entry]
     assert device.leftovers == []
-    view = device.look(wanted)
+    view = device.look(file_set)
     assert not view.sets
     assert entry not in view.entries
-    assert view.find_entry(entry_name(wanted.files[1]), wanted.files[1].size)
-    assert device.deploy(wanted, push=[entry]) == {}
+    assert view.find_entry(entry_name(file_set.files[1]), file_set.files[1].size)
+    assert device.deploy(file_set, push=[entry]) == {}
 
 
 def test_what_another_host_left_behind_is_taken_over(device: ScriptDevice) -> None:
-    wanted = a_set("set-1", "lib/one.so", "probe")
-    entry = entry_name(wanted.files[0])
-    device.look(wanted)
+    file_set = a_set("set-1", "lib/one.so", "probe")
+    entry = entry_name(file_set.files[0])
+    device.look(file_set)
     device.leave("other-9-0000abcd.77", f"{entry}.77", b"first")
-    device.leave("other-9-0000abcd.77", f"{entry_name(wanted.files[1])}.77", b"half")
-    view = device.look(wanted)
-    assert {(one.claim, one.entry, one.size) for one in view.incoming} == {
+    device.leave("other-9-0000abcd.77", f"{entry_name(file_set.files[1])}.77", b"half")
+    view = device.look(file_set)
+    assert {(incoming.claim, incoming.entry, incoming.size) for incoming in view.incoming} == {
         ("other-9-0000abcd", entry, 5),
-        ("other-9-0000abcd", entry_name(wanted.files[1]), 4),
+        ("other-9-0000abcd", entry_name(file_set.files[1]), 4),
     }
-    assert all(one.idle_s is not None and 0 <= one.idle_s < 60 for one in view.incoming)
-    adopted = {one.entry: one for one in view.incoming if one.entry == entry}
-    assert device.deploy(wanted, push=[entry_name(wanted.files[1])], adopted=adopted) == {}  # type: ignore[arg-type]
-    assert device.look(wanted).find_set(wanted)
-    assert [path.name for path in device.incoming_files] == [f"{entry_name(wanted.files[1])}.77"]
+    assert all(
+        incoming.idle_s is not None and 0 <= incoming.idle_s < 60 for incoming in view.incoming
+    )
+    adopted = {incoming.entry: incoming for incoming in view.incoming if incoming.entry == entry}
+    assert device.deploy(file_set, push=[entry_name(file_set.files[1])], adopted=adopted) == {}  # type: ignore[arg-type]
+    assert device.look(file_set).find_set(file_set)
+    assert [path.name for path in device.incoming_files] == [f"{entry_name(file_set.files[1])}.77"]
 
 
 def test_what_others_left_stays_for_a_day(device: ScriptDevice) -> None:
@@ -183,24 +185,24 @@ def test_what_others_left_stays_for_a_day(device: ScriptDevice) -> None:
 
 
 def test_what_is_left_behind_damaged_is_not_taken(device: ScriptDevice) -> None:
-    wanted = a_set("set-1", "lib/one.so")
-    entry = entry_name(wanted.files[0])
-    device.look(wanted)
+    file_set = a_set("set-1", "lib/one.so")
+    entry = entry_name(file_set.files[0])
+    device.look(file_set)
     device.leave("other-9-0000abcd.77", f"{entry}.77", b"FIRST")
-    adopted = {entry: device.look(wanted).incoming[0]}
-    assert list(device.deploy(wanted, push=(), adopted=adopted)) == [entry]
-    assert device.deploy(wanted) == {}
+    adopted = {entry: device.look(file_set).incoming[0]}
+    assert list(device.deploy(file_set, push=(), adopted=adopted)) == [entry]
+    assert device.deploy(file_set) == {}
 
 
 def test_what_another_was_faster_to_take_over_is_pushed(device: ScriptDevice) -> None:
-    wanted = a_set("set-1", "lib/one.so")
-    entry = entry_name(wanted.files[0])
-    device.look(wanted)
+    file_set = a_set("set-1", "lib/one.so")
+    entry = entry_name(file_set.files[0])
+    device.look(file_set)
     device.leave("other-9-0000abcd.77", f"{entry}.77", b"first")
-    adopted = {entry: device.look(wanted).incoming[0]}
+    adopted = {entry: device.look(file_set).incoming[0]}
     shutil.rmtree(device.workdir / "store/.incoming/other-9-0000abcd.77")
-    assert device.deploy(wanted, push=(), adopted=adopted) == {entry: ""}
-    assert device.deploy(wanted) == {}
+    assert device.deploy(file_set, push=(), adopted=adopted) == {entry: ""}
+    assert device.deploy(file_set) == {}
 
 
 def test_a_set_is_not_made_of_what_is_not_there(device: ScriptDevice) -> None:
@@ -212,24 +214,24 @@ def test_a_set_is_not_made_of_what_is_not_there(device: ScriptDevice) -> None:
 
 
 def test_after_a_reboot_contents_are_hashed_again(device: ScriptDevice) -> None:
-    wanted = a_set()
-    device.deploy(wanted)
+    file_set = a_set()
+    device.deploy(file_set)
     device.seem_rebooted()
-    lost = wanted.files[0]
+    lost = file_set.files[0]
     path = device.stored(entry_name(lost))
     time = path.stat().st_mtime
     flip(path, keep_time=time)
-    view = device.look(wanted)
-    assert not view.find_set(wanted)
-    doubtful = [view.unchecked_entry(entry_name(file), file.size) for file in wanted.files]
+    view = device.look(file_set)
+    assert not view.find_set(file_set)
+    doubtful = [view.unchecked_entry(entry_name(file), file.size) for file in file_set.files]
     assert all(doubtful)
     device.check([name for name in doubtful if name])
-    view = device.look(wanted)
+    view = device.look(file_set)
     assert not view.find_entry(entry_name(lost), lost.size)
     assert not view.unchecked_entry(entry_name(lost), lost.size)
-    assert all(view.find_entry(entry_name(file), file.size) for file in wanted.files[1:])
-    assert device.deploy(wanted, push=[entry_name(lost)]) == {}
-    assert device.look(wanted).find_set(wanted)
+    assert all(view.find_entry(entry_name(file), file.size) for file in file_set.files[1:])
+    assert device.deploy(file_set, push=[entry_name(lost)]) == {}
+    assert device.look(file_set).find_set(file_set)
 
 
 def test_folders_that_cannot_be_made(device: ScriptDevice) -> None:
@@ -240,21 +242,21 @@ def test_folders_that_cannot_be_made(device: ScriptDevice) -> None:
 
 def test_without_sha256sum_what_arrives_is_taken(poor_device: ScriptDevice) -> None:
     poor_device.without("sha256sum")
-    wanted = a_set("set-1", "lib/one.so")
-    assert not poor_device.look(wanted).hashing
-    assert poor_device.deploy(wanted) == {}
-    assert poor_device.look(wanted).find_set(wanted)
+    file_set = a_set("set-1", "lib/one.so")
+    assert not poor_device.look(file_set).hashing
+    assert poor_device.deploy(file_set) == {}
+    assert poor_device.look(file_set).find_set(file_set)
 
 
 def test_without_stat_sizes_count(poor_device: ScriptDevice) -> None:
     poor_device.without("stat")
-    wanted = a_set()
-    assert poor_device.deploy(wanted) == {}
-    assert poor_device.look(wanted).find_set(wanted)
-    path = poor_device.folder(wanted) / "probe"
+    file_set = a_set()
+    assert poor_device.deploy(file_set) == {}
+    assert poor_device.look(file_set).find_set(file_set)
+    path = poor_device.folder(file_set) / "probe"
     path.unlink()
     path.write_text("longer than it was")
-    assert not poor_device.look(wanted).find_set(wanted)
+    assert not poor_device.look(file_set).find_set(file_set)
 
 
 @pytest.mark.parametrize("without", ["hard", "any"])
@@ -264,29 +266,29 @@ def test_where_links_are_not_allowed(without: str, poor_device: ScriptDevice) ->
     refuse = "exit 1" if without == "any" else f'[ "$1" = -s ] || exit 1; exec {real} "$@"'
     (Path(poor_device.path) / "ln").write_text(f"#!/bin/sh\n{refuse}\n")
     (Path(poor_device.path) / "ln").chmod(0o755)
-    wanted = a_set()
-    assert poor_device.look(wanted).links == {"hard": "soft", "any": "copy"}[without]
-    assert poor_device.deploy(wanted) == {}
-    path = poor_device.folder(wanted) / "lib/one.so"
+    file_set = a_set()
+    assert poor_device.look(file_set).links == {"hard": "soft", "any": "copy"}[without]
+    assert poor_device.deploy(file_set) == {}
+    path = poor_device.folder(file_set) / "lib/one.so"
     assert path.is_symlink() == (without == "hard")
     assert path.read_bytes() == b"first"
     assert path.stat().st_mode & 0o777 == 0o444
     flip(path)
-    assert not poor_device.look(wanted).find_set(wanted)
+    assert not poor_device.look(file_set).find_set(file_set)
 
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_set_that_is_called_like_a_hash(alone: bool, device: ScriptDevice) -> None:
-    wanted = a_set("0-2f128bbe7cd3b2ca10ce")
-    assert device.deploy(wanted, alone=alone) == {}
-    assert device.look(wanted).find_set(wanted)
+    file_set = a_set("0-2f128bbe7cd3b2ca10ce")
+    assert device.deploy(file_set, alone=alone) == {}
+    assert device.look(file_set).find_set(file_set)
 
 
 def test_many_sets_in_one_look(device: ScriptDevice) -> None:
     sets = [a_set(f"set-{number}") for number in range(60)]
     device.deploy(*sets)
     view = device.look(*sets, a_set("absent"))
-    assert all(view.find_set(one) for one in sets)
+    assert all(view.find_set(file_set) for file_set in sets)
     assert not view.find_set(a_set("absent"))
 
 
@@ -308,7 +310,7 @@ DONE = "@qnn-harness:done\n"
 
 
 @pytest.mark.parametrize(
-    ("output", "told"),
+    ("output", "message"),
     [
         ("", "did not come to an end"),
         (ANSWER.format(""), "did not come to an end"),
@@ -316,8 +318,8 @@ DONE = "@qnn-harness:done\n"
         ("sh: syntax error\n", "did not come to an end"),
     ],
 )
-def test_an_answer_that_is_none(output: str, told: str) -> None:
-    with pytest.raises(StoreAnswerError, match=told):
+def test_an_answer_that_is_none(output: str, message: str) -> None:
+    with pytest.raises(StoreAnswerError, match=message):
         parse_look(output)
 
 
@@ -344,11 +346,11 @@ def test_the_time_of_what_is_stored_is_of_the_boot(boot: str) -> None:
 def test_any_answer_is_read_or_refused(text: str) -> None:
     for output in (text, f"@qnn-harness:{text}\n{DONE}", f"@qnn-harness:file {text}\n{DONE}"):
         try:
-            found = parse_look(output)
+            view = parse_look(output)
         except StoreAnswerError:
             continue
         reached()
-        assert found.free_bytes is None or found.free_bytes >= 0
+        assert view.free_bytes is None or view.free_bytes >= 0
 
 
 @pytest.mark.parametrize(
@@ -376,7 +378,7 @@ def test_names_in_a_set(name: str, valid: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "taken"),
+    ("path", "is_accepted"),
     [
         ("mine-1-00.77/ready/a", True),
         ("mine-1-00.77/a", True),
@@ -387,6 +389,6 @@ def test_names_in_a_set(name: str, valid: bool) -> None:
         ("mine-1-00.77/ready/a/b", False),
     ],
 )
-def test_whatever_lies_in_incoming_no_name_there_leads_out(path: str, taken: bool) -> None:
-    found = parse_look(f"@qnn-harness:file 3|7|8|store/.incoming/{path}\n{DONE}")
-    assert (len(found.incoming) == 1, ".." in found.incoming_folders) == (taken, False)
+def test_whatever_lies_in_incoming_no_name_there_leads_out(path: str, is_accepted: bool) -> None:
+    view = parse_look(f"@qnn-harness:file 3|7|8|store/.incoming/{path}\n{DONE}")
+    assert (len(view.incoming) == 1, ".." in view.incoming_folders) == (is_accepted, False)

@@ -1,4 +1,4 @@
-"""What a push plan packs is what Python's own tarfile reads."""
+"""Archives of push plans, read by Python's own tarfile."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def read(data: bytes) -> dict[str, tuple[tarfile.TarInfo, bytes]]:
     assert len(data) % tarfile.BLOCKSIZE == 0
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         return {
-            one.name: (
-                one,
-                taken.read() if one.isreg() and (taken := tar.extractfile(one)) else b"",
+            member.name: (
+                member,
+                stream.read() if member.isreg() and (stream := tar.extractfile(member)) else b"",
             )
-            for one in tar
+            for member in tar
         }
 
 
@@ -41,12 +41,12 @@ def a_set(folder: Path) -> FileSet:
 
 @pytest.mark.parametrize("links", ["hard", "soft", "copy"])
 def test_what_is_packed(links: Any, tmp_path: Path) -> None:
-    wanted = a_set(tmp_path)
-    stored = {entry: f"{entry}.1" for entry in wanted.entries}
-    plan = plan_push([wanted], stored, wanted.entries, {}, ["drop x"], end="1", links=links)
+    file_set = a_set(tmp_path)
+    stored = {entry: f"{entry}.1" for entry in file_set.entries}
+    plan = plan_push([file_set], stored, file_set.entries, {}, ["drop x"], end="1", links=links)
     assert [file.name for file in plan.alone.values()] == ["large"]
     members = read(plan.archive())
-    for file in wanted.files:
+    for file in file_set.files:
         packed = members.get(f"ready/{stored[entry_name(file)]}")
         assert (packed is None) == (file.name == "large")
         if packed:
@@ -56,9 +56,9 @@ def test_what_is_packed(links: Any, tmp_path: Path) -> None:
     assert (".links.tar" in members) == (links != "copy")
     if links == "copy":
         return
-    made = read(members[".links.tar"][1])
-    for file in wanted.files:
-        link, _ = made[f"sets/{wanted.name}.1/{file.name}"]
+    link_members = read(members[".links.tar"][1])
+    for file in file_set.files:
+        link, _ = link_members[f"sets/{file_set.name}.1/{file.name}"]
         up = "" if links == "hard" else "../" * (3 if "/" in file.name else 2)
         assert link.linkname == f"{up}store/{stored[entry_name(file)]}"
         assert (link.islnk(), link.issym()) == (links == "hard", links == "soft")

@@ -25,33 +25,33 @@ def artefact(folder: Path, *kinds: PieceKind, kind: ArtefactKind = "pte") -> Art
     path.write_bytes(CONTENT)
     places = [(4, 5), (9, 7), (9, 0)]
     pieces = [
-        Piece(path, offset, size, f"forward/{at}", one)
-        for at, ((offset, size), one) in enumerate(zip(places, kinds, strict=False))
+        Piece(path, offset, size, f"forward/{index}", kind)
+        for index, ((offset, size), kind) in enumerate(zip(places, kinds, strict=False))
     ]
     return Artefact(path, kind, tuple(pieces))
 
 
-def files(found: object) -> list[ContextFile]:
-    assert isinstance(found, tuple)
-    return list(found)
+def files(sources: object) -> list[ContextFile]:
+    assert isinstance(sources, tuple)
+    return list(sources)
 
 
 def test_each_piece_is_a_file_of_its_own_in_their_order(tmp_path: Path, logged: Logged) -> None:
-    made = artefact(tmp_path, "context", "context", "empty")
+    model = artefact(tmp_path, "context", "context", "empty")
     cache = tmp_path / "cache"
-    found = contexts_of(made, cache)
-    first, second = files(found)
-    assert str(found) == "model.pte"
+    sources = contexts_of(model, cache)
+    first, second = files(sources)
+    assert str(sources) == "model.pte"
     assert [str(first), str(second)] == ["model.pte#0", "model.pte#1"]
     assert (first.path.read_bytes(), second.path.read_bytes()) == (b"first", b"second!")
     assert first.path.is_relative_to(cache)
     assert "model.pte: left out, as their caches are empty: forward/2;" in logged.warnings[0]
-    assert contexts_of(made, cache) == found
-    assert found.empty_caches == ("forward/2",)
+    assert contexts_of(model, cache) == sources
+    assert sources.empty_caches == ("forward/2",)
 
 
 @pytest.mark.parametrize(
-    ("kind", "contexts", "others", "said"),
+    ("kind", "contexts", "others", "message"),
     [
         ("context", 1, None, ""),
         ("manifest", 2, None, ""),
@@ -68,13 +68,13 @@ def test_each_piece_is_a_file_of_its_own_in_their_order(tmp_path: Path, logged: 
     ],
 )
 def test_what_of_a_file_is_not_run_is_told_with_what_runs_it(
-    tmp_path: Path, kind: ArtefactKind, contexts: int, others: int | None, said: str
+    tmp_path: Path, kind: ArtefactKind, contexts: int, others: int | None, message: str
 ) -> None:
-    made = artefact(tmp_path, *(["context"] * contexts), kind=kind)
-    made = replace(made, facts={} if others is None else {"other_nodes": others})
-    found = contexts_of(made, tmp_path / "cache")
-    how = ("how right all of the file is: --engine", "--inputs DIR --expected DIR")
-    assert found.not_run == said.format(*how)
+    model = artefact(tmp_path, *(["context"] * contexts), kind=kind)
+    model = replace(model, facts={} if others is None else {"other_nodes": others})
+    sources = contexts_of(model, tmp_path / "cache")
+    hint = ("how right all of the file is: --engine", "--inputs DIR --expected DIR")
+    assert sources.not_run == message.format(*hint)
 
 
 def test_a_file_that_is_one_context_is_taken_as_it_lies(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_file_that_is_one_context_is_taken_as_it_lies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "own", "expected"),
+    ("kinds", "has_own_folders", "expected"),
     [
         (("context",), False, [""]),
         (("context",), True, ["model.pte"]),
@@ -96,19 +96,19 @@ def test_a_file_that_is_one_context_is_taken_as_it_lies(tmp_path: Path) -> None:
     ],
 )
 def test_where_the_inputs_of_each_context_are(
-    tmp_path: Path, kinds: tuple[PieceKind, ...], own: bool, expected: list[str]
+    tmp_path: Path, kinds: tuple[PieceKind, ...], has_own_folders: bool, expected: list[str]
 ) -> None:
-    given = tmp_path / "in"
-    (given / ("model.pte" if own else "other") / "1").mkdir(parents=True)
-    (given / "1").mkdir()
-    found = files(
-        contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", ModelOptions(inputs=given))
+    inputs = tmp_path / "in"
+    (inputs / ("model.pte" if has_own_folders else "other") / "1").mkdir(parents=True)
+    (inputs / "1").mkdir()
+    sources = files(
+        contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", ModelOptions(inputs=inputs))
     )
-    assert [one.inputs for one in found] == [given / name for name in expected]
-    assert all(one.expected is None for one in found)
+    assert [source.inputs for source in sources] == [inputs / name for name in expected]
+    assert all(source.expected is None for source in sources)
 
 
-@pytest.mark.parametrize("what", ["inputs", "expected"])
+@pytest.mark.parametrize("option", ["inputs", "expected"])
 @pytest.mark.parametrize(
     ("kind", "hint"),
     [
@@ -118,14 +118,16 @@ def test_where_the_inputs_of_each_context_are(
     ],
 )
 def test_files_of_a_whole_program_are_not_those_of_its_contexts(
-    what: str, kind: ArtefactKind, hint: str, tmp_path: Path
+    option: str, kind: ArtefactKind, hint: str, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/0.npy").write_bytes(b"")
-    made = replace(artefact(tmp_path, "context", "context"), kind=kind)
-    told = f"no {tmp_path}/in/0: each of the 2 contexts has its own folder there{hint}$"
-    with pytest.raises(ConfigError, match=f"{made.path}: {what}: there is {told}"):
-        contexts_of(made, tmp_path / "cache", replace(ModelOptions(), **{what: tmp_path / "in"}))
+    program = replace(artefact(tmp_path, "context", "context"), kind=kind)
+    message = f"no {tmp_path}/in/0: each of the 2 contexts has its own folder there{hint}$"
+    with pytest.raises(ConfigError, match=f"{program.path}: {option}: there is {message}"):
+        contexts_of(
+            program, tmp_path / "cache", replace(ModelOptions(), **{option: tmp_path / "in"})
+        )
 
 
 @pytest.mark.parametrize(
@@ -143,12 +145,12 @@ def test_a_folder_that_no_context_has_is_named(
 ) -> None:
     for name in folders:
         (tmp_path / "out" / name).mkdir(parents=True)
-    given = ModelOptions(expected=tmp_path / "out")
-    contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", given)
-    said = [one for one in map(str, logged.warnings) if "not read" in one]
-    assert len(said) == (extra is not None)
-    if said:
-        assert f"not read: {extra}; model.pte has 0 to 1" in said[0]
+    options = ModelOptions(expected=tmp_path / "out")
+    contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", options)
+    warnings = [message for message in map(str, logged.warnings) if "not read" in message]
+    assert len(warnings) == (extra is not None)
+    if warnings:
+        assert f"not read: {extra}; model.pte has 0 to 1" in warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -169,8 +171,8 @@ def test_what_holds_no_contexts(
 def test_a_folder_is_run_without_what_holds_no_contexts(tmp_path: Path, logged: Logged) -> None:
     (tmp_path / "a.bin").write_bytes(CONTEXT)
     Pte({"forward": []}, []).write(tmp_path / "other.pte")
-    (found,) = artefacts_with_contexts([tmp_path])
-    assert found.path == tmp_path / "a.bin"
+    (artefact,) = artefacts_with_contexts([tmp_path])
+    assert artefact.path == tmp_path / "a.bin"
     assert logged.warnings == [f"{tmp_path}/other.pte: ignored: a pte without contexts"]
 
 
@@ -191,18 +193,20 @@ def test_an_onnx_model_is_compiled_with_inputs_that_fit_it(
 ) -> None:
     monkeypatch.setenv("QNN_HARNESS_CACHE", str(tmp_path / "cache"))
     (tmp_path / "model.pte").write_bytes(Model("tiny").serialized())
-    made = Artefact(tmp_path / "model.pte", "onnx", ())
-    (source,) = found = contexts_of(made, tmp_path / "cache", ModelOptions(tolerance=0.5))
-    assert (str(found), source.compiled, source.tolerance) == ("model.pte", True, 0.5)
-    for what in ("inputs", "expected"):
-        folder = tmp_path / what / "model.pte"
+    artefact = Artefact(tmp_path / "model.pte", "onnx", ())
+    (source,) = sources = contexts_of(artefact, tmp_path / "cache", ModelOptions(tolerance=0.5))
+    assert (str(sources), source.compiled, source.tolerance) == ("model.pte", True, 0.5)
+    for option in ("inputs", "expected"):
+        folder = tmp_path / option / "model.pte"
         folder.mkdir(parents=True)
         (folder / "of_it.raw").write_bytes(bytes(60))
-        with pytest.raises(ConfigError, match=rf"model.pte: {what}: .* has 60 bytes .* \(64 bytes"):
-            contexts_of(made, tmp_path / "cache", ModelOptions(**{what: tmp_path / what}))
+        with pytest.raises(
+            ConfigError, match=rf"model.pte: {option}: .* has 60 bytes .* \(64 bytes"
+        ):
+            contexts_of(artefact, tmp_path / "cache", ModelOptions(**{option: tmp_path / option}))
         (folder / "of_it.raw").write_bytes(bytes(64))
-    given = ModelOptions(inputs=tmp_path / "inputs", expected=tmp_path / "expected")
-    (source,) = contexts_of(made, tmp_path / "cache", given)
+    options = ModelOptions(inputs=tmp_path / "inputs", expected=tmp_path / "expected")
+    (source,) = contexts_of(artefact, tmp_path / "cache", options)
     assert isinstance(source, OnnxModel)
     assert not source.inputs()["x"].any()
     assert source.expected() == {"y": tmp_path / "expected/model.pte/of_it.raw"}

@@ -1,4 +1,4 @@
-"""What is read out of an EPContext model that the compiler wrote, and what is refused."""
+"""EPContext models that the compiler wrote: their spill-fill sizes, and refusals."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from harness.models.compiler import CompileError
 
 
 def model(path: Path, *nodes: dict[str, int], op_type: str = "EPContext") -> Path:
-    made = [helper.make_node(op_type, [], [], domain="com.microsoft", **node) for node in nodes]
-    onnx.save(helper.make_model(helper.make_graph(made, "g", [], [])), path)
+    graph_nodes = [
+        helper.make_node(op_type, [], [], domain="com.microsoft", **node) for node in nodes
+    ]
+    onnx.save(helper.make_model(helper.make_graph(graph_nodes, "g", [], [])), path)
     return path
 
 

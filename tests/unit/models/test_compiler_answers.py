@@ -1,4 +1,4 @@
-"""What the compiler's process answered, and how it ended, becomes a result per job."""
+"""Results of jobs from the answers and the ending of the compiler's process."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def test_all_made() -> None:
 
 
 def test_a_refusal_carries_the_whole_chain() -> None:
-    found = results([BEGIN_ONE, MADE_ONE, BEGIN_TWO, FAILED_TWO])
-    error = found["two"]
-    assert found["one"] is None
+    by_job = results([BEGIN_ONE, MADE_ONE, BEGIN_TWO, FAILED_TWO])
+    error = by_job["two"]
+    assert by_job["one"] is None
     assert isinstance(error, CompileError)
     assert error.cause == "target"
     assert len(error.chain) == 2
@@ -62,14 +62,16 @@ def test_a_refusal_carries_the_whole_chain() -> None:
 
 def test_the_first_cause_goes_without_places_in_the_source_of_onnx_runtime() -> None:
     place = "/src/onnxruntime/core/graph/model.cc:181 onnxruntime::Model::Model(X&&, const Y&) "
-    said = f"Fail: [ONNXRuntimeError] : 1 : FAIL : Load model from /my models/m.onnx failed:{place}"
-    assert CompileError("m", chain=[f"{said}Unsupported IR"]).first == (
+    message = (
+        f"Fail: [ONNXRuntimeError] : 1 : FAIL : Load model from /my models/m.onnx failed:{place}"
+    )
+    assert CompileError("m", chain=[f"{message}Unsupported IR"]).first == (
         "Fail: [ONNXRuntimeError] : 1 : FAIL : Unsupported IR"
     )
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         (-11, "the compiler crashed with signal 11"),
         (-27, "it did not come to an end in 40 s of computing"),
@@ -77,11 +79,11 @@ def test_the_first_cause_goes_without_places_in_the_source_of_onnx_runtime() -> 
         ("?", "exit code ?"),
     ],
 )
-def test_a_job_whose_process_died(code: object, told: str) -> None:
+def test_a_job_whose_process_died(code: object, message: str) -> None:
     died = {"event": "died", "job": "two", "code": code, "most_s": 40.0}
-    found = results([BEGIN_ONE, MADE_ONE, BEGIN_TWO, died])
-    assert found["one"] is None
-    assert told in str(found["two"])
+    by_job = results([BEGIN_ONE, MADE_ONE, BEGIN_TWO, died])
+    assert by_job["one"] is None
+    assert message in str(by_job["two"])
 
 
 @pytest.mark.parametrize("signal", [14, 9, 15, 2])
@@ -124,9 +126,9 @@ def test_answers_about_other_jobs_do_not_count(events: list[dict[str, Any]]) -> 
     assert results([BEGIN_ONE, MADE_ONE, *events]) == {"one": None}
 
 
-@pytest.mark.parametrize(("job", "said"), [("one", "fine"), ("three", ""), ("tw", "")])
-def test_output_by_job(job: str, said: str) -> None:
-    assert output_of(OUTPUT, job) == said
+@pytest.mark.parametrize(("job", "message"), [("one", "fine"), ("three", ""), ("tw", "")])
+def test_output_by_job(job: str, message: str) -> None:
+    assert output_of(OUTPUT, job) == message
 
 
 def test_what_the_library_also_logs_is_said_once() -> None:

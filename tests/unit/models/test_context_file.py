@@ -15,18 +15,18 @@ FILE = ContextFile("a/model.bin", inputs="in", expected=["y.raw", "/z.npy"], tol
 
 
 def test_relative_paths_are_those_of_the_tests_folder() -> None:
-    seen = FILE.seen_from(Path("/mine"))
-    assert (seen.path, seen.inputs) == (Path("/mine/a/model.bin"), Path("/mine/in"))
-    assert seen.expected == (Path("/mine/y.raw"), Path("/z.npy"))
-    assert seen == seen.seen_from(Path("/elsewhere"))
+    resolved = FILE.seen_from(Path("/mine"))
+    assert (resolved.path, resolved.inputs) == (Path("/mine/a/model.bin"), Path("/mine/in"))
+    assert resolved.expected == (Path("/mine/y.raw"), Path("/z.npy"))
+    assert resolved == resolved.seen_from(Path("/elsewhere"))
     assert ContextFile("model.bin", name="mine").seen_from(Path("/mine")).name == "mine"
 
 
 def test_a_source_has_a_name_and_says_whether_it_is_compiled() -> None:
     sources: list[ContextSource] = [FILE, Model("tiny"), ContextFile("a/b.bin", name="mine")]
-    assert all(isinstance(one, ContextSource) for one in sources)
-    assert [str(one) for one in sources] == ["model.bin", "tiny", "mine"]
-    assert [one.compiled for one in sources] == [False, True, False]
+    assert all(isinstance(source, ContextSource) for source in sources)
+    assert [str(source) for source in sources] == ["model.bin", "tiny", "mine"]
+    assert [source.compiled for source in sources] == [False, True, False]
     assert len({FILE, ContextFile(Path("a/model.bin")), ContextFile("a/model.bin")}) == 2
 
 

@@ -1,4 +1,4 @@
-"""What is told of a context binary is what its metadata says, graph by graph."""
+"""Reports of context binaries by their metadata, graph by graph."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def report(metadata: Any, kind: PieceKind = "context") -> ContextReport:
     return context_report(Artefact(piece.path, "pte", (piece,)), piece, "ab" * 32, metadata)
 
 
-def shown(told: ContextReport) -> str:
-    return "\n".join(lines(Inspection(1, "2.51.0", (told,), ())))
+def shown(report: ContextReport) -> str:
+    return "\n".join(lines(Inspection(1, "2.51.0", (report,), ())))
 
 
 def test_each_graph_and_the_sums() -> None:
-    told = report(METADATA)
-    assert (told.file, told.artefact, told.origin) == ("m.pte", "pte", "forward/1")
-    assert (told.offset, told.size, told.container) == (256, 5000, {"id": "QnnBackend"})
-    assert (told.build_id, told.backend, told.htp_arch) == ("v2.51.0.1", "htp", 73)
-    assert told.socs == ("SM8550", "QCS8550")
-    assert (told.weights_bytes, told.io_bytes, told.spill_fill_bytes) == (35, 40, 300)
-    assert (told.vtcm_bytes, told.memory_bytes) == (4 << 20, 375)
-    assert [graph.name for graph in told.graphs] == ["prefill", "decode"]
-    (x,), (y,) = told.graphs[0].inputs, told.graphs[0].outputs
+    context = report(METADATA)
+    assert (context.file, context.artefact, context.origin) == ("m.pte", "pte", "forward/1")
+    assert (context.offset, context.size, context.container) == (256, 5000, {"id": "QnnBackend"})
+    assert (context.build_id, context.backend, context.htp_arch) == ("v2.51.0.1", "htp", 73)
+    assert context.socs == ("SM8550", "QCS8550")
+    assert (context.weights_bytes, context.io_bytes, context.spill_fill_bytes) == (35, 40, 300)
+    assert (context.vtcm_bytes, context.memory_bytes) == (4 << 20, 375)
+    assert [graph.name for graph in context.graphs] == ["prefill", "decode"]
+    (x,), (y,) = context.graphs[0].inputs, context.graphs[0].outputs
     assert (x.data_type, x.dimensions, x.bytes, x.memory_type) == (
         "ufixed8",
         (1, 4),
@@ -65,7 +65,7 @@ def test_each_graph_and_the_sums() -> None:
     )
     assert (x.encoding, x.scale, x.offset) == ("scale-offset", 0.5, -3)
     assert (y.data_type, y.bytes, y.memory_type) == ("0x0304", None, "type 9")
-    text = shown(told)
+    text = shown(context)
     assert "m.pte (forward/1): 5.000 kB, sha256 abababababab" in text
     assert "made by QNN v2.51.0.1 for HTP v73, SoC model 43 (SM8550, QCS8550)" in text
     assert "needs 375 bytes at least: weights 35 bytes, I/O 40 bytes, spill-fill 300 bytes" in text
@@ -75,14 +75,19 @@ def test_each_graph_and_the_sums() -> None:
 
 def test_an_old_format_leaves_out_what_it_does_not_tell() -> None:
     graph = {"name": "g", "inputs": [X], "outputs": [X | {"name": "y"}]}
-    told = report({"build_id": None, "size": 5000, "graphs": [graph]})
-    assert (told.weights_bytes, told.io_bytes, told.vtcm_bytes, told.socs) == (None, None, None, ())
-    assert (told.memory_bytes, told.htp_arch) == (5008, None)
-    assert "made by QNN not told for" in shown(told)
+    context = report({"build_id": None, "size": 5000, "graphs": [graph]})
+    assert (context.weights_bytes, context.io_bytes, context.vtcm_bytes, context.socs) == (
+        None,
+        None,
+        None,
+        (),
+    )
+    assert (context.memory_bytes, context.htp_arch) == (5008, None)
+    assert "made by QNN not told for" in shown(context)
 
 
 @pytest.mark.parametrize(
-    ("said", "memory_type", "data_type"),
+    ("fields", "memory_type", "data_type"),
     [
         ({}, "raw", "0x0000"),
         ({"memory_type": 0, "data_type": "float32"}, "raw", "float32"),
@@ -92,9 +97,9 @@ def test_an_old_format_leaves_out_what_it_does_not_tell() -> None:
     ],
 )
 def test_numbers_of_qnn_have_their_names(
-    said: dict[str, Any], memory_type: str, data_type: str
+    fields: dict[str, Any], memory_type: str, data_type: str
 ) -> None:
-    (graph,) = report({"size": 5, "graphs": [{"name": "g", "outputs": [said]}]}).graphs
+    (graph,) = report({"size": 5, "graphs": [{"name": "g", "outputs": [fields]}]}).graphs
     (tensor,) = graph.outputs
     assert (tensor.memory_type, tensor.data_type) == (memory_type, data_type)
     assert (tensor.dimensions, tensor.bytes, graph.inputs) == ((), None, ())
@@ -102,9 +107,9 @@ def test_numbers_of_qnn_have_their_names(
 
 def test_values_of_each_channel() -> None:
     weights = X | {"encoding": "axis-scale-offset", "scale": None, "axis": 3, "channels": 8}
-    told = report(METADATA | {"graphs": [PREFILL | {"inputs": [weights]}]})
-    assert told.graphs[0].inputs[0].channels == 8
-    assert "memhandle, axis-scale-offset of 8 along axis 3" in shown(told)
+    context = report(METADATA | {"graphs": [PREFILL | {"inputs": [weights]}]})
+    assert context.graphs[0].inputs[0].channels == 8
+    assert "memhandle, axis-scale-offset of 8 along axis 3" in shown(context)
 
 
 def test_what_has_no_metadata() -> None:
@@ -119,10 +124,14 @@ def test_what_has_no_metadata() -> None:
 
 
 def test_contexts_are_called_as_runs_call_them() -> None:
-    one = report(METADATA)
-    other, whole = replace(one, origin="forward/2"), replace(one, file="a.bin", origin="")
-    assert names_of([one, whole, other]) == ["m.pte#0 (forward/1)", "a.bin", "m.pte#1 (forward/2)"]
-    assert names_of([replace(one, kind="empty"), other]) == [
+    context = report(METADATA)
+    other, whole = replace(context, origin="forward/2"), replace(context, file="a.bin", origin="")
+    assert names_of([context, whole, other]) == [
+        "m.pte#0 (forward/1)",
+        "a.bin",
+        "m.pte#1 (forward/2)",
+    ]
+    assert names_of([replace(context, kind="empty"), other]) == [
         "m.pte (forward/1)",
         "m.pte (forward/2)",
     ]

@@ -1,4 +1,4 @@
-"""What LiteRT's compiler is told, and what it says."""
+"""Options and log of LiteRT's compiler."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def test_there_is_a_soc_for_each_htp() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("log", "message"),
     [
         (OLD_QNN, "Qnn System library version 1.13.0 is mismatched. The minimum is 1.14.0."),
         ("INFO: [a.cc:1] ERROR: [b.cc:2] not at the start\n", "it wrote nothing, and logged no"),
         ("", "it wrote nothing, and logged no error"),
     ],
 )
-def test_why_nothing_was_written(log: str, said: str) -> None:
-    assert refusal_in(log).startswith(said)
+def test_why_nothing_was_written(log: str, message: str) -> None:
+    assert refusal_in(log).startswith(message)
 
 
 def test_a_model_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a context binary says about itself is checked against what was asked for."""
+"""Metadata of context binaries, checked against the model and its architecture."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_tensors_come_in_the_binarys_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "told"),
+    ("metadata", "message"),
     [
         ({}, "0 graphs"),
         ({"graphs": None}, "0 graphs"),
@@ -48,8 +48,8 @@ def test_tensors_come_in_the_binarys_order() -> None:
         ({"graphs": [GRAPH | {"outputs": "y"}]}, "its outputs are"),
     ],
 )
-def test_tensors_that_are_not_the_models(metadata: dict[str, Any], told: str) -> None:
-    with pytest.raises(CompileError, match=f"it: .*{told}"):
+def test_tensors_that_are_not_the_models(metadata: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompileError, match=f"it: .*{message}"):
         tensor_order(metadata, "it", {"a": 1, "b": 2}, {"y": 4})
 
 
@@ -95,7 +95,7 @@ def test_a_graph_by_its_name_or_all_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "name", "told"),
+    ("metadata", "name", "message"),
     [
         (
             TWO,
@@ -107,9 +107,9 @@ def test_a_graph_by_its_name_or_all_of_them() -> None:
     ],
 )
 def test_a_graph_that_nobody_can_mean(
-    metadata: dict[str, Any], name: str | None, told: str
+    metadata: dict[str, Any], name: str | None, message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         graphs_named(metadata, FILE, name)
 
 

@@ -29,7 +29,7 @@ def shapes() -> dict[str, tuple[int, ...]]:
     graph = shape_inference.infer_shapes(FLOAT.build(), strict_mode=True).graph
     values = [*graph.value_info, *graph.input, *graph.output]
     return {
-        value.name: tuple(one.dim_value for one in value.type.tensor_type.shape.dim)
+        value.name: tuple(side.dim_value for side in value.type.tensor_type.shape.dim)
         for value in values
     }
 
@@ -47,8 +47,10 @@ def test_it_has_the_nodes_of_the_export() -> None:
 
 
 def test_it_has_as_many_parameters_as_the_real_one() -> None:
-    weights = [one for one in FLOAT.build().graph.initializer if one.name not in ("zero", "six")]
-    assert sum(math.prod(one.dims) for one in weights) == PARAMETERS
+    weights = [
+        tensor for tensor in FLOAT.build().graph.initializer if tensor.name not in ("zero", "six")
+    ]
+    assert sum(math.prod(weight.dims) for weight in weights) == PARAMETERS
 
 
 def test_it_works_as_hard_as_the_real_one(shapes: dict[str, tuple[int, ...]]) -> None:
@@ -62,8 +64,8 @@ def test_it_works_as_hard_as_the_real_one(shapes: dict[str, tuple[int, ...]]) ->
 
 
 def test_its_stages_have_the_sizes_of_the_paper(shapes: dict[str, tuple[int, ...]]) -> None:
-    found = [shapes[f"block_{stage}_0_project"][1:3] for stage in range(len(models.BLOCKS))]
-    assert found == [(16, 112), (24, 56), (32, 28), (64, 14), (96, 14), (160, 7), (320, 7)]
+    sizes = [shapes[f"block_{stage}_0_project"][1:3] for stage in range(len(models.BLOCKS))]
+    assert sizes == [(16, 112), (24, 56), (32, 28), (64, 14), (96, 14), (160, 7), (320, 7)]
     assert (shapes["last"], shapes["y"]) == ((1, 1280, 7, 7), (1, 1000))
 
 
@@ -82,7 +84,7 @@ def test_they_are_the_same_in_another_process() -> None:
         "for kind in ('mobilenet-v2', 'mobilenet-v2-8bit'):\n"
         "    print(hashlib.sha256(Model(kind).serialized()).hexdigest())"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
@@ -90,23 +92,23 @@ def test_they_are_the_same_in_another_process() -> None:
         env={"PYTHONHASHSEED": "7"},
     )
     here = [hashlib.sha256(spec.serialized()).hexdigest() for spec in (FLOAT, TWIN)]
-    assert done.stdout.split() == here
+    assert completed.stdout.split() == here
 
 
 def test_the_twin_has_the_same_weights() -> None:
-    float_ones = {one.name: one for one in FLOAT.build().graph.initializer}
-    twins = {one.name: one for one in TWIN.build().graph.initializer}
+    float_ones = {tensor.name: tensor for tensor in FLOAT.build().graph.initializer}
+    twins = {tensor.name: tensor for tensor in TWIN.build().graph.initializer}
     for layer in models.layers():
         if not layer.channels[0]:
             continue
         for kind, rounding in (("w", 1e-6), ("b", 0.5)):
             name = f"{layer.name}_{kind}"
             scale, zero = (
-                numpy_helper.to_array(twins[f"{name}_{what}"]) for what in ("scale", "zero")
+                numpy_helper.to_array(twins[f"{name}_{part}"]) for part in ("scale", "zero")
             )
             whole = numpy_helper.to_array(twins[name]).astype("f8") - zero.astype("f8")
-            wanted = numpy_helper.to_array(float_ones[name])
-            assert np.abs(whole * scale - wanted).max() <= float(scale) * (rounding + 1e-3), name
+            expected = numpy_helper.to_array(float_ones[name])
+            assert np.abs(whole * scale - expected).max() <= float(scale) * (rounding + 1e-3), name
 
 
 def test_the_twin_shares_its_inputs_and_variants_differ() -> None:
@@ -117,8 +119,8 @@ def test_the_twin_shares_its_inputs_and_variants_differ() -> None:
 
 
 def test_what_is_not_behind_relu6_is_calibrated() -> None:
-    wanted = {"x"} | {layer.name for layer in models.layers() if not layer.relu6}
-    assert set(models.RANGES) == wanted
+    expected = {"x"} | {layer.name for layer in models.layers() if not layer.relu6}
+    assert set(models.RANGES) == expected
 
 
 @pytest.mark.parametrize(
@@ -131,5 +133,5 @@ def test_what_is_not_behind_relu6_is_calibrated() -> None:
     ],
 )
 def test_quantization_holds_zero(least: float, most: float, scale: float, zero: int) -> None:
-    found = models.quantization(least, most)
-    assert found == (pytest.approx(scale), zero)
+    encoding = models.quantization(least, most)
+    assert encoding == (pytest.approx(scale), zero)

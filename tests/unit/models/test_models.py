@@ -45,15 +45,15 @@ def test_a_model_is_valid_and_takes_its_inputs(spec: Model) -> None:
     assert [value.name for value in model.graph.output] == list(spec.outputs())
     for value, array in zip(model.graph.input, spec.inputs().values(), strict=True):
         tensor = value.type.tensor_type
-        assert tuple(one.dim_value for one in tensor.shape.dim) == array.shape
+        assert tuple(side.dim_value for side in tensor.shape.dim) == array.shape
         assert onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type) == array.dtype
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_inputs_are_the_same_every_time(spec: Model) -> None:
-    for one, other in zip(spec.inputs().values(), spec.inputs().values(), strict=True):
-        np.testing.assert_array_equal(one, other)
-        assert len(np.unique(one)) > 8
+    for array, other in zip(spec.inputs().values(), spec.inputs().values(), strict=True):
+        np.testing.assert_array_equal(array, other)
+        assert len(np.unique(array)) > 8
 
 
 def test_a_model_is_the_same_in_another_process() -> None:
@@ -62,7 +62,7 @@ def test_a_model_is_the_same_in_another_process() -> None:
         "for spec in (Model('tiny'), Model('weights-heavy', 4), Model('io-heavy', 56)):"
         " print(hashlib.sha256(spec.serialized()).hexdigest())"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
@@ -70,7 +70,9 @@ def test_a_model_is_the_same_in_another_process() -> None:
         env={"PYTHONHASHSEED": "7"},
     )
     here = [SPECS[0], SPECS[2], SPECS[3]]
-    assert done.stdout.split() == [hashlib.sha256(spec.serialized()).hexdigest() for spec in here]
+    assert completed.stdout.split() == [
+        hashlib.sha256(spec.serialized()).hexdigest() for spec in here
+    ]
 
 
 def test_sums_of_pooled_maps_do_not_saturate() -> None:
@@ -100,7 +102,7 @@ def test_random_bytes_are_those_of_every_numpy() -> None:
 def test_sizes(spec: Model, inputs: int, outputs: int, model: int) -> None:
     built = spec.build()
     (output,) = built.graph.output
-    shape = [one.dim_value for one in output.type.tensor_type.shape.dim]
+    shape = [side.dim_value for side in output.type.tensor_type.shape.dim]
     item = onnx.helper.tensor_dtype_to_np_dtype(output.type.tensor_type.elem_type).itemsize
     assert sum(array.nbytes for array in spec.inputs().values()) == inputs
     assert np.prod(shape) * item == outputs
@@ -124,7 +126,7 @@ def test_names(spec: Model, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "megabytes", "variant", "told"),
+    ("kind", "megabytes", "variant", "message"),
     [
         (
             "huge",
@@ -140,8 +142,8 @@ def test_names(spec: Model, name: str) -> None:
         ("tiny", 0, 10_000, "variant 10000"),
     ],
 )
-def test_models_that_do_not_exist(kind: str, megabytes: int, variant: int, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_models_that_do_not_exist(kind: str, megabytes: int, variant: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         Model(kind, megabytes, variant)
 
 
@@ -173,10 +175,10 @@ def test_how_a_context_is_prepared_changes_nothing_in_its_model() -> None:
 def test_a_models_file_is_made_once(tmp_path: Path) -> None:
     path = OnnxFiles(tmp_path).path(Model("tiny"))
     assert path.read_bytes() == Model("tiny").serialized()
-    made = path.stat().st_mtime_ns
+    modified = path.stat().st_mtime_ns
     assert OnnxFiles(tmp_path).path(Model("tiny")) == path
-    assert path.stat().st_mtime_ns == made
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    assert path.stat().st_mtime_ns == modified
+    assert [path.name for path in path.parent.iterdir()] == [path.name]
 
 
 def test_variants_have_files_of_their_own(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from harness.models.models import Model, OnnxFiles
 from harness.models.onnx_model import OnnxModel, OnnxSurface
 
 
-def saved(path: Path, rows: int | str = 3, *, beside: bool = False, weight: float = 0.5) -> Path:
+def saved(
+    path: Path, rows: int | str = 3, *, is_external: bool = False, weight: float = 0.5
+) -> Path:
     """A model that looks rows up: of numbers, of whole numbers, and with weights."""
     weights = numpy_helper.from_array(np.full((4, 300), weight, np.float32), "w")
     inputs = [
@@ -28,14 +30,14 @@ def saved(path: Path, rows: int | str = 3, *, beside: bool = False, weight: floa
     ]
     nodes = [helper.make_node("Gather", ["w", "at"], ["y"]), helper.make_node("Abs", ["x"], ["z"])]
     model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, [weights]))
-    onnx.save(model, path, save_as_external_data=beside, location=f"{path.name}.data")
+    onnx.save(model, path, save_as_external_data=is_external, location=f"{path.name}.data")
     return path
 
 
 def test_inputs_are_made_up_and_the_same_every_time(tmp_path: Path) -> None:
     model = OnnxModel.of(saved(tmp_path / "my model.onnx"))
     first, second = model.inputs(), model.inputs()
-    assert [(name, one.dtype.str, one.shape) for name, one in first.items()] == [
+    assert [(name, array.dtype.str, array.shape) for name, array in first.items()] == [
         ("at", "<i8", (3,)),
         ("x", "<f2", (2, 2)),
     ]
@@ -52,23 +54,23 @@ def test_sets_of_inputs_are_of_one_model(tmp_path: Path) -> None:
         (tmp_path / "in" / name).mkdir(parents=True)
         np.array([start, 1, 2], np.int64).tofile(tmp_path / "in" / name / "at.raw")
         np.zeros((2, 2), np.float16).tofile(tmp_path / "in" / name / "x.raw")
-    one, other = OnnxModel.each(path, 0.1, inputs=tmp_path / "in")
-    assert (str(one), str(other), one == other) == ("m.onnx#a", "m.onnx#b", False)
-    assert one.without_inputs == other.without_inputs == OnnxModel.of(path)
+    first, other = OnnxModel.each(path, 0.1, inputs=tmp_path / "in")
+    assert (str(first), str(other), first == other) == ("m.onnx#a", "m.onnx#b", False)
+    assert first.without_inputs == other.without_inputs == OnnxModel.of(path)
     files = OnnxFiles(tmp_path / "cache")
-    assert files.path(one) == files.path(other)
-    assert files.path(one).name.startswith("m.onnx-")
+    assert files.path(first) == files.path(other)
+    assert files.path(first).name.startswith("m.onnx-")
     changed = OnnxModel.of(saved(path, weight=1.0))
-    assert changed.without_inputs != one.without_inputs
-    assert files.path(changed) != files.path(one)
+    assert changed.without_inputs != first.without_inputs
+    assert files.path(changed) != files.path(first)
 
 
 def test_outputs_are_compared_where_a_tolerance_is_given(tmp_path: Path) -> None:
     path = saved(tmp_path / "m.onnx")
-    plain, within = OnnxModel.of(path), OnnxModel.of(path, 0.1)
+    plain, tolerant = OnnxModel.of(path), OnnxModel.of(path, 0.1)
     assert (plain.compared, plain.tolerance) == (False, 0.0)
-    assert (within.compared, within.tolerance) == (True, 0.1)
-    assert plain != within
+    assert (tolerant.compared, tolerant.tolerance) == (True, 0.1)
+    assert plain != tolerant
     assert plain == OnnxModel.of(path)
     assert Model("tiny").compared
     for wrong in (-1.0, float("inf"), float("nan")):
@@ -78,14 +80,14 @@ def test_outputs_are_compared_where_a_tolerance_is_given(tmp_path: Path) -> None
 
 def test_weights_beside_the_model_are_part_of_it(tmp_path: Path) -> None:
     inside = OnnxModel.of(saved(tmp_path / "m.onnx"))
-    path = saved(tmp_path / "n.onnx", beside=True)
+    path = saved(tmp_path / "n.onnx", is_external=True)
     assert (tmp_path / "n.onnx.data").stat().st_size == 4800
-    beside = OnnxModel.of(path)
-    assert len(beside.serialized()) >= len(inside.serialized()) > 4800
-    saved(path, beside=True, weight=0.25)
+    model = OnnxModel.of(path)
+    assert len(model.serialized()) >= len(inside.serialized()) > 4800
+    saved(path, is_external=True, weight=0.25)
     with pytest.raises(ConfigError, match=r"n\.onnx: was changed while it was in use"):
-        beside.serialized()
-    assert OnnxModel.of(path).digest != beside.digest
+        model.serialized()
+    assert OnnxModel.of(path).digest != model.digest
     (tmp_path / "n.onnx.data").unlink()
     with pytest.raises(
         ConfigError, match=r"n\.onnx: its weights in 'n\.onnx\.data' cannot be read"
@@ -94,8 +96,8 @@ def test_weights_beside_the_model_are_part_of_it(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_compiled(tmp_path: Path) -> None:
-    said = r"d\.onnx: input at: dimension 0 \(batch\) is not fixed, .*make_dynamic_shape_fixed"
-    with pytest.raises(ConfigError, match=said):
+    message = r"d\.onnx: input at: dimension 0 \(batch\) is not fixed, .*make_dynamic_shape_fixed"
+    with pytest.raises(ConfigError, match=message):
         OnnxModel.of(saved(tmp_path / "d.onnx", "batch"))
     (tmp_path / "text").write_text("hello")
     with pytest.raises(ConfigError, match="text: cannot be read as an ONNX model"):
@@ -103,12 +105,12 @@ def test_what_cannot_be_compiled(tmp_path: Path) -> None:
 
 
 def test_what_is_seen_of_a_model_from_outside(tmp_path: Path) -> None:
-    surface = OnnxSurface.of(saved(tmp_path / "m.onnx", beside=True))
-    assert [str(one) for one in surface.inputs] == [
+    surface = OnnxSurface.of(saved(tmp_path / "m.onnx", is_external=True))
+    assert [str(tensor) for tensor in surface.inputs] == [
         "at (24 bytes of int64)",
         "x (8 bytes of float16)",
     ]
-    assert [str(one) for one in surface.require_outputs(tmp_path / "m.onnx")] == [
+    assert [str(tensor) for tensor in surface.require_outputs(tmp_path / "m.onnx")] == [
         "y (3600 bytes of float32)",
         "z (8 bytes of float16)",
     ]
@@ -122,17 +124,17 @@ def test_weights_are_read_from_the_folder_of_the_model_alone(tmp_path: Path, inn
     """Also those of a graph within the graph, which no list of initializers names."""
     folder = tmp_path / "model"
     folder.mkdir()
-    path = saved(folder / "m.onnx", beside=True)
+    path = saved(folder / "m.onnx", is_external=True)
     (tmp_path / "secret").write_bytes((folder / "m.onnx.data").read_bytes())
     (folder / "link").symlink_to(tmp_path / "secret")
     (folder / "short").write_bytes(b"1")
 
-    def says(place: str) -> str:
+    def error_for(place: str) -> str:
         model = onnx.load(path, load_external_data=False)
         tensor = model.graph.initializer[0]
         if inner:
-            held = helper.make_graph([], "held", [], [], [tensor])
-            node = helper.make_node("If", ["x"], ["y"], then_branch=held)
+            graph = helper.make_graph([], "held", [], [], [tensor])
+            node = helper.make_node("If", ["x"], ["y"], then_branch=graph)
             del model.graph.initializer[:]
             model.graph.node.append(node)
             tensor = node.attribute[0].g.initializer[0]
@@ -143,11 +145,11 @@ def test_weights_are_read_from_the_folder_of_the_model_alone(tmp_path: Path, inn
             OnnxModel.of(folder / "changed.onnx")
         return str(error.value)
 
-    assert "'../secret', which has a name that leads elsewhere" in says("../secret")
-    assert "which has an absolute name" in says(str(tmp_path / "secret"))
-    assert "cannot be read: is a link, and links in a folder are not followed" in says("link")
-    assert "has not the" in says("short")
-    assert "cannot be read: No such file" in says("nowhere")
+    assert "'../secret', which has a name that leads elsewhere" in error_for("../secret")
+    assert "which has an absolute name" in error_for(str(tmp_path / "secret"))
+    assert "cannot be read: is a link, and links in a folder are not followed" in error_for("link")
+    assert "has not the" in error_for("short")
+    assert "cannot be read: No such file" in error_for("nowhere")
     with pytest.raises(ConfigError, match="has a name that leads elsewhere"):
         OnnxSurface.of(_renamed(path, "../secret"))
 

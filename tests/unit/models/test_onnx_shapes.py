@@ -18,8 +18,8 @@ from tests.planted import Graph
 from tests.properties import reached, reaches
 
 
-def _saved(made: onnx.ModelProto, folder: Path) -> Path:
-    onnx.save(made, folder / "model.onnx")
+def _saved(model: onnx.ModelProto, folder: Path) -> Path:
+    onnx.save(model, folder / "model.onnx")
     return folder / "model.onnx"
 
 
@@ -81,14 +81,14 @@ def test_a_model_is_read_again_where_it_was_changed(tmp_path: Path) -> None:
 def test_large_tensors_are_left_out_and_all_shapes_are_told(tmp_path: Path) -> None:
     graph = Graph(0, (1, 64))
     x = graph.add("MatMul", "x", graph.weight(64, 64))
-    made = graph.model(graph.add("Relu", graph.add("Identity", x)))
-    del made.graph.value_info[:]
-    path = _saved(made, tmp_path)
+    model = graph.model(graph.add("Relu", graph.add("Identity", x)))
+    del model.graph.value_info[:]
+    path = _saved(model, tmp_path)
     assert path.stat().st_size > 64 * 64 * 4 > shaped(path).ByteSize()
     kinds = OnnxNodes.of(path).kinds
     assert set(kinds.values()) == {"float32 [1, 64]"}
     assert len(kinds) == 4
-    assert OnnxModel.of(path).build() == made
+    assert OnnxModel.of(path).build() == model
 
 
 _DIMENSION = st.sampled_from((-1, 0, 1, 2, 7, 2**31, 2**63 - 1))
@@ -100,7 +100,7 @@ _HOSTILE = st.one_of(
         st.sampled_from((0, 1, 2, 8, 9, 14, 16, 22, 99)),
     ),
     st.builds(
-        lambda ops: model([onnx.helper.make_node(*one) for one in ops]),
+        lambda ops: model([onnx.helper.make_node(*op) for op in ops]),
         st.lists(
             st.tuples(
                 st.sampled_from(("Relu", "Loop", "If", "Split", "QuantizeLinear", "NoSuchOp", "")),

@@ -15,7 +15,7 @@ SUFFIXES = {"float32": "float", "uint8": "8bit", "uint16": "16bit"}
 
 def ends_of(name: str) -> dict[str, onnx.TypeProto.Tensor]:
     built = Model(name).build().graph
-    return {one.name: one.type.tensor_type for one in (*built.input, *built.output)}
+    return {tensor.name: tensor.type.tensor_type for tensor in (*built.input, *built.output)}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -28,7 +28,7 @@ def test_an_operator_is_a_valid_model_of_its_type(name: str) -> None:
     assert types == {np.dtype(model.data_type)} == {np.dtype(model.output_type)}
     assert name.endswith(f"-{SUFFIXES[model.data_type]}")
     (x,) = model.inputs().values()
-    assert tuple(one.dim_value for one in ends["x"].shape.dim) == x.shape
+    assert tuple(side.dim_value for side in ends["x"].shape.dim) == x.shape
     assert x.dtype == model.data_type
 
 

@@ -23,7 +23,7 @@ from tests.properties import reached, reaches
 
 SIZES = st.lists(
     st.builds(
-        lambda own, spill: Size(own + spill, spill),
+        lambda private, spill: Size(private + spill, spill),
         st.integers(1, 30),
         st.integers(0, 20),
     ),
@@ -61,8 +61,8 @@ def test_the_first_domain_with_room_takes_a_context(
 def test_what_is_freed_can_be_taken_again() -> None:
     sizes = [Size(6), Size(5), Size(4)]
     moves = [Move("load", 0), Move("free", 0), Move("load", 1), Move("load", 2), Move("load", 0)]
-    found = forecast(sizes, moves, Room(10))
-    assert found == Forecast(3, RefusedLoad(3, 0, 5), ((1, 2),), (9,))
+    outcome = forecast(sizes, moves, Room(10))
+    assert outcome == Forecast(3, RefusedLoad(3, 0, 5), ((1, 2),), (9,))
     assert forecast(sizes, moves[:-1], Room(10)) == Forecast(3, None, ((1, 2),), (9,))
 
 
@@ -80,9 +80,9 @@ def test_what_is_freed_of_a_shared_buffer_is_what_only_it_needed() -> None:
     moves = [Move("load", 0), Move("load", 1), Move("free", 0), Move("load", 2), Move("free", 1)]
     moves.append(Move("load", 1))
     rooms = (Room(budget) for budget in (5, 7, 8, 9))
-    found = [forecast(sizes, moves, room, share_spill_fill=True).loads for room in rooms]
+    loads = [forecast(sizes, moves, room, share_spill_fill=True).loads for room in rooms]
     # own 2, 4, 2, 6, 4, 6 beside the largest buffer of 4, 4, 3, 3, 1, 3: 6, 8, 9 and 9 behind loads
-    assert found == [0, 1, 2, 4]
+    assert loads == [0, 1, 2, 4]
 
 
 def test_one_spill_fill_buffer_for_all_of_a_domain() -> None:
@@ -98,33 +98,33 @@ def test_one_spill_fill_buffer_for_all_of_a_domain() -> None:
 @reaches(0.3)
 @given(SIZES, ROOMS, st.booleans())
 def test_a_forecast_holds_together(sizes: list[Size], room: Room, share: bool) -> None:
-    found = resident(sizes, room, share_spill_fill=share)
-    held = [context for domain in found.domains for context in domain]
-    assert sorted(held) == list(range(found.loads))
-    assert all(used <= room.budget for used in found.used)
-    assert found.fits == (found.loads == len(sizes))
+    outcome = resident(sizes, room, share_spill_fill=share)
+    loaded = [context for domain in outcome.domains for context in domain]
+    assert sorted(loaded) == list(range(outcome.loads))
+    assert all(used <= room.budget for used in outcome.used)
+    assert outcome.fits == (outcome.loads == len(sizes))
     more = resident(sizes, replace(room, sessions=room.sessions + 1), share_spill_fill=share)
-    assert more.loads >= found.loads
-    if found.refused is not None:
+    assert more.loads >= outcome.loads
+    if outcome.refused is not None:
         reached()
-        assert (found.refused.load, found.refused.context) == (found.loads, found.loads)
-        assert found.refused.missing > 0
+        assert (outcome.refused.load, outcome.refused.context) == (outcome.loads, outcome.loads)
+        assert outcome.refused.missing > 0
         lone = replace(room, sessions=1)
         alone = resident(sizes, lone, share_spill_fill=share)
         assert alone.refused is not None
         just = Room(lone.budget + alone.refused.missing)
         assert resident(sizes, just, share_spill_fill=share).loads > alone.loads
     if not share and room.sessions == 1:
-        assert resident(sizes, room, share_spill_fill=True).loads >= found.loads
+        assert resident(sizes, room, share_spill_fill=True).loads >= outcome.loads
 
 
 @given(SIZES, ROOMS)
 def test_what_would_help_is_true(sizes: list[Size], room: Room) -> None:
-    told = {one.change: one for one in changes(sizes, room)}
+    by_change = {alternative.change: alternative for alternative in changes(sizes, room)}
     each_fits = all(size.total <= room.budget for size in sizes)
-    assert told["sequential"].fits == each_fits
-    assert any(name.startswith("only the last") for name in told) == each_fits
-    for name, one in told.items():
+    assert by_change["sequential"].fits == each_fits
+    assert any(name.startswith("only the last") for name in by_change) == each_fits
+    for name, alternative in by_change.items():
         if name.startswith("only the last"):
             span = int(name.split()[3])
             moves = schedule(len(sizes), "window", span).moves
@@ -135,10 +135,10 @@ def test_what_would_help_is_true(sizes: list[Size], room: Room) -> None:
             number = int(name.split()[0])
             assert resident(sizes, Room(room.budget, number)).fits
             assert number == 1 or not resident(sizes, Room(room.budget, number - 1)).fits
-        assert 0 <= one.loads <= len(sizes)
+        assert 0 <= alternative.loads <= len(sizes)
     if room.sessions == 1:
-        assert told["smallest first"].loads >= resident(sizes, room).loads
-        assert told["smallest first"].loads >= told["largest first"].loads
+        assert by_change["smallest first"].loads >= resident(sizes, room).loads
+        assert by_change["smallest first"].loads >= by_change["largest first"].loads
 
 
 def test_the_ways_out_of_four_contexts_that_do_not_fit_together() -> None:
@@ -155,7 +155,7 @@ def test_the_ways_out_of_four_contexts_that_do_not_fit_together() -> None:
     all_kept = "only the last 4 kept loaded (--residency window --window 4)"
     assert Alternative(all_kept, True, 4) in changes(sizes, Room(16))
     assert Alternative("shared spill-fill, largest first", True, 4) in changes(sizes, Room(12))
-    assert [one.fits for one in changes([Size(5)], Room(4))] == [False] * 5 + [True]
+    assert [alternative.fits for alternative in changes([Size(5)], Room(4))] == [False] * 5 + [True]
 
 
 def test_merged_and_split() -> None:
@@ -168,15 +168,15 @@ def test_merged_and_split() -> None:
 
 def test_the_answer_names_the_first_that_does_not_fit() -> None:
     contexts = [FitContext(name, 40, 10, "measured") for name in ("a.bin", "b.bin", "c.bin")]
-    told = fit("2.51.0", contexts, Room(100), "given")
-    assert not told.fits
-    assert told.first_refused is not None
-    assert (told.first_refused.name, told.first_refused.missing_bytes) == ("c.bin", 20)
-    text = "\n".join(fit_lines(told))
+    answer = fit("2.51.0", contexts, Room(100), "given")
+    assert not answer.fits
+    assert answer.first_refused is not None
+    assert (answer.first_refused.name, answer.first_refused.missing_bytes) == ("c.bin", 20)
+    text = "\n".join(fit_lines(answer))
     assert "PD 0 [################################........] 80 of 100 bytes, 2 contexts" in text
     assert "2 contexts fit, the next does not (c.bin, 40 bytes): 20 bytes are missing" in text
     assert text.count("takes more than its data") == 1
-    guessed = [replace(one, source="metadata") for one in contexts]
+    guessed = [replace(context, source="metadata") for context in contexts]
     assert "more than its data" not in "\n".join(fit_lines(fit("1", guessed, Room(100), "given")))
     assert "    shared spill-fill, largest first: all fit" in text
     assert fit("2.51.0", contexts, Room(100), "given", residency="sequential").fits
@@ -196,15 +196,20 @@ def test_the_answer_names_the_first_that_does_not_fit() -> None:
 def test_a_context_that_is_refused_alone_never_fits() -> None:
     well = FitContext("a.bin", 40, 10, "measured")
     silent = replace(well, source="metadata", problem="no word")
-    told = fit("2.51.0", [silent], Room(100), "given")
-    assert told.fits
-    assert "a.bin: at least 40 bytes; loaded alone: no word" in list(fit_lines(told))
+    answer = fit("2.51.0", [silent], Room(100), "given")
+    assert answer.fits
+    assert "a.bin: at least 40 bytes; loaded alone: no word" in list(fit_lines(answer))
     refused = replace(silent, name="b.bin", problem="5000", refused=True, diagnosis="newer")
     for room, residency in product((None, Room(100)), RESIDENCIES):
         for contexts, loads in (([refused], 0), ([well, refused] * 200, 1)):
-            told = fit("2.47.0", contexts, room, "given", residency=residency)
-            assert (told.fits, told.loads, told.changes, told.most) == (False, loads, (), None)
-            lines = list(fit_lines(told))
+            answer = fit("2.47.0", contexts, room, "given", residency=residency)
+            assert (answer.fits, answer.loads, answer.changes, answer.most) == (
+                False,
+                loads,
+                (),
+                None,
+            )
+            lines = list(fit_lines(answer))
             assert lines[:2] == ["b.bin: refused by QNN 2.47.0; loaded alone: 5000", "    newer"]
             assert lines[2].startswith("does not fit: QNN 2.47.0 refuses 1 context even alone"), (
                 lines
@@ -216,20 +221,20 @@ def test_a_context_that_is_refused_alone_never_fits() -> None:
 
 def test_what_fits_is_told_how_many_would() -> None:
     contexts = [FitContext(name, size, 0, "measured") for name, size in (("a", 40), ("b", 10))]
-    for wanted, room, most in (
+    for listed, room, most in (
         (contexts, Room(100), 4),
         (contexts[:1] * 2, Room(100, 3), 6),
         (contexts, None, None),
         (contexts * 3, Room(100), None),
     ):
-        told = fit("2.51.0", wanted, room, "given")
-        assert told.most == most
-        assert any(line.endswith(f"loaded: {most}") for line in fit_lines(told)) == bool(most)
+        answer = fit("2.51.0", listed, room, "given")
+        assert answer.most == most
+        assert any(line.endswith(f"loaded: {most}") for line in fit_lines(answer)) == bool(most)
 
 
 def test_a_context_that_just_fits_need_not_be_split() -> None:
     size = Size(100)
     for budget, split in ((size.total, False), (size.total - 1, True)):
-        told = [one.change for one in changes([size], Room(budget))]
-        assert any(one.startswith("context 0 split into") for one in told) is split
-        assert ("1 protection domain" in told) is not split
+        alternatives = [alternative.change for alternative in changes([size], Room(budget))]
+        assert any(change.startswith("context 0 split into") for change in alternatives) is split
+        assert ("1 protection domain" in alternatives) is not split

@@ -18,15 +18,17 @@ def quantised(
     zero: object = np.uint8(0),
     *,
     turned: bool = False,
-    held: str = "initializer",
+    place: str = "initializer",
     kind: int = TensorProto.FLOAT,
 ) -> onnx.ModelProto:
     """A model that quantises its input x, or takes it quantised, and gives it back."""
     values = {"scale": np.asarray(scale, "f4"), "zero": np.asarray(zero)}
     tensors = [numpy_helper.from_array(value, name) for name, value in values.items()]
     nodes = []
-    if held == "constant":
-        nodes = [helper.make_node("Constant", [], [one.name], value=one) for one in tensors]
+    if place == "constant":
+        nodes = [
+            helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in tensors
+        ]
     name = "x"
     if turned:
         nodes.append(helper.make_node("Transpose", ["x"], ["t"]))
@@ -39,7 +41,7 @@ def quantised(
         "g",
         [helper.make_tensor_value_info("x", kind, [40, 50])],
         [helper.make_tensor_value_info("y", back, None)],
-        tensors if held == "initializer" else [],
+        tensors if place == "initializer" else [],
     )
     return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)])
 
@@ -51,11 +53,11 @@ def quantised(
         (quantised(0.25, np.uint8(128)), {"x": (-32.0, 31.75)}),
         (quantised(0.5, np.int16(0)), {"x": (-16384.0, 16383.5)}),
         (quantised(turned=True), {"x": (0.0, 127.5)}),
-        (quantised(held="constant"), {"x": (0.0, 127.5)}),
+        (quantised(place="constant"), {"x": (0.0, 127.5)}),
         (quantised(kind=TensorProto.INT8, zero=np.int8(3)), {"x": (-128, 127)}),
         # each row has a scale of its own
         (quantised([0.5] * 50, np.zeros(50, "u1")), {}),
-        (quantised(held="nowhere"), {}),
+        (quantised(place="nowhere"), {}),
         (quantised(np.nan), {}),
         (quantised(np.inf), {}),
         (quantised(-1.0), {}),
@@ -67,7 +69,7 @@ def test_ranges(model: onnx.ModelProto, ranges: dict[str, tuple[float, float]]) 
 
 
 @pytest.mark.parametrize(
-    ("model", "low", "high", "told"),
+    ("model", "low", "high", "message"),
     [
         (quantised(0.25, np.uint8(128)), -32, 31.75, IN_RANGE),
         (quantised(kind=TensorProto.INT8, zero=np.int8(3)), -128, 127, IN_RANGE),
@@ -75,14 +77,14 @@ def test_ranges(model: onnx.ModelProto, ranges: dict[str, tuple[float, float]]) 
     ],
 )
 def test_inputs_fill_the_range(
-    model: onnx.ModelProto, low: float, high: float, told: str, tmp_path: Path
+    model: onnx.ModelProto, low: float, high: float, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(model, path)
-    made = OnnxModel.of(path)
-    x = made.inputs()["x"]
+    onnx_model = OnnxModel.of(path)
+    x = onnx_model.inputs()["x"]
     assert low <= x.min() < low + (high - low) / 20
     assert high - (high - low) / 20 < x.max() <= high
-    assert made.inputs_are == told
+    assert onnx_model.inputs_are == message
     np.save(tmp_path / "x.npy", x)
     assert OnnxModel.of(path, inputs=tmp_path / "x.npy").inputs_are == READ

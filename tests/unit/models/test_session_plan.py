@@ -72,9 +72,9 @@ def test_contexts_come_again_and_again_and_outputs_of_the_first_ones_are_saved()
     binaries = [step.fields["file"] for step in plan.steps if step.verb == "context-load"]
     assert binaries == ["/two.bin", "/one.bin", "/two.bin", "/one.bin"]
     steps = executed(contexts, 3, "/out")
-    told = [(step.fields["context"], step.fields["graph"]) for step in steps]
+    pairs = [(step.fields["context"], step.fields["graph"]) for step in steps]
     # what has no expected outputs is executed twice: they are compared with each other
-    assert told == [("0", "0"), *[("0", "1")] * 2, ("1", "1"), ("2", "0"), *[("2", "1")] * 2]
+    assert pairs == [("0", "0"), *[("0", "1")] * 2, ("1", "1"), ("2", "0"), *[("2", "1")] * 2]
     saved = [[path for path in map(str, step.fields.values()) if "/out/" in path] for step in steps]
     assert saved == [
         ["/out/0.0.0.raw", "/out/0.0.1.raw"],

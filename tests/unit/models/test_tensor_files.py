@@ -24,7 +24,7 @@ BINARY = Path("/mine/model.bin")
 
 
 @pytest.mark.parametrize(
-    ("names", "named", "left"),
+    ("names", "named", "others"),
     [
         (["mask_0.raw", "x.raw"], "x.raw mask_0.raw", ""),
         (["X.bin", "mask_0.raw", "readme.txt"], "X.bin mask_0.raw", "readme.txt"),
@@ -33,10 +33,10 @@ BINARY = Path("/mine/model.bin")
         (["1", "a", "02"], "", "1 02 a"),
     ],
 )
-def test_whose_a_file_of_a_folder_is(names: list[str], named: str, left: str) -> None:
-    found = match_files([Path(name) for name in names], [X, MASK])
-    assert [" ".join(map(str, one)) for one in found[:2]] == [named, left]
-    assert found[2] == (X, MASK)[len(named.split()) :]
+def test_whose_a_file_of_a_folder_is(names: list[str], named: str, others: str) -> None:
+    matched = match_files([Path(name) for name in names], [X, MASK])
+    assert [" ".join(map(str, paths)) for paths in matched[:2]] == [named, others]
+    assert matched[2] == (X, MASK)[len(named.split()) :]
 
 
 @pytest.mark.parametrize("names", [("X", "x"), ("a:0", "a_0")])
@@ -44,8 +44,8 @@ def test_tensors_that_are_called_nearly_alike_have_files_of_their_own(
     names: Sequence[str],
 ) -> None:
     tensors = [Tensor(name, 4, "float32") for name in names]
-    found, _, missing = match_files([Path(f"{name}.raw") for name in names], tensors)
-    assert [file.stem for file in found] == [*names]
+    named, _, missing = match_files([Path(f"{name}.raw") for name in names], tensors)
+    assert [file.stem for file in named] == [*names]
     assert not missing
     assert match_files([Path(f"{names[0]}.raw")], tensors)[2] == (tensors[1],)
 
@@ -72,22 +72,22 @@ def test_raw_files_are_used_as_they_lie_and_arrays_by_their_content(
     assert files.resolve("inputs", listed, [X, MASK], BINARY)[0].stat().st_size == 8
 
 
-@pytest.mark.parametrize("what", ["inputs", "expected"])
+@pytest.mark.parametrize("field", ["inputs", "expected"])
 def test_a_file_of_another_name_beside_those_of_tensors_is_never_taken(
-    what: str, files: TensorFiles, tmp_path: Path
+    field: str, files: TensorFiles, tmp_path: Path
 ) -> None:
     for name in ("x.raw", "maks_0.raw"):
         (tmp_path / name).write_bytes(b"12345678")
-    told = (
-        f"^{BINARY}: {what}: {tmp_path} has no file for mask:0 \\(4 bytes of uint8\\); "
+    message = (
+        f"^{BINARY}: {field}: {tmp_path} has no file for mask:0 \\(4 bytes of uint8\\); "
         "maks_0.raw is called like none, did you mean 'mask:0'\\?$"
     )
-    with pytest.raises(ConfigError, match=told):
-        files.resolve(what, tmp_path, [X, MASK], BINARY)
+    with pytest.raises(ConfigError, match=message):
+        files.resolve(field, tmp_path, [X, MASK], BINARY)
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "is_warned_of"),
     [
         (["0.raw", "1.raw"], False),
         (["1.raw", "2.npy"], False),
@@ -99,7 +99,7 @@ def test_a_file_of_another_name_beside_those_of_tensors_is_never_taken(
     ],
 )
 def test_files_that_neither_names_nor_numbers_give_to_tensors_are_told_of_once(
-    names: list[str], told: bool, files: TensorFiles, tmp_path: Path, logged: Logged
+    names: list[str], is_warned_of: bool, files: TensorFiles, tmp_path: Path, logged: Logged
 ) -> None:
     for name in names:
         np.save(tmp_path / "of", np.zeros(2, "<f4"))
@@ -111,19 +111,19 @@ def test_files_that_neither_names_nor_numbers_give_to_tensors_are_told_of_once(
     first, second = sorted(names)
     order = "is called like a tensor: they are taken in the order of their names"
     line = f"inputs: no file in {tmp_path} {order}: {first} as x, {second} as y"
-    assert logged.warnings == [line] * told
+    assert logged.warnings == [line] * is_warned_of
 
 
 @pytest.mark.parametrize("form", ["raw", "npy"])
 @pytest.mark.parametrize(
-    ("what", "told"),
+    ("field", "message"),
     [
         ("inputs", "what targets make of NaN need not agree"),
         ("expected", "only NaN agrees with it"),
     ],
 )
 def test_a_file_with_nan_is_told_once_by_its_name(
-    what: str, told: str, form: str, files: TensorFiles, tmp_path: Path, logged: Logged
+    field: str, message: str, form: str, files: TensorFiles, tmp_path: Path, logged: Logged
 ) -> None:
     content = np.array([np.nan, 2], "<f4")
     file = tmp_path / f"x.{form}"
@@ -132,10 +132,10 @@ def test_a_file_with_nan_is_told_once_by_its_name(
     else:
         content.tofile(file)
     for _ in range(2):
-        (found,) = files.resolve(what, (file,), [X], BINARY)
-        assert found.read_bytes() == content.tobytes()
+        (path,) = files.resolve(field, (file,), [X], BINARY)
+        assert path.read_bytes() == content.tobytes()
     assert logged.warnings == [
-        f"{what}: {file} has NaN in 1 element of x (8 bytes of float32); {told}"
+        f"{field}: {file} has NaN in 1 element of x (8 bytes of float32); {message}"
     ]
 
 
@@ -150,7 +150,7 @@ def test_numbers_and_what_is_no_real_number_tell_nothing(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ({}, r"in has 0 files, and the graph takes 1: x \(8 bytes of float32\); .* \(x.npy\)"),
         ({"a.raw": b"12345678", "b.raw": b"12345678"}, "in has 2 files, and the graph takes 1"),
@@ -168,7 +168,7 @@ def test_numbers_and_what_is_no_real_number_tell_nothing(
     ],
 )
 def test_files_that_do_not_fit(
-    content: dict[str, bytes | np.ndarray] | None, told: str, files: TensorFiles, tmp_path: Path
+    content: dict[str, bytes | np.ndarray] | None, message: str, files: TensorFiles, tmp_path: Path
 ) -> None:
     folder = tmp_path / "in"
     for name, data in (content or {}).items():
@@ -179,12 +179,12 @@ def test_files_that_do_not_fit(
             np.save(folder / name, data)
     if content == {}:
         folder.mkdir()
-    with pytest.raises(ConfigError, match=f"^/mine/model.bin: inputs: .*{told}"):
+    with pytest.raises(ConfigError, match=f"^/mine/model.bin: inputs: .*{message}"):
         files.resolve("inputs", folder, [X], BINARY)
 
 
 @pytest.mark.parametrize(
-    ("data_type", "array", "taken"),
+    ("data_type", "array", "is_accepted"),
     [
         ("ufixed8", "u1", True),
         ("ufixed8", "i1", False),
@@ -200,12 +200,12 @@ def test_files_that_do_not_fit(
     ],
 )
 def test_elements_of_an_array_are_those_of_the_tensor(
-    data_type: str, array: str, taken: bool, files: TensorFiles, tmp_path: Path
+    data_type: str, array: str, is_accepted: bool, files: TensorFiles, tmp_path: Path
 ) -> None:
     values = np.array([1, 0], array)
     np.save(tmp_path / "x.npy", values)
     tensor = Tensor("x", values.nbytes, data_type)
-    if taken:
+    if is_accepted:
         (raw,) = files.resolve("expected", (tmp_path / "x.npy",), [tensor], BINARY)
         assert raw.read_bytes() == values.astype(values.dtype.newbyteorder("<")).tobytes()
         return
@@ -214,7 +214,7 @@ def test_elements_of_an_array_are_those_of_the_tensor(
 
 
 @pytest.mark.parametrize(
-    ("given", "shape", "cure"),
+    ("array_shape", "shape", "cure"),
     [
         ((3, 4), (3, 4), None),
         ((1, 3, 4), (3, 4), None),
@@ -227,21 +227,21 @@ def test_elements_of_an_array_are_those_of_the_tensor(
     ],
 )
 def test_an_array_has_the_shape_of_the_tensor(
-    given: tuple[int, ...],
+    array_shape: tuple[int, ...],
     shape: tuple[int, ...] | None,
     cure: str | None,
     files: TensorFiles,
     tmp_path: Path,
 ) -> None:
-    values = np.arange(12, dtype="f4").reshape(given)
+    values = np.arange(12, dtype="f4").reshape(array_shape)
     np.save(tmp_path / "x.npy", values)
     tensor = Tensor("x", 48, "float32", shape)
     if cure is None:
         (raw,) = files.resolve("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
         assert raw.read_bytes() == values.tobytes()
         return
-    told = f"x.npy has 48 bytes (float32, {given}, not {shape}: {cure}), and x "
-    with pytest.raises(ConfigError, match=re.escape(told)):
+    message = f"x.npy has 48 bytes (float32, {array_shape}, not {shape}: {cure}), and x "
+    with pytest.raises(ConfigError, match=re.escape(message)):
         files.resolve("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
 
 
@@ -277,10 +277,10 @@ def test_a_link_that_was_put_there_meanwhile_is_not_followed(
     np.save(tmp_path / "secret.npy", np.array([1, 2], "<f4"))
     (folder / name).write_bytes(b"x" * (tmp_path / "secret.npy").stat().st_size)
 
-    def then_swapped(*asked: Any) -> Any:
+    def then_swapped(*arguments: Any) -> Any:
         (folder / name).unlink()
         (folder / name).symlink_to(tmp_path / "secret.npy")
-        return match_files(*asked)
+        return match_files(*arguments)
 
     size = 8 if name == "x.npy" else (tmp_path / "secret.npy").stat().st_size
     tensor = Tensor("x", size, "float32" if name == "x.npy" else "uint8")
@@ -299,10 +299,10 @@ def test_files_of_unknown_tensors_are_no_links_either(tmp_path: Path) -> None:
     assert safe_files("inputs", folder / "2.raw", BINARY, cache) == (folder / "2.raw",)
     folder.chmod(0o777)
     copies = safe_files("inputs", folder, BINARY, cache)
-    assert [one.read_text() for one in copies] == ["2.raw", "10.raw"]
+    assert [path.read_text() for path in copies] == ["2.raw", "10.raw"]
     assert not set(copies) & set(of_mine)
-    gone = mock.patch.object(tensor_files, "in_name_order", return_value=(folder / "gone",))
-    with gone, pytest.raises(ConfigError, match=r"inputs: cannot read .*in: No such file"):
+    removed = mock.patch.object(tensor_files, "in_name_order", return_value=(folder / "gone",))
+    with removed, pytest.raises(ConfigError, match=r"inputs: cannot read .*in: No such file"):
         safe_files("inputs", folder, BINARY, cache)
 
 
@@ -319,7 +319,7 @@ def test_of_a_folder_where_others_write_a_copy_is_used(files: TensorFiles, tmp_p
 
 
 def test_no_folder_of_a_graph_leads_elsewhere(files: TensorFiles, tmp_path: Path) -> None:
-    """What a model calls its graphs is nobody's to choose, nor what lies in a folder of others."""
+    """Names of graphs and the content of a folder of others are untrusted."""
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret/x.raw").write_bytes(b"12345678")
     (tmp_path / "in").mkdir()
@@ -329,5 +329,5 @@ def test_no_folder_of_a_graph_leads_elsewhere(files: TensorFiles, tmp_path: Path
         read._tensor_files("inputs", tmp_path / "in", [X], "forward", BINARY)
     (tmp_path / "in/forward").unlink()
     (tmp_path / "secret").rename(tmp_path / "in/forward")
-    found = read._tensor_files("inputs", tmp_path / "in", [X], "forward", BINARY)
-    assert found == (tmp_path / "in/forward/x.raw",)
+    paths = read._tensor_files("inputs", tmp_path / "in", [X], "forward", BINARY)
+    assert paths == (tmp_path / "in/forward/x.raw",)

@@ -69,10 +69,10 @@ def elf_file(
     if verdef:
         tags += [(0x6FFFFFFC, BASE + places["def"]), (0x6FFFFFFD, len(defines))]
     dynamic = b"".join(struct.pack("<QQ" if wide else "<II", *tag) for tag in [*tags, (0, 0)])
-    at = start + len(body)
+    offset = start + len(body)
     segments = [
-        (1, 0, BASE, at + len(dynamic)),
-        (2, at, BASE + at, len(dynamic)),
+        (1, 0, BASE, offset + len(dynamic)),
+        (2, offset, BASE + offset, len(dynamic)),
         (4, places["note"], BASE + places["note"], len(note)),
     ]
     ident = b"\x7fELF" + bytes([2 if wide else 1, 1, 1]) + bytes(9)

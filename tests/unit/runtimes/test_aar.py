@@ -26,14 +26,14 @@ FILES = {
 
 
 def aar(files: dict[str, bytes], *, mode: int = 0) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             info = zipfile.ZipInfo(name)
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = mode << 16
             archive.writestr(info, content)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def source(folder: Path, content: bytes | None, version: str | None = None) -> AarSource:
@@ -44,15 +44,15 @@ def source(folder: Path, content: bytes | None, version: str | None = None) -> A
 
 
 def test_an_aar_is_a_source(tmp_path: Path) -> None:
-    one = source(tmp_path, aar(FILES))
-    assert one.versions("linux-arm64") == []
-    assert one.versions("android-arm64") == ["2.31.0.250130"]
-    runtime = one.runtime("2.31.0.250130", "android-arm64")
+    aar_source = source(tmp_path, aar(FILES))
+    assert aar_source.versions("linux-arm64") == []
+    assert aar_source.versions("android-arm64") == ["2.31.0.250130"]
+    runtime = aar_source.runtime("2.31.0.250130", "android-arm64")
     assert [file.path.name for file in runtime.files] == ["libQnnHtp.so", "libQnnHtpV73Skel.so"]
     assert runtime.htp_archs == (73,)
-    assert one.damage("2.31.0.250130", "android-arm64") == []
+    assert aar_source.damage("2.31.0.250130", "android-arm64") == []
     with pytest.raises(ConfigError, match="only"):
-        one.runtime("2.31.0.250130", "linux-x64")
+        aar_source.runtime("2.31.0.250130", "linux-x64")
 
 
 def test_a_version_can_be_given(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_version_can_be_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"", "no zip archive"),
         (b"PK", "no zip archive"),
@@ -77,11 +77,11 @@ def test_a_version_can_be_given(tmp_path: Path) -> None:
         (aar(FILES)[:-30], "no zip archive"),
     ],
 )
-def test_hostile_ones(tmp_path: Path, content: bytes, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_hostile_ones(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         source(tmp_path, content).versions("android-arm64")
-    left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
-    assert {name for name in left if name.endswith(".so")} == set()
+    remaining = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert {name for name in remaining if name.endswith(".so")} == set()
 
 
 def test_no_file(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_no_file(tmp_path: Path) -> None:
 @given(st.lists(st.tuples(st.integers(0, 1200), st.integers(0, 255)), min_size=1, max_size=8))
 def test_any_damage_is_survived(flips: list[tuple[int, int]]) -> None:
     content = bytearray(aar(FILES))
-    for at, value in flips:
-        content[at % len(content)] = value
+    for position, value in flips:
+        content[position % len(content)] = value
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with contextlib.suppress(InfraError, ConfigError):

@@ -57,10 +57,10 @@ def test_a_path_is_the_source_that_lies_there(
 
 
 @pytest.mark.parametrize(
-    ("path", "told"), [("notes.txt", "neither a folder nor an AAR"), ("x/y", "does not exist")]
+    ("path", "message"), [("notes.txt", "neither a folder nor an AAR"), ("x/y", "does not exist")]
 )
-def test_paths_that_are_no_source(path: str, told: str, places: Path) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_paths_that_are_no_source(path: str, message: str, places: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
         source_at(places / path, [], places / "cache")
 
 
@@ -129,6 +129,8 @@ def test_no_spec_is_lost(specs: list[str], targets: list[str]) -> None:
     for target in targets:
         for spec in specs:
             reached()
-            found = TABLE.get((spec, target))
-            told = any(spec in why for why in choice.reasons[target])
-            assert told if found is None else set(found) <= set(choice.runtimes[target])
+            resolved = TABLE.get((spec, target))
+            is_reported = any(spec in why for why in choice.reasons[target])
+            assert (
+                is_reported if resolved is None else set(resolved) <= set(choice.runtimes[target])
+            )

@@ -1,4 +1,4 @@
-"""What two sets of libraries share, and what changed."""
+"""Differences of two sets of libraries."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from harness.runtimes.difference import difference, plain_name
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("library")
     (folder / "a.c").write_text("int offered(void) { return 1; }")
-    made = folder / "libmade.so"
-    command = ["cc", "-shared", "-fPIC", "-nostdlib", "-o", str(made), str(folder / "a.c")]
+    path = folder / "libmade.so"
+    command = ["cc", "-shared", "-fPIC", "-nostdlib", "-o", str(path), str(folder / "a.c")]
     subprocess.run(command, check=True, timeout=60)
-    return made
+    return path
 
 
 def test_what_changed(library: Path, tmp_path: Path) -> None:
@@ -50,11 +50,11 @@ def test_files_are_paired_by_their_plain_names(library: Path, tmp_path: Path) ->
         LocalFile(library, "libsame.so", 10, "2" * 64),
         LocalFile(library, "libnew.so", 11, "5" * 64),
     ]
-    found = difference(old, new)
-    assert (found.gone, found.new, found.same) == (
+    changes = difference(old, new)
+    assert (changes.gone, changes.new, changes.same) == (
         {"libgone.so": 10},
         {"libnew.so": 11},
         ["libsame.so"],
     )
-    (change,) = found.changed
+    (change,) = changes.changed
     assert (change.name, change.problem) == ("liba.so", "it is not an ELF file")

@@ -66,18 +66,18 @@ def test_the_oldest_glibc(versions: list[str], oldest: tuple[int, int] | None) -
 
 @pytest.mark.parametrize(("bits", "machine"), [(64, "aarch64"), (32, "arm")])
 @pytest.mark.parametrize(
-    ("said", "pages"), [(0, None), (1, None), (0x1000, 4096), (1 << 16, 65536)]
+    ("alignment", "pages"), [(0, None), (1, None), (0x1000, 4096), (1 << 16, 65536)]
 )
-def test_how_large_pages_may_be(bits: int, machine: str, said: int, pages: int | None) -> None:
-    assert read_elf(elf_file(machine, bits=bits, pages=said)).page_bytes == pages
+def test_how_large_pages_may_be(bits: int, machine: str, alignment: int, pages: int | None) -> None:
+    assert read_elf(elf_file(machine, bits=bits, pages=alignment)).page_bytes == pages
 
 
 def test_the_least_aligned_part_that_is_loaded_decides() -> None:
     data = bytearray(elf_file(pages=0x4000))
     for segment, kind, pages in ((1, 2, 8), (2, 1, 0x1000)):
-        at = 64 + 56 * segment
-        struct.pack_into("<I", data, at, kind)
-        struct.pack_into("<Q", data, at + 48, pages)
+        offset = 64 + 56 * segment
+        struct.pack_into("<I", data, offset, kind)
+        struct.pack_into("<Q", data, offset + 48, pages)
     assert read_elf(bytes(data)).page_bytes == 0x1000
 
 
@@ -101,9 +101,9 @@ def test_a_file_that_was_cut_off(length: int) -> None:
 
 def test_a_list_of_versions_that_names_itself_ends() -> None:
     data = bytearray(elf_file(needs={"libc.so.6": ["GLIBC_2.17"]}))
-    at = data.index(b"GLIBC_2.17\0") + 11
-    struct.pack_into("<H", data, at + 2, 65535)
-    struct.pack_into("<I", data, at + 16 + 12, 0x80000000)  # the next one: far outside
+    offset = data.index(b"GLIBC_2.17\0") + 11
+    struct.pack_into("<H", data, offset + 2, 65535)
+    struct.pack_into("<I", data, offset + 16 + 12, 0x80000000)  # the next one: far outside
     with pytest.raises(ElfError):
         read_elf(bytes(data))
 
@@ -117,8 +117,8 @@ def test_more_versions_than_there_can_be() -> None:
 def test_the_same_record_over_and_over_ends() -> None:
     """Records may overlap: a step of 1 through a long list must still end soon."""
     data = bytearray(elf_file(needs={"libc.so.6": ["GLIBC_2.17"]}, content=bytes(1 << 16)))
-    at = data.index(b"GLIBC_2.17\0") + 11
-    struct.pack_into("<I", data, at + 12, 1)
+    offset = data.index(b"GLIBC_2.17\0") + 11
+    struct.pack_into("<I", data, offset + 12, 1)
     count = data.rindex(struct.pack("<QQ", 0x6FFFFFFF, 1))
     struct.pack_into("<Q", data, count + 8, 1 << 60)
     with pytest.raises(ElfError):
@@ -126,7 +126,7 @@ def test_the_same_record_over_and_over_ends() -> None:
 
 
 def refused_or_read(data: bytes) -> bool:
-    """Whether it is read; what is read of anything is bounded and harmless."""
+    """Return True if it is read; facts of any bytes are bounded and harmless."""
     try:
         facts = read_elf(data)
     except ElfError:
@@ -158,6 +158,6 @@ def test_any_bytes(data: bytes) -> None:
 def test_changed_bytes(data: bytes, changes: list[tuple[int, bytes]]) -> None:
     changed = bytearray(data)
     for place, value in changes:
-        at = place % len(data)
-        changed[at : at + len(value)] = value
+        offset = place % len(data)
+        changed[offset : offset + len(value)] = value
     refused_or_read(bytes(changed))

@@ -74,7 +74,7 @@ def test_builds(name: str, content: bytes, build: SdkBuild | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "same"),
+    ("build", "right", "same"),
     [
         (("2.51.0", "260929181845"), ("2.51.0", "260929181845"), True),
         (("2.51.0", "260929181845"), ("", "260929181845"), True),
@@ -85,9 +85,9 @@ def test_builds(name: str, content: bytes, build: SdkBuild | None) -> None:
         (("2.51.0", ""), ("2.50.40", ""), False),
     ],
 )
-def test_the_same_build(left: tuple[str, str], right: tuple[str, str], same: bool) -> None:
-    assert SdkBuild(*left).agrees_with(SdkBuild(*right)) is same
-    assert SdkBuild(*right).agrees_with(SdkBuild(*left)) is same
+def test_the_same_build(build: tuple[str, str], right: tuple[str, str], same: bool) -> None:
+    assert SdkBuild(*build).agrees_with(SdkBuild(*right)) is same
+    assert SdkBuild(*right).agrees_with(SdkBuild(*build)) is same
 
 
 def test_the_arch_that_the_content_says() -> None:
@@ -100,8 +100,8 @@ def test_the_arch_that_the_content_says() -> None:
 def test_ort_and_its_plugin() -> None:
     core = library_facts("libonnxruntime.so.1.26.0", elf_file(defines=["VERS_1.26.0"]))
     assert core.ort_version == "1.26.0"
-    asks = elf_file(content=b"QNN EP requires ORT >= 1.%u (API %u).\0")
-    assert library_facts("libonnxruntime_providers_qnn.so", asks).negotiates
+    negotiating = elf_file(content=b"QNN EP requires ORT >= 1.%u (API %u).\0")
+    assert library_facts("libonnxruntime_providers_qnn.so", negotiating).negotiates
     assert not library_facts("libonnxruntime_providers_qnn.so", elf_file()).negotiates
 
 
@@ -152,8 +152,8 @@ def test_what_is_kept_is_what_was_read(
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'[{"name": 1}]', b"\xff" * 40])
 def test_a_damaged_file_costs_time_only(content: bytes, runtime: Runtime, tmp_path: Path) -> None:
     read = KnownFacts(tmp_path).of(runtime)
-    (kept,) = (tmp_path / "facts").iterdir()
-    kept.write_bytes(content)
+    (cached,) = (tmp_path / "facts").iterdir()
+    cached.write_bytes(content)
     assert KnownFacts(tmp_path).of(runtime) == read
 
 

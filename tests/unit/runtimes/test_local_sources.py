@@ -100,10 +100,10 @@ def test_the_version_of_a_tree(
 @reaches(0.3)
 @given(damaged("version: 2.36.1.250708\n"), damaged(HEADER), damaged("qairt-2.31.0.250130"))
 def test_any_text_beside_a_tree_is_survived(yaml: str, header: str, folder: str) -> None:
-    found = sdk_version(yaml, header, folder)
-    if found is not None:
+    version = sdk_version(yaml, header, folder)
+    if version is not None:
         reached()
-        assert any(found in text for text in (yaml, header, folder)), found
+        assert any(version in text for text in (yaml, header, folder)), version
     short = short_version(folder)
     assert short is None or short in folder
 
@@ -194,10 +194,10 @@ def test_links_within_a_tree_are_followed_and_the_tree_may_be_one(tmp_path: Path
     assert "lib/libQnnHtp.so" in {file.name for file in runtime.files}
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_no_tree(tmp_path: Path, there: bool) -> None:
+@pytest.mark.parametrize("exists", [True, False])
+def test_no_tree(tmp_path: Path, exists: bool) -> None:
     path = tmp_path / "sdk"
-    if there:
+    if exists:
         path.mkdir()
     with pytest.raises(ConfigError, match=r"runtimes\.sdk\.path: .*(no QAIRT SDK|not a folder)"):
         SdkSource("sdk", path, tmp_path).versions("linux-x64")
@@ -241,8 +241,10 @@ def test_a_folder_that_does_not_tell(tmp_path: Path) -> None:
     source = FolderSource("mine", folder, tmp_path / "cache")
     with pytest.raises(ConfigError, match=r"runtimes\.mine\.version: .*do not name"):
         source.versions("linux-x64")
-    told = FolderSource("mine", folder, tmp_path / "c", version="2.20.0", target="linux-arm64")
-    assert told.versions("linux-arm64") == ["2.20.0"]
+    configured = FolderSource(
+        "mine", folder, tmp_path / "c", version="2.20.0", target="linux-arm64"
+    )
+    assert configured.versions("linux-arm64") == ["2.20.0"]
 
 
 def test_a_folder_without_libraries(tmp_path: Path) -> None:
@@ -279,12 +281,12 @@ def test_hashes_are_remembered_and_had_anew_after_damage(tmp_path: Path) -> None
     library.write_bytes(b"content")
     files = {"lib.so": library}
     first = HashCache(tmp_path / "cache", tmp_path).hashed(files)
-    (kept,) = (tmp_path / "cache/ledgers").iterdir()
-    whole = kept.read_bytes()
+    (ledger,) = (tmp_path / "cache/ledgers").iterdir()
+    whole = ledger.read_bytes()
     for rubbish in (b"", b"[]", b'{"files": {"x": {"sha256": "00"}}}', b"\xff"):
-        kept.write_bytes(rubbish)
+        ledger.write_bytes(rubbish)
         assert HashCache(tmp_path / "cache", tmp_path).hashed(files) == first
-        assert kept.read_bytes() == whole
+        assert ledger.read_bytes() == whole
     library.unlink()
     with pytest.raises(InfraError, match="cannot read"):
         HashCache(tmp_path / "cache", tmp_path).hashed(files)

@@ -36,10 +36,10 @@ BOMB = b"""<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b 
 
 
 def test_coordinates() -> None:
-    one = Coordinates.parse("com.qualcomm.qti:qnn-runtime:2.49.0")
-    assert one.folder == "com/qualcomm/qti/qnn-runtime"
-    assert one.file("aar") == "com/qualcomm/qti/qnn-runtime/2.49.0/qnn-runtime-2.49.0.aar"
-    assert str(one) == "com.qualcomm.qti:qnn-runtime:2.49.0"
+    coordinates = Coordinates.parse("com.qualcomm.qti:qnn-runtime:2.49.0")
+    assert coordinates.folder == "com/qualcomm/qti/qnn-runtime"
+    assert coordinates.file("aar") == "com/qualcomm/qti/qnn-runtime/2.49.0/qnn-runtime-2.49.0.aar"
+    assert str(coordinates) == "com.qualcomm.qti:qnn-runtime:2.49.0"
     assert Coordinates.parse("a:b").version is None
 
 
@@ -82,15 +82,15 @@ def test_damaged_files(content: bytes) -> None:
 
 @reaches(0.01)
 @given(st.binary(max_size=200), st.integers(0, len(POM)))
-def test_any_bytes_are_survived(noise: bytes, at: int) -> None:
+def test_any_bytes_are_survived(noise: bytes, position: int) -> None:
     for whole in (METADATA, POM):
         for read in (metadata_versions, pom_dependencies):
             try:
-                found = read(whole[:at] + noise + whole[at + len(noise) :])
+                parsed = read(whole[:position] + noise + whole[position + len(noise) :])
             except ValueError:
                 continue
             reached()
-            assert len(found) <= 9
+            assert len(parsed) <= 9
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ CXX = {"libc++_shared.so"}
 def select(
     files: Iterable[OneFile], backend: str, engine: str, arch: int | None, **more: Any
 ) -> tuple[OneFile, ...]:
-    """What a phone gets of these files."""
+    """Return the files that a phone gets."""
     whole = Runtime("2.51.0", "android-arm64", Path(), tuple(files))
     return narrowed(whole, backend, engine, arch, **more).files
 
@@ -141,13 +141,13 @@ def test_the_cxx_runtime_of_a_wheel_comes_along() -> None:
     st.dictionaries(st.text(max_size=3), st.lists(st.text(max_size=3), max_size=3)),
 )
 def test_any_names_are_survived(
-    there: list[str],
+    names: list[str],
     backend: Backend,
     engine: Driver,
     arch: int | None,
     needed: dict[str, list[str]],
 ) -> None:
-    files = [OneFile(name) for name in there]
+    files = [OneFile(name) for name in names]
     chosen = select(files, backend, engine, arch, needed=needed)
     assert set(chosen) <= set(files)
     assert select(chosen, backend, engine, arch, needed=needed) == chosen

@@ -57,7 +57,7 @@ def test_an_aar(catalog: Catalog, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("files", "told"),
+    ("files", "message"),
     [
         ({"x.txt": b""}, "holds 0 libraries of ORT"),
         ({"a/libonnxruntime.so": ORT, "b/libonnxruntime.so": ORT}, "holds 2 libraries of ORT"),
@@ -66,10 +66,10 @@ def test_an_aar(catalog: Catalog, tmp_path: Path) -> None:
     ],
 )
 def test_places_that_are_none(
-    files: dict[str, bytes], told: str, catalog: Catalog, tmp_path: Path
+    files: dict[str, bytes], message: str, catalog: Catalog, tmp_path: Path
 ) -> None:
     place = folder_with(tmp_path / "place", files)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         catalog.ort.resolve(str(place), "linux-arm64")
 
 

@@ -96,13 +96,17 @@ def test_which_file_of_a_wheel_is_the_library(name: str, is_it: bool) -> None:
 
 
 def test_a_runtime_with_ort() -> None:
-    made = joined(RUNTIME, "1.26.0", [ORT, file(f"onnxruntime_qnn/{PLUGIN}")])
-    assert (made.qnn_version, made.ort_version, made.target) == ("2.51.0", "1.26.0", "linux-x64")
-    assert made.library_dirs == ("onnxruntime_qnn", "onnxruntime_qnn.libs", "onnxruntime/capi")
-    assert made.key != RUNTIME.key
-    assert {one.name for one in RUNTIME.files} < {one.name for one in made.files}
-    assert ort_library_of(made) == "libonnxruntime.so.1.26.0"
-    assert made.key == joined(RUNTIME, "1.26.0", [file(f"onnxruntime_qnn/{PLUGIN}"), ORT]).key
+    combined = joined(RUNTIME, "1.26.0", [ORT, file(f"onnxruntime_qnn/{PLUGIN}")])
+    assert (combined.qnn_version, combined.ort_version, combined.target) == (
+        "2.51.0",
+        "1.26.0",
+        "linux-x64",
+    )
+    assert combined.library_dirs == ("onnxruntime_qnn", "onnxruntime_qnn.libs", "onnxruntime/capi")
+    assert combined.key != RUNTIME.key
+    assert {file.name for file in RUNTIME.files} < {file.name for file in combined.files}
+    assert ort_library_of(combined) == "libonnxruntime.so.1.26.0"
+    assert combined.key == joined(RUNTIME, "1.26.0", [file(f"onnxruntime_qnn/{PLUGIN}"), ORT]).key
 
 
 def test_another_ort_makes_another_runtime() -> None:
@@ -122,11 +126,11 @@ def wheels(tmp_path: Path) -> OrtLibraries:
 
 
 def test_a_runtime_with_an_ort_of_its_own_stays_as_it_is(wheels: OrtLibraries) -> None:
-    own = replace(RUNTIME, ort_version="1.22.0", source="aar")
-    assert wheels.join(own, "1.22.0", []) is own
-    assert wheels.join(own, None, []) is own
+    with_ort = replace(RUNTIME, ort_version="1.22.0", source="aar")
+    assert wheels.join(with_ort, "1.22.0", []) is with_ort
+    assert wheels.join(with_ort, None, []) is with_ort
     with pytest.raises(ConfigError, match=r"brings ORT 1\.22\.0 of its own"):
-        wheels.join(own, "1.26.0", [])
+        wheels.join(with_ort, "1.26.0", [])
 
 
 def test_a_runtime_without_plug_in_takes_no_ort(wheels: OrtLibraries) -> None:

@@ -67,9 +67,9 @@ def test_the_cause_is_told(warnings: str, cause: str | None) -> None:
     ],
 )
 def test_other_failures(output: str, line: str) -> None:
-    told = essential_line(output)
-    assert line in told
-    assert "index.example" not in told
+    essence = essential_line(output)
+    assert line in essence
+    assert "index.example" not in essence
 
 
 def test_a_long_line_is_cut() -> None:

@@ -277,13 +277,13 @@ FAULTS: list[tuple[PreflightInput, str, str, tuple[str, ...], str]] = [
     *(
         (
             replace(
-                where,
-                device=replace(where.device, soc=None, htp_arch=68),
+                place,
+                device=replace(place.device, soc=None, htp_arch=68),
                 contexts=[C("c.bin", "2.51.0", 68, has_floats=True), C("d.bin", "2.51.0", 68)],
             ),
-            *("context-floats", severity, ("c.bin",), said),
+            *("context-floats", severity, ("c.bin",), message),
         )
-        for where, severity, said in (
+        for place, severity, message in (
             (
                 replace(ON_BOARD, files=(*without(S, K), stub(68), skel(68))),
                 "warning",
@@ -382,17 +382,19 @@ FAULTS: list[tuple[PreflightInput, str, str, tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("subject", "code", "severity", "files", "says"),
+    ("subject", "code", "severity", "files", "message"),
     FAULTS,
     ids=[f"{number}-{fault[1]}" for number, fault in enumerate(FAULTS)],
 )
 def test_a_fault_is_the_only_thing_found(
-    subject: PreflightInput, code: str, severity: str, files: tuple[str, ...], says: str
+    subject: PreflightInput, code: str, severity: str, files: tuple[str, ...], message: str
 ) -> None:
-    found = preflight(subject)
-    assert [(one.code, one.severity, one.files) for one in found] == [(code, severity, files)]
-    assert says in f"{found[0].explanation} {found[0].fix}"
-    assert found[0].thread == CODES[code].thread
+    findings = preflight(subject)
+    assert [(finding.code, finding.severity, finding.files) for finding in findings] == [
+        (code, severity, files)
+    ]
+    assert message in f"{findings[0].explanation} {findings[0].fix}"
+    assert findings[0].thread == CODES[code].thread
 
 
 def test_every_code_is_in_the_table_of_faults() -> None:
@@ -401,7 +403,7 @@ def test_every_code_is_in_the_table_of_faults() -> None:
 
 def test_the_worst_comes_first() -> None:
     subject = replace(ON_BOARD, files=with_(stub(73, b""))[1:], qnn_version="2.50.40")
-    assert [one.severity for one in preflight(subject)] == ["error", "warning", "info"]
+    assert [finding.severity for finding in preflight(subject)] == ["error", "warning", "info"]
 
 
 def test_a_finding_as_a_line() -> None:
@@ -412,8 +414,8 @@ def test_a_finding_as_a_line() -> None:
 
 def test_a_wrong_file_is_not_told_twice() -> None:
     """An Android stub on Linux: that its libc.so is missing follows from that."""
-    found = preflight(replace(ON_BOARD, files=with_(android(S))))
-    assert [one.code for one in found] == ["wrong-libc"]
+    findings = preflight(replace(ON_BOARD, files=with_(android(S))))
+    assert [finding.code for finding in findings] == ["wrong-libc"]
 
 
 def test_the_codes_are_documented() -> None:
@@ -444,9 +446,9 @@ facts = st.builds(
 )
 def test_any_facts(files: list[LibraryFacts], device: TargetFacts, version: str | None) -> None:
     context = ContextFacts("c", version, 73)
-    found: list[Finding] = preflight(
+    findings: list[Finding] = preflight(
         PreflightInput(files, device, contexts=[context], qnn_version=version, ort_version=version)
     )
-    if found:
+    if findings:
         reached()
-    assert all(one.explanation and one.fix for one in found)
+    assert all(finding.explanation and finding.fix for finding in findings)

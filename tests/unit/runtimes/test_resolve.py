@@ -1,4 +1,4 @@
-"""What a user may write for a QNN version, and what becomes of the files of a wheel."""
+"""Version specs of users, and uses of the files of a wheel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_versions_that_exist(spec: str, versions: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("2.99.0", "unknown QNN version '2.99.0'"),
         ("2.5", "unknown QNN version '2.5'"),
@@ -46,10 +46,10 @@ def test_versions_that_exist(spec: str, versions: list[str]) -> None:
         ("2.51.0.1", "unknown QNN version '2.51.0.1'"),
     ],
 )
-def test_versions_that_do_not(spec: str, told: str) -> None:
+def test_versions_that_do_not(spec: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_versions(spec, field="--qnn")
-    assert caught.value.problem == told
+    assert caught.value.problem == message
     assert caught.value.field == "--qnn"
     assert caught.value.choices is not None
     assert set(caught.value.choices) == {*ALL, "latest", "all"}
@@ -59,12 +59,12 @@ def test_versions_that_do_not(spec: str, told: str) -> None:
 @given(damaged("2.51.0,2.47.0") | damaged("latest") | damaged("2.48"))
 def test_any_text_is_a_version_or_a_config_error(spec: str) -> None:
     try:
-        found = resolve_versions(spec)
+        versions = resolve_versions(spec)
     except ConfigError:
         return
     reached()
-    assert set(found) <= set(ALL)
-    assert len(set(found)) == len(found) > 0
+    assert set(versions) <= set(ALL)
+    assert len(set(versions)) == len(versions) > 0
 
 
 def test_versions_are_in_order() -> None:
@@ -75,9 +75,9 @@ def test_a_target_without_a_source(tmp_path) -> None:  # type: ignore[no-untyped
     catalog = Catalog(tmp_path)
     assert catalog.versions("linux-arm64") == ALL
     assert not catalog.is_cached("2.51.0", "linux-arm64")
-    for ask in (catalog.versions, lambda target: catalog.resolve("latest", target)):
+    for call in (catalog.versions, lambda target: catalog.resolve("latest", target)):
         with pytest.raises(ConfigError, match=r"android-arm64.*linux-x64, linux-arm64"):
-            ask("android-arm64")
+            call("android-arm64")
     with pytest.raises(ConfigError, match=r"2\.99\.0"):
         catalog.runtime("2.99.0", "linux-x64")
     assert not any(tmp_path.iterdir())
@@ -129,6 +129,8 @@ FILES = st.lists(
 
 
 @given(FILES, FILES)
-def test_a_content_key_stands_for_the_content(one: list[LocalFile], other: list[LocalFile]) -> None:
-    assert content_key(one) == content_key(reversed(one))
-    assert (content_key(one) == content_key(other)) == (set(one) == set(other))
+def test_a_content_key_stands_for_the_content(
+    first: list[LocalFile], other: list[LocalFile]
+) -> None:
+    assert content_key(first) == content_key(reversed(first))
+    assert (content_key(first) == content_key(other)) == (set(first) == set(other))

@@ -22,7 +22,7 @@ class FixedSource:
     def __init__(self, name: str, versions: dict[str, list[str]]) -> None:
         self.name = name
         self._versions = versions
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
 
     def versions(self, target: str) -> list[str]:
         return self._versions.get(target, [])
@@ -31,7 +31,7 @@ class FixedSource:
         return True
 
     def runtime(self, version: str, target: str) -> Runtime:
-        self.asked.append((version, target))
+        self.requests.append((version, target))
         return Runtime(version, target, Path(), (), source=self.name)
 
     def damage(self, version: str, target: str) -> list[str]:
@@ -86,7 +86,7 @@ def test_what_a_spec_means(catalog: Catalog, spec: str, target: str, expected: l
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("2.99", "unknown QNN version '2.99'"),
         (">=3", "no QNN version is >=3"),
@@ -95,10 +95,10 @@ def test_what_a_spec_means(catalog: Catalog, spec: str, target: str, expected: l
         (">=x", "'x' is not a version: numbers with dots, as in 2.51.0"),
     ],
 )
-def test_what_there_is_not(catalog: Catalog, spec: str, told: str) -> None:
+def test_what_there_is_not(catalog: Catalog, spec: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         catalog.resolve(spec, "android-arm64", field="--qnn")
-    assert caught.value.problem == told
+    assert caught.value.problem == message
 
 
 @pytest.mark.parametrize("spec", ["maven:latest", "maven:all", "maven:2.49.0", "maven:"])
@@ -187,17 +187,17 @@ def test_versions_in_order() -> None:
 def test_any_spec_is_chosen_or_a_config_error(spec: str, listed: list[str]) -> None:
     known = names({"a": listed, "b": ["2.51.0"]}, "b")
     try:
-        found = choose(spec, known)
+        chosen = choose(spec, known)
     except ConfigError:
         return
     reached()
-    assert set(found) <= set(known)
+    assert set(chosen) <= set(known)
 
 
 def test_a_name_means_the_same_as_another_wherever_it_means_anything(tmp_path: Path) -> None:
     here = FixedSource("here", {"linux-x64": ["2.51.0", "2.50.40"], "linux-arm64": ["2.51.0"]})
-    there = FixedSource("there", {"linux-arm64": ["2.51.0"]})
-    catalog = Catalog(tmp_path, sources=[here, there])
+    elsewhere = FixedSource("there", {"linux-arm64": ["2.51.0"]})
+    catalog = Catalog(tmp_path, sources=[here, elsewhere])
     both = ("linux-x64", "linux-arm64")
     assert catalog.is_same("here:2.51.0", "here:2.51", both)
     assert not catalog.is_same("here:2.51.0", "here:2.50.40", both)

@@ -29,6 +29,7 @@ from typing import Final
 from harness.core.cache import PRIVATE
 from harness.core.errors import InfraError
 from harness.core.names_inside import NotInsideError, create_inside, list_inside, open_below
+from harness.core.whole_file import disk_errors
 from harness.deploy.layout import ENTRY_FILE, base
 from harness.lab.devices import DEFAULT_WORKDIR
 from harness.simulator.storage import LOCK_FILE
@@ -67,26 +68,20 @@ class Instances:
 
     def storage(self, name: str) -> Path:
         """Return the storage folder of this run's device `name`. Raises InfraError."""
-        try:
-            with self._lock:
-                if self._closed:
-                    raise InfraError(f"{name} is not started: its run has ended")
-                return self._storage(name)
-        except OSError as error:
-            why = f"cannot make an instance of {name} in {self._runs}: {error.strerror or error}"
-            raise InfraError(why) from error
-
-    def _storage(self, name: str) -> Path:
-        with self._alone():
-            if self._descriptor is None:
-                self._remove_dead()
-                self._folder.mkdir(mode=PRIVATE, exist_ok=True)
-                self._descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-                fcntl.flock(self._descriptor, fcntl.LOCK_SH)
-            storage = self._folder / name
-            if not storage.exists():
-                self._begin(name)
-            return storage
+        with self._lock:
+            if self._closed:
+                raise InfraError(f"{name} is not started: its run has ended")
+            problem = f"cannot make an instance of {name} in {self._runs}"
+            with disk_errors(problem), self._alone():
+                if self._descriptor is None:
+                    self._remove_dead()
+                    self._folder.mkdir(mode=PRIVATE, exist_ok=True)
+                    self._descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+                    fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+                storage = self._folder / name
+                if not storage.exists():
+                    self._begin(name)
+                return storage
 
     def close(self) -> None:
         """Merge the devices' stores into the lasting ones and remove them, unless still in use."""

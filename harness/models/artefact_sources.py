@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
-from harness.containers.artefact import Artefact, ArtefactError, Blob, Piece
+from harness.containers.artefact import Artefact, ArtefactError, Blob
 from harness.containers.extract import piece_file
 from harness.containers.manifest import RunPlan
 from harness.containers.open import open_artefacts
@@ -174,11 +174,15 @@ def contexts_of(
     def tensors(blobs: Sequence[Blob]) -> list[Path] | None:
         return [file(blob) for blob in blobs] or None
 
+    def folder_of(root: Path | None, index: int) -> Path | None:
+        folder = own_folder(root, name)
+        return folder / str(index) if folder is not None and len(pieces) > 1 else folder
+
     sources = [
         ContextFile(
             file(piece),
-            inputs=_folder(options.inputs, name, index, pieces) or tensors(piece.inputs),
-            expected=_folder(options.expected, name, index, pieces) or tensors(piece.expected),
+            inputs=folder_of(options.inputs, index) or tensors(piece.inputs),
+            expected=folder_of(options.expected, index) or tensors(piece.expected),
             tolerance=options.tolerance or usual,
             graph=options.graph or (plan.graph if plan else None),
             name=f"{name}#{index}" if len(pieces) > 1 else name,
@@ -228,11 +232,6 @@ def _require_folders(field: str, root: Path | None, artefact: Artefact, pieces: 
     problem = f"there is no {folder / '0'}: each of the {pieces} contexts has its own folder there"
     hints = (f"; --engine {name} takes the files of the whole" for name in _run_whole(artefact))
     raise ConfigError(f"{problem}{''.join(hints)}", file=artefact.path, field=field)
-
-
-def _folder(root: Path | None, name: str, index: int, pieces: Sequence[Piece]) -> Path | None:
-    folder = own_folder(root, name)
-    return folder / str(index) if folder is not None and len(pieces) > 1 else folder
 
 
 def _warn_of_extras(root: Path | None, name: str, pieces: int) -> None:

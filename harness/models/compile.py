@@ -13,6 +13,7 @@ import logging
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -220,26 +221,22 @@ class ContextStore:
 
     def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
         """Return the references of models, without their contexts; raises as `get_many`."""
-        self._require_computed(models)
-        existing = {model: self._reference(model) for model in models}
-        if None in existing.values():
-            purpose = "computing references"
-            with locked(self._lock(compiler), purpose, timeout_s=_LOCK_TIMEOUT_S):
-                missing = [model for model in existing if self._reference(model) is None]
+        if any(self._computed(model) is None for model in models):
+            with self._locked(compiler, "computing references"):
+                missing = [model for model in dict.fromkeys(models) if not self._computed(model)]
                 self._build(self._catalog.compiler_host(compiler), missing, ())
-        self._require_computed(models)
-        references = [self._reference(model) for model in models]
-        if None in references:
+        references = list(filter(None, map(self._computed, models)))
+        if len(references) < len(models):
             raise InfraError(f"references went away from {self._root} while it was used")
-        return [reference for reference in references if reference is not None]
+        return references
 
-    def _require_computed(self, models: Sequence[Model]) -> None:
-        for model in models:
-            if model in self._wrong:
-                raise self._wrong[model]
+    def _computed(self, model: Model) -> Reference | None:
+        if model in self._wrong:
+            raise self._wrong[model]
+        return self._reference(model)
 
     def _reference(self, spec: Model) -> Reference | None:
-        folder = self._open(self._model_folder(spec), self._model_facts(spec))
+        folder = self._stored_model(spec)
         if folder is None:
             return None
         inputs, expected = folder.data["inputs"], folder.data["expected"]
@@ -248,14 +245,14 @@ class ContextStore:
             expected=tuple(folder.path / expected[name] for name in spec.outputs()),
         )
 
-    def _lock(self, compiler: str) -> Path:
-        return self._root / ".locks" / f"{compiler}.lock"
+    def _locked(self, compiler: str, purpose: str) -> AbstractContextManager[None]:
+        lock = self._root / ".locks" / f"{compiler}.lock"
+        return locked(lock, purpose, timeout_s=_LOCK_TIMEOUT_S)
 
     def _get_all(self, compiler: str, keys: Sequence[ContextKey]) -> None:
         if not self._missing(keys):
             return
-        purpose = f"compiling contexts with QNN {compiler}"
-        with locked(self._lock(compiler), purpose, timeout_s=_LOCK_TIMEOUT_S):
+        with self._locked(compiler, f"compiling contexts with QNN {compiler}"):
             # Another process may have compiled them meanwhile.
             if missing := self._missing(keys):
                 host = self._catalog.compiler_host(compiler)
@@ -272,13 +269,16 @@ class ContextStore:
             if key[0] in self._wrong:
                 self._known[key] = self._wrong[key[0]]
             if key not in self._known:
-                reference = self._open(self._model_folder(key[0]), self._model_facts(key[0]))
+                reference = self._stored_model(key[0])
                 binary = self._open(self._binary_folder(key), self._binary_facts(key))
                 if reference is None or binary is None:
                     missing.append(key)
                 else:
                     self._known[key] = _context(key, reference, binary)
         return missing
+
+    def _stored_model(self, spec: Model) -> VerifiedFolder | None:
+        return self._open(self._model_folder(spec), self._model_facts(spec))
 
     def _open(self, folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | None:
         try:
@@ -300,7 +300,7 @@ class ContextStore:
             references = {
                 spec: reference_job(spec, path)
                 for spec, path in models.items()
-                if self._open(self._model_folder(spec), self._model_facts(spec)) is None
+                if self._stored_model(spec) is None
             }
             key_by_folder = {self._binary_folder(key): key for key in keys}
             binaries = {
@@ -365,7 +365,7 @@ class ContextStore:
         self, key: ContextKey, job: CompileJob, path: Path, metadata: Mapping[str, Any]
     ) -> None:
         check_arch(metadata, job.complaint, key[2])
-        reference = self._open(self._model_folder(key[0]), self._model_facts(key[0]))
+        reference = self._stored_model(key[0])
         if reference is None:
             return
         sizes = (

@@ -182,14 +182,17 @@ class _Extraction:
         return manifest
 
     def _entry(self, artefact: Artefact, number: int) -> PieceEntry:
-        """Copy a piece, unless it is copied already, with the raw files that came with it."""
         piece, name, digest = artefact.pieces[number], None, None
         if piece.kind == "empty":
             _log.warning("%s: %s is empty: no file is written for it", artefact.path, piece.origin)
         else:
             place = _place(piece)
             digest = self.digests.get(place) or self.digests.setdefault(place, piece.sha256())
-            name = self._copy_blob(piece, _preferred_name(artefact, number))
+            preferred = piece.path.name  # a context binary in its own file keeps its name
+            if piece.path == artefact.path and len(artefact.pieces) > 1:
+                width = len(str(len(artefact.pieces) - 1))
+                preferred = f"{artefact.path.name}.{number:0{width}}"
+            name = self._copy_blob(piece, preferred)
         return PieceEntry(
             file=name,
             size=piece.size,
@@ -231,14 +234,3 @@ class _Extraction:
 
 def _place(blob: Blob) -> Blob:
     return Blob(blob.path, blob.offset, blob.size, "", root=blob.root)
-
-
-def _preferred_name(artefact: Artefact, number: int) -> str:
-    """Return the preferred name of a piece's file; a context binary in its own file keeps its."""
-    piece = artefact.pieces[number]
-    if piece.path != artefact.path:
-        return piece.path.name
-    if len(artefact.pieces) == 1:
-        return artefact.path.name
-    width = len(str(len(artefact.pieces) - 1))
-    return f"{artefact.path.name}.{number:0{width}}"

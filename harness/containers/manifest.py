@@ -242,7 +242,6 @@ def read_bundle(data: FileBytes) -> Artefact | None:
 
 
 def _files(data: FileBytes) -> Iterator[tuple[str, int, int]]:
-    """Yield name, offset and size of each file in a zip that compresses none."""
     try:
         with data.open() as file, open_archive(file, _LIMITS) as archive:
             members = archive.infolist()

@@ -112,7 +112,6 @@ def fields(data: FileBytes, offset: int, size: int, label: str) -> Iterator[Wire
 
 
 def _varint(data: FileBytes, offset: int, end: int, label: str) -> tuple[int, int]:
-    """Return a number and the offset after it."""
     value = 0
     for index, byte in enumerate(data.read(offset, min(10, end - offset), label)):
         value |= (byte & 0x7F) << (7 * index)
@@ -196,7 +195,6 @@ def _locations(data: FileBytes, item: WireField) -> Iterator[str]:
 
 
 def _epcontext(data: FileBytes, item: WireField) -> _Node | None:
-    """Return the node if it is an EPContext."""
     name = op_type = ""
     values: dict[str, int] = {}
     texts: dict[str, WireField] = {}
@@ -257,7 +255,6 @@ def _piece(data: FileBytes, node: _Node) -> Piece:
 
 
 def _side_file(data: FileBytes, cache: WireField, origin: str) -> Path:
-    """Return the file that a node names, in the folder of the model or below."""
     if cache.size > _MAX_PATH_BYTES:
         problem = f"{origin} names a file with {cache.size} bytes; a name has {_MAX_PATH_BYTES}"
         raise data.error(f"{problem} at most", cache.offset)
@@ -402,7 +399,6 @@ def _reporting(on_error: Callable[[ArtefactError], None] | None, path: Path) -> 
 def _open_listed(
     files: list[Path], origin: Path, folder: Path, on_error: Callable[[ArtefactError], None] | None
 ) -> list[Artefact]:
-    """Return the artefacts among files that were listed in a folder."""
     artefacts: list[Artefact] = []
     problems: dict[Path, ArtefactError] = {}
     ignored: list[Path] = []

@@ -290,7 +290,7 @@ class Deployer:
     def _deliver(self, sets: list[FileSet], deadline: Deadline) -> dict[str, str]:
         """Make the sets; return {name: folder in `sets`}."""
         using = [*self._using, *names_used(sets)]
-        damaged_before: dict[str, str] = {}
+        damaged_before: set[str] = set()
         for attempt in range(_ATTEMPTS):
             view = self._look(sets, using, deadline)
             folders = {file_set.name: view.find_set(file_set) for file_set in sets}
@@ -311,8 +311,18 @@ class Deployer:
             if not damaged:
                 new_folders = {file_set.name: f"{file_set.name}.{end}" for file_set in absent}
                 return {name: folder or new_folders[name] for name, folder in folders.items()}
-            self._check_damage(absent, damaged, damaged_before)
-            damaged_before |= damaged
+            files = {entry: file for file_set in absent for entry, file in file_set.entries.items()}
+            for entry in damaged_before & {entry for entry, sha256 in damaged.items() if sha256}:
+                # the device may name any entry
+                name = files[entry].name if entry in files else "a file"
+                raise DeviceRefused(
+                    f"{_titles(sets)}: {name} ({entry}) arrived damaged twice: its sha256 is "
+                    f"{damaged[entry]}",
+                    serial=self._serial,
+                )
+            number = counted(len(damaged), "file")
+            _log.info(f"{number} arrived damaged on {self._serial}; once more")
+            damaged_before |= damaged.keys()
         raise DeviceRefused(
             f"{_titles(sets)}: the store does not keep what is put into it", serial=self._serial
         )
@@ -388,7 +398,6 @@ class Deployer:
 
     @contextlib.contextmanager
     def _report_push(self, title: str, size: int) -> Iterator[None]:
-        """Report a push when it is over, however it ends."""
         started, start, problem = datetime.now(UTC), time.monotonic(), None
         try:
             yield
@@ -417,7 +426,6 @@ class Deployer:
         return self._store.install(folder, touch, packed, deadline, title)
 
     def _push(self, files: Mapping[str, LocalFile], folder: str, deadline: Deadline) -> None:
-        """Push files by their names in `folder`."""
         total = sum(file.size for file in files.values())
         items = [
             PushItem(file.path, f"{folder}/{name}", stored_mode(name), size=file.size)
@@ -481,22 +489,6 @@ class Deployer:
                 f"No space left on device: {title} needs {size} bytes, {free} bytes are free",
                 serial=self._serial,
             )
-
-    def _check_damage(
-        self, sets: list[FileSet], damaged: dict[str, str], damaged_before: dict[str, str]
-    ) -> None:
-        """Raise DeviceRefused for files that arrived damaged twice."""
-        for entry, sha256 in damaged.items():
-            if entry in damaged_before and sha256:
-                names = (
-                    file_set.entries[entry].name for file_set in sets if entry in file_set.entries
-                )
-                raise DeviceRefused(
-                    f"{_titles(sets)}: {next(names, 'a file')} ({entry}) arrived damaged twice: "
-                    f"its sha256 is {sha256}",
-                    serial=self._serial,
-                )
-        _log.info(f"{counted(len(damaged), 'file')} arrived damaged on {self._serial}; once more")
 
 
 def _titles(sets: Sequence[FileSet]) -> str:

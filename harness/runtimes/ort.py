@@ -194,9 +194,9 @@ def joined(runtime: Runtime, version: str, more: Iterable[LocalFile]) -> Runtime
 
 def ort_library_of(runtime: Runtime) -> str:
     """Return the name of ORT's C library in a runtime. Raises ConfigError if it has none (pure)."""
-    for file in runtime.files:
-        if PurePosixPath(file.name).name.startswith("libonnxruntime.so"):
-            return PurePosixPath(file.name).name
+    for name in (PurePosixPath(file.name).name for file in runtime.files):
+        if name.startswith("libonnxruntime.so"):
+            return name
     raise VersionError(f"{runtime.name} for {runtime.target} holds no ORT")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 # First and last code of each range and its component. Source: the MIN and MAX symbols in
 # error-codes.tsv.
@@ -165,29 +165,13 @@ def _note(symbols: tuple[str, ...], component: str) -> str:
 
 
 # OrtErrorCode in onnxruntime_c_api.h, by number.
-ORT_CODES: Final[Mapping[int, str]] = MappingProxyType(
-    dict(
-        enumerate(
-            (
-                "ORT_OK",
-                "ORT_FAIL",
-                "ORT_INVALID_ARGUMENT",
-                "ORT_NO_SUCHFILE",
-                "ORT_NO_MODEL",
-                "ORT_ENGINE_ERROR",
-                "ORT_RUNTIME_EXCEPTION",
-                "ORT_INVALID_PROTOBUF",
-                "ORT_MODEL_LOADED",
-                "ORT_NOT_IMPLEMENTED",
-                "ORT_INVALID_GRAPH",
-                "ORT_EP_FAIL",
-                "ORT_MODEL_LOAD_CANCELED",
-                "ORT_MODEL_REQUIRES_COMPILATION",
-                "ORT_NOT_FOUND",
-            )
-        )
-    )
+_ORT_NAMES: Final = (
+    "ORT_OK ORT_FAIL ORT_INVALID_ARGUMENT ORT_NO_SUCHFILE ORT_NO_MODEL ORT_ENGINE_ERROR "
+    "ORT_RUNTIME_EXCEPTION ORT_INVALID_PROTOBUF ORT_MODEL_LOADED ORT_NOT_IMPLEMENTED "
+    "ORT_INVALID_GRAPH ORT_EP_FAIL ORT_MODEL_LOAD_CANCELED ORT_MODEL_REQUIRES_COMPILATION "
+    "ORT_NOT_FOUND"
 )
+ORT_CODES: Final[Mapping[int, str]] = MappingProxyType(dict(enumerate(_ORT_NAMES.split())))
 
 MAX_CHAIN: Final = 40
 _MAX_LINE_CHARS: Final = 4000
@@ -298,8 +282,7 @@ TensorMemory = Literal["raw", "memhandle"]
 TENSOR_MEMORIES: Final[tuple[TensorMemory, ...]] = get_args(TensorMemory)
 
 
-@dataclass(frozen=True)
-class Documented:
+class Documented(NamedTuple):
     """The documented handling of I/O memory: time of allocation, and copies at each inference."""
 
     at_load: bool
@@ -309,10 +292,10 @@ class Documented:
 
 DOCUMENTED: Final[Mapping[tuple[TensorMemory, TensorMemory], Documented]] = MappingProxyType(
     {
-        ("raw", "raw"): Documented(at_load=True, at_first_inference=False, copied=True),
-        ("raw", "memhandle"): Documented(True, at_first_inference=False, copied=False),
-        ("memhandle", "raw"): Documented(False, at_first_inference=True, copied=True),
-        ("memhandle", "memhandle"): Documented(False, False, copied=False),
+        ("raw", "raw"): Documented(True, False, True),
+        ("raw", "memhandle"): Documented(True, False, False),
+        ("memhandle", "raw"): Documented(False, True, True),
+        ("memhandle", "memhandle"): Documented(False, False, False),
     }
 )
 """Keyed by how a context was prepared and how it is executed."""

@@ -20,7 +20,7 @@ class Soc:
     """One SoC by its marketing part number.
 
     `htp_arch` is 73 for v73, None for a DSP without HTP. `soc_model` is the id that QNN and ORT
-    use, which is not the kernel's /sys/devices/soc0/soc_id. `vtcm_mb` in MiB, `adreno` the GPU's
+    use, `soc_id` the kernel's in /sys/devices/soc0/soc_id. `vtcm_mb` in MiB, `adreno` the GPU's
     model number; None where no public source was found.
     """
 
@@ -29,27 +29,29 @@ class Soc:
     soc_model: int
     vtcm_mb: int | None = None
     adreno: str | None = None
+    soc_id: int | None = None
 
 
 # Ids and VTCM: QAIRT SDK docs ("Supported Snapdragon devices") and pytorch/executorch's
 # backends/qualcomm SoC table. Adreno 612 of QCS610: microsoft/onnxruntime#24004; the others are
-# the GPUs that the makers of the SoCs name. Older SDKs use 35 for QCM6490 and QCS6490.
+# the GPUs that the makers of the SoCs name. Kernel ids: dt-bindings/arm/qcom,ids.h of Linux.
+# Older SDKs use 35 for QCM6490 and QCS6490.
 _TABLE: Final = (
-    Soc("SM8350", 68, 30, 4),
+    Soc("SM8350", 68, 30, 4, soc_id=439),
     Soc("SA8295", 68, 39, 8),
-    Soc("QCM6490", 68, 93, 2, "643"),
-    Soc("QCS6490", 68, 93, 2, "643"),
-    Soc("SM8450", 69, 36, 8, "730"),
-    Soc("SM8475", 69, 42, 8),
+    Soc("QCM6490", 68, 93, 2, "643", soc_id=497),
+    Soc("QCS6490", 68, 93, 2, "643", soc_id=498),
+    Soc("SM8450", 69, 36, 8, "730", soc_id=457),
+    Soc("SM8475", 69, 42, 8, soc_id=530),
     Soc("SXR2230P", 69, 53, 8),
-    Soc("SM8550", 73, 43, 8, "740"),
-    Soc("QCS8550", 73, 43, 8, "740"),
+    Soc("SM8550", 73, 43, 8, "740", soc_id=519),
+    Soc("QCS8550", 73, 43, 8, "740", soc_id=603),
     Soc("SA8255", 73, 52, 8),
-    Soc("QCS9100", 73, 77, 8),
+    Soc("QCS9100", 73, 77, 8, soc_id=667),
     Soc("SSG2115P", 73, 46, 2),
-    Soc("SC8380XP", 73, 60),
-    Soc("SM8650", 75, 57, 8, "750"),
-    Soc("SM8750", 79, 69, 8, "830"),
+    Soc("SC8380XP", 73, 60, soc_id=555),
+    Soc("SM8650", 75, 57, 8, "750", soc_id=557),
+    Soc("SM8750", 79, 69, 8, "830", soc_id=618),
     Soc("SXR2330P", 79, 75, 8),
     Soc("SM8850", 81, 87, 8, "840"),
     Soc("SM8845", 81, 97, 8),
@@ -59,23 +61,6 @@ _TABLE: Final = (
     Soc("SM8250", None, 21),
 )
 
-# The ids in /sys/devices/soc0/soc_id: include/dt-bindings/arm/qcom,ids.h of Linux.
-KERNEL_SOC_IDS: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "SM8350": 439,
-        "QCM6490": 497,
-        "QCS6490": 498,
-        "SM8450": 457,
-        "SM8475": 530,
-        "SM8550": 519,
-        "QCS8550": 603,
-        "QCS9100": 667,
-        "SC8380XP": 555,
-        "SM8650": 557,
-        "SM8750": 618,
-    }
-)
-
 DEVICE_PD_BYTES: Final = 3840 << 20
 """The size of a DSP's protection domain: 4 GiB of addresses, of which about 3.75 are usable.
 
@@ -83,6 +68,9 @@ QAIRT SDK docs, "Multiple cDSP Sessions". One context cannot span two.
 """
 
 SOCS: Final[Mapping[str, Soc]] = MappingProxyType({soc.name: soc for soc in _TABLE})
+KERNEL_SOC_IDS: Final[Mapping[str, int]] = MappingProxyType(
+    {soc.name: soc.soc_id for soc in _TABLE if soc.soc_id is not None}
+)
 HTP_ARCHS: Final[tuple[int, ...]] = tuple(
     sorted({soc.htp_arch for soc in _TABLE if soc.htp_arch is not None})
 )

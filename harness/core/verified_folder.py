@@ -22,7 +22,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +40,7 @@ from harness.core.names_inside import (
     read_inside,
 )
 from harness.core.notices import progress_reporter
+from harness.core.platform import locking_process
 from harness.core.whole_file import (
     disk_errors,
     open_regular,
@@ -58,7 +59,6 @@ _MAX_MANIFEST_BYTES = 16 << 20
 _FILE_NAME = re.compile(r"[A-Za-z0-9_+=@,.-]+(?:/[A-Za-z0-9_+=@,.-]+)*")
 _ABANDONED_S = 24 * 3600.0
 _LOOK_S: Final = 0.5
-_MAX_NOTE_BYTES: Final = 1000
 _UNFINISHED = ".unfinished-"
 
 
@@ -98,15 +98,8 @@ def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | No
 
     Raises FolderChangedError if it exists and differs in any way.
     """
-    try:
-        raw = read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES)
-    except FileNotFoundError as error:
-        if not folder.exists():
-            return None
-        raise FolderChangedError(f"{MANIFEST} is missing") from error
-    except OSError as error:
-        raise FolderChangedError(f"{MANIFEST} cannot be read: {error}") from error
-    manifest = _parse(raw)
+    if (manifest := _read_manifest(folder)) is None:
+        return None
     if manifest["facts"] != parse_json(json.dumps(facts)):
         raise FolderChangedError("it was made from something else")
     files, touched = {}, False
@@ -121,16 +114,12 @@ def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | No
 
 def find_damage(folder: Path) -> list[str]:
     """Return the changes of a verified folder, reading every byte; none if it does not exist."""
+    damages = []
     try:
-        manifest = _parse(read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES))
+        manifest = _read_manifest(folder)
     except FolderChangedError as damage:
         return [str(damage)]
-    except FileNotFoundError:
-        return [f"{MANIFEST} is missing"] if folder.exists() else []
-    except OSError as error:
-        return [f"{MANIFEST} cannot be read: {error}"]
-    damages = []
-    for name, entry in manifest["files"].items():
+    for name, entry in manifest["files"].items() if manifest else ():
         try:
             _check(folder, name, entry | {"mtime_ns": -1})
         except FolderChangedError as damage:
@@ -199,8 +188,8 @@ def publish(folder: Path, final: Path) -> None:
 def locked(lock: Path, doing: str, *, timeout_s: float) -> Iterator[None]:
     """Hold a lock file in the block, while other processes wait; a dead holder's lock is free.
 
-    After half a second of waiting, the holder and its start are logged. Raises InfraError if
-    another process holds it for more than `timeout_s`.
+    After half a second of waiting, the holder is logged. Raises InfraError if another process
+    holds it for more than `timeout_s`.
     """
     holder = filelock.FileLock(lock)
     try:
@@ -209,53 +198,42 @@ def locked(lock: Path, doing: str, *, timeout_s: float) -> Iterator[None]:
             holder.acquire(timeout=min(_LOOK_S, timeout_s))
         except filelock.Timeout:
             _wait(holder, lock, doing, timeout_s)
-        write_json(_note(lock), {"pid": os.getpid(), "since": time.strftime("%H:%M:%S")})
     except OSError as error:
         holder.release()
         raise cache_problem(error) from error
     try:
         yield
     finally:
-        _note(lock).unlink(missing_ok=True)
         holder.release()
 
 
 def _wait(holder: filelock.BaseFileLock, lock: Path, doing: str, timeout_s: float) -> None:
     start = time.monotonic()
-    _log.warning(f"waiting for {_holder_of(lock)}, at {doing}")
+    _log.warning(f"waiting for {locking_process(lock)}, at {doing}")
     with progress_reporter("") as report:
         while (waited := time.monotonic() - start + _LOOK_S) < timeout_s:
-            report(f"waiting for {_holder_of(lock)}, at {doing}", int(waited), int(timeout_s), "s")
+            text = f"waiting for {locking_process(lock)}, at {doing}"
+            report(text, int(waited), int(timeout_s), "s")
             try:
                 holder.acquire(timeout=_LOOK_S)
                 return
             except filelock.Timeout:
                 pass
-    raise InfraError(f"{_holder_of(lock)} is at {doing} and did not finish within {timeout_s:g} s")
+    holding = locking_process(lock)
+    raise InfraError(f"{holding} is at {doing} and did not finish within {timeout_s:g} s")
 
 
 def holder_of(lock: Path) -> str | None:
-    """Describe the holder of a lock of `locked`, and since when it holds it; None if it is free."""
+    """Describe the holder of a lock of `locked`; None if it is free."""
     if not lock.exists():
         return None
     try:
         with filelock.FileLock(lock, timeout=0):
             return None
     except filelock.Timeout:
-        return _holder_of(lock)
+        return locking_process(lock)
     except OSError as error:
         raise cache_problem(error) from error
-
-
-def _holder_of(lock: Path) -> str:
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        note = read_json(_note(lock), _MAX_NOTE_BYTES)
-        return f"process {int(note['pid'])} (since {str(note['since'])[:8]})"
-    return "another process"
-
-
-def _note(lock: Path) -> Path:
-    return lock.with_name(f"{lock.name}.holder")
 
 
 def key_of(made_from: object) -> str:
@@ -332,9 +310,10 @@ def _check(folder: Path, name: str, entry: dict[str, Any]) -> bool:
     return True
 
 
-def _parse(raw: bytes) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a folder; None if there is no folder. Raises FolderChangedError."""
     try:
-        manifest = parse_json(raw)
+        manifest = parse_json(read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES))
         if manifest["format"] != _FORMAT:
             raise FolderChangedError(f"{MANIFEST} has another format")
         for name, entry in manifest["files"].items():
@@ -345,6 +324,12 @@ def _parse(raw: bytes) -> dict[str, Any]:
             bytes.fromhex(entry["sha256"])
         if not isinstance(manifest["facts"], dict) or not isinstance(manifest["data"], dict):
             raise TypeError("facts")
+    except FileNotFoundError as error:
+        if not folder.exists():
+            return None
+        raise FolderChangedError(f"{MANIFEST} is missing") from error
+    except OSError as error:
+        raise FolderChangedError(f"{MANIFEST} cannot be read: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FolderChangedError(f"{MANIFEST} is damaged") from error
     return dict(manifest)
@@ -383,9 +368,7 @@ class HashCache:
     def hashed(self, files: Mapping[str, Path]) -> dict[str, Hashed]:
         """Return the size and hash of each file, by the same keys. Raises InfraError."""
         known = self._read()
-        hashes = {}
-        for key, path in files.items():
-            hashes[key] = self._look(path, known.get(str(path)))
+        hashes = {key: self._look(path, known.get(str(path))) for key, path in files.items()}
         new = {str(path): hashes[key] for key, path in files.items()}
         if any(known.get(path) != entry for path, entry in new.items()):
             self._write(known | new)
@@ -408,35 +391,26 @@ class HashCache:
         # status and content are those of one file, even if it is replaced meanwhile
         with disk_errors(f"cannot read {path}"), open_regular(path) as file:
             status = os.fstat(file.fileno())
-            same = known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
-            if known is not None and same:
+            if known and (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns):
                 return known
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             return Hashed(status.st_size, status.st_mtime_ns, digest)
 
     def _read(self) -> dict[str, Hashed]:
-        try:
-            content = read_json(self._path, _MAX_BYTES)
-            return {str(path): _entry(entry) for path, entry in content["files"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return {}
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            files = read_json(self._path, _MAX_BYTES)["files"]
+            entries = {path: Hashed(**entry) for path, entry in files.items()}
+            if all(len(bytes.fromhex(entry.sha256)) == 32 for entry in entries.values()):
+                return entries
+        return {}
 
     def _write(self, entries: Mapping[str, Hashed]) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            files = {
-                path: {"size": entry.size, "mtime_ns": entry.mtime_ns, "sha256": entry.sha256}
-                for path, entry in entries.items()
-            }
+            files = {path: asdict(entry) for path, entry in entries.items()}
             write_json(self._path, {"files": files})
         except OSError as error:
             raise cache_problem(error) from error
-
-
-def _entry(fields: Any) -> Hashed:
-    if len(bytes.fromhex(fields["sha256"])) != 32:
-        raise ValueError("not a sha256")
-    return Hashed(int(fields["size"]), int(fields["mtime_ns"]), str(fields["sha256"]))
 
 
 Bring = Callable[[Path], tuple[Path, Mapping[str, str]]]

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import dropwhile
 from pathlib import Path
@@ -58,9 +58,7 @@ from harness.nightly.notifications import (
     ENOUGH_S,
     SENT,
     Message,
-    answer_text,
-    bisection,
-    first_bad_of,
+    answer_of,
     notify,
     run_command,
     run_module,
@@ -69,7 +67,6 @@ from harness.plugin.problem import read_problem
 from harness.report.ci import add_to_summary
 from harness.report.document import as_code
 from harness.report.projections import project
-from harness.results.record import CaseRecord
 from harness.results.run_folder import (
     INFO,
     JOURNAL,
@@ -90,6 +87,8 @@ _LAB_S: Final = 300.0
 _ENDING_S: Final = 90.0
 """The time in which a process of a killed night ends."""
 _FAIL_ON: Final = FailOn.parse("new,changed,added,vanished")
+_LAST_RUN_S: Final = 2400.0
+"""The time of a bisection after its limit, for the run under way and the reports."""
 _OTHER: Final = "tests without a device, or outputs that drift"
 """Failures of a run that are in no record, so that nobody knows whether they are new."""
 _REFUSED: Final = {
@@ -115,10 +114,6 @@ class Chain:
     def is_kept(self) -> bool:
         return (self.path / STATE).is_file()
 
-    @property
-    def _reports(self) -> str:
-        return self.night.named(self.reports)
-
     def _report(self, text: str) -> None:
         sys.stderr.write(f"nightly: {outgoing(text)} ({clock(self._left_s)} left)\n")
         sys.stderr.flush()
@@ -136,8 +131,9 @@ class Chain:
         except ConfigError as error:
             self._failed(error)
             raise
-        if self.night.run is not None and not (self._run_path / JOURNAL).is_file():
-            self._note(f"its run {self._run_path} is gone: its tests are run anew")
+        path = self.reports / str(self.night.run)
+        if self.night.run is not None and not (path / JOURNAL).is_file():
+            self._note(f"its run {path} is gone: its tests are run anew")
             self._save(done=tuple(step for step in self.night.done if step == "fetch"), run=None)
         steps = (self._fetch, self._run, self._compare, self._bisect, self._publish)
         while (step := self.night.next_step) is not None:
@@ -145,36 +141,30 @@ class Chain:
             try:
                 steps[STEPS.index(step)]()
                 self._save(done=(*self.night.done, step))
-            except OSError as error:
-                place = f"{error.filename}: " if error.filename else ""
-                why = error.strerror or error
-                problem = InfraError(f"nightly could not {step}: {place}{why}")
-                self._failed(problem)
-                raise problem from error
             except KeyboardInterrupt:
                 run = self._begun_run()
                 self._notify(summary(*self._so_far(run), "\nit was interrupted"))
                 raise
             except Exception as error:
-                self._failed(error)
-                raise
+                problem: Exception = error
+                if isinstance(error, OSError):
+                    place = f"{error.filename}: " if error.filename else ""
+                    why = error.strerror or error
+                    problem = InfraError(f"nightly could not {step}: {place}{why}")
+                self._failed(problem)
+                if problem is error:
+                    raise
+                raise problem from error
         return self.night
 
     def _so_far(self, run: RunFolder | None) -> tuple[Night, str]:
-        """Return the unfinished night as it is reported, and its headline.
-
-        It has no run if that cannot be read, which may be why it is unfinished.
-        """
+        """Return the unfinished night as it is reported, and its headline."""
         night = self.night.as_unfinished(None, None)
-        with contextlib.suppress(ConfigError):
+        with contextlib.suppress(ConfigError):  # an unreadable run may be why it is unfinished
             night = self.night.as_unfinished(run.run_id, run.coverage()) if run else night
         return night, f"### Devices: {night.verdict}"
 
     def _failed(self, error: Exception) -> None:
-        """Record why a step failed, and report the night as it is.
-
-        A night that was refused leaves nothing if it was the first of its kind.
-        """
         run = self._begun_run()
         refused = isinstance(error, ConfigError) and self.night.verdict is None and run is None
         night, head = self._so_far(run)
@@ -182,15 +172,15 @@ class Chain:
         with contextlib.suppress(OSError):  # the disk may be the problem
             self._save()
         self._notify(summary(night, head, reason))
-        if refused and not any(map(self.night.repeats, self._earlier())):
+        if refused and not any(map(self.night.repeats, self._earlier())):  # the first of its kind
             shutil.rmtree(self.path, ignore_errors=True)
             return
         with contextlib.suppress(OSError):
             if run is not None:
                 self._import(run)
             self._write_site(night.model_copy(update={"told": (*night.told, str(error))}))
-            problems = self.night.told
-            self._write_summary(summary(night.model_copy(update={"told": problems}), head, reason))
+            night = night.model_copy(update={"told": self.night.told})
+            self._write_summary(summary(night, head, reason))
 
     @property
     def _left_s(self) -> float:
@@ -281,10 +271,7 @@ class Chain:
     def _histories(
         self, run: RunFolder, base: RunFolder | None, known: Iterable[Issue]
     ) -> Histories:
-        """Return the histories of the cases that matter tonight.
-
-        Cases that ended otherwise than before are run again first, in a part of the time left.
-        """
+        """Run cases again that ended otherwise than before, in a part of the time left."""
         also = {case for issue in known if issue.state == "open" for case in issue.cases}
         by_case = histories(run, base, also)
         records = {record.case: record for record in run.contents().cases}
@@ -297,10 +284,8 @@ class Chain:
             most = counted(max(times.values()), "time")
             self._report(f"run again {counted(len(times), 'case')}, up to {most} each")
             write_json(file := self.path / AGAIN, times)
-            if (
-                self._pytest_run(2 * self._left_s * _SHARE_AGAIN, run, f"--qnn-again={file}")
-                is None
-            ):
+            room_s = 2 * self._left_s * _SHARE_AGAIN
+            if self._pytest_run(room_s, run, f"--qnn-again={file}") is None:
                 self._note("not all cases that ended otherwise than before were run again in time")
         # only attempts have been added: the run keeps its end, even if these were cut short
         code, others = self.night.run_exit_code, self.night.other_failures
@@ -312,16 +297,8 @@ class Chain:
         runs = (RunFolder(folder) for folder in reversed(run_folders(self.reports)))
         return next((run for run in runs if night in str(run.info().get("command"))), None)
 
-    @property
-    def _run_path(self) -> Path:
-        return self.reports / str(self.night.run)
-
-    @property
-    def _folder(self) -> RunFolder:
-        return RunFolder.open(self._run_path)
-
     def _compare(self) -> None:
-        run = self._folder
+        run = RunFolder.open(self.reports / str(self.night.run))
         before = [night for night in self._earlier() if self.night.follows(night)]
         base = base_of(run, before)
         known = before[0].issues if before else ()
@@ -329,10 +306,13 @@ class Chain:
         comparison = apply_history(compare_folders(base, run, _FAIL_ON, late=True), by_case)
         records = {record.case: record for record in run.contents().cases}
         flaky = {name for name, case in by_case.items() if case.is_flaky and case.now.failed}
-        attempts = (record for record in run.contents().records if _fails(record, flaky))
-        records |= {record.case: record for record in attempts}
+        records |= {
+            record.case: record
+            for record in run.contents().records
+            if record.case in flaky and record.is_bad and record.cause == "target"
+        }
         ids = {"run": run.run_id, "started": self.night.started, **self.night.place}
-        ids["reports"] = self._reports
+        ids["reports"] = self.night.named(self.reports)
         issues = follow_issues(known, comparison, records, **ids, histories=by_case)
 
         def command(failure: NewFailure) -> list[str] | None:
@@ -345,16 +325,12 @@ class Chain:
             "known issues that passed (--strict-known)": comparison.coverage.strict,
         }
         reasons = [*_FAIL_ON.reasons(comparison), *(name for name, is_so in also.items() if is_so)]
-        whole = view_of(
-            comparison,
-            reasons,
-            base=base.run_id if base else None,
-            run=run.run_id,
-        )
+        base_id = base.run_id if base else None
+        whole = view_of(comparison, reasons, base=base_id, run=run.run_id)
         write_whole(self.path / "comparison.md", markdown(whole).encode())
         write_whole(self.path / "comparison.html", page(whole).encode("utf-8", "replace"))
         self._save(
-            base=base.run_id if base else None,
+            base=base_id,
             verdict=f"{whole.verdict}{self.night.on_a_simulator}",
             coverage=comparison.coverage,
             lost=lost_by_device(run.contents().cases),
@@ -380,19 +356,18 @@ class Chain:
                 words = ["bisect", "--resume", str(folder.path)]
             words += ["--max-minutes", f"{left_s / 60:.3f}", "--json"]
             if folder is None or is_free(folder.path / LOG, min(left_s, _ENDING_S)):
-                code, result = bisection(words, left_s, self.night.folder)
+                code, result = run_command(words, left_s + _LAST_RUN_S, self.night.folder)
             else:  # it is not over: the next night tries again
                 self._note(f"another process is running {folder.path}")
                 code, result = InfraError.exit_code, None
             folder = BisectFolder.last_of(self.reports, search.case, search.since)
-            change = {"exit_code": code, "ended_in": self.night.night}
-            change |= {"answer": answer_text(result), "first_bad": first_bad_of(result)}
+            change = {"exit_code": code, "ended_in": self.night.night, **answer_of(result)}
             change["folder"] = folder.path.name if folder else None
             new = issue.model_copy(update={"search": search.model_copy(update=change)})
             self._save(issues=tuple(new if each is issue else each for each in self.night.issues))
 
     def _publish(self) -> None:
-        run = self._folder
+        run = RunFolder.open(self.reports / str(self.night.run))
         base = RunFolder(self.reports / self.night.base) if self.night.base else None
         project(run, since_previous(run, base))
         self._import(run)
@@ -400,7 +375,8 @@ class Chain:
         (self.path / "issues").mkdir(exist_ok=True)
         for issue in self.night.issues:
             write_whole(
-                self.path / f"issues/{issue.id}.md", issue_text(issue, self._reports).encode()
+                self.path / f"issues/{issue.id}.md",
+                issue_text(issue, self.night.named(self.reports)).encode(),
             )
         comparison = read_bounded(self.path / "comparison.md", _MAX_BYTES).decode(errors="replace")
         head, _, rest = comparison.partition("\n")
@@ -414,7 +390,6 @@ class Chain:
         self._write_summary(summary(self.night, *parts))
 
     def _import(self, run: RunFolder) -> None:
-        """Import the run into the history, and add the facts of causes to the issues."""
         try:
             import_run(history := open_database(self._database), run.path)
             self._save(issues=tuple(add_facts(self.night.issues, facts_lookup(history))))
@@ -434,7 +409,6 @@ class Chain:
             self._note(f"the lab's pages were not written: {error}")
 
     def _write_summary(self, text: str) -> None:
-        """Write summary.md, also for a CI system, and point `latest-nightly` to it."""
         write_whole(self.path / SUMMARY, text.encode())
         try:
             add_to_summary(os.environ, text)
@@ -465,10 +439,6 @@ def new_entries(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
     """Return the entries newer than all cached ones; without any, the newest one (pure)."""
     here = [number for number, entry in enumerate(entries) if entry.cached]
     return entries[here[-1] + 1 :] if here else entries[-1:]
-
-
-def _fails(record: CaseRecord, among: Collection[str]) -> bool:
-    return record.case in among and record.is_bad and record.cause == "target"
 
 
 def _so_far(run: RunFolder | None) -> str:

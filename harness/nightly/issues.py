@@ -116,7 +116,6 @@ def _ran(record: CaseRecord) -> Iterator[str]:
 
 
 def _places(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[PlaceTried]:
-    """Yield the places where the failing tests ran, those where they fail first."""
     tests = {records[name].test for name in failing}
     failures = {_failure(records[name]) for name in failing}
     by_place: dict[tuple[str, str, str], Counter[str]] = {}
@@ -127,7 +126,8 @@ def _places(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[Pl
                 f"{axis} {record.axes[axis]}" for axis in VERSIONS if record.axes.get(axis)
             )
             kind = record.device.soc or record.device.target or "?"
-            counts = by_place.setdefault((record.device.name, kind, versions), Counter())
+            place = (record.device.name, kind, versions)
+            counts = by_place.setdefault(place, Counter(failed=0))
             counts["tested"] += 1
             if record.case in failing or _failure(record) in failures:
                 counts["failed"] += 1
@@ -135,14 +135,7 @@ def _places(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[Pl
                 counts["otherwise"] += 1
     order = sorted(by_place.items(), key=lambda item: (not item[1]["failed"], item[0]))
     for (device, kind, versions), counts in order[:_PLACES]:
-        yield PlaceTried(
-            device=device,
-            kind=kind,
-            versions=versions,
-            failed=counts["failed"],
-            tested=counts["tested"],
-            otherwise=counts["otherwise"],
-        )
+        yield PlaceTried(device=device, kind=kind, versions=versions, **counts)
 
 
 def _failure(record: CaseRecord) -> tuple[str, str | None]:
@@ -164,12 +157,10 @@ def grid(places: Sequence[PlaceTried], became: str = "fails") -> list[Table | Pa
         for (device, kind), row in rows.items()
     ]
     titles = [became, *(as_code(name or "no versions") for name in columns)]
-    more = (
-        [Paragraph(f"and {counted(len(table) - _ROWS, 'more device')}")]
-        if len(table) > _ROWS
-        else []
-    )
-    return [Table("", titles, table[:_ROWS]), *more]
+    blocks: list[Table | Paragraph] = [Table("", titles, table[:_ROWS])]
+    if len(table) > _ROWS:
+        blocks.append(Paragraph(f"and {counted(len(table) - _ROWS, 'more device')}"))
+    return blocks
 
 
 def _order(versions: str) -> list[tuple[int, str]]:
@@ -346,7 +337,6 @@ def follow_issues(
 def _shown(
     cases: Sequence[Attempt], records: Mapping[str, CaseRecord], place: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the fields that describe the shortest of the cases."""
     failing = [case.case for case in cases]
     record = min((records[name] for name in failing), key=lambda record: record.duration_s)
     error = record.error
@@ -371,7 +361,6 @@ def _known(issue: Issue, after: Iterable[Attempt]) -> tuple[str, ...]:
 def _not_run(
     issues: Iterable[Issue], coverage: Coverage, begins: Mapping[str, Any]
 ) -> Iterator[Issue]:
-    """Yield the issues, with an old or new one for cases that left no record."""
     lacks, is_known = coverage.not_run or coverage.selected is None, False
     for issue in issues:
         change: dict[str, Any] = {}
@@ -438,9 +427,10 @@ def rerun_counts(
     causes: Counter[str | None] = Counter()
     for name in sorted(histories, key=lambda name: records[name].duration_s):
         history = histories[name]
-        cause = cause_of(history.now.last)
-        if not _wants_more(history):
+        last, state = history.now.last, history.state
+        if not (last.has_verdict and state and state.wants_more and not last.known_issue):
             continue
+        cause = cause_of(last)
         causes[cause] += 1
         if cause is not None and causes[cause] > _AGAIN_OF_A_CAUSE:
             continue
@@ -450,11 +440,6 @@ def rerun_counts(
             break
         times_by_case[name] = times
     return times_by_case
-
-
-def _wants_more(history: CaseHistory) -> bool:
-    last, state = history.now.last, history.state
-    return bool(last.has_verdict and state and state.wants_more and not last.known_issue)
 
 
 def add_searches(
@@ -498,11 +483,9 @@ def add_searches(
             del searches[issue.id]
             hindrances[issue.id] = f"issue {first.id} has the same signature, and is bisected"
     return tuple(
-        issue.model_copy(
-            update={"search": searches[issue.id], "hindrance": None}
-            if issue.id in searches
-            else {"hindrance": hindrances.get(issue.id, issue.hindrance)}
-        )
+        issue.model_copy(update={"search": searches[issue.id], "hindrance": None})
+        if issue.id in searches
+        else issue.model_copy(update={"hindrance": hindrances.get(issue.id, issue.hindrance)})
         for issue in issues
     )
 
@@ -510,10 +493,10 @@ def add_searches(
 def next_search(issues: Iterable[Issue], night: str) -> Issue | None:
     """Return the issue to bisect next: new ones before older ones, the cheapest first."""
     waiting = [
-        (issue.search.since != night, issue.search.cost_s, issue.id, issue)
+        (search.since != night, search.cost_s, issue.id, issue)
         for issue in issues
-        if issue.state == "open" and issue.search and issue.search.is_open
-        if issue.search.ended_in != night
+        if issue.state == "open" and (search := issue.search) and search.is_open
+        if search.ended_in != night
     ]
     return min(waiting)[-1] if waiting else None
 

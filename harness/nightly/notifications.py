@@ -165,7 +165,6 @@ def _lines(file: Path | None) -> list[str]:
 
 
 def _server(url: str) -> Any:
-    """Return apprise's object for a URL. Raises ConfigError, ImportError."""
     import apprise
 
     with apprise.LogCapture(level=logging.WARNING):  # its log may have the URL
@@ -176,7 +175,6 @@ def _server(url: str) -> Any:
 
 
 def _send(url: str, message: Message) -> None:
-    """Send a message to one server. Raises ConfigError, InfraError, ImportError."""
     server = _server(url)
     import apprise
 
@@ -214,8 +212,6 @@ def _serve(order: Mapping[str, Any]) -> str:
 
 ENOUGH_S: Final = 10.0
 """With less time than this nothing is started."""
-# the time of a bisection after its limit, for the run under way and the reports
-_LAST_RUN_S: Final = 2400.0
 _MAX_ANSWER_BYTES: Final = 64 << 20
 
 
@@ -241,11 +237,6 @@ def run_module(
         return code
 
 
-def bisection(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[int | None, Any]:
-    """Run a bisection; return its exit code, and the JSON that it printed."""
-    return run_command(words, left_s + _LAST_RUN_S, cwd)
-
-
 def run_command(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[int | None, Any]:
     """Run a command of ours; return its exit code, and the JSON that it printed."""
     with tempfile.TemporaryFile() as output:
@@ -257,16 +248,10 @@ def run_command(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[i
             return code, None
 
 
-def answer_text(result: Any) -> str | None:
-    """Return the answer of a bisection, from the JSON that it printed (pure)."""
-    answer = result.get("answer") if isinstance(result, dict) else None
-    return answer["text"] if answer else None
-
-
-def first_bad_of(result: Any) -> str | None:
-    """Return the first bad version, from the JSON of a bisection on one axis (pure)."""
-    answer = result.get("answer") if isinstance(result, dict) else None
-    return answer.get("first_bad") if answer else None
+def answer_of(result: Any) -> dict[str, str | None]:
+    """Return the `answer`, and on one axis the `first_bad` version, of a bisection's JSON."""
+    answer = (result.get("answer") if isinstance(result, dict) else None) or {}
+    return {"answer": answer.get("text"), "first_bad": answer.get("first_bad")}
 
 
 if __name__ == "__main__":

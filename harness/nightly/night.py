@@ -7,7 +7,7 @@ import fcntl
 import logging
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any, Final, Literal, get_args
 
@@ -88,9 +88,8 @@ def _manual_work(row: Mapping[str, Any], text: str) -> str:
 
 def lost_by_device(records: Iterable[CaseRecord]) -> Counter[str]:
     """Return how many cases the lab kept each device from testing; most first."""
-    lost = (record for record in records if record.device and record.standing == "lab")
-    counts = Counter(record.device.name for record in lost if record.device)
-    return Counter(dict(counts.most_common()))
+    lost = (record.device for record in records if record.standing == "lab")
+    return Counter(dict(Counter(device.name for device in lost if device).most_common()))
 
 
 def lab_lines(
@@ -98,16 +97,23 @@ def lab_lines(
 ) -> Iterator[str]:
     """Yield the lab as Markdown: the numbers of devices and hosts, then those not well."""
     first, last = ({device.device: device for device in listed} for listed in (begin, end))
-    present, still_there = (_count_present(devices.values()) for devices in (first, last))
+    present, still_there = (
+        sum(device.state in ("good", "suspect") for device in devices.values())
+        for devices in (first, last)
+    )
     hosts = sorted({device.host for device in (*first.values(), *last.values()) if device.host})
-    away, at_end = _lost_hosts(first.values()), _lost_hosts(last.values())
+    away, at_end = (
+        {device.host: device.since for device in devices.values() if device.host_lost}
+        for devices in (first, last)
+    )
     if first:
         far = f", {len(hosts) - len(away)} of {counted(len(hosts), 'other host')}" if hosts else ""
         at_the_end = f"{still_there} at the end" if last else "not asked at the end"
         unchanged = last and still_there == present
         change = "" if unchanged else f" at the beginning, {at_the_end}"
         short = f"; {counted(len(lost), 'device')} did not test all cases" if lost else ""
-        kind = _simulated(first.values())
+        simulated = sum(device.simulated for device in first.values())
+        kind = f" Simulated: {simulated}." if simulated else ""
         yield f"Lab: {present} of {counted(len(first), 'device')} there{change}{far}{short}.{kind}"
     for host in (name for name in hosts if name in away or name in at_end):
         parts = [f"out of reach since {away[host][:16]}"] if host in away else []
@@ -133,19 +139,12 @@ def lab_lines(
 
 def _fault(name: str, *devices: DeviceSeen | None) -> object:
     """Return what devices that one host or adb server lost have in common; else the name."""
-    places = [
-        device and (device.host if device.host_lost else server_lost(device.why))
-        for device in devices
-    ]
-    states = [
-        device and (device.state, place or device.why)
-        for device, place in zip(devices, places, strict=True)
-    ]
-    return tuple(states) if any(places) else name
-
-
-def _count_present(devices: Iterable[DeviceSeen]) -> int:
-    return sum(device.state in ("good", "suspect") for device in devices)
+    states, is_shared = list[object](), False
+    for device in devices:
+        place = device and (device.host if device.host_lost else server_lost(device.why))
+        states.append(device and (device.state, place or device.why))
+        is_shared |= bool(place)
+    return tuple(states) if is_shared else name
 
 
 def lost_devices(lost: Mapping[str, int]) -> str:
@@ -153,19 +152,6 @@ def lost_devices(lost: Mapping[str, int]) -> str:
     shown = [f"{as_code(device)} ({count})" for device, count in lost.items()]
     more = [f"{len(shown) - _NAMED} more"] if len(shown) > _NAMED else []
     return f": {', '.join([*shown[:_NAMED], *more])}" if shown else ""
-
-
-def _simulated(devices: Collection[DeviceSeen]) -> str:
-    number = sum(device.simulated for device in devices)
-    if not number:
-        return ""
-    if number < len(devices):
-        return f" {number} of them simulated."
-    return " All are simulated." if number > 1 else " It is simulated."
-
-
-def _lost_hosts(devices: Iterable[DeviceSeen]) -> dict[str, str]:
-    return {device.host: device.since for device in devices if device.host_lost}
 
 
 def _state_text(device: DeviceSeen) -> str:
@@ -246,9 +232,8 @@ class Night(Part):
     @property
     def headline(self) -> str:
         """The reason for its exit code, if the comparison of its run does not have it."""
-        ended = self.exit_code and not (
-            self.failed_on or (self.coverage and self.coverage.lost_code)
-        )
+        lost = self.coverage and self.coverage.lost_code
+        ended = self.exit_code and not (self.failed_on or lost)
         return f"### Devices: the run ended with {self.run_exit_code}" if ended else ""
 
     @property
@@ -258,8 +243,9 @@ class Night(Part):
 
     @property
     def reported_issues(self) -> list[Issue]:
-        issues = self.issues
-        return [each for each in issues if each.state == "open" or each.closed == self.started]
+        return [
+            issue for issue in self.issues if issue.state == "open" or issue.closed == self.started
+        ]
 
     @property
     def place(self) -> dict[str, str]:
@@ -370,16 +356,14 @@ def lock_nights(reports: Path) -> Iterator[None]:
         with making_folders(reports):
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             lock = os.fdopen(os.open(path, flags, 0o644), "r+b")
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        problem = f"a night is still run here by {locking_process(path)}"
+        raise ConfigError(problem, file=reports) from error
     except OSError as error:
         raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            problem = f"a night is still run here by {locking_process(path)}"
-            raise ConfigError(problem, file=reports) from error
-        except OSError as error:
-            raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error
         yield
 
 

@@ -94,9 +94,12 @@ def send(
     """
     title = _safe(shortened(one_line(message.title), _TITLE_CHARS))
     first_line = _safe(shortened(one_line(message.body.partition("\n")[0]), _LINE_CHARS))
-    before = _lines(sent)
+    before = list[str]()
+    with contextlib.suppress(OSError):
+        before = sent.read_text(errors="replace").splitlines() if sent else []
     deadline = Deadline(SEND_S)
     failures: dict[str, str | None] = {}
+    command = [sys.executable, "-m", __name__]
     with contextlib.ExitStack() as stack:
         processes = {}
         for channel in channels:
@@ -104,22 +107,15 @@ def send(
             mark = f"{channel.name}\t{title}\t{first_line}"
             if mark in before:
                 continue
+            content = asdict(message) | {"title": title, "body": _safe(message.body)}
+            order = {"message": content, "sent": sent and str(sent), "mark": mark}
             try:
-                order = {
-                    "url": channel.address(os.environ),
-                    "message": asdict(message) | {"title": title, "body": _safe(message.body)},
-                    "sent": sent and str(sent),
-                    "mark": mark,
-                }
-                process = spawn_guarded(
-                    [sys.executable, "-m", __name__],
-                    env={**os.environ, _ORDER: json.dumps(order)},
-                    stdout=PIPE,
-                )
+                order["url"] = channel.address(os.environ)
+                environment = {**os.environ, _ORDER: json.dumps(order)}
+                process = spawn_guarded(command, env=environment, stdout=PIPE)
+                processes[channel.name] = stack.enter_context(process)
             except HarnessError as error:
                 failures[channel.name] = str(error)
-            else:
-                processes[channel.name] = stack.enter_context(process)
         for name, process in processes.items():
             code = process.wait(deadline)
             answer = process.stdout.read().decode() if code is not None and process.stdout else ""
@@ -158,12 +154,6 @@ def _safe(text: str) -> str:
     return _CALLS.sub(lambda call: {"<": "‹", "@": "＠"}[call[0]], text)
 
 
-def _lines(file: Path | None) -> list[str]:
-    with contextlib.suppress(OSError):
-        return file.read_text(errors="replace").splitlines() if file else []
-    return []
-
-
 def _server(url: str) -> Any:
     import apprise
 
@@ -190,18 +180,15 @@ def _send(url: str, message: Message) -> None:
         raise InfraError(why or "the server did not take the message")
 
 
-def _without_parts(url: str, text: str) -> str:
-    for part in sorted(re.split(r"[/:@?&=]+", url)[1:], key=len, reverse=True):
-        text = text.replace(part, INSTEAD) if len(part) > 3 else text
-    return without_secrets(text)[:300]
-
-
 def _serve(order: Mapping[str, Any]) -> str:
     """Send a message, and record it; return why that failed, or an empty text."""
     try:
         _send(order["url"], Message(**order["message"]))
     except HarnessError as error:
-        return _without_parts(order["url"], str(error))
+        text = str(error)
+        for part in sorted(re.split(r"[/:@?&=]+", order["url"])[1:], key=len, reverse=True):
+            text = text.replace(part, INSTEAD) if len(part) > 3 else text
+        return without_secrets(text)[:300]
     except ImportError:
         return _NO_APPRISE
     if order["sent"]:

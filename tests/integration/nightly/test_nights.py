@@ -150,7 +150,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
     assert "first bad 2.49.40" in summary
     assert summary.startswith(f"### Devices: failed\n\n{second['verdict']}.\n")
-    there = "1 of 2 devices there, 0 of 1 other host. 1 of them simulated."
+    there = "1 of 2 devices there, 0 of 1 other host. Simulated: 1."
     assert f"\n\nLab: {there}\n- host `lab-pc`: out of reach since " in summary
     assert "\n- `phone`: away since " in summary
     assert "; needs hands: `see why its adb server does not answer" in summary
@@ -379,7 +379,7 @@ def test_a_flaky_case_is_told_as_one_and_is_news_once(farm: DeviceRuns) -> None:
     assert "not bisected: flaky: " in (farm.reports / "latest-nightly/summary.md").read_text()
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
     assert summary.startswith("### Devices: nothing new fails\n")
-    assert "\n\nLab: 1 of 1 device there. It is simulated.\n" in summary
+    assert "\n\nLab: 1 of 1 device there. Simulated: 1.\n" in summary
 
 
 @pytest.mark.nightly

@@ -211,9 +211,9 @@ def test_what_no_device_is_to_blame_for_names_none() -> None:
     ("simulated", "said"),
     [
         ((False,), "Lab: 1 of 1 device there."),
-        ((True,), "Lab: 1 of 1 device there. It is simulated."),
-        ((True, False), "Lab: 2 of 2 devices there. 1 of them simulated."),
-        ((True, True), "Lab: 2 of 2 devices there. All are simulated."),
+        ((True,), "Lab: 1 of 1 device there. Simulated: 1."),
+        ((True, False), "Lab: 2 of 2 devices there. Simulated: 1."),
+        ((True, True), "Lab: 2 of 2 devices there. Simulated: 2."),
     ],
 )
 def test_what_is_simulated_is_told(simulated: tuple[bool, ...], said: str) -> None:

@@ -26,7 +26,7 @@ from harness.bench.provisioner import (
     preflight_device,
 )
 from harness.bench.target import ProvisionedDevice, Target
-from harness.core.cache import known_root, quarantine_root, simulated_root
+from harness.core.cache import quarantine_root, simulated_root
 from harness.core.errors import (
     ConfigError,
     DeviceFull,
@@ -147,7 +147,7 @@ class Workbench:
         self._provisioner = Provisioner(self.catalog, cache, executorch)
         self._preflight: PreflightMode = preflight
         self._findings: dict[Placement, tuple[Finding, ...]] = {}
-        self._known = KnownStates(known_root(cache), run or "")
+        self._known = KnownStates(cache / "devices", run or "")
         self._tasks = BackgroundTasks(self._release)
         probes = self._provisioner.probes
         self._watch = DeviceWatch(

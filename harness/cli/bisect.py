@@ -34,12 +34,12 @@ from harness.bisect.request import Request, Versions, make_task, replay_log
 from harness.bisect.result import BisectionResult, Finding, result_of
 from harness.bisect.search import CornerSpec, Task
 from harness.cli.lab_options import (
-    DEFAULT_LAB,
     complete_devices,
     json_option,
     lab_option,
+    lab_or_simulated,
+    reports_option,
     run_timeout_option,
-    simulated_instead,
 )
 from harness.cli.printout import Printout
 from harness.cli.say import say, say_json, say_result
@@ -232,14 +232,6 @@ _WITH_RESUME: Final = (
     "pytest_arguments",
 )
 
-_reports_option = click.option(
-    "--reports",
-    type=click.Path(path_type=Path),
-    default=Path("reports"),
-    show_default=True,
-    help="The folder of bisections.",
-)
-
 
 def _axis_options(command: Callable[..., int]) -> Callable[..., int]:
     first = VERSIONS[0]
@@ -328,7 +320,7 @@ class _Bisect(click.Group):
     help="Resume the bisection in DIR, or the last unfinished one.",
 )
 @lab_option
-@_reports_option
+@reports_option
 @json_option
 @click.pass_context
 def bisect(context: click.Context, /, **values: Any) -> int:
@@ -355,9 +347,7 @@ def bisect(context: click.Context, /, **values: Any) -> int:
             "or --resume"
         )
     request = _request(values)
-    if request.lab == DEFAULT_LAB and not request.lab.exists():
-        instead = simulated_instead(request.devices)
-        request = request if instead is None else replace(request, lab=instead)
+    request = replace(request, lab=lab_or_simulated(request.lab, request.devices, notice=True))
     lab = load_lab(request.lab)
     task = make_task(request, lab, Catalog.of(lab, os.environ, cache_root()))
     match = parse_match(request.match) if request.match else ANY_FAILURE
@@ -378,7 +368,7 @@ def bisect(context: click.Context, /, **values: Any) -> int:
 
 @bisect.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@_reports_option
+@reports_option
 @json_option
 def log(folder: Path | None, reports: Path, as_json: bool) -> None:
     """Show the runs and answers of a bisection; edit its log.jsonl for `replay`."""
@@ -394,7 +384,7 @@ def log(folder: Path | None, reports: Path, as_json: bool) -> None:
 @bisect.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only print the result of the log.")
-@_reports_option
+@reports_option
 @json_option
 def replay(file: Path, dry_run: bool, reports: Path, as_json: bool) -> int:
     """Start from a log, which may be edited: answers corrected, lines removed."""
@@ -438,7 +428,6 @@ def _stop_at(minutes: float | None) -> float | None:
 
 
 def _check_only_resumed(context: click.Context) -> None:
-    """Raise ConfigError for options that `--resume` does not take."""
     changed = [
         parameter
         for parameter in context.command.params
@@ -453,7 +442,6 @@ def _check_only_resumed(context: click.Context) -> None:
 
 
 def _resumed(values: dict[str, Any], lab_named: bool) -> BisectFolder:
-    """Return the locked bisection to resume."""
     named = values["resume"]
     if named == _LATEST:
         folder = BisectFolder.newest_open(values["reports"])

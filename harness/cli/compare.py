@@ -115,7 +115,6 @@ def compare(
 
 
 def _notify(report: ComparisonView, run: RunFolder, lab_file: Path) -> None:
-    """Send the verdict, then the other lines; a channel that fails is a warning."""
     title = f"Devices: {report.mark}: {report.name}"
     text = [report.verdict, *(line for line in lines(report) if line != report.verdict)]
     message = Message.of_lines(title, text, run.path / "report.html")
@@ -124,7 +123,6 @@ def _notify(report: ComparisonView, run: RunFolder, lab_file: Path) -> None:
 
 
 def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFolder]:
-    """Return the base and the new run. Raises UsageError for a wrong number, ConfigError."""
     if previous and len(runs) > 1:
         raise click.UsageError("--previous finds BASE: only NEW can be named with it")
     if not previous and not 1 <= len(runs) <= 2:

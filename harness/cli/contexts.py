@@ -28,7 +28,7 @@ from harness.cli.lab_options import (
     require_output,
 )
 from harness.cli.printout import Printout
-from harness.cli.say import say, say_json, say_result
+from harness.cli.say import say, say_result
 from harness.containers.artefact import Artefact, ArtefactError, Piece
 from harness.containers.extract import extract, no_context_error, piece_file
 from harness.containers.manifest import MANIFEST, PieceEntry
@@ -162,10 +162,6 @@ _log = logging.getLogger(__name__)
 _NEGATIVE = 1
 _MAX_DETAILED = 8
 
-qnn_option = click.option(
-    "--qnn", metavar="VERSION", help="QNN version for the memory estimate (default: newest)."
-)
-
 
 class ContextsExtracted(Printout):
     """`contexts extract --json`: the new folder, and what its manifest.json lists."""
@@ -202,15 +198,15 @@ def extract_command(files: tuple[Path, ...], folder: Path, as_json: bool) -> Non
     A manifest.json lists the source and size of each; the folder can be used as a FILE.
     """
     manifest = extract(open_artefacts(files), folder)
-    if as_json:
-        say_json(ContextsExtracted(folder=str(folder), pieces=manifest.pieces))
-        return
     pieces = manifest.pieces
     width = max(len(piece.file or "-") for piece in pieces)
-    for piece in pieces:
-        origin = f"{piece.artefact} {piece.origin}".strip()
-        say(f"{piece.file or '-':<{width}}  {piece.size:>12} bytes  {piece.kind:<7}  {origin}")
-    say(f"{folder / MANIFEST} lists them")
+    lines = [
+        f"{piece.file or '-':<{width}}  {piece.size:>12} bytes  {piece.kind:<7}  "
+        f"{piece.artefact} {piece.origin}".rstrip()
+        for piece in pieces
+    ]
+    lines.append(f"{folder / MANIFEST} lists them")
+    say_result(ContextsExtracted(folder=str(folder), pieces=pieces), lines, as_json)
 
 
 @contexts.command()
@@ -388,7 +384,9 @@ def size(count: int) -> str:
 @click.option("--remeasure", is_flag=True, help="Measure the simulator's budget again.")
 @click.option("--sessions", type=click.IntRange(1, 64), help="Number of PDs.")
 @click.option("--soc", default="QCS8550", show_default=True, help="SoC to compile an .onnx for.")
-@qnn_option
+@click.option(
+    "--qnn", metavar="VERSION", help="QNN version for the memory estimate (default: newest)."
+)
 @lab_option
 @json_option
 def fit_command(
@@ -423,23 +421,16 @@ def fit_command(
         return _say_refused(error, files)
     measured = _measure(runtime, named)
     sequence = list(islice(cycle(measured), contexts or len(measured)))
-    if budget is not None:
-        room: Room | None = Room(budget)
-    else:
+    room: Room | None = None if budget is None else Room(budget)
+    if room is None:
         room = calibrated_room(cache_root(), catalog, runtime, anew=remeasure)
     if room is not None and sessions is not None:
         room = Room(room.budget, sessions)
-    source: Literal["given", "calibrated"] = (
-        "given" if budget is not None or sessions is not None else "calibrated"
-    )
-    report = fit(
-        runtime.qnn_version or runtime.name,
-        sequence,
-        room,
-        source,
-        residency=residency,
-        window=window,
-    )
+    source: Literal["given", "calibrated"] = "calibrated"
+    if budget is not None or sessions is not None:
+        source = "given"
+    qnn = runtime.qnn_version or runtime.name
+    report = fit(qnn, sequence, room, source, residency=residency, window=window)
     say_result(report, fit_lines(report), as_json)
     return 0 if report.fits else _NEGATIVE
 
@@ -496,9 +487,7 @@ def _measure(runtime: Runtime, named: Sequence[tuple[str, Piece]]) -> list[FitCo
             parts = needs(metadata)
             least = memory_bytes(metadata) + (parts["vtcm_bytes"] or 0)
             spill_fill = parts["spill_fill_bytes"] or 0
-            reason = reservation.reason
-            refused = reservation.refused
-            refusal = _refusal(reservation, metadata, runtime) if refused else (reason, False)
+            refusal = _refusal(reservation, metadata, runtime)
             results.append(FitContext(name, least, spill_fill, "metadata", *refusal))
         else:
             results.append(FitContext(name, reservation.total, reservation.spill_fill, "measured"))
@@ -508,11 +497,13 @@ def _measure(runtime: Runtime, named: Sequence[tuple[str, Piece]]) -> list[FitCo
 def _refusal(
     failure: Unsized, metadata: Mapping[str, object], runtime: Runtime
 ) -> tuple[str, bool, str | None]:
-    """Return why a runtime does not load a context: its message, and the diagnosis."""
+    """Return why a context has no size: a message, whether it is refused, and the diagnosis."""
     from harness.diagnosis.rule import Symptoms, findings
     from harness.diagnosis.rules import all_rules
 
     reason, api = failure.reason, "QnnContext_createFromBinary"
+    if not failure.refused:
+        return reason, False, None
     if failure.code:
         info = describe(failure.code, api=api)
         reason = f"{failure.code} ({info.symbol or info.component}): {reason}"
@@ -532,7 +523,5 @@ def _refusal(
     return reason, True, f"{diagnosis.id} ({diagnosis.confidence}): {diagnosis.words}{fix}"
 
 
-contexts.add_command(compile_command)
-contexts.add_command(minimize_command)
-contexts.add_command(bundle_command)
-contexts.add_command(diverge_command)
+for command in (compile_command, minimize_command, bundle_command, diverge_command):
+    contexts.add_command(command)

@@ -12,9 +12,10 @@ from harness.cli.lab_options import (
     NamedPath,
     complete_devices,
     json_option,
+    lab_or_simulated,
     only_version,
     open_catalog,
-    simulated_instead,
+    reports_option,
 )
 from harness.cli.say import say, say_result
 from harness.containers.open import open_artefact
@@ -62,7 +63,7 @@ _BACKENDS = {"gpu": "gpu", "qnn-cpu": "cpu"}
     shell_complete=complete_devices,
 )
 @click.option("--lab", "lab_file", type=NamedPath(), help="The lab's devices.")
-@click.option("--reports", type=NamedPath(), default=Path("reports"), help="The folder of runs.")
+@reports_option
 @json_option
 def diverge_command(
     model: Path,
@@ -87,7 +88,12 @@ def diverge_command(
     3 the lab failed.
     """
     for file in filter(None, (model, reference)):
-        _require_model(file)
+        if (kind := open_artefact(file).kind) != "onnx":
+            problem = (
+                f"is a {kind}, which has only its own outputs and no intermediate tensors: name "
+                "the .onnx that it was made of"
+            )
+            raise ConfigError(problem, file=file)
     tested = only_version(qnn, resolve_versions, "--qnn")
     backend, other = _BACKENDS.get(against), tested
     if backend is None and against != "cpu":
@@ -124,24 +130,11 @@ def diverge_command(
     return report.exit_code
 
 
-def _require_model(file: Path) -> None:
-    """Raise ConfigError for a file that is not an ONNX model to compile."""
-    kind = open_artefact(file).kind
-    if kind == "onnx":
-        return
-    problem = (
-        f"is a {kind}, which has only its own outputs and no intermediate tensors: name the .onnx "
-        "that it was made of"
-    )
-    raise ConfigError(problem, file=file)
-
-
 def _place(lab_file: Path | None, device: str | None) -> HtpDevice:
     """Return the named device, else the first enabled one with a known HTP. Raises ConfigError."""
     if lab_file is None:
-        here = DEFAULT_LAB.exists()
-        lab_file = DEFAULT_LAB if here else simulated_instead([device] if device else [])
-        lab_file = lab_file or SIMULATED_LAB
+        lab_file = lab_or_simulated(DEFAULT_LAB, [device] if device else [], notice=True)
+        lab_file = lab_file if lab_file.exists() else SIMULATED_LAB
     able = {}
     for config in load_lab(lab_file).devices:
         soc = SOCS.get(config.soc or "")

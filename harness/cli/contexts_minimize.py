@@ -18,6 +18,7 @@ from harness.cli.lab_options import (
     NamedPath,
     json_option,
     open_catalog,
+    reports_option,
     require_output,
     run_timeout_option,
 )
@@ -67,12 +68,9 @@ class CaseBundled(Printout):
 
 
 def _case_options(command: AnyCommand) -> AnyCommand:
-    """Add the options that select the run with CASE."""
     for option in (
         click.option("--lab", "lab_file", type=NamedPath(), help="The lab's devices."),
-        click.option(
-            "--reports", type=NamedPath(), default=Path("reports"), help="The folder of runs."
-        ),
+        reports_option,
         click.option("--run", type=NamedPath(), metavar="DIR", help=_RUN),
         json_option,
     ):
@@ -111,7 +109,7 @@ def minimize_command(
     if resume is not None:
         minimization = Minimization.resume(resume, options["pytest_arguments"], watcher=watcher)
     else:
-        record = _record(str(case), options)
+        record = find_record(str(case), options["run"], options["reports"])
         subject = _subject(record, options)
         if subject.expects is not None and subject.expects.outcome == "passed":
             why = f"it passed in {record.run}, and only a failing case can be minimized"
@@ -160,7 +158,7 @@ def bundle_command(case: str, output: Path, as_json: bool, **options: Any) -> No
     number or path.
     """
     require_output(output, new=True)
-    record = _record(case, options)
+    record = find_record(case, options["run"], options["reports"])
     expects = expected_of(record)
     if expects is None:
         raise ConfigError(f"{case} ended without a verdict: name another run", field="--run")
@@ -204,12 +202,7 @@ def _run_command(bundle: str, qnn: str | None) -> str:
     return f"qnn-harness run {shlex.quote(bundle)}{version}"
 
 
-def _record(case: str, options: Mapping[str, Any]) -> CaseRecord:
-    return find_record(case, options["run"], options["reports"])
-
-
 def _subject(record: CaseRecord, options: Mapping[str, Any]) -> Subject:
-    """Return a case as it ran, with its contexts."""
     lab_file = options["lab_file"] or (DEFAULT_LAB if DEFAULT_LAB.exists() else SIMULATED_LAB)
     file_options = _options_of_its_run(record, options)
     lab, catalog = load_lab(lab_file), open_catalog(lab_file)
@@ -218,20 +211,18 @@ def _subject(record: CaseRecord, options: Mapping[str, Any]) -> Subject:
 
 
 def _options_of_its_run(record: CaseRecord, options: Mapping[str, Any]) -> ModelOptions:
-    """Return the options for the file with which the case ran."""
     named = options["run"]
     run = RunFolder(options["reports"] / record.run) if named is None else RunFolder.open(named)
     values = file_options_in(run.info().get("command"))
-    folders = {
-        name: Path(values[name]) if name in values else None for name in ("inputs", "expected")
-    }
+    folders = {name: Path(values[name]) for name in ("inputs", "expected") if name in values}
     try:
         limits = {name: float(values[name]) if name in values else None for name in _LIMITS}
     except ValueError as error:
         raise ConfigError(f"its command cannot be read: {error}", file=run.path) from error
     closeness = ClosenessLimits(limits["max-error"], limits["min-cosine"], limits["min-sqnr"])
     return ModelOptions(
-        **folders,
+        inputs=folders.get("inputs"),
+        expected=folders.get("expected"),
         tolerance=limits["tolerance"] or 0.0,
         graph=values.get("graph"),
         fallback=values.get("fallback") == "allow",
@@ -240,8 +231,6 @@ def _options_of_its_run(record: CaseRecord, options: Mapping[str, Any]) -> Model
 
 
 class _Progress(RunLines):
-    """Prints each run: the number of contexts, and whether it has the wanted failure."""
-
     def _point_text(self, point: Point) -> str:
         way = Way.of_point(point)
         return f"{counted(len(way.order), 'context'):>12}, {way.residency:<10}"

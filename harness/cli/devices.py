@@ -29,6 +29,7 @@ from harness.core.outgoing_text import counted, outgoing
 from harness.deploy.client import Cleaned, clean as clean_device
 from harness.deploy.layout import describe_claim
 from harness.diagnosis.error import Part
+from harness.doctor.check import listed
 from harness.dsp.hexagon import loader_missing
 from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
@@ -47,7 +48,6 @@ _ASKED = ("os_build", "free_storage_bytes", "ram_bytes")
 COLUMNS = ("name", "serial", "state", "health", "holder", *_DESCRIBED, *_ASKED)
 
 _LOOK_S: Final = 5.0
-_MOST_NAMES: Final = 4
 SIMULATED_DSP = (
     "its DSP is an emulator: what kernel and driver answer is the harness's (docs/dsp.md)"
 )
@@ -183,12 +183,7 @@ def _merge_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
     names: dict[str, list[str]] = {}
     for name, line in pairs:
         names.setdefault(line, []).append(name)
-    return [f"{_named(named)}: {line}" for line, named in names.items()]
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return [f"{listed(named)}: {line}" for line, named in names.items()]
 
 
 def notes(row: ListedDevice) -> list[str]:

@@ -62,7 +62,9 @@ def explain(file: str, others: tuple[Path, ...], as_json: bool) -> int:
     if [file, *map(str, others)].count(_STDIN) > 1:
         raise click.UsageError("standard input is read once: name files for all logs but one")
     log = _read(file)
-    lines = [*log.lines, *(line for other in others for line in _other_lines(other))]
+    lines = list(log.lines)
+    for other in others:
+        lines += [replace(line, file=str(other)) for line in _read(str(other)).lines]
     symptoms = symptoms_in(lines)
     explanation = explain_symptoms(symptoms, lines)
     explanation = explanation.model_copy(update={"diagnoses": _surest_first(explanation.diagnoses)})
@@ -103,12 +105,7 @@ def _read_text(stream: BinaryIO, name: str) -> ScannedLog:
     return read_log(cast("BinaryIO", buffered))
 
 
-def _other_lines(file: Path) -> Iterator[LogText]:
-    return (replace(line, file=str(file)) for line in _read(str(file)).lines)
-
-
 def _surest_first(causes: Sequence[Explained]) -> tuple[Explained, ...]:
-    """Return the causes of each failure, first those that a line states."""
     ranked = sorted(causes, key=lambda cause: cause.confidence != "known")
     failures = dict.fromkeys(cause.failure for cause in ranked)
     return tuple(cause for failure in failures for cause in ranked if cause.failure == failure)
@@ -161,7 +158,6 @@ def _next_step(
     others: Sequence[Path],
     lines: Sequence[LogText],
 ) -> Iterator[str]:
-    """Yield the command to run next, if no line states the cause."""
     command = next_command(causes, lines, len(others))
     if command is None:
         return

@@ -38,14 +38,10 @@ from harness.results.run_folder import JOURNAL
 _NEGATIVE: Final = 1
 
 
-def _open(database: str | None, reports: Path) -> Database:
-    return open_database(database or str(reports / HISTORY))
-
-
 def open_history(database: str | None, reports: Path) -> Database:
     """Return the named history, or that of the reports after importing new runs."""
     new = runs_in(reports) if database is None else []
-    history = _open(database, reports)
+    history = open_database(database or str(reports / HISTORY))
     for path in new:
         try:
             _import(history, path)
@@ -138,7 +134,7 @@ def import_command(
     Stored runs are left as they are; two processes may import at once.
     """
     paths = [path for folder in runs or (reports,) for path in runs_in(folder)]
-    opened = _open(database, reports)
+    opened = open_database(database or str(reports / HISTORY))
     known = {str(path): _import(opened, path) for path in paths}
     imported = tuple(path for path, new in known.items() if new)
     held = tuple(path for path, new in known.items() if not new)

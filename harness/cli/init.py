@@ -117,8 +117,6 @@ def _address(server: str) -> TcpAddress:
 
 
 def _find_all(address: TcpAddress, boards: Sequence[str], simulated: bool) -> Sequence[FoundDevice]:
-    """Return the boards and the server's devices. Raises InfraError if none of them answers."""
-
     def look(lab: Lab) -> OpenLab:
         return open_lab(lab, "init")
 

@@ -136,12 +136,12 @@ def simulated_instead(names: Sequence[str]) -> Path | None:
     return shipped
 
 
-def lab_or_simulated(lab_file: Path, names: Sequence[str]) -> Path:
+def lab_or_simulated(lab_file: Path, names: Sequence[str], *, notice: bool = False) -> Path:
     """Return the lab's file, or that of this computer's simulated devices if the default lab does
-    not exist and all names are theirs. Raises ConfigError for one that cannot be simulated here."""
-    if lab_file != DEFAULT_LAB or lab_file.exists():
+    not exist and all names are theirs; with a `notice` on stderr. Raises as `simulated_instead`."""
+    if lab_to_name(lab_file):
         return lab_file
-    return shipped_lab(names) or lab_file
+    return (simulated_instead if notice else shipped_lab)(names) or lab_file
 
 
 def complete_devices(
@@ -196,9 +196,8 @@ def host_runtime(catalog: Catalog, qnn: str | None) -> Runtime:
 
 def open_catalog(lab_file: Path) -> Catalog:
     """Return the catalog of the lab, or only PyPI's if the default lab does not exist."""
-    none = lab_file == DEFAULT_LAB and not lab_file.exists()
     nothing = Lab.model_construct(schema_number=1, runtimes=())
-    lab = nothing if none else load_lab(lab_file, places=None)
+    lab = load_lab(lab_file, places=None) if lab_to_name(lab_file) else nothing
     return Catalog.of(lab, os.environ, cache_root())
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from importlib import resources
-from typing import Final, TextIO, cast
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -114,7 +114,9 @@ def main() -> None:
     """Run the command line; an error of the harness is one line on stderr and its exit code."""
     from harness.core.ending import Ending
 
-    sys.stdout, sys.stderr = map(_guarded, (sys.stdout, sys.stderr))
+    for name in ("stdout", "stderr"):
+        if (stream := getattr(sys, name)) is not None:
+            setattr(sys, name, OutgoingStream(stream))
     Ending().watch()
     try:
         code = commands.main(standalone_mode=False)
@@ -136,7 +138,6 @@ def main() -> None:
 
 
 def _report_error(error: Exception) -> int:
-    """Print an error that is not one of the harness's own; return the exit code."""
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, OSError) and error.filename is not None and number in _INPUT:
         _complain(f"error: {error.filename}: {error.strerror}")
@@ -157,10 +158,6 @@ def _report_error(error: Exception) -> int:
             _complain("".join(traceback.format_exception(error)))
         _complain(f"error: internal error: {message}; please report {advice}")
     return int(HarnessError.exit_code)
-
-
-def _guarded(stream: TextIO) -> TextIO:
-    return cast("TextIO", OutgoingStream(stream)) if stream is not None else stream
 
 
 def _complain(text: str, *, nl: bool = True) -> None:

@@ -14,13 +14,12 @@ import click
 from click.core import ParameterSource
 
 from harness.cli.lab_options import (
-    DEFAULT_LAB,
     database_option,
     json_option,
     lab_option,
+    lab_or_simulated,
     reports_option,
     seconds_of,
-    simulated_instead,
 )
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError
@@ -73,8 +72,8 @@ def nightly(
     """
     reports = reports.absolute()
     chain: Chain | None = None
-    if not resume and lab_file == DEFAULT_LAB and not lab_file.exists():
-        lab_file = simulated_instead(()) or lab_file
+    if not resume:
+        lab_file = lab_or_simulated(lab_file, (), notice=True)
     try:
         _check_spelling(arguments)
         planned = _night_of(arguments, budget, site, lab_file, database)
@@ -95,7 +94,9 @@ def nightly(
             finished = chain.go_on()
     except (KeyboardInterrupt, Exception) as error:
         if chain is not None:
-            _say_resume_command(chain, reports)
+            if chain.is_kept:
+                words = f"qnn-harness nightly --resume --reports {shlex.quote(str(reports))}"
+                say(f"to go on: {words}", err=True)
         elif isinstance(error, Exception) and not resume:
             message = Message("Devices: the night did not begin", str(error))
             for warning in send_message(lab_file, message):
@@ -118,7 +119,6 @@ def _night_of(
     lab_file: Path,
     database: str | None,
 ) -> Night:
-    """Return the night for a command line. Raises ConfigError for a wrong budget."""
     seconds = seconds_of(_BUDGET if budget is None else budget, "--budget")
     safe = tuple(map(without_secrets, arguments))
     return Night(
@@ -135,12 +135,6 @@ def _night_of(
     )
 
 
-def _say_resume_command(chain: Chain, reports: Path) -> None:
-    if chain.is_kept:
-        words = f"qnn-harness nightly --resume --reports {shlex.quote(str(reports))}"
-        say(f"to go on: {words}", err=True)
-
-
 def _latest(earlier: Iterator[Night], reports: Path) -> Night:
     last = next(earlier, None)
     if last is None or last.next_step is None:
@@ -149,7 +143,6 @@ def _latest(earlier: Iterator[Night], reports: Path) -> Night:
 
 
 def _check_spelling(arguments: Sequence[str]) -> None:
-    """Raise ConfigError for an unknown option that is similar to one of this command."""
     ours = [option for param in click.get_current_context().command.params for option in param.opts]
     known = {*ours, *FLAGS, *UNRELATED_OPTIONS, *LONG, *LONG.values()}
     for name in (word.partition("=")[0] for word in arguments if word.startswith("--")):

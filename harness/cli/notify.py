@@ -51,7 +51,6 @@ def notify(folder: Path, test: bool, dry_run: bool, lab_file: Path) -> int:
 
 
 def _message(folder: Path) -> Message:
-    """Return the message about a night or a run. Raise ConfigError if the folder is neither."""
     summary = folder / "summary.md"
     if summary.is_file():
         text = read_bounded(summary, _MOST_BYTES).decode(errors="replace")

@@ -84,13 +84,11 @@ def _add_pytest_options(command: click.Command) -> click.Command:
 
 
 def _name(option: Option) -> str:
-    """Return the name in `run` of an option of pytest, without `contexts-`."""
     name = option.short.replace("--contexts-", "--")
     return "--contexts" if name == "--number" else name
 
 
 def _completion(option: Option) -> _Completion | None:
-    """Return the shell completion for an option whose type click does not know."""
     if option.short == "--device":
         return complete_devices
     choices: Iterable[str] | None = {"--backend": BACKENDS, "--engine": ENGINES}.get(option.short)
@@ -181,7 +179,6 @@ def run(
 
 
 def _require_engines(names: Collection[str], options: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an unknown engine, and for options that an engine does not have."""
     for name in sorted(names):
         engine = find_engine(name)
         for other in ENGINES.values():
@@ -246,7 +243,6 @@ class _RunWatcher:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Set the default lab once all options are known, including PYTEST_ADDOPTS."""
         self.config = config
         config.stash[LIVE_FROM] = -1
         config.stash[CLAIMED] = frozenset()  # messages use the option names of `run`
@@ -257,7 +253,6 @@ class _RunWatcher:
             config.option.qnn_lab = str(lab) if lab is not None else None
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
-        """Remember the run folder once all results are written."""
         from harness.plugin.plan_view import PLAN
         from harness.plugin.plugin import RUN
         from harness.results.run_folder import RunFolder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -146,9 +147,7 @@ def runtimes(context: click.Context) -> None:
     path of a QAIRT SDK, an AAR, a Maven repository or a folder with libraries.
     """
 
-    def report(text: str) -> None:
-        say(text, err=True)
-
+    report = partial(say, err=True)
     context.with_resource(shown_by(Notices(progress=report, warn=report)))
 
 
@@ -158,16 +157,16 @@ def runtimes(context: click.Context) -> None:
 @json_option
 def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
     """List the available runtimes by source, and whether they are cached."""
-    catalog = open_catalog(lab_file)
+    catalog, targets = open_catalog(lab_file), [target] if target else TARGETS
     entries: list[CatalogEntry] = []
     problems: dict[str, HarnessError] = {}
-    for each in [target] if target else TARGETS:
+    for each in targets:
         for source in catalog.sources:
             try:
                 entries += catalog.entries_of(source, each)
             except HarnessError as error:
                 problems.setdefault(f"{source.name}: {error}", error)
-    orts = _orts(catalog, [target] if target else TARGETS)
+    orts = _orts(catalog, targets)
     say_result(
         RuntimesListed(runtimes=entries, orts=orts, problems=list(problems)),
         (*_table("RUNTIME", "name", entries), "", *_table("ONNX RUNTIME", "ort", orts)),
@@ -286,7 +285,6 @@ def verify(lab_file: Path, version: str | None, target: str | None, as_json: boo
 
 
 def _cached_names(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:
-    """Return the names of the runtimes of a target that need no network."""
     if version is not None:
         try:
             named = catalog.resolve(version, target, field="VERSION")
@@ -303,7 +301,6 @@ def _cached_names(catalog: Catalog, version: str | None, target: str) -> Sequenc
 
 
 def _orts(catalog: Catalog, targets: Iterable[str]) -> list[ListedOrt]:
-    """Return the available versions of ONNX Runtime for these targets."""
     return [
         ListedOrt(
             ort=version, target=target, source=PYPI, cached=catalog.ort.is_cached(version, target)
@@ -314,7 +311,6 @@ def _orts(catalog: Catalog, targets: Iterable[str]) -> list[ListedOrt]:
 
 
 def _show(runtime: Runtime, backend: str, htp_arch: int | None) -> ShownRuntime:
-    """Return a runtime with all its files: the kind of each, and whether a device would get it."""
     facts = KnownFacts(cache_root()).of(runtime)
     needed = {fact.file_name: fact.elf.needed for fact in facts if fact.elf is not None}
     chosen = narrowed(runtime, backend, _ENGINE, htp_arch, needed=needed)
@@ -355,7 +351,9 @@ def _file(file: LocalFile, fact: LibraryFacts, pushed: bool) -> RuntimeFile:
         pushed=pushed,
         kind=fact.kind,
         htp_arch=fact.htp_arch,
-        build=_build_text(fact),
+        build=".".join(filter(None, (fact.build.version, fact.build.stamp)))
+        if fact.build
+        else None,
         machine=elf.machine if elf else None,
         libc=elf.libc if elf else None,
         min_glibc=".".join(map(str, elf.min_glibc)) if elf and elf.min_glibc else None,
@@ -364,13 +362,7 @@ def _file(file: LocalFile, fact: LibraryFacts, pushed: bool) -> RuntimeFile:
     )
 
 
-def _build_text(fact: LibraryFacts) -> str | None:
-    build = fact.build
-    return ".".join(filter(None, (build.version, build.stamp))) if build else None
-
-
 def _show_lines(runtime: ShownRuntime) -> Iterator[str]:
-    """Yield the files of a runtime as text."""
     archs = ", ".join(f"v{arch}" for arch in runtime.htp_archs)
     yield (
         f"{runtime.name} for {runtime.target}: build {runtime.build_id or 'not told'}, "

@@ -21,6 +21,7 @@ from harness.core.cache import BOARDS, cache_root
 from harness.core.errors import ConfigError, InfraError
 from harness.core.notices import Notices, followed_by, shown_by
 from harness.core.outgoing_text import counted, outgoing
+from harness.core.whole_file import write_whole
 from harness.lab.inventory import load_lab
 from harness.transport.adb_device import AdbDevice
 
@@ -133,8 +134,6 @@ def farm_command(count: int, output: Path) -> None:
     They are on a separate adb server, whose socket is printed; yours is not touched. A device that
     ends leaves the others up, as if it was unplugged.
     """
-    from harness.core.cache import cache_root
-    from harness.core.whole_file import write_whole
     from harness.simulator.farm import SimulatedFarm
 
     require_output(output, new=True)

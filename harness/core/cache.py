@@ -38,15 +38,7 @@ def cache_root() -> Path:
     It is absolute and private (`private_folder`). It can be deleted while the harness is not
     running: missing files are fetched, built or compiled again. Raises ConfigError.
     """
-    chosen = _chosen(CACHE_VARIABLE, "cache")
-    if chosen is not None:
-        return _private(chosen)
-    default = cache_path()
-    # an earlier version may have made it with the default mode
-    with contextlib.suppress(OSError):
-        if default.stat().st_uid == os.geteuid():
-            default.chmod(PRIVATE)
-    return private_folder(default)
+    return private_folder(_private(CACHE_VARIABLE, "cache", cache_path()))
 
 
 def cache_problem(error: OSError, problem: str = "cannot write to the cache") -> InfraError:
@@ -70,8 +62,7 @@ def simulated_root(cache: Path) -> Path:
     QNN_HARNESS_SIMULATED or `simulated` in QNN_HARNESS_HOME if set, else in the cache. Raises
     ConfigError.
     """
-    chosen = _chosen(SIMULATED_VARIABLE, "simulated")
-    return _private(chosen) if chosen is not None else cache / "simulated"
+    return _private(SIMULATED_VARIABLE, "simulated", cache / "simulated")
 
 
 def quarantine_root(cache: Path) -> Path:
@@ -80,13 +71,7 @@ def quarantine_root(cache: Path) -> Path:
     QNN_HARNESS_QUARANTINE or `quarantine` in QNN_HARNESS_HOME if set, else in the cache. Raises
     ConfigError.
     """
-    chosen = _chosen(QUARANTINE_VARIABLE, "quarantine")
-    return _private(chosen) if chosen is not None else cache / "quarantine"
-
-
-def known_root(cache: Path) -> Path:
-    """Return the folder for facts about devices that are kept between cases."""
-    return cache / "devices"
+    return _private(QUARANTINE_VARIABLE, "quarantine", cache / "quarantine")
 
 
 def lease_root() -> Path:
@@ -132,13 +117,13 @@ def open_to_others(folder: Path) -> str | None:
     return None
 
 
-def _private(chosen: tuple[Path, str]) -> Path:
-    folder, variable = chosen
-    return private_folder(folder, field=variable)
+def _private(variable: str, name: str, default: Path) -> Path:
+    if (chosen := _chosen(variable, name)) is None:
+        return default
+    return private_folder(chosen[0], field=chosen[1])
 
 
 def _chosen(variable: str, name: str) -> tuple[Path, str] | None:
-    """Return the folder that an environment variable names, and that variable."""
     if named := os.environ.get(variable):
         return Path(named).expanduser().absolute(), variable
     if home := os.environ.get(HOME_VARIABLE):

@@ -39,8 +39,6 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class _Ward:
-    """The guarded command: its process group and its exit code."""
-
     def __init__(self, argv: list[str]) -> None:
         libc = ctypes.CDLL(None)
         # orphans of the command become our children instead of init's, so that none escapes
@@ -62,7 +60,6 @@ class _Ward:
         self.exit_code: int | None = None
 
     def reap(self) -> None:
-        """Reap all children that have ended; note the command's own exit code."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -84,7 +81,6 @@ class _Ward:
         return True
 
     def children(self) -> list[int]:
-        """Return the pids of the remaining children, adopted ones included."""
         try:
             with open("/proc/thread-self/children") as listing:
                 return [int(pid) for pid in listing.read().split()]

@@ -175,7 +175,6 @@ def list_inside(folder: Path, name: str) -> list[str]:
 
 @contextlib.contextmanager
 def _entered(folder: Path, folders: list[str], *, create: bool = False) -> Iterator[int]:
-    """Open a descriptor of a folder inside a folder without following links."""
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for index, part in enumerate(folders):

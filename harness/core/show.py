@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from rich.console import Console, ConsoleDimensions, RenderableType
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from harness.core.bounded_json import parse_json
@@ -119,13 +120,6 @@ class _Terminal(io.TextIOWrapper):
             super().flush()
 
 
-class _Name(ProgressColumn):
-    def render(self, task: Task) -> RenderableType:
-        name = Text(task.description, style="bold", no_wrap=True)
-        name.truncate(_NAME_CELLS, overflow="ellipsis")
-        return name
-
-
 class _Bar(BarColumn):
     def render(self, task: Task) -> Any:
         return super().render(task) if task.total else Text()
@@ -165,7 +159,9 @@ class Show(Progress):
         self._unfinished = ""
         self._is_over = True
         self._following = contextlib.ExitStack()
-        self._wide = _Name(), _Bar(bar_width=_BAR_CELLS), _Details()
+        column = Column(no_wrap=True, overflow="ellipsis", max_width=_NAME_CELLS)
+        name = TextColumn("{task.description}", style="bold", markup=False, table_column=column)
+        self._wide = name, _Bar(bar_width=_BAR_CELLS), _Details()
         super().__init__(
             *self._wide,
             console=Console(

@@ -91,7 +91,6 @@ def _keeps_others_off(folder: Path) -> bool:
 
 
 def _sweep(base: Path) -> None:
-    """Remove the folders of servers whose guardian was killed with them."""
     for folder in base.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             status = folder.lstat()

@@ -154,7 +154,6 @@ def scratch_folder(base: Path | None = None) -> Generator[Path]:
 
 
 def _remove_left(parent: Path) -> None:
-    """Remove this user's folders that no process has locked."""
     # a new one may not be locked yet
     youngest = time.time() - _YOUNG_S
     for folder in parent.glob(f"{_PREFIX}*"):

@@ -149,14 +149,12 @@ def parse_document(text: str, file: str) -> Document:
         raise
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise ConfigError("holds a character that YAML does not allow", file=file, line=line) from (
-            error
-        )
+        problem = "holds a character that YAML does not allow"
+        raise ConfigError(problem, file=file, line=line) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise ConfigError(
-            _syntax_problem(error), file=file, line=mark.line + 1 if mark else None
-        ) from error
+        where = mark.line + 1 if mark else None
+        raise ConfigError(_syntax_problem(error), file=file, line=where) from error
     except Exception as error:
         # PyYAML passes on the errors of int() and chr() for directives and escapes
         raise ConfigError(f"not valid YAML: {shown(str(error))}", file=file) from error
@@ -233,18 +231,11 @@ class _Reader:
         line = node.start_mark.line + 1
         self.lines.setdefault(location, line)
         if len(self.lines) > _MAX_VALUES:
-            raise ConfigError(
-                f"has more than {_MAX_VALUES} values once its aliases are filled in",
-                file=self._file,
-                line=line,
-            )
+            problem = f"has more than {_MAX_VALUES} values once its aliases are filled in"
+            raise ConfigError(problem, file=self._file, line=line)
         if len(self._open) >= _MAX_DEPTH or any(node is outer for outer in self._open):
-            raise ConfigError(
-                "aliases are nested too deeply, or without end",
-                file=self._file,
-                line=line,
-                field=field_name(location) or None,
-            )
+            problem, field = "aliases are nested too deeply, or without end", field_name(location)
+            raise ConfigError(problem, file=self._file, line=line, field=field or None)
         self._open.append(node)
         try:
             if isinstance(node, yaml.MappingNode):
@@ -451,16 +442,15 @@ def did_you_mean(word: str, choices: Collection[object]) -> str:
         return ""
     names = {str(choice).casefold(): str(choice) for choice in choices}
     folded = word.casefold()
-    like = [name for name in names if _DIGIT.sub("0", name) == _DIGIT.sub("0", folded)]
+
+    def apart(name: str) -> tuple[bool, int]:
+        first, second = (int("".join(_DIGIT.findall(text)) or 0) for text in (name, folded))
+        return sorted(name) != sorted(folded), abs(first - second)
+
     close = difflib.get_close_matches(folded, names, n=1, cutoff=0.6)
-    if like:
-        close = [min(like, key=lambda name: (sorted(name) != sorted(folded), _apart(name, folded)))]
+    if like := [name for name in names if _DIGIT.sub("0", name) == _DIGIT.sub("0", folded)]:
+        close = [min(like, key=apart)]
     return f", did you mean {names[close[0]]!r}?" if close else ""
-
-
-def _apart(name: str, other: str) -> int:
-    first, second = (int("".join(_DIGIT.findall(text)) or 0) for text in (name, other))
-    return abs(first - second)
 
 
 def _explain_all(
@@ -497,7 +487,9 @@ def _explain(
         context = detail.get("ctx", {})
         return context.get("problem", "is missing"), context.get("choices", examples)
     if kind in ("literal_error", "enum"):
-        choices = _literals(_annotation(model, location, document.value))
+        literal = _annotation(model, location, document.value)
+        is_literal = typing.get_origin(literal) is Literal
+        choices = list(typing.get_args(literal)) if is_literal else []
         word = shown(str(detail["input"]) if written is None else written)
         return f"unknown value {word!r}{did_you_mean(word, choices)}", choices
     if kind == "string_type":
@@ -546,12 +538,6 @@ def _annotation(annotation: Any, location: Location, value: Any) -> Any:
 
 def _bare(annotation: Any, value: Any) -> Any:
     while typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
-        members = [part for part in typing.get_args(annotation) if part is not type(None)]
-        annotation = members[0]
+        annotation = next(part for part in typing.get_args(annotation) if part is not type(None))
     # a model that stands for several chooses one by the value
     return annotation.model_of(value) if hasattr(annotation, "model_of") else annotation
-
-
-def _literals(annotation: Any) -> list[object]:
-    is_literal = typing.get_origin(annotation) is Literal
-    return list(typing.get_args(annotation)) if is_literal else []

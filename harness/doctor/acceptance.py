@@ -338,7 +338,6 @@ def _provoke(trial: Trial, name: str, step: Step, outcome: str, timeout_s: float
 
 
 def _run(trial: Trial, name: str, plan: Plan, timeout_s: float) -> tuple[Verdict, CaseEvidence]:
-    """Run a plan without any library, and write its output to the logs."""
     device, logs = trial.device, trial.logs / name
     evidence = CaseEvidence(device.transport, trial.provisioned.baseline)
     run = run_plan(

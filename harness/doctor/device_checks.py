@@ -26,6 +26,7 @@ from harness.runtimes.runtime import LibraryFacts
 _FULL: Final = 95
 _LIMIT: Final = "limit its charging (battery settings): one kept full for months swells"
 _KEYS: Final = "Developer options, Disable adb authorization timeout: on"
+_NOT_TOLD: Final = Answer("unknown", "not told")
 _NOT_KNOWN: Final = "our table does not have that SoC"
 
 
@@ -91,7 +92,7 @@ def readiness_answers(
     status = ready.thermal_status
     screen = {True: ", screen on", False: ", screen off", None: ""}[vitals.screen_on]
     if percent is not None and ready.is_plugged is None:
-        yield "charging", Answer("unknown", "not told")
+        yield "charging", _NOT_TOLD
     elif percent is not None:
         text = f"{ready.charge_limit or 'no known limit'}, {percent} %"
         full = ready.is_plugged and percent >= _FULL and ready.charge_limit is None
@@ -108,7 +109,7 @@ def readiness_answers(
             severity: Status = "fail" if finding.state == "bad" else "warn"
             yield name, Answer(severity, finding.text, ADVICE[code])
         else:
-            yield name, Answer("unknown", "not told") if value is None else Answer("ok", value)
+            yield name, _NOT_TOLD if value is None else Answer("ok", value)
     if ready.key_days is not None:
         days = f"this computer's key is forgotten after {ready.key_days:g} days without adb"
         fine = Answer("ok", "this computer's key is kept")
@@ -116,7 +117,6 @@ def readiness_answers(
 
 
 def _soc(examined: ExaminedDevice) -> Answer:
-    """Compare the SoC with devices.yaml and with our table."""
     facts, configured = examined.device.facts, examined.device.config.soc
     reported = facts.soc
     number = "" if facts.soc_id is None else f" (soc_id {facts.soc_id})"
@@ -149,7 +149,6 @@ def unknown_soc(name: str | None, text: str) -> Answer:
 
 
 def _system(examined: ExaminedDevice) -> Answer:
-    """Check the operating system, and that programs for its target can start there."""
     facts, answers = examined.device.facts, examined.answers
     build = f"{examined.device.target}: {facts.os_build or 'an unknown system'}"
     if examined.platform.libc == "bionic":
@@ -165,7 +164,6 @@ def _system(examined: ExaminedDevice) -> Answer:
 
 
 def _opencl(examined: ExaminedDevice) -> Answer:
-    """Check the driver that the GPU backend opens."""
     drivers = readable_paths(examined.answers.opencl)
     if any(".so" in PurePosixPath(path).name for path in drivers):
         return Answer("ok", listed(drivers))
@@ -174,7 +172,6 @@ def _opencl(examined: ExaminedDevice) -> Answer:
 
 
 def _work_folder(examined: ExaminedDevice) -> Answer:
-    """Check that files can be written there, and executed."""
     vitals, answers = examined.answers.vitals, examined.answers
     if vitals.write_problem is not None:
         advice = "set `workdir` of the device to a folder that the shell user may write to"
@@ -197,19 +194,19 @@ def _programs(examined: ExaminedDevice) -> Answer:
 def _storage(examined: ExaminedDevice) -> Answer:
     free = examined.answers.vitals.free_storage_bytes
     if free is None:
-        return Answer("unknown", "not told")
+        return _NOT_TOLD
     # a tmpfs, or a full phone, has less than 1 GB
     text = f"{free / 1e9:.1f} GB" if free >= 1e9 else f"{free / 1e6:.0f} MB"
-    full, low = (code in examined.findings for code in ("storage-full", "low-storage"))
-    if full or low:
-        return Answer("fail" if full else "warn", text, "`qnn-harness devices clean` frees some")
-    return Answer("ok", text)
+    advice = "`qnn-harness devices clean` frees some"
+    if "storage-full" in examined.findings:
+        return Answer("fail", text, advice)
+    return _by_health(examined, "low-storage", text, advice)
 
 
 def _memory(examined: ExaminedDevice) -> Answer:
     free = examined.answers.vitals.free_ram_bytes
     if free is None:
-        return Answer("unknown", "not told")
+        return _NOT_TOLD
     advice = "end other programs on it, or reboot it"
     return _by_health(examined, "low-memory", f"{free / 1e9:.1f} GB", advice)
 
@@ -237,7 +234,7 @@ def _clock(examined: ExaminedDevice) -> Answer:
     """Compare its clock with the host's: logs of a case are found by time."""
     skew = examined.answers.vitals.skew_s
     if skew is None:
-        return Answer("unknown", "not told")
+        return _NOT_TOLD
     text = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this computer's"
     near = "within a second of this computer's"
     advice = "set its clock (automatic time, or `date`): logs are compared by time"
@@ -314,8 +311,9 @@ def dsp_layers(
     answers["stub and skel"] = _stub_and_skel(examined, libraries)
     answers[SESSION], answers[GRAPH] = session.answer, graph.answer
     if session.answer.status == "ok" and no_dsp is None:
-        below = [name for name in answers if name not in (SESSION, GRAPH)]
-        answers |= {name: _proven(answers[name]) for name in below}
+        for name, (status, text, _) in answers.items():
+            if name not in (SESSION, GRAPH) and status not in ("ok", "not-applicable"):
+                answers[name] = Answer("ok", f"{text}; yet a session came up")
     for attempt in (session, graph):
         if attempt.answer.status == "fail" and (layer := _ended_at(attempt)):
             answers[layer] = _shown_by(attempt, answers[layer])
@@ -340,12 +338,6 @@ def summary_answer(answers: Mapping[str, Answer]) -> Answer:
     return Answer("unknown", f"no visible layer is wrong; {first.found}", first.advice)
 
 
-def _proven(answer: Answer) -> Answer:
-    if answer.status in ("ok", "not-applicable"):
-        return answer
-    return Answer("ok", f"{answer.found}; yet a session came up")
-
-
 def _ended_at(attempt: DspTry) -> str | None:
     diagnosis = None if attempt.error is None else attempt.error.diagnosis
     if diagnosis is None or diagnosis.confidence == "possible":
@@ -356,7 +348,6 @@ def _ended_at(attempt: DspTry) -> str | None:
 
 
 def _shown_by(attempt: DspTry, before: Answer) -> Answer:
-    """Return the answer of the layer at which an attempt ended, with its log."""
     error = attempt.error
     assert error is not None
     assert error.diagnosis is not None
@@ -368,7 +359,6 @@ def _shown_by(attempt: DspTry, before: Answer) -> Answer:
 
 
 def _nodes(examined: ExaminedDevice) -> Answer:
-    """Check that the shell user may open the nodes of the DSP."""
     all_nodes = examined.answers.vitals.fastrpc
     nodes = {name: access for name, access in all_nodes.items() if name.startswith(_DSP_NODES)}
     shown = listed(f"{name} ({access or 'no access'})" for name, access in sorted(nodes.items()))
@@ -390,19 +380,16 @@ def _nodes(examined: ExaminedDevice) -> Answer:
 
 
 def _selinux(examined: ExaminedDevice) -> Answer:
-    """Check its mode, and its recent denials for a process like ours."""
     mode, answers = examined.answers.selinux, examined.answers
     if mode is None and not answers.denials:
         glibc = examined.platform.libc == "glibc"
-        return Answer("not-applicable", "there is none") if glibc else Answer("unknown", "not told")
+        return Answer("not-applicable", "there is none") if glibc else _NOT_TOLD
     context = re.search(r"context=(\w+:\w+:\w+)", answers.account or "")
     source = f"scontext={context[1]}" if context else "scontext="
     refused = [line for line in answers.denials if "permissive=1" not in line]
     ours = [line for line in refused if source in line and _NEEDED.search(line)]
     if ours and mode != "Permissive":
-        advice = (
-            "the image's policy forbids it: a rule for that, or `setenforce 0` on a test device"
-        )
+        advice = "its policy forbids it: a rule for that, or `setenforce 0` on a test device"
         return Answer("fail", f"{mode or 'enforcing'}; it refused: {ours[-1]}", advice)
     denials = "no denial about the DSP"
     if answers.denials:
@@ -411,7 +398,6 @@ def _selinux(examined: ExaminedDevice) -> Answer:
 
 
 def _processor(examined: ExaminedDevice) -> Answer:
-    """Check that the processor that runs HTP code is up."""
     states = {n: s for n, s in examined.answers.vitals.remoteprocs.items() if "cdsp" in n}
     if not states:
         return Answer("unknown", "the kernel does not show it")
@@ -433,7 +419,6 @@ def _daemon(examined: ExaminedDevice) -> Answer:
 
 
 def _rpc_library(examined: ExaminedDevice) -> Answer:
-    """Find the library that stubs use to reach the DSP, and its build."""
     libraries = examined.answers.rpc_libraries
     if usable := readable_paths(libraries):
         builds = examined.answers.rpc_builds
@@ -504,7 +489,6 @@ def _skel(examined: ExaminedDevice, libraries: Sequence[LibraryFacts] | None) ->
 
 
 def _stub_and_skel(examined: ExaminedDevice, libraries: Sequence[LibraryFacts] | None) -> Answer:
-    """Check that backend, stub and skel have the same build."""
     if not examined.platform.has_dsp:
         return Answer("not-applicable", examined.no_dsp or "")
     if libraries is None:

@@ -45,14 +45,14 @@ _SERVER_S: Final = 3.0
 class HostFacts:
     """The facts about this computer; texts as printed by the programs.
 
-    `compilers` maps targets to the source of the probe, such as a compiler's command, or to None
-    with the reason in `compiler_problems`. `adb` is the program that the harness starts, `path_adb`
-    the one on PATH. `server_running` is about the user's own adb server.
+    `compilers` maps targets to the source of the probe, such as a compiler's command, or else
+    `compiler_problems` has the reason. `adb` is the program that the harness starts, `path_adb` the
+    one on PATH. `server_running` is about the user's own adb server.
     """
 
     python: tuple[int, int, int] = (0, 0, 0)
     machine: str = ""
-    compilers: Mapping[str, str | None] = field(default_factory=dict)
+    compilers: Mapping[str, str] = field(default_factory=dict)
     compiler_problems: Mapping[str, str] = field(default_factory=dict)
     ndk: Ndk | None = None
     qemu: str | None = None
@@ -74,13 +74,13 @@ def inspect_host(
 ) -> HostFacts:
     """Collect the facts about this computer, within seconds and without raising."""
     builder = ProbeBuilder(cache / "probe", environment)
-    compilers: dict[str, str | None] = {}
+    compilers: dict[str, str] = {}
     problems: dict[str, str] = {}
-    for target in dict.fromkeys(targets):
+    for target in targets:
         try:
             compilers[target] = builder.origin(target)
         except HarnessError as error:
-            compilers[target], problems[target] = None, str(error)
+            problems[target] = str(error)
     adb, adb_problem = None, None
     try:
         adb = str(adb_binary())
@@ -141,7 +141,6 @@ def _free(path: Path) -> int | None:
 
 
 def _write_problem(folder: Path) -> str | None:
-    """Return why a folder cannot be created or written to, or that it is open to others."""
     if (why := open_to_others(folder)) is not None:
         return why
     try:
@@ -160,9 +159,10 @@ def _memory() -> int | None:
     return None
 
 
+_NO_QEMU: Final = Answer(
+    "not-applicable", "none; only simulated arm64 boards need it (apt install qemu-user)"
+)
 _GB: Final = 1_000_000_000
-_CACHE_NEEDS_GB: Final = 2.0
-_REPORTS_NEED_GB: Final = 0.5
 _MEMORY_NEEDS_GB: Final = 2.0
 
 
@@ -186,13 +186,11 @@ def host_checks(facts: HostFacts, needs: LabNeeds) -> Iterator[Checked]:
         "C compiler": _c_compiler(facts),
         "cross compiler": _cross_compiler(facts, needs),
         "Android NDK": _ndk(facts, needs),
-        "qemu": _qemu(facts),
+        "qemu": Answer("ok", facts.qemu) if facts.qemu else _NO_QEMU,
         "adb": _adb(facts),
         "adb server": _adb_server(facts, needs),
         "cache": _cache(facts),
-        "reports": _room(
-            facts.reports, facts.reports_free_bytes, _REPORTS_NEED_GB, "`pytest --reports`"
-        ),
+        "reports": _room(facts.reports, facts.reports_free_bytes, 0.5, "`pytest --reports`"),
         "memory": _memory_check(facts),
     }
     return (Checked("host", "host", name, *answer) for name, answer in answers.items())
@@ -207,7 +205,6 @@ def _c_compiler(facts: HostFacts) -> Answer:
 
 
 def _cross_compiler(facts: HostFacts, needs: LabNeeds) -> Answer:
-    """Check the compiler of the probe for Linux boards."""
     command = facts.compilers.get("linux-arm64")
     if command is not None:
         return Answer("ok", command)
@@ -221,7 +218,6 @@ def _cross_compiler(facts: HostFacts, needs: LabNeeds) -> Answer:
 
 
 def _ndk(facts: HostFacts, needs: LabNeeds) -> Answer:
-    """Check the compiler of the probe for phones."""
     is_needed = "android-arm64" in needs.targets
     advice = (
         "set ANDROID_NDK_HOME to an unpacked NDK (developer.android.com/ndk/downloads), or name a "
@@ -245,13 +241,6 @@ def _ndk(facts: HostFacts, needs: LabNeeds) -> Answer:
     return Answer("ok", f"{revision}in {facts.ndk.root}, API {levels[0]} to {levels[-1]}")
 
 
-def _qemu(facts: HostFacts) -> Answer:
-    if facts.qemu is None:
-        text = "none; only simulated arm64 boards need it (apt install qemu-user)"
-        return Answer("not-applicable", text)
-    return Answer("ok", facts.qemu)
-
-
 def _adb(facts: HostFacts) -> Answer:
     if facts.adb is None:
         why = facts.adb_problem or "none"
@@ -264,7 +253,6 @@ def _adb(facts: HostFacts) -> Answer:
 
 
 def _adb_server(facts: HostFacts, needs: LabNeeds) -> Answer:
-    """Check the user's own adb server, which real devices are attached to."""
     if facts.server_running:
         everybody = "every account of this computer can use it and the devices on it"
         return Answer("ok", f"answers at {USER_SERVER}; {everybody}")
@@ -278,11 +266,10 @@ def _cache(facts: HostFacts) -> Answer:
     if facts.cache_problem is not None:
         advice = "set QNN_HARNESS_CACHE to a folder that you, and only you, can write to"
         return Answer("fail", f"{facts.cache}: {facts.cache_problem}", advice)
-    return _room(facts.cache, facts.cache_free_bytes, _CACHE_NEEDS_GB, "QNN_HARNESS_CACHE")
+    return _room(facts.cache, facts.cache_free_bytes, 2.0, "QNN_HARNESS_CACHE")
 
 
 def _memory_check(facts: HostFacts) -> Answer:
-    """Check the free memory; compiling large contexts takes gigabytes."""
     if facts.memory_bytes is None:
         return Answer("unknown", "not told")
     text = f"{facts.memory_bytes / _GB:.1f} GB available"
@@ -293,11 +280,8 @@ def _memory_check(facts: HostFacts) -> Answer:
 
 def packages(cached: list[str], missing: list[str], problem: str | None) -> Answer:
     """Check that the newest libraries are cached or can be fetched; `problem` says why not."""
-    text = (
-        f"the newest is in the cache: {', '.join(cached)}"
-        if cached
-        else "the newest is not in the cache"
-    )
+    text = f"the newest is {'' if cached else 'not '}in the cache"
+    text += f": {', '.join(cached)}" if cached else ""
     if not missing:
         return Answer("ok", text)
     if problem is None:
@@ -427,11 +411,10 @@ def unlisted_checks(lab: Lab) -> Iterator[Checked]:
     """List the devices of the user's own adb server, if it runs, that are not in the lab."""
     by_adb = [device for device in lab.devices if isinstance(device, AdbDeviceConfig)]
     known = {device.serial for device in by_adb if device.server(lab) == USER_SERVER}
-    server, devices = AdbServer(USER_SERVER), list[SeenDevice]()
-    if server.is_running():
-        with contextlib.suppress(InfraError):
-            devices = server.devices()
-    yield from (unlisted_check(device) for device in devices if device.serial not in known)
+    server = AdbServer(USER_SERVER)
+    with contextlib.suppress(InfraError):
+        devices = server.devices() if server.is_running() else []
+        yield from (unlisted_check(device) for device in devices if device.serial not in known)
 
 
 def unlisted_check(device: SeenDevice) -> Checked:
@@ -485,7 +468,6 @@ def examine(options: Options) -> Iterator[Checked]:
 
 
 def _library_check(cache: Path, needs: LabNeeds) -> Checked:
-    """Check that the newest QNN is cached for each target, or else that it can be fetched."""
     catalog = Catalog(cache)
     cached: list[str] = []
     missing: list[str] = []
@@ -566,19 +548,19 @@ def visits(options: Options, lab: Lab, names: Iterable[str]) -> Iterator[Checked
     slots = threading.Semaphore(_AT_ONCE)
     every = [Visit(name, options, lab, slots) for name in names]
     try:
-        for one in every:
-            one.start()
-        for one in every:
-            while not one.is_over:
-                one.join(_LOOK_S)
+        for thread in every:
+            thread.start()
+        for thread in every:
+            while not thread.is_over:
+                thread.join(_LOOK_S)
                 for each in every:
                     each.give_up_if_late()
-            yield from one.found
+            yield from thread.found
     finally:
         ending = [threading.Thread(target=each.end, daemon=True) for each in every]
-        for thread in ending:
-            thread.start()
-        deadline = time.monotonic() + _END_S
+        for closing in ending:
+            closing.start()
+        deadline = Deadline(_END_S)
         # a visit whose device is gone ends, too
-        for thread in (*ending, *(each for each in every if each.ident is not None)):
-            thread.join(max(0.0, deadline - time.monotonic()))
+        for other in (*ending, *(each for each in every if each.ident is not None)):
+            other.join(deadline.remaining())

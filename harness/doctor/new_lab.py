@@ -59,7 +59,6 @@ def lab_text(
 
 
 def _entry(found: FoundDevice, device: AttachedDevice, host: str | None) -> Iterator[str]:
-    """Yield the lines of a device that answered."""
     facts, soc = device.facts, found.soc
     api = "" if facts.android_api is None else f", API {facts.android_api}"
     yield from _comment(f"{facts.os_build or 'an unknown system'}{api}")

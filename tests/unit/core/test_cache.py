@@ -82,7 +82,7 @@ def test_one_variable_moves_all_and_one_of_a_folder_wins(
     assert root() == tmp_path / "chosen"
 
 
-def test_the_default_folder_is_made_private_whoever_made_it(
+def test_the_default_folder_is_private_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("QNN_HARNESS_HOME", *IN_HOME):
@@ -92,8 +92,8 @@ def test_the_default_folder_is_made_private_whoever_made_it(
     assert cache_root() == folder
     assert mode_of(folder) == 0o700
     folder.chmod(0o775)
-    assert cache_root() == folder
-    assert mode_of(folder) == 0o700
+    with pytest.raises(ConfigError, match=f"`chmod go-w {folder}`"):
+        cache_root()
     assert simulated_root(folder) == folder / "simulated"
 
 

@@ -267,11 +267,7 @@ class _Bisect(click.Group):
 
 @click.group(cls=_Bisect, invoke_without_command=True)
 @click.option("--case", metavar="NODEID", help="The case, as in reports; its versions are ignored.")
-@click.option(
-    "--axis",
-    metavar="AXIS[,AXIS]",
-    help=f"The axis to search: {', '.join(VERSIONS)}.",
-)
+@click.option("--axis", metavar="AXIS[,AXIS]", help=f"The axis to search: {', '.join(VERSIONS)}.")
 @click.option(
     "--good",
     metavar="VERSION",
@@ -306,11 +302,7 @@ class _Bisect(click.Group):
 )
 @click.option("--backend", type=click.Choice(BACKENDS), help="QNN backend (default: the case's).")
 @click.option(
-    "--pytest-arg",
-    "pytest_arguments",
-    multiple=True,
-    metavar="ARG",
-    help="Passed to pytest.",
+    "--pytest-arg", "pytest_arguments", multiple=True, metavar="ARG", help="Passed to pytest."
 )
 @click.option(
     "--resume",

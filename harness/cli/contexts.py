@@ -52,21 +52,9 @@ from harness.models.inspection import (
     model_report,
     names_of,
 )
-from harness.models.metadata import (
-    Unreadable,
-    entries,
-    memory_bytes,
-    named_build,
-    needs,
-    read_each,
-)
+from harness.models.metadata import Unreadable, entries, memory_bytes, named_build, needs, read_each
 from harness.models.onnx_model import OnnxModel, OnnxNodes
-from harness.models.packing import (
-    Room,
-    Unsized,
-    calibrated_room,
-    reserved,
-)
+from harness.models.packing import Room, Unsized, calibrated_room, reserved
 from harness.models.source import RESIDENCIES, Residency
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog, resolve_versions
@@ -94,12 +82,7 @@ class ContextCompiled(Printout):
 @lab_option
 @json_option
 def compile_command(
-    model: Path,
-    output: Path,
-    soc: str,
-    qnn: str | None,
-    lab_file: Path,
-    as_json: bool,
+    model: Path, output: Path, soc: str, qnn: str | None, lab_file: Path, as_json: bool
 ) -> int:
     """Compile MODEL, an .onnx, for the NPU of a SoC.
 

@@ -13,13 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.lab_options import (
-    json_option,
-    lab_option,
-    lab_or_simulated,
-    open_lab,
-    seconds_of,
-)
+from harness.cli.lab_options import json_option, lab_option, lab_or_simulated, open_lab, seconds_of
 from harness.cli.printout import Printout
 from harness.cli.say import say, say_json
 from harness.core.cache import BOARDS, cache_root, quarantine_root
@@ -307,11 +301,7 @@ def _cell(column: str, value: object) -> str:
 @json_option
 @click.pass_context
 def clean(
-    context: click.Context,
-    names: tuple[str, ...],
-    everything: bool,
-    lab_file: Path,
-    as_json: bool,
+    context: click.Context, names: tuple[str, ...], everything: bool, lab_file: Path, as_json: bool
 ) -> None:
     """Remove unused runtimes and contexts from DEVICEs (default: all enabled).
 
@@ -353,13 +343,7 @@ def _cleaned_text(cleaned: Cleaned, everything: bool) -> str:
 
 @devices.command()
 @click.argument("name", metavar="DEVICE")
-@click.option(
-    "--for",
-    "how_long",
-    default="30m",
-    show_default=True,
-    help="Duration: 30m, 1h30m.",
-)
+@click.option("--for", "how_long", default="30m", show_default=True, help="Duration: 30m, 1h30m.")
 @click.option("--why", default="", help="Reason shown to other users.")
 @lab_option
 def reserve(name: str, how_long: str, why: str, lab_file: Path) -> None:
@@ -405,11 +389,7 @@ def _claim(device: LabDevice) -> None:
 @json_option
 @click.pass_context
 def heal(
-    context: click.Context,
-    names: tuple[str, ...],
-    force: bool,
-    lab_file: Path,
-    as_json: bool,
+    context: click.Context, names: tuple[str, ...], force: bool, lab_file: Path, as_json: bool
 ) -> None:
     """Check DEVICEs, recover those that are bad, and end the quarantine of healthy ones.
 

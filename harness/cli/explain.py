@@ -153,10 +153,7 @@ def _failure_lines(answer: Explained, *others: Explained) -> Iterator[str]:
 
 
 def _next_step(
-    causes: Sequence[Explained],
-    file: str,
-    others: Sequence[Path],
-    lines: Sequence[LogText],
+    causes: Sequence[Explained], file: str, others: Sequence[Path], lines: Sequence[LogText]
 ) -> Iterator[str]:
     command = next_command(causes, lines, len(others))
     if command is None:

@@ -7,12 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.lab_options import (
-    NamedPath,
-    database_option,
-    json_option,
-    reports_option,
-)
+from harness.cli.lab_options import NamedPath, database_option, json_option, reports_option
 from harness.cli.printout import Printout
 from harness.cli.say import say, say_result
 from harness.core.outgoing_text import counted

@@ -24,13 +24,7 @@ from harness.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
 from harness.runtimes.findings import Finding
 from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
 from harness.runtimes.pypi import PYPI
-from harness.runtimes.runtime import (
-    KnownFacts,
-    LibraryFacts,
-    Runtime,
-    build_id_of,
-    narrowed,
-)
+from harness.runtimes.runtime import KnownFacts, LibraryFacts, Runtime, build_id_of, narrowed
 
 _NEGATIVE = 1
 _ENGINE = "qnn"

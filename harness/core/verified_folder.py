@@ -32,13 +32,7 @@ import filelock
 from harness.core.bounded_json import parse_json
 from harness.core.cache import cache_problem
 from harness.core.errors import InfraError
-from harness.core.names_inside import (
-    NotInsideError,
-    inside,
-    name_problem,
-    open_below,
-    read_inside,
-)
+from harness.core.names_inside import NotInsideError, inside, name_problem, open_below, read_inside
 from harness.core.notices import progress_reporter
 from harness.core.platform import locking_process
 from harness.core.whole_file import (
@@ -253,10 +247,7 @@ def make_file(file: Path, make: Callable[[Path], Path], *, doing: str, timeout_s
     like `locked` and `work_folder`, and the errors of `make`.
     """
     if not file.is_file():
-        with (
-            locked(lock_of(file), doing, timeout_s=timeout_s),
-            work_folder(file.parent) as work,
-        ):
+        with locked(lock_of(file), doing, timeout_s=timeout_s), work_folder(file.parent) as work:
             if not file.is_file():
                 make(work).replace(file)
     return file

@@ -23,15 +23,7 @@ from harness.history.states import CONFIRMED, CaseHistory, format_attempts
 from harness.history.surroundings import files_used
 from harness.history.timeline_text import CauseFacts, facts_line
 from harness.plugin.user_files import is_of_a_file
-from harness.report.document import (
-    Line,
-    Paragraph,
-    Table,
-    as_code,
-    as_markdown,
-    code,
-    markdown,
-)
+from harness.report.document import Line, Paragraph, Table, as_code, as_markdown, code, markdown
 from harness.report.summary import rerun_command
 from harness.results.coverage import LOST_TO, VERDICTS, Coverage, Fault
 from harness.results.record import CaseRecord
